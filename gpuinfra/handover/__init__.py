@@ -1,6 +1,6 @@
-"""Handover: wait until the nodes of a cluster are verified, and say why when they are not.
+"""Handover: waits until the nodes of a cluster are verified, and explains why if they are not.
 
-`judge` is pure and decides. `ports` defines the four interfaces that each cloud implements (`aws`, `azure`, `gcp`).
+`judge` is pure and makes the decision. `ports` defines the four interfaces that each cloud implements (`aws`, `azure`, `gcp`).
 `watch` polls until the verdict is final or the deadline passes. `provider` is the Pulumi provider plugin around it.
 `component` holds the resource classes that programs import.
 The handover never connects to a node: nodes are in private networks, and each node uploads its own evidence.

@@ -1,4 +1,4 @@
-"""Verify Azure's attested documents: that Azure signed what a node claims about itself and its evidence.
+"""Verifies Azure's attested documents, with which Azure signs a node's claims about itself and its evidence.
 
 A document is a PKCS7 message (RFC 5652) about one machine, signed with a certificate for metadata.azure.com. This module verifies
 the signature, chain, name, dates and nonce, offline except for a missing intermediate certificate. It fetches that certificate from
@@ -57,7 +57,7 @@ class Attested:
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """A PKCS7 message whose signature matches its certificate; the certificate itself is not verified yet."""
+    """A PKCS7 message whose signature matches its certificate. The certificate itself is not verified yet."""
 
     content: bytes
     signer: Certificate
@@ -65,7 +65,7 @@ class Message:
 
 
 def check_proof(proof: Mapping[str, object], trust: Trust, now: datetime) -> tuple[Attested, str]:
-    """The signer, and the hash of the evidence. Raises `IdentityRefused`, `IdentityExpired` or `PortUnavailable`.
+    """Return the signer and the evidence hash. Raises `IdentityRefused`, `IdentityExpired` or `PortUnavailable`.
 
     All documents must come from the same machine, and their nonces must match the evidence's hash.
     """
@@ -97,7 +97,7 @@ def read_document(document: object, trust: Trust, now: datetime) -> Attested:
     except (IdentityRefused, PortUnavailable):
         raise
     except Exception as error:
-        # cryptography parses certificates lazily, so a hostile one can raise almost any exception.
+        # cryptography parses certificates lazily, so a malicious certificate can raise almost any exception.
         raise IdentityRefused(f"an attested document cannot be read: {' '.join(str(error).split())[:200]}") from None
     try:
         claims = json.loads(message.content)
@@ -157,7 +157,7 @@ def open_message(data: bytes) -> Message:
 
 
 def _fields(fields: Sequence[der.Element]) -> tuple[bytes, list[der.Element], list[der.Element]]:
-    """Content, certificates and signers of SignedData: version, digests, content, [0] certificates, [1] lists, signers."""
+    """Return content, certificates and signers of SignedData: version, digests, content, [0] certificates, [1] lists, signers."""
     if len(fields) < 4:
         raise der.NotDer("the signed message is truncated")
     kind, held = _parts(fields[2].expect(der.SEQUENCE), 2)
@@ -169,7 +169,7 @@ def _fields(fields: Sequence[der.Element]) -> tuple[bytes, list[der.Element], li
 
 
 def _signed_bytes(parts: Sequence[der.Element], content: bytes, digest: str) -> tuple[bytes, Sequence[der.Element]]:
-    """The bytes that are signed (the content, or the attributes with its digest), and the elements after them."""
+    """Return the signed bytes (the content, or the attributes with its digest) and the elements after them."""
     if parts[0].tag != 0xA0:
         return content, parts
     attributes: dict[str, bytes] = {}
@@ -201,7 +201,7 @@ def _parts(element: der.Element, count: int) -> list[der.Element]:
 
 
 def _moment(text: str) -> datetime:
-    """`11/28/26 00:16:17 -0000`."""
+    """Parse a time such as `11/28/26 00:16:17 -0000`."""
     return datetime.strptime(text, "%m/%d/%y %H:%M:%S %z").astimezone(UTC)
 
 
@@ -209,14 +209,14 @@ class Trust:
     """Verifies signers: a chain from the pinned root to a certificate for Azure's metadata service."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ, fetch: Callable[[str], bytes] | None = None) -> None:
-        """`fetch` downloads a missing intermediate certificate; by default from the issuer's own host."""
+        """`fetch` downloads a missing intermediate certificate. Default: from the issuer's own host."""
         self._path = environ.get(ROOTS_VARIABLE)
         self._fetch = fetch or _from_issuer
         self._given: tuple[list[Certificate], list[Certificate]] | None = None
         self._fetched: dict[str, Certificate] = {}
 
     def verify(self, message: Message, now: datetime) -> None:
-        """Raises `IdentityRefused` unless the signer's certificate belongs to Azure and is valid now."""
+        """Raise `IdentityRefused` unless the signer's certificate belongs to Azure and is currently valid."""
         from cryptography import x509
         from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
@@ -238,7 +238,7 @@ class Trust:
         raise IdentityRefused(f"Azure did not sign an attested document: {problem}"[:300])
 
     def _certificates(self) -> tuple[list[Certificate], list[Certificate]]:
-        """Root certificates and available intermediate certificates."""
+        """Return the root certificates and the available intermediate certificates."""
         from cryptography import x509
 
         if self._given is not None:
@@ -257,7 +257,7 @@ class Trust:
         else:
             import certifi
 
-            # Only the pinned root is loaded: some of the others violate RFC 5280.
+            # Load only the pinned root: some of the other roots violate RFC 5280.
             bundle = Path(certifi.where()).read_text(encoding="utf-8")
             marks = re.findall(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", bundle, re.S)
             ders = [ssl.PEM_cert_to_DER_cert(mark) for mark in marks]
@@ -270,7 +270,7 @@ class Trust:
         return self._given
 
     def _issuer(self, signer: Certificate, held: Sequence[Certificate]) -> Certificate | None:
-        """The certificate that issued the signer's certificate, from a host where Microsoft or DigiCert publishes it."""
+        """Download the issuer of the signer's certificate from a host of Microsoft or DigiCert."""
         from cryptography import x509
 
         if any(one.subject == signer.issuer for one in held):
@@ -294,7 +294,7 @@ class Trust:
 
 
 def _metadata_name(certificate: Certificate) -> str:
-    """The name that the certificate is for. Raises `IdentityRefused` unless it belongs to Azure's metadata service.
+    """Return the certificate's name. Raises `IdentityRefused` unless it belongs to Azure's metadata service.
 
     Regions have subdomains of the cloud's name; a wildcard matches any of them.
     """

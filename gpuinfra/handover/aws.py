@@ -36,7 +36,7 @@ PROOF_BODY = "Action=GetCallerIdentity&Version=2011-06-15"
 NODE = r"(?:(?P<owner>[A-Za-z0-9_-]+):)?(?P<instance>i-[0-9a-f]+)"
 
 PROBLEMS: tuple[tuple[str, str], ...] = (
-    # EC2's texts in scaling activities, and the kind of problem. First match wins.
+    # EC2's messages in scaling activities, and the kind of problem. The first match wins.
     (
         r"InsufficientInstanceCapacity|ReservationCapacityExceeded|UnfulfillableCapacity|(?:sufficient|available) .*capacity|no Spot capacity",
         "capacity",
@@ -49,7 +49,7 @@ PROBLEMS: tuple[tuple[str, str], ...] = (
 
 
 def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_arn: str = "") -> Ports:
-    """The ports of one region, under the operator's credentials."""
+    """Return the ports of one region, with the operator's credentials."""
     session = _session(region, profile, role_arn)
     return Ports(
         membership=AutoScalingMembership(session.client("autoscaling"), session.client("ec2")),
@@ -75,7 +75,7 @@ def _session(region: str, profile: str, role_arn: str) -> Any:
 
 
 def classify(message: str) -> str:
-    """The kind of a failed scaling activity, from EC2's own text."""
+    """Classify a failed scaling activity by EC2's message."""
     return kind_of(message, PROBLEMS)
 
 
@@ -87,7 +87,7 @@ class AutoScalingMembership:
         self._ec2 = ec2
 
     def members(self, groups: Sequence[GroupExpected]) -> list[Member]:
-        """Instances of the groups. An instance that EC2 does not list yet has no launch time."""
+        """Return the instances of the groups. An instance that EC2 does not list yet has no launch time."""
         held: list[tuple[str, dict[str, Any]]] = []
         with _cloud_errors():
             for names in _chunks([g.group for g in groups], 50):
@@ -117,7 +117,7 @@ class AutoScalingMembership:
         return members
 
     def _details(self, instances: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """EC2's descriptions by instance id. Uses a filter, because a terminated id in `InstanceIds` fails the whole call."""
+        """Return EC2's descriptions by instance ID. Uses a filter: a terminated instance in `InstanceIds` fails the request."""
         found: dict[str, dict[str, Any]] = {}
         for ids in _chunks(list(instances), 200):
             pages = self._ec2.get_paginator("describe_instances").paginate(
@@ -129,7 +129,7 @@ class AutoScalingMembership:
         return found
 
     def problems(self, groups: Sequence[GroupExpected]) -> list[GroupProblem]:
-        """Failed activities since the last successful launch."""
+        """Return the failed activities since the last successful launch."""
         found: list[GroupProblem] = []
         for group in groups:
             with _cloud_errors():
@@ -157,7 +157,7 @@ class S3Evidence:
         self._prefix = prefix.strip("/") + "/"
 
     def list(self) -> Iterator[EvidenceRef]:
-        """All evidence under the prefix; keys of other shapes are skipped."""
+        """List all evidence under the prefix. Other keys are skipped."""
         with _cloud_errors():
             pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=self._prefix)
             for page in pages:
@@ -167,11 +167,11 @@ class S3Evidence:
                         yield ref
 
     def read(self, ref: EvidenceRef) -> bytes:
-        """The content of one piece of evidence, up to the size limit."""
+        """Read one piece of evidence, up to the size limit."""
         return self._get(ref.key, EVIDENCE_LIMIT)
 
     def proof(self, ref: EvidenceRef) -> bytes | None:
-        """Its identity proof; None if there is none yet."""
+        """Return its identity proof, or None if there is none yet."""
         try:
             return self._get(ref.proof_key, PROOF_LIMIT)
         except PortUnavailable as error:
@@ -192,7 +192,7 @@ class Ec2Console:
         self._ec2 = ec2
 
     def tail(self, instance_id: str, lines: int) -> list[str]:
-        """Its last lines; empty if EC2 has none."""
+        """Return its last lines, or an empty string if EC2 has none."""
         with _cloud_errors():
             answer = self._ec2.get_console_output(InstanceId=instance_id, Latest=True)
         return [printable(line, MAX_LINE) for line in str(answer.get("Output") or "").splitlines()[-lines:]]
@@ -201,7 +201,7 @@ class Ec2Console:
 class StsIdentity:
     """Replays a node's signed `GetCallerIdentity` request at the region's own STS endpoint.
 
-    The content of a proof is fixed: it cannot choose the host, path, method or body.
+    A proof cannot choose the host, path, method or body of the request.
     Only identities of the operator's own account are accepted."""
 
     def __init__(self, sts: Any) -> None:
@@ -210,7 +210,7 @@ class StsIdentity:
         self._account: str | None = None
 
     def verify(self, proof: dict[str, object]) -> Identity:
-        """The signer, and the hash of the evidence."""
+        """Return the signer and the evidence hash."""
         headers, sha256 = check_proof(proof, urllib.parse.urlsplit(self._endpoint).netloc)
         identity = parse_caller(self._send(headers), sha256)
         if self._account is None:
@@ -240,14 +240,14 @@ class StsIdentity:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects: they would send the request to another host."""
+    """Refuses redirects, which would send the request to another host."""
 
     def redirect_request(self, *args: object, **more: object) -> None:
         return None
 
 
 def check_proof(proof: dict[str, object], host: str) -> tuple[dict[str, str], str]:
-    """The headers to send and the evidence hash that they sign. Raises `IdentityRefused` for anything unexpected."""
+    """Return the headers to send and the evidence hash that they sign. Raises `IdentityRefused` for anything unexpected."""
     request = proof.get("request")
     if proof.get("schema") != "gpuinfra.proof/1" or not isinstance(request, dict):
         raise IdentityRefused("its identity proof is not of schema gpuinfra.proof/1")
@@ -297,7 +297,7 @@ def parse_caller(answer: bytes, sha256: str) -> Identity:
 
 
 class _cloud_errors:
-    """Turns boto3's exceptions into `PortUnavailable` with the cloud's own text."""
+    """Convert boto3's exceptions to `PortUnavailable` with the cloud's message."""
 
     def __enter__(self) -> None:
         return None

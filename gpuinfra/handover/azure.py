@@ -1,6 +1,6 @@
 """The four ports on Azure, over Azure Resource Manager and blob storage.
 
-A group is a scale set, named by its full id. A node is a machine, named by its `vmId`. Evidence is stored in a container. A proof is a
+A group is a scale set, identified by its full ARM ID. A node is a machine, named by its `vmId`. Evidence is stored in a container. A proof is a
 set of attested documents. API versions and answer formats come from the REST reference, read 2026-11-21, and were compared with the
 models of azure-mgmt-compute; not yet tested on a real subscription.
 """
@@ -40,7 +40,7 @@ CONSOLE_LIMIT = 256 * 1024
 ACTIVITY_WINDOW = timedelta(hours=2)
 
 PROBLEMS: tuple[tuple[str, str], ...] = (
-    # Codes and texts of Azure's errors, and the kind of problem. First match wins.
+    # Codes and messages of Azure's errors, and the kind of problem. The first match wins.
     # https://learn.microsoft.com/azure/virtual-machines/allocation-failure and .../error-codes-spot, read 2026-11-21.
     (
         r"AllocationFail|ZonalAllocationFailed|Overconstrained\w*AllocationRequest|SkuNotAvailable|EvictedBy|OutOfCapacity|OverProvisioned|(in)?sufficient capacity",
@@ -59,7 +59,7 @@ PROBLEMS: tuple[tuple[str, str], ...] = (
 
 
 def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_arn: str = "") -> Ports:
-    """The ports of one subscription, under the operator's credentials. `bucket` is the address of the evidence container."""
+    """Return the ports of one subscription, with the operator's credentials. `bucket` is the evidence container's address."""
     if profile or role_arn:
         raise PortUnavailable(
             "profile and role_arn apply to AWS only; on Azure, set the credentials in the environment"
@@ -75,7 +75,7 @@ def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_ar
 
 
 def classify(message: str) -> str:
-    """The kind of a failure, from Azure's own code and text."""
+    """Classify a failure by Azure's error code and message."""
     return kind_of(message, PROBLEMS)
 
 
@@ -88,15 +88,15 @@ class ScaleSets:
         self._asked: set[str] = set()
 
     def subscriptions(self) -> set[str]:
-        """Subscriptions of the scale sets that were read."""
+        """Return the subscriptions of the scale sets that were read."""
         return self._asked
 
     def arm_id(self, vm_id: str) -> str | None:
-        """The ARM id of a machine that was read before."""
+        """Return the ARM ID of a machine that was read before."""
         return self._arm_ids.get(vm_id)
 
     def members(self, groups: Sequence[GroupExpected]) -> list[Member]:
-        """Machines of the scale sets; a deleted scale set has none."""
+        """Return the machines of the scale sets. A deleted scale set has none."""
         found: list[Member] = []
         for group in groups:
             path = _scale_set(group.group)
@@ -130,7 +130,7 @@ class ScaleSets:
         )
 
     def _addresses(self, path: str) -> dict[str, str]:
-        """Private address by the machine's ARM id; empty without permission to read network interfaces."""
+        """Return private addresses by ARM ID. Empty without permission to read network interfaces."""
         found: dict[str, str] = {}
         try:
             for interface in self._rest.pages(f"{path}/networkInterfaces", API_NICS):
@@ -145,7 +145,7 @@ class ScaleSets:
         return found
 
     def problems(self, groups: Sequence[GroupExpected]) -> list[GroupProblem]:
-        """Errors that the sets and their machines show now, and failed operations of the last two hours without a later success."""
+        """Return current errors, and operations that failed in the last two hours without a later success."""
         found: list[GroupProblem] = []
         for group in groups:
             path = _scale_set(group.group)
@@ -164,7 +164,7 @@ class ScaleSets:
         ]
 
     def _failed_operations(self, group: str, path: str) -> list[GroupProblem]:
-        """Failures in the activity log, newest first; empty without permission to read the log."""
+        """Return failures in the activity log, newest first. Empty without permission to read the log."""
         since = datetime.now(UTC) - ACTIVITY_WINDOW
         query = f"eventTimestamp ge '{since:%Y-%m-%dT%H:%M:%SZ}' and resourceUri eq '{path}'"
         log = f"/subscriptions/{path.split('/')[2]}/providers/Microsoft.Insights/eventtypes/management/values"
@@ -183,7 +183,7 @@ class ScaleSets:
 
 
 def _scale_set(group: str) -> str:
-    """The path of a scale set. Raises `PortUnavailable` if the id is not one of a scale set."""
+    """Return the path of a scale set. Raises `PortUnavailable` for any other ID."""
     if not re.fullmatch(
         r"/subscriptions/[^/?#]+/resourceGroups/[^/?#]+/providers/Microsoft\.Compute/virtualMachineScaleSets/[^/?#]+",
         group,
@@ -198,7 +198,7 @@ def _vm_id(machine: dict[str, Any]) -> str:
 
 
 def _leaving(properties: dict[str, Any]) -> bool:
-    """True for a machine that is being deleted or is stopped: an evicted spot machine stays listed as deallocated."""
+    """Return True for a machine that is stopped or being deleted. An evicted spot machine stays listed as deallocated."""
     if str(properties.get("provisioningState") or "").lower() == "deleting":
         return True
     codes = [str(s.get("code") or "").lower() for s in (properties.get("instanceView") or {}).get("statuses") or []]
@@ -212,7 +212,7 @@ def _problem(group: str, code: str, message: object, at: object) -> GroupProblem
 
 
 def _error(text: str) -> tuple[str, str]:
-    """Code and message of an activity's status message, which is JSON in a string."""
+    """Return code and message of an activity's status message, which is a JSON string."""
     try:
         error = json.loads(text)["error"]
         return str(error.get("code") or ""), str(error.get("message") or "")
@@ -232,7 +232,7 @@ class BlobEvidence:
         self._prefix = prefix.strip("/") + "/"
 
     def list(self) -> Iterator[EvidenceRef]:
-        """All evidence under the prefix; names of other shapes are skipped."""
+        """List all evidence under the prefix. Other names are skipped."""
         from urllib.parse import urlencode
 
         from defusedxml.ElementTree import fromstring
@@ -254,11 +254,11 @@ class BlobEvidence:
         raise PortUnavailable("the list of evidence has too many pages")
 
     def read(self, ref: EvidenceRef) -> bytes:
-        """The content of one piece of evidence, up to the size limit."""
+        """Read one piece of evidence, up to the size limit."""
         return raise_for(self._get(ref.key, EVIDENCE_LIMIT)).body
 
     def proof(self, ref: EvidenceRef) -> bytes | None:
-        """Its identity proof; None if there is none yet."""
+        """Return its identity proof, or None if there is none yet."""
         answer = self._get(ref.proof_key, PROOF_LIMIT)
         return None if answer.status == 404 else raise_for(answer).body
 
@@ -269,7 +269,7 @@ class BlobEvidence:
 
 
 def parse_entry(prefix: str, blob: Any) -> EvidenceRef | None:
-    """A listing's `Blob` as evidence, or None for anything else, such as a proof."""
+    """Parse a `Blob` element as evidence. Returns None for anything else, such as a proof."""
     name, etag = blob.findtext("Name") or "", blob.findtext("Properties/Etag") or ""
     try:
         modified = parsedate_to_datetime(blob.findtext("Properties/Last-Modified") or "")
@@ -280,14 +280,14 @@ def parse_entry(prefix: str, blob: Any) -> EvidenceRef | None:
 
 @dataclass(frozen=True)
 class AttestedIdentity:
-    """Verifies attested documents locally; Azure's signature is the confirmation, so Azure itself is not asked."""
+    """Verifies attested documents locally by Azure's signature, without a request to Azure."""
 
     trust: Trust
     subscriptions: Callable[[], set[str]]
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def verify(self, proof: dict[str, object]) -> Identity:
-        """The machine that signed, and the evidence hash. A document names no role, so `role` is empty."""
+        """Return the machine that signed and the evidence hash. `role` is empty, because documents do not contain a role."""
         document, sha256 = check_proof(proof, self.trust, self.clock())
         allowed = self.subscriptions()
         if document.subscription not in allowed:
@@ -305,7 +305,7 @@ class BootDiagnostics:
         self._arm_id = arm_id
 
     def tail(self, instance_id: str, lines: int) -> list[str]:
-        """Its last lines; empty if Azure has none or boot diagnostics are off."""
+        """Return its last lines. Empty if Azure has none or boot diagnostics are disabled."""
         arm_id = self._arm_id(instance_id)
         if arm_id is None:
             return []

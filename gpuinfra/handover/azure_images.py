@@ -1,6 +1,6 @@
-"""The newest version of an Azure marketplace image in one region: the plugin's function `gpuinfra:index:azureImageVersion`.
+"""Looks up the newest version of an Azure Marketplace image in one region: the plugin's function `gpuinfra:index:azureImageVersion`.
 
-The Azure provider has no such function. A scale set that names `latest` would give nodes that join later another image.
+The Azure provider has no such function. With `latest`, nodes that join a scale set later could get a different image.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ API = "2024-11-01"
 
 
 def check_inputs(inputs: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Problems with the inputs, as (property, reason)."""
+    """Return problems with the inputs, as (property, reason)."""
     return [
         (name, f"{name} is missing") for name in INPUTS if not isinstance(inputs.get(name), str) or not inputs[name]
     ]
 
 
 def newest(inputs: Mapping[str, object], rest: Rest) -> str:
-    """The newest version. Raises `PortUnavailable` if there is none or the request fails."""
+    """Return the newest version. Raises `PortUnavailable` if there is none or the request fails."""
     path = (
         "/subscriptions/{subscription}/providers/Microsoft.Compute/locations/{region}/publishers/{publisher}"
         "/artifacttypes/vmimage/offers/{offer}/skus/{sku}/versions"
@@ -39,5 +39,5 @@ def newest(inputs: Mapping[str, object], rest: Rest) -> str:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Versions compare as dotted numbers: 22.04.10 is newer than 22.04.9."""
+    """Return the numbers of a dotted version for comparison: 22.04.10 is newer than 22.04.9."""
     return tuple(int(part) if part.isdigit() else -1 for part in version.split("."))

@@ -1,7 +1,7 @@
-"""Requests to Azure Resource Manager and blob storage, under the operator's own credentials.
+"""Requests to Azure Resource Manager and blob storage, with the operator's own credentials.
 
-Plain HTTP, because Azure's clients refuse endpoints without TLS and four calls need no client. azure-identity finds the credentials as
-Azure's own tools do. Tokens are sent only to Azure's hosts or the configured endpoint, never to an address from an answer.
+Uses plain HTTP requests, because Azure's clients refuse endpoints without TLS. azure-identity finds the credentials as
+Azure's own tools do. Tokens are sent only to Azure's hosts or the configured endpoint, never to an address in a response.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from gpuinfra.handover.ports import PortUnavailable
 
 MANAGEMENT_VARIABLE = "GPUINFRA_AZURE_RESOURCE_MANAGER"
-"""Another address of Azure Resource Manager, for sovereign clouds and rehearsals. Azure's tools have no common variable for it."""
+"""Overrides the Azure Resource Manager endpoint, for sovereign clouds and rehearsals. Azure has no standard variable for it."""
 MANAGEMENT = "https://management.azure.com"
 STORAGE_SCOPE = "https://storage.azure.com/.default"
 BLOB_VERSION = "2021-12-02"
@@ -30,13 +30,13 @@ class Credential(Protocol):
     """The common interface of azure-identity's credentials."""
 
     def get_token(self, *scopes: str) -> Any:
-        """An object with a `token` that is valid for at least some minutes."""
+        """Return an object whose `token` is valid for at least a few minutes."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """A response with any status."""
+    """A response, whatever its status."""
 
     status: int
     headers: Mapping[str, str]
@@ -44,7 +44,7 @@ class Answer:
 
 
 class Refused(PortUnavailable):
-    """Azure answered with an error; `code` is Azure's error code."""
+    """Azure returned an error. `code` is Azure's error code."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(f"{code}: {' '.join(message.split())}" if message else f"{code} ({status})")
@@ -55,7 +55,7 @@ class Rest:
     """Requests with one credential."""
 
     def __init__(self, credential: Credential | None = None, environ: Mapping[str, str] = os.environ) -> None:
-        """Without a credential, the first request looks up the environment's default credential."""
+        """If no credential is given, the first request looks up the default credential."""
         self._credential = credential
         self._environ = environ
         self._management = (environ.get(MANAGEMENT_VARIABLE) or MANAGEMENT).rstrip("/")
@@ -63,12 +63,12 @@ class Rest:
     # Azure Resource Manager
 
     def arm(self, path: str, api: str, query: Mapping[str, str] | None = None, *, post: bool = False) -> dict[str, Any]:
-        """The answer of one request to `path` (an ARM id and its suffix)."""
+        """Return the response to one request to `path` (an ARM ID with a suffix)."""
         url = f"{self._management}{path}?{urllib.parse.urlencode({'api-version': api, **(query or {})})}"
         return self._arm(url, post)
 
     def pages(self, path: str, api: str, query: Mapping[str, str] | None = None) -> Iterator[dict[str, Any]]:
-        """All entries of a list, across pages."""
+        """Return all entries of a paginated list."""
         answer = self.arm(path, api, query)
         for _ in range(1000):
             yield from (one for one in answer.get("value") or [] if isinstance(one, dict))
@@ -89,11 +89,11 @@ class Rest:
             raise PortUnavailable(
                 f"Azure's answer about {urllib.parse.urlsplit(url).path} is not JSON: {error}"
             ) from None
-        # A few older list operations answer with a bare list.
+        # A few older list operations return a bare list.
         return {"value": value} if isinstance(value, list) else value if isinstance(value, dict) else {}
 
     def _same_host(self, url: str) -> str:
-        """The address of the next page. It must be on the same host, because the token goes with the request."""
+        """Return the address of the next page. It must be on the same host, because the request carries the token."""
         parts = urllib.parse.urlsplit(url)
         own = urllib.parse.urlsplit(self._management)
         if (parts.scheme, parts.netloc) != (own.scheme, own.netloc):
@@ -105,14 +105,14 @@ class Rest:
     def blob(
         self, method: str, url: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
     ) -> Answer:
-        """One request about a blob or container; returns responses of any status."""
+        """Send one request to a blob or container. Returns the response, whatever its status."""
         token = self._token(STORAGE_SCOPE)
         return self._send(
             method, url, {"Authorization": f"Bearer {token}", "x-ms-version": BLOB_VERSION, **(headers or {})}, body
         )
 
     def blob_base(self, container: str) -> str:
-        """The address of a container: its own, or one under the endpoint that the environment sets."""
+        """Return a container's address: its own, or an address under the endpoint set in the environment."""
         from gpuinfra.node.azure import blob_url
         from gpuinfra.node.cloud import CloudError
 
@@ -122,7 +122,7 @@ class Rest:
             raise PortUnavailable(str(error)) from None
 
     def signed(self, url: str, limit: int) -> bytes:
-        """The content of a signed Azure address; sent without a token."""
+        """Download from a presigned Azure URL, without a token."""
         answer = self._send("GET", url, {}, None)
         if answer.status >= 300:
             raise _refused(answer)
@@ -157,7 +157,7 @@ class Rest:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects: they would send credentials to another host."""
+    """Refuses redirects, which would send credentials to another host."""
 
     def redirect_request(self, *args: object, **more: object) -> None:
         return None
@@ -167,7 +167,7 @@ _OPENER = urllib.request.build_opener(_NoRedirect)
 
 
 def _refused(answer: Answer) -> Refused:
-    """Azure's error: JSON with `error.code` from ARM, or a header and XML from blob storage."""
+    """Parse Azure's error: JSON with `error.code` from ARM, or a header and XML from blob storage."""
     code = _header(answer, "x-ms-error-code")
     text = answer.body[:4096].decode("utf-8", "replace")
     message = text.partition("<Message>")[2].partition("</Message>")[0]
@@ -184,7 +184,7 @@ def _header(answer: Answer, name: str) -> str:
 
 
 def raise_for(answer: Answer) -> Answer:
-    """The answer itself. Raises `Refused` if it is an error."""
+    """Return the response. Raises `Refused` if it is an error."""
     if answer.status >= 300:
         raise _refused(answer)
     return answer

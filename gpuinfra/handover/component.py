@@ -1,4 +1,4 @@
-"""`NodesReady`: the resource that a program waits for before it hands over a cluster."""
+"""`NodesReady`: the resource on which a program waits before the cluster is handed over."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class GroupReady:
     count: int
     template_id: pulumi.Input[str] | None = None
     template_version: pulumi.Input[int | str] | None = None
-    """Template version that its nodes must run; nodes of another version are refused."""
+    """Template version that its nodes must run. Nodes with another version are refused."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolReady:
-    """Nodes of one kind, and the expectation that their checks are judged by."""
+    """A pool of identical nodes, and the expectation against which their checks are judged."""
 
     name: str
     machine: str
@@ -35,11 +35,11 @@ class PoolReady:
     expectation: Mapping[str, object]
     """The content of the pool's `expectation.json`."""
     bundle_sha256: pulumi.Input[str]
-    """Nodes that were set up by another bundle are refused."""
+    """Checksum of the bundle. Nodes that were set up by another bundle are refused."""
     node_role: pulumi.Input[str] | None = None
-    """Name of the role that the nodes run under. Default: any role of the account, which is weaker."""
+    """Name of the nodes' role. Default: any role of the account, which is less strict."""
     evidence_owner: pulumi.Input[str] | None = None
-    """Unique id of that role, where the store's access rules name the writer by it."""
+    """Unique ID of that role, for stores whose access rules identify writers by it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,19 +59,19 @@ class NodesReadyArgs:
     deadline_s: int = 2700
     """Seconds until `up` fails. `GPUINFRA_DEADLINE` shortens it for one run."""
     profile: str | None = None
-    """Named AWS profile of the operator. Default: the credentials of the environment."""
+    """The operator's named AWS profile. Default: the credentials of the environment."""
     role_arn: pulumi.Input[str] | None = None
     """AWS role that the operator assumes to read groups and evidence. Default: none."""
     triggers: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
-    """Values whose change makes `up` judge the nodes again."""
+    """Values that make `up` judge the nodes again when they change."""
 
 
 class NodesReady(pulumi.CustomResource):
-    """All nodes of a cluster, verified.
+    """Waits until all nodes of a cluster are verified.
 
-    Creation completes when every expected node has uploaded evidence, signed under an identity that the cloud confirms,
-    and the evidence passes every check that its machine requires. Otherwise creation fails with the nodes, the findings
-    and what to do; the resource stays in the state.
+    Creation completes when every expected node has uploaded evidence, signed with an identity that the cloud confirms,
+    and the evidence passes every check that its machine requires. Otherwise creation fails and lists the nodes, the findings
+    and the actions to take. The resource stays in the state.
     """
 
     ready: pulumi.Output[bool]
@@ -101,11 +101,11 @@ class NodesReady(pulumi.CustomResource):
         super().__init__(TYPE, name, props, opts)
 
     def translate_output_property(self, prop: str) -> str:
-        """The Python name of an output that the engine names in camelCase."""
+        """Return the Python name of an output that the engine names in camelCase."""
         return next((ours for ours, wire in _OUTPUTS.items() if wire == prop), prop)
 
     def translate_input_property(self, prop: str) -> str:
-        """The engine's name of an output that Python names in snake_case."""
+        """Return the engine's name of an output that Python names in snake_case."""
         return _OUTPUTS.get(prop, prop)
 
 

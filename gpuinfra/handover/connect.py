@@ -1,4 +1,4 @@
-"""Connect to a cloud by its name. A cloud's module and its SDK are imported on first use."""
+"""Connects to a cloud by name. A cloud's module and its SDK are imported on first use."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gpuinfra.registry import CLOUDS, has_module, module_of
 def ports_of(
     cloud: str, *, region: str, evidence_bucket: str, evidence_prefix: str, profile: str = "", role_arn: str = ""
 ) -> Ports:
-    """The ports of one cloud's region, under the operator's credentials.
+    """Return the ports of one cloud region, with the operator's credentials.
 
-    `evidence_bucket` is the bucket's name, or the container's address on Azure. `profile` and `role_arn` select AWS
+    `evidence_bucket` is the bucket's name or, on Azure, the container's address. `profile` and `role_arn` select AWS
     credentials; the other clouds refuse them. Raises `PortUnavailable`.
     """
     ports: Ports = _module(cloud).connect(region, evidence_bucket, evidence_prefix, profile=profile, role_arn=role_arn)
@@ -24,9 +24,9 @@ def ports_of(
 
 
 def _module(cloud: str) -> Any:
-    """The module with a cloud's `connect(region, bucket, prefix, *, profile, role_arn) -> Ports`.
+    """Import the module that defines a cloud's `connect(region, bucket, prefix, *, profile, role_arn) -> Ports`.
 
-    It is `gpuinfra.handover.<cloud>`, or `handover` in the package of the cloud.
+    The module is `gpuinfra.handover.<cloud>`, or `handover` in the cloud's package.
     """
     if cloud in CLOUDS:
         name = f"{__package__}.{cloud}"
@@ -40,7 +40,7 @@ def _module(cloud: str) -> Any:
 
 
 def connect(inputs: Mapping[str, object]) -> Ports:
-    """The ports for the inputs of a `NodesReady`."""
+    """Return the ports for the inputs of a `NodesReady`."""
     return ports_of(
         str(inputs.get("cloud")),
         region=str(inputs["region"]),

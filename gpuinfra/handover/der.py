@@ -1,6 +1,6 @@
 """A DER reader for signed messages: definite lengths only, and every byte accounted for.
 
-It only reads. Pass certificates and keys found here to `cryptography`.
+It does not verify anything. Pass certificates and keys to `cryptography`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 INTEGER, OCTET_STRING, OID, SEQUENCE, SET = 0x02, 0x04, 0x06, 0x30, 0x31
 MAX_BYTES = 1 << 20
-"""A cloud's signed message has a few thousand bytes."""
+"""Size limit. A cloud's signed message has a few thousand bytes."""
 
 
 class NotDer(ValueError):
@@ -25,7 +25,7 @@ class Element:
     whole: bytes
 
     def children(self) -> list[Element]:
-        """The elements inside a constructed element. Raises `NotDer`."""
+        """Return the elements inside a constructed element. Raises `NotDer`."""
         if not self.tag & 0x20:
             raise NotDer(f"an element of tag {self.tag:#x} is not constructed")
         found, rest = [], self.content
@@ -36,13 +36,13 @@ class Element:
         return found
 
     def expect(self, tag: int) -> Element:
-        """This element, if it has the tag. Raises `NotDer`."""
+        """Return this element if it has the tag. Raises `NotDer` otherwise."""
         if self.tag != tag:
             raise NotDer(f"an element has tag {self.tag:#x}, expected {tag:#x}")
         return self
 
     def oid(self) -> str:
-        """The dotted form of an object identifier."""
+        """Return the dotted form of an object identifier."""
         self.expect(OID)
         numbers, value = [], 0
         for byte in self.content:
@@ -56,12 +56,12 @@ class Element:
         return ".".join(str(number) for number in (first, numbers[0] - 40 * first, *numbers[1:]))
 
     def integer(self) -> int:
-        """The value of an integer."""
+        """Return the value of an integer."""
         return int.from_bytes(self.expect(INTEGER).content, "big", signed=True)
 
 
 def read(data: bytes) -> Element:
-    """Parse data that holds exactly one element. Raises `NotDer`."""
+    """Parse data that consists of exactly one element. Raises `NotDer`."""
     if len(data) > MAX_BYTES:
         raise NotDer(f"{len(data)} bytes exceed the limit of {MAX_BYTES}")
     element = _first(data)

@@ -1,4 +1,4 @@
-"""Explain a failed handover: which node and instance, what was found, and what to do.
+"""Explains a failed handover: the node and instance, the findings, and the action to take.
 
 `pulumi up`, `gpuinfra rehearse` and the report all end with this text.
 """
@@ -12,7 +12,7 @@ from gpuinfra.handover.ports import GroupProblem
 from gpuinfra.handover.watch import Outcome, never_reported
 
 MOST_FINDINGS = 5
-"""Findings shown per node; the report lists all of them."""
+"""Maximum findings shown per node. The report lists all of them."""
 
 PROBLEM_HINTS = {
     "capacity": "the cloud has no capacity for this machine type here; choose another zone or capacity kind, or wait and run `pulumi up` again",
@@ -24,13 +24,13 @@ PROBLEM_HINTS = {
 
 
 def reasons(outcome: Outcome) -> list[str]:
-    """One text for each problem; the first one is the summary."""
+    """Return one text per problem. The first text is the summary."""
     verdict = outcome.verdict
     head = f"{verdict.verified} of {verdict.expected} nodes verified after {outcome.seconds:.0f} s ({_why(outcome)})"
     texts = [head]
     texts += [node_reason(node, outcome) for node in verdict.nodes if node.outcome != "verified"]
     for group, count in verdict.missing.items():
-        # Each group has its own problem: one may lack capacity and another a permission.
+        # Each group can have its own problem, such as missing capacity or a missing permission.
         own = [problem for problem in outcome.problems if problem.name == group]
         texts.append(f"{group}: {count} node{'s' if count > 1 else ''} never launched{_problem_text(own)}")
     for problem in outcome.problems:
@@ -57,7 +57,7 @@ def _problem_text(problems: Sequence[GroupProblem]) -> str:
 
 
 def node_reason(node: NodeVerdict, outcome: Outcome | None = None) -> str:
-    """The full explanation for one node that is not verified."""
+    """Return the full explanation for one node that is not verified."""
     head = f"{node.label} ({node.instance_id})"
     if never_reported(node):
         lines = [f"{head}: never reported: {node.reason}"]
@@ -75,7 +75,7 @@ def node_reason(node: NodeVerdict, outcome: Outcome | None = None) -> str:
 
 
 def _findings(blocking: Sequence[Check]) -> list[str]:
-    """The failed checks, root causes first. Checks with the same reason form one finding: a lost driver fails twenty checks."""
+    """Return the failed checks, root causes first. Checks with the same reason form one finding."""
     lines: list[str] = []
     for checks in list(_by_reason(blocking).values())[:MOST_FINDINGS]:
         first, others = checks[0], checks[1:]
@@ -91,7 +91,7 @@ def _findings(blocking: Sequence[Check]) -> list[str]:
 
 
 def _by_reason(blocking: Sequence[Check]) -> dict[str, list[Check]]:
-    """Checks grouped by their reason, in order."""
+    """Group checks by reason, in order."""
     groups: dict[str, list[Check]] = {}
     for check in blocking:
         reason = str(check.get("reason") or "") or describe(check)
@@ -104,7 +104,7 @@ def _count(number: int, what: str) -> str:
 
 
 def hint(node: NodeVerdict, console: Iterable[str] = ()) -> str:
-    """What to do about a node, given the end of its console log; empty for a verified node."""
+    """Return what to do about a node, given the end of its console log. Empty for a verified node."""
     if node.outcome == "verified":
         return ""
     if never_reported(node):

@@ -1,13 +1,13 @@
 """The four ports on Google Cloud: plain HTTP with google-auth.
 
-Credentials are Google's application default credentials. Endpoints are Google's, or come from variables that Google's own
+Credentials are Application Default Credentials. Endpoints are Google's, or come from variables that Google's own
 tools read, never from the evidence:
 
 | variable | read by | what |
 | --- | --- | --- |
 | CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE | gcloud | Compute Engine, `https://compute.googleapis.com/compute/v1/` |
 | STORAGE_EMULATOR_HOST | the client libraries | Cloud Storage, `https://storage.googleapis.com` |
-| GPUINFRA_GOOGLE_JWKS_URL | gpuinfra only | the keys that Google signs identity tokens with; Google's tools have no variable for them |
+| GPUINFRA_GOOGLE_JWKS_URL | gpuinfra only | the keys that Google signs identity tokens with; Google's tools have no such variable |
 
 google-auth is imported when the first port is used, so previews do not load it.
 """
@@ -45,15 +45,15 @@ SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 TIMEOUT_S = 30.0
 
 LEAVING = ("ABANDONING", "DELETING", "RECREATING", "STOPPING", "SUSPENDING")
-"""`currentAction` of managed instances that the group has begun to terminate; their evidence no longer counts."""
+"""`currentAction` of managed instances that the group is terminating. Their evidence is ignored."""
 ENDED = ("STOPPING", "STOPPED", "SUSPENDING", "SUSPENDED", "TERMINATED", "DEPROVISIONING")
-"""`instanceStatus` of machines that do not run, including preempted ones until their group recreates them."""
+"""`instanceStatus` of machines that are not running, including preempted machines until their group recreates them."""
 
 LAUNCHING = ("CREATING", "CREATING_WITHOUT_RETRIES", "RECREATING", "STARTING", "RESUMING")
-"""Actions whose failure leaves a group without a machine."""
+"""Actions that leave a group without a machine if they fail."""
 
 PROBLEMS: tuple[tuple[str, str], ...] = (
-    # Codes and texts of listErrors, and the kind of problem. First match wins.
+    # Codes and messages of listErrors, and the kind of problem. The first match wins.
     (
         r"RESOURCE_POOL_EXHAUSTED|RESOURCE_NOT_READY|stockout|enough resources|(?:insufficient|available) .*capacity",
         "capacity",
@@ -69,7 +69,7 @@ NODE = r"(?P<instance>\d{1,20})"
 
 
 def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_arn: str = "") -> Ports:
-    """The ports of the groups' projects and zones, under the operator's credentials. The groups' paths name project and zone."""
+    """Return the ports, with the operator's credentials. The paths of the groups name project and zone."""
     if profile or role_arn:
         raise PortUnavailable(
             "profile and role_arn apply to AWS only; on Google Cloud, use application default credentials, "
@@ -89,12 +89,12 @@ def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_ar
 
 
 def classify(message: str) -> str:
-    """The kind of a failed action, from Google's own code and text."""
+    """Classify a failed action by Google's error code and message."""
     return kind_of(message, PROBLEMS)
 
 
 class Client:
-    """Requests under the operator's credentials. Errors become `PortUnavailable` with Google's text."""
+    """Sends requests with the operator's credentials. Errors become `PortUnavailable` with Google's message."""
 
     def __init__(self, session: Any = None) -> None:
         self._session = session
@@ -111,7 +111,7 @@ class Client:
             return self._session
 
     def json(self, method: str, url: str, parameters: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """The answer, parsed as a JSON object."""
+        """Send a request and parse the response as a JSON object."""
         answer = self._request(method, url, parameters)
         try:
             return dict(answer.json())
@@ -119,7 +119,7 @@ class Client:
             raise PortUnavailable(f"the answer of {_without_query(url)} is not a JSON object") from None
 
     def content(self, url: str, limit: int) -> bytes | None:
-        """The first `limit` bytes of an object; None if it does not exist."""
+        """Return the first `limit` bytes of an object, or None if it does not exist."""
         answer = self._request("GET", url, {"alt": "media"}, missing=True, stream=True)
         if answer is None:
             return None
@@ -127,7 +127,7 @@ class Client:
             return answer.raw.read(limit, decode_content=True)
 
     def pages(self, method: str, url: str, parameters: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-        """All pages of a list."""
+        """Return all pages of a list."""
         token = ""
         while True:
             page = self.json(method, url, {**parameters, **({"pageToken": token} if token else {})})
@@ -174,13 +174,13 @@ class ManagedInstances:
         self._client = client
         self._compute = compute.rstrip("/") + "/"
         self.projects: frozenset[str] = frozenset()
-        """Projects of the groups that were read; only identities of these projects are accepted."""
+        """Projects of the groups that were read. Only identities of these projects are accepted."""
         self._paths: dict[str, str] = {}
         self._launched: dict[str, datetime] = {}
-        """Group -> creation time of its newest instance; earlier failures are resolved."""
+        """Group -> creation time of its newest instance. Earlier failures count as resolved."""
 
     def members(self, groups: Sequence[GroupExpected]) -> list[Member]:
-        """Instances of the groups. One that Compute Engine has not created yet has no number and does not count."""
+        """Return the instances of the groups. Instances that Compute Engine has not created yet are left out."""
         held: list[tuple[str, dict[str, Any]]] = []
         zones: set[tuple[str, str]] = set()
         for group in groups:
@@ -218,12 +218,12 @@ class ManagedInstances:
         return members
 
     def path_of(self, instance_id: str) -> str:
-        """The URL of the instance `projects/P/zones/Z/instances/NAME`; empty for an unknown number."""
+        """Return the path `projects/P/zones/Z/instances/NAME` of an instance, or an empty string for an unknown number."""
         found = re.search(r"projects/[^/]+/zones/[^/]+/instances/[^/]+$", self._paths.get(instance_id, ""))
         return self._compute + found[0] if found else ""
 
     def problems(self, groups: Sequence[GroupExpected]) -> list[GroupProblem]:
-        """Failed creations without a later success, newest first."""
+        """Return failed creations without a later success, newest first."""
         found: list[GroupProblem] = []
         for group in groups:
             url, since = f"{self._url(group_path(group.group))}/listErrors", self._launched.get(group.group)
@@ -236,7 +236,7 @@ class ManagedInstances:
         return sorted(found, key=lambda one: one.at.timestamp() if one.at else 0.0, reverse=True)
 
     def _queued(self, group: GroupExpected) -> Iterator[GroupProblem]:
-        """Why the last attempt to serve a queued request (flex-start) failed."""
+        """Return why the last attempt to fulfill a queued request (flex-start) failed."""
         url = f"{self._url(group_path(group.group))}/resizeRequests"
         for page in self._client.pages("GET", url, {"maxResults": "100"}):
             for request in page.get("items") or []:
@@ -245,7 +245,7 @@ class ManagedInstances:
                     yield _problem(group.group, error, request.get("creationTimestamp"))
 
     def _instances(self, project: str, zone: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """(number, Compute Engine's description) of a zone's instances."""
+        """Return (number, Compute Engine's description) of a zone's instances."""
         fields = "items(id,zone,creationTimestamp,networkInterfaces(networkIP)),nextPageToken"
         url = f"{self._compute}projects/{project}/zones/{zone}/instances"
         for page in self._client.pages("GET", url, {"maxResults": "500", "fields": fields}):
@@ -266,7 +266,7 @@ class StorageEvidence:
         self._prefix = prefix.strip("/") + "/"
 
     def list(self) -> Iterator[EvidenceRef]:
-        """All evidence under the prefix; names of other shapes are skipped."""
+        """List all evidence under the prefix. Other names are skipped."""
         query = {"prefix": self._prefix, "fields": "items(name,generation,md5Hash,updated),nextPageToken"}
         for page in self._client.pages("GET", self._objects, query):
             for entry in page.get("items") or []:
@@ -279,14 +279,14 @@ class StorageEvidence:
                     yield ref
 
     def read(self, ref: EvidenceRef) -> bytes:
-        """The content of one piece of evidence, up to the size limit."""
+        """Read one piece of evidence, up to the size limit."""
         data = self._get(ref.key, EVIDENCE_LIMIT)
         if data is None:
             raise PortUnavailable(f"the evidence {ref.key} is listed but cannot be read")
         return data
 
     def proof(self, ref: EvidenceRef) -> bytes | None:
-        """Its identity proof; None if there is none yet."""
+        """Return its identity proof, or None if there is none yet."""
         return self._get(ref.proof_key, PROOF_LIMIT)
 
     def _get(self, key: str, limit: int) -> bytes | None:
@@ -301,7 +301,7 @@ class SerialPort:
         self._membership = membership
 
     def tail(self, instance_id: str, lines: int) -> list[str]:
-        """Its last lines; empty if there are none. Google keeps the last mebibyte."""
+        """Return its last lines, or an empty string. Google keeps the last mebibyte."""
         path = self._membership.path_of(instance_id)
         if not path:
             return []
@@ -311,7 +311,7 @@ class SerialPort:
 
 
 def group_path(group: str) -> dict[str, str]:
-    """Project, zone and name of `projects/P/zones/Z/instanceGroupManagers/NAME`."""
+    """Split `projects/P/zones/Z/instanceGroupManagers/NAME` into project, zone and name."""
     match = GROUP.fullmatch(group)
     if match is None:
         raise PortUnavailable(
@@ -321,26 +321,26 @@ def group_path(group: str) -> dict[str, str]:
 
 
 def parse_error(group: str, entry: Mapping[str, Any]) -> GroupProblem | None:
-    """One entry of `listErrors`, or None if it is not about launching a machine."""
+    """Parse an entry of `listErrors`. Returns None if it does not concern the launch of a machine."""
     if (entry.get("instanceActionDetails") or {}).get("action") not in LAUNCHING:
         return None
     return _problem(group, entry.get("error") or {}, entry.get("timestamp"))
 
 
 def _problem(group: str, error: Mapping[str, Any], at: object) -> GroupProblem:
-    """A code and a message from Google as a problem of the group."""
+    """Return a group's problem from Google's error code and message."""
     code, text = str(error.get("code") or ""), " ".join(str(error.get("message") or "").split())
     message = text if code in text else f"{code}: {text}"
     return GroupProblem(group=group, kind=classify(message), message=one_line(message), at=moment(at))
 
 
 def last(path: str) -> str:
-    """The last segment of a path or link."""
+    """Return the last segment of a path or link."""
     return path.rpartition("/")[2]
 
 
 def _without_query(url: str) -> str:
-    """The URL without its query string."""
+    """Return the URL without its query string."""
     return url.partition("?")[0]
 
 

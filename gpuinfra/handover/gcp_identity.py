@@ -1,6 +1,6 @@
-"""Verify Google's identity tokens: JSON Web Tokens that the metadata server issues to an instance.
+"""Verifies Google's identity tokens: JSON Web Tokens that the metadata server issues to an instance.
 
-The signature is verified with Google's own keys (a JWK set from an address that the operator sets, never one that a token
+The signature is verified with Google's own keys (a JWK set from an address that the operator sets, never an address that a token
 names), then the issuer, the times, the audience and the claims about the instance. The audience contains the hash of the
 evidence. Formats: https://cloud.google.com/compute/docs/instances/verifying-instance-identity, read 2026-11-21.
 """
@@ -20,15 +20,15 @@ from gpuinfra.handover.ports import Identity, IdentityExpired, IdentityRefused, 
 ISSUERS = ("https://accounts.google.com", "accounts.google.com")
 AUDIENCE = re.compile(r"gpuinfra:evidence:([0-9a-f]{64})")
 SKEW_S = 60
-"""Allowed difference between Google's clock and the operator's."""
+"""Allowed difference between Google's clock and the operator's clock."""
 KEYS_MAX_AGE_S = 3600.0
-"""How long Google's keys are cached; they rotate every few days, and Google serves both during a rotation."""
+"""How long Google's keys are cached. They rotate every few days, and Google serves old and new keys during a rotation."""
 KEYS_MIN_AGE_S = 30.0
-"""An unknown key id reloads the keys, but no more often than this: anyone can invent a key id."""
+"""Minimum time between reloads for unknown key IDs, because anyone can invent a key ID."""
 
 
 class GoogleIdentity:
-    """The signer, from Google's token. Only instances of the groups' projects are accepted."""
+    """Verifies the signer by Google's token. Only instances of the groups' projects are accepted."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class GoogleIdentity:
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`keys` fetches the JWK set; `projects` returns the projects of the groups that were read."""
+        """`keys` fetches the JWK set. `projects` returns the projects of the groups that were read."""
         self._fetch = keys
         self._projects = projects
         self._clock = clock
@@ -45,7 +45,7 @@ class GoogleIdentity:
         self._fetched = float("-inf")
 
     def verify(self, proof: dict[str, object]) -> Identity:
-        """The token's instance, service account and evidence hash."""
+        """Return the token's instance, service account and evidence hash."""
         if proof.get("schema") != "gpuinfra.proof/1" or proof.get("cloud") != "gcp":
             raise IdentityRefused("its identity proof is not of schema gpuinfra.proof/1 for Google Cloud")
         token = proof.get("token")
@@ -97,7 +97,7 @@ class GoogleIdentity:
             raise IdentityExpired(f"its identity token expired {now - expires:.0f} s ago")
 
     def _verified_claims(self, token: str) -> dict[str, Any]:
-        """The claims, after verifying the signature."""
+        """Verify the signature and return the claims."""
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.asymmetric import padding
@@ -124,7 +124,7 @@ class GoogleIdentity:
 
 
 def read_keys(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The RSA keys of a JWK set by their ids; other keys are skipped."""
+    """Return the RSA keys of a JWK set by ID. Other keys are skipped."""
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers
 
     found: dict[str, Any] = {}

@@ -1,7 +1,7 @@
-"""Judge a fleet by group membership, instance id, boot id, template version and evidence.
+"""Judges a fleet by group membership, instance ID, boot ID, template version and evidence.
 
-Pure: no clock, no network, no cloud. `watch` collects the inputs. `gpuinfra.node.judge` judges the raw probe output of
-one node with the same code that ran on the node. The results that the node itself wrote under `checks` are ignored.
+This module is pure: no clock, network or cloud access. `watch` collects the inputs. `gpuinfra.node.judge` judges the raw output of
+each node with the same code that ran on the node. The results that the node itself wrote under `checks` are ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ JudgeNode = Callable[[Mapping[str, object], Mapping[str, object], Mapping[str, o
 EVIDENCE_SCHEMA = "gpuinfra.evidence/1"
 UNFINISHED = frozenset({"pending", "running", "reboot"})
 AWAITS_UPGRADE = "its group has not upgraded it yet"
-"""Part of a reason; `explain` picks its hint by it."""
+"""Part of a reason, by which `explain` selects a hint."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +31,11 @@ class Submission:
     sha256: str
     data: bytes
     identity: Identity | None = None
-    """The identity that the cloud confirmed; None while there is no valid proof."""
+    """The identity that the cloud confirmed, or None while there is no valid proof."""
     identity_problem: str = ""
     """Why the identity is not confirmed."""
     identity_final: bool = False
-    """True when no newer proof can change the result."""
+    """True if a newer proof cannot change the result."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class NodeVerdict:
     """The verdict on one node."""
 
     label: str
-    """`gpu-1`: numbered by launch order within the pool, never reused in the life of the stack."""
+    """`gpu-1`: numbered by launch order within the pool. Labels are never reused during the lifetime of the stack."""
     pool: str
     group: str
     instance_id: str
@@ -67,11 +67,11 @@ class NodeVerdict:
     ssh_host_keys: tuple[str, ...] = ()
 
     stale: bool = False
-    """True for a node that runs an outdated template; only a replacement fixes it."""
+    """True if the node runs an outdated template. Only a replacement fixes it."""
 
     @property
     def gpus_verified(self) -> int:
-        """All GPUs of a verified node, 0 for any other."""
+        """The number of GPUs of a verified node, or 0 for any other node."""
         return self.gpus_expected if self.outcome == "verified" else 0
 
 
@@ -81,7 +81,7 @@ class FleetVerdict:
 
     nodes: tuple[NodeVerdict, ...]
     missing: dict[str, int] = field(default_factory=dict)
-    """Plan's group name -> number of nodes that the group has not launched."""
+    """Group name in the plan -> number of nodes that the group has not launched."""
     names: Names = field(default_factory=Names)
     """Labels of all instances seen so far, for the next poll."""
 
@@ -92,25 +92,25 @@ class FleetVerdict:
 
     @property
     def expected(self) -> int:
-        """Number of nodes that should exist: present ones and ones not yet launched."""
+        """Number of expected nodes, including nodes that are not launched yet."""
         return len(self.nodes) + sum(self.missing.values())
 
     @property
     def settled(self) -> bool:
-        """True when the verdict is final."""
+        """True if the verdict is final."""
         return not self.missing and all(node.settled for node in self.nodes)
 
     @property
     def complete(self) -> bool:
-        """True when all expected nodes are verified."""
+        """True if all expected nodes are verified."""
         return not self.missing and all(node.outcome == "verified" for node in self.nodes)
 
 
 def ranked(refs: Iterable[EvidenceRef], owners: Set[str] = frozenset()) -> dict[str, list[EvidenceRef]]:
-    """All evidence per instance, the most recent first: the newest boot's highest sequence number.
+    """Return the evidence per instance, most recent first: the newest boot, then the highest sequence number.
 
-    The store's clock dates a boot by the last evidence received from it; the node's clock does not count.
-    With `owners`, only folders of those writers count, so other writers cannot hide a node's own evidence."""
+    The store's timestamp of the last evidence received dates a boot. The node's clock is not used.
+    With `owners`, only folders of those writers count, so other writers cannot supersede a node's evidence."""
     boots: dict[tuple[str, str], list[EvidenceRef]] = {}
     for ref in refs:
         if not owners or ref.owner in owners:
@@ -161,7 +161,7 @@ def judge_fleet(
 
 
 def _launch(member: Member) -> tuple[float, str]:
-    """Launch time, then instance id for instances launched in the same second."""
+    """Sort key: launch time, then instance ID for instances launched in the same second."""
     return (member.launched.timestamp() if member.launched else 0.0, member.instance_id)
 
 
@@ -174,7 +174,7 @@ def _judge_one(
     submission: Submission | None,
     judge_node: JudgeNode,
 ) -> NodeVerdict:
-    """Judge one node; the first problem found decides."""
+    """Judge one node. The first problem found decides."""
     gpus_expected = pool.expectation.get("gpus", 0)
     common: dict[str, object] = {
         "label": label,
@@ -242,7 +242,7 @@ def _judge_one(
 
 
 def describe(check: Check) -> str:
-    """One check in one line: found and expected value, or the reason where the values do not show the problem."""
+    """Describe a check in one line: found and expected value, or the reason if the values do not show the problem."""
     unit = f" {check['unit']}" if check.get("unit") else ""
     found, expected = check.get("found"), check.get("expected")
     text = f"{check.get('id')} {check.get('name')}"
@@ -262,7 +262,7 @@ def _list(value: object) -> list[object]:
 
 
 def _read(submission: Submission) -> tuple[dict[str, object] | None, str]:
-    """The parsed evidence, or why it is refused."""
+    """Return the parsed evidence, or the reason why it is refused."""
     ref = submission.ref
     try:
         evidence = json.loads(submission.data)
@@ -289,7 +289,7 @@ def _identity_problem(submission: Submission, identity: Identity, pool: PoolExpe
 
 
 def _still_working(journal: Mapping[str, object] | None) -> bool:
-    """True while the node's journal lists unfinished steps, so that a failed check may still pass."""
+    """Return True while the node's journal lists unfinished steps, in which case a failed check can still pass."""
     steps = _list((journal or {}).get("steps"))
     states = {str(step.get("status")) for step in steps if isinstance(step, dict)}
     return "failed" not in states and bool(states & UNFINISHED)

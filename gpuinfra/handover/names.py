@@ -1,8 +1,8 @@
-"""Labels of nodes: `gpu-1` is the first instance of the pool `gpu` that was seen, `gpu-2` the second.
+"""Node labels: `gpu-1` is the first instance seen in pool `gpu`, `gpu-2` the second.
 
-All outputs of a stack use these labels: the state, reports, the live view of a rehearsal and the verification commands.
-A number is never reused, so a label in an old log always means one instance. The state therefore keeps each pool's
-highest number after its instance is gone.
+The state, reports, the live view of a rehearsal and the verification commands all use these labels.
+Numbers are never reused, so a label in an old log identifies one instance. The state therefore keeps each pool's
+highest number after the instance is deleted.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ class Names:
     """Labels assigned so far."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Instance id -> label."""
+    """Instance ID -> label."""
     last: Mapping[str, int] = field(default_factory=dict)
     """Pool -> highest number assigned."""
 
     def assign(self, pool: str, instances: Sequence[str]) -> Names:
-        """Labels that also cover these instances of a pool, given in launch order."""
+        """Return labels that include these instances of a pool, which are given in launch order."""
         labels = dict(self.labels)
         last = max([self.last.get(pool, 0), *(_number(pool, label) for label in labels.values())])
         for instance in instances:
@@ -32,6 +32,6 @@ class Names:
 
 
 def _number(pool: str, label: str) -> int:
-    """The number in a label of this pool; 0 for labels of other pools."""
+    """Return the number in a label of this pool, or 0 for labels of other pools."""
     name, _, number = label.rpartition("-")
     return int(number) if name == pool and number.isdigit() else 0

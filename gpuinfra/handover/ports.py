@@ -1,8 +1,8 @@
 """The four ports: the interface between the handover and a cloud.
 
 Membership (which instances the groups hold), evidence store (which evidence was uploaded), identity service (which
-instance signed it) and console log (the last output of a node that never reported). A new cloud implements these four
-Protocols; the judge is the same on every cloud.
+instance signed it) and console log (the last output of a node that never reported). To add a cloud, implement these four
+Protocols. The judge is the same on every cloud.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class GroupExpected:
 
 @dataclass(frozen=True, kw_only=True)
 class PoolExpected:
-    """Nodes of one kind, and the expectation that their checks are judged by."""
+    """A pool of identical nodes, and the expectation against which their checks are judged."""
 
     name: str
     machine: str
@@ -39,9 +39,9 @@ class PoolExpected:
     expectation: dict[str, object]
     bundle_sha256: str
     node_role: str = ""
-    """Name of the role that its nodes run under. Empty accepts any role of the account, which is weaker."""
+    """Name of the nodes' role. Empty accepts any role of the account, which is less strict."""
     evidence_owner: str = ""
-    """Unique id of that role: nodes may write below `<prefix>/<owner>:<instance id>/` only. Empty on clouds without such ids."""
+    """Unique ID of that role: nodes can write only below `<prefix>/<owner>:<instance id>/`. Empty on clouds without such IDs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,16 +56,16 @@ class Member:
     zone: str = ""
     private_ip: str = ""
     resource: str = ""
-    """Path of the instance in the cloud's own tools, if it differs from the instance id: `/subscriptions/...`, `projects/P/zones/Z/instances/N`."""
+    """Path of the instance in the cloud's own tools, if it differs from the instance ID: `/subscriptions/...`, `projects/P/zones/Z/instances/N`."""
     leaving: bool = False
-    """True once the group has begun to terminate it; its evidence no longer counts."""
+    """True once the group starts to terminate the instance. Its evidence is then ignored."""
     renewed: bool = False
-    """True where the group applies a new bundle to a running node, so that evidence of an older bundle is not final."""
+    """True if the group applies new bundles to running nodes, so that evidence of an older bundle is not final."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupProblem:
-    """Why a group cannot launch or replace nodes; `message` is the cloud's own text."""
+    """Why a group cannot launch or replace nodes. `message` is the cloud's own text."""
 
     group: str
     kind: str
@@ -87,7 +87,7 @@ class EvidenceRef:
     etag: str
     modified: datetime
     owner: str = ""
-    """The writer that owns its folder, as the store's access rules name it."""
+    """The writer that owns its folder, as identified in the store's access rules."""
 
     @property
     def proof_key(self) -> str:
@@ -96,9 +96,9 @@ class EvidenceRef:
 
 
 def parse_key(node: str, prefix: str, key: str, *, etag: str, modified: datetime) -> EvidenceRef | None:
-    """A listed key as evidence, or None for anything else, such as a proof.
+    """Parse a listed key as evidence. Returns None for anything else, such as a proof.
 
-    `node` is a pattern with the group `instance`, and the group `owner` where a writer owns its folder."""
+    `node` is a pattern with the group `instance`, and the group `owner` if each writer owns a folder."""
     match = re.fullmatch(node + r"/(?P<boot>[0-9a-f-]{8,64})/(?P<seq>\d{6})\.json", key.removeprefix(prefix))
     if match is None:
         return None
@@ -124,47 +124,47 @@ class Identity:
 
 
 class IdentityRefused(Exception):
-    """The proof is invalid, and waiting does not change that; the text gives the reason."""
+    """The proof is permanently invalid. The message gives the reason."""
 
 
 class IdentityExpired(Exception):
-    """The proof is too old to verify; the node signs a new one every ten minutes."""
+    """The proof is too old to verify. The node signs a new proof every ten minutes."""
 
 
 class PortUnavailable(Exception):
-    """The cloud cannot be reached or did not answer; the same request may succeed later."""
+    """The cloud cannot be reached or did not respond. The request can succeed later."""
 
 
 class Membership(Protocol):
-    """Which instances the groups hold."""
+    """Group membership: the instances in each group."""
 
     def members(self, groups: Sequence[GroupExpected]) -> list[Member]:
-        """All instances that the groups hold now."""
+        """Return all instances that are currently in the groups."""
         ...
 
     def problems(self, groups: Sequence[GroupExpected]) -> list[GroupProblem]:
-        """What keeps the groups from launching more instances, newest first."""
+        """Return what prevents the groups from launching more instances, newest first."""
         ...
 
 
 class EvidenceStore(Protocol):
-    """Which evidence was uploaded."""
+    """Evidence store: the evidence that nodes uploaded."""
 
     def list(self) -> Iterable[EvidenceRef]:
-        """All evidence under the cluster's prefix."""
+        """List all evidence under the cluster's prefix."""
         ...
 
     def read(self, ref: EvidenceRef) -> bytes:
-        """The content of one piece of evidence."""
+        """Return the content of one piece of evidence."""
         ...
 
     def proof(self, ref: EvidenceRef) -> bytes | None:
-        """The current identity proof of one piece of evidence; None if there is none yet."""
+        """Return the current identity proof of one piece of evidence, or None if there is none yet."""
         ...
 
 
 class IdentityService(Protocol):
-    """Which instance signed a piece of evidence."""
+    """Identity service: the instance that signed a piece of evidence."""
 
     def verify(self, proof: dict[str, object]) -> Identity:
         """Verify a proof with the cloud. Raises `IdentityRefused`, `IdentityExpired` or `PortUnavailable`."""
@@ -175,7 +175,7 @@ class ConsoleLog(Protocol):
     """The console output of instances."""
 
     def tail(self, instance_id: str, lines: int) -> list[str]:
-        """The last lines of an instance's console log; empty when there is none."""
+        """Return the last lines of an instance's console log, or an empty string."""
         ...
 
 

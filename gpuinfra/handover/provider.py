@@ -38,9 +38,9 @@ from gpuinfra.handover.watch import NOT_DUE, NOT_DUE_TEXT, Gatherer, Outcome, Wa
 from gpuinfra.node.judge import judge as judge_probes
 
 DEADLINE_VARIABLE = "GPUINFRA_DEADLINE"
-"""Shortens the deadline for one run (`90s`) without a change to the declaration."""
+"""Shortens the deadline for one run, for example to `90s`, without a change to the declaration."""
 WAIT_VARIABLE = "GPUINFRA_WAIT"
-"""`none` makes one run continue without waiting for the nodes."""
+"""`none` skips the wait for the nodes in one run."""
 REQUIRED = ("cloud", "cluster", "region", "evidenceBucket", "evidencePrefix", "pools")
 WAITS = ("all", "floor", "none")
 GRPC_OPTIONS = [
@@ -52,7 +52,7 @@ GRPC_OPTIONS = [
 def judge_node(
     probes: Mapping[str, object], expectation: Mapping[str, object], journal: Mapping[str, object] | None
 ) -> list[Check]:
-    """The node's own judge, applied to the raw probe output in the evidence."""
+    """Judge the raw probe output in the evidence with the node's own judge."""
     return judge_probes(dict(probes), dict(expectation), journal=dict(journal) if journal is not None else None)
 
 
@@ -67,11 +67,11 @@ class Engine:
         self._stub = engine_pb2_grpc.EngineStub(grpc.insecure_channel(address, options=GRPC_OPTIONS))
 
     def status(self, urn: str, text: str) -> None:
-        """Show a line of progress beside the resource; the engine does not keep it."""
+        """Show a transient status line next to the resource."""
         self._log(urn, text, ephemeral=True)
 
     def info(self, urn: str, text: str) -> None:
-        """Log a line about the resource; the engine keeps it."""
+        """Log a permanent message about the resource."""
         self._log(urn, text, ephemeral=False)
 
     def _log(self, urn: str, text: str, *, ephemeral: bool) -> None:
@@ -231,7 +231,7 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
             return _fail(context, name, known, [f"cannot read the state of the nodes: {error}"])
         early = outcome.ended == NOT_DUE
         passed = outcome.ready or early or (wait.mode == "none" and outcome.ended == "once")
-        # No node is verified while none is due, so the next `up` polls again.
+        # No node is verified before its capacity starts, so the next `up` polls again.
         properties = {
             **inputs,
             **wire.outputs_of(outcome, summary(outcome)),
@@ -254,7 +254,7 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
 
 
 def _is_upload(urn: str) -> bool:
-    """True if the URN's type is `Upload`."""
+    """Return True if the URN's type is `Upload`."""
     return urn.split("::")[2].split("$")[-1] == upload.TYPE if urn.count("::") >= 3 else False
 
 
@@ -277,7 +277,7 @@ def _read_upload(request: Any, state: dict[str, object], inputs: dict[str, objec
 
 
 def check_inputs(token: str, inputs: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Problems with the inputs, as (property, reason)."""
+    """Return problems with the inputs, as (property, reason)."""
     if token != wire.TYPE:
         return [("", f"{token} is not a type of gpuinfra; expected {wire.TYPE} or {upload.TYPE}")]
     found = [(name, f"{name} is missing") for name in REQUIRED if inputs.get(name) in (None, "", [])]
@@ -291,7 +291,7 @@ def check_inputs(token: str, inputs: Mapping[str, object]) -> list[tuple[str, st
 
 
 def changes(state: Mapping[str, object], old_inputs: Mapping[str, object], news: Mapping[str, object]) -> list[str]:
-    """Properties that require another judgement; a fleet that is not ready is always judged again."""
+    """Return the changed properties that require a new judgement. A fleet that is not ready is always judged again."""
     names = sorted({*old_inputs, *news} - wire.WAITING_ONLY)
     changed = [n for n in names if not n.startswith("__") and old_inputs.get(n) != news.get(n)]
     if state.get("ready") is not True and news.get("wait") != "none":
@@ -300,12 +300,12 @@ def changes(state: Mapping[str, object], old_inputs: Mapping[str, object], news:
 
 
 def preview_properties(inputs: Mapping[str, object]) -> dict[str, object]:
-    """The properties during a preview: all outputs are unknown."""
+    """Return the properties during a preview: all outputs are unknown."""
     return {**inputs, **dict.fromkeys(wire.OUTPUTS, wire.UNKNOWN)}
 
 
 def summary(outcome: Outcome) -> str:
-    """One line for people, stored in the state."""
+    """Return a one-line summary, which is stored in the state."""
     verdict = outcome.verdict
     if outcome.ended == NOT_DUE:
         return NOT_DUE_TEXT
@@ -314,7 +314,7 @@ def summary(outcome: Outcome) -> str:
 
 
 def _unreachable_outputs(state: Mapping[str, object]) -> dict[str, object]:
-    """Outputs when the cloud cannot be reached: the previous values, but not ready."""
+    """Return the outputs if the cloud cannot be reached: the previous values, marked as not ready."""
     known = {name: state[name] for name in wire.OUTPUTS if name in state}
     return {"nodesVerified": 0, "gpusVerified": 0, "nodes": [], "summary": "not checked", **known, "ready": False}
 
@@ -355,9 +355,7 @@ def serve(arguments: Sequence[str]) -> int:
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
     parent = os.getppid()
-    while (
-        os.getppid() == parent
-    ):  # The engine may be killed without a Cancel request; nothing else ends this process then.
+    while os.getppid() == parent:  # If the engine is killed without a Cancel request, only this check ends the process.
         time.sleep(0.5)
     provider._cancelled.set()
     server.stop(0)

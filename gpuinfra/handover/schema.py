@@ -1,4 +1,4 @@
-"""The schema of gpuinfra's provider package; SDKs for other Pulumi languages are generated from it."""
+"""The schema of gpuinfra's provider package, from which SDKs for other Pulumi languages are generated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ANY: dict[str, object] = {"$ref": "pulumi.json#/Any"}
 
 
 def package_schema(version: str) -> dict[str, object]:
-    """The schema as a JSON document."""
+    """Return the schema as a JSON document."""
     inputs: dict[str, object] = {
         "cloud": _STRING,
         "cluster": _STRING,

@@ -1,4 +1,4 @@
-"""Parse texts in the clouds' answers."""
+"""Parses text in the clouds' responses."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 
 
 def kind_of(message: str, patterns: Iterable[tuple[str, str]]) -> str:
-    """The kind of the first pattern that matches a cloud's message; `other` if none does."""
+    """Return the kind of the first pattern that matches a cloud's message, or `other`."""
     return next((kind for pattern, kind in patterns if re.search(pattern, message, re.IGNORECASE | re.DOTALL)), "other")
 
 
 def moment(text: object) -> datetime | None:
-    """A time in RFC 3339, as clouds write it; without a zone it is UTC. None if it cannot be parsed."""
+    """Parse an RFC 3339 time. Without a time zone, UTC is assumed. Returns None if the time cannot be parsed."""
     try:
         found = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:

@@ -1,4 +1,4 @@
-"""`Upload`: a file in an Azure blob storage container, uploaded under the operator's own identity.
+"""`Upload`: a file in an Azure blob storage container, uploaded with the operator's own identity.
 
 The Azure provider's own resource signs with the account's shared key, which our accounts disable
 (pulumi/pulumi-azure-native#2015). A blob's name depends on its content, so blobs are never updated in place.
@@ -27,7 +27,7 @@ OUTPUTS = ("url",)
 MAX_BYTES = 256 * 1024 * 1024
 """Largest body of one Put Blob request that older service versions accept."""
 PATIENCE_S = 600.0
-"""A new role assignment can take some minutes to reach blob storage."""
+"""A new role assignment can take a few minutes to reach blob storage."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class UploadArgs:
     container: pulumi.Input[str]
     """Address of the container, `https://ACCOUNT.blob.core.windows.net/NAME`."""
     blob: pulumi.Input[str]
-    """Name in the container; different content needs a different name."""
+    """Name in the container. Different content requires a different name."""
     sha256: pulumi.Input[str]
     """Hexadecimal SHA-256 of the content, or of the uncompressed data of a gzip file, because zlib releases compress the same data
     to different bytes. An upload of other content fails."""
@@ -48,12 +48,12 @@ class UploadArgs:
 class Upload(pulumi.CustomResource):
     """One blob.
 
-    The operator needs `Storage Blob Data Contributor` on the container. An existing blob with the same content is adopted; one with
+    The operator needs `Storage Blob Data Contributor` on the container. An existing blob with the same content is adopted; a blob with
     other content is an error. A blob under an immutability policy stays in the container when this resource is deleted.
     """
 
     url: pulumi.Output[str]
-    """The address of the blob."""
+    """Address of the blob."""
 
     def __init__(self, name: str, args: UploadArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         props: dict[str, object] = {
@@ -66,7 +66,7 @@ class Upload(pulumi.CustomResource):
 
 
 def check_inputs(inputs: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Problems with the inputs, as (property, reason)."""
+    """Return problems with the inputs, as (property, reason)."""
     found = [(name, f"{name} is missing") for name in INPUTS if inputs.get(name) in (None, "", {})]
     sha256 = inputs.get("sha256")
     if (
@@ -79,7 +79,7 @@ def check_inputs(inputs: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def changes(state: Mapping[str, object], news: Mapping[str, object]) -> list[str]:
-    """Properties whose change replaces the blob. The source's path is not one of them: the hash identifies the content."""
+    """Return the changed properties that force replacement of the blob. The source's path does not: the hash identifies content."""
     return [name for name in INPUTS if name != "source" and state.get(name) != news.get(name)]
 
 
@@ -104,13 +104,13 @@ def create(inputs: Mapping[str, object], rest: Rest, cancelled: threading.Event)
 
 
 def read(properties: Mapping[str, object], rest: Rest) -> bool:
-    """True if the blob still exists."""
+    """Return True if the blob still exists."""
     answer = rest.blob("HEAD", _url(properties, rest))
     return answer.status != 404 and bool(raise_for(answer))
 
 
 def delete(properties: Mapping[str, object], rest: Rest) -> str:
-    """Delete the blob; returns the reason if it stays, or an empty text."""
+    """Delete the blob. Returns the reason if it cannot be deleted, otherwise an empty string."""
     answer = rest.blob("DELETE", _url(properties, rest))
     if answer.status == 404:
         return ""
@@ -136,7 +136,7 @@ def _content(source: object) -> bytes:
 
 
 def _digest(data: bytes) -> str:
-    """SHA-256 of the data; of the uncompressed data if it is gzip."""
+    """Return the SHA-256 of the data. Gzip data is hashed uncompressed."""
     if data.startswith(b"\x1f\x8b"):
         with contextlib.suppress(zlib.error):
             data = zlib.decompressobj(31).decompress(data, MAX_BYTES)
@@ -144,7 +144,7 @@ def _digest(data: bytes) -> str:
 
 
 def _send_with_retry(send: Callable[[], Answer], cancelled: threading.Event) -> Answer:
-    """The answer after retries of throttling and of a role assignment that is not effective yet; the last refusal at the end."""
+    """Send a request. Retries throttling and role assignments that are not effective yet; returns the last response."""
     pause, waited = 2.0, 0.0
     while True:
         answer = send()
@@ -165,7 +165,7 @@ def _code(answer: Answer) -> str:
 
 
 def _exists(rest: Rest, url: str, sha256: str) -> bool:
-    """True if the existing blob has this content. Raises `PortUnavailable` if it has other content."""
+    """Return True if the existing blob has this content. Raises `PortUnavailable` if its content differs."""
     held = raise_for(rest.blob("GET", url)).body
     if _digest(held) != sha256:
         raise PortUnavailable(f"{url.split('?')[0]} already exists with different content")

@@ -1,6 +1,6 @@
-"""Poll the ports until the verdict is final, the deadline passes or the wait is cancelled. `Outcome.ended` lists all reasons to stop.
+"""Polls the ports until the verdict is final, the deadline passes or the wait is canceled. `Outcome.ended` lists all end reasons.
 
-Owns the loop and the cache between two polls: evidence already read and identities already confirmed.
+Owns the loop and the cache between polls: evidence already read and identities already confirmed.
 `judge` makes the verdict; the caller's `log` shows the progress.
 """
 
@@ -31,14 +31,14 @@ POLL_S = 1.0
 POLL_MAX_S = 15.0
 STOCKOUT_PATIENCE_S = 300.0
 STALE_PATIENCE_S = 1500.0
-"""How long a group may leave outdated nodes in place. During a rolling replacement a node is leaving, missing or new most
+"""How long a group can leave outdated nodes in place. During a rolling replacement, a node is leaving, missing or new most
 of the time; the pauses are a warm-up and a checkpoint, ten minutes each on AWS."""
 CONSOLE_LINES = 15
 NOT_DUE = "not due"
-"""The wait ends here while no group should hold a node yet: a capacity block before its start, a queued request not yet served."""
+"""The wait ends with this reason if no node is expected yet: a capacity block has not started, or a request is queued."""
 NOT_DUE_TEXT = "no node is due yet: the capacity block has not started, or the request is still queued"
 MAX_EVIDENCE_SEARCHED = 20
-"""How many pieces of evidence of one instance are searched for one that the instance signed itself."""
+"""Maximum pieces of evidence per instance that are searched for evidence that the instance itself signed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,11 +62,11 @@ class Outcome:
     seconds: float
     problems: tuple[GroupProblem, ...] = ()
     consoles: dict[str, list[str]] = field(default_factory=dict)
-    """Instance id -> end of its console log, for nodes that never reported."""
+    """Instance ID -> end of its console log, for nodes that never reported."""
 
 
 class Gatherer:
-    """Polls one fleet and caches what it read."""
+    """Polls one fleet and caches the results."""
 
     def __init__(
         self,
@@ -99,14 +99,14 @@ class Gatherer:
         return judge_fleet(self._pools, members, submissions, judge_node=self._judge, names=names)
 
     def data_of(self, node: NodeVerdict) -> bytes | None:
-        """The evidence that a node was judged by; None if there was none."""
+        """Return the evidence by which a node was judged, or None."""
         found = (data for (key, _), data in self._read.items() if key == node.evidence_key and node.evidence_key)
         return next((d for d in found if hashlib.sha256(d).hexdigest() == node.evidence_sha256), None)
 
     def _accepted(self, instance_id: str, refs: Sequence[EvidenceRef]) -> Submission:
-        """The newest evidence; in a store without per-writer folders, the newest that the instance itself signed.
+        """Return the newest evidence. In a store without per-writer folders, only evidence signed by the instance counts.
 
-        In such a store a compromised node can write newer evidence under another node's name, but cannot sign it.
+        In such a store, a compromised node can write newer evidence under another node's name but cannot sign it.
         """
         first = self._submission(refs[0])
         if self._owners or not _signed_by_another(first, instance_id):
@@ -129,7 +129,7 @@ class Gatherer:
         )
 
     def _identity(self, ref: EvidenceRef, sha256: str) -> tuple[Identity | None, str, bool]:
-        """The confirmed identity of this evidence. A confirmed hash is cached, so the cloud is asked once."""
+        """Return the confirmed identity of this evidence. Confirmed hashes are cached, so each requires one request."""
         if sha256 in self._trusted:
             return self._trusted[sha256], "", True
         raw = self._ports.store.proof(ref)
@@ -154,7 +154,7 @@ class Gatherer:
     def _judge(
         self, probes: Mapping[str, object], expectation: Mapping[str, object], journal: Mapping[str, object] | None
     ) -> list[Check]:
-        """Judge, with a cache: parsing the probe output is slow."""
+        """Judge with a cache, because parsing the probe output is slow."""
         wire = json.dumps([probes, journal, expectation], sort_keys=True)
         place = (hashlib.sha256(wire.encode()).hexdigest(), "")
         if place not in self._checks:
@@ -162,13 +162,13 @@ class Gatherer:
         return self._checks[place]
 
     def problems(self, missing: Mapping[str, int]) -> list[GroupProblem]:
-        """What keeps these groups from launching missing nodes or replacing outdated ones."""
+        """Return what prevents these groups from launching missing nodes or replacing outdated nodes."""
         short = {group.group: group for group in self.groups if group.name in missing}
         found = self._ports.membership.problems(list(short.values())) if short else []
         return [replace(one, name=short[one.group].name) if one.group in short else one for one in found]
 
     def console(self, instance_id: str) -> list[str]:
-        """The end of a console log; empty if the cloud cannot provide it, so that the actual finding is still reported."""
+        """Return the end of a console log. Empty if unavailable, so that the actual finding is still reported."""
         try:
             return self._ports.console.tail(instance_id, CONSOLE_LINES)
         except PortUnavailable:
@@ -179,7 +179,7 @@ _STALE_LOGGED = "outdated nodes"
 
 
 def _signed_by_another(submission: Submission, instance_id: str) -> bool:
-    """True when the cloud's final answer is that this instance did not sign this evidence."""
+    """Return True if the cloud confirms that this instance did not sign this evidence."""
     identity = submission.identity
     if identity is None:
         return submission.identity_final
@@ -195,7 +195,7 @@ def watch(
     names: Names | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Outcome:
-    """Poll until the verdict is ready or final, the deadline passes or the wait is cancelled."""
+    """Poll until the verdict is ready or final, the deadline passes or the wait is canceled."""
     start = clock()
     pause, last_line, stuck_since, stale_since = POLL_S, "", None, None
     logged: set[str] = set()
@@ -248,7 +248,7 @@ def watch(
 
 
 def _only_stale_left(verdict: FleetVerdict) -> bool:
-    """True when every node that is not verified is outdated and no group is replacing one."""
+    """Return True if all unverified nodes are outdated and no group is replacing any of them."""
     rest = [node for node in verdict.nodes if node.outcome != "verified" and not node.settled]
     return bool(rest) and all(node.stale for node in rest) and not verdict.missing
 
@@ -272,7 +272,7 @@ def _poll(
     wait: Wait,
     clock: Callable[[], float],
 ) -> FleetVerdict | None:
-    """One poll, retried while the cloud does not answer; None when the deadline passes or the wait is cancelled."""
+    """Poll once, with retries while the cloud does not respond. Returns None on deadline or cancellation."""
     pause = POLL_S
     while True:
         try:
@@ -310,7 +310,7 @@ def _end(
 
 
 def progress(verdict: FleetVerdict) -> str:
-    """One line: how many nodes are verified and the state of the others."""
+    """Return one line: how many nodes are verified, and the state of the others."""
     rest = [n for n in verdict.nodes if n.outcome != "verified"]
     parts = [f"{n.label} {n.outcome}" for n in rest[:6]]
     parts += [f"{len(rest) - 6} more"] if len(rest) > 6 else []
@@ -320,5 +320,5 @@ def progress(verdict: FleetVerdict) -> str:
 
 
 def never_reported(node: NodeVerdict) -> bool:
-    """True for a node without any valid evidence."""
+    """Return True for a node without any valid evidence."""
     return node.outcome == "waiting" and not node.evidence_sha256

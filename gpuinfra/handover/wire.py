@@ -1,6 +1,6 @@
 """The wire format between engine, plugin and state of the resource `gpuinfra:index:NodesReady`.
 
-Names are camelCase, as in every Pulumi provider. Values are plain; an unknown value during a preview is a marker string.
+Names are camelCase, as in every Pulumi provider. Values are plain. During a preview, an unknown value is a marker string.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """The engine's marker for an unknown string (pulumi/sdk/go/common/resource/plugin, UnknownStringValue)."""
 OUTPUTS = ("ready", "nodesVerified", "gpusVerified", "nodes", "lastNumbers", "summary")
 WAITING_ONLY = frozenset({"deadlineS", "profile", "roleArn"})
-"""Inputs about the wait and the access, not about the expected nodes; a change of these does not judge again."""
+"""Inputs that concern the wait and the access. A change to them does not cause a new judgement."""
 
 Properties = dict[str, object]
 
 
 def from_struct(struct: struct_pb2.Struct) -> Properties:
-    """Properties as plain Python values; whole numbers as int."""
+    """Convert properties to plain Python values, with integral numbers as int."""
     value = _whole(json_format.MessageToDict(struct))
     assert isinstance(value, dict)
     return value
@@ -42,17 +42,17 @@ def _whole(value: object) -> object:
 
 
 def to_struct(properties: Mapping[str, object]) -> struct_pb2.Struct:
-    """Plain values as a protobuf struct."""
+    """Convert plain values to a protobuf struct."""
     return json_format.ParseDict(dict(properties), struct_pb2.Struct())
 
 
 def inputs_of(properties: Mapping[str, object]) -> Properties:
-    """The inputs among a state's properties."""
+    """Return the inputs among a state's properties."""
     return {k: v for k, v in properties.items() if k not in OUTPUTS and not k.startswith("__")}
 
 
 def pools_of(inputs: Mapping[str, object]) -> list[PoolExpected]:
-    """The pools that a resource's inputs declare."""
+    """Return the pools that a resource's inputs declare."""
     return [
         PoolExpected(
             name=str(pool["name"]),
@@ -76,7 +76,7 @@ def pools_of(inputs: Mapping[str, object]) -> list[PoolExpected]:
 
 
 def wait_of(inputs: Mapping[str, object], shortened_s: float | None, mode: str | None = None) -> Wait:
-    """How long to wait. The operator can shorten the deadline for one run or skip the wait, but not extend it."""
+    """Return how long to wait. For one run, the operator can shorten the deadline or skip the wait, but not extend it."""
     deadline = float(str(inputs.get("deadlineS") or 2700))
     if shortened_s is not None:
         deadline = min(deadline, shortened_s)
@@ -103,7 +103,7 @@ def seconds(text: str) -> float:
 
 
 def outputs_of(outcome: Outcome, summary: str) -> Properties:
-    """The outputs in the state: enough to recognize a node and to skip its identity check next time; checks stay in the evidence."""
+    """Return the outputs for the state. They identify nodes and allow skipping identity checks; they exclude check results."""
     verdict = outcome.verdict
     return {
         "ready": outcome.ready,
@@ -138,7 +138,7 @@ def _node(node: NodeVerdict) -> Properties:
 
 
 def names_of(properties: Mapping[str, object]) -> Names:
-    """The labels in a state. A state without highest numbers uses the numbers of its labels."""
+    """Return the labels in a state. If the state has no highest numbers, they are derived from the labels."""
     last = _mapping(properties.get("lastNumbers"))
     return Names(
         labels={str(n["instanceId"]): str(n["label"]) for n in _mappings(properties.get("nodes"))},
@@ -147,7 +147,7 @@ def names_of(properties: Mapping[str, object]) -> Names:
 
 
 def trusted_of(properties: Mapping[str, object], pools: list[PoolExpected]) -> dict[str, Identity]:
-    """Evidence hashes with a confirmed signer, of verified nodes only; the others are confirmed again."""
+    """Return the evidence hashes of verified nodes, whose signers are confirmed. Others are confirmed again."""
     roles = {pool.name: pool.node_role for pool in pools}
     return {
         str(n["evidenceSha256"]): Identity(
