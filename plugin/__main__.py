@@ -1,7 +1,7 @@
-"""Start gpuinfra's provider plugin.
+"""Starts gpuinfra's provider plugin.
 
-The engine starts this file with the Python that it finds. If that Python lacks gpuinfra, the plugin switches to the
-environment beside the checkout or the one of the installation.
+The engine starts this file with the Python that it finds. If gpuinfra is not installed there, the plugin switches to the
+environment of the checkout or of the installation.
 """
 
 import os
@@ -12,7 +12,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def _other_pythons():
-    """Interpreters that probably have gpuinfra: of the checkout, of the installation, of the active environment."""
+    """Return interpreters that probably have gpuinfra: of the checkout, the installation and the active environment."""
     roots = [HERE.parent / ".venv", *HERE.parents[2:7]]
     if "VIRTUAL_ENV" in os.environ:
         roots.append(Path(os.environ["VIRTUAL_ENV"]))
@@ -20,7 +20,7 @@ def _other_pythons():
 
 
 def main():
-    """Serve, or restart under a Python that has gpuinfra."""
+    """Serve, or restart with a Python that has gpuinfra."""
     try:
         from gpuinfra.handover.provider import serve
     except ImportError as missing:

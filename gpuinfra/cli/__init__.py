@@ -1,7 +1,7 @@
 """The `gpuinfra` command.
 
-This module owns the group, the exit codes and how errors are shown. Each subcommand is a module beside it with a click
-command named `command`. It is imported when it is called, so `gpuinfra plan` loads no engine.
+This module owns the command group, the exit codes and the display of errors. Each subcommand is a module in this package with a click
+command named `command`, imported on first use, so `gpuinfra plan` does not load an engine.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ GROUPS = {
         "schema": "Print the JSON schema of a stack file",
     },
 }
-"""Group -> name -> one line of help; `gpuinfra.cli.<name>` holds the command."""
+"""Group -> name -> one line of help. `gpuinfra.cli.<name>` defines the command."""
 
 COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
 
 
 class _LazyGroup(click.Group):
-    """A group that imports a subcommand's module when it is called."""
+    """A group that imports a subcommand's module on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -91,7 +91,7 @@ def cli(ctx: click.Context, debug: bool) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command and return its exit code; errors are shown without a traceback."""
+    """Run the command and return its exit code. Errors are shown without a traceback."""
     arguments = sys.argv[1:] if argv is None else argv
     try:
         result = cli.main(args=arguments, prog_name="gpuinfra", standalone_mode=False)
@@ -108,11 +108,11 @@ def main(argv: list[str] | None = None) -> int:
         click.echo("interrupted", err=True)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of a pipe closed it (`gpuinfra catalog | head`): no error, and no more output is possible.
+        # The reader closed the pipe (`gpuinfra catalog | head`). This is not an error, and no more output is possible.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as problem:
-        # Anything else is a defect: one line, and how to see the traceback.
+        # Any other exception is a defect: print one line and how to see the traceback.
         if os.environ.get("GPUINFRA_DEBUG"):
             traceback.print_exception(problem)
         what = f"{type(problem).__name__}: {problem}".splitlines()[0]
@@ -130,7 +130,7 @@ def _show(problem: GpuinfraError) -> None:
 
 
 def prefixed(text: str) -> list[str]:
-    """Each finding on a line that starts with `gpuinfra:`; an indented line continues the line above."""
+    """Prefix each finding with `gpuinfra:`. An indented line continues the line above."""
     return [line if line[:1].isspace() else f"gpuinfra: {line}" for line in text.splitlines() if line.strip()]
 
 

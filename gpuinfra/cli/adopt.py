@@ -1,4 +1,4 @@
-"""`gpuinfra adopt`: write the file with which Pulumi imports what an earlier destroy retained."""
+"""`gpuinfra adopt`: write the Pulumi import file for resources that an earlier destroy retained."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def _entry(outcome: Any) -> dict[str, Any]:
 
 
 def _orders(plan: Plan, wanted: Iterable[str]) -> dict[str, Order]:
-    """What is installed on the hosts of each pool."""
+    """Return what to install on the hosts of each pool."""
     from gpuinfra import bundle
     from gpuinfra.remote.deliver import Order
 
@@ -175,7 +175,7 @@ def _orders(plan: Plan, wanted: Iterable[str]) -> dict[str, Order]:
             bundle=bundle.build(pools[name]),
             node={
                 "schema": "gpuinfra.node/1",
-                # A machine that cloud user data configured keeps its own node.json; this one is for the others.
+                # A machine that was configured by cloud user data keeps its own node.json. This one is for all other machines.
                 "cloud": "none",
                 "cluster": plan.name,
                 "pool": name,
@@ -188,7 +188,7 @@ def _orders(plan: Plan, wanted: Iterable[str]) -> dict[str, Order]:
 
 
 class _Progress:
-    """Progress on stderr: a line for each change of a host, fewer lines for many hosts."""
+    """Progress on stderr: one line per change of a host, fewer lines for many hosts."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -201,7 +201,7 @@ class _Progress:
             click.echo(text, err=True)
 
     def host(self, host: Host, text: str) -> None:
-        """With many hosts, only retries are printed."""
+        """Print a change of one host. With many hosts, only retries are printed."""
         if not self._brief or RETRY in text:
             self.line(f"{host.name}: {text}")
 

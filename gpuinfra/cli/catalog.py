@@ -66,7 +66,7 @@ def _no_match(machine: str | None, gpu: str | None, clouds: list[str]) -> str:
 
     if machine:
         known = [name for cloud in clouds for name in profile_of(cloud).machines]
-        # A part of a name, such as `p4d` or `a3`, suggests the names that contain it.
+        # For part of a name, such as `p4d` or `a3`, suggest the names that contain it.
         holding = [name for name in known if machine.lower() in name.lower()]
         near = listed(holding, 6) if holding else nearest(machine, known)
         return f"machine type {shown(machine)} is not in the catalog" + (f"; did you mean {near}?" if near else "")
@@ -111,7 +111,7 @@ def _usd(record: MachineType, kind: CapacityKind, region: str | None) -> str:
 
 
 def _details(record: MachineType) -> Iterator[tuple[str, str]]:
-    """Label and text of each fact."""
+    """Return label and text of each fact."""
     if gpu := record.gpu:
         yield (
             "GPUs",

@@ -58,7 +58,7 @@ def command(
 
 
 def _probe(target: Target, hosts: Hosts, by_host: dict[str, tuple[str, Expectation]], **selection: Any) -> Found:
-    """The evidence of all hosts. Raises `KeyboardInterrupt` after an interrupt."""
+    """Collect the evidence of all hosts. Raises `KeyboardInterrupt` after an interrupt."""
     from gpuinfra.remote.fleet import Fleet
     from gpuinfra.remote.verify import Verify
     from gpuinfra.verification.over_ssh import found_of
@@ -82,7 +82,7 @@ def _probe(target: Target, hosts: Hosts, by_host: dict[str, tuple[str, Expectati
 def _narrowed(
     expectation: Expectation, phases: Sequence[str], also: Sequence[str], burn_in: int | None
 ) -> dict[str, Any]:
-    """The expectation with the checks that this run included, so that only those decide."""
+    """Limit the expectation to the checks of this run, so that only these decide."""
     from gpuinfra.node.verify import burn_in_checks
 
     required = list(dict.fromkeys([*expectation.get("required", ()), *also, *burn_in_checks(burn_in)]))

@@ -1,4 +1,4 @@
-"""What a healthy node must show: from a stack's plan, or from a file."""
+"""Loads the expectation of a healthy node from a stack's plan or from a file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SOURCES = "give STACK, name it in the hosts file (stack: aws-p4d), or give --exp
 
 
 def from_file(file: Path) -> Expectation:
-    """The expectation of a file, for every node."""
+    """Load one expectation for all nodes from a file."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -31,7 +31,7 @@ def from_file(file: Path) -> Expectation:
 
 
 def for_evidence(stack: str | None, file: Path | None) -> Callable[[Evidence], Expectation]:
-    """The expectation of each document's pool."""
+    """Return the expectation of each document's pool."""
     if (stack is None) == (file is None):
         raise UsageError("the expectation must have one source; give either STACK or --expectation FILE")
     if file is not None:
@@ -52,7 +52,7 @@ def for_evidence(stack: str | None, file: Path | None) -> Callable[[Evidence], E
 
 
 def for_hosts(target: Target, file: Path | None, hosts: Hosts) -> dict[str, tuple[str, Expectation]]:
-    """Host -> its pool and expectation."""
+    """Return the pool and expectation of each host."""
     if file is not None:
         one = from_file(file)
         return {host.name: (host.pool or hosts.pool or target.pool or "", one) for host in hosts.hosts}

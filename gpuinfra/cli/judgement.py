@@ -1,4 +1,4 @@
-"""The judgement of `verify` and `check`: judge the evidence, write it for people and programs, return the exit code."""
+"""Shared by `verify` and `check`: judges the evidence, writes the result as text, pages and documents, returns the exit code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def publish(
     junit: Path | None,
     html: Path | None,
 ) -> int:
-    """Exit code 0 when every node is verified, 1 otherwise."""
+    """Write the judgement. Returns exit code 0 if every node is verified, otherwise 1."""
     from gpuinfra.report import verification_text as write
     from gpuinfra.verification.judged import judge_all
     from gpuinfra.verification.read import read_folder
@@ -55,7 +55,7 @@ def publish(
 
 
 def _save(folder: Path, found: Found) -> None:
-    """One file for each node, which replaces an earlier file of the same node."""
+    """Write one file per node. Replaces an earlier file of the same node."""
     from gpuinfra.node import evidence
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def _save(folder: Path, found: Found) -> None:
 
 
 def write_file(path: Path, content: str, option: str) -> None:
-    """Write what an option asked for."""
+    """Write the output file of an option."""
     from gpuinfra.errors import UsageError
 
     try:

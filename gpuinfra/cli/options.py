@@ -1,4 +1,4 @@
-"""Options that several commands share, so that they read and work the same everywhere."""
+"""Options that several commands share, for consistent names, help and behavior."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Target:
     direct: bool
     known_hosts: tuple[Path, ...]
     rehearsals: Path | None
-    """Folder of rehearsals; None without `--rehearsal`."""
+    """Folder of rehearsals, or None without `--rehearsal`."""
     timeout_s: float = 0.0
 
 
@@ -33,14 +33,14 @@ TARGET = [one.name for one in fields(Target)]
 
 
 def some(names: list[str]) -> str:
-    """The first names, and how many more there are."""
+    """Return the first names and the number of remaining names."""
     return ", ".join(names[:SHOWN_NAMES]) + (
         f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
     )
 
 
 def rehearsal_options(command: Any) -> Any:
-    """`--rehearsal` and `--folder`."""
+    """Add `--rehearsal` and `--folder`."""
     return _with(
         command,
         click.option("--rehearsal", is_flag=True, help="Use the stand-in nodes of STACK's rehearsal."),
@@ -58,9 +58,9 @@ folder_option = click.option(
 
 
 def ssh_options(*, pool: str = "Only the hosts of this pool.", timeout_s: int | None = None) -> Any:
-    """`--hosts`, `--pool`, `--parallel`, `--direct`, `--known-hosts`, and `--timeout` with a default.
+    """Add `--hosts`, `--pool`, `--parallel`, `--direct`, `--known-hosts`, and `--timeout` with a default.
 
-    With the argument STACK and `rehearsal_options`, they reach the command as one `Target`.
+    Together with the argument STACK and `rehearsal_options`, they are passed to the command as one `Target`.
     """
     options = [
         click.option("--hosts", "hosts_file", type=FILE, metavar="FILE", help="Use the hosts of this file (docs/remote.md) instead of the nodes of STACK."),
@@ -90,7 +90,7 @@ def ssh_options(*, pool: str = "Only the hosts of this pool.", timeout_s: int | 
 
 
 def expectation_option(command: Any) -> Any:
-    """`--expectation`."""
+    """Add `--expectation`."""
     return _with(
         command,
         click.option("--expectation", type=FILE, metavar="FILE", help="Judge by this expectation.json instead of the plan of STACK."),
@@ -98,7 +98,7 @@ def expectation_option(command: Any) -> Any:
 
 
 def judgement_options(command: Any) -> Any:
-    """What `verify` and `check` take for the judgement and its output."""
+    """Add the options of `verify` and `check` for the judgement and its output."""
     return expectation_option(_with(
         command,
         click.option("--baseline", type=click.Path(path_type=Path), metavar="DIR", help="Report what got worse since this earlier evidence."),

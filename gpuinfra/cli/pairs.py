@@ -69,7 +69,7 @@ def measure_pairs(
     as_json: bool = False,
     options: Sequence[str] = (),
 ) -> int:
-    """Measure until the verdict is final; `options` go to the node program. Raises `KeyboardInterrupt`."""
+    """Measure until the verdict is final. `options` are passed to the node program. Raises `KeyboardInterrupt`."""
     from gpuinfra.remote.deliver import call_agent
     from gpuinfra.remote.fleet import Fleet
     from gpuinfra.remote.pair import PairTest, assignments
@@ -81,7 +81,7 @@ def measure_pairs(
     speeds: dict[tuple[str, str], float | None] = {}
 
     def run_on(names: Iterable[str], task: Callable[[Connector], Task], **more: Any) -> list[Outcome[dict[str, Any]]]:
-        """Run a task on some hosts at once, over new connections."""
+        """Run a task on several hosts at once, over new connections."""
         with connector_to(hosts, known_hosts) as connector:
             ended = Fleet([by_name[name] for name in names], task(connector), on_stop=connector.close, **more).run()
         if ended.interrupted:
@@ -104,7 +104,7 @@ def measure_pairs(
         for start in range(0, len(pairs), at_once):
             now = pairs[start : start + at_once]
             orders = assignments(now, run=secrets.token_hex(8), store=store)
-            # One try: a node that connects later no longer finds its partner.
+            # A single attempt: a node that connects later can no longer find its partner.
             outcomes = run_on(
                 orders, partial(PairTest, assignments=orders, options=options), parallel=len(orders), tries=1
             )
@@ -131,7 +131,7 @@ def measure_pairs(
 
 
 def _results(outcomes: Iterable[Outcome[dict[str, Any]]]) -> dict[str, NodeResult]:
-    """Host -> what it returned."""
+    """Return the result of each host."""
     from gpuinfra.safe_text import one_line
     from gpuinfra.verification.rounds import NodeResult
 

@@ -58,7 +58,7 @@ def command(stack: str, as_json: bool, page: Path | None, prices: Path | None, w
 
 
 def colored(finding: Finding) -> str:
-    """A finding for a terminal; click removes the color elsewhere."""
+    """Format a finding for a terminal. Click removes the color elsewhere."""
     text = str(finding)
     word = f"{finding.level.value}:"
     return text.replace(word, click.style(word, fg=_COLORS[finding.level], bold=True), 1)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "gpuinfra.run/1"
 SHOWN_LINES = 200
-"""Of each distinct output, so that one node cannot flood the terminal."""
+"""Lines shown of each distinct output, so that one node cannot flood the terminal."""
 
 
 @click.command("run", context_settings={"ignore_unknown_options": True})
@@ -64,7 +64,7 @@ def _run(target: Target, hosts: Hosts, words: Sequence[str]) -> FleetResult[Comm
             try:
                 return connection.run(line, limit_s=target.timeout_s)
             except HostProblem as problem:
-                # The connection was open, so the command may have started: STEP is not retried.
+                # The connection was open, so the command may have started. STEP is not retried.
                 raise HostProblem(Kind.STEP, problem.reason, problem.hint) from None
 
     with connector_to(hosts, target.known_hosts) as connector:

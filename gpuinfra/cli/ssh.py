@@ -1,4 +1,4 @@
-"""`gpuinfra ssh`: OpenSSH's own client, with the host keys of the handover or of a hosts file."""
+"""`gpuinfra ssh`: run OpenSSH's client with the host keys from the handover or from a hosts file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def command(words: tuple[str, ...], hosts_file: Path | None, direct: bool, rehearsal: bool, folder: Path) -> int:
     """Log in to NODE of STACK, or run COMMAND on it.
 
-    NODE is a label (gpu-1) or an instance id. The host key is always verified and never added. The exit code is that of
+    NODE is a label (gpu-1) or an instance ID. The host key is always verified and never added. The exit code is that of
     COMMAND, or 255 without a connection.
     """
     if shutil.which("ssh") is None:
@@ -47,13 +47,13 @@ def command(words: tuple[str, ...], hosts_file: Path | None, direct: bool, rehea
         if rehearsal:
             click.echo("rehearsal: this is a stand-in node on this machine", err=True)
         hosts = active.hosts(plan_of(stack), direct)
-        # Hosts of a deployed stack have instance ids as names, those of a rehearsal labels: accept both.
+        # Hosts of a deployed stack are named by instance ID, hosts of a rehearsal by label. Accept both.
         names = {other: name for one in active.nodes for other, name in ((one.name, one.id), (one.id, one.name))}
         return _connect(hosts, node, rest, names)
 
 
 def client_config(hosts: Hosts, host: Host, folder: Path) -> Path:
-    """OpenSSH's configuration for one host; your own configuration files are not read."""
+    """Return the OpenSSH configuration for one host. Your own configuration files are not read."""
     lines: list[str] = []
     known = folder / "known_hosts"
     keys: list[str] = []

@@ -1,7 +1,7 @@
 """The active stack of a command: its state, its nodes, and how to reach them over SSH.
 
-The state of a deployed stack comes from `pulumi stack export`. A rehearsed stack is read from its folder, and its
-stand-in cloud and nodes run while the command does.
+The state of a deployed stack comes from `pulumi stack export`. A rehearsed stack is read from its folder. Its
+stand-in cloud and nodes run for the duration of the command.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ActiveStack:
     resources: Sequence[Mapping[str, Any]]
     """The resources of its state."""
     session: Session | None = None
-    """Its rehearsal; None for a deployed stack."""
+    """Its rehearsal, or None for a deployed stack."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -50,7 +50,7 @@ class ActiveStack:
         return nodes_of(self.resources)
 
     def found(self) -> tuple[Found, dict[str, Mapping[str, Any]]]:
-        """Its evidence and the expectation of each node; see `gpuinfra.verification.store`."""
+        """Return its evidence and the expectation of each node; see `gpuinfra.verification.store`."""
         from gpuinfra.handover.ports import PortUnavailable
         from gpuinfra.rehearsal.applied_environment import applied
         from gpuinfra.verification.store import found_of
@@ -62,7 +62,7 @@ class ActiveStack:
                 raise DeploymentError(f"the nodes of {self.name} cannot be read: {error}") from None
 
     def hosts(self, plan: Plan, direct: bool) -> Hosts:
-        """Its nodes as SSH hosts, with the host keys from their verified evidence."""
+        """Return its nodes as SSH hosts, with the host keys from their verified evidence."""
         from gpuinfra.remote.tunnels import hosts_of
 
         if self.session is not None:
@@ -79,7 +79,7 @@ class ActiveStack:
 
 @contextmanager
 def active_stack(name: str, rehearsals: Path | None) -> Iterator[ActiveStack]:
-    """A stack, for the length of a `with`; `rehearsals` is the folder of rehearsals, None for a deployed stack."""
+    """Open a stack for the duration of a `with` block. `rehearsals` is the folder of rehearsals, None for a deployed stack."""
     if rehearsals is None:
         resources = _exported(name)
         _require_handover(name, resources, f"pulumi up --stack {short_name(name)}")
@@ -96,7 +96,7 @@ def active_stack(name: str, rehearsals: Path | None) -> Iterator[ActiveStack]:
 
 @contextmanager
 def hosts_for(target: Target, *, announce: bool = True) -> Iterator[Hosts]:
-    """The hosts of a file, or the nodes of a stack for the length of a `with`; stand-in nodes are announced."""
+    """Open the hosts of a file or the nodes of a stack for a `with` block. Announces stand-in nodes."""
     if target.rehearsals and target.hosts_file:
         raise UsageError("--rehearsal uses the stand-in nodes of STACK; leave --hosts out")
     if target.hosts_file is not None:
@@ -114,7 +114,7 @@ def hosts_for(target: Target, *, announce: bool = True) -> Iterator[Hosts]:
 
 @contextmanager
 def connector_to(hosts: Hosts, known_hosts: tuple[Path, ...]) -> Iterator[Connector]:
-    """Connections to hosts for the length of a `with`; `known_hosts` has priority over the hosts file and over OpenSSH's files."""
+    """Open a connector for a `with` block. `known_hosts` takes precedence over the hosts file and OpenSSH's files."""
     from gpuinfra.remote.connect import Connector
     from gpuinfra.remote.known import KnownHosts, default_files
 
@@ -126,7 +126,7 @@ def connector_to(hosts: Hosts, known_hosts: tuple[Path, ...]) -> Iterator[Connec
 
 
 def plan_of(name: str) -> Plan:
-    """The plan of a stack, as of today."""
+    """Return the plan of a stack, as of today."""
     from gpuinfra.day import today
     from gpuinfra.planning import make_plan
     from gpuinfra.rules import load_stack
@@ -136,7 +136,7 @@ def plan_of(name: str) -> Plan:
 
 
 def pool_of(host: Host, hosts: Hosts, plan: Plan, pool: str | None) -> str:
-    """The pool of a host: its own field, the file's, `--pool`, or the only pool of the plan."""
+    """Return the pool of a host: from its own field, the file's field, `--pool`, or the plan's only pool."""
     names = [one.name for one in plan.pools]
     found = host.pool or hosts.pool or pool or (names[0] if len(names) == 1 else "")
     if not found:
@@ -156,7 +156,7 @@ def _require_handover(name: str, resources: Sequence[Mapping[str, Any]], command
 
 
 def _exported(name: str) -> list[dict[str, Any]]:
-    """The resources of a deployed stack, from its state backend."""
+    """Return the resources of a deployed stack, from its state backend."""
     from gpuinfra.engine import find_engine
 
     engine = find_engine(lambda line: click.echo(line, err=True))
@@ -176,7 +176,7 @@ def _exported(name: str) -> list[dict[str, Any]]:
 
 
 def _stand_ins(session: Session, nodes: Sequence[Node]) -> Hosts:
-    """Stand-in nodes on loopback, with the host keys from the handover as on a deployed node."""
+    """Return stand-in nodes on loopback addresses, with the host keys from the handover as for a deployed node."""
     from gpuinfra.remote.hosts import Host, Hosts
 
     answer = session.cloud.ask("ssh")
@@ -209,7 +209,7 @@ def _stand_ins(session: Session, nodes: Sequence[Node]) -> Hosts:
 
 
 def _wait_for_resumed(session: Session) -> None:
-    """Nodes are suspended between two commands, and only a few resume at the same time."""
+    """Wait until the nodes resume. They are suspended between commands, and only a few resume at the same time."""
     until = time.monotonic() + RESUME_LIMIT_S
     while time.monotonic() < until:
         stages = {node.get("stage") for node in session.cloud.nodes() if node.get("state") == "running"}
@@ -219,5 +219,5 @@ def _wait_for_resumed(session: Session) -> None:
 
 
 def short_name(name: str) -> str:
-    """`aws-p4d` of `stacks/Pulumi.aws-p4d.yaml`."""
+    """Return the short name: `aws-p4d` for `stacks/Pulumi.aws-p4d.yaml`."""
     return Path(name).stem.removeprefix("Pulumi.")

@@ -1,7 +1,7 @@
 """Finds the Pulumi engine on this machine, or builds it.
 
 The engine is always the real Pulumi CLI. `find_engine` uses, in this order: a `pulumi` on PATH that is recent enough; the engine in the
-cache; an engine built from source through `engine/go.mod`, with the Go toolchain on PATH or one from PyPI. Otherwise the error lists what
+cache; an engine built from source with `engine/go.mod`, using the Go toolchain on PATH or from PyPI. Otherwise, the error lists what
 to install. `gpuinfra/rehearsal/` runs the engine.
 Read next: `find.py` for the order, `keep.py` for the cache, `build.py` for the build.
 """

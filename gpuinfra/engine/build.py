@@ -1,6 +1,6 @@
 """Builds the engine with Go and reports progress.
 
-The module and build caches of Go keep every finished package, so an interrupted build continues.
+Go's module and build caches keep every finished package, so an interrupted build resumes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HOST_SCRIPTS = ("python/cmd/pulumi-language-python-exec", "python/dist/pulumi-re
 PROGRESS_EVERY_S = 10.0
 """Seconds between progress lines during the build."""
 MANY = 200
-"""Number of packages to compile above which the expected duration is printed."""
+"""If more packages than this must be compiled, the expected duration is printed."""
 
 
 def build(cache: Path, module: Module, programs: tuple[str, ...], go: Path, progress: Progress) -> Path:
@@ -131,7 +131,7 @@ def _check_versions(module: Module, programs: tuple[str, ...], place: Path) -> N
 
 
 def _environment() -> dict[str, str]:
-    """The environment without variables that change how a module is built."""
+    """Return the environment without variables that change how modules are built."""
     environment = {name: value for name, value in os.environ.items() if name not in {"GOWORK", "GOFLAGS"}}
     return environment | {"CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "-mod=readonly -buildvcs=false"}
 

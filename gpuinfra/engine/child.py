@@ -39,7 +39,7 @@ def version(
     settings: Mapping[str, str],
     folder: str | None = None,
 ) -> str:
-    """The version that a program prints, as the first group of `pattern`; empty if the program fails or prints something else."""
+    """Return the version that a program prints, the first group of `pattern`. Empty if the program fails or does not match."""
     try:
         answer = subprocess.run(
             command,
@@ -59,7 +59,7 @@ def version(
 def start(
     command: Sequence[str | Path], *, folder: Path, environment: Mapping[str, str], output: IO[str] | None = None
 ) -> subprocess.Popen[str]:
-    """Start a command. Its stderr is a pipe; its stdout goes to `output`, or is discarded."""
+    """Start a command. Its stderr is a pipe. Its stdout is written to `output` or discarded."""
     return subprocess.Popen(
         command,
         cwd=folder,
@@ -74,6 +74,6 @@ def start(
 
 
 def _end_with_parent() -> None:
-    """On Linux, the kernel ends the child when its parent is killed, so that no build continues in the background."""
+    """Make the Linux kernel end the child when its parent is killed, so that no build continues in the background."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -15,7 +15,7 @@ from gpuinfra.engine.module import CLI, HOST, Module, read_module
 from gpuinfra.errors import EnvironmentMissing
 
 Progress = Callable[[str], None]
-"""Prints one line of progress."""
+"""Callback that prints one line of progress."""
 
 NO_ENGINE = """no Pulumi engine found, and none can be built: {reason}
 provide one of the following, then run the command again:
@@ -38,7 +38,7 @@ class Engine:
     """Its origin: `path`, `kept` (from the cache) or `built`."""
 
     def environ(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
-        """A copy of `base`, by default of this process's environment, with this CLI and this host first on PATH."""
+        """Return a copy of `base` (default: this process's environment) with this CLI and this host first on PATH."""
         environment = dict(os.environ if base is None else base)
         folders = dict.fromkeys([str(self.path.parent), str(self.host_dir)])
         rest = [folder for folder in environment.get("PATH", os.defpath).split(os.pathsep) if folder not in folders]
@@ -47,7 +47,7 @@ class Engine:
 
 
 def find_engine(progress: Progress = lambda line: None) -> Engine:
-    """The engine to use. If there is none, it is built, which takes minutes; `progress` prints the progress.
+    """Return the engine to use. If there is none, build it, which takes minutes. `progress` prints the progress.
 
     Raises `EnvironmentMissing` if no engine can be built.
     """
@@ -78,7 +78,7 @@ def find_engine(progress: Progress = lambda line: None) -> Engine:
 def _build(cache: Path, module: Module, programs: tuple[str, ...], progress: Progress) -> Path:
     """Build the missing programs, once for all concurrent runs."""
     with keep.lock(cache, module, programs, progress):
-        if folder := keep.kept(cache, module, programs):  # built by another run during the wait
+        if folder := keep.kept(cache, module, programs):  # another run built it during the wait
             return folder
         try:
             toolchain = go.find_go(cache, module.go, progress)
@@ -88,7 +88,7 @@ def _build(cache: Path, module: Module, programs: tuple[str, ...], progress: Pro
 
 
 def _on_path(module: Module, cache: Path, progress: Progress) -> tuple[Path | None, str]:
-    """The first `pulumi` on PATH if it is recent enough, and its version."""
+    """Return the first `pulumi` on PATH and its version, if it is recent enough."""
     found = shutil.which("pulumi")
     if not found:
         return None, ""
@@ -108,12 +108,12 @@ def _on_path(module: Module, cache: Path, progress: Progress) -> tuple[Path | No
 
 
 def _as_numbers(version: str) -> tuple[int, ...]:
-    """(3, 259, 0) for `3.259.0` and for `3.259.0-alpha.1`: a pre-release counts as its release."""
+    """Return (3, 259, 0) for `3.259.0` and for `3.259.0-alpha.1`: a pre-release counts as its release."""
     return tuple(int(part) for part in re.findall(r"\d+", version.split("-")[0])[:3])
 
 
 def _host_beside(cli: Path) -> Path | None:
-    """The folder of the host that this CLI starts: next to the real file, next to the link, or on PATH."""
+    """Return the folder of the language host that this CLI starts: next to the real file, next to the link, or on PATH."""
     on_path = shutil.which("pulumi-language-python")
     folders = [cli.resolve().parent, cli.parent, *([Path(on_path).parent] if on_path else [])]
     for folder in folders:

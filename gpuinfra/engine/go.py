@@ -22,7 +22,7 @@ class NoGo(Exception):
 
 
 def find_go(cache: Path, minimum: str, progress: Progress) -> Path:
-    """The `go` program for the build. Raises `NoGo`."""
+    """Return the `go` program for the build. Raises `NoGo`."""
     on_path = shutil.which("go")
     if on_path and (version := _version_of(Path(on_path))):
         if _as_numbers(version) >= _as_numbers(minimum):
@@ -56,7 +56,7 @@ def _install(requirement: Path, folder: Path, version: str, progress: Progress) 
                 try:
                     place.rename(folder)
                 except OSError as error:
-                    # Another run was first; the caller checks whether its Go works.
+                    # Another run finished first. The caller checks whether its Go works.
                     progress(f"engine: another run installed {folder} ({error.strerror})")
                 progress(f"engine: installed Go {version} in {time.monotonic() - started:.0f} s")
                 return
@@ -71,7 +71,7 @@ def _install(requirement: Path, folder: Path, version: str, progress: Progress) 
 
 
 def _installers() -> list[list[str]]:
-    """pip of this Python, then uv, because environments made by uv have no pip."""
+    """Return pip of this Python, then uv, because environments created by uv do not contain pip."""
     found = []
     if child.run([sys.executable, "-m", "pip", "--version"]).returncode == 0:
         found.append([sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--no-input"])
@@ -88,7 +88,7 @@ def _pinned(requirement: Path) -> str:
 
 
 def _version_of(go: Path) -> str:
-    """Such as `1.26.8`, or the empty string if it is not a Go toolchain."""
+    """Return a version such as `1.26.8`, or an empty string if it is not a Go toolchain."""
     if not os.access(go, os.X_OK):
         return ""
     settings = {"GOTOOLCHAIN": "local", "GOWORK": "off"}

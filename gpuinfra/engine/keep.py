@@ -1,7 +1,7 @@
-"""The cache of built engines, which concurrent runs share.
+"""The cache of built engines, shared by concurrent runs.
 
-An engine is a folder that is created by one rename, after every program in it has run. A folder without its marker, or whose files differ
-from the marker, is not used.
+An engine is a folder that is created by a single rename after every program in it has run. A folder without a marker, or whose files differ
+from its marker, is not used.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from gpuinfra.engine.module import Module
 
 MARKER = "complete.json"
 KEPT = 2
-"""Engines of one kind to keep: the current one, and the previous one for older checkouts. Each has 115 MB."""
+"""Number of engines of one kind to keep: the current engine and the previous one, for older checkouts. Each uses 115 MB."""
 IN_USE_S = 86_400.0
-"""An engine that was used within this time may be running and is kept."""
+"""An engine used within this time can still be running and is kept."""
 
 
 def cache_folder() -> Path:
-    """`GPUINFRA_CACHE`, or `gpuinfra` in the user's cache folder."""
+    """Return `GPUINFRA_CACHE`, or `gpuinfra` in the user's cache folder."""
     if named := os.environ.get("GPUINFRA_CACHE"):
         return Path(named).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME", "")
@@ -37,7 +37,7 @@ def cache_folder() -> Path:
 
 
 def kept(cache: Path, module: Module, programs: tuple[str, ...]) -> Path | None:
-    """The folder with these programs, if it is complete."""
+    """Return the folder with these programs if it is complete."""
     folder = _folder(cache, module, programs)
     try:
         marker = json.loads((folder / MARKER).read_text())
@@ -47,7 +47,7 @@ def kept(cache: Path, module: Module, programs: tuple[str, ...]) -> Path | None:
                 return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    with contextlib.suppress(OSError):  # a read-only cache is usable
+    with contextlib.suppress(OSError):  # a read-only cache is still usable
         os.utime(folder / MARKER)
     return folder
 
@@ -76,13 +76,13 @@ def lock(cache: Path, module: Module, programs: tuple[str, ...], progress: Calla
 
 @contextlib.contextmanager
 def workplace(cache: Path, module: Module, programs: tuple[str, ...]) -> Iterator[Path]:
-    """An empty folder next to the cached ones, after removing those of killed runs. The caller holds the lock."""
+    """Create an empty folder next to the cached engines and remove folders of killed runs. The caller holds the lock."""
     folder = _folder(cache, module, programs)
     prefix = f".building-{folder.name}-"
     for left in folder.parent.glob(f"{prefix}*"):
         shutil.rmtree(left, ignore_errors=True)
     place = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
-    place.chmod(0o755)  # mkdtemp creates a private folder; several users may share the cache
+    place.chmod(0o755)  # mkdtemp creates a private folder, but several users can share the cache
     try:
         yield place
     finally:
@@ -138,7 +138,7 @@ def prune(cache: Path, module: Module, programs: tuple[str, ...]) -> list[Path]:
 
 
 def _used(folder: Path) -> float:
-    """When this engine was last used; the folder's own time if its marker is missing."""
+    """Return when this engine was last used, or the folder's own time if its marker is missing."""
     for path in (folder / MARKER, folder):
         with contextlib.suppress(OSError):
             return path.stat().st_mtime
@@ -146,7 +146,7 @@ def _used(folder: Path) -> float:
 
 
 def remembered_version(cache: Path, path: Path) -> str | None:
-    """The recorded output of `pulumi version` for exactly this file. Running it takes a tenth of a second."""
+    """Return the recorded output of `pulumi version` for exactly this file. Running it takes a tenth of a second."""
     try:
         known = json.loads((cache / "known-engines.json").read_text())
         answer = known[_identity(path)]
@@ -156,7 +156,7 @@ def remembered_version(cache: Path, path: Path) -> str | None:
 
 
 def remember_version(cache: Path, path: Path, version: str) -> None:
-    """Record the version. A read-only cache only costs time."""
+    """Record the version. With a read-only cache, the version is not recorded, which only costs time."""
     note = cache / "known-engines.json"
     with contextlib.suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
@@ -166,7 +166,7 @@ def remember_version(cache: Path, path: Path, version: str) -> None:
             known = {}
         if not isinstance(known, dict):
             known = {}
-        # Keep the last 16; entries of removed files are never used again.
+        # Keep the last 16 entries. Entries of removed files are never used again.
         known = dict([*known.items()][-15:]) | {_identity(path): version}
         with tempfile.NamedTemporaryFile("w", dir=cache, prefix=".known-", delete=False) as file:
             json.dump(known, file)

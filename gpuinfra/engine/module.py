@@ -23,26 +23,26 @@ class Module:
 
     folder: Path
     version: str
-    """Version of Pulumi, without the leading v. An older `pulumi` on PATH is not used, because the tests run with this version."""
+    """Pulumi version without the leading v. An older `pulumi` on PATH is not used, because the tests run with this version."""
     go: str
     """Minimum version of Go."""
     digest: str
-    """Hash of every source file, so that a changed host is rebuilt."""
+    """Hash over all source files, so that a changed host is rebuilt."""
 
     def key(self, programs: tuple[str, ...]) -> str:
-        """The name of the cache folder for these programs and sources."""
+        """Return the name of the cache folder for these programs and sources."""
         return f"{self.version}-{self.digest[:12]}{self.ending(programs)}"
 
     @staticmethod
     def ending(programs: tuple[str, ...]) -> str:
-        """The common suffix of the cache folders of these programs on this kind of machine."""
+        """Return the common suffix of the cache folders of these programs on this kind of machine."""
         machine = f"{sys.platform}-{platform.machine().lower()}"
         names = "-".join(sorted(program.rsplit("/", 1)[-1] for program in programs))
         return f"-{machine}-{names}"
 
 
 def read_module(folder: Path | None = None) -> Module:
-    """Read `engine/`; `folder` is for tests."""
+    """Read `engine/`. Tests pass another `folder`."""
     folder = folder or shipped("engine")
     text = (folder / "go.mod").read_text()
     return Module(

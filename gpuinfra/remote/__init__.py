@@ -1,6 +1,6 @@
-"""Nodes over SSH: for machines that have no user data, and for repairs.
+"""Access to nodes over SSH: for machines without user data, and for repairs.
 
-| module | what it owns |
+| module | responsibility |
 | --- | --- |
 | `hosts.py` | the hosts file: hosts and how to reach them |
 | `tunnels.py`, `bastion.py` | the nodes of a deployed stack, through the tunnel of their cloud |

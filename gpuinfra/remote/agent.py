@@ -1,6 +1,6 @@
 """The host agent: a program that runs on a host as root and exits.
 
-It is one file for Python 3.9 and later that imports the standard library only. Its source is sent over standard input, before the request
+The agent is a single file for Python 3.9 and later that imports only the standard library. Its source is sent over standard input, before the request
 and the bundle, and is not written to disk. It reports the state of the host, installs a bundle as user data does, and starts the runner
 without waiting for it.
 """
@@ -43,7 +43,7 @@ class HostAgent:
         self.systemd = root == Path("/") and Path("/run/systemd/system").is_dir()
 
     def status(self) -> dict[str, Any]:
-        """The installed bundles, the journal and the running step runner."""
+        """Return the installed bundles, the journal and the running step runner."""
         current = self.bundles / "current"
         pid = self._runner()
         unit = self._unit() if self.systemd else {}
@@ -92,7 +92,7 @@ class HostAgent:
         return self.status()
 
     def dry_run(self, order: dict[str, Any], payload: bytes) -> dict[str, Any]:
-        """What the steps would change. The runner's own files are in a temporary folder."""
+        """Report what the steps would change. The runner's own files are in a temporary folder."""
         with tempfile.TemporaryDirectory(prefix="gpuinfra-dry-") as folder:
             inside = Path(folder)
             bundle = self.bundles / order["sha256"]
@@ -167,7 +167,7 @@ class HostAgent:
         if self.systemd:
             for unit in (self.bundles / "current/units").glob("gpuinfra-*"):
                 shutil.copy(unit, "/etc/systemd/system/")
-            # Checks upload evidence; a machine whose node.json names no evidence bucket is checked by `gpuinfra verify --hosts`.
+            # Checks upload evidence. A machine whose node.json names no evidence bucket is checked by `gpuinfra verify --hosts`.
             units = [UNIT] + (["gpuinfra-verify.service", "gpuinfra-attest.timer"] if uploads else [])
             for words in (
                 ["daemon-reload"],
@@ -193,7 +193,7 @@ class HostAgent:
             process = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/"
             )
-        # The runner writes its process id into the lock shortly after it starts; wait for that, so that the next status finds it.
+        # The runner writes its process ID to the lock shortly after it starts. Wait for it, so that the next status finds it.
         lock = self.root / "var/lib/gpuinfra/lock"
         for _ in range(500):
             if (_json(lock) or {}).get("pid") == process.pid or process.poll() is not None:
@@ -202,7 +202,7 @@ class HostAgent:
                 process.wait(0.02)
 
     def _runner(self) -> int | None:
-        """The runner's process id, as noted in its lock file. Taking the lock instead would make a starting runner fail."""
+        """Return the runner's process ID from its lock file. Taking the lock instead would make a starting runner fail."""
         pid = (_json(self.root / "var/lib/gpuinfra/lock") or {}).get("pid")
         if not isinstance(pid, int) or pid <= 1:
             return None
@@ -221,7 +221,7 @@ class HostAgent:
 
 
 def _packed(data: bytes) -> str:
-    """Compressed text on one line."""
+    """Compress text to one line."""
     return base64.b64encode(zlib.compress(data, 6)).decode("ascii")
 
 

@@ -1,6 +1,6 @@
 """Azure Bastion as a proxy command: `python -m gpuinfra.remote.bastion --name B --resource-group G --target ID [PORT]`.
 
-The Azure CLI opens its tunnel on a local port, and SSH needs a proxy command that uses standard input and output. This program opens the
+The Azure CLI opens its tunnel on a local port, but SSH requires a proxy command on standard input and output. This program opens the
 tunnel on a free loopback port, waits until it accepts a connection, and copies bytes in both directions until either side closes. SSH
 verifies the host key inside the tunnel as on any other connection.
 `az network bastion tunnel` needs a Bastion of SKU Standard or Premium with `enable_tunneling`
@@ -72,7 +72,7 @@ def _free_port() -> int:
 
 
 def _open(tunnel: subprocess.Popen[bytes], port: int) -> socket.socket | None:
-    """A connection to the local end of the tunnel; None if the tunnel did not open."""
+    """Connect to the local end of the tunnel. Returns None if the tunnel did not open."""
     until = time.monotonic() + OPENS_WITHIN_S
     while time.monotonic() < until and tunnel.poll() is None:
         with contextlib.suppress(OSError):

@@ -19,11 +19,11 @@ from gpuinfra.remote.problem import HostProblem, Kind
 from gpuinfra.remote.proxy import ProxyCommand
 
 _TCP_USER_TIMEOUT_MS = 45_000
-"""How long sent data may stay unacknowledged. The default of TCP is about 15 minutes."""
+"""How long sent data can remain unacknowledged. TCP's default is about 15 minutes."""
 
 
 class Connector:
-    """Opens connections for one fleet. Each jump host is connected once and shared."""
+    """Opens connections for one fleet. All hosts behind a jump host share one connection to it."""
 
     def __init__(self, known: KnownHosts, by_name: Mapping[str, Host], limits: Limits | None = None) -> None:
         self.known = known
@@ -37,7 +37,7 @@ class Connector:
 
     @contextlib.contextmanager
     def connect(self, host: Host) -> Iterator[Connection]:
-        """A connection for the duration of a `with` block. Raises `HostProblem`."""
+        """Open a connection for the duration of a `with` block. Raises `HostProblem`."""
         connection = self._connect(host)
         try:
             yield connection
@@ -45,7 +45,7 @@ class Connector:
             self._close(connection)
 
     def close(self) -> None:
-        """Close every connection, which also ends every wait on one."""
+        """Close every connection, which also ends all waits on them."""
         self.closed = True
         with self._guard:
             every = list(self._open)

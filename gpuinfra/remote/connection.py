@@ -30,11 +30,11 @@ WEAK = {
 }
 """Weak algorithms that paramiko accepts by default. No supported image needs them."""
 MAX_OUTPUT_BYTES = 1 << 20
-"""Bytes of a command's output that are kept, from its end, so that one host cannot fill the operator's memory."""
+"""Bytes to keep from the end of a command's output, so that one host cannot exhaust the operator's memory."""
 _KEEPALIVE_S = 15
 _LOG = logging.getLogger("gpuinfra.remote.ssh")
 _LOG.addHandler(logging.NullHandler())
-_LOG.propagate = False  # paramiko logs a refused host with a traceback; here it is a result
+_LOG.propagate = False  # paramiko logs a refused host with a traceback, but here a refusal is a result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,16 +54,16 @@ class CommandResult:
     exit: int
     output: bytes
     dropped_bytes: int
-    """Size of the output that was dropped."""
+    """Size of the discarded output."""
 
     @property
     def last_line(self) -> str:
-        """The last line of the output for messages, without control characters."""
+        """The last line of the output, for messages, without control characters."""
         return last_line(self.output) or "no output"
 
 
 class _Transport(paramiko.Transport):
-    """Requests the host key algorithms that can be verified, including certificates."""
+    """Requests only host key algorithms that can be verified, including certificates."""
 
     host_key_algorithms: tuple[str, ...] = ()
 
@@ -94,7 +94,7 @@ class Connection:
         return self._transport is not None and self._transport.is_active()
 
     def begin(self, stream: socket.socket | paramiko.Channel, trust: HostTrust) -> None:
-        """Shake hands, verify the host key, then log in."""
+        """Complete the handshake, verify the host key, then log in."""
         limits, host = self._limits, self.host
         try:
             transport = _Transport(stream, disabled_algorithms=WEAK)  # type: ignore[arg-type]
@@ -104,7 +104,7 @@ class Connection:
             transport.daemon = True
             transport.banner_timeout = transport.handshake_timeout = limits.handshake_s
             transport.auth_timeout = limits.login_s
-            # paramiko starts a thread for each connection to time the handshake; the wait below does that without one.
+            # paramiko starts a thread per connection to time the handshake. The wait below needs no thread.
             transport.packetizer.start_handshake = lambda timeout: None
             transport.start_client(event=self._agreed)
             answered = self._agreed.wait(limits.handshake_s)
@@ -125,7 +125,7 @@ class Connection:
     def run(
         self, command: str, stdin: bytes = b"", limit_s: float = 120.0, keep_bytes: int = MAX_OUTPUT_BYTES
     ) -> CommandResult:
-        """Run one command to its end. Raises `HostProblem` if the connection or the time limit ends first."""
+        """Run one command to completion. Raises `HostProblem` if the connection closes or the time limit expires first."""
         until = time.monotonic() + limit_s
         try:
             return self._run(command, stdin, until, limit_s, keep_bytes)
@@ -139,16 +139,16 @@ class Connection:
             raise self._dropped(error_text(error)) from None
 
     def tunnel(self, to: Host) -> paramiko.Channel:
-        """A stream to another host, opened from this one."""
+        """Open a stream from this host to another host."""
         assert self._transport is not None
         return self._transport.open_channel(
             "direct-tcpip", (to.address, to.port), ("127.0.0.1", 0), timeout=self._limits.channel_s
         )
 
     def close(self) -> None:
-        """Close the connection, also while it is in use."""
+        """Close the connection, even while it is in use."""
         self._closed = True
-        self._agreed.set()  # paramiko does not notify a thread that waits for the handshake
+        self._agreed.set()  # paramiko does not wake a thread that waits for the handshake
         if self._transport is not None:
             self._transport.close()
         if self._proxy is not None:
@@ -255,7 +255,7 @@ class Connection:
 
 
 def _presented_key(transport: paramiko.Transport) -> bytes:
-    """The key that signed the handshake, or its certificate if the server presented one."""
+    """Return the key that signed the handshake, or its certificate if the server presented one."""
     key = transport.get_remote_server_key()
     blob = key.public_blob
     return blob.key_blob if blob is not None else key.asbytes()
@@ -269,5 +269,5 @@ def _remaining(until: float) -> float:
 
 
 def error_text(error: BaseException) -> str:
-    """The first line of an error, without control characters."""
+    """Return the first line of an error, without control characters."""
     return one_line((str(error).splitlines() or ["the remote side closed the connection"])[0], limit=300)

@@ -1,7 +1,7 @@
 """Installs bundles on hosts, starts them and follows their journals.
 
 Each connection is short: it reads the host's status, and installs and starts the bundle if necessary. The journal on the host
-(docs/formats.md, "Journal") is authoritative: a failure of the operator's machine loses nothing, and a second run continues.
+(docs/formats.md, "Journal") is authoritative: if the operator's machine fails, nothing is lost, and a second run continues.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STATUS_LIMIT_S = 60.0
 DELIVER_LIMIT_S = 300.0
 DRY_LIMIT_S = 580.0
 STARTS = 3
-"""Starts of the runner in one run. A runner that ended several times without a result is not started again."""
+"""Maximum runner starts in one run. A runner that repeatedly ends without a result is not started again."""
 REBOOT_PATIENCE_S = 1200.0
 """Machines with eight GPUs and terabytes of progress take many minutes to reboot."""
 
@@ -48,7 +48,7 @@ class Order:
 
 @dataclass(frozen=True, kw_only=True)
 class BootstrapResult:
-    """A host that completed every step of the bundle."""
+    """The result for a host that completed every step of the bundle."""
 
     steps: int
     changed: int
@@ -124,12 +124,12 @@ class Bootstrap:
         self._progress: dict[str, _Progress] = {}
 
     def __call__(self, host: Host) -> BootstrapResult | Reschedule:
-        """Take the next action on a host, and return its result or the time of the next call."""
+        """Take the next action on a host. Returns its result, or the time of the next call."""
         progress = self._progress.setdefault(host.name, _Progress(since=time.monotonic()))
         order = self._orders[self._pool_of(host)]
         if time.monotonic() - progress.since > self._limit_s:
             raise HostProblem(
-                # Not a transient kind: the time limit of the run is over.
+                # Not a transient kind: the run's time limit has expired.
                 Kind.STEP,
                 f"{host.name} did not finish within {self._limit_s:g} s; last stage: {progress.stage or 'none'}",
                 "its steps continue on the host; run the command again to follow them, or set a longer --timeout",
@@ -162,7 +162,7 @@ class Bootstrap:
     def _result(
         self, host: Host, order: Order, found: Mapping[str, Any], progress: _Progress
     ) -> BootstrapResult | Reschedule | None:
-        """The result, or when to call again; None if the runner must be started."""
+        """Return the result, or when to call again. Returns None if the runner must be started."""
         sha256 = order.bundle.sha256
         is_current = found["current"] == sha256
         state = found["state"] or {}
@@ -227,7 +227,7 @@ class DryRun:
         self._pool_of = pool_of
 
     def __call__(self, host: Host) -> DryRunResult:
-        """What the steps of one host would change."""
+        """Report what the steps would change on one host."""
         order = self._orders[self._pool_of(host)]
         with self._connector.connect(host) as connection:
             found = call_agent(connection, {"do": "status"}, limit_s=STATUS_LIMIT_S)

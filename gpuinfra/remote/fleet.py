@@ -1,7 +1,7 @@
 """Short tasks on many hosts in parallel.
 
-A task returns a result, or the time of its next call. A few dozen threads can therefore serve hundreds of hosts whose installation takes
-half an hour, and a stalled host occupies one thread, no longer than its own time limit.
+A task returns either a result or the time of its next call. A few dozen threads can therefore serve hundreds of hosts whose installation takes
+half an hour, and a stalled host occupies one thread only until its own time limit.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ class Outcome(Generic[Value]):
 
 @dataclass
 class FleetResult(Generic[Value]):
-    """The outcomes of all hosts, in their order."""
+    """The outcomes of all hosts, in host order."""
 
     outcomes: list[Outcome[Value]] = field(default_factory=list)
     interrupted: bool = False
 
 
 def back_off(tries: int, chance: Callable[[], float] = random.random) -> float:
-    """Seconds before the next attempt: exponential with jitter, so that hundreds of hosts do not retry at once."""
+    """Return the seconds before the next attempt: exponential with jitter, so that hundreds of hosts do not retry at once."""
     return min(30.0, 1.0 * 2 ** (tries - 1)) * (0.5 + chance())
 
 
 class Fleet(Generic[Value]):
     """Runs one task on all hosts.
 
-    `task` may raise `HostProblem`; a transient one is retried.
+    `task` can raise `HostProblem`. Transient problems are retried.
     `on_outcome` and `on_retry` are called from worker threads. `on_stop` must end the waits of all threads.
     """
 
@@ -126,7 +126,7 @@ class Fleet(Generic[Value]):
         heapq.heappush(self._due, (due, self._order, host))
 
     def _next(self) -> Host | None:
-        """The next host that is due; None if there are none left."""
+        """Return the next host that is due, or None if none are left."""
         with self._guard:
             while not self._stopped and self._unfinished:
                 now = time.monotonic()
@@ -175,7 +175,7 @@ class Fleet(Generic[Value]):
 
 
 def interrupted_problem(host: Host) -> HostProblem:
-    """The problem of a host that did not finish before an interrupt."""
+    """Return the problem of a host that did not finish before an interrupt."""
     return HostProblem(
         Kind.INTERRUPTED,
         f"{host.name} was interrupted before it finished",
@@ -184,7 +184,7 @@ def interrupted_problem(host: Host) -> HostProblem:
 
 
 def by_kind(problems: Sequence[HostProblem]) -> list[tuple[Kind, list[HostProblem]]]:
-    """Problems by kind, most frequent kind first."""
+    """Group problems by kind, most frequent kind first."""
     groups: dict[Kind, list[HostProblem]] = {}
     for problem in problems:
         groups.setdefault(problem.kind, []).append(problem)

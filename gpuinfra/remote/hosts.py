@@ -1,4 +1,4 @@
-"""Hosts and how to reach them, read from a hosts file.
+"""Reads hosts, and how to reach them, from a hosts file.
 
 `tunnels.py` creates the same `Host` objects for the nodes of a deployed stack. `known.py` verifies host keys, `connect.py` connects.
 """
@@ -32,7 +32,7 @@ class Host:
     jump: str | None = None
     """Name of the jump host."""
     proxy_command: tuple[str, ...] | None = None
-    """Arguments of a command whose standard input and output carry the connection. Tokens: %n name, %h address, %p port, %r user."""
+    """Arguments of a proxy command, whose standard input and output carry the connection. Tokens: %n name, %h address, %p port, %r user."""
     identity: tuple[Path, ...] = ()
     """Private keys. A certificate next to a key (KEY-cert.pub) is used with it. Default: the keys of the SSH agent and of ~/.ssh."""
     host_keys: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Host:
     pool: str | None = None
     sudo: bool = False
     root: Path = Path("/")
-    """Root of the machine's files. Another folder prepares a mounted image."""
+    """Root of the machine's file system. Set another folder to prepare a mounted image."""
 
     @property
     def where(self) -> str:
@@ -48,7 +48,7 @@ class Host:
         return f"{self.address}:{self.port}"
 
     def proxy_words(self) -> list[str]:
-        """The proxy command with its tokens replaced. It runs without a shell, so that a name cannot inject a command."""
+        """Return the proxy command with its tokens replaced. It runs without a shell, so names cannot inject commands."""
         tokens = {"%h": self.address, "%n": self.name, "%p": str(self.port), "%r": self.user, "%%": "%"}
         return [re.sub(r"%[hnpr%]", lambda found: tokens[found[0]], word) for word in self.proxy_command or ()]
 
@@ -66,7 +66,7 @@ class Hosts:
     pool: str | None = None
 
     def of_pool(self, pool: str | None) -> Hosts:
-        """The hosts of one pool."""
+        """Return the hosts of one pool."""
         if pool is None:
             return self
         chosen = tuple(host for host in self.hosts if (host.pool or self.pool or pool) == pool)
@@ -77,13 +77,13 @@ class Hosts:
 
 
 def read_hosts(path: Path) -> Hosts:
-    """Read a hosts file in YAML or JSON. An error lists every mistake in the file."""
+    """Read a hosts file in YAML or JSON. Reports all mistakes in the file in one error."""
     content = _load(path)
     reader = _Reader(path)
     reader.only(content, "", {"stack", "pool", "known_hosts", "defaults", "hosts", "jumps"})
     defaults = reader.mapping(content.get("defaults", {}), "defaults")
     hosts = reader.section(content.get("hosts"), "hosts", defaults)
-    # Of the defaults of the nodes, jump hosts use the login fields only.
+    # Jump hosts use only the login fields of the node defaults.
     login = {name: defaults[name] for name in ("user", "identity") if name in defaults}
     jumps = reader.section(content.get("jumps", {}), "jumps", login)
     if not hosts and not reader.wrong:
@@ -164,7 +164,7 @@ class _Reader:
                 self.wrong.append(f"{where + '.' if where else ''}{name} is not a known field; {hint}")
 
     def section(self, value: object, where: str, defaults: Mapping[str, Any]) -> list[Host]:
-        """Hosts from a mapping of names to fields, or from a list of names or addresses."""
+        """Convert a mapping of names to fields, or a list of names or addresses, to hosts."""
         if value is None:
             return []
         if isinstance(value, list):

@@ -10,7 +10,7 @@ import paramiko
 
 
 def ssh_agent() -> paramiko.Agent | None:
-    """The user's SSH agent. Each login opens its own connection, because paramiko's client does not handle concurrent requests."""
+    """Connect to the user's SSH agent. Each login opens its own connection: paramiko's client is not safe for concurrent use."""
     try:
         return paramiko.Agent()
     except (paramiko.SSHException, OSError):
@@ -19,7 +19,7 @@ def ssh_agent() -> paramiko.Agent | None:
 
 @cache
 def default_keys() -> tuple[Path, ...]:
-    """The default keys of OpenSSH."""
+    """Return OpenSSH's default keys."""
     folder = Path("~/.ssh").expanduser()
     return tuple(path for name in ("id_ed25519", "id_ecdsa", "id_rsa") if (path := folder / name).is_file())
 
@@ -29,7 +29,7 @@ _KEYS_GUARD = threading.Lock()
 
 
 def private_key(path: Path, reasons: list[str]) -> paramiko.PKey | None:
-    """A private key with its certificate. It is read once, because decrypting it for hundreds of hosts takes minutes."""
+    """Load a private key with its certificate. It is loaded once, because decrypting it for hundreds of hosts takes minutes."""
     with _KEYS_GUARD:
         if path not in _KEYS:
             try:

@@ -1,8 +1,8 @@
 """Host key verification.
 
-A host key is trusted if the hosts file or the handover names it, if a known_hosts file contains it, or if a host CA from a known_hosts file
-signed its certificate. A key is never added automatically: trust on first use would trust an attacker on any of hundreds of first
-connections. Files are parsed once for the whole fleet; paramiko's parser needs quadratic time and does not support markers.
+A host key is trusted if it is listed in the hosts file or comes from the handover, if a known_hosts file contains it, or if a host CA from a known_hosts file
+signed its certificate. Keys are never added automatically: trust on first use would trust an attacker on any of hundreds of first
+connections. Files are parsed once for the whole fleet; paramiko's parser takes quadratic time and does not support markers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class HostTrust:
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """Host key algorithms in order of preference: those of trusted keys first."""
+        """Return host key algorithms in order of preference: those of trusted keys first."""
         plain = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
         every = (*plain, "rsa-sha2-512", "rsa-sha2-256")
         known = {entry.type for entry in self.keys}
@@ -103,7 +103,7 @@ class HostTrust:
             authority = base64.b64decode(signer.split()[1])
             inner = certificate.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
             certificate.verify_cert_signature()
-        except Exception as error:  # a malformed certificate may raise anything in the parser
+        except Exception as error:  # a malformed certificate can raise any exception in the parser
             raise self._bad_certificate(f"that cannot be verified ({type(error).__name__})") from None
         if authority in self.revoked or base64.b64decode(inner.split()[1]) in self.revoked:
             raise self._bad_certificate("whose key or authority is marked as revoked")
@@ -118,7 +118,7 @@ class HostTrust:
                 f"that is valid from {_day(certificate.valid_after)} to {_day(certificate.valid_before)}"
             )
         principals = [one.decode("utf-8", "replace") for one in certificate.valid_principals]
-        # A certificate without principals would be valid for every host; OpenSSH refuses it too.
+        # A certificate without principals would be valid for every host. OpenSSH also refuses it.
         if not any(fnmatchcase(name, one) for one in principals for name in self.name.split(",")):
             raise self._bad_certificate(f"for {', '.join(principals[:5]) or 'no host name'}")
         if certificate.critical_options:
@@ -146,7 +146,7 @@ class KnownHosts:
             self._read(path)
 
     def trust(self, host: Host) -> HostTrust:
-        """The trusted keys of one host. Keys from the hosts file or the handover replace those of known_hosts files."""
+        """Return the trusted keys of one host. Keys from the hosts file or the handover replace those in known_hosts files."""
         names = _names(host)
         found = [pair for name in names for pair in self._exact.get(name, ())]
         found += [(marker, entry) for marker, names_, entry in self._patterns if _matches(names_, names)]
@@ -190,12 +190,12 @@ class KnownHosts:
 
 
 def fingerprint(blob: bytes) -> str:
-    """The fingerprint as `ssh-keygen -l` prints it."""
+    """Return the fingerprint in the format of `ssh-keygen -l`."""
     return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
 
 
 def default_files() -> tuple[Path, ...]:
-    """The known_hosts files of the user and of the machine."""
+    """Return the known_hosts files of the user and of the machine."""
     both = (Path("~/.ssh/known_hosts").expanduser(), Path("/etc/ssh/ssh_known_hosts"))
     return tuple(path for path in both if path.is_file())
 
@@ -212,13 +212,13 @@ def _entry(text: str, where: str) -> Entry | None:
 
 
 def _type(blob: bytes) -> str:
-    """The key type in the blob itself."""
+    """Return the key type that the key blob contains."""
     length = int.from_bytes(blob[:4], "big")
     return blob[4 : 4 + length].decode("ascii", "replace") if 0 < length <= min(64, len(blob) - 4) else ""
 
 
 def _names(host: Host) -> tuple[str, ...]:
-    """The names of the host in a known_hosts file: name and address, with the port unless it is 22."""
+    """Return the host's names in a known_hosts file: name and address, with the port unless it is 22."""
     plain = tuple(dict.fromkeys([host.name.lower(), host.address.lower()]))
     return plain if host.port == 22 else (*(f"[{name}]:{host.port}" for name in plain), *plain)
 
@@ -228,7 +228,7 @@ def _matches(patterns: str, names: Sequence[str]) -> bool:
         return any(_hashed(patterns, name) for name in names)
     matched = False
     for pattern in patterns.lower().split(","):
-        # In known_hosts, [ is not a wildcard; it starts [name]:port.
+        # In known_hosts, [ is not a wildcard: it starts [name]:port.
         bare = pattern.lstrip("!").replace("[", "[[]")
         if any(fnmatchcase(name, bare) for name in names):
             if pattern.startswith("!"):

@@ -1,4 +1,4 @@
-"""Runs one half of an all-reduce between two hosts over SSH, with the operator's node program, which is removed afterwards.
+"""Runs one half of an all-reduce between two hosts over SSH. The operator's node program is copied and then removed.
 
 `gpuinfra.verification.pairs` chooses the pairs. `gpuinfra.node.pair` connects the two machines through a folder that both mount.
 """
@@ -16,7 +16,7 @@ from gpuinfra.remote.deliver import call_agent
 from gpuinfra.remote.hosts import Host
 
 SPARE_S = 120.0
-"""Additional time to connect and to load the libraries of the driver."""
+"""Additional time to connect and to load the driver's libraries."""
 
 
 class PairTest:
@@ -38,7 +38,7 @@ class PairTest:
 
 
 def assignments(pairs: Sequence[tuple[str, str]], *, run: str, store: str) -> dict[str, dict[str, Any]]:
-    """The assignment of each host, for pairs that run at the same time."""
+    """Return the assignment of each host, for pairs that run at the same time."""
     found: dict[str, dict[str, Any]] = {}
     for pair in pairs:
         for place, name in enumerate(pair):

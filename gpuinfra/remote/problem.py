@@ -24,7 +24,7 @@ class Kind(StrEnum):
 
     @property
     def is_transient(self) -> bool:
-        """True if a retry may succeed. A refused host key or login is refused again."""
+        """True if a retry can succeed. A refused host key or login would be refused again."""
         return self in (Kind.UNREACHABLE, Kind.TIMEOUT, Kind.DROPPED)
 
 

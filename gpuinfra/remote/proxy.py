@@ -22,7 +22,7 @@ class ProxyCommand:
         self.socket, child_end = socket.socketpair()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process runs
         try:
-            # A separate session: Ctrl-C at the terminal does not reach the process; close() ends it.
+            # A separate session, so that Ctrl-C at the terminal does not reach the process. close() ends it.
             self._process = subprocess.Popen(
                 words, stdin=child_end.fileno(), stdout=child_end.fileno(), stderr=self._stderr, start_new_session=True
             )
@@ -38,7 +38,7 @@ class ProxyCommand:
             child_end.close()
 
     def last_error(self) -> str:
-        """The last line of its standard error."""
+        """Return the last line of its standard error."""
         with contextlib.suppress(OSError, ValueError):
             end = self._stderr.seek(0, os.SEEK_END)
             self._stderr.seek(max(0, end - 2000))
@@ -58,6 +58,6 @@ class ProxyCommand:
 
 
 def last_line(output: bytes) -> str:
-    """The last non-empty line, without control characters."""
+    """Return the last non-empty line, without control characters."""
     lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
     return one_line(lines[-1][-300:]) if lines else ""

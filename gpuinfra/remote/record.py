@@ -1,7 +1,7 @@
-"""The record of a bootstrap run: a file in the user's state folder that is complete after a kill at any moment.
+"""The record of a bootstrap run: a file in the user's state folder that stays consistent if the process is killed.
 
-The journal on each host is authoritative. The record prevents two concurrent runs from one account, and a run after a crash reads from it
-what the interrupted run had finished.
+The journal on each host is authoritative. The record prevents concurrent runs from one account. After a crash, the next run reads from it
+which hosts the interrupted run finished.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EVERY_S = 1.0
 
 
 def state_folder() -> Path:
-    """The folder for persistent state of the user's programs."""
+    """Return the folder for persistent state of the user's programs."""
     base = os.environ.get("XDG_STATE_HOME", "")
     return (Path(base) if os.path.isabs(base) else Path("~/.local/state").expanduser()) / "gpuinfra"
 
@@ -47,7 +47,7 @@ class Record:
         self._guard = threading.Lock()
         self._written = 0.0
         self.before = self._read()
-        """The previous run, if it was interrupted."""
+        """The previous run, if that was interrupted."""
         self._hosts: dict[str, dict[str, Any]] = {}
         self._body: dict[str, Any] = {"schema": SCHEMA, "what": what, "started": _now(), "ended": None}
 

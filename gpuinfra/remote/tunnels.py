@@ -1,6 +1,6 @@
-"""The nodes of a deployed stack as SSH hosts, through the tunnel of their cloud.
+"""The nodes of a deployed stack as SSH hosts, through their cloud's tunnel.
 
-The `tunnel` module of a cloud runs the program of the cloud as a proxy command. The program authenticates you to the cloud; the host
+A cloud's `tunnel` module runs the cloud's CLI as a proxy command. The CLI authenticates you to the cloud. The host
 key inside the tunnel is verified against the handover.
 """
 
@@ -24,9 +24,9 @@ def hosts_of(
     user: str,
     resources: Sequence[Mapping[str, Any]] = (),
 ) -> Hosts:
-    """The nodes of a stack as SSH hosts, with the host keys from their verified evidence.
+    """Return the nodes of a stack as SSH hosts, with the host keys from their verified evidence.
 
-    Port 22 is closed, so without `direct` each connection goes through the tunnel of the cloud. `resources` are those of the stack's state.
+    Port 22 is closed, so connections use the cloud's tunnel unless `direct` is set. `resources` come from the stack's state.
     """
     if not direct and not has_module(cloud, "tunnel"):
         raise UsageError(f"gpuinfra has no tunnel for the cloud {cloud}; use --direct or --hosts FILE (docs/remote.md)")

@@ -1,6 +1,6 @@
-"""Collects new evidence from a host over SSH, with the operator's node program, which is removed afterwards.
+"""Collects new evidence from a host over SSH. The operator's node program is copied and then removed.
 
-The checks are those of the operator's gpuinfra, also on a host that was never bootstrapped. The evidence has the same format as in the
+The checks come from the operator's version of gpuinfra, even if the host was never bootstrapped. The evidence has the same format as in the
 bucket; `gpuinfra.verification` judges it.
 """
 
@@ -22,7 +22,7 @@ from gpuinfra.remote.problem import HostProblem, Kind
 from gpuinfra.safe_text import one_line
 
 MAX_EVIDENCE_BYTES = 8 * 1024 * 1024
-"""Limit of the uncompressed evidence: twice what a node may write."""
+"""Limit of the uncompressed evidence: twice the size that a node can write."""
 STRESS_S = 2700.0
 LIMIT_S = 900.0
 """Presence and correctness take seconds, measurements take minutes."""
@@ -49,7 +49,7 @@ class Verify:
         self._limit_s = limit_s
         if burn_in:
             self._options += ["--burn-in", str(burn_in)]
-            # The duration of the DCGM level is added to the limit, and for levels above 2 the stress test.
+            # The limit includes the duration of the DCGM level and, for levels above 2, of the stress test.
             self._limit_s += LEVELS[burn_in][1] + (STRESS_S if burn_in > 2 else 0.0)
 
     def __call__(self, host: Host) -> bytes:
@@ -69,7 +69,7 @@ class Verify:
 
 
 def _unpacked(host: Host, text: object) -> bytes:
-    """The uncompressed evidence. Its size is limited, so that a host cannot fill the operator's memory."""
+    """Uncompress the evidence, up to a size limit, so that a host cannot exhaust the operator's memory."""
     try:
         unpack = zlib.decompressobj()
         data = unpack.decompress(base64.b64decode(str(text), validate=True), MAX_EVIDENCE_BYTES)

@@ -1,5 +1,5 @@
-"""Report: everything that people read, as text, page or document.
+"""Report: all output for people, as text, page or document.
 
-`tables` draws tables in a terminal, `html` renders pages from the templates. A report's document is described by
-`report.schema.json`; a plan's by `docs/plan-json.md`. What goes into a report is decided elsewhere.
+`tables` prints tables in a terminal, `html` renders pages from templates. A report's document is described by
+`report.schema.json`; a plan's by `docs/plan-json.md`. This package formats content and does not decide it.
 """

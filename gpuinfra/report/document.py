@@ -16,12 +16,12 @@ CHECK_FIELDS = ("id", "name", "phase", "severity", "outcome", "found", "expected
 
 
 def report_schema() -> dict[str, Any]:
-    """The JSON schema of a report."""
+    """Return the JSON schema of a report."""
     return dict(json.loads((files("gpuinfra.report") / "report.schema.json").read_text(encoding="utf-8")))
 
 
 def node_entry(node: NodeVerdict, *, console: Iterable[str] = (), stage: str = "") -> dict[str, Any]:
-    """One node of a report."""
+    """Return the entry of one node in a report."""
     console = list(console)
     return {
         "label": node.label,
@@ -46,7 +46,7 @@ def node_entry(node: NodeVerdict, *, console: Iterable[str] = (), stage: str = "
 
 
 def totals(nodes: Iterable[Mapping[str, Any]], missing: int = 0) -> dict[str, int]:
-    """Sums over the nodes; `missing` is the number of nodes that were never launched."""
+    """Return sums over the nodes. `missing` is the number of nodes that were never launched."""
     rows = list(nodes)
     verified = [n for n in rows if n["outcome"] == "verified"]
     return {

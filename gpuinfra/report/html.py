@@ -1,7 +1,7 @@
-"""Pages: Jinja2 templates with autoescape, one base, one stylesheet, one content security policy.
+"""Pages: Jinja2 templates with autoescape, one base template, one stylesheet and one content security policy.
 
-Text from nodes is hostile by assumption. Every value that a template prints is made printable and then escaped; templates
-have no way to switch that off. The policy of a page allows its own stylesheet, by hash, and nothing else.
+Text from nodes is untrusted. Every value that a template prints is made printable and then escaped. Templates
+cannot disable this. A page's policy allows only its own stylesheet, by hash.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def render(template: str, **context: Any) -> str:
-    """A page, as one self-contained document."""
+    """Render a page as one self-contained document."""
     return _environment().get_template(template).render(**context)
 
 
@@ -42,7 +42,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: value if isinstance(value, Markup) else printable(_joined(value)),
     )
-    # Without it no template can declare a value safe.
+    # Without this filter, templates cannot declare a value safe.
     del made.filters["safe"]
     made.globals.update(
         policy=f"default-src 'none'; style-src 'sha256-{digest}'",

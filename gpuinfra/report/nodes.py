@@ -1,4 +1,4 @@
-"""One node in a page, from a node entry of a report or a verification document."""
+"""Shows one node in a page, from a node entry of a report or a verification document."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MISSED = {"fail": "failed", "error": "could not be judged", "warn": "with a warn
 
 
 def node_view(node: Mapping[str, Any]) -> dict[str, Any]:
-    """What the page's node template prints."""
+    """Return the values for the page's node template."""
     problems = _problems(node)
     facts = (node.get("machine"), node.get("group"), node.get("zone"), f"{node['gpus_expected']} GPUs expected")
     checks = [
@@ -47,7 +47,7 @@ def node_view(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checks_text(node: Mapping[str, Any]) -> str:
-    """The outcomes of a node's checks: `37 checks passed, 2 do not apply`."""
+    """Summarize the outcomes of a node's checks: `37 checks passed, 2 do not apply`."""
     checks = node["checks"]
     if not checks:
         return "evidence not judged" if node.get("evidence") else "no evidence"
@@ -60,7 +60,7 @@ def checks_text(node: Mapping[str, Any]) -> str:
 
 
 def value_text(value: object) -> str:
-    """What a check found or expected."""
+    """Format a value that a check found or expected."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
@@ -69,7 +69,7 @@ def value_text(value: object) -> str:
 
 
 def _problems(node: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The checks that block the node, root cause first; checks with one reason are one problem: a lost GPU fails fifteen."""
+    """Return the blocking checks, root cause first. Checks with the same reason form one problem: a lost GPU fails fifteen."""
     by_id = {check["id"]: check for check in node["checks"]}
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for check in (by_id[name] for name in node.get("blocking", []) if name in by_id):

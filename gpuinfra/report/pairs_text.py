@@ -9,7 +9,7 @@ from gpuinfra.safe_text import one_line
 
 
 def text(document: Mapping[str, Any]) -> Iterator[str]:
-    """A `gpuinfra.pairs/1` document for people: slow nodes and paths, each with what to do."""
+    """Format a `gpuinfra.pairs/1` document as text: slow nodes and paths, each with the action to take."""
     for name, reason in document["slow"].items():
         yield one_line(f"{name} is slow with every partner: {reason}")
         yield "  -> drain it, compare its fabric checks with those of a good node (gpuinfra check), reboot it, measure again, then replace it"

@@ -1,4 +1,4 @@
-"""What `gpuinfra plan` reports about one stack: findings, and without errors the plan, software and price.
+"""The result of `gpuinfra plan` for one stack: findings and, if there are no errors, plan, software and price.
 
 The JSON form is documented in `docs/plan-json.md` and versioned by its `schema`.
 """
@@ -24,7 +24,7 @@ SCHEMA = "gpuinfra.plan/1"
 
 @dataclass(frozen=True, kw_only=True)
 class PlanReport:
-    """Findings, plan and price of a stack; no cloud account is needed."""
+    """Findings, plan and price of a stack. No cloud account is needed."""
 
     stack: str
     path: Path
@@ -32,15 +32,15 @@ class PlanReport:
     plan: Plan | None = None
     cost: Cost | None = None
     ways: tuple[Row, ...] = ()
-    """The same nodes by each purchase option with a price."""
+    """Price of the same nodes by purchase option."""
 
     @property
     def ok(self) -> bool:
-        """True without errors."""
+        """True if there are no errors."""
         return not any(finding.level is Level.ERROR for finding in self.findings)
 
     def as_dict(self) -> dict[str, object]:
-        """For `--json`."""
+        """Return the document for `--json`."""
         return {
             "schema": SCHEMA,
             "stack": self.stack,
@@ -55,7 +55,7 @@ class PlanReport:
 
 
 def plan_report(path: Path, today: date, prices: PriceFile | None = None) -> PlanReport:
-    """Read, validate, plan and price one stack file; errors are returned as findings."""
+    """Read, validate, plan and price one stack file. Errors are returned as findings."""
     name = stack_name(path)
     try:
         stack = read_stack(path)
@@ -72,7 +72,7 @@ def plan_report(path: Path, today: date, prices: PriceFile | None = None) -> Pla
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses, sets and dates as JSON has them."""
+    """Convert dataclasses, sets and dates to JSON types."""
     if is_dataclass(value) and not isinstance(value, type):
         return {key: plain(item) for key, item in asdict(value).items()}
     if isinstance(value, dict):

@@ -13,11 +13,11 @@ from gpuinfra.report.rehearsal_page import kept_table
 from gpuinfra.report.tables import Cell, Column, Table
 
 MOST_DRAWN = 256
-"""Nodes of a group that are drawn one by one; a larger group is a number."""
+"""Maximum nodes of a group that are drawn individually. A larger group is shown as a number."""
 
 
 def page(report: PlanReport) -> str:
-    """The page."""
+    """Render the page."""
     findings = Table(
         ["", Column("finding", wrap=True)],
         [

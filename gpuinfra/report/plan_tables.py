@@ -1,4 +1,4 @@
-"""Tables and sentences that a plan shows in text and in its page."""
+"""Tables and sentences that the text and the page of a plan share."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from gpuinfra.report.tables import Cell, Column, Table
 
 
 def gpus_of(plan: Plan) -> int:
-    """GPUs of all pools."""
+    """Return the number of GPUs in all pools."""
     each = ((pool.count, pool.expectation.get("gpus")) for pool in plan.pools)
     return sum(count * gpus for count, gpus in each if isinstance(gpus, int))
 
 
 def subnet_table(subnets: Sequence[Subnet]) -> Table:
-    """Subnets; an existing one shows its id instead of a range."""
+    """Return the table of subnets. An existing subnet shows its ID instead of a range."""
     rows = [(one.name, Cell(one.cidr or one.existing_id or "", code=True), one.zone, one.role) for one in subnets]
     return Table(["subnet", "addresses", "zone", "role"], rows)
 
 
 def storage_text(entry: FileSystemPlan) -> str:
-    """`lustre SCRATCH_2, 4,800 GiB at 250 MB/s per TiB, bucket auto`."""
+    """Describe a file system: `lustre SCRATCH_2, 4,800 GiB at 250 MB/s per TiB, bucket auto`."""
     size = f"{entry.capacity_gib:,} GiB" if entry.capacity_gib else "grows automatically"
     tier = f" at {entry.throughput_mb_s_per_tib} MB/s per TiB" if entry.throughput_mb_s_per_tib else ""
     bucket = f", bucket {entry.bucket}" if entry.bucket else ""
@@ -31,7 +31,7 @@ def storage_text(entry: FileSystemPlan) -> str:
 
 
 def ways_table(ways: Sequence[Row], *, notes: bool = False) -> Table:
-    """The same nodes by purchase option; empty where there is nothing to compare."""
+    """Return the same nodes by purchase option. Empty if there is nothing to compare."""
     columns = [Column("purchase option"), Column("USD/hour", right=True), Column("USD/month", right=True), Column("cheaper from"), Column("price of")]  # fmt: skip
     rows = [
         [

@@ -18,7 +18,7 @@ SOFTWARE = {"driver": "DRIVER_VERSION", "CUDA": "CUDA_VERSION", "NCCL": "NCCL_VE
 
 
 def text(report: PlanReport) -> str:
-    """The whole plan; empty where the declaration has errors."""
+    """Return the whole plan. Empty if the declaration has errors."""
     return "\n".join(_lines(report))
 
 

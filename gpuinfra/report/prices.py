@@ -11,12 +11,12 @@ NOT_CERTAIN = "not certain"
 
 
 def usd(value: object, digits: int = 2) -> str:
-    """An amount, or `unknown`."""
+    """Format an amount, or `unknown`."""
     return f"{value:,.{digits}f}" if isinstance(value, int | float) else "unknown"
 
 
 def price_table(lines: Iterable[Mapping[str, Any]]) -> Table:
-    """What is billed; `lines` are those of `Cost.as_dict`. Notes and sources show in pages only."""
+    """Return the table of billed items. `lines` come from `Cost.as_dict`. Notes and sources appear only in pages."""
     rows = [
         (
             Cell(str(line["what"]), note=str(line.get("note") or "")),
@@ -35,7 +35,7 @@ def price_table(lines: Iterable[Mapping[str, Any]]) -> Table:
 
 
 def summary(cost: Mapping[str, Any]) -> str:
-    """The sum as one sentence; without the nodes' price it is no price of the cluster."""
+    """Return the sum as one sentence. Without the price of the nodes, the cluster's price is unknown."""
     hour = cost.get("usd_per_hour")
     if not cost.get("nodes_priced", True):
         return f"Unknown, because the price of the nodes is unknown. Everything else costs {usd(hour)} USD an hour."
@@ -45,7 +45,7 @@ def summary(cost: Mapping[str, Any]) -> str:
 
 
 def hour_tile(cost: Mapping[str, Any], condition: str = "") -> tuple[str, str]:
-    """The price of an hour, with its label."""
+    """Return the price per hour, with its label."""
     hour = cost.get("usd_per_hour")
     if not isinstance(hour, int | float) or not cost.get("nodes_priced", True):
         return "unknown", f"USD per hour{condition}"
@@ -53,6 +53,6 @@ def hour_tile(cost: Mapping[str, Any], condition: str = "") -> tuple[str, str]:
 
 
 def excluded(cost: Mapping[str, Any]) -> list[str]:
-    """What is billed and not in the sum; a line of the table shows its own missing price."""
+    """Return billed items that the sum excludes. A missing price is shown in its own table row."""
     shown = {str(line.get("what")) for line in cost.get("lines", [])}
     return [text for text in cost.get("unknown") or [] if not any(text.startswith(f"{what}: ") for what in shown)]

@@ -16,7 +16,7 @@ SETTLED_STAGES = frozenset({"reported", "failed", "terminated"})
 
 
 class Progress(Protocol):
-    """What the engine has done so far."""
+    """The engine's progress so far."""
 
     @property
     def done(self) -> Mapping[str, int]:
@@ -35,7 +35,7 @@ class Progress(Protocol):
 
 
 class Lines:
-    """Plain lines for logs: each change once, and counts at most every two seconds."""
+    """Plain lines for logs: each change once, counts at most every two seconds."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -45,13 +45,13 @@ class Lines:
         self._total: int | None = None
 
     def line(self, text: str) -> None:
-        """Print a line that stays."""
+        """Print a permanent line."""
         for part in text.splitlines() or [""]:
             self._stream.write(f"{PREFIX}{part}\n")
         self._stream.flush()
 
     def begin(self, title: str, resources: int | None, nodes: int | None) -> None:
-        """Start an operation; a total is None while it is unknown."""
+        """Start an operation. A total is None while it is unknown."""
         self._total, self._last, self._at = resources, "", time.monotonic()
         self.line(title)
 
@@ -75,7 +75,7 @@ class Lines:
 
 
 class Bars:
-    """Two bars and a line for each node, redrawn in place."""
+    """Two bars and one line per node, redrawn in place."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console
@@ -128,11 +128,11 @@ class Bars:
 
 
 View = Lines | Bars
-"""Where a rehearsal shows its progress."""
+"""The view on which a rehearsal shows its progress."""
 
 
 def view_for(stream: TextIO) -> View:
-    """Bars in a terminal, plain lines elsewhere."""
+    """Return bars in a terminal, otherwise plain lines."""
     return Bars(stream) if stream.isatty() else Lines(stream)
 
 

@@ -18,7 +18,7 @@ NO_PRICE = "Unknown, because the declaration is not in the stack file."
 
 
 def page(report: Mapping[str, Any]) -> str:
-    """The page of a `gpuinfra.report/1` document."""
+    """Render the page of a `gpuinfra.report/1` document."""
     rehearsal, sums, cost, engine = report["rehearsal"], report["totals"], report.get("cost"), report["engine"]
     kind = "Rehearsal" if rehearsal else "Report"
     where = (report.get("cluster"), report.get("cloud"), report.get("region"), report.get("finished"))
@@ -57,7 +57,7 @@ def page(report: Mapping[str, Any]) -> str:
 
 
 def kept_table(rows: Any) -> Table:
-    """Resources that destroy retains: name, type, reason."""
+    """Return the table of resources that destroy retains: name, type, reason."""
     made = [(Cell(str(name), strong=True), Cell(str(type_), code=True), reason) for name, type_, reason in rows]
     return Table(["name", Column("type", wrap=True), Column("reason", wrap=True)], made)
 

@@ -1,6 +1,6 @@
-"""The last lines of a rehearsal: nodes, price, report, what a rehearsal cannot show, and the command for a deployment.
+"""The closing summary of a rehearsal: nodes, price, report, limits of the rehearsal, and the command to deploy.
 
-After a failure the errors come last, where you look first.
+After a failure, the errors come last because you look there first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_NODES = 32
 
 
 def summary_lines(report: Mapping[str, Any], folder: Path, closing: Sequence[str] = ()) -> list[str]:
-    """The summary of a report; `folder` is the folder of rehearsals, `closing` are the last lines."""
+    """Return the summary of a report. `folder` is the folder of rehearsals. `closing` contains the last lines."""
     lines = [*_engine(report), *_life(report), *_nodes(report), *_permissions(report), *_cost(report)]
     path = _relative(folder.resolve() / report["stack"] / "report.html")
     lines.append(f"report: {path} (machine-readable: report.json beside it)")
@@ -34,7 +34,7 @@ def summary_lines(report: Mapping[str, Any], folder: Path, closing: Sequence[str
 
 
 def _failed_nodes(report: Mapping[str, Any]) -> list[str]:
-    """Failed nodes and what to do, repeated at the end because long findings scroll them off the screen."""
+    """Return failed nodes with the action to take. They are repeated at the end because long findings scroll off the screen."""
     bad = [n for n in report["nodes"] if n["outcome"] not in ("verified", "not rehearsed")]
     lines = ["in short:"] if bad else []
     for node in bad[:MAX_FAILED_NODES]:

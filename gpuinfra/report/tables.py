@@ -1,7 +1,7 @@
-"""Tables: one structure that becomes text in a terminal and a table in a page.
+"""Tables: one structure that is rendered as text in a terminal and as a table in a page.
 
-Cells are data, never markup. In text, columns keep their width where output is no terminal, so logs and scripts see one
-line for each row; in a terminal, columns that may wrap fold to its width, and ids stay whole.
+Cells are data, never markup. If output is not a terminal, columns keep their full width, so logs and scripts read one
+line per row. In a terminal, wrappable columns fold to its width, and IDs are never broken.
 """
 
 from __future__ import annotations
@@ -20,42 +20,42 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 UNLIMITED = 100_000
-"""Columns of output that is no terminal."""
+"""Width of output that is not a terminal."""
 WRAPPED = 24
-"""Least width of a column that may wrap."""
+"""Minimum width of a column that can wrap."""
 GOOD, WARN, BAD, QUIET = "good", "warn", "bad", "quiet"
 COLORS = {GOOD: "green", WARN: "yellow", BAD: "red", QUIET: "bright_black"}
 OUTCOMES = {
     "verified": GOOD, "pass": GOOD, "ok": GOOD, "ready": GOOD, "skip": QUIET, "note": QUIET, "info": QUIET, "not rehearsed": QUIET,
     "planned": QUIET, "warn": WARN, "waiting": WARN, "not certain": WARN, "look": WARN,
 }  # fmt: skip
-"""Word -> how it is shown; every other outcome is bad."""
+"""Outcome -> how it is shown. Every other outcome is bad."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell; a plain string is a cell with text only."""
+    """One cell. A plain string is a cell with text only."""
 
     text: str = ""
     note: str = ""
-    """A second, quieter line; in pages only."""
+    """A second, less prominent line. Pages only."""
     badge: str = ""
     """A word of `OUTCOMES` before the text."""
     doubt: str = ""
-    """A badge after the text; in text, in parentheses."""
+    """A badge after the text. In text output, it appears in parentheses."""
     code: bool = False
     strong: bool = False
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column; a plain string is a column of text on the left that is never wrapped."""
+    """One column. A plain string is a left-aligned column that never wraps."""
 
     title: str = ""
     right: bool = False
     wrap: bool = False
     width: int = 0
-    """Least width in text."""
+    """Minimum width in text output."""
 
 
 NO_TITLE = Column()
@@ -82,12 +82,12 @@ class Table:
 
 
 def tone(word: str) -> str:
-    """How an outcome is shown: `good`, `warn`, `bad` or `quiet`."""
+    """Return how an outcome is shown: `good`, `warn`, `bad` or `quiet`."""
     return OUTCOMES.get(word, BAD)
 
 
 def text(table: Table, *, indent: int = 0, header: bool = True, width: int | None = None) -> list[str]:
-    """The table as lines; `width` replaces the terminal's width."""
+    """Render the table as lines. `width` overrides the terminal's width."""
     from rich.console import Console
     from rich.padding import Padding
     from rich.table import Table as RichTable
@@ -124,12 +124,12 @@ def text(table: Table, *, indent: int = 0, header: bool = True, width: int | Non
 
 
 def fields(rows: Iterable[tuple[str, str]], *, indent: int = 0, label: Column = NO_TITLE) -> list[str]:
-    """Labels and values, a line for each; long values fold in a terminal."""
+    """Render labels and values, one line each. Long values fold in a terminal."""
     return text(Table([label, Column(wrap=True)], rows), indent=indent, header=False)
 
 
 def terminal_width() -> int:
-    """Columns of standard output; unlimited where it is no terminal."""
+    """Return the width of standard output. Unlimited if it is not a terminal."""
     if not sys.stdout.isatty():
         return UNLIMITED
     return max(shutil.get_terminal_size((80, 24)).columns, 40)

@@ -1,4 +1,4 @@
-"""Judged evidence as a page."""
+"""Renders judged evidence as a page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ READY = {"nothing": "ready"}
 
 
 def page(document: Mapping[str, Any], title: str) -> str:
-    """The page of a `gpuinfra.verification/1` document."""
+    """Render the page of a `gpuinfra.verification/1` document."""
     sums, nodes = document["totals"], document["nodes"]
     ordered = sorted(nodes, key=lambda node: -ACTIONS.index(node["action"]))
     counts = [(action, sum(node["action"] == action for node in nodes)) for action in reversed(ACTIONS)]

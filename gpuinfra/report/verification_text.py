@@ -1,4 +1,4 @@
-"""Judged nodes as text, JSON and JUnit XML."""
+"""Formats judged nodes as text, JSON and JUnit XML."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ DO = {
     "reboot": "drain; reboot the node",
     "replace": "drain; replace the node",
 }
-"""Action of `gpuinfra.node.advice` -> what to do."""
+"""Action of `gpuinfra.node.advice` -> instruction."""
 MAX_REASON = 2000
 JUNIT_TAGS = {"fail": "failure", "error": "error", "skip": "skipped"}
 
 
 def document(nodes: Sequence[Judged], found: Found) -> dict[str, Any]:
-    """The stable JSON form."""
+    """Return the stable JSON form."""
     return {
         "schema": SCHEMA,
         "about": found.about,
@@ -45,7 +45,7 @@ def document(nodes: Sequence[Judged], found: Found) -> dict[str, Any]:
 
 
 def entry(node: Judged) -> dict[str, Any]:
-    """One node, with the fields of a report's nodes."""
+    """Return the entry of one node, with the same fields as in a report."""
     evidence = node.evidence.document
     gpus = evidence.get("gpus")
     return {
@@ -75,7 +75,7 @@ def entry(node: Judged) -> dict[str, Any]:
 
 
 def absent_entry(one: Absent) -> dict[str, Any]:
-    """A node without usable evidence, with the same fields."""
+    """Return the entry of a node without usable evidence, with the same fields."""
     texts = dict.fromkeys(("group", "zone", "boot_id", "finished", "evidence", "evidence_sha256"), "")
     lists = {name: [] for name in ("worse", "gpus", "blocking", "missing", "not_checked", "checks", "console")}
     return {
@@ -94,7 +94,7 @@ def absent_entry(one: Absent) -> dict[str, Any]:
 
 
 def text(nodes: Sequence[Judged], found: Found) -> Iterator[str]:
-    """A table of nodes, then the problems of each, root cause first, then the sums."""
+    """Return a table of nodes, then each node's problems, root cause first, then the sums."""
     rows = [
         (
             _name(node),
@@ -134,7 +134,7 @@ def _problems(node: Judged) -> Iterator[str]:
     if node.missing:
         yield f"  did not run: {', '.join(node.missing)}"
     for worse in node.worse:
-        # The reason is already above, with its check.
+        # The reason is already printed above, with its check.
         reason = next((f" ({c['reason']})" for c in shown if worse.endswith(f" ({c['reason']})")), "")
         yield f"  worse than the baseline: {_line(worse.removesuffix(reason))}"
 
@@ -144,7 +144,7 @@ def _count(node: Judged, outcome: str) -> int:
 
 
 def _to_do(nodes: Sequence[Judged], absent: int) -> str:
-    """`: 2 to replace, 1 to reboot, 1 without evidence`; empty where every node is ready."""
+    """`: 2 to replace, 1 to reboot, 1 without evidence`. Empty if every node is ready."""
     counts = {action: sum(node.advice.action == action for node in nodes) for action in reversed(ACTIONS)}
     parts = [
         f"{count} to {_VERBS.get(action, action)}" for action, count in counts.items() if count and action != "nothing"
@@ -157,13 +157,13 @@ _VERBS = {"look": "look at"}
 
 
 def _name(node: Judged) -> str:
-    """`gpu-1 (i-0123...)`, or whichever of both is known."""
+    """`gpu-1 (i-0123...)`, or the one that is available."""
     name, id = node.evidence.label, node.instance_id
     return name if name == id else f"{name} ({id})"
 
 
 def junit(nodes: Sequence[Judged], found: Found) -> str:
-    """One test suite for each node, one case for each check; a warning is a passing case with output."""
+    """Return one test suite per node and one case per check. A warning is a passing case with output."""
     from xml.etree import ElementTree
 
     root = ElementTree.Element("testsuites")
@@ -199,7 +199,7 @@ def junit(nodes: Sequence[Judged], found: Found) -> str:
 
 
 def _grouped(checks: Iterable[dict[str, Any]]) -> list[tuple[list[str], dict[str, Any]]]:
-    """Checks grouped by reason: one GPU that does not answer fails twenty of them."""
+    """Group checks by reason: one GPU that does not respond fails twenty of them."""
     groups: dict[str, tuple[list[str], dict[str, Any]]] = {}
     for check in checks:
         groups.setdefault(f"{check['reason']}\n{check['hint']}", ([], check))[0].append(str(check["id"]))

@@ -1,4 +1,4 @@
-"""Judge evidence: verified or not, what to do with the node, and what got worse since a baseline."""
+"""Judges evidence: whether each node is verified, which action it requires, and what got worse since a baseline."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Judged:
     checks: tuple[dict[str, Any], ...]
     verified: bool
     blockers: tuple[dict[str, Any], ...]
-    """Checks that keep the node from being verified."""
+    """Checks that prevent the node from being verified."""
     missing: tuple[str, ...]
     """Required checks that did not run."""
     not_checked: tuple[str, ...]
@@ -34,14 +34,14 @@ class Judged:
 
     @property
     def instance_id(self) -> str:
-        """Instance id of the node."""
+        """Instance ID of the node."""
         return self.evidence.instance_id
 
 
 def judge_all(
     found: Found, expected: Callable[[Evidence], Expectation], baseline: Found | None = None
 ) -> tuple[Judged, ...]:
-    """Judge the newest evidence of each node; `expected` returns the expectation of its machine type."""
+    """Judge the newest evidence of each node. `expected` returns the expectation of its machine type."""
     before = {one.instance_id: one for one in baseline.newest} if baseline else {}
     return tuple(_judge(one, expected(one), before.get(one.instance_id)) for one in found.newest)
 
@@ -72,7 +72,7 @@ def _checks(one: Evidence, expectation: Expectation) -> list[dict[str, Any]]:
 
 
 def _worse(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    """What got worse, once for each reason: one GPU that does not answer fails twenty checks."""
+    """Return what got worse, once per reason: one GPU that does not respond fails twenty checks."""
     earlier = {check["id"]: check for check in before}
     grouped: dict[str, list[tuple[str, str, str]]] = {}
     for check in after:

@@ -14,7 +14,7 @@ ABOUT = "Checked over SSH on hosts with verified host keys; judged here from the
 
 
 def found_of(outcomes: Sequence[Outcome[bytes]], by_host: Mapping[str, tuple[str, Mapping[str, Any]]]) -> Found:
-    """The evidence of hosts, and the reason for each host without any; `by_host` is host -> pool and expectation."""
+    """Return the evidence of hosts, or the reason why a host has none. `by_host` maps a host to pool and expectation."""
     newest: list[Evidence] = []
     absent: list[Absent] = []
     for outcome in outcomes:

@@ -1,9 +1,9 @@
-"""Which nodes to pair for an all-reduce, and which node is slow: pure, from results to the next pairs or a verdict.
+"""Selects the nodes to pair for an all-reduce and finds the slow node. Pure: results in, next pairs or a verdict out.
 
-A slow pair does not show which of its two nodes is slow. Each of them is paired with a node that reached the bandwidth
-with another partner: the one that is slow again is the slow node. Two nodes that are fast with others and slow together have
-a slow path between them. While no pair is fast, no node can serve as a reference: nodes change partners a few times, and
-then the suspect is the fabric or the floor, not a node.
+A slow pair does not show which of its two nodes is slow. Each of them is then paired with a node that reached the bandwidth
+with another partner. The node that is slow again is the slow node. Two nodes that are fast with others and slow together have
+a slow path between them. Until a pair is fast, no node can serve as a reference. Nodes then change partners a few times, and
+after that the fabric or the floor is suspected, not a node.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 MOST_PARTNERS = 4
-"""Partners of a node while no pair is fast; after that the nodes are no longer the first suspects."""
+"""Maximum partners of a node while no pair is fast. After that, the nodes are no longer the first suspects."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,9 +22,9 @@ class PairResult:
     first: str
     second: str
     good: bool
-    """The sum was correct, the fabric's plugin carried it, and the floor was reached."""
+    """True if the sum was correct, NCCL used the fabric's plugin, and the floor was reached."""
     reason: str = ""
-    """What was wrong, for people."""
+    """What was wrong, as text."""
 
     @property
     def nodes(self) -> frozenset[str]:
@@ -34,7 +34,7 @@ class PairResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PairsVerdict:
-    """What all results together show."""
+    """The conclusion from all results."""
 
     good: tuple[str, ...] = ()
     slow: dict[str, str] = field(default_factory=dict)
@@ -42,11 +42,11 @@ class PairsVerdict:
     slow_paths: tuple[tuple[str, str], ...] = ()
     """Pairs that are slow together although each node is good with another one."""
     unknown: tuple[str, ...] = ()
-    """Nodes that were only paired with unverified nodes: the fabric and the floor are suspects too."""
+    """Nodes that were paired only with unverified nodes. The fabric or the floor can also be the cause."""
 
 
 def first_round(nodes: Sequence[str]) -> list[tuple[str, str]]:
-    """Pairs of neighbours in the given order; the last node of an odd number waits for the next round.
+    """Pair neighbors in the given order. With an odd number of nodes, the last node waits for the next round.
 
     An order by rack or placement measures short paths first.
     """
@@ -55,9 +55,9 @@ def first_round(nodes: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def next_round(nodes: Sequence[str], results: Iterable[PairResult]) -> list[tuple[str, str]]:
-    """The pairs to measure next; empty when the verdict is final.
+    """Return the pairs to measure next. Empty if the verdict is final.
 
-    A node is in one pair of a round, because two all-reduces at once would share its adapters. A pair is measured once.
+    Each node is in at most one pair per round, because concurrent all-reduces would share its adapters. Pairs are not repeated.
     """
     unique, done = list(dict.fromkeys(nodes)), list(results)
     measured = {result.nodes for result in done}
@@ -76,7 +76,7 @@ def next_round(nodes: Sequence[str], results: Iterable[PairResult]) -> list[tupl
 
 
 def verdict(nodes: Sequence[str], results: Iterable[PairResult]) -> PairsVerdict:
-    """What the results show so far; final when `next_round` is empty."""
+    """Return the verdict so far. It is final when `next_round` is empty."""
     unique, done = list(dict.fromkeys(nodes)), list(results)
     good = [node for node in unique if _is_good(node, done)]
     slow = {node: _reasons(node, done) for node in unique if node not in good and _is_slow(node, done)}
@@ -90,7 +90,7 @@ def _is_good(node: str, results: list[PairResult]) -> bool:
 
 
 def _is_slow(node: str, results: list[PairResult]) -> bool:
-    """Slow with a partner that is good with another node."""
+    """Return True if the node is slow with a partner that is good with another node."""
     for result in results:
         if node in result.nodes and not result.good:
             (partner,) = result.nodes - {node}
@@ -100,7 +100,7 @@ def _is_slow(node: str, results: list[PairResult]) -> bool:
 
 
 def _is_confirmed_slow(node: str, results: list[PairResult]) -> bool:
-    """Slow with two partners, one of them good: with one partner, the path between the two could be the cause."""
+    """Return True if the node is slow with two partners, one of them good. With one partner, the path could be the cause."""
     return _is_slow(node, results) and _partners(node, results) >= 2
 
 
@@ -118,7 +118,7 @@ def _reasons(node: str, results: list[PairResult]) -> str:
 
 
 def _new_partners(nodes: list[str], measured: set[frozenset[str]]) -> list[tuple[str, str]]:
-    """New pairs among nodes that were slow in every pair so far."""
+    """Return new pairs among nodes that were slow in every pair so far."""
     chosen: list[tuple[str, str]] = []
     free = list(nodes)
     while free:

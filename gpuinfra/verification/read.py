@@ -1,4 +1,4 @@
-"""Evidence documents: parse one, and read a folder of them in the layout of the bucket."""
+"""Reads evidence documents: parses one document, or reads a folder with the layout of the bucket."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuinfra.errors import UsageError
 
 SCHEMA = "gpuinfra.evidence/1"
 MAX_BYTES = 8 * 1024 * 1024
-"""Twice the size that a node may write; a larger file is refused."""
+"""Twice the size that a node can write. Larger files are refused."""
 FROM_A_FOLDER = "Judged from the evidence alone: who signed it was verified only in the handover."
 
 
@@ -27,11 +27,11 @@ class Evidence:
     sha256: str
     document: Mapping[str, Any]
     name: str = ""
-    """Label of the node in a stack, or its name in a hosts file; the instance id if empty."""
+    """Label of the node in a stack, or its name in a hosts file. If empty, the instance ID is used."""
 
     @property
     def instance_id(self) -> str:
-        """Instance id of the node."""
+        """Instance ID of the node."""
         return str(self.document["instance_id"])
 
     @property
@@ -41,7 +41,7 @@ class Evidence:
 
     @property
     def seq(self) -> int:
-        """Sequence number; the newest document of a node has the highest."""
+        """Sequence number. The newest document of a node has the highest number."""
         return int(self.document["seq"])
 
 
@@ -51,7 +51,7 @@ class Absent:
 
     name: str
     outcome: str
-    """A few words: `no evidence`, `refused`, `not launched`."""
+    """Short reason: `no evidence`, `refused`, `not launched`."""
     reason: str
     hint: str
     instance_id: str = ""
@@ -68,14 +68,14 @@ class Found:
     newest: tuple[Evidence, ...]
     """The newest document of each node."""
     about: str
-    """Source of the evidence and what the source proves, as one sentence."""
+    """One sentence that states the source of the evidence and what it proves."""
     problems: tuple[str, ...] = ()
     """Unusable files, and breaks in the chain of a node's documents."""
     absent: tuple[Absent, ...] = ()
 
 
 def read_folder(folder: Path) -> Found:
-    """All evidence in a folder and its subfolders, or one file."""
+    """Read all evidence in a folder and its subfolders, or in one file."""
     paths = [folder] if folder.is_file() else sorted(folder.rglob("*.json")) if folder.is_dir() else []
     if not paths:
         raise UsageError(f"no evidence is in {folder}; give a folder with files of format {SCHEMA}")
@@ -110,7 +110,7 @@ def _read(path: Path) -> Evidence | str:
 
 
 def parse(data: bytes, where: str, name: str = "") -> Evidence | str:
-    """Parse bytes; returns the problem as text, and an empty text for a document of another kind."""
+    """Parse an evidence document. Returns an error message, or an empty string if the document has another schema."""
     short = where.rpartition("/")[2]
     try:
         document = json.loads(data)
@@ -125,7 +125,7 @@ def parse(data: bytes, where: str, name: str = "") -> Evidence | str:
 
 
 def _chain(documents: list[Evidence]) -> list[str]:
-    """Problems of a node's documents: each one has the hash of the previous one, so a break means a changed, lost or forged document."""
+    """Return breaks in the hash chain of a node's documents. A break means that a document was changed, lost or forged."""
     problems = []
     for before, after in pairwise(documents):
         if before.seq == after.seq:

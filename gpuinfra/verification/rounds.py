@@ -1,4 +1,4 @@
-"""Rounds of pair measurements until the slow node or path is known; check B3 judges each pair."""
+"""Measures pairs in rounds until the slow node or path is found. Check B3 judges each pair."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeResult:
-    """What one node of a pair returned."""
+    """The result that one node of a pair returned."""
 
     result: str = ""
     """The JSON that its node program printed."""
@@ -26,7 +26,7 @@ class NodeResult:
 
 
 def run_rounds(nodes: Sequence[str], measure: Callable[[list[Pair]], list[PairResult]]) -> list[PairResult]:
-    """Measure round after round until the verdict is final; the pairs of a round run at the same time."""
+    """Measure rounds until the verdict is final. The pairs of a round run at the same time."""
     results: list[PairResult] = []
     pairs = first_round(nodes)
     while pairs:
@@ -38,7 +38,7 @@ def run_rounds(nodes: Sequence[str], measure: Callable[[list[Pair]], list[PairRe
 def pair_result(
     pair: Pair, by_node: Mapping[str, NodeResult], expectations: Mapping[str, Mapping[str, Any]]
 ) -> PairResult:
-    """Good where both nodes pass check B3; otherwise with the reason of each."""
+    """Judge a pair: good if both nodes pass check B3, otherwise with the reasons."""
     reasons = []
     for name in pair:
         one = by_node.get(name, NodeResult(problem=f"{name} returned no result"))
@@ -48,7 +48,7 @@ def pair_result(
 
 
 def speed_of(one: NodeResult) -> float | None:
-    """GB/s that one node measured."""
+    """Return the bandwidth that one node measured, in GB/s."""
     try:
         found = json.loads(one.result)["busbw_gb_s"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -70,7 +70,7 @@ def _problem(one: NodeResult, expectation: Mapping[str, Any]) -> str:
 def document(
     found: PairsVerdict, results: Sequence[PairResult], speeds: Mapping[Pair, float | None], absent: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The stable JSON form."""
+    """Return the stable JSON form."""
     return {
         "schema": SCHEMA,
         "verified": not (found.slow or found.slow_paths or found.unknown or absent),

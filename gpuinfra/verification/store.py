@@ -1,6 +1,6 @@
-"""Evidence from a stack's bucket, for the nodes that its groups hold now.
+"""Reads evidence from a stack's bucket, for the nodes that are currently in its groups.
 
-It reads through the ports of the handover once and does not wait.
+It reads once, through the ports of the handover, and does not wait.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ABOUT = "Read from the stack's evidence bucket for the nodes that its groups hol
 
 @dataclass(frozen=True, kw_only=True)
 class Poll:
-    """One handover, read again from the cloud."""
+    """The current state of one handover, read from the cloud."""
 
     pools: Sequence[PoolExpected]
     gatherer: Gatherer
@@ -31,9 +31,9 @@ class Poll:
 
 
 def poll(handover: Mapping[str, Any]) -> Poll:
-    """Read the groups and the evidence of a `NodesReady` now. Raises `PortUnavailable`."""
+    """Read the current groups and evidence of a `NodesReady`. Raises `PortUnavailable`."""
     outputs: Mapping[str, object] = handover.get("outputs") or {}
-    # After a failed update the engine keeps the inputs from before it; the requested ones are among the outputs.
+    # After a failed update, the engine keeps the previous inputs. The requested inputs are among the outputs.
     inputs = wire.inputs_of(outputs)
     pools = wire.pools_of(inputs)
     gatherer = Gatherer(connect(inputs), pools, judge_node=judge_node, trusted=wire.trusted_of(outputs, pools))
@@ -41,7 +41,7 @@ def poll(handover: Mapping[str, Any]) -> Poll:
 
 
 def found_of(resources: Sequence[Mapping[str, Any]]) -> tuple[Found, dict[str, Mapping[str, Any]]]:
-    """The evidence of a stack's nodes, and instance id -> expectation. Raises `PortUnavailable`."""
+    """Return the evidence of a stack's nodes, and instance ID -> expectation. Raises `PortUnavailable`."""
     newest: list[Evidence] = []
     absent: list[Absent] = []
     expected: dict[str, Mapping[str, Any]] = {}
@@ -60,7 +60,7 @@ def found_of(resources: Sequence[Mapping[str, Any]]) -> tuple[Found, dict[str, M
 
 
 def _evidence(gatherer: Gatherer, node: NodeVerdict) -> Evidence | None:
-    """Evidence with a verified signer, of the current bundle; None otherwise."""
+    """Return evidence of the current bundle with a verified signer, otherwise None."""
     data = gatherer.data_of(node) if node.outcome in ("verified", "failed") else None
     one = parse(data, node.evidence_key, node.label) if data is not None else None
     return one if isinstance(one, Evidence) else None
