@@ -1,4 +1,4 @@
-# Start with `make rehearse` and `make test`. Each recipe line also works when typed by hand.
+# Start with `make rehearse` and `make test`. You can also run each recipe line manually.
 PYTHON ?= python3
 BIN := .venv/bin
 STACK ?= aws-p4d
@@ -12,10 +12,10 @@ rehearse: ## deploy a stack on the real Pulumi engine, with a stand-in cloud and
 	@$(BIN)/python -m gpuinfra.engine
 	@$(BIN)/gpuinfra rehearse up $(STACK)
 
-test: dev engine lint ## all checks of a change
+test: dev engine lint ## all checks for a change
 	$(BIN)/python -m pytest -m "not long" $(TWO)
 
-test-long: dev engine ## tests that take many minutes: every kill, every random spec
+test-long: dev engine ## tests that take many minutes: all kills, all random specs
 	$(BIN)/python -m pytest -m long $(TWO)
 
 lint: dev ## style, types, shell and Go
@@ -25,7 +25,7 @@ lint: dev ## style, types, shell and Go
 	$(BIN)/python tools/lint_shell.py
 	$(BIN)/python tools/lint_go.py
 
-bench: dev engine ## benchmarks; they check nothing
+bench: dev engine ## benchmarks; they report figures and never fail
 	@$(PYTHON) tools/environment.py bench
 	for file in bench/*.py; do $(BIN)/python "$$file" || exit 1; done
 
@@ -46,6 +46,6 @@ lock: dev ## update requirements/ to the newest versions that pyproject.toml all
 		--constraint requirements/dev.txt --output-file requirements/bench.txt
 	$(UV_LOCK) --upgrade requirements/uv.in --output-file requirements/uv.txt
 
-clean: ## remove everything that was created here, except engines in the user's cache
+clean: ## remove all generated files, except engines in the user's cache
 	rm -rf .venv .venv-bench .rehearsal .pytest_cache .ruff_cache .hypothesis dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,6 +1,6 @@
-"""Measures how long one core needs to judge the csv and the XML of 10,000 GPUs, also relative to a plain XML parse.
+"""Measures the time to judge the CSV and XML of 10,000 GPUs on one core, also relative to a plain XML parse.
 
-Usage: `python bench/judge.py`. The figures depend on the machine; the script checks nothing.
+Usage: `python bench/judge.py`. The figures depend on the machine, so the script has no pass criteria.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CSV = ("D2", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G9", "G10", "G11", "G12"
 
 
 def cpu(work: Callable[[], object], times: int) -> float:
-    """CPU seconds of `times` calls."""
+    """Return the CPU seconds of `times` calls."""
     start = time.process_time()
     for _ in range(times):
         work()
@@ -44,10 +44,10 @@ def main() -> None:
     table = cpu(lambda: judge(probes, csv, journal=JOURNAL), NODES // 5) * 5
     ours = cpu(lambda: nvsmi.parse(text), NODES // 5) * 5
     plain = cpu(lambda: plain_parse(text.encode()), NODES // 5) * 5
-    print(f"{NODES} nodes of 8 GPUs, one core, CPU seconds (a fifth measured, times five)")
-    print(f"csv, {len(csv['required'])} checks   {table:6.2f} s  {table / NODES * 1000:.2f} ms a node")
+    print(f"{NODES} nodes with 8 GPUs each, one core, CPU seconds (a fifth measured, times five)")
+    print(f"CSV, {len(csv['required'])} checks   {table:6.2f} s  {table / NODES * 1000:.2f} ms per node")
     print(f"XML, read           {ours:6.2f} s  {ours / plain:.1f} times a plain parse ({plain:.2f} s)")
-    print(f"all {len(P4D['required'])} checks       {all_checks:6.2f} s  {all_checks / NODES * 1000:.2f} ms a node")
+    print(f"all {len(P4D['required'])} checks       {all_checks:6.2f} s  {all_checks / NODES * 1000:.2f} ms per node")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Measures the time and memory of `gpuinfra plan` as a cold process, and its growth with the number of nodes.
+"""Measures the time and memory of `gpuinfra plan` in a new process, and how the time grows with the number of nodes.
 
-Usage: `python bench/plan.py`. The figures depend on the machine; the script checks nothing.
+Usage: `python bench/plan.py`. The figures depend on the machine, so the script has no pass criteria.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ storage:
 
 
 def cold(path: Path, runs: int = 7) -> tuple[float, float]:
-    """Median wall seconds and peak MiB of a cold process."""
+    """Return the median wall-clock seconds and the peak MiB of a new process."""
     times = []
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     for _ in range(runs):
@@ -43,7 +43,7 @@ def cold(path: Path, runs: int = 7) -> tuple[float, float]:
 
 
 def warm(nodes: tuple[int, ...], runs: int = 200) -> list[tuple[float, int]]:
-    """For each size: median seconds to check, plan and price in one process, and the number of resources."""
+    """Return, for each size, the median seconds to check, plan and price in one process, and the number of resources."""
     sys.path.insert(0, str(ROOT))
     from gpuinfra.cost import price
     from gpuinfra.planning import make_plan
@@ -51,7 +51,7 @@ def warm(nodes: tuple[int, ...], runs: int = 200) -> list[tuple[float, int]]:
     from gpuinfra.spec import parse_spec
     from gpuinfra.spec.document import parse
 
-    # Alternate sizes, so that other load on the machine affects both.
+    # Alternate between sizes, so that other load on the machine affects all of them.
     values = [parse(THREE_POOLS % count, "bench").value for count in nodes]
     times: list[list[float]] = [[] for _ in nodes]
     resources = [0 for _ in nodes]

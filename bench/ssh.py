@@ -4,8 +4,8 @@ Usage: `make bench`, or:
 
     python3 tools/environment.py bench && .venv/bin/python bench/ssh.py [--hosts 300] [--rounds 3]
 
-The hosts are real OpenSSH servers on loopback aliases (127.1.7.x), 15 addresses per server, because OpenSSH listens on at most 16.
-Servers and clients share the machine, so the figures compare clients and are not absolute. The script checks nothing.
+The hosts are real OpenSSH servers on loopback aliases (127.1.7.x), with 15 addresses per server, because OpenSSH listens on at most 16.
+Servers and clients share the machine, so use the figures only to compare clients. The script has no pass criteria.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ ROOT = Path(__file__).parents[1]
 OURS = ROOT / ".venv" / "bin" / "python"
 THEIRS = ROOT / ".venv-bench" / "bin" / "python"
 LISTENERS = 15
-"""Addresses of one server. OpenSSH listens on at most 16."""
+"""Number of addresses per server. OpenSSH listens on at most 16."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """One way to run a command on all hosts."""
+    """An SSH tool that runs a command on all hosts."""
 
     name: str
     program: str
     python: Path
     parallel: tuple[int, ...]
-    """Numbers of parallel connections; the fastest counts."""
+    """Numbers of parallel connections to measure; the fastest counts."""
     held: int
-    """Parallel connections of the memory measurement."""
+    """Number of parallel connections in the memory measurement."""
     keys: str
     """How the tool verifies host keys."""
 
@@ -51,7 +51,7 @@ TOOLS = (
     Tool(name="gpuinfra", program="ours.py", python=OURS, parallel=(64, 300), held=300, keys="verified against known_hosts"),
     Tool(name="asyncssh", program="with_asyncssh.py", python=THEIRS, parallel=(64, 300), held=300, keys="verified against known_hosts"),
     Tool(name="parallel-ssh", program="with_parallel_ssh.py", python=THEIRS, parallel=(64, 300), held=300, keys="not verified: the tool has no code for it"),
-    # On two cores, 64 forks are slower than 16; 300 forks need too much memory.
+    # On two cores, 64 forks are slower than 16, and 300 forks need too much memory.
     Tool(name="ansible", program="with_ansible.py", python=THEIRS, parallel=(16,), held=30, keys="verified by OpenSSH's client"),
 )  # fmt: skip
 
@@ -64,7 +64,7 @@ def main() -> int:
     arguments.add_argument("--no-memory", action="store_true", help="skip the memory measurement")
     options = arguments.parse_args()
     if missing := _missing():
-        print(f"bench/ssh.py needs {missing}")
+        print(f"bench/ssh.py requires {missing}")
         return 3
     with tempfile.TemporaryDirectory(prefix="gpuinfra-bench-") as name, _servers(Path(name), options.hosts):
         folder = Path(name)
@@ -82,13 +82,13 @@ def _unknown_host_keys(folder: Path) -> None:
     for tool in TOOLS:
         answer = _run(tool, folder, 1, "true", hosts=1)
         print(
-            f"{tool.name:<13} host keys {tool.keys}; on a host with an unknown key it ran {answer['right']} of 1 commands"
+            f"{tool.name:<13} host keys {tool.keys}; on a host with an unknown key, it ran {answer['right']} of 1 commands"
         )
     (folder / "known_hosts").write_text(good)
 
 
 def _speed(folder: Path, hosts: int, rounds: int) -> None:
-    print(f"\n`true` on {hosts} hosts, seconds from the first connection to the last answer, {rounds} rounds in turn")
+    print(f"\n`true` on {hosts} hosts, seconds from the first connection to the last response, {rounds} rounds in turn")
     runs = [(tool, parallel) for tool in TOOLS for parallel in tool.parallel if parallel <= hosts]
     seconds: dict[tuple[str, int], list[float]] = {(tool.name, parallel): [] for tool, parallel in runs}
     cpu: dict[tuple[str, int], float] = {}
@@ -104,8 +104,8 @@ def _speed(folder: Path, hosts: int, rounds: int) -> None:
     for (name, parallel), times in seconds.items():
         spread = ", ".join(f"{one:.2f}" for one in sorted(times))
         print(
-            f"{name:<13} {parallel:>4} at a time  {middle[name, parallel]:6.2f} s  {hosts / middle[name, parallel]:5.0f} hosts/s  "
-            f"{cpu[name, parallel] / hosts * 1000:5.1f} ms of client CPU a host  ({spread})"
+            f"{name:<13} {parallel:>4} parallel  {middle[name, parallel]:6.2f} s  {hosts / middle[name, parallel]:5.0f} hosts/s  "
+            f"{cpu[name, parallel] / hosts * 1000:5.1f} ms of client CPU per host  ({spread})"
         )
     best = {tool.name: min(value for (name, _), value in middle.items() if name == tool.name) for tool in TOOLS}
     rival = min((name for name in best if name != "gpuinfra"), key=best.__getitem__)
@@ -113,18 +113,18 @@ def _speed(folder: Path, hosts: int, rounds: int) -> None:
 
 
 def _memory(folder: Path, hosts: int) -> None:
-    """Memory per parallel host: the client's process tree with many hosts compared to one."""
-    print("\nmemory of the client with hosts in flight (proportional set size of its processes)")
+    """Print the memory per parallel host: the client's process tree with many hosts, compared to one host."""
+    print("\nclient memory with open connections (proportional set size of its processes)")
     for tool in TOOLS:
         held = min(tool.held, hosts)
         many, one = _peak(tool, folder, held, 12), _peak(tool, folder, 1, 2)
         print(
-            f"{tool.name:<13} {one / 1024:6.1f} MiB with one, {many / 1024:7.1f} MiB with {held}: {(many - one) / max(1, held - 1):7.0f} KiB a host"
+            f"{tool.name:<13} {one / 1024:6.1f} MiB with one, {many / 1024:7.1f} MiB with {held}: {(many - one) / max(1, held - 1):7.0f} KiB per host"
         )
 
 
 def _peak(tool: Tool, folder: Path, held: int, sleep_s: int) -> int:
-    """Peak memory in KiB."""
+    """Run the command and return the peak memory of the client in KiB."""
     process = _start(tool, folder, held, f"sleep {sleep_s}", held)
     most = 0
     while process.poll() is None:
@@ -135,7 +135,7 @@ def _peak(tool: Tool, folder: Path, held: int, sleep_s: int) -> int:
 
 
 def _tree_kib(root: int) -> int:
-    """Proportional set size of a process and its descendants."""
+    """Return the proportional set size of a process and its descendants, in KiB."""
     total, todo = 0, [root]
     while todo:
         pid = todo.pop()
@@ -157,7 +157,7 @@ def _start(tool: Tool, folder: Path, parallel: int, command: str, hosts: int) ->
         str(hosts),
         command,
     ]
-    # A clean environment: no agent, configuration or known hosts of the user.
+    # Use a clean environment, without the user's agent, configuration or known hosts.
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL") if name in os.environ}
     environment = {
         "LANG": "C.UTF-8",
@@ -169,7 +169,7 @@ def _start(tool: Tool, folder: Path, parallel: int, command: str, hosts: int) ->
 
 
 def _run(tool: Tool, folder: Path, parallel: int, command: str, hosts: int) -> dict[str, float]:
-    """`{"seconds", "right", "cpu"}` of one run."""
+    """Run the tool once and return `{"seconds", "right", "cpu"}`."""
     out, _ = _start(tool, folder, parallel, command, hosts).communicate()
     lines = out.splitlines()
     return json.loads(lines[-1]) if lines else {"seconds": float("inf"), "right": 0, "cpu": 0.0}
@@ -184,7 +184,7 @@ def _servers(folder: Path, count: int) -> Iterator[None]:
         )
     shutil.copy(folder / "user.pub", folder / "authorized")
     if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # privilege separation folder of sshd
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd requires its privilege separation folder
     public = " ".join((folder / "host.pub").read_text().split()[:2])
     hosts: list[tuple[str, int]] = []
     running: list[subprocess.Popen[bytes]] = []
@@ -227,7 +227,7 @@ def _sshd() -> str | None:
 
 
 def _free(addresses: list[str]) -> int:
-    """A port that is free on all of these addresses."""
+    """Return a port that is free on all of these addresses."""
     while True:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Creates `.venv` from a hash-locked requirements file: `python3 tools/environment.py aws|azure|gcp|dev|bench`.
 
-It imports the standard library only, because it runs before anything is installed.
-`--for STACK` installs the SDK of that stack's cloud only.
+It uses only the standard library, because it runs before any package is installed.
+`--for STACK` installs only the SDK for the cloud of that stack.
 All targets except `bench` share one environment: `dev` includes the packages of each cloud's file, in the same versions.
-`bench` has its own environment, `.venv-bench`, with the tools that `bench/` compares with.
-A stamp file, written last, records the installed files; an interrupted run leaves none and is repeated.
+`bench` has its own environment, `.venv-bench`, with the tools that `bench/` compares gpuinfra with.
+A stamp file, written last, records the installed files. An interrupted run leaves no stamp and is repeated.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ WHAT = {
     "azure": "Pulumi with its Azure SDK (a minute)",
     "gcp": "Pulumi with its Google Cloud SDK (half a minute)",
     "dev": "Pulumi with its AWS, Azure and Google Cloud SDKs, and the test tools (two minutes)",
-    "bench": "the SSH tools that bench/ssh.py compares with",
+    "bench": "the SSH tools that bench/ssh.py compares gpuinfra with",
 }
 INCLUDES = {**{cloud: (cloud, "dev") for cloud in CLOUDS}, "dev": ("dev",), "bench": ("bench",)}
-"""Target to the stamps that satisfy it."""
+"""Maps each target to the stamps that satisfy it."""
 MINIMUM_PYTHON = (3, 11)
 MISSING = 3
 """Exit code: missing prerequisite."""
 
 
 def main() -> int:
-    """Install the target from the command line. Prints nothing if it is installed."""
+    """Install the target from the command line. Print nothing if it is already installed."""
     target = sys.argv[1] if len(sys.argv) == 2 else needed_by(sys.argv[2]) if sys.argv[1:2] == ["--for"] else ""
     if target not in WHAT:
         print(f"usage: {sys.argv[0]} {'|'.join(WHAT)} | --for STACK", file=sys.stderr)
         return 2
     if sys.version_info < MINIMUM_PYTHON:
         return missing(
-            f"python3 is {sys.version.split()[0]}; gpuinfra needs Python 3.11 or later: make ... PYTHON=python3.12"
+            f"python3 is {sys.version.split()[0]}; gpuinfra requires Python 3.11 or later: make ... PYTHON=python3.12"
         )
     if is_installed(target):
         return 0
@@ -57,7 +57,7 @@ def main() -> int:
         with exclusive():
             return 0 if is_installed(target) else install(target)
     except KeyboardInterrupt:
-        progress("interrupted; the next run continues")
+        progress("interrupted; run the command again to continue")
         return 130
     except OSError as error:
         return missing(f"cannot create .venv: {error}")
@@ -77,7 +77,7 @@ def install(target: str) -> int:
             output = (made.stdout + made.stderr).strip().splitlines() or [f"exit code {made.returncode}"]
             return missing(f"python3 -m venv failed; on Debian and Ubuntu: apt install python3-venv ({output[-1]})")
         (venv / ".base").touch()
-    # Remove the stamps until the end. The other targets of this environment stay valid, because all files pin the same versions.
+    # Remove the stamps until the installation is complete. Other targets in this environment stay valid, because all files pin the same versions.
     valid = [target, *(name for name in VENVS if VENVS[name] == venv and name != target and fits(name))]
     for stamp in venv.glob(".installed-*.json"):
         stamp.unlink()
@@ -94,12 +94,12 @@ def install(target: str) -> int:
     with_uv = with_uv and run([*install, "--require-hashes", "-r", lock])
     if not with_uv:
         # pip may be configured for a private index or proxy that uv is not configured for.
-        progress("uv failed; installing with pip, which takes some minutes")
+        progress("uv failed; installing with pip, which takes several minutes")
         if not run([*pip, "install", "--require-hashes", "-r", lock]):
-            return missing(f"cannot install {lock.relative_to(ROOT)}; check that a Python package index can be reached")
+            return missing(f"cannot install {lock.relative_to(ROOT)}; check that a Python package index is reachable")
     ours = target != "bench"
     if ours and not run([*pip, "install", "--no-deps", "--no-build-isolation", "--no-index", "--editable", ROOT]):
-        return missing("cannot install this checkout into .venv; see the lines above")
+        return missing("cannot install this checkout into .venv; see the output above")
 
     for name in valid:
         write(venv / f".installed-{name}.json", fingerprint(name))
@@ -108,12 +108,12 @@ def install(target: str) -> int:
 
 
 def is_installed(target: str) -> bool:
-    """Whether the target, or one that includes it, was installed from the current files."""
+    """Return whether the target, or a target that includes it, was installed from the current files."""
     return any(fits(name) for name in INCLUDES[target])
 
 
 def fits(target: str) -> bool:
-    """Whether the target's stamp matches the current files."""
+    """Return whether the target's stamp matches the current files."""
     venv = VENVS[target]
     with contextlib.suppress(OSError, ValueError):
         stamp = json.loads((venv / f".installed-{target}.json").read_text())
@@ -122,9 +122,9 @@ def fits(target: str) -> bool:
 
 
 def needed_by(stack: str) -> str:
-    """The target of a stack: its cloud, or `dev` if the file does not name one.
+    """Return the target for a stack: its cloud, or `dev` if the file does not name exactly one.
 
-    gpuinfra reports errors in the name or the file.
+    Errors in the name or the file are reported later, by gpuinfra.
     """
     candidates = [ROOT / "stacks" / f"Pulumi.{stack}.yaml", Path(stack)]
     text = next((path.read_text(errors="replace") for path in candidates if path.is_file()), "")
@@ -135,16 +135,16 @@ def needed_by(stack: str) -> str:
 
 
 def fingerprint(target: str) -> dict[str, str]:
-    """The inputs of the environment."""
+    """Return the inputs of the environment: file hashes, checkout path and Python version."""
     names = [f"requirements/{target}.txt", "requirements/uv.txt", "pyproject.toml"]
     files = {name: hashlib.sha256((ROOT / name).read_bytes()).hexdigest() for name in names}
-    # A moved checkout or another Python needs a new environment.
+    # A moved checkout or a different Python requires a new environment.
     return files | {"root": str(ROOT), "python": f"{sysconfig.get_platform()} {sys.version_info[:2]}"}
 
 
 @contextlib.contextmanager
 def exclusive() -> Iterator[None]:
-    """Lock this checkout. The lock file is outside .venv, which may be removed."""
+    """Lock this checkout. The lock file is outside .venv, because .venv may be removed."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = Path(os.environ.get("GPUINFRA_CACHE") or base / "gpuinfra") / "locks"
     folder.mkdir(parents=True, exist_ok=True)
@@ -164,12 +164,12 @@ def exclusive() -> Iterator[None]:
 
 
 def run(command: list[str | Path]) -> bool:
-    """Run a command with its output on stderr. Returns whether it succeeded."""
+    """Run a command with its output on stderr. Return whether it succeeded."""
     return subprocess.run(command, stdout=sys.stderr, stdin=subprocess.DEVNULL, cwd=ROOT).returncode == 0
 
 
 def works(python: Path) -> bool:
-    """Whether this is a working Python of the current version. A system upgrade can break an environment."""
+    """Return whether this is a working Python of the current version. A system upgrade can break an environment."""
     question = "import sys, pip; print(sys.version_info[:2])"
     try:
         answer = subprocess.run([python, "-c", question], capture_output=True, text=True)
@@ -191,7 +191,7 @@ def progress(line: str) -> None:
 
 
 def missing(line: str) -> int:
-    """Print what is missing."""
+    """Print the missing prerequisite and return its exit code."""
     progress(line)
     return MISSING
 

@@ -1,4 +1,4 @@
-"""Runs gofmt and go vet on the language host. Without a Go toolchain on PATH, it prints that it skips them."""
+"""Runs gofmt and go vet on the language host. Prints a message and skips both if no Go toolchain is on PATH."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ENGINE = Path(__file__).resolve().parent.parent / "engine"
 
 
 def main() -> int:
-    """Exit code 0 if clean or skipped."""
+    """Return exit code 0 if the code is clean or the tools are skipped."""
     if not shutil.which("go") or not shutil.which("gofmt"):
         print("engine/: gofmt and go vet skipped: no Go toolchain on PATH")
         return 0

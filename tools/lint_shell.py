@@ -1,4 +1,4 @@
-"""Runs shellcheck and shfmt on every shell file in git. Both tools come from wheels."""
+"""Runs shellcheck and shfmt on all shell files in git. Both tools are installed from wheels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BIN = Path(sys.executable).parent
 
 
 def main() -> int:
-    """Exit code 0 if all files are clean."""
+    """Return exit code 0 if all files are clean."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -27,7 +27,7 @@ def main() -> int:
 
 
 def is_shell(path: Path) -> bool:
-    """Detected by name or first line. Recordings are data."""
+    """Return whether the file is a shell script, by its name or first line. Recordings are data and do not count."""
     if "recordings" in path.parts or not path.is_file():
         return False
     if path.suffix in {".sh", ".bash"}:

@@ -23,7 +23,7 @@ connector = Connector(KnownHosts([folder / "known_hosts"]), {}, Limits(connect_s
 
 
 def task(host: Host) -> int:
-    """One command on one host."""
+    """Run the command on one host and return its exit code."""
     with connector.connect(host) as connection:
         return connection.run(command).exit
 

@@ -23,7 +23,7 @@ settings = {
     "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
     "ANSIBLE_HOST_KEY_CHECKING": "True",
     "ANSIBLE_LOCAL_TEMP": str(folder / "ansible-tmp"),
-    # One command per host; a shared connection would only add a process.
+    # Each host gets one command, so a shared connection would only add a process.
     "ANSIBLE_SSH_ARGS": "-F none -o ControlMaster=no -o ControlPath=none -o IdentitiesOnly=yes "
     f"-o StrictHostKeyChecking=yes -o UserKnownHostsFile={folder / 'known_hosts'}",
 }

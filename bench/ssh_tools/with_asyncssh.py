@@ -1,4 +1,4 @@
-"""The benchmark command with asyncssh, as its documentation shows for many clients; see bench/ssh.py."""
+"""The benchmark command with asyncssh, as its documentation recommends for many hosts; see bench/ssh.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def main() -> None:
     """Run the command on all hosts in parallel."""
     began = time.perf_counter()
     hosts = json.loads((folder / "hosts.json").read_text())[:count]
-    # Read once; file names would be read again for each host.
+    # Read the files once. With file names, asyncssh would read them again for each host.
     key, known = asyncssh.read_private_key(folder / "user"), asyncssh.read_known_hosts(str(folder / "known_hosts"))
     places = asyncio.Semaphore(parallel)
 

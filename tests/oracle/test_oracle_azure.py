@@ -119,7 +119,7 @@ BREAKS: dict[str, Callable[[State], None]] = {
     "Azure's own updates": _set(SET, "upgradePolicy", "automaticOSUpgradePolicy", "enableAutomaticOSUpgrade", to=True),
     "the range of InfiniBand": _set("azure-native:network:VirtualNetwork", "addressSpace", "addressPrefixes", to=["172.16.0.0/16"]),
     "subnets in the network": _set("azure-native:network:VirtualNetwork", "subnets", to=[]),
-    "a way out that nobody sees": _set(SUBNET, "defaultOutboundAccess", to=True),
+    "default outbound access": _set(SUBNET, "defaultOutboundAccess", to=True),
     "a subnet without rules": _set(SUBNET, "networkSecurityGroup", to=None, which="endpoints-0"),
     "nodes without a way out": _set(SUBNET, "natGateway", to=None, which="private-0"),
     "a way out for endpoints": _set(SUBNET, "natGateway", to={"id": "x"}, which="endpoints-0"),

@@ -182,13 +182,13 @@ BREAKS: dict[str, Callable[[State], None]] = {
     "a lock of a day": lambda state: next(
         one["inputs"] for one in state if one["type"] == BUCKET and one["inputs"].get("retentionPolicy")
     )["retentionPolicy"].update(retentionPeriod="86400"),
-    "a lock that nobody confirmed": lambda state: next(
+    "an unconfirmed lock": lambda state: next(
         one["inputs"] for one in state if one["type"] == BUCKET and one["inputs"].get("retentionPolicy")
     )["retentionPolicy"].update(isLocked=True),
     "a key that never changes": _set(KEY, "rotationPeriod", to=None),
     "a key in another region": _set("gcp:kms/keyRing:KeyRing", "location", to="us"),
     "a key that a destroy destroys": _set(KEY, "deletionPolicy", to="DELETE", index=1),
-    "reads that nobody records": _set("gcp:projects/iAMAuditConfig:IAMAuditConfig", "auditLogConfigs", to=[{"logType": "ADMIN_READ"}]),
+    "reads without an audit record": _set("gcp:projects/iAMAuditConfig:IAMAuditConfig", "auditLogConfigs", to=[{"logType": "ADMIN_READ"}]),
     "somebody exempted": _set(
         "gcp:projects/iAMAuditConfig:IAMAuditConfig", "auditLogConfigs", 0, "exemptedMembers", to=["user:a@example.com"]
     ),

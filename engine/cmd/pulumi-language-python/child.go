@@ -9,12 +9,12 @@ import (
 const (
 	// graceOfChildren is the time between SIGTERM and SIGKILL.
 	graceOfChildren = 2 * time.Second
-	// graceOfOutput limits the wait for output that descendants of a child hold open.
+	// graceOfOutput limits the wait while descendants of a child keep its output open.
 	graceOfOutput = 2 * time.Second
 )
 
-// kind distinguishes programs, which end when the engine cancels, from plugins, which the engine cancels itself and
-// which may still be saving their state.
+// kind distinguishes programs from plugins. Programs end when the engine cancels. Plugins are canceled by the engine
+// itself and may still be saving their state.
 type kind int
 
 const (
@@ -22,8 +22,8 @@ const (
 	plugin
 )
 
-// child is a process of this host and the leader of its own process group, so that it can be ended with all its
-// descendants and an interrupt at the terminal reaches the engine only.
+// child is a child process that leads its own process group. The host can therefore end it together with its
+// descendants, and an interrupt at the terminal reaches the engine only.
 type child struct {
 	command *exec.Cmd
 	kind    kind
@@ -41,7 +41,7 @@ func newChildren() *children {
 	return &children{running: map[*child]struct{}{}}
 }
 
-// run starts the command, waits for it, and returns its error as exec.Cmd's Run does.
+// run starts the command, waits for it, and returns its error like exec.Cmd.Run.
 // When stop is closed, the child gets SIGTERM, and SIGKILL after the grace period.
 func (c *children) run(command *exec.Cmd, kind kind, stop <-chan struct{}) error {
 	leadGroup(command)
@@ -84,10 +84,10 @@ func (c *child) end() {
 	case <-c.done:
 	case <-time.After(graceOfChildren):
 	}
-	signalGroup(c.command, true) // also remaining descendants in its group
+	signalGroup(c.command, true) // also kills remaining descendants in the group
 }
 
-// endPrograms ends the running programs, not the plugins.
+// endPrograms ends the running programs but not the plugins.
 func (c *children) endPrograms() { c.endWhere(func(k kind) bool { return k == program }) }
 
 // endAll ends all children and prevents new ones.

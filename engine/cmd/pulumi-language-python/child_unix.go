@@ -15,7 +15,7 @@ func leadGroup(command *exec.Cmd) {
 // keepThread does nothing: death signals exist on Linux only.
 func keepThread() func() { return func() {} }
 
-// signalGroup sends SIGTERM to the command's group, or SIGKILL.
+// signalGroup sends SIGTERM or SIGKILL to the process group of the command.
 func signalGroup(command *exec.Cmd, kill bool) {
 	signal := syscall.SIGTERM
 	if kill {

@@ -142,7 +142,7 @@ func bindOptions(strict bool) []pcl.BindOption {
 	return pcl.NonStrictBindOptions()
 }
 
-// wheelsIn lists the wheels of a folder with the time each was written.
+// wheelsIn returns the wheels in a folder with their modification times.
 func wheelsIn(folder string) (map[string]time.Time, error) {
 	paths, err := filepath.Glob(filepath.Join(escapeGlob(folder), "*.whl"))
 	if err != nil {

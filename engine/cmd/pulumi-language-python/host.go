@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// errLeaving is the answer to calls during shutdown.
+// errLeaving is returned to calls during shutdown.
 var errLeaving = errors.New("the language host is shutting down because the engine ended")
 
 // languageHost implements the engine's language service for Python.
@@ -27,7 +27,7 @@ type languageHost struct {
 	children *children
 }
 
-// Handshake passes the engine's address to a host that the engine attached to instead of starting it.
+// Handshake receives the engine's address if the engine attached to this host instead of starting it.
 func (h *languageHost) Handshake(
 	_ context.Context, request *pulumirpc.LanguageHandshakeRequest,
 ) (*pulumirpc.LanguageHandshakeResponse, error) {
@@ -41,7 +41,7 @@ func (h *languageHost) GetPluginInfo(context.Context, *emptypb.Empty) (*pulumirp
 }
 
 // Cancel ends the running programs.
-// Plugins continue: the engine cancels each of them itself and ends it after it has saved its state.
+// Plugins continue to run: the engine cancels each plugin itself and ends it after the plugin has saved its state.
 func (h *languageHost) Cancel(context.Context, *emptypb.Empty) (*emptypb.Empty, error) {
 	h.children.endPrograms()
 	return &emptypb.Empty{}, nil

@@ -135,7 +135,7 @@ func (h *languageHost) Link(
 	return &pulumirpc.LinkResponse{ImportInstructions: imports.String()}, nil
 }
 
-// moduleOf is the module of a generated package, and its conventional alias.
+// moduleOf returns the module of a generated package and its conventional alias.
 func moduleOf(
 	ctx context.Context, loader *schema.LoaderClient, wanted *pulumirpc.PackageDependency,
 ) (module, alias string, err error) {

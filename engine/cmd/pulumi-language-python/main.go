@@ -3,7 +3,7 @@
 //
 // It manages the lifetime of its child processes (child.go) and implements the service with the toolchains and code
 // generators of the SDK.
-// It is independent of gpuinfra. If Pulumi's own host is installed, that one is used instead.
+// It is independent of gpuinfra. If Pulumi's own host is installed, gpuinfra uses that host instead.
 // Read next: host.go for the service, run.go for a program, plugin.go for a plugin.
 package main
 
@@ -102,7 +102,7 @@ func serve() error {
 	return err
 }
 
-// leaveWithParent calls leave when this process gets another parent, which shows that the engine was killed.
+// leaveWithParent calls leave when the parent of this process changes, which means that the engine was killed.
 func leaveWithParent(ctx context.Context, leave context.CancelFunc) {
 	parent := os.Getppid()
 	ticker := time.NewTicker(parentEvery)
@@ -120,7 +120,7 @@ func leaveWithParent(ctx context.Context, leave context.CancelFunc) {
 	}
 }
 
-// folderOfExecutable is also the folder of pulumi-language-python-exec.
+// folderOfExecutable returns the folder of this program, which also contains pulumi-language-python-exec.
 func folderOfExecutable() (string, error) {
 	path, err := os.Executable()
 	if err != nil {

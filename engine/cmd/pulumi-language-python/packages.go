@@ -26,7 +26,7 @@ func (h *languageHost) GetRequiredPackages(
 	return &pulumirpc.GetRequiredPackagesResponse{Packages: packages}, nil
 }
 
-// GetRequiredPlugins is the same for engines without support for packages.
+// GetRequiredPlugins returns the plugins for engines that do not support packages.
 func (h *languageHost) GetRequiredPlugins(
 	ctx context.Context, request *pulumirpc.GetRequiredPluginsRequest,
 ) (*pulumirpc.GetRequiredPluginsResponse, error) {
@@ -64,7 +64,7 @@ func installedPackages(ctx context.Context, info *pulumirpc.ProgramInfo) ([]*pul
 		}
 		for _, manifest := range manifests {
 			module := filepath.Base(filepath.Dir(manifest))
-			if seen[module] { // Python imports the first one on the path
+			if seen[module] { // Python imports the first match on the path
 				continue
 			}
 			seen[module] = true
@@ -112,7 +112,7 @@ func parameterization(about *sdkplugin.PulumiParameterizationJSON) *pulumirpc.Pa
 	return &pulumirpc.PackageParameterization{Name: about.Name, Version: about.Version, Value: about.Value}
 }
 
-// distributionVersion is the version of the module's distribution, from the name of its metadata folder.
+// distributionVersion returns the version of the module's distribution, taken from the name of its metadata folder.
 func distributionVersion(folder, module string) string {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -129,7 +129,7 @@ func distributionVersion(folder, module string) string {
 	return ""
 }
 
-// importPath is the sys.path of the program.
+// importPath returns the sys.path of the program.
 func importPath(ctx context.Context, chain toolchain.Toolchain) ([]string, error) {
 	if err := chain.ValidateVenv(ctx); err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (h *languageHost) GetProgramDependencies(
 	return response, nil
 }
 
-// About returns the Python that programs run with.
+// About returns the Python interpreter that runs programs.
 func (h *languageHost) About(
 	ctx context.Context, request *pulumirpc.AboutRequest,
 ) (*pulumirpc.AboutResponse, error) {

@@ -44,7 +44,7 @@ func (h *languageHost) RunPlugin(
 	err = h.children.run(command, plugin, ctx.Done())
 	var failed *exec.ExitError
 	switch {
-	case ctx.Err() != nil: // the engine closed the call, which is how it ends a plugin
+	case ctx.Err() != nil: // the engine ends a plugin by closing the call
 		return nil
 	case err == nil, errors.Is(err, exec.ErrWaitDelay):
 		return sendExit(server, 0)
@@ -60,7 +60,7 @@ func sendExit(server pulumirpc.LanguageRuntime_RunPluginServer, code int) error 
 	})
 }
 
-// overlay adds the engine's variables to the toolchain's, which activate the virtual environment.
+// overlay adds the engine's variables to those of the toolchain, which activate the virtual environment.
 func overlay(toolchain, engine []string) []string {
 	result := make([]string, 0, len(toolchain)+len(engine))
 	for _, variable := range engine {

@@ -18,7 +18,7 @@ import (
 	"github.com/pulumi/pulumi/sdk/v3/python/toolchain"
 )
 
-// exitShown is the exit code of pulumi-language-python-exec when it has already shown the error.
+// exitShown is the exit code of pulumi-language-python-exec if it has already shown the error.
 const exitShown = 32
 
 // Run executes a Pulumi program and returns the error that the engine still has to show, if any.
@@ -45,12 +45,12 @@ func (h *languageHost) Run(
 	}
 	command.Dir = request.GetPwd()
 	command.Env = append(environmentOf(command), environment...)
-	// Not the files themselves: the engine would wait for a background process that keeps them open.
+	// Do not pass the files themselves: the engine would wait for a background process that keeps them open.
 	command.Stdout, command.Stderr = struct{ io.Writer }{os.Stdout}, struct{ io.Writer }{os.Stderr}
 	return answerOf(h.children.run(command, program, ctx.Done()), command)
 }
 
-// programArguments are the arguments of pulumi-language-python-exec.
+// programArguments returns the arguments for pulumi-language-python-exec.
 func (h *languageHost) programArguments(request *pulumirpc.RunRequest) []string {
 	info := request.GetInfo()
 	arguments := []string{"-u", filepath.Join(h.folder, "pulumi-language-python-exec")}
@@ -144,7 +144,7 @@ func answerOf(err error, command *exec.Cmd) (*pulumirpc.RunResponse, error) {
 	return nil, fmt.Errorf("cannot run %s: %w", command.Path, err)
 }
 
-// environmentOf is the command's environment, or the host's own if the toolchain did not set one.
+// environmentOf returns the environment of the command, or the host's own if the toolchain did not set one.
 func environmentOf(command *exec.Cmd) []string {
 	if command.Env == nil {
 		return os.Environ()

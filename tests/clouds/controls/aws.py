@@ -99,12 +99,12 @@ CONTROLS = {
 }  # fmt: skip
 
 LEFT_OUT = {
-    "2.18": "Access Analyzer is one for an account and a region, and not a cluster's",
-    "3.3.1": "no EFS is made",
-    "4.3": "AWS Config is one for an account and a region, and not a cluster's",
-    "5": "metric filters and alarms watch an account",
-    "5.16": "Security Hub is an account's",
-    "6.6": "no peering is made; the reachability tests find an existing one",
+    "2.18": "Access Analyzer exists once per account and region and does not belong to a cluster",
+    "3.3.1": "no EFS file system is created",
+    "4.3": "AWS Config exists once per account and region and does not belong to a cluster",
+    "5": "metric filters and alarms belong to the account",
+    "5.16": "Security Hub belongs to the account",
+    "6.6": "no peering is created; the reachability tests detect an existing one",
 }
 """Control numbers that are not asked, each with its reason."""
 EXCEPTIONS: dict[tuple[str, str], str] = {}

@@ -125,27 +125,27 @@ CONTROLS = {
 }  # fmt: skip
 
 LEFT_OUT = {
-    "6.1.2": "alerts on the Activity Log watch a subscription, whoever changes it, and not a cluster",
-    "6.2": "a lock would stop the stack's own updates; what holds data is kept by Pulumi, records are immutable",
-    "7.6": "Azure makes one network watcher a region for a subscription",
-    "8.1": "Defender's plans are a subscription's",
-    "8.3.1": "a key that expires takes every disk and file system with it; keys rotate (8.3.9)",
-    "8.3.3": "no secrets are made",
-    "8.4.1": "Bastion is `access.bastion`, because it costs money by the hour",
-    "9.3.2.1": "nodes reach evidence by a private endpoint, which the reachability tests show; services of Azure write records and flows",
-    "9.3.5": "where a service of Azure writes, the account lets such services in; where none does, it lets none in",
+    "6.1.2": "Activity Log alerts belong to the subscription and not to a cluster",
+    "6.2": "a lock would block the stack's own updates; Pulumi retains resources that hold data, and audit records are immutable",
+    "7.6": "Azure creates one network watcher per region and subscription",
+    "8.1": "Defender plans belong to the subscription",
+    "8.3.1": "an expired key makes every disk and file system unusable; keys rotate instead (8.3.9)",
+    "8.3.3": "no secrets are created",
+    "8.4.1": "Bastion is optional (`access.bastion`), because it is billed by the hour",
+    "9.3.2.1": "nodes reach evidence through a private endpoint, which the reachability tests verify; Azure services write records and flows",
+    "9.3.5": "an account allows trusted Azure services only if one of them writes to it",
 }
-"""Control numbers that are not asked, each with its reason."""
+"""Maps control numbers that are not checked to the reason."""
 
 EXCEPTIONS = {
-    ("6.1.1.1", "guest-foundation-vault-vault"): "the declaration says that the subscription has one (`audit.trail: existing`)",
-    ("6.1.1.4", "guest-foundation-vault-vault"): "the same: where requests go is the owner's of that trail",
+    ("6.1.1.1", "guest-foundation-vault-vault"): "the declaration states that the subscription has a setting (`audit.trail: existing`)",
+    ("6.1.1.4", "guest-foundation-vault-vault"): "`audit.trail: existing`: the owner of the trail configures request logs",
     ("8.3.8", "guest-foundation-vault-vault"): "an existing network gets one endpoint, for evidence; services use keys as trusted services",
-    ("9.3.1.3", "scratch-0-data-account"): "Managed Lustre imports with the account's key; the plan says so",
+    ("9.3.1.3", "scratch-0-data-account"): "Managed Lustre imports with the account's key; the plan reports it",
     ("9.3.2.2", "audit-records-account"): "Azure Monitor writes there as a trusted service; all other networks are denied (9.3.2.3)",
     ("9.3.2.2", "network-flow-account"): "Network Watcher writes there as a trusted service; all other networks are denied (9.3.2.3)",
     ("9.3.2.2", "evidence-store-account"): "operators come from `access.evidence_from`; all other networks are denied (9.3.2.3)",
-    ("9.3.11", "network-flow-account"): "flows are read within weeks, and Log Analytics has them too",
-    ("9.3.11", "scratch-0-data-account"): "Managed Lustre takes it in one region; a copy elsewhere is its owner's to declare",
+    ("9.3.11", "network-flow-account"): "flow logs are read within weeks and are also in Log Analytics",
+    ("9.3.11", "scratch-0-data-account"): "Managed Lustre uses the account in one region; its owner can declare a copy in another one",
 }  # fmt: skip
-"""(control, end of a resource's name) -> reason for the exception."""
+"""Maps (control, end of a resource's name) to the reason for the exception."""

@@ -124,21 +124,21 @@ CONTROLS = {
 }  # fmt: skip
 
 LEFT_OUT = {
-    "2.4": "metric filters and alerts (to 2.11) watch a project, whoever changes it, and not a cluster",
-    "2.13": "an inventory of assets is an organization's",
-    "3.1": "the default network is a project's; a policy of the organization ends it",
-    "4.2": "the account is not the default one, so its scope is the whole of what its grants allow",
-    "4.7": "disks have keys of their owner in Cloud KMS (CMEK) in place of keys in a request",
-    "4.11": "no GPU machine of the catalog is confidential",
+    "2.4": "metric filters and alerts (2.4 to 2.11) belong to the project and not to a cluster",
+    "2.13": "the asset inventory belongs to the organization",
+    "3.1": "the default network belongs to the project; an organization policy can prevent it",
+    "4.2": "nodes do not use the default account, so its grants limit the scope",
+    "4.7": "disks use customer-managed keys in Cloud KMS (CMEK) instead of keys in a request",
+    "4.11": "no GPU machine type in the catalog supports Confidential Computing",
 }
-"""Control numbers that are not asked, each with its reason."""
+"""Maps control numbers that are not checked to the reason."""
 
 FAST = (*(f"network-data-{index}" for index in range(8)), "network-host-1", "roce")
-"""Networks that carry what GPUs say to each other, and nothing else."""
+"""Networks that carry only traffic between GPUs."""
 
 EXCEPTIONS = {
-    ("2.3", "foundation-audit-records-bucket"): "a lock is for ever, so it is `audit.lock_mode: compliance`, which has to be confirmed",
-    **{("2.12", name): "no name is asked for in a network between GPUs" for name in FAST},
-    **{("3.8", name): "terabits between GPUs; an RDMA network takes no flow logs" for name in (*FAST[:-1], *(f"roce-{index}" for index in range(8)))},
+    ("2.3", "foundation-audit-records-bucket"): "a lock is permanent, so it requires `audit.lock_mode: compliance` and a confirmation",
+    **{("2.12", name): "networks between GPUs have no DNS queries" for name in FAST},
+    **{("3.8", name): "terabits of traffic between GPUs; RDMA networks do not support flow logs" for name in (*FAST[:-1], *(f"roce-{index}" for index in range(8)))},
 }  # fmt: skip
-"""(control, end of a resource's name) -> reason for the exception."""
+"""Maps (control, end of a resource's name) to the reason for the exception."""
