@@ -1,4 +1,4 @@
-"""One action of the real engine on the stand-ins (preview, up, refresh, destroy), its result and its errors."""
+"""One engine action against the stand-ins (preview, up, refresh, destroy), its result and its errors."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class Result:
     problems: tuple[str, ...] = ()
     """Errors of the engine, the cloud or the handover."""
     closing: tuple[str, ...] = ()
-    """What you must know before you run it again; printed last."""
+    """Notes to read before the next run. Printed last."""
 
 
 def perform(session: Session, action: str) -> Operation:
-    """Run one action of the engine. `up` adopts first what an earlier destroy retained."""
+    """Run one action of the engine. `up` first adopts the resources that an earlier destroy retained."""
     if action not in ACTIONS:
         raise GpuinfraError(f"action is {action!r}; allowed: {', '.join((*ACTIONS, 'life'))}")
     if action == "up":
         session.adopt()
     if action == "destroy":
-        # Recorded before the destroy, so that an interrupted one loses nothing.
+        # Recorded before the destroy, so that an interrupted destroy loses no data.
         found = (*retained.recorded(session.folder), *retained.retained_in(session.pulumi.deployment()))
         retained.record(session.folder, list({(one.type, one.name): one for one in found}.values()))
     flags = () if action == "preview" else ("--yes", "--skip-preview")

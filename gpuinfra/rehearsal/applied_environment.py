@@ -1,7 +1,8 @@
-"""The environment of every process that a rehearsal starts. It is built from nothing, not filtered from the user's.
+"""The environment of every process that a rehearsal starts. It is built from scratch instead of filtering the user's
+environment.
 
-A rehearsal reads the named stack file and nothing else of the user's: no Pulumi state, no token, no cloud credentials,
-no settings under HOME. Only TMPDIR and the variables of `PASSED_ON` are inherited.
+A rehearsal reads only the given stack file. It does not read the user's Pulumi state, tokens, cloud credentials, or
+settings under HOME. Only TMPDIR and the variables of `PASSED_ON` are inherited.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from gpuinfra.rehearsal import endpoints
 from gpuinfra.rehearsal.folder import Folder
 
 MARKER = "GPUINFRA_REHEARSAL"
-"""Holds the rehearsal's folder in every process of a rehearsal. The next run finds leftover processes by it."""
+"""The environment variable that holds the rehearsal folder in every process of a rehearsal. The next run uses it to
+find leftover processes."""
 
 PASSED_ON = (
     "LANG",
@@ -34,7 +36,7 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def environment(folder: Folder, python: Path | None = None) -> dict[str, str]:
-    """The base environment of this rehearsal. The engine adds its own folder to PATH."""
+    """Return the base environment of this rehearsal. The engine adds its own folder to PATH."""
     interpreter = str(python or sys.executable)
     env = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     env |= {
@@ -62,7 +64,8 @@ def environment(folder: Folder, python: Path | None = None) -> dict[str, str]:
 
 
 def with_stand_in_cloud(env: Mapping[str, str], ready: Mapping[str, object], cloud: str, region: str) -> dict[str, str]:
-    """The environment once the stand-in cloud answers: its provider plugins, and the endpoint variables of the SDKs."""
+    """Return the environment once the stand-in cloud responds: its provider plugins, and the endpoint variables of the
+    SDKs."""
     providers, operator = ready["providers"], ready["operator"]
     assert isinstance(providers, dict)
     assert isinstance(operator, dict)
@@ -75,7 +78,7 @@ def with_stand_in_cloud(env: Mapping[str, str], ready: Mapping[str, object], clo
 
 @contextmanager
 def applied(env: Mapping[str, str]) -> Iterator[None]:
-    """Replace the environment of this process for the length of a `with`, for SDKs that read it."""
+    """Replace the environment of this process within a `with` block, for SDKs that read it."""
     before = dict(os.environ)
     os.environ.clear()
     os.environ.update(env)

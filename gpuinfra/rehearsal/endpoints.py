@@ -1,7 +1,8 @@
-"""Environment variables that send each cloud's own tools and SDKs to the stand-in cloud, for the operator.
+"""Environment variables that point each cloud's own tools and SDKs to the stand-in cloud, for the operator.
 
-They are variables that the clouds' own tools document, and where no such variable exists, one of gpuinfra's (docs/stand-in-cloud.md).
-The operator gets the variables of all clouds, because a program may use several; their names do not collide.
+Most variables are documented by the clouds' own tools. If a tool has none, gpuinfra defines one
+(docs/stand-in-cloud.md). The operator gets the variables of all clouds, because a program may use several; their names
+do not collide.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 REGION_FALLBACK = "us-east-1"
-"""AWS's SDKs require a region."""
+"""The AWS SDKs require a region."""
 _GOOGLE_OVERRIDES = {
     "COMPUTE": "compute/v1/",
     "CLOUDKMS": "cloudkms/",
@@ -18,11 +19,12 @@ _GOOGLE_OVERRIDES = {
     "LUSTRE": "lustre/",
     "FILE": "file/",
 }
-"""Service, as in `CLOUDSDK_API_ENDPOINT_OVERRIDES_<service>` -> its path on the stand-in cloud."""
+"""Maps a service, as in `CLOUDSDK_API_ENDPOINT_OVERRIDES_<service>`, to its path on the stand-in cloud."""
 
 
 def of_operator(endpoint: str, operator: Mapping[str, Any], cloud: str, region: str) -> dict[str, str]:
-    """The environment of the engine and the handover. `operator` is the credentials that the stand-in cloud printed at its start.
+    """Return the environment of the engine and the handover. `operator` contains the credentials that the stand-in
+    cloud printed.
 
     `region` is the stack's region on `cloud`.
     """
@@ -48,7 +50,7 @@ def _aws(endpoint: str, operator: Mapping[str, Any], region: str) -> dict[str, s
 
 
 def _azure(endpoint: str, operator: Mapping[str, Any], region: str) -> dict[str, str]:
-    """A managed identity: azure-identity sends its other kinds of credentials over TLS only."""
+    """Use a managed identity: azure-identity sends other kinds of credentials only over TLS."""
     azure = operator.get("azure")
     if not azure:
         return {}
@@ -62,7 +64,7 @@ def _azure(endpoint: str, operator: Mapping[str, Any], region: str) -> dict[str,
 
 
 def _gcp(endpoint: str, operator: Mapping[str, Any], region: str) -> dict[str, str]:
-    """A key file whose tokens the stand-in cloud issues. Google has no variable for the address of its public keys."""
+    """Use a key file whose tokens the stand-in cloud issues. Google has no variable for the address of its public keys."""
     gcp = operator.get("gcp")
     if not gcp:
         return {}

@@ -1,4 +1,4 @@
-"""Run Pulumi's CLI on the project of a rehearsal: one command, its events and its exit code."""
+"""Runs Pulumi's CLI on the project of a rehearsal: one command, its events and its exit code."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Pulumi:
     """Other processes of the rehearsal (name -> process id), recorded together with the engine."""
 
     def quick(self, *arguments: str, check: bool = True) -> str:
-        """Run a command without events; returns its output."""
+        """Run a command without events and return its output."""
         with self._recorded(arguments, subprocess.PIPE, subprocess.PIPE) as process:
             out, err = process.communicate()
         if check and process.returncode != 0:
@@ -57,7 +57,7 @@ class Pulumi:
         return out
 
     def operate(self, name: str, *arguments: str, watch: Callable[[Progress, str | None], None]) -> Operation:
-        """Run an operation with events; `watch` is called for each event and, between events, a few times a second."""
+        """Run an operation with events. `watch` is called for each event and, between events, a few times per second."""
         self.folder.events.unlink(missing_ok=True)
         begun, tail, progress = time.monotonic(), Tail(self.folder.events), Progress()
         argv = (
@@ -92,7 +92,7 @@ class Pulumi:
 
     @contextlib.contextmanager
     def _recorded(self, arguments: Sequence[str], stdout: Any, stderr: Any) -> Iterator[subprocess.Popen[str]]:
-        """A running CLI, recorded for cleanup. An interrupt is forwarded once, and the CLI is given time to end."""
+        """A running CLI, recorded for cleanup. An interrupt is forwarded once, and the CLI gets time to exit."""
         process = processes.start(
             [str(self.path), *arguments, *COMMON_FLAGS],
             env=self.env,
@@ -118,11 +118,11 @@ class Pulumi:
 
     @property
     def checkpoint(self) -> Path | None:
-        """The state file if the stack exists."""
+        """Return the state file if the stack exists."""
         return next(iter(sorted(self.folder.state.glob(f".pulumi/stacks/*/{self.folder.stack}.json"))), None)
 
     def deployment(self) -> dict[str, Any]:
-        """The state that the engine wrote last (`resources`, `pending_operations`); empty if there is none."""
+        """Return the state that the engine wrote last (`resources`, `pending_operations`), or an empty mapping."""
         path = self.checkpoint
         if path is None:
             return {}
@@ -130,7 +130,7 @@ class Pulumi:
         return latest if isinstance(latest, dict) else {}
 
     def resources(self) -> list[dict[str, Any]]:
-        """The resources of the state without the stack and the providers."""
+        """Return the resources in the state without the stack and the providers."""
         return [r for r in self.deployment().get("resources") or [] if not str(r.get("type", "")).startswith("pulumi:")]
 
     def ensure_stack(self) -> None:

@@ -1,6 +1,6 @@
 """The engine's event log: one JSON object per line, read while the engine writes it.
 
-Results are taken from events, not from the text that the engine prints.
+Results come from events, not from the engine's text output.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ class Progress:
     """The events so far."""
 
     done: dict[str, int] = field(default_factory=dict)
-    """Operation -> number of finished resources."""
+    """Number of finished resources by operation."""
     current: dict[str, str] = field(default_factory=dict)
-    """URN -> operation in progress."""
+    """Operation in progress by URN."""
     diagnostics: list[tuple[str, str, str]] = field(default_factory=list)
-    """(severity, URN, text), warnings and errors only."""
+    """(severity, URN, text) of warnings and errors."""
     status: dict[str, str] = field(default_factory=dict)
-    """URN -> last status line."""
+    """Last status line by URN."""
     summary: dict[str, int] | None = None
-    """Operation -> count, from the engine's summary at the end."""
+    """Count by operation, from the engine's final summary."""
     changed: list[tuple[str, str]] = field(default_factory=list)
     """(operation, URN) of each change."""
 
     def take(self, event: Mapping[str, Any]) -> str | None:
-        """Add one event; returns its kind if it should be displayed."""
+        """Add one event. Returns its kind if it should be displayed."""
         if pre := event.get("resourcePreEvent"):
             meta = pre.get("metadata", {})
             if meta.get("op") not in ("same", "read"):
@@ -70,22 +70,22 @@ class Progress:
 
     @property
     def current_resources(self) -> list[tuple[str, str]]:
-        """Type and logical name of each resource in progress."""
+        """Return the type and logical name of each resource in progress."""
         return [(kind_of(urn), name_of(urn)) for urn in self.current]
 
     @property
     def changes(self) -> int:
-        """Number of changed resources, from the engine's summary."""
+        """Return the number of changed resources, from the engine's summary."""
         return sum(count for op, count in (self.summary or {}).items() if op != "same")
 
     @property
     def errors(self) -> list[str]:
-        """Error messages, each once."""
+        """Return the error messages without duplicates."""
         return list(dict.fromkeys(text for severity, _, text in self.diagnostics if severity == "error" and text))
 
 
 def plain(text: str) -> str:
-    """Text without the engine's color markup."""
+    """Return the text without the engine's color markup."""
     return MARKUP.sub("", text)
 
 
@@ -98,7 +98,7 @@ class Tail:
         self._rest = b""
 
     def new(self) -> Iterator[dict[str, Any]]:
-        """Events written since the last call."""
+        """Return the events written since the last call."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
@@ -118,11 +118,11 @@ class Tail:
 
 
 def kind_of(urn: str) -> str:
-    """The type token of a URN."""
+    """Return the type token of a URN."""
     parts = urn.split("::")
     return parts[2].rpartition("$")[2] if len(parts) > 3 else ""
 
 
 def name_of(urn: str) -> str:
-    """The logical name of a URN."""
+    """Return the logical name of a URN."""
     return urn.split("::", 3)[3] if urn.count("::") >= 3 else urn

@@ -1,6 +1,6 @@
 """Parse and validate the faults of `--fault`. The stand-ins simulate them.
 
-A fault changes what a node's tools print or what the cloud answers. It does not change how checks are judged.
+A fault changes the output of a node's tools or the responses of the cloud. It does not change how checks are evaluated.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Fault:
 
 
 def node_faults() -> dict[str, str]:
-    """Name -> effect of each node fault."""
+    """Return the effect of each node fault by name."""
     from gpuinfra.rehearsal import devices
     from gpuinfra.rehearsal.nodes.state import NODE_FAULTS
 
@@ -42,12 +42,13 @@ def node_faults() -> dict[str, str]:
 
 
 def parse(texts: Iterable[str], pools: Mapping[str, int] | None = None) -> tuple[Fault, ...]:
-    """Parse faults; raises UsageError with the allowed values. `pools` (name -> nodes) is None for a declaration in Python."""
+    """Parse faults. Raises UsageError with the allowed values. `pools` (nodes by name) is None for a declaration in
+    Python."""
     return tuple(_one(text, pools) for text in texts)
 
 
 def check_against_plan(faults: Iterable[Fault], plan: Plan) -> None:
-    """Reject a fault that cannot occur in this plan, because a run without an effect would look like a success."""
+    """Reject a fault that cannot occur in this plan, because a run without its effect would look successful."""
     groups = [group for pool in plan.pools for group in pool.groups]
     targets = sorted({word for g in groups for word in (g.pool, g.name, g.kind.replace("_", "-"))})
     counts = {pool.name: pool.count for pool in plan.pools}

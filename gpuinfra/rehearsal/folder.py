@@ -1,7 +1,7 @@
 """The folder of one rehearsal, `.rehearsal/<stack>/`, and the Pulumi project in it.
 
 `stack init` writes to a stack file and secrets need a key, so a rehearsal works on a copy and only reads your file.
-Each run writes the project file again, with absolute paths, because the program stays where it is.
+Each run rewrites the project file with absolute paths, because the program is not copied.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from gpuinfra.shipped import shipped
 
 SECRET_STAND_IN = "a-rehearsal-has-no-secrets"
 DEFAULT_FOLDER = Path(".rehearsal")
-"""The default folder of rehearsals, which has one folder for each stack."""
+"""The default parent folder of rehearsals. It contains one folder per stack."""
 
 
 class _Below:
-    """A path below another one of the same folder."""
+    """A path relative to another path of the same folder."""
 
     def __init__(self, base: str, *names: str) -> None:
         self._base, self._names = base, names
@@ -45,11 +45,12 @@ class Folder:
     root: Path
     stack: str
     shared: Path | None = None
-    """The rehearsal whose state and stand-in cloud this one shares, because its stack uses that one's; None if it has its own."""
+    """The rehearsal whose state and stand-in cloud are shared, because this stack uses its stack. None if there is
+    none."""
 
     @property
     def base(self) -> Path:
-        """The folder that holds the state and the stand-in cloud."""
+        """The folder that contains the state and the stand-in cloud."""
         return self.shared or self.root
 
     project = _Below("root", "project")
@@ -59,15 +60,15 @@ class Folder:
     pulumi_home = _Below("root", "home")
     """PULUMI_HOME."""
     empty_home = _Below("root", "home", "empty")
-    """HOME of every process in the rehearsal: empty, so that no tool finds your settings."""
+    """HOME of every process in the rehearsal. It is empty, so that tools do not find your settings."""
     processes = _Below("base", "processes.json")
-    """The processes that run now."""
+    """The running processes."""
     events = _Below("root", "events.jsonl")
     """Events of the engine's last operation."""
     log = _Below("root", "engine.log")
     """Output of the engine."""
     report = _Below("root", "report.json")
-    """The machine-readable report; the page is beside it."""
+    """The machine-readable report. The page is next to it."""
     page = _Below("root", "report.html")
     """The report as a page."""
     retained = _Below("root", "retained.json")
@@ -75,7 +76,7 @@ class Folder:
 
     @property
     def stack_file(self) -> Path:
-        """The copy that the engine writes to."""
+        """The copy that the engine modifies."""
         return self.project / f"Pulumi.{self.stack}.yaml"
 
     def make(self) -> None:
@@ -85,14 +86,14 @@ class Folder:
         self.root.chmod(0o700)
 
     def passphrase(self) -> str:
-        """The random passphrase of this rehearsal's state."""
+        """Return the random passphrase of this rehearsal's state."""
         path = self.base / "passphrase"
         if not path.exists():
             write_atomically(path, secrets.token_hex(16))
         return path.read_text(encoding="utf-8")
 
     def operations(self) -> int:
-        """The number of the next operation; a number is used once."""
+        """Return the number of the next operation. Each number is used once."""
         path = self.base / "operations"
         number = int(path.read_text(encoding="utf-8")) + 1 if path.exists() else 1
         write_atomically(path, str(number))
@@ -100,7 +101,7 @@ class Folder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Allow one rehearsal of a stack at a time. The lock ends with its process."""
+        """Allow one rehearsal of a stack at a time. The lock is released when its process exits."""
         for path in (self.root, self.base):
             path.mkdir(parents=True, exist_ok=True)
         with (self.base / "lock").open("a+") as file:
@@ -130,7 +131,8 @@ class Program:
 
 
 def find_program(stack_file: Path) -> Program:
-    """The program of a stack file: that of its project, or the one that ships with gpuinfra if the file has no project."""
+    """Return the program of a stack file: the program of its project, or gpuinfra's built-in program if there is no
+    project."""
     for folder in stack_file.resolve().parents:
         candidate = folder / "Pulumi.yaml"
         if candidate.is_file():
@@ -165,14 +167,14 @@ def _from_project(path: Path) -> Program:
 
 
 def _environment(configured: Path | None) -> Path | None:
-    """The virtual environment of the program: the project's if it exists, else the one of this process."""
+    """Return the program's virtual environment: the project's if it exists, otherwise that of this process."""
     if configured is not None and (configured / "bin" / "python").exists():
         return configured.resolve()
     return Path(sys.prefix) if sys.prefix != sys.base_prefix else None
 
 
 def write_project(folder: Folder, program: Program, stack_file: Path) -> list[str]:
-    """Write project and stack file; returns one note for each value that differs in the copy."""
+    """Write the project and the stack file. Returns one note per value that differs in the copy."""
     runtime: dict[str, Any] = {"name": "python"}
     if program.virtualenv is not None:
         runtime["options"] = {"virtualenv": str(program.virtualenv)}
@@ -199,7 +201,7 @@ def write_project(folder: Folder, program: Program, stack_file: Path) -> list[st
 
 
 def _without_secrets(document: dict[str, Any]) -> list[str]:
-    """Remove what only your own key can decrypt."""
+    """Remove values that only your own key can decrypt."""
     for key in ("encryptionsalt", "encryptedkey", "secretsprovider", "environment"):
         document.pop(key, None)
     config = document.get("config")
@@ -220,7 +222,7 @@ def edit_stack(folder: Folder, change: Callable[[dict[str, Any]], None]) -> None
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML file that holds a mapping; raises UsageError for any other content."""
+    """Read a YAML file that contains a mapping. Raises UsageError for other content."""
     try:
         value = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
     except (YAMLError, UnicodeDecodeError) as error:
@@ -241,7 +243,7 @@ def _dump(document: Mapping[str, Any], path: Path) -> None:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace a file in one step, so that a kill leaves the old or the new content."""
+    """Replace a file atomically, so that a kill leaves the old or the new content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     part.write_text(text, encoding="utf-8")
@@ -249,5 +251,5 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Replace a JSON file in one step."""
+    """Replace a JSON file atomically."""
     write_atomically(path, json.dumps(value, indent=2, sort_keys=True, default=str) + "\n")

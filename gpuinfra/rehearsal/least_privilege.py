@@ -1,4 +1,5 @@
-"""A rehearsal under the permissions that `gpuinfra permissions` prints: the policy for the stand-in cloud, and which of it was used."""
+"""Rehearsals under the permissions that `gpuinfra permissions` prints: writes the policy and reports which permissions
+were used."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from gpuinfra.spec.load import LoadedStack
 
 
 def write_policy(folder: Folder, loaded: LoadedStack | None, day: date) -> Path:
-    """Write the operator's policy for the stand-in cloud. Raises UsageError if the declaration is not in the stack file."""
+    """Write the operator's policy for the stand-in cloud. Raises UsageError if the declaration is not in the stack
+    file."""
     if loaded is None:
         raise UsageError(
             "--under-least-permissions requires the declaration in the stack file; this program declares in Python"
@@ -27,7 +29,7 @@ def write_policy(folder: Folder, loaded: LoadedStack | None, day: date) -> Path:
 
 
 def usage(cloud: StandInCloud, plan: Plan | None) -> dict[str, Any] | None:
-    """Which permissions were allowed, used and refused; None if the operator was not restricted."""
+    """Return which permissions were allowed, used and denied, or None if the operator was not restricted."""
     seen = cloud.ask("permissions")
     if not seen.get("restricted") or plan is None:
         return None
@@ -35,7 +37,7 @@ def usage(cloud: StandInCloud, plan: Plan | None) -> dict[str, Any] | None:
 
 
 def compare(permissions: Permissions, seen: dict[str, Any]) -> dict[str, Any]:
-    """An unused permission is a finding, unless this rehearsal did not perform the operation that it is for."""
+    """Report each unused permission, unless this rehearsal did not perform the permission's operation."""
     used, performed = set(seen["used"]), {tuple(one) for one in seen["operations"]}
     unused = [need for need in permissions.needs if need.action not in used]
     not_exercised = [need.action for need in unused if not any(_performed(use, performed) for use in need.uses)]
@@ -49,6 +51,6 @@ def compare(permissions: Permissions, seen: dict[str, Any]) -> dict[str, Any]:
 
 
 def _performed(use: tuple[str, str], performed: set[tuple[str, ...]]) -> bool:
-    """Whether the operation that a permission is for was performed. A create or update includes a read."""
+    """Return whether the operation of a permission was performed. A create or update includes a read."""
     type_, operation = use
     return use in performed or (operation == "read" and {(type_, "create"), (type_, "update")} & performed != set())

@@ -26,7 +26,7 @@ REPLACE_TIMEOUT_S = 60.0
 
 
 class StepFailed(Exception):
-    """A step did not have its expected effect."""
+    """A step did not have the expected effect."""
 
 
 def run_life(session: Session) -> Result:
@@ -54,16 +54,17 @@ class _Life:
     def __init__(self, session: Session) -> None:
         plan = session.plan()
         self.session = session
-        # A layer below the cluster has no nodes. A declaration in Python is assumed to have some.
+        # A layer below the cluster has no nodes. A declaration in Python is assumed to have nodes.
         self.declares_nodes = plan is None or bool(plan.pools)
         self.rehearses_nodes = session.cloud.nodes_available()[0]
         self.retained: list[Retained] = []
-        """What `destroy` left."""
+        """The resources that `destroy` retained."""
         self.imported: set[Key] = set()
-        """Type and name of what `adopt` imported. Resources that a create finds again, such as IAM members, are not imported."""
+        """Type and name of the resources that `adopt` imported. Resources that a create finds again, such as IAM
+        members, are not imported."""
 
     def steps(self) -> list[tuple[str, Callable[[], str]]]:
-        """Name and function of each step that this stack has."""
+        """Return the name and function of each step that applies to this stack."""
         steps = [("preview", self.preview), ("up", self.up), ("up again", self.up_again)]
         if self.declares_nodes:
             steps.append(("add a node", self.add_node))
@@ -115,7 +116,7 @@ class _Life:
         outputs = target.get("outputs") or {}
         field = "labels" if _has_map(target, "labels") else "tags"
         tags = {**(outputs.get(field) or {}), DRIFT_TAG: "yes"}
-        # `tagsAll` is computed by the provider and follows the tags, as in the cloud.
+        # The provider computes `tagsAll` from the tags, as in the cloud.
         change = {name: tags for name in (field, "tagsAll") if name == field or name in outputs}
         self.session.cloud.ask("drift", {"type": target["type"], "id": target["id"], "set": change})
         urn = str(target["urn"])
@@ -185,7 +186,7 @@ class _Life:
         return f"{len(self.retained)} retained resources in the state, the imported ones unchanged; {self._verified()}"
 
     def _perform(self, action: str) -> Operation:
-        """Run one action of the engine that must succeed."""
+        """Run one action of the engine, which must succeed."""
         operation = perform(self.session, action)
         if not operation.ok:
             raise StepFailed("\n".join(errors_of(operation)))
@@ -199,7 +200,7 @@ class _Life:
         return found[0].get("outputs") or {} if found else {}
 
     def _verified(self) -> str:
-        """The summary of the handover, which must report all nodes as verified."""
+        """Return the summary of the handover, which must report all nodes as verified."""
         if not self.declares_nodes:
             return "no nodes are declared"
         if not self.rehearses_nodes:
@@ -210,7 +211,7 @@ class _Life:
         return str(outputs.get("summary", ""))
 
     def _journals(self) -> dict[str, str]:
-        """Instance id -> journal of a running node, which changes when a step runs or the node boots."""
+        """Return the journal of each running node by instance ID. It changes when a step runs or the node boots."""
         folder = self.session.folder.base / "nodes"
         found: dict[str, str] = {}
         for node in self._running():
@@ -237,11 +238,11 @@ _PREFERRED = (
     "azure-native:network:VirtualNetwork",
     "gcp:storage/bucket:Bucket",
 )
-"""Types whose tags can change without an effect on nodes."""
+"""Types whose tags can change without affecting nodes."""
 
 
 def _taggable(resources: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The resource whose tags the drift step changes."""
+    """Return the resource whose tags the drift step changes."""
     tagged = [r for r in resources if r.get("custom") and (_has_map(r, "tags") or _has_map(r, "labels"))]
     return next((r for kind in _PREFERRED for r in tagged if r["type"] == kind), tagged[0] if tagged else None)
 

@@ -1,7 +1,8 @@
-"""Processes of a rehearsal: started, recorded, and ended if an interrupted run left them behind.
+"""Starts and records the processes of a rehearsal, and ends processes that an interrupted run left behind.
 
-Each process ends with its parent and carries a marker in its environment, by which a later run finds it. A process is
-ended only if it carries this folder's marker, or if both its id and its start time match the record: process ids are reused.
+Each process ends with its parent and carries a marker in its environment, which a later run uses to find it. A process
+is ended only if it carries this folder's marker, or if both its ID and its start time match the record, because process
+IDs are reused.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedProcess:
-    """One process as it was recorded."""
+    """A recorded process."""
 
     name: str
     pid: int
     started: str
-    """Start time in clock ticks since boot, from /proc. Together with the id it identifies the process."""
+    """Start time in clock ticks since boot, from /proc. Together with the ID, it identifies the process."""
 
 
 def start(
@@ -43,9 +44,9 @@ def start(
     stderr: int | IO[Any],
     death_signal: int = signal.SIGKILL,
 ) -> subprocess.Popen[str]:
-    """Start a process in a session of its own that ends when this process ends.
+    """Start a process in a separate session that ends when this process ends.
 
-    In its own session it does not receive a terminal's Ctrl-C; the caller forwards interrupts in order."""
+    A separate session does not receive the terminal's Ctrl-C. The caller forwards interrupts in order."""
     libc, parent = ctypes.CDLL(None), os.getpid()
 
     def tie() -> None:
@@ -67,13 +68,13 @@ def start(
 
 
 def record(folder: Folder, running: Mapping[str, int]) -> None:
-    """Record the running processes (name -> id)."""
+    """Record the running processes (process ID by name)."""
     rows = [{"name": name, "pid": pid, "started": start_time(pid)} for name, pid in running.items()]
     write_json(folder.processes, {"schema": "gpuinfra.processes/1", "leader": os.getpid(), "processes": rows})
 
 
 def sweep(folder: Folder) -> list[str]:
-    """End processes that an earlier run left; returns their names."""
+    """End processes that an earlier run left behind. Returns their names."""
     left = {p.pid: p for p in _recorded(folder) if start_time(p.pid) == p.started and p.started}
     names = {pid: p.name for pid, p in left.items()}
     for pid in marked(folder.base):
@@ -90,7 +91,7 @@ def sweep(folder: Folder) -> list[str]:
 
 
 def marked(root: Path) -> list[int]:
-    """Ids of processes whose environment carries this folder's marker."""
+    """Return the IDs of processes whose environment has this folder's marker."""
     variable = f"{MARKER}={root}".encode()
     found = []
     for entry in os.scandir("/proc"):
@@ -106,7 +107,7 @@ def marked(root: Path) -> list[int]:
 
 
 def start_time(pid: int) -> str:
-    """Start time of a process in clock ticks; empty if it does not exist."""
+    """Return the start time of a process in clock ticks, or an empty string if it does not exist."""
     return "".join(_stat(pid)[19:20])
 
 
@@ -115,7 +116,7 @@ def _is_running(pid: int) -> bool:
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat after the name: state first; none if the process does not exist."""
+    """Return the fields of /proc/PID/stat after the name, state first, or an empty list if the process does not exist."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,8 +1,8 @@
-"""Recovery after an interrupted run: the state and the stand-in cloud are made to agree before anything else runs.
+"""Recovery after an interrupted run: reconciles the state with the stand-in cloud before the next operation.
 
 A killed run can leave processes, the engine's lock, a truncated state file, pending operations, and resources in the
 stand-in cloud that the engine never recorded. Only resources of the interrupted operation are touched: recovery deletes
-them, and where the cloud refuses, the engine imports them (`refresh --import-pending-creates`), as for a real deployment.
+them, and if the cloud refuses, the engine imports them (`refresh --import-pending-creates`), as for a real deployment.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ from gpuinfra.rehearsal.standin import StandInCloud
 
 @dataclass(frozen=True, kw_only=True)
 class RecoveryPlan:
-    """What recovery does with the resources of an interrupted operation."""
+    """The recovery actions for the resources of an interrupted operation."""
 
     pending: tuple[tuple[str, str], ...]
-    """(URN, id) of resources that exist and have a pending create in the state."""
+    """(URN, ID) of resources that exist and have a pending create in the state."""
     delete: tuple[Mapping[str, Any], ...]
-    """Resources that exist and have no place in the state."""
+    """Resources that exist but are not in the state."""
     operations: int
     """Number of pending operations in the state."""
 
 
 def is_locked(pulumi: Pulumi) -> bool:
-    """Whether the engine's lock file is left."""
+    """Return whether the engine's lock file is left over."""
     return any(pulumi.folder.state.glob(f".pulumi/locks/**/{pulumi.folder.stack}/*.json"))
 
 
 def plan_recovery(
     deployment: Mapping[str, Any], held: Sequence[Mapping[str, Any]], retained: Collection[str]
 ) -> RecoveryPlan:
-    """Decide for each resource that the cloud holds and the state does not. `retained` are ids that a destroy left."""
+    """Choose an action for each resource that is in the cloud but not in the state. `retained` contains the IDs that a
+    destroy retained."""
     resources = deployment.get("resources") or []
     operations = deployment.get("pending_operations") or []
     known = {(str(r.get("type")), str(r.get("id"))) for r in resources}
@@ -60,12 +61,13 @@ def plan_recovery(
 
 
 def import_flags(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """Flags of `pulumi refresh` that import (URN, id). The engine's list alternates, so each value has a flag of its own."""
+    """Return the flags of `pulumi refresh` that import (URN, ID). The engine's list alternates, so each value has its
+    own flag."""
     return [word for pair in pairs for part in pair for word in ("--import-pending-creates", part)]
 
 
 def restore_state(checkpoint: Path) -> bool:
-    """Replace a truncated state file by its backup; whether that was necessary.
+    """Replace a truncated state file with its backup. Returns whether that was necessary.
 
     The file backend copies the state to `.bak` before each write, so one of the two is always complete.
     """
@@ -83,9 +85,10 @@ def restore_state(checkpoint: Path) -> bool:
 
 
 def drop_truncated_attributes(state: Path) -> int:
-    """Remove truncated attribute files (`*.attrs`); returns their number.
+    """Remove truncated attribute files (`*.attrs`) and return their number.
 
-    The file backend writes one beside each file and rejects the file if it cannot read it. A missing one means defaults.
+    The file backend writes one next to each file and rejects the file if its attributes are unreadable. A missing one
+    means defaults.
     """
     truncated = [path for path in state.rglob("*.attrs") if not _is_complete(path)]
     for path in truncated:
@@ -101,7 +104,7 @@ def _is_complete(path: Path) -> bool:
 
 
 def recover(pulumi: Pulumi, cloud: StandInCloud, retained: Collection[str], report: Callable[[str], None]) -> None:
-    """Recover from an interrupted run, if there was one; `report` gets a line for each action."""
+    """Recover from an interrupted run, if there was one. `report` receives one line per action."""
     drop_truncated_attributes(pulumi.folder.state)
     if pulumi.checkpoint is None:
         return
@@ -123,7 +126,7 @@ def recover(pulumi: Pulumi, cloud: StandInCloud, retained: Collection[str], repo
 
 
 def _deleted(cloud: StandInCloud, urn: str, identity: str, report: Callable[[str], None]) -> bool:
-    """Delete what a pending create made, so that the next run creates it; False where the cloud refuses."""
+    """Delete the result of a pending create, so that the next run creates it. Returns False if the cloud refuses."""
     try:
         cloud.ask("delete", {"type": kind_of(urn), "id": identity})
     except DeploymentError:

@@ -1,6 +1,6 @@
-"""Collect the report of a rehearsal: operations, nodes, price, retained resources, and what it cannot show.
+"""Collects the report of a rehearsal: operations, nodes, price, retained resources, and limitations.
 
-The nodes are judged again here from their evidence, with the operator's credentials; the outputs of `NodesReady` are not
+The nodes are evaluated again from their evidence, with the operator's credentials. The outputs of `NodesReady` are not
 copied.
 """
 
@@ -40,7 +40,7 @@ NOT_SHOWN = (
 def collect(
     session: Session, action: str, *, ok: bool, problems: Sequence[str], extra: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The report document."""
+    """Return the report document."""
     plan = session.plan()
     verdict, nodes = _nodes(session) if action not in ("preview", "destroy") else (None, [])
     missing = sum(verdict.missing.values()) if verdict else 0
@@ -70,7 +70,7 @@ def collect(
 
 
 def write(folder: Folder, document: Mapping[str, Any]) -> None:
-    """Write the document and the page, each atomically."""
+    """Write the document and the page atomically."""
     write_json(folder.report, document)
     write_atomically(folder.page, page(document))
 
@@ -100,7 +100,7 @@ def _engine(session: Session) -> dict[str, Any]:
 
 
 def _nodes(session: Session) -> tuple[FleetVerdict | None, list[dict[str, Any]]]:
-    """Every node, judged from its evidence now; none without a `NodesReady` in the state."""
+    """Return all nodes, evaluated from their current evidence. Empty without a `NodesReady` in the state."""
     stages = {str(n.get("instance_id")): n for n in session.cloud.nodes()}
     entries: list[dict[str, Any]] = []
     last: FleetVerdict | None = None
@@ -131,7 +131,7 @@ def _cost(plan: Plan | None) -> dict[str, Any] | None:
 
 
 def _kept(session: Session, plan: Plan | None, action: str) -> list[dict[str, Any]]:
-    """Resources that destroy retains: those of the plan, and after a destroy those that exist."""
+    """Return the resources that destroy retains: those in the plan or, after a destroy, those that exist."""
     reasons = {(k.type, k.what): k.why for k in (plan.kept if plan else ())}
     if action != "destroy":
         return [{"type": kind, "name": name, "why": why} for (kind, name), why in reasons.items()]
@@ -147,13 +147,13 @@ def _kept(session: Session, plan: Plan | None, action: str) -> list[dict[str, An
 
 
 def _provenance() -> list[dict[str, str]]:
-    """Sources of the device output."""
+    """Return the sources of the device output."""
     from gpuinfra.rehearsal.devices import provenance
 
     return provenance()
 
 
 def changes_text(changed: Sequence[tuple[str, str]], limit: int = 6) -> str:
-    """`update train-gpu (aws:autoscaling/group:Group)`."""
+    """Return a change as text: `update train-gpu (aws:autoscaling/group:Group)`."""
     texts = [f"{op} {name_of(urn)} ({kind_of(urn)})" for op, urn in changed[:limit]]
     return ", ".join(texts) + (f" and {len(changed) - limit} more" if len(changed) > limit else "")

@@ -1,6 +1,7 @@
-"""The resources that a destroy of a rehearsed stack retains: read from the state, and recorded in the rehearsal's folder.
+"""The resources that a destroy of a rehearsed stack retains: read from the state, and recorded in the rehearsal's
+folder.
 
-The next `up` adopts what is recorded, and recovery after an interrupted run does not delete it.
+The next `up` adopts the recorded resources. Recovery after an interrupted run does not delete them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from gpuinfra.rehearsal.folder import Folder, write_json
 
 
 def retained_in(deployment: Mapping[str, Any]) -> list[Retained]:
-    """The resources of a state that a destroy retains."""
+    """Return the resources in a state that a destroy retains."""
     resources = deployment.get("resources") or []
     by_urn = {str(one.get("urn")): one for one in resources}
     return [
@@ -41,7 +42,7 @@ def _parents(resource: Mapping[str, Any], by_urn: Mapping[str, Mapping[str, Any]
 
 
 def record(folder: Folder, retained: Sequence[Retained]) -> None:
-    """Record what a destroy retains; an empty list removes the record."""
+    """Record the resources that a destroy retains. An empty list removes the record."""
     if retained:
         document = {"schema": "gpuinfra.retained/1", "retained": [asdict(one) for one in retained]}
         write_json(folder.retained, document)
@@ -50,7 +51,7 @@ def record(folder: Folder, retained: Sequence[Retained]) -> None:
 
 
 def recorded(folder: Folder) -> list[Retained]:
-    """What an earlier destroy retained."""
+    """Return the resources that an earlier destroy retained."""
     if not folder.retained.exists():
         return []
     rows = json.loads(folder.retained.read_text(encoding="utf-8"))["retained"]

@@ -1,4 +1,4 @@
-"""What you do after a failed rehearsal, before you run it again."""
+"""Hints on what to do after a failed rehearsal, before you run it again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TRANSIENT = re.compile(
     r"|timed? ?out|timeout|connection reset|connection refused",
     re.IGNORECASE,
 )
-"""What clouds print for a failure of their own that can pass."""
+"""Matches the messages of temporary cloud failures."""
 
 _CONTINUES = (
     "created resources stay, and the run continues from there. If it fails again, read engine.log beside the report"
@@ -24,14 +24,15 @@ _CONTINUES = (
 
 
 def hint_for(error: str) -> str:
-    """The hint under an error of one resource. Created resources stay in the state, so the same command continues."""
+    """Return the hint for an error of one resource. Created resources stay in the state, so the same command continues."""
     if _TRANSIENT.search(error):
         return (
             "the failure may be temporary: run the same command again; created resources stay, and the run continues from "
             "there. If it fails again, check the status page of the cloud's service and read engine.log beside the report"
         )
     if "VirtualMachineScaleSet" in error:
-        # Azure fails the scale set itself. The groups of other clouds come up empty, and the handover reports the reason.
+        # Azure reports the failure on the scale set itself. In other clouds the groups stay empty, and the handover
+        # reports the reason.
         from gpuinfra.handover.azure import classify
         from gpuinfra.handover.explain import PROBLEM_HINTS
 
@@ -41,7 +42,7 @@ def hint_for(error: str) -> str:
 
 
 def broken_nodes(folder: Folder, rehearsals: Path, nodes: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """One line if failed nodes carry faults of `--fault`, because another `up` without the fault fails as well."""
+    """Return one line if failed nodes have faults from `--fault`, because another `up` without the fault also fails."""
     broken = []
     for node in nodes:
         faults = faults_of(folder, str(node["instance_id"])) if node["outcome"] != "verified" else []
@@ -59,7 +60,7 @@ def broken_nodes(folder: Folder, rehearsals: Path, nodes: Iterable[Mapping[str, 
 
 
 def faults_of(folder: Folder, instance_id: str) -> list[str]:
-    """The faults of a stand-in node; none if its folder is gone."""
+    """Return the faults of a stand-in node. Empty if its folder no longer exists."""
     try:
         state = json.loads((folder.base / "nodes" / instance_id / "standin.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""`gpuinfra rehearse`: run one action, or a whole life cycle, and report it."""
+"""`gpuinfra rehearse`: runs one action or a whole life cycle, and reports the result."""
 
 from __future__ import annotations
 

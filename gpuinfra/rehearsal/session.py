@@ -62,11 +62,11 @@ class Options:
     least_privilege: bool = False
     """Allow the operator only what `gpuinfra permissions` prints."""
     on: date | None = None
-    """Rehearse as of this day instead of today."""
+    """Rehearse as if today were this date."""
 
     @property
     def day(self) -> date:
-        """The day that rules, windows and prices use."""
+        """The date that rules, windows and prices use."""
         return self.on or today()
 
 
@@ -105,21 +105,22 @@ class Session:
         return operation
 
     def plan(self) -> Plan | None:
-        """The plan of the declaration as it is now, if the stack file has one."""
+        """The plan of the current declaration, if the stack file contains one."""
         return make_plan(self.loaded.spec, self.options.day) if self.loaded else None
 
     def names(self) -> dict[str, Names]:
-        """Cluster -> the handover's names of its machines, from the state."""
+        """Return the handover's machine names by cluster, from the state."""
         outputs = [one.get("outputs") or {} for one in handovers_of(self.pulumi.resources())]
         return {str(one.get("cluster")): wire.names_of(one) for one in outputs}
 
     def reload(self) -> None:
-        """Read the copy of the stack file again after an edit."""
+        """Reload the copy of the stack file after an edit."""
         if self.loaded is not None:
             self.loaded = load_stack(self.folder.stack_file, self.options.day)
 
     def adopt(self) -> int:
-        """Import what an earlier destroy retained, with the file that `gpuinfra adopt` writes; returns the number of resources."""
+        """Import the resources that an earlier destroy retained, with the file that `gpuinfra adopt` writes. Returns
+        their number."""
         if not retained.recorded(self.folder):
             return 0
         path = self.folder.root / "adopt.json"
@@ -139,7 +140,8 @@ class Session:
         return count
 
     def _write_import_file(self, path: Path) -> None:
-        """Run the real command. A declaration in Python exists only in its program, so its retained resources come from the record."""
+        """Run the real command. A declaration in Python exists only in its program, so its retained resources come from
+        the record."""
         export = {"version": 3, "deployment": self.pulumi.deployment()}
         if self.loaded is None:
             held = {(str(one.get("type")), str(one.get("id"))) for one in self.cloud.resources()}
@@ -161,7 +163,7 @@ class Session:
 
 
 class _NodePoller:
-    """Polls the stand-in cloud for its nodes in a thread of its own, so that a slow answer does not delay the engine."""
+    """Polls the stand-in cloud for its nodes in a separate thread, so that a slow response does not delay the engine."""
 
     def __init__(self, cloud: StandInCloud, names: dict[str, Names]) -> None:
         self._cloud, self._names = cloud, names
@@ -175,7 +177,7 @@ class _NodePoller:
                 self.latest = self._labeled([n for n in self._cloud.nodes() if n.get("stage") != "terminated"])
 
     def _labeled(self, nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The nodes under the handover's names, so that a node has one name while it boots and in the report."""
+        """Return the nodes under the handover's names, so that a node has the same name during boot and in the report."""
         for cluster, pool in sorted({(str(n["cluster"]), str(n["pool"])) for n in nodes}):
             own = sorted((n for n in nodes if (n["cluster"], n["pool"]) == (cluster, pool)), key=_launch_order)
             names = self._names[cluster] = self._names.get(cluster, Names()).assign(
@@ -195,12 +197,12 @@ class _NodePoller:
 
 
 def _launch_order(node: Mapping[str, Any]) -> tuple[int, str]:
-    """The handover's launch order: by whole seconds, then by id."""
+    """Return the handover's launch order: by whole seconds, then by ID."""
     return int(node.get("launched") or 0), str(node["instance_id"])
 
 
 def read_options(options: Options) -> tuple[Path, Program, LoadedStack | None]:
-    """The stack file, its program and its declaration. Mistakes in them are reported before anything starts."""
+    """Return the stack file, its program and its declaration. Errors in them are reported before anything starts."""
     path = find_stack(options.stack)
     program = find_program(path)
     try:
@@ -208,7 +210,7 @@ def read_options(options: Options) -> tuple[Path, Program, LoadedStack | None]:
     except SpecError:
         if _has_declaration(path):
             raise
-        loaded = None  # The declaration is in a Python program, which reports its own mistakes.
+        loaded = None  # The declaration is in a Python program, which reports its own errors.
     if options.deadline is not None:
         try:
             wire.seconds(options.deadline)
@@ -232,7 +234,7 @@ def _count(pool: object) -> int:
 
 
 def _has_declaration(path: Path) -> bool:
-    """Whether this file must contain the declaration: it has one, or its program is the one that ships with gpuinfra."""
+    """Return whether this file must contain the declaration: it has one, or it uses gpuinfra's built-in program."""
     try:
         document = read_yaml(path)
     except UsageError:
@@ -244,7 +246,7 @@ def _has_declaration(path: Path) -> bool:
 
 @contextmanager
 def open_session(options: Options, view: View) -> Iterator[Session]:
-    """A session for the length of a `with`. It ends every process that it started."""
+    """Open a session within a `with` block. It ends every process that it started."""
     path, program, loaded = read_options(options)
     engine = find_engine(view.line)
     folder = _folder(options, stack_name(path), loaded)
@@ -287,7 +289,7 @@ def open_session(options: Options, view: View) -> Iterator[Session]:
 
 
 def _folder(options: Options, stack: str, loaded: LoadedStack | None) -> Folder:
-    """The rehearsal's folder. A stack that uses other stacks shares their state and account, so they must be up."""
+    """Return the rehearsal's folder. A stack that uses other stacks shares their state and account, so they must be up."""
     root = (options.folder / stack).resolve()
     use = loaded.spec.use if loaded else None
     used = [name.rpartition("/")[2] for name in (use.foundation, use.site) if name] if use else []
@@ -309,7 +311,7 @@ def _aws_region(path: Path) -> str:
 
 @contextmanager
 def _sigterm_as_interrupt() -> Iterator[None]:
-    """Handle SIGTERM as Ctrl-C, so that it ends a rehearsal in order."""
+    """Handle SIGTERM like Ctrl-C, so that a rehearsal shuts down in order."""
 
     def stop(_signal: int, _frame: object) -> None:
         raise KeyboardInterrupt

@@ -31,11 +31,11 @@ class StandInCloud:
     ready: dict[str, Any]
     process: subprocess.Popen[str]
     stack: str = ""
-    """The stack of this rehearsal; resources of other stacks in the same account are not listed."""
+    """The stack of this rehearsal. Resources of other stacks in the same account are not listed."""
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process ID."""
         return self.process.pid
 
     def ask(self, path: str, body: Mapping[str, object] | None = None, timeout: float = 10.0) -> dict[str, Any]:
@@ -60,16 +60,16 @@ class StandInCloud:
         return value if isinstance(value, dict) else {}
 
     def nodes(self) -> list[dict[str, Any]]:
-        """The stand-in nodes with their stages."""
+        """Return the stand-in nodes with their stages."""
         return [n for n in self.ask("nodes").get("nodes", []) if isinstance(n, dict)]
 
     def nodes_available(self) -> tuple[bool, str]:
-        """Whether this system can run stand-in nodes, and the reason if it cannot."""
+        """Return whether this system can run stand-in nodes, and the reason if it cannot."""
         answer = self.ask("nodes")
         return bool(answer.get("available", True)), str(answer.get("reason") or "")
 
     def resources(self) -> list[dict[str, Any]]:
-        """Resources of this stack, and resources that belong to no stack."""
+        """Return the resources of this stack, and resources that belong to no stack."""
         held = [r for r in self.ask("resources").get("resources", []) if isinstance(r, dict)]
         ours = f"urn:pulumi:{self.stack}::"
         return [r for r in held if not self.stack or not r.get("urn") or str(r["urn"]).startswith(ours)]
@@ -79,9 +79,9 @@ class StandInCloud:
 def running_cloud(
     folder: Folder, env: Mapping[str, str], python: str, faults: Sequence[str], operator: Path | None = None
 ) -> Iterator[StandInCloud]:
-    """The stand-in cloud for the length of a `with`. At the end its nodes are suspended.
+    """Run the stand-in cloud within a `with` block. Its nodes are suspended at the end.
 
-    `operator` is the file with the operator's policy. Without one, the operator may do everything.
+    `operator` is the file with the operator's policy. Without it, the operator is allowed everything.
     """
     argv = [python, "-m", "gpuinfra.rehearsal.cloud", "--folder", str(folder.base)]
     for fault in faults:
@@ -100,7 +100,8 @@ def running_cloud(
 
 
 def _ready(process: subprocess.Popen[str], folder: Folder) -> dict[str, Any]:
-    """The line that it prints when it is ready; raises DeploymentError with the end of its log if it does not start."""
+    """Return the line that the process prints when it is ready. Raises DeploymentError with the end of its log if it
+    does not start."""
     assert process.stdout is not None
     limit = time.monotonic() + READY_TIMEOUT_S
     while time.monotonic() < limit:
@@ -116,7 +117,7 @@ def _ready(process: subprocess.Popen[str], folder: Folder) -> dict[str, Any]:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Terminate it, and kill it if it does not end in time."""
+    """Terminate the process, and kill it if it does not exit in time."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         try:

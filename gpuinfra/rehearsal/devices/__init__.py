@@ -1,7 +1,7 @@
-"""What device tools print on a stand-in node: nvidia-smi, lspci, fi_info, the kernel log.
+"""Output of the device tools on a stand-in node: nvidia-smi, lspci, fi_info, the kernel log.
 
-Each output is computed from the node's state, so it shows a step that did not run and a device that is broken.
-A node runs these tools hundreds of times, so the modules import nothing slow, and a call loads only the module of its tool.
+Each output is computed from the node's state, so it reveals steps that did not run and broken devices. A node runs
+these tools hundreds of times, so the modules import nothing slow, and a call loads only the module of its tool.
 `provenance.json` records the origin of each output: recorded, synthesized from a recording, or a documented format.
 """
 
@@ -28,11 +28,11 @@ TOOLS: dict[str, tuple[str, str]] = {
     "dmesg": ("kernel_log", "dmesg"),
     "journalctl": ("kernel_log", "journalctl"),
 }
-"""Tool -> its module and function."""
+"""Maps a tool to its module and function."""
 
 
 def main(words: list[str], state: State, change: Change | None = None) -> int:
-    """Run one tool and return its exit code. `change` applies a function to the node's state; by default, to `state`."""
+    """Run one tool and return its exit code. `change` applies a function to the node's state. The default is `state`."""
     module, function = TOOLS[words[0].rpartition("/")[2]]
     tool = getattr(__import__(f"{__name__}.{module}", fromlist=[function]), function)
     if module == "smi":
@@ -41,21 +41,21 @@ def main(words: list[str], state: State, change: Change | None = None) -> int:
 
 
 def files(state: State) -> dict[str, str]:
-    """Path -> content of each file that a device creates in this state."""
+    """Return the content of each device file in this state, by path."""
     from . import bus
 
     return bus.files(state)
 
 
 def faults() -> dict[str, str]:
-    """Device faults: name -> effect."""
+    """Return the effect of each device fault by name."""
     from .device_faults import FAULTS
 
     return dict(FAULTS)
 
 
 def provenance() -> list[dict[str, str]]:
-    """The origin of each output, for reports: tool, method, source."""
+    """Return the origin of each output, for reports: tool, method, source."""
     import json
 
     with open(f"{FOLDER}/provenance.json", encoding="utf-8") as file:

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 def lspci(state: State, args: list[str]) -> int:
-    """`lspci [-D] [-n|-nn] [-d VENDOR:]`: devices of NVIDIA (10de), Amazon (1d0f), Mellanox (15b3), Google (1ae0) or all."""
+    """`lspci [-D] [-n|-nn] [-d VENDOR:]`: devices of NVIDIA (10de), Amazon (1d0f), Mellanox (15b3), Google (1ae0) or
+    all."""
     vendor = ""
     for at, arg in enumerate(args):
         if arg.startswith("-d"):
@@ -46,7 +47,7 @@ def switch_address(state: State, index: int) -> str:
 
 
 def files(state: State) -> dict[str, str]:
-    """Path -> content of each device file below /proc/driver, /sys and /dev."""
+    """Return the content of each device file below /proc/driver, /sys and /dev, by path."""
     found = {}
     driver = state.get("driver", {})
     if driver.get("loaded"):

@@ -35,7 +35,7 @@ FAILING_TESTS = {
 
 
 def main(state: State, args: list[str]) -> int:
-    """Run one call; the exit code is 226 if a test failed, as in DCGM 4."""
+    """Run one call. The exit code is 226 if a test failed, as in DCGM 4."""
     driver = state.get("driver", {})
     if not driver.get("loaded") or driver["loaded"] != driver.get("userspace"):
         print("Error: Cannot get the list of devices: the NVIDIA library could not be found or is of another version")

@@ -1,6 +1,6 @@
 """Device faults and the fields of a GPU that show them.
 
-A fault changes what tools print, not how checks are judged.
+A fault changes the output of tools, not how checks are evaluated.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .schema import State
 
 GPU = 3
-"""Index of the GPU that faults break, so that you can check that the right one is reported."""
+"""Index of the GPU that faults break, so that you can verify that the right GPU is reported."""
 
 FAULTS = {
     "gpu-missing": "one GPU is on the PCI bus, and the driver does not list it",
@@ -81,5 +81,5 @@ UNREACHABLE = ("xid-79",)
 
 
 def active(state: State) -> list[str]:
-    """The device faults of this node."""
+    """Return the device faults of this node."""
     return [fault for fault in state.get("faults", ()) if fault in FAULTS]

@@ -1,6 +1,6 @@
 """Fabric devices (EFA, InfiniBand, RDMA over Ethernet, gVNIC) and the tools that list them.
 
-RDMA tools list a device once its kernel module is loaded, so the output shows a fabric step that did not run.
+RDMA tools list a device once its kernel module is loaded, so the output reveals a fabric step that did not run.
 """
 
 from __future__ import annotations
@@ -16,30 +16,31 @@ if TYPE_CHECKING:
 EFA_BUSES = ("10", "20", "90", "a0")
 """Buses of p4d's EFA devices, one for each pair of GPUs, at slot 1b. Larger machines have further buses."""
 ADAPTERS = {"HDR": ("MT4124", "101c", "4124", "20.31.1014"), "NDR": ("MT4126", "101e", "4126", "28.42.1000")}
-"""Generation -> name, PCI id, part number and firmware of a virtual function. HDR is recorded, NDR's firmware is assumed."""
+"""Generation -> name, PCI id, part number and firmware of a virtual function. HDR is recorded, NDR's firmware is
+assumed."""
 BROKEN = 5
 """Index of the device that faults break."""
 
 
 def efa_addresses(state: State) -> list[tuple[str, str]]:
-    """(bus, slot) of each EFA device, as hexadecimal text."""
+    """Return (bus, slot) of each EFA device in hexadecimal."""
     count = state.get("hardware", {}).get("efa", 0)
     found = [(EFA_BUSES[index] if index < 4 else "%02x" % (0x30 + index), "1b") for index in range(count)]
     return found[:-1] if "efa-missing" in device_faults.active(state) else found
 
 
 def efa_names(state: State) -> list[str]:
-    """rdma-core's name of each device, from bus and slot in decimal: rdmap16s27."""
+    """Return rdma-core's name of each device, from the decimal bus and slot: rdmap16s27."""
     return ["rdmap%ds%d" % (int(bus, 16), int(slot, 16)) for bus, slot in efa_addresses(state)]
 
 
 def efa_ready(state: State) -> bool:
-    """Whether the EFA module is installed and loaded."""
+    """Return whether the EFA module is installed and loaded."""
     return bool(state.get("efa", {}).get("kmod")) and "efa" in state.get("modules", ())
 
 
 def nics(state: State) -> list[tuple[str, str, str, str]]:
-    """(address, vendor:device, class, name) of each device that lspci lists besides GPUs and bridges."""
+    """Return (address, vendor:device, class, name) of each device that lspci lists besides GPUs and bridges."""
     where, provider = layout_table.cloud(state), state.get("hardware", {}).get("fabric")
     found = []
     if where == "aws":
@@ -65,7 +66,7 @@ def nics(state: State) -> list[tuple[str, str, str, str]]:
 
 
 def gvnics(state: State) -> list[str]:
-    """Addresses of Google's virtual interfaces: the host's, and the data interfaces of TCPX and TCPXO."""
+    """Return the addresses of Google's virtual interfaces: the host's, and the data interfaces of TCPX and TCPXO."""
     if layout_table.cloud(state) != "gcp":
         return []
     arch = _arch(state)
@@ -78,7 +79,7 @@ def gvnics(state: State) -> list[str]:
 
 
 def devices(state: State) -> list[tuple[int, str, str]]:
-    """(number, PCI address, name) of each InfiniBand or RDMA device of the machine."""
+    """Return (number, PCI address, name) of each InfiniBand or RDMA device of the machine."""
     provider = state.get("hardware", {}).get("fabric")
     if provider not in ("infiniband", "gib"):
         return []
@@ -92,7 +93,8 @@ def devices(state: State) -> list[tuple[int, str, str]]:
 
 
 def ports(state: State) -> list[Port]:
-    """The ports that RDMA tools list once mlx5_ib is loaded. Azure's Ethernet function comes last, as on real machines."""
+    """Return the ports that RDMA tools list once mlx5_ib is loaded. Azure's Ethernet function comes last, as on real
+    machines."""
     if "mlx5_ib" not in state.get("modules", ()):
         return []
     hardware, faults = state.get("hardware", {}), device_faults.active(state)
@@ -255,14 +257,14 @@ def ibdev2netdev(state: State, args: list[str]) -> int:
 
 
 def pci_files(address: str, vendor: str, device: str, kind: str) -> dict[str, str]:
-    """The files of a PCI device below /sys; ids and class in hexadecimal."""
+    """Return the files of a PCI device below /sys. IDs and class are hexadecimal."""
     folder = "/sys/bus/pci/devices/" + address
     values = {"vendor": vendor, "device": device, "class": kind}
     return {"%s/%s" % (folder, name): "0x%s\n" % value for name, value in values.items()}
 
 
 def files(state: State) -> dict[str, str]:
-    """Path -> content of each file of a fabric device below /sys and /dev."""
+    """Return the content of each file of a fabric device below /sys and /dev, by path."""
     found = {}
     for (bus, slot), name in zip(efa_addresses(state), efa_names(state)):
         found.update(pci_files("0000:%s:%s.0" % (bus, slot), "1d0f", "efa0", "020000"))

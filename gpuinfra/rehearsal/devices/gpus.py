@@ -1,7 +1,7 @@
-"""The GPUs of a stand-in node: addresses, identities, and every value that tools print about them.
+"""The GPUs of a stand-in node: addresses, identities, and all values that tools print.
 
-`models.py` has what differs between models; the rest of each output is in `gpu.xml` and `query-gpu.txt`.
-Identities are recognizably synthetic and differ between instances, so a replaced node has other GPUs.
+`models.py` has the values that differ between models. The rest of each output is in `gpu.xml` and `query-gpu.txt`.
+Identities are recognizably synthetic and differ between instances, so a replaced node has different GPUs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def model(state: State) -> Model | None:
-    """The model of this machine's GPUs, None for a machine without GPUs."""
+    """Return the model of this machine's GPUs, or None for a machine without GPUs."""
     hardware = state.get("hardware", {})
     name = hardware.get("gpu")
     if not name or not hardware.get("gpus"):
@@ -28,7 +28,7 @@ def model(state: State) -> Model | None:
 
 
 def gpus(state: State) -> list[tuple[int, Gpu]]:
-    """(index, values) of each GPU in the driver's order. Faults that hide a GPU are applied by `on_bus` and `listed`."""
+    """Return (index, values) of each GPU in the driver's order. `on_bus` and `listed` apply faults that hide a GPU."""
     record = model(state)
     if record is None:
         return []
@@ -68,13 +68,13 @@ def gpus(state: State) -> list[tuple[int, Gpu]]:
 
 
 def on_bus(state: State) -> list[Gpu]:
-    """GPUs that lspci lists."""
+    """Return the GPUs that lspci lists."""
     hidden = "gpu-off-bus" in device_faults.active(state)
     return [values for index, values in gpus(state) if not (hidden and index == device_faults.GPU)]
 
 
 def listed(state: State) -> list[Gpu]:
-    """GPUs that the driver lists. A hidden GPU shifts the indexes of the later ones."""
+    """Return the GPUs that the driver lists. A hidden GPU shifts the indexes of later GPUs."""
     hidden = [fault for fault in device_faults.active(state) if fault in device_faults.UNLISTED]
     seen = [values for index, values in gpus(state) if not (hidden and index == device_faults.GPU)]
     for index, values in enumerate(seen):

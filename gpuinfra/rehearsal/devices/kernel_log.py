@@ -15,7 +15,7 @@ COMMAND_LINE = "Command line: BOOT_IMAGE=/boot/vmlinuz-%s root=PARTUUID=00000000
 
 
 def lines(state: State) -> list[tuple[float, str]]:
-    """(seconds since boot, text) of each kernel message."""
+    """Return (seconds since boot, text) of each kernel message."""
     messages = [
         (0.0, LINUX % state.get("kernel", "6.8.0-1040-aws")),
         (0.0, COMMAND_LINE % state.get("kernel", "")),
@@ -43,7 +43,7 @@ def lines(state: State) -> list[tuple[float, str]]:
 
 
 def _ethernet(state: State) -> list[str]:
-    """Messages of the drivers of the machine's Ethernet interfaces."""
+    """Return the messages of the drivers of the machine's Ethernet interfaces."""
     where = layout_table.cloud(state)
     if where == "aws":
         return ["ena 0000:00:05.0: Elastic Network Adapter (ENA) found at mem, mac addr 02:00:00:00:00:01"]

@@ -51,12 +51,12 @@ PLAIN: dict[str, Layout] = {
 
 
 def cloud(state: State) -> str:
-    """The node's cloud; `aws` for a state on paper without one."""
+    """Return the node's cloud, or `aws` for a state without one."""
     return state.get("instance", {}).get("cloud") or "aws"
 
 
 def layout(state: State, arch: str) -> Layout:
-    """The layout of this machine; `arch` is the architecture of its GPUs."""
+    """Return the layout of this machine. `arch` is the architecture of its GPUs."""
     hardware = state.get("hardware", {})
     where, fabric, gpus = cloud(state), hardware.get("fabric"), hardware.get("gpus", 0)
     if where == "azure" and gpus == 8:
@@ -73,7 +73,7 @@ def gpu_address(state: State, arch: str, index: int) -> str:
 
 
 def fabric_addresses(state: State, arch: str) -> list[str]:
-    """Addresses of all fabric devices except EFA."""
+    """Return the addresses of all fabric devices except EFA."""
     hardware = state.get("hardware", {})
     if hardware.get("fabric") in (None, "efa"):
         return []

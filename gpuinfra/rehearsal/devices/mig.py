@@ -1,4 +1,4 @@
-"""MIG on a stand-in node: enabling it, creating and destroying instances, and what nvidia-smi then shows.
+"""MIG on a stand-in node: enabling it, creating and destroying instances, and the resulting nvidia-smi output.
 
 The mode persists, instances last until the next boot, as on real GPUs.
 """
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 
 def enabled(state: State) -> set[int]:
-    """Indexes of the GPUs in MIG mode."""
+    """Return the indexes of the GPUs in MIG mode."""
     return {int(index) for index in state.get("mig", {}).get("enabled", ())}
 
 
 def instances(state: State, index: int | str) -> list[str]:
-    """Profiles of one GPU in the order of their devices."""
+    """Return the profiles of one GPU in device order."""
     mig = state.get("mig", {})
     return mig.get("instances", {}).get(str(index), []) if mig.get("boot_id") == state.get("boot_id") else []
 
 
 def uuid(state: State, index: int, number: int) -> str:
-    """The UUID of one instance, recognizably synthetic."""
+    """Return the UUID of one instance, which is clearly synthetic."""
     tail = device_gpus._number(state.get("instance", {}).get("id", "")) % 16**8
     return "MIG-00000000-0000-4000-8%03x-%04x%08x" % (number, index, tail)
 

@@ -1,6 +1,7 @@
-"""Environment variables that send the cloud tools on a stand-in node to the stand-in cloud.
+"""Environment variables that point the cloud tools on a stand-in node to the stand-in cloud.
 
-They are variables that the clouds' own tools document, and where no such variable exists, one of gpuinfra's (docs/stand-in-cloud.md).
+Most variables are documented by the clouds' own tools. If a tool has none, gpuinfra defines one
+(docs/stand-in-cloud.md).
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from collections.abc import Callable
 
 
 def of_node(cloud: str, endpoint: str, instance_id: str) -> dict[str, str]:
-    """The environment that a stand-in node's image carries. `endpoint` is `http://127.0.0.1:PORT`."""
+    """Return the environment in a stand-in node's image. `endpoint` is `http://127.0.0.1:PORT`."""
     return _NODES[cloud](endpoint, instance_id) if cloud in _NODES else _generic(cloud, endpoint, instance_id)
 
 
 def health_address(endpoint: str, instance_id: str) -> str:
-    """The loopback address on which this node serves its health. Stand-in nodes share one network, so each has its own address."""
+    """Return the loopback address on which this node serves its health. Stand-in nodes share one network, so each has
+    its own address."""
     digest = hashlib.sha256(f"{endpoint} {instance_id}".encode()).digest()
     return f"127.{64 + digest[0] % 64}.{digest[1]}.{1 + digest[2] % 254}"
 

@@ -1,7 +1,7 @@
 """Start a stand-in node: create namespaces, mount its root, execute its init. Standard library only, run as a file.
 
-`python -I -S enter.py CONFIG.json` creates user, mount, PID, UTS and IPC namespaces, which most systems allow without root,
-builds the root with bind mounts, and executes the node's init as process 1. It exits with the status of init.
+`python -I -S enter.py CONFIG.json` creates user, mount, PID, UTS and IPC namespaces, which most systems allow without
+root, builds the root with bind mounts, and executes the node's init as process 1. It exits with the status of init.
 
 Both processes are killed with their parent, so a killed rehearsal leaves no process.
 The node shares the host's network, because the stand-in cloud listens on its loopback interface.
@@ -57,14 +57,14 @@ def unshare() -> None:
 
 
 def die_with(parent: int) -> None:
-    """Have the kernel kill this process with its parent. Call it after `unshare`, which clears the setting."""
+    """Have the kernel kill this process when its parent exits. Call it after `unshare`, which clears the setting."""
     _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "tie this process to its parent")
     if os.getppid() != parent and os.getpid() != 1:
         os._exit(137)  # the parent ended before prctl took effect
 
 
 def mount(source: str, target: str, kind: str | None = None, flags: int = 0, data: str | None = None) -> None:
-    """The system call; errors name source and target."""
+    """Call mount(2). Errors name the source and the target."""
     code = _libc.mount(
         source.encode(), target.encode(), kind and kind.encode(), ctypes.c_ulong(flags), data and data.encode()
     )
@@ -102,7 +102,7 @@ def _become_init(config: dict, parent: int) -> None:
 
 
 def _proc(root: str, files: list[dict]) -> None:
-    """Mount the node's /proc. If a container forbids that, bind the host's: only process ids differ."""
+    """Mount the node's /proc. If a container forbids that, bind the host's: only process IDs differ."""
     try:
         mount("proc", root + "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     except OSError:
@@ -129,7 +129,7 @@ def _pivot(root: str) -> None:
 
 
 def _probe() -> int:
-    """Test what a node needs; 0 if it works, else the reason on stdout."""
+    """Test the requirements of a node. Returns 0 if they are met, otherwise prints the reason on stdout."""
     try:
         unshare()
         child = os.fork()

@@ -37,14 +37,14 @@ from gpuinfra.rehearsal.nodes.support import ISOLATED
 REBOOT, POWEROFF = 40, 41
 """Exit codes of a node's init (`tools/init.py`)."""
 BOOT_SLOT_S = 30.0
-"""After this time the next node can boot, because this one may be waiting for other nodes."""
+"""After this time the next node can boot, because this node may be waiting for others."""
 
 
 class NodeHost:
     """The stand-in nodes of one rehearsal."""
 
     def __init__(self, folder: Path, *, endpoint: str, slots: int | None = None) -> None:
-        """`endpoint` is the stand-in cloud's address, `http://127.0.0.1:PORT`, which can differ at each start."""
+        """`endpoint` is the stand-in cloud's address, `http://127.0.0.1:PORT`, which can differ on each start."""
         self.folder = Path(folder).resolve()
         self.nodes_folder = self.folder / "nodes"
         self.endpoint = endpoint.rstrip("/")
@@ -61,7 +61,7 @@ class NodeHost:
         self.ssh_ports = SshPorts(self.folder)
 
     def start(self) -> None:
-        """Start the thread. Suspended nodes of an earlier process resume, killed ones boot again."""
+        """Start the thread. Suspended nodes of an earlier process resume, and killed nodes boot again."""
         self.nodes_folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "filesystems").mkdir(exist_ok=True)
         self._library = Library.make(self.nodes_folder / ".lib")
@@ -71,11 +71,11 @@ class NodeHost:
         self._call(self._restore)
 
     def launch(self, instance: Instance) -> None:
-        """Start a new machine and return at once. A known id is ignored."""
+        """Launch a new machine and return immediately. A known ID is ignored."""
         self._call(lambda: self._launch(instance))
 
     def reboot(self, instance_id: str) -> None:
-        """End the processes of a node and boot it with a new boot id."""
+        """End the processes of a node and boot it with a new boot ID."""
         self._call(lambda: self._reboot(self._nodes[instance_id]))
 
     def terminate(self, instance_id: str) -> None:
@@ -83,11 +83,11 @@ class NodeHost:
         self._call(lambda: self._terminate(instance_id))
 
     def suspend_all(self) -> None:
-        """End the processes of all nodes. Their boot ids stay."""
+        """End the processes of all nodes. Their boot IDs are preserved."""
         self._call(lambda: [self._suspend(node) for node in self._nodes.values()])
 
     def resume_all(self) -> None:
-        """Resume suspended nodes: same boot id, services and timers start again, completed jobs do not."""
+        """Resume suspended nodes with the same boot ID. Services and timers start again, completed jobs do not."""
         self._call(
             lambda: [
                 self._request_start(node, resume=True) for node in self._nodes.values() if node.power == "suspended"
@@ -109,18 +109,18 @@ class NodeHost:
         os.close(self._wake_write)
 
     def status(self) -> list[NodeStatus]:
-        """Status of each node, in launch order."""
+        """Return the status of each node, in launch order."""
         return [self._status(node) for node in sorted(list(self._nodes.values()), key=lambda node: node.instance.id)]
 
     def console(self, instance_id: str) -> str:
-        """Console output of a node since its launch."""
+        """Return the console output of a node since its launch."""
         for folder in (self.nodes_folder, self.nodes_folder / ".gone"):
             with contextlib.suppress(FileNotFoundError):
                 return (folder / instance_id / "console.log").read_text(encoding="utf-8", errors="replace")
         return ""
 
     def run(self, instance_id: str, argv: Sequence[str], limit_s: float = 60.0) -> tuple[int, str]:
-        """Run a command in a running node; returns exit code and output."""
+        """Run a command in a running node. Returns its exit code and output."""
         folder = os.open(self._nodes[instance_id].root / "run/standin", os.O_RDONLY)
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -367,7 +367,7 @@ class NodeHost:
         )
 
     def _call(self, action: Callable[[], Any]) -> Any:
-        """Run `action` in the host's thread and wait for its result."""
+        """Run `action` in the host's thread and wait for the result."""
         if self._thread is None or not self._thread.is_alive():
             raise RuntimeError("the node host is not running")
         answer: Future[Any] = Future()

@@ -38,17 +38,17 @@ sys.exit(main(sys.argv))
 
 @dataclass(frozen=True, kw_only=True)
 class Library:
-    """The copy of the tools, and what it changes in a node's /usr."""
+    """The copy of the tools, and the changes that it makes to a node's /usr."""
 
     folder: Path
     launchers: dict[str, str]
-    """Path in the node -> launcher, for commands of every image."""
+    """Launchers by path in the node, for commands in every image."""
     hidden: frozenset[str]
     """Names of host commands that a node does not get."""
 
     @staticmethod
     def make(folder: Path) -> Library:
-        """Copy and compile once. Several processes can do this at the same time."""
+        """Copy and compile once. Several processes can call this concurrently."""
         digest = _digest()
         target = folder / digest
         if not (target / "complete").exists():

@@ -1,7 +1,7 @@
 """Log in to a running stand-in node as its root. Standard library only, run as a file by the node's sshd.
 
-`python -I -S login.py FOLDER` joins the namespaces of the node's init and runs the command of the SSH client, or a login
-shell. `--tied-to PID WORDS...` executes another program that is killed with its parent.
+`python -I -S login.py FOLDER` joins the namespaces of the node's init and runs the command of the SSH client, or a
+login shell. `--tied-to PID WORDS...` executes another program that is killed with its parent.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _become(environ: dict[str, str]) -> None:
 
 
 def _session() -> int:
-    """Process id of the sshd of this login, 0 without one. Call it before the node's /proc is mounted."""
+    """Return the process ID of this login's sshd, or 0 if there is none. Call it before the node's /proc is mounted."""
     parent = os.getppid()
     try:
         with open(f"/proc/{parent}/comm", encoding="ascii", errors="replace") as file:
@@ -97,7 +97,7 @@ def _switched_off(session: int, error: Exception) -> int:
 
 
 def _die_with(parent: int) -> None:
-    """Have the kernel kill this process with its parent."""
+    """Have the kernel kill this process when its parent exits."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(137)

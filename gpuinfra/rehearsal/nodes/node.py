@@ -28,7 +28,7 @@ class NodeStatus:
 
 @dataclass
 class Node:
-    """One node. `host.json` has everything that must outlive this process."""
+    """One node. `host.json` holds all data that must survive this process."""
 
     folder: Path
     instance: Instance
@@ -58,7 +58,7 @@ def hostname(instance: Instance) -> str:
 
 
 def empty(folder: Path) -> None:
-    """Remove the content of a folder. No mounts are left in it, because they end with their node."""
+    """Remove the content of a folder. It contains no mounts, because they end with their node."""
     if folder.is_dir():
         for entry in os.scandir(folder):
             if entry.is_dir(follow_symlinks=False):

@@ -1,9 +1,9 @@
 """The root file system of a stand-in node, created once and without root privileges.
 
-The host's /usr is mounted read-only at /.host/usr, and the node's /usr is a folder of links to it. A package can therefore
-install a file, a command or a kernel module at its real path, and it survives a reboot. Stand-in commands and the files of
-vendors' packages are not linked, so a node lacks them until a step installs them.
-/etc, /var, /opt, /root, /home, /tmp, /run, /dev and /sys belong to the node; /proc is a new one (`enter.py`).
+The host's /usr is mounted read-only at /.host/usr, and the node's /usr is a folder of links to it. A package can
+therefore install a file, a command or a kernel module at its real path, and it survives a reboot. Stand-in commands and
+the files of vendors' packages are not linked, so a node lacks them until a step installs them. /etc, /var, /opt, /root,
+/home, /tmp, /run, /dev and /sys belong to the node; /proc is a new one (`enter.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 LINKED = ("bin", "sbin", "lib", "share", "share/keyrings", "include")
-"""Folders of /usr that the node owns, filled with links to the host's files. Other folders are one link each."""
+"""Folders of /usr that the node owns, filled with links to the host's files. Each other folder is one link."""
 OWN = (
     "lib/modules", "lib/systemd", "lib/modules-load.d", "lib/modprobe.d", "lib/sysctl.d",
     "lib/dracut", "src", "local",
@@ -36,7 +36,7 @@ ARCHIVES = {
     "azure": "azure.archive.ubuntu.com",
     "gcp": "{region}.gce.archive.ubuntu.com",
 }
-"""Cloud -> the host of Ubuntu's archive in its images."""
+"""Ubuntu archive host in each cloud's images."""
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
 
@@ -45,7 +45,8 @@ def build(
 ) -> None:
     """Create the files of a node.
 
-    `launchers` is path -> link target of stand-in commands that every image has, `archive` the host of Ubuntu's archive.
+    `launchers` is path -> link target of stand-in commands that every image has, `archive` the host of Ubuntu's
+    archive.
     """
     for name in _EMPTY.split():
         (root / name).mkdir(parents=True, exist_ok=True)
@@ -72,7 +73,7 @@ def build(
 
 
 def binds(root: Path, *, lib: Path, state: Path, shared: Path, console: Path) -> list[dict[str, Any]]:
-    """The bind mounts of each start, in this order."""
+    """Return the bind mounts of each start, in order."""
     items: list[dict[str, Any]] = [{"source": "/usr", "target": "/.host/usr", "read_only": True}]
     for part in PARTS:
         if os.path.isdir(f"/{part}") and not os.path.islink(f"/{part}"):
@@ -91,7 +92,7 @@ def binds(root: Path, *, lib: Path, state: Path, shared: Path, console: Path) ->
 
 
 def proc_files(root: Path, *, boot_id: str, kernel: str) -> list[dict[str, str]]:
-    """The files of /proc that differ from the host's, written for this boot."""
+    """Return the files of /proc that differ from the host's, written for this boot."""
     folder = root.parent / "proc"
     (folder / "driver").mkdir(parents=True, exist_ok=True)
     texts = {

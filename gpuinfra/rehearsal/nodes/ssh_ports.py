@@ -1,9 +1,9 @@
-"""SSH to stand-in nodes: one loopback port for each node, and a real sshd for each connection.
+"""SSH to stand-in nodes: one loopback port per node, and one real sshd per connection.
 
-A port answers with the host keys of its node, which are in its evidence, so known hosts are verified as on a deployed node.
-The sshd is the host's and runs outside the node, because sshd changes users, which an unprivileged user namespace does not
-allow. Its only command enters the node (`login.py`). One sshd serves one connection, as under inetd, so an idle node costs
-one socket. Only the key of this rehearsal (`ssh/operator`) is accepted, and it logs in as root.
+A port answers with the host keys of its node, which are in its evidence, so known hosts are verified as on a deployed
+node. The sshd is the host's and runs outside the node, because sshd changes users, which an unprivileged user namespace
+does not allow. Its only command enters the node (`login.py`). One sshd serves one connection, as under inetd, so an
+idle node costs one socket. Only the key of this rehearsal (`ssh/operator`) is accepted, and it logs in as root.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SshPorts:
         self.folder = folder / "ssh"
         self.key = self.folder / "operator"
         self.problem = ""
-        """Why nodes do not answer SSH on this system; empty if they do."""
+        """Why nodes do not accept SSH on this system. Empty if they do."""
         self._ports: dict[str, _Port] = {}
         self._sessions: list[subprocess.Popen[bytes]] = []
         self._guard = threading.Lock()
@@ -80,7 +80,7 @@ class SshPorts:
                 port.socket.close()
 
     def numbers(self) -> dict[str, int]:
-        """Instance id -> port on 127.0.0.1."""
+        """Return the port on 127.0.0.1 by instance ID."""
         with self._guard:
             return {id: port.number for id, port in self._ports.items()}
 
@@ -154,7 +154,7 @@ class SshPorts:
             )
 
     def _config(self, node: Node) -> Path | None:
-        """The sshd configuration of a node; None while the node has no host key."""
+        """Return the sshd configuration of a node, or None while the node has no host key."""
         keys = [node.root / f"etc/ssh/ssh_host_{kind}_key" for kind in HOST_KEYS]
         keys = [key for key in keys if key.is_file()]
         if not keys:
@@ -165,7 +165,7 @@ class SshPorts:
         partial.write_text(
             "".join(f'HostKey "{key}"\n' for key in keys)
             + f'AuthorizedKeysFile "{self.key}.pub"\nForceCommand {enter}\n'
-            # The host user's shell starts the command; it must not read that user's files.
+            # The host user's shell starts the command. It must not read that user's files.
             f'SetEnv "HOME={self.folder / "home"}" SHLVL=5\n'
             "PidFile none\nStrictModes no\nUsePAM no\nUseDNS no\nPermitRootLogin prohibit-password\n"
             "PasswordAuthentication no\nKbdInteractiveAuthentication no\nHostbasedAuthentication no\n"
@@ -182,10 +182,10 @@ class SshPorts:
 
 
 def login_name() -> str:
-    """The only accepted user name: the user who runs the rehearsal, who is root in the node."""
+    """Return the only accepted user name: the user who runs the rehearsal, who is root in the node."""
     return pwd.getpwuid(os.getuid()).pw_name
 
 
 def _sshd() -> str | None:
-    """Path of OpenSSH's server. /usr/sbin is often missing from PATH."""
+    """Return the path of OpenSSH's server. /usr/sbin is often missing from PATH."""
     return shutil.which("sshd", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"]))

@@ -10,7 +10,7 @@ BOOTSTRAP, VERIFY = "gpuinfra-bootstrap.service", "gpuinfra-verify.service"
 
 
 def stage_of(root: Path, *, power: str, running: bool, booted: bool) -> tuple[str, str]:
-    """Stage and detail, as in `NodeStatus`."""
+    """Return the stage and the detail, as in `NodeStatus`."""
     if power in ("suspended", "off", "ended"):
         return {"suspended": ("suspended", ""), "off": ("failed", "switched off"), "ended": ("terminated", "")}[power]
     if not running:

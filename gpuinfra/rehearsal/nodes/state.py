@@ -1,7 +1,7 @@
 """The state of a stand-in node: the schema of `standin.json`, and its first version.
 
-Stand-in tools compute their output from this file, so the output shows a step that did not run. A fault is one word in it.
-`standin.json` is replaced in one step (`tools/state.py`); readers need no lock.
+Stand-in tools compute their output from this file, so the output reveals a step that did not run. A fault is a single
+word in it. `standin.json` is replaced in one step (`tools/state.py`); readers need no lock.
 
 | field | content |
 | --- | --- |
@@ -41,7 +41,7 @@ NODE_FAULTS: dict[str, str] = {
     "download-corrupt": "one byte of every vendor download is corrupt",
     "repository-503": "vendors' repositories and download servers answer 503",
 }
-"""Faults of nodes apart from devices, whose faults are in `gpuinfra.rehearsal.devices`."""
+"""Node faults other than device faults, which are in `gpuinfra.rehearsal.devices`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,12 +63,13 @@ class Instance:
 
 
 def image_cloud(cloud: str) -> str:
-    """The cloud whose images and hardware layout a stand-in node has: its own, or AWS's for a cloud without tables here."""
+    """Return the cloud whose images and hardware layout a stand-in node uses: its own, or AWS for a cloud without
+    tables here."""
     return cloud if cloud in DISK_MODELS else Instance.cloud
 
 
 def first_state(instance: Instance) -> dict[str, Any]:
-    """The state before the first boot: the kernel of the image, and no packages."""
+    """Return the state before the first boot: the kernel of the image, and no packages."""
     images = _table("images.json")["images"]
     like = image_cloud(instance.cloud)
     image = images[f"{like}/{instance.os}/{'prebuilt' if instance.prebuilt else 'plain'}"]
@@ -102,7 +103,7 @@ def first_state(instance: Instance) -> dict[str, Any]:
 
 
 def hardware_of(cloud: str, machine_name: str) -> dict[str, Any]:
-    """The devices of a machine type, from its cloud's catalog; none for an unknown type."""
+    """Return the devices of a machine type from its cloud's catalog. Empty for an unknown type."""
     machines = module_of(cloud, "catalog").MACHINES
     machine = machines.get(machine_name)
     if machine is None:
@@ -126,7 +127,8 @@ def hardware_of(cloud: str, machine_name: str) -> dict[str, Any]:
 
 
 NVSWITCHES = {"ampere": 6, "hopper": 4, "blackwell": 2}
-"""NVSwitch devices of an 8-GPU board. Ampere: six bridges in leptonai/gpud's recording lspci.nn.a100; the others are assumed."""
+"""NVSwitch devices of an 8-GPU board. Ampere: six bridges in leptonai/gpud's recording lspci.nn.a100; the others are
+assumed."""
 DISK_MODELS = {"aws": "Amazon EC2 NVMe Instance Storage", "azure": "Microsoft NVMe Direct Disk", "gcp": "nvme_card"}
 
 

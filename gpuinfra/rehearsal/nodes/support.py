@@ -1,4 +1,4 @@
-"""Whether this system supports stand-in nodes, and if not, what you can change."""
+"""Checks whether this system supports stand-in nodes, and explains what to change if it does not."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ _SETTINGS = {
     "/proc/sys/kernel/unprivileged_userns_clone": ("0", "sysctl kernel.unprivileged_userns_clone=1"),
     "/proc/sys/user/max_user_namespaces": ("0", "sysctl user.max_user_namespaces=10000"),
 }
-"""File -> forbidding value and command that allows namespaces: Ubuntu 24.04's AppArmor, Debian's setting, the kernel's limit."""
+"""File -> forbidding value and command that allows namespaces: Ubuntu 24.04's AppArmor, Debian's setting, the kernel's
+limit."""
 
 
 def available() -> tuple[bool, str]:
-    """Whether this system allows the namespaces that a node needs without root, and the reason if not."""
+    """Return whether this system allows the namespaces that a node needs without root, and the reason if it does not."""
     if sys.platform != "linux":
         return False, f"stand-in nodes need Linux; this is {sys.platform}, so nodes are not rehearsed"
     try:

@@ -110,7 +110,7 @@ def apt_mark(argv: list[str]) -> int:
 
 
 def _update() -> int:
-    """Every error counts; real apt ignores some without Error-Mode=any."""
+    """All errors count. The real apt ignores some errors without Error-Mode=any."""
     state = read_state()
     universe = Universe(state)
     worst = 0
@@ -248,7 +248,7 @@ def _resolve(
 
 
 def _same(universe: Universe, name: str, version: str) -> str:
-    """The version of another package of the same source."""
+    """Return the version of another package from the same source."""
     entry = universe.get(name) or {}
     if version in entry.get("versions", []):
         return version
@@ -277,7 +277,7 @@ def _upgrade() -> int:
 
 
 def _known(universe: Universe, name: str) -> list[str]:
-    """Versions in the lists of configured repositories, oldest first."""
+    """Return the versions in the lists of configured repositories, oldest first."""
     entry = universe.get(name)
     if entry is None or not exists(f"{LISTS}/{entry['repo']}_Packages"):
         return []
@@ -298,7 +298,7 @@ def _candidate(universe: Universe, name: str, pins: list[tuple[list[str], str, i
 
 
 def _pins() -> list[tuple[list[str], str, int]]:
-    """(package globs, version glob, priority) of each preference file."""
+    """Return (package globs, version glob, priority) of each preference file."""
     found = []
     for path in [*walk("/etc/apt/preferences.d"), "/etc/apt/preferences"]:
         packages: list[str] = []
@@ -317,7 +317,7 @@ def _pins() -> list[tuple[list[str], str, int]]:
 
 
 def _sources() -> list[tuple[str, str]]:
-    """(URI, keyring) of each enabled source."""
+    """Return (URI, keyring) of each enabled source."""
     found = []
     for path in ["/etc/apt/sources.list", *walk("/etc/apt/sources.list.d")]:
         text = read_text(path, "")

@@ -1,4 +1,4 @@
-"""Command lines of stand-in commands, read as getopt(3) reads them."""
+"""Parses command lines of stand-in commands as getopt(3) does."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Arguments:
         self.values.setdefault(name, []).append(value)
 
     def all(self, name: str) -> list[str]:
-        """Every value of an option."""
+        """Return all values of an option."""
         return self.values.get(name, [])
 
     def one(self, name: str, default: str = "") -> str:
-        """The last value of an option."""
+        """Return the last value of an option."""
         return self.values.get(name, [default])[-1]
 
     def has(self, *flags: str) -> bool:
-        """Whether one of these flags is set."""
+        """Return whether one of these flags is set."""
         return not self.flags.isdisjoint(flags)

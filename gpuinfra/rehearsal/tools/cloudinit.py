@@ -1,7 +1,7 @@
-"""cloud-init: host keys, user data once for each instance, and `cloud-init status`.
+"""cloud-init: host keys, user data once per instance, and `cloud-init status`.
 
-It runs as two units, as on Ubuntu: `cloud-init.service` (network and data source) and `cloud-final.service` (user scripts).
-`datasource.py` reads the instance id and the user data of each cloud.
+It runs as two units, as on Ubuntu: `cloud-init.service` (network and data source) and `cloud-final.service` (user
+scripts). `datasource.py` reads the instance id and the user data of each cloud.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _run_user_data(folder: str) -> int:
 
 
 def _host_keys(folder: str) -> None:
-    """Create host keys and print them on the console, as cc_ssh does at the first boot of an instance."""
+    """Create host keys and print them on the console, as cc_ssh does on the first boot of an instance."""
     mark = f"{folder}/sem/config_ssh"
     if os.path.exists(mark):
         return

@@ -21,7 +21,8 @@ class Commands:
         self.reaper, self.log, self.environ = reaper, log, environ
 
     def execute(self, unit: Unit, command: str, invocation: str, limit: float) -> int:
-        """Run one command to its end; returns 0 for a command with the prefix `-` and for a code that counts as success."""
+        """Run one command to completion. Returns 0 for a command with the prefix `-` and for codes that count as
+        success."""
         try:
             pid = self.spawn(unit, command, invocation)
         except OSError as error:
@@ -38,7 +39,7 @@ class Commands:
         return code
 
     def spawn(self, unit: Unit, command: str, invocation: str) -> int:
-        """Start one command. Its output goes to the journal, and to the console if the unit is configured so."""
+        """Start one command. Its output goes to the journal, and to the console if the unit is configured that way."""
         environ = {name: value for name, value in self.environ.items() if name != "HOME"}  # system units have no HOME
         environ |= _environment(unit)
         environ["INVOCATION_ID"] = invocation
@@ -63,7 +64,7 @@ class Commands:
 
 
 def start_limit(unit: Unit) -> float:
-    """Time limit of a start in seconds. A oneshot has none by default, and 0 means none."""
+    """Return the time limit of a start in seconds. A oneshot has no default limit, and 0 means no limit."""
     default = "infinity" if unit.type == "oneshot" else str(DEFAULT_TIMEOUT)
     return seconds(unit.one("Service", "TimeoutStartSec") or unit.one("Service", "TimeoutSec") or default) or 1e9
 

@@ -6,7 +6,7 @@
 | Azure | metadata service, `compute.vmId` | custom data on the provisioning disc, `ovf-env.xml`, or `compute.userData` |
 | Google | metadata server, `instance/id` | `instance/attributes/user-data`, base64 if `user-data-encoding` is base64 |
 
-A stand-in node has no disc drive; the stand-in cloud serves Azure's disc at `ovf-env.xml` beside the metadata service.
+A stand-in node has no disc drive. The stand-in cloud serves Azure's disc at `ovf-env.xml` next to the metadata service.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ AZURE_VERSION = "2021-08-01"
 
 
 def identity(cloud: str) -> tuple[str, bytes]:
-    """Instance id and user data. Raises OSError without an answer, ValueError for an invalid answer."""
+    """Return the instance ID and the user data. Raises OSError if there is no response, ValueError if the response is
+    invalid."""
     return {"aws": _aws, "azure": _azure, "gcp": _gcp}[cloud]()
 
 
@@ -65,7 +66,7 @@ def _gcp() -> tuple[str, bytes]:
 
 
 def _request(method: str, url: str, headers: dict[str, str]) -> bytes | None:
-    """The answer, None for 404. Retries, because the network can come up late."""
+    """Return the response, or None for 404. Retries, because the network can come up late."""
     problem: OSError | None = None
     for pause in (0.1, 0.3, 1, 2, 4):
         try:

@@ -9,10 +9,10 @@ TOOLS = devices.TOOLS
 
 
 def run(words: list[str]) -> int:
-    """Run one device tool; returns its exit code."""
+    """Run one device tool and return its exit code."""
     return devices.main(words, read_state(), change_state)  # type: ignore[arg-type]
 
 
 def files() -> dict[str, str]:
-    """Path -> content of each device file of this node."""
+    """Return the content of each device file of this node, by path."""
     return devices.files(read_state())  # type: ignore[arg-type]

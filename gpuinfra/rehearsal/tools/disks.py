@@ -1,4 +1,5 @@
-"""lsblk, blkid, mdadm and mkfs over the local disks of the machine type. The host's disks are neither listed nor changed."""
+"""lsblk, blkid, mdadm and mkfs over the local disks of the machine type. The host's disks are neither listed nor
+changed."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ ROOT_DISKS = {
 
 
 def disks(state: State) -> list[dict]:
-    """Every block device of the node."""
+    """Return all block devices of the node."""
     made = state.get("disks", {})
     mounted = {item["source"]: item["target"] for item in state["mounts"]}
     disk, part, model = ROOT_DISKS[state["instance"]["cloud"]]

@@ -75,7 +75,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 
 def main(argv: list[str]) -> int:
-    """Run the command that `argv[0]` names; for `tool`, the next word names it."""
+    """Run the command that `argv[0]` names. For `tool`, the next word names the command."""
     path = argv[0]
     name, rest = path.rpartition("/")[2], argv[1:]
     if name == "tool":

@@ -58,7 +58,8 @@ def _choose(universe: Universe, name: str, version: str, chosen: dict[str, str])
 
 
 def _mark_complete(state: State) -> None:
-    """Nothing of an image is loaded before it boots. Only now is the disk whole: a kill before this lays it down again."""
+    """Mark the disk as complete. Nothing in an image is loaded before it boots. If the process is killed earlier, the
+    disk is built again."""
     state["modules"] = []
     kernel.describe_driver(state)
     state["image"]["complete"] = True

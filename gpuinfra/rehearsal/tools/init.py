@@ -1,7 +1,7 @@
 """Process 1 of a stand-in node: the work of kernel, udev and systemd at boot, and the socket that `systemctl` uses.
 
-`init boot` starts the enabled units of a new boot; `init resume` continues after a suspension.
-Exit codes: 40 reboot, 41 power off (`nodes/host.py`). On stdout it prints `settled` for the node host when all jobs are done.
+`init boot` starts the enabled units of a new boot; `init resume` continues after a suspension. Exit codes: 40 reboot,
+41 power off (`nodes/host.py`). On stdout it prints `settled` for the node host when all jobs are done.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Init:
                 os.write(2, f"[{time.monotonic() - self.began:12.6f}] {ident or unit}: {text}\n".encode())
 
     def _work(self, resume: bool) -> None:
-        """Boot or resume, in a thread of its own because the main thread reaps."""
+        """Boot or resume in a separate thread, because the main thread reaps child processes."""
         make_folder(os.path.dirname(JOURNAL))
         make_folder("/run/lock")
         make_folder("/run/systemd/system")  # programs detect systemd by it: sd_booted(3)

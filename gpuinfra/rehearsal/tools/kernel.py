@@ -56,7 +56,7 @@ def boot() -> None:
 
 
 def load(name: str) -> tuple[int, str]:
-    """Load a module with its dependencies; returns exit code and message of modprobe."""
+    """Load a module with its dependencies. Returns modprobe's exit code and message."""
     name = name.replace("-", "_")
     state = read_state()
     if name in state["modules"]:
@@ -85,7 +85,7 @@ def load(name: str) -> tuple[int, str]:
 
 
 def srcversion(name: str, facts: dict) -> str:
-    """The id of a module build, as `modinfo` and /sys show it."""
+    """Return the ID of a module build, as `modinfo` and /sys show it."""
     from zlib import crc32
 
     return f"{crc32(repr((name, facts.get('version'), facts.get('package'))).encode()):08X}"

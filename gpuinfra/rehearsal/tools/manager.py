@@ -1,7 +1,7 @@
 """systemd on a stand-in node: ordered jobs, services, timers, and their states in `/run/standin/units.json`.
 
-Ordering, `Requires`, `Wants`, conditions, time limits, restarts and timers follow systemd's documentation, as far as the
-units of nodes use them. Instead of a cgroup, the processes of a unit share an invocation id in their environment.
+Ordering, `Requires`, `Wants`, conditions, time limits, restarts and timers follow systemd's documentation, as far as
+the units of nodes use them. Instead of a cgroup, the processes of a unit share an invocation id in their environment.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Manager:
     # Requests
 
     def start(self, names: list[str], wait: bool = True) -> dict[str, str]:
-        """Start units with their requirements; returns the result of each job: `done`, `failed`, `dependency`, `skipped`, `not-found`, `masked`."""
+        """Start units with their requirements. Returns the result of each job: `done`, `failed`, `dependency`,
+        `skipped`, `not-found`, `masked`."""
         jobs: dict[str, Job | str] = {}
         with self.lock:
             fresh: list[tuple[Job, Unit]] = []
@@ -77,11 +78,11 @@ class Manager:
         self._set(name, active="inactive", sub="dead", stopping=False, ended=time.time(), pid=0)
 
     def state(self, name: str) -> dict:
-        """The state of a unit."""
+        """Return the state of a unit."""
         return self.states.get(full_name(name)) or {"active": "inactive", "sub": "dead"}
 
     def resume(self) -> None:
-        """Resume after a suspension: units that ran start again in the same boot, finished ones do not."""
+        """Resume after a suspension: units that were running start again in the same boot, finished units do not."""
         earlier = loads(read_text(UNITS, "{}"))
         again = []
         with self.lock:
@@ -93,7 +94,7 @@ class Manager:
         self.start(again, wait=False)
 
     def busy(self) -> bool:
-        """Whether a job is queued or running."""
+        """Return whether a job is queued or running."""
         return bool(self.jobs)
 
     def tick(self) -> None:
@@ -130,7 +131,7 @@ class Manager:
         return [full_name(name) for name in names]
 
     def _after(self, unit: Unit) -> set[str]:
-        """Units whose jobs run first: `After=`, their `Before=`, and the members of a target."""
+        """Return the units whose jobs run first: `After=`, their `Before=`, and the members of a target."""
         names = set(unit.words("Unit", "After"))
         for other in list(self.jobs):
             loaded = load(other)

@@ -1,7 +1,8 @@
 """mount, umount, findmnt, mountpoint and df for simulated Lustre file systems and local disks.
 
-A Lustre file system is a folder that all nodes of a rehearsal share, bound to the mount point; a local disk is a folder of
-the node. The kernel reports both as `ext4`, so these commands answer from the node's state. Other mounts use the real commands.
+A Lustre file system is a folder that all nodes of a rehearsal share, bound to the mount point; a local disk is a folder
+of the node. The kernel reports both as `ext4`, so these commands answer from the node's state. Other mounts use the
+real commands.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ def df(argv: list[str]) -> int:
 
 
 def table() -> list[dict]:
-    """All mounts of the node."""
+    """Return all mounts of the node."""
     fixed = [
         ROOT,
         *(
@@ -223,7 +224,8 @@ def _bind(item: dict) -> int:
 
 
 def _call(name: str, *arguments: object) -> int:
-    """Call a function of the C library. Init cannot run a command for it, because its reaper would collect the child."""
+    """Call a function of the C library. Init cannot run a command for it, because its reaper would collect the
+    child."""
     import ctypes
 
     return getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments)
@@ -239,7 +241,7 @@ def _fstab() -> list[tuple[str, str, str, str]]:
 
 
 def _disk(source: str) -> str | None:
-    """The formatted disk with this name or label."""
+    """Return the formatted disk with this name or label."""
     for name, facts in read_state().get("disks", {}).items():
         if facts.get("fstype") and (
             source == name or source in (f"LABEL={facts.get('label')}", f"UUID={facts.get('uuid')}")
@@ -249,7 +251,7 @@ def _disk(source: str) -> str | None:
 
 
 def _holder(path: str) -> str:
-    """The mount point of a path."""
+    """Return the mount point of a path."""
     path = path.rstrip("/") or "/"
     points = sorted((item["target"] for item in table()), key=len, reverse=True)
     return next(point for point in points if path == point or path.startswith(point.rstrip("/") + "/"))

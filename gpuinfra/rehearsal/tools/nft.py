@@ -34,7 +34,7 @@ def nft(argv: list[str]) -> int:
 
 
 def loaded(state: State) -> dict:
-    """Table -> its listing, of this boot."""
+    """Return the listing of each table of this boot."""
     stored = state.get("nft") or {}
     return dict(stored["tables"]) if stored.get("boot_id") == state["boot_id"] else {}
 
