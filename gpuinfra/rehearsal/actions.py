@@ -62,7 +62,7 @@ def finish(
 
 
 def errors_of(operation: Operation) -> tuple[str, ...]:
-    """The errors of an operation, each once, with the resource that caused it and a hint."""
+    """Return the errors of an operation without duplicates, each with the resource that caused it and a hint."""
     if operation.ok:
         return ()
     found: list[str] = []
@@ -84,7 +84,7 @@ def errors_of(operation: Operation) -> tuple[str, ...]:
 
 
 def tidy(text: str) -> str:
-    """An error of the engine without its `1 error occurred:` frame."""
+    """Return an engine error without its `1 error occurred:` frame."""
     lines = [line.rstrip() for line in text.strip().splitlines()]
     reasons = [
         line for line in lines if line.strip() and not line.strip().endswith(("error occurred:", "errors occurred:"))

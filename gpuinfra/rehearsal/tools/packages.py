@@ -22,7 +22,7 @@ def install(
     services: bool = True,
     configure: bool = True,
 ) -> None:
-    """Install packages (name -> version). The caller resolves dependencies and lists them first.
+    """Install packages (version by name). The caller resolves dependencies and lists them first.
 
     Without `configure`, packages are only unpacked: nothing is built or started until `configure_all`.
     """
@@ -58,7 +58,7 @@ def install(
 
 
 def configure_all() -> list[str]:
-    """`dpkg --configure -a`; returns the packages that cannot be configured."""
+    """Run `dpkg --configure -a`. Returns the packages that cannot be configured."""
 
     def change(state: State) -> None:
         for package in state["packages"].values():
@@ -91,7 +91,7 @@ def remove(names: list[str]) -> None:
 
 
 def file_list(state: State, name: str) -> list[str]:
-    """The files of a package, as `dpkg -L` prints them."""
+    """Return the files of a package, as `dpkg -L` prints them."""
     universe = Universe(state)
     entry, package = universe.get(name), state["packages"].get(name)
     if entry is None or package is None:
@@ -170,7 +170,7 @@ def _unpack(universe: Universe, entry: dict, version: str, state: State, remove:
 
 
 def _dkms(universe: Universe, state: State) -> None:
-    """Build DKMS modules for each kernel with headers; without headers they stay `added`."""
+    """Build DKMS modules for each kernel with headers. Without headers, they remain `added`."""
     for item in list(state["dkms"]):
         for release in state["kernels"]:
             if not exists(f"/usr/lib/modules/{release}/build/Makefile"):
@@ -216,7 +216,8 @@ def dkms(argv: list[str]) -> int:
 
 
 def _source_too_old(item: dict, release: str) -> bool:
-    """Whether a module's source does not build on a kernel. `from_kernel` is the first such kernel, a file, and the text that the file then needs."""
+    """Return whether a module's source fails to build on a kernel. `from_kernel` contains the first such kernel, a
+    file, and the text that the file then requires."""
     if not item.get("from_kernel"):
         return False
     first, path, text = item["from_kernel"]
@@ -224,7 +225,7 @@ def _source_too_old(item: dict, release: str) -> bool:
 
 
 def older_driver(universe: Universe, version: str) -> str:
-    """The release before this one on the same branch, for the fault `driver-mismatch`."""
+    """Return the previous release on the same branch, for the fault `driver-mismatch`."""
     branch = version.partition(".")[0] + "."
     same = [other for other in universe.data["families"]["driver"] if other.startswith(branch)]
     place = same.index(version) if version in same else 0
@@ -232,7 +233,7 @@ def older_driver(universe: Universe, version: str) -> str:
 
 
 def _units(entry: dict) -> list[str]:
-    """Enable the units of a package, as its maintainer scripts do; returns those that they start."""
+    """Enable the units of a package, as its maintainer scripts do. Returns the units that they start."""
     if not entry.get("enable"):
         return []
     from .unitfile import enable, masked

@@ -1,4 +1,4 @@
-"""The host's real command of the same name, for calls that a stand-in does not handle."""
+"""Runs the host's real command of the same name for calls that a stand-in does not handle."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ FOLDERS = ("/.host/usr/bin", "/.host/usr/sbin", "/.host/bin", "/.host/sbin", "/.
 
 
 def real(name: str) -> str | None:
-    """Path of the host's command, or None."""
+    """Return the path of the host's command, or None."""
     return next((f"{folder}/{name}" for folder in FOLDERS if exists(f"{folder}/{name}")), None)
 
 
 def run_real(name: str, argv: list[str]) -> int:
-    """Run the host's command to its end."""
+    """Run the host's command to completion."""
     path = real(name)
     if path is None:
         os.write(2, f"{name}: command not found\n".encode())

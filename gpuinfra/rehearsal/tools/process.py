@@ -11,7 +11,7 @@ _RESET = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT]
 
 
 class Reaper:
-    """Reaps all children and keeps the exit codes of those that it started."""
+    """Reaps all child processes and keeps the exit codes of those that it started."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -19,7 +19,7 @@ class Reaper:
         self._expected: dict[int, int | None] = {}
 
     def spawn(self, argv: list[str], environ: dict[str, str], output: int, folder: str = "/") -> int:
-        """Start `argv` in a session of its own, output and errors to the descriptor `output`."""
+        """Start `argv` in a separate session, with output and errors sent to the descriptor `output`."""
         path = find_program(argv[0], environ.get("PATH", os.defpath))
         if path is None:
             raise FileNotFoundError(f"{argv[0]}: command not found")
@@ -53,7 +53,7 @@ class Reaper:
                     self._changed.notify_all()
 
     def wait(self, pid: int, timeout: float | None = None) -> int | None:
-        """The exit code of a spawned process (negative: by signal), or None after `timeout` seconds."""
+        """Return the exit code of a spawned process (negative for a signal), or None after `timeout` seconds."""
         until = None if timeout is None else time.monotonic() + timeout
         with self._changed:
             while self._expected.get(pid) is None:
@@ -75,7 +75,7 @@ def find_program(name: str, path: str) -> str | None:
 
 
 def members(invocation: str) -> list[int]:
-    """Processes of a unit's invocation, including detached ones. systemd identifies them by their cgroup."""
+    """Return the processes of a unit's invocation, including detached ones. systemd identifies them by their cgroup."""
     needle = f"INVOCATION_ID={invocation}".encode()
     found = []
     for name in os.listdir("/proc"):

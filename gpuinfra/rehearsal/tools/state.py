@@ -1,4 +1,4 @@
-"""Read and change the state of a stand-in node from within the node.
+"""Reads and changes the state of a stand-in node from within the node.
 
 `nodes/state.py` owns the schema and writes the first version.
 This module uses the C scanner of `json` directly, because importing `json` and `re` takes as long as starting Python.
@@ -25,7 +25,7 @@ State = dict
 
 
 def read_text(path: str, default: str | None = None) -> str:
-    """The text of a file, or `default` if it does not exist."""
+    """Return the text of a file, or `default` if it does not exist."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -70,12 +70,12 @@ def dumps(value: object, indent: str = "") -> str:
 
 
 def read_state(path: str = PATH) -> State:
-    """The current state of the node."""
+    """Return the current state of the node."""
     return loads(read_text(path))  # type: ignore[return-value]
 
 
 def change_state(change: Callable[[State], object], folder: str = FOLDER) -> State:
-    """Apply `change` to the state under a lock and replace the file in one step; returns the new state."""
+    """Apply `change` to the state under a lock and replace the file atomically. Returns the new state."""
     import fcntl
 
     lock = os.open(folder + "/lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -90,7 +90,7 @@ def change_state(change: Callable[[State], object], folder: str = FOLDER) -> Sta
 
 
 def write_atomically(path: str, text: str) -> None:
-    """Replace `path` in one step."""
+    """Replace `path` atomically."""
     partial = f"{path}.{os.getpid()}"
     with open(partial, "w", encoding="utf-8") as file:
         file.write(text)
@@ -122,7 +122,7 @@ def make_folder(path: str) -> None:
 
 
 def link(target: str, path: str) -> None:
-    """Make `path` a symbolic link to `target`; replaces an existing file."""
+    """Make `path` a symbolic link to `target`. Replaces an existing file."""
     make_folder(path.rpartition("/")[0])
     try:
         os.unlink(path)
@@ -132,7 +132,7 @@ def link(target: str, path: str) -> None:
 
 
 def exists(path: str) -> bool:
-    """Whether `path` exists; links are followed."""
+    """Return whether `path` exists. Links are followed."""
     try:
         os.stat(path)
     except OSError:
@@ -141,18 +141,18 @@ def exists(path: str) -> bool:
 
 
 def units() -> dict[str, dict]:
-    """State of each systemd unit, as init wrote it last."""
+    """Return the state of each systemd unit, as last written by init."""
     text = read_text(UNITS, "{}")
     return loads(text)  # type: ignore[return-value]
 
 
 def unit_active(name: str) -> bool:
-    """Whether a unit is active."""
+    """Return whether a unit is active."""
     return units().get(name, {}).get("active") == "active"
 
 
 def walk(folder: str) -> Iterator[str]:
-    """Every file below `folder`, sorted."""
+    """Return all files below `folder`, sorted."""
     try:
         names = sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
@@ -172,7 +172,7 @@ def fail(text: str, code: int = 1) -> int:
 
 
 class _Context:
-    """The decoder settings that `_json.make_scanner` reads."""
+    """Decoder settings that `_json.make_scanner` reads."""
 
     strict = True
     object_hook = None

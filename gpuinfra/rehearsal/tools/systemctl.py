@@ -10,7 +10,7 @@ from .unitfile import disable, enable, find, full_name, is_enabled, load, masked
 
 
 def request(message: State) -> State:
-    """Send a message to init and wait for the answer."""
+    """Send a message to init and wait for the response."""
     import socket
 
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -1,8 +1,8 @@
 """gpg and sha256sum for the stand-in files of vendors.
 
-A stand-in key is one line with the vendor's real fingerprint. A signature names key and hash, and the hash is compared with
-the file. `sha256sum` prints the vendor's published hash for an unchanged stand-in file and the actual hash for every other
-file, so a corrupt download does not match.
+A stand-in key is one line with the vendor's real fingerprint. A signature names key and hash, and the hash is compared
+with the file. `sha256sum` prints the vendor's published hash for an unchanged stand-in file and the actual hash for any
+other file, so a corrupt download does not match.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def sha256sum(argv: list[str]) -> int:
 
 
 def shown_sha256(path: str) -> str:
-    """The vendor's published hash for an unchanged stand-in file, else the actual hash."""
+    """Return the vendor's published hash for an unchanged stand-in file, otherwise the actual hash."""
     from _hashlib import openssl_sha256 as sha256
 
     with open(path, "rb") as file:
@@ -141,7 +141,7 @@ def _verify(words: list[str], home: str, status: str) -> int:
 
 
 def _keys(text: str) -> list[tuple[str, str]]:
-    """(fingerprint, owner) of each stand-in key in a keyring."""
+    """Return (fingerprint, owner) of each stand-in key in a keyring."""
     found = []
     for line in text.splitlines():
         words = line.split(" ", 3)

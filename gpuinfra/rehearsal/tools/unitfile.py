@@ -1,4 +1,4 @@
-"""systemd unit files: finding, reading, enabling. Covers the part of the format that units of nodes and vendors use."""
+"""Finds, reads and enables systemd unit files. Supports the part of the format that node and vendor units use."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ class Unit:
         self.sections: dict[str, dict[str, list[str]]] = {}
 
     def all(self, section: str, key: str) -> list[str]:
-        """All values of a key; an empty assignment clears earlier ones."""
+        """Return all values of a key. An empty assignment clears earlier values."""
         return self.sections.get(section, {}).get(key, [])
 
     def words(self, section: str, key: str) -> list[str]:
-        """The words of a list such as `After=`."""
+        """Return the words of a list such as `After=`."""
         return [word for value in self.all(section, key) for word in value.split()]
 
     def one(self, section: str, key: str, default: str = "") -> str:
-        """The last value."""
+        """Return the last value."""
         values = self.all(section, key)
         return values[-1] if values else default
 
     def flag(self, section: str, key: str, default: bool) -> bool:
-        """A boolean setting."""
+        """Return a boolean setting."""
         value = self.one(section, key).lower()
         return default if not value else value in ("1", "yes", "true", "on")
 
@@ -46,12 +46,12 @@ class Unit:
 
 
 def full_name(name: str) -> str:
-    """The name with its type: `ssh` is `ssh.service`."""
+    """Return the name with its type: `ssh` becomes `ssh.service`."""
     return name if name.endswith(TYPES) else name + ".service"
 
 
 def find(name: str) -> str | None:
-    """Path of a unit's file, or None. For a masked unit it is the link to /dev/null."""
+    """Return the path of a unit's file, or None. For a masked unit, this is the link to /dev/null."""
     for folder in SEARCH:
         path = f"{folder}/{name}"
         if os.path.lexists(path):
@@ -60,13 +60,13 @@ def find(name: str) -> str | None:
 
 
 def masked(name: str) -> bool:
-    """Whether the unit is masked."""
+    """Return whether the unit is masked."""
     path = find(name)
     return path is not None and os.path.islink(path) and os.readlink(path) == "/dev/null"
 
 
 def load(name: str) -> Unit | None:
-    """The unit with its drop-ins, or None without a file. A target needs no file."""
+    """Return the unit with its drop-ins, or None without a file. A target needs no file."""
     path = find(name)
     template = None
     if path is None and "@" in name:
@@ -86,7 +86,7 @@ def load(name: str) -> Unit | None:
 
 
 def wanted_by(target: str) -> list[str]:
-    """Units enabled for a target: the links in its folders."""
+    """Return the units enabled for a target: the links in its folders."""
     names: list[str] = []
     for folder in SEARCH:
         for suffix in WANTS:
@@ -98,7 +98,7 @@ def wanted_by(target: str) -> list[str]:
 
 
 def enable(name: str) -> list[str]:
-    """Create the links of `[Install]`; returns the lines that systemctl prints."""
+    """Create the links of `[Install]`. Returns the lines that systemctl prints."""
     unit = load(name)
     if unit is None:
         raise FileNotFoundError(f"Unit file {name} does not exist.")
@@ -121,7 +121,7 @@ def enable(name: str) -> list[str]:
 
 
 def disable(name: str) -> list[str]:
-    """Remove all links that enable the unit; returns the lines that systemctl prints."""
+    """Remove all links that enable the unit. Returns the lines that systemctl prints."""
     messages = []
     for folder in SEARCH[:2]:
         for entry in os.listdir(folder) if os.path.isdir(folder) else ():
@@ -134,7 +134,7 @@ def disable(name: str) -> list[str]:
 
 
 def is_enabled(name: str) -> str:
-    """The output of `systemctl is-enabled`."""
+    """Return the output of `systemctl is-enabled`."""
     path = find(name)
     if path is None:
         return "not-found"
@@ -152,7 +152,7 @@ def is_enabled(name: str) -> str:
 
 
 def seconds(text: str) -> float:
-    """`10min`, `1h 30s`, `90` in seconds; `infinity` as 1e9."""
+    """Convert `10min`, `1h 30s` or `90` to seconds. `infinity` is 1e9."""
     if text.strip() in ("infinity", ""):
         return 1e9
     total, number, letters = 0.0, "", ""
@@ -209,7 +209,7 @@ def _specifiers(name: str, value: str) -> str:
 
 
 def unmet(unit: Unit) -> list[str]:
-    """Unmet conditions."""
+    """Return the unmet conditions."""
     found = []
     checks = {
         "ConditionPathExists": os.path.exists,

@@ -1,6 +1,7 @@
-"""The packages that exist: versions, repositories and content.
+"""The available packages: versions, repositories and content.
 
-The data is `universe.json`; this module fills its templates for one node (operating system, kernels, driver versions).
+The data is in `universe.json`. This module fills its templates for one node (operating system, kernels, driver
+versions).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ HERE = __file__.rpartition("/")[0] or "."
 
 
 def table(name: str) -> dict:
-    """One of the data tables beside this module."""
+    """Return one of the data tables next to this module."""
     return loads(read_text(f"{HERE}/{name}"))  # type: ignore[return-value]
 
 
@@ -32,21 +33,21 @@ class Universe:
         self._cache: dict[str, dict] = {}
 
     def lustre_kernels(self, repository: str) -> list[str]:
-        """Kernels of this operating system that a repository has a Lustre client for."""
+        """Return the kernels of this operating system for which a repository has a Lustre client."""
         return [kernel for kernel in self.data["lustre_kernels"][repository] if kernel in self.kernels]
 
     def _offered(self, entry: dict) -> bool:
-        """Whether a package exists for this cloud and operating system."""
+        """Return whether a package exists for this cloud and operating system."""
         return entry.get("cloud", self.cloud) == self.cloud and entry.get("os", self.os) == self.os
 
     def newest(self, entry: dict) -> str:
-        """The newest kernel of the package's series, or of the running kernel's series."""
+        """Return the newest kernel of the package's series, or of the running kernel's series."""
         series = entry.get("series") or self.running.rpartition("-")[0].rpartition("-")[0]  # 6.8.0 of 6.8.0-1040-aws
         same = [kernel for kernel in self.kernels if kernel.startswith(series + "-")]
         return (same or self.kernels)[-1]
 
     def names(self) -> list[str]:
-        """All package names."""
+        """Return all package names."""
         found = []
         for name, entry in self.packages.items():
             family = entry.get("expand")
@@ -57,7 +58,7 @@ class Universe:
         return found
 
     def get(self, name: str) -> dict | None:
-        """The entry of a package with its templates filled, or None."""
+        """Return the entry of a package with its templates filled, or None."""
         if name in self._cache:
             return self._cache[name]
         entry, values = self.packages.get(name), {}
@@ -71,7 +72,7 @@ class Universe:
         return entry
 
     def fill(self, entry: dict, version: str, text: str) -> str:
-        """A text of a package with its templates filled."""
+        """Return a text of a package with its templates filled."""
         values = {
             **entry["values"],
             "version": version,
@@ -122,7 +123,7 @@ class Universe:
 
 
 def upstream(version: str) -> str:
-    """`580.126.20` of `1:580.126.20-1ubuntu1`."""
+    """Return `580.126.20` for `1:580.126.20-1ubuntu1`."""
     return version.partition(":")[2 if ":" in version else 0].rpartition("-")[0] or version
 
 
@@ -131,7 +132,7 @@ def _deb(kernel: str) -> str:
 
 
 def matches(text: str, pattern: str) -> bool:
-    """Whether a text matches a glob with `*` only, as apt's version and package patterns are."""
+    """Return whether a text matches a glob that uses only `*`, as in apt's version and package patterns."""
     if "*" not in pattern:
         return text == pattern
     parts = pattern.split("*")
@@ -147,7 +148,7 @@ def matches(text: str, pattern: str) -> bool:
 
 
 def newer(left: str, right: str) -> int:
-    """-1, 0 or 1 as dpkg orders versions."""
+    """Return -1, 0 or 1 as dpkg orders versions."""
     for one, other in zip(_version_parts(left), _version_parts(right), strict=True):
         result = _compare(one, other)
         if result:

@@ -249,7 +249,7 @@ def _configure(runtime: str) -> int:
 
 
 def _gpu_indexes() -> list[str] | None:
-    """Indexes of the GPUs that nvidia-smi lists; None if the driver does not answer."""
+    """Return the indexes of the GPUs that nvidia-smi lists, or None if the driver does not respond."""
     import io
     from contextlib import redirect_stderr, redirect_stdout
 

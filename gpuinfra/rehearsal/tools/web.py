@@ -1,7 +1,7 @@
-"""curl and wget: vendors' files are simulated, loopback addresses are real, and no other address exists.
+"""curl and wget: vendor files are simulated, loopback addresses are real, and other addresses do not exist.
 
-A simulated file is a short text with its own URL, so that `gpg` and `sha256sum` can give the result of the vendor's file
-and detect a corrupt one.
+A simulated file is a short text with its own URL. `gpg` and `sha256sum` use it to return the result of the vendor's
+file and to detect a corrupt one.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def wget(argv: list[str]) -> int:
 
 
 def download(url: str) -> tuple[int, bytes]:
-    """HTTP status (0: unknown host) and content of a vendor's file."""
+    """Return the HTTP status (0 for an unknown host) and the content of a vendor's file."""
     state = read_state()
     entry, universe = describe(url)
     if entry is None:
@@ -70,7 +70,7 @@ def download(url: str) -> tuple[int, bytes]:
 
 
 def describe(url: str) -> tuple[dict | None, Universe]:
-    """The row of a URL. The URL of a mirror ends with the vendor's host and path."""
+    """Return the row of a URL. The URL of a mirror ends with the vendor's host and path."""
     universe = Universe(read_state())
     bare = url.partition("://")[2]
     for item in universe.data["downloads"]:
@@ -99,7 +99,7 @@ def _content(entry: dict, url: str, universe: Universe) -> bytes:
 
 
 def _efa_tarball(version: str) -> bytes:
-    """An archive like AWS's, with an installer for the stand-in node."""
+    """Return an archive like AWS's, with an installer for the stand-in node."""
     import gzip
     import io
     import tarfile

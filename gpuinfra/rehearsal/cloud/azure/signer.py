@@ -40,7 +40,7 @@ class Signer:
         return self.certificates
 
     def document(self, content: dict[str, Any]) -> str:
-        """A PKCS #7 message in base64, as the metadata service returns it."""
+        """Return a PKCS #7 message in base64, as the metadata service does."""
         key, own, between = self._load()
         builder = pkcs7.PKCS7SignatureBuilder().set_data(json.dumps(content).encode())
         signed = builder.add_signer(own, key, hashes.SHA256()).add_certificate(between)
