@@ -1,6 +1,6 @@
-"""AWS: machine types (`catalog`), decisions (`profile`), and the components that translate a plan.
+"""AWS support: machine types (`catalog`), decisions (`profile`), and components that create the resources of a plan.
 
-`catalog` and `profile` are pure. Components are imported on first use, so a plan imports no SDK.
+`catalog` and `profile` are pure. Components are imported on first use, so that planning does not import the SDK.
 """
 
 from __future__ import annotations

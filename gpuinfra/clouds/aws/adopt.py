@@ -1,6 +1,6 @@
-"""Finds the resources on AWS that `destroy` retained, for `gpuinfra adopt`.
+"""Find the AWS resources that `destroy` retained, for `gpuinfra adopt`.
 
-Names follow from account, region and stack (`gpuinfra.naming`), so no saved state is needed. This module only reads; Pulumi imports the resources.
+Names are derived from the account, region and stack (`gpuinfra.naming`), so no saved state is needed. This module makes only read requests; Pulumi imports the resources.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     import boto3
 
 _GONE = frozenset({"404", "NoSuchBucket", "NotFoundException", "ResourceNotFoundException"})
-"""Error codes for a resource that does not exist. Every other code, such as a denied request, is an error."""
+"""Error codes that mean that the resource does not exist. Any other code, such as access denied, is raised as an error."""
 
 
 class Account:
-    """Lookups in one account and region, each made once."""
+    """Cached lookups in one account and region."""
 
     def __init__(self, session: boto3.Session, plan: Plan, token: str) -> None:
         self._session, self._plan, self._token = session, plan, token
@@ -30,7 +30,7 @@ class Account:
         self.id: str = self._client("sts").get_caller_identity()["Account"]
 
     def find(self, lookup: Lookup) -> str | None:
-        """The import id of a resource, None if it does not exist."""
+        """Return the import ID of a resource, or `None` if the resource does not exist."""
         kind = "key" if lookup.kind == "alias" else lookup.kind
         if (kind, lookup.purpose) not in self._known:
             search = {
@@ -81,7 +81,7 @@ class Account:
         return group["GroupId"] if group else None
 
     def _vpc(self, purpose: str) -> str | None:
-        """The VPC of the storage group, which has a unique name; another stack can have the same tags."""
+        """Return the VPC of the storage security group. The group name is unique, whereas another stack can have the same tags."""
         group = self._storage_group()
         return group["VpcId"] if group else None
 
@@ -104,7 +104,7 @@ class Account:
 
 
 def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]:
-    """The retained resources of the stack of a plan, read with the credentials of the named profile or the environment."""
+    """Find the retained resources of a plan's stack, using the credentials of the named profile or of the environment."""
     from gpuinfra.errors import EnvironmentMissing
 
     try:
@@ -121,7 +121,7 @@ def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]
 
 
 def retained_in(account: Account, plan: Plan) -> Sequence[Found[Lookup]]:
-    """The retained resources of a plan that the account has."""
+    """Return the retained resources of a plan that exist in the account."""
     return find_retained(resources(plan), account.find)
 
 

@@ -1,9 +1,9 @@
-"""AWS machine types: network layout, zones, kinds of capacity and prices.
+"""AWS machine types: network layouts, zones, capacity kinds and prices.
 
 Facts only. Sources: the instance-type reference and VPC limits that the Karpenter provider generates from the EC2 API
-(KARP), AWS's guide to EFA on accelerated instances (EFA), a public catalog built from instance-type offerings (SKY),
-the AWS price list (PRICE), AWS's own pages on Capacity Blocks (CB). Each price has the date it was read.
-Regions, zones and prices of services are in `regions.py`; decisions are in `profile.py`.
+(KARP), the AWS guide to EFA on accelerated instances (EFA), a public catalog built from instance-type offerings (SKY),
+the AWS price list (PRICE), and the AWS pages on Capacity Blocks (CB). Each price records the date on which it was read.
+For regions, zones and service prices, see `regions.py`. For decisions, see `profile.py`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _STANDARD_QUOTA = {K.ON_DEMAND: "L-1216C47A", K.RESERVED: "L-1216C47A", K.SPOT: 
 
 
 def efa_layout(cards: int, *, efa_on_card_0: bool = True, only: Iterable[int] | None = None) -> tuple[NicShape, ...]:
-    """A layout with one address: an ENA interface at (0,0), and an EFA-only interface on each card that supports one.
+    """Return a layout with a single IP address: an ENA interface at (0,0) and an EFA-only interface on each card that supports EFA.
 
     On card 0, EFA is device 1, because device 0 is the primary interface. On other cards, EFA is device 0. [EFA]
     """
@@ -71,14 +71,14 @@ def _spot(**seen: tuple[float, float]) -> tuple[Price, ...]:
             usd_low=low,
             read=SKY_READ,
             source=SKY,
-            note="range seen between 2025-12 and 2026-05; the high end counts",
+            note="observed between 2025-12 and 2026-05 as a range; this is the upper bound",
         )
         for region, (low, high) in seen.items()
     )
 
 
 def _block(usd: float, read: date = date(2026, 8, 1), region: str = "*") -> Price:
-    note = "reset every quarter; charged upfront as of the purchase"
+    note = "updated quarterly; charged upfront at the time of purchase"
     return Price(kind=K.BLOCK, region=region, usd_per_hour=usd, read=read, source=CB, note=note)
 
 
@@ -90,7 +90,7 @@ def _plan(usd: float, term: str) -> Price:
         read=date(2026, 8, 7),
         source="awslabs/accelerated-compute-tutorials:docs/ko/ai-infra/purchase-options/index.md",
         term=term,
-        note="Savings Plan; covers on-demand and reserved hours, neither Capacity Blocks nor spot",
+        note="Savings Plan; applies to on-demand and reserved hours, but not to Capacity Blocks or spot",
     )
 
 
@@ -116,7 +116,7 @@ P4D = MachineType(
     zones=zones_of("use1:1,2,4,6 use2:1-3 usw2:1-4 apne1:4 aps1:1-3 apse2:1,2 cac1:1,2 euc1:1-3 euw1:2 euw2:2,3"),
     block_regions=_US_CB,
     prices=(
-        _on_demand(21.957642, "32.7726 until June 2025; many pages still show that"),
+        _on_demand(21.957642, "32.7726 until June 2025; many pages still show the old price"),
         *_spot(us_east_1=(2.5, 8.2), us_east_2=(6.0, 21.9), us_west_2=(8.0, 9.7)),
         _block(11.80),
         _plan(13.92, "1y"),
@@ -129,7 +129,7 @@ P4D = MachineType(
         Floor(check="B3", what="all-reduce of 2 GiB over two nodes", at_least=70, unit="GB/s", source="awslabs/awsome-distributed-ai:micro-benchmarks/nccl-tests/README.md measures 78.3 on p4de"),
     ),
     source=KARP,
-    notes=("EFA of p4d and p4de connects to the same machine type only.",),
+    notes=("EFA on p4d and p4de connects only to nodes of the same machine type.",),
 )  # fmt: skip
 
 P4DE = replace(
@@ -161,7 +161,7 @@ P5_4XL = MachineType(
     prices=(_on_demand(6.88), _block(5.191)),
     quotas={**_P_QUOTA, K.SPOT: "L-C4BD4855"},
     source=KARP,
-    notes=("No GPUDirect RDMA, according to the P5 page.",),
+    notes=("Does not support GPUDirect RDMA, according to the P5 page.",),
 )
 
 P5 = MachineType(
@@ -190,7 +190,7 @@ P5 = MachineType(
         "eu-west-2", "eu-north-1", "sa-east-1",
     ),
     prices=(
-        _on_demand(55.04, "98.32 until June 2025; many pages still show that"),
+        _on_demand(55.04, "98.32 until June 2025; many pages still show the old price"),
         *_spot(us_east_1=(17.6, 25.8), us_east_2=(11.3, 12.0), us_west_2=(12.7, 16.1)),
         _block(31.464, date(2025, 12, 4)),
         _block(41.528),
@@ -264,7 +264,7 @@ P6_B200 = replace(
     ),
     quotas=dict(_P_QUOTA),
     floors=(),
-    notes=("Idle TCP connections are dropped after 350 s; use TCP keepalive.", "The code of the spot quota is not confirmed."),
+    notes=("Idle TCP connections are dropped after 350 s; use TCP keepalive.", "The spot quota code is not confirmed."),
 )  # fmt: skip
 
 P6_B300 = replace(
@@ -304,8 +304,8 @@ P6E_GB200 = MachineType(
     unit_nodes=(9, 18),
     source=Source(page="https://docs.aws.amazon.com/eks/latest/userguide/ml-eks-nvidia-ultraserver.html", read=date(2026, 8, 1)),
     notes=(
-        "Offered in an UltraServer only: 9 or 18 instances in one Capacity Block. Needs IMEX. No MIG.",
-        "EFA generation is unclear: v3 in the documentation, v4 on the product page.",
+        "Available only in UltraServers: 9 or 18 instances per Capacity Block. Requires IMEX. Does not support MIG.",
+        "Sources differ on the EFA generation: v3 in the documentation, v4 on the product page.",
     ),
 )  # fmt: skip
 
@@ -353,7 +353,7 @@ def _g(
         prices=(_on_demand(usd),) if usd else (),
         quotas=_G_QUOTA,
         proprietary_module=(
-            "AWS's own images use the closed module with GSP firmware off on g5" if family == "g5" else ""
+            "On g5, AWS images use the proprietary kernel module with GSP firmware disabled" if family == "g5" else ""
         ),
         source=KARP,
     )

@@ -1,4 +1,4 @@
-"""Where a plan has each resource of the table in `resources.py`: one function for each set of instances. Pure."""
+"""Functions that list the instances of each resource kind in `resources.py` for a plan. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuinfra.clouds.planned import Instance, retained_subnets
 from gpuinfra.plan.model import FileSystemPlan, Group, Lifetime, NetworkPlan, Plan, PoolPlan
 
 WEB_PORTS = (80, 443)
-"""TCP ports that nodes reach on the internet: Ubuntu's archive serves signed packages on 80, everything else is on 443."""
+"""TCP ports for egress to the internet. The Ubuntu archive serves signed packages on port 80; all other services use port 443."""
 
 Found = Literal[
     "bucket", "key", "alias", "log-group", "file-system-log-group", "vpc", "subnet", "security-group", "file-system"
@@ -21,20 +21,20 @@ Found = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Lookup:
-    """How `adopt` finds a retained resource, before account, region and stack are part of its name."""
+    """How `adopt` finds a retained resource, without the account, Region and stack in its name."""
 
     kind: Found
     purpose: str
-    """The part of its name that states what it is for, or its `Name` tag."""
+    """The purpose in the resource name, or the `Name` tag."""
 
 
 def find(kind: Found) -> Callable[[Instance], Lookup]:
-    """Finds the resource by the purpose of its instance."""
+    """Return a lookup by the purpose of the instance."""
     return lambda instance: Lookup(kind=kind, purpose=instance.values["purpose"])
 
 
 def _has_access_logs(plan: Plan) -> bool:
-    """A trail with buckets of its own; other buckets of the stack then write access logs."""
+    """Trails with their own buckets. In that case, the other buckets of the stack write access logs."""
     return any(trails(plan)) and plan.audit.existing_bucket is None
 
 
@@ -44,12 +44,12 @@ def trails(plan: Plan) -> Iterator[Instance]:
 
 
 def keys(plan: Plan) -> Iterator[Instance]:
-    """Customer keys of the audit trail and of data."""
+    """Customer managed keys for the audit trail and for data."""
     return common.keys("aws", plan)
 
 
 def buckets(plan: Plan) -> Iterator[Instance]:
-    """Private buckets: access logs, audit records, evidence, and data of file systems."""
+    """Private buckets for access logs, audit records, evidence and file system data."""
     for above in trails(plan):
         if _has_access_logs(plan):
             yield common.bucket("aws", above, "access", "access", common.AUDIT)
@@ -57,17 +57,17 @@ def buckets(plan: Plan) -> Iterator[Instance]:
 
 
 def locked_buckets(plan: Plan) -> Iterator[Instance]:
-    """Buckets with object lock."""
+    """Buckets with Object Lock."""
     return (one for one in buckets(plan) if one.values["purpose"] == "audit")
 
 
 def logged_buckets(plan: Plan) -> Iterator[Instance]:
-    """Buckets that write an access log: all but the one that takes the logs."""
+    """Buckets with access logging: all buckets except the log destination."""
     return (one for one in buckets(plan) if _has_access_logs(plan) and one.values["purpose"] != "access")
 
 
 def _network(plan: Plan) -> NetworkPlan | None:
-    """The network, if this stack creates it."""
+    """The network, if this stack creates one."""
     created = "site" in plan.layers and plan.network and plan.network.existing_id is None
     return plan.network if created else None
 
@@ -109,7 +109,7 @@ def nat_subnets(plan: Plan) -> Iterator[Instance]:
 
 
 def zones(plan: Plan) -> Iterator[Instance]:
-    """Zones with nodes; each has a route table."""
+    """Zones with nodes. Each zone has a route table."""
     network = _network(plan)
     for instance in networks(plan):
         found = dict.fromkeys(one.zone for one in (network.subnets if network else ()) if one.role != "nat")
@@ -123,13 +123,13 @@ def nat_zones(plan: Plan) -> Iterator[Instance]:
 
 
 def gateway_endpoints(plan: Plan) -> Iterator[Instance]:
-    """Endpoints in route tables."""
+    """Gateway endpoints, which are route table targets."""
     network = _network(plan)
     return _endpoints(plan, network.gateway_endpoints if network else ())
 
 
 def interface_endpoints(plan: Plan) -> Iterator[Instance]:
-    """Endpoints with addresses in subnets."""
+    """Interface endpoints, which have addresses in subnets."""
     network = _network(plan)
     return _endpoints(plan, network.interface_endpoints if network else ())
 
@@ -148,7 +148,7 @@ def security_groups(plan: Plan) -> Iterator[Instance]:
 
 
 def storage_groups(plan: Plan) -> Iterator[Instance]:
-    """The security group of file systems."""
+    """The security group for file systems."""
     return security_groups(plan) if any(_lustre(plan)) else iter(())
 
 
@@ -163,7 +163,7 @@ def peer_rules(plan: Plan) -> Iterator[Instance]:
 
 
 def web_ports(plan: Plan) -> Iterator[Instance]:
-    """Ports that nodes reach on the internet."""
+    """Ports for node egress to the internet."""
     for instance in security_groups(plan):
         for port in WEB_PORTS:
             yield replace(instance, values={"port": port})
@@ -198,7 +198,7 @@ def _pools(plan: Plan) -> tuple[PoolPlan, ...]:
 
 
 def pinned_pools(plan: Plan) -> Iterator[Instance]:
-    """Pools whose image is read from a parameter and pinned."""
+    """Pools whose image is resolved from an SSM parameter and pinned."""
     for pool in _pools(plan):
         if pool.image.source == "ssm":
             token = naming.text_token(pool.image.ref)
@@ -221,14 +221,14 @@ def schedules(plan: Plan) -> Iterator[Instance]:
 
 
 def schedule(group: Group) -> tuple[tuple[str, str], ...]:
-    """The actions that fill and empty a group with a time window. A window that is open already has no start action: no action may be in the past."""
+    """Return the actions that scale a group with a time window up and down. If the window is already open, there is no start action, because an action cannot be in the past."""
     start = (("start", group.starts_at),) if group.starts_at and not group.count else ()
     end = (("end", group.ends_at),) if group.ends_at else ()
     return (*start, *end)
 
 
 def created_placement_groups(pool: PoolPlan) -> tuple[str, ...]:
-    """Placement groups that the pool creates, by the names in the plan; an existing one is only referenced."""
+    """Placement groups that the pool creates, by their names in the plan. Existing placement groups are only referenced."""
     return tuple(
         dict.fromkeys(
             group.placement_group for group in pool.groups if group.placement_group and not group.placement_existing

@@ -1,7 +1,7 @@
-"""IAM policies with the minimum permissions to deploy one plan, from the actions in the table of resources. Pure.
+"""Least-privilege IAM policies for deploying a plan, generated from the actions in the resource table. Pure.
 
-Each action is restricted as far as AWS supports it: by the name of the cluster in the ARN, else by the tag of the cluster, else by region.
-No action is a wildcard. The policies do not allow deletion of resources that `destroy` retains.
+Each action is restricted by the first of these that AWS supports: the cluster name in the ARN, the cluster tag, or the Region.
+Actions contain no wildcards. The policies do not allow the deletion of resources that `destroy` retains.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gpuinfra.naming import short
 from gpuinfra.plan.model import Plan
 
 POLICY_LIMIT = 6144
-"""Maximum characters of a managed policy, without white space. IAM quotas, read 2026-11-21."""
+"""Maximum size of a managed policy in characters, excluding white space. IAM quotas, read 2026-11-21."""
 POLICIES_OF_A_ROLE = 10
 SOURCE = "terraform-provider-aws 6 and the AWS service authorization reference, read 2026-11-21; compared with the permissions in CloudFormation schemas"
 
@@ -32,18 +32,18 @@ ASKED: dict[str, tuple[str, ...]] = {
     "handover: read the evidence": ("s3:ListBucket", "s3:GetObject", "kms:Decrypt"),
     "handover: read the console output of a node without evidence": ("ec2:GetConsoleOutput",),
 }
-"""Requests of the program itself. `sts:GetCallerIdentity` needs no permission."""
+"""Requests that gpuinfra makes. `sts:GetCallerIdentity` requires no permission."""
 
 ACTIONS = {row.type: row.actions for row in RESOURCES}
-"""Type -> actions by operation."""
+"""Maps a resource type to its actions by operation."""
 
 _NAME_LENGTH = 20
-"""Bucket names contain at most this many characters of the cluster name, so patterns contain no more."""
+"""Bucket names, and therefore the patterns, contain at most this many characters of the cluster name."""
 _GLOBAL = frozenset({"iam", "s3", "budgets", "route53"})
-"""Services whose requests have no region, or whose ARNs are specific enough."""
+"""Services whose requests have no Region, or whose ARNs are specific enough."""
 
 # Actions that support the condition aws:ResourceTag. Service authorization reference, read 2026-11-21.
-# Revoking rules of a security group is not in the list: the default group of the VPC is emptied before it has tags.
+# Revoking security group rules is not listed, because the rules of the default VPC group are removed before the group is tagged.
 _BY_TAG = ("ec2:Modify", "ec2:Delete", "ec2:Detach", "ec2:Release", "ec2:Replace", "ec2:Disassociate", "fsx:Update", "fsx:Delete",
            "kms:PutKeyPolicy", "kms:EnableKeyRotation", "kms:UpdateKeyDescription", "kms:ScheduleKeyDeletion", "kms:GetKey", "kms:ListResourceTags")  # fmt: skip
 _NOT_BY_TAG = frozenset({"ec2:DeleteTags"})
@@ -53,7 +53,7 @@ _SERVICE_ROLES = {
     "fsx.amazonaws.com": "fsx/lustreFileSystem:LustreFileSystem",
     "s3.data-source.lustre.fsx.amazonaws.com": "fsx/dataRepositoryAssociation:DataRepositoryAssociation",
 }
-"""Service -> the type whose first creation in an account creates the service-linked role."""
+"""Maps a service to the resource type whose first creation in an account creates the service-linked role."""
 
 _PASSED_TO = {
     "ec2.amazonaws.com": ("autoscaling/group:Group", "iam/instanceProfile:InstanceProfile"),
@@ -64,16 +64,16 @@ _PASSED_TO = {
 
 @dataclass(frozen=True)
 class _Scope:
-    """Resources and conditions of a statement."""
+    """The resources and conditions of a statement."""
 
     sid: str
     resources: tuple[str, ...]
     conditions: str = "{}"
-    """JSON, so that scopes compare."""
+    """Conditions as JSON, so that scopes are comparable."""
 
 
 def permissions(plan: Plan) -> Permissions:
-    """The policies for a plan, with the reason of every action."""
+    """Return the policies for a plan, with the reason for every action."""
     uses = _uses(plan)
     notes = [
         "attach all documents to the role that runs Pulumi; they are one policy, split at the size limit of IAM",
@@ -93,7 +93,7 @@ def permissions(plan: Plan) -> Permissions:
 
 
 def documents_of(statements: Iterable[Mapping[str, Any]], limit: int = POLICY_LIMIT) -> list[dict[str, Any]]:
-    """The statements in as few policies as the size limit of IAM allows."""
+    """Pack the statements into as few policies as the IAM size limit allows."""
     made: list[dict[str, Any]] = []
     for statement in statements:
         if not made or _size({**made[-1], "Statement": [*made[-1]["Statement"], statement]}) > limit:
@@ -132,7 +132,7 @@ def _statements(plan: Plan, uses: Mapping[str, list[tuple[str, str]]]) -> Iterat
 
 
 def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
-    """The resources and conditions for one action."""
+    """Return the resources and conditions for an action."""
     service, _, call = action.partition(":")
     own = short(plan.name, _NAME_LENGTH)
     if action == "iam:PassRole":
@@ -167,7 +167,7 @@ def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
 
 
 def _in_buckets(plan: Plan, action: str, own: str) -> tuple[str, list[str]]:
-    """The buckets of the stack, and evidence buckets of other stacks if this stack does not create one."""
+    """Return the buckets of the stack and, if the stack creates no evidence bucket, the evidence buckets of other stacks."""
     buckets = [f"arn:aws:s3:::{own}*"]
     given = [one.bucket for one in plan.file_systems if one.bucket not in (None, "auto")]
     if "Object" in action.replace("ObjectLock", "") or action == "s3:ListBucketVersions":
@@ -183,7 +183,7 @@ def _in_buckets(plan: Plan, action: str, own: str) -> tuple[str, list[str]]:
 
 
 def _named(plan: Plan, action: str, own: str) -> list[str]:
-    """ARNs by name, for services that support it for this action."""
+    """Return ARNs with the cluster name, if the service supports them for this action."""
     service, _, call = action.partition(":")
     where = f"{plan.region}:*"
     if service == "autoscaling" and not call.startswith("Describe"):
@@ -209,6 +209,6 @@ def _scope(sid: str, resources: Iterable[str], **conditions: Mapping[str, Any]) 
 
 
 def _one(values: Iterable[str]) -> Any:
-    """A single value without a list around it, the usual form in policies."""
+    """Unwrap a list with a single value, as is usual in policies."""
     held = list(values)
     return held[0] if len(held) == 1 else held

@@ -1,4 +1,4 @@
-"""Decisions that differ on AWS: images, disks, groups, placement, addresses, FSx sizes. Pure: imports no SDK."""
+"""AWS-specific decisions: images, disks, groups, placement, addresses and FSx sizes. Pure: imports no SDK."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from gpuinfra.spec.pool import CustomImage, Pool
 from gpuinfra.spec.storage import Home, Lustre, ObjectMount
 
 ROOT_MIN_GIB = 75
-"""Size of the deep-learning image's root snapshot."""
+"""Root snapshot size of the deep learning image."""
 BLOCK_LEAD = timedelta(minutes=35)
-"""AWS terminates instances 30 minutes before a Capacity Block ends; the plan stops them earlier."""
+"""AWS terminates instances 30 minutes before a Capacity Block ends. The plan stops them earlier."""
 ENDPOINTS = ("ec2", "ssm", "ssmmessages", "logs", "monitoring", "sts", "kms")
 EFA_STEP_GIB = {125: 38400, 250: 19200, 500: 9600, 1000: 4800}
-"""Throughput tier -> capacity step in GiB of an FSx file system with EFA."""
+"""Maps a throughput tier to the capacity increment, in GiB, of an FSx file system with EFA."""
 TIERS = {
     "scratch_1": (),
     "scratch_2": (),
@@ -66,7 +66,7 @@ class AwsProfile:
     tag_limit = 50
     storage_kinds = frozenset({"lustre"})
     metadata_to_guard: tuple[str, ...] = ()
-    """Empty, because the hop limit of the launch template keeps containers from the metadata service."""
+    """Empty, because the hop limit in the launch template blocks container access to the metadata service."""
 
     def zone_number(self, zone: str) -> int:
         return places.zone_number(zone)
@@ -78,7 +78,7 @@ class AwsProfile:
         return places.region_of(zone)
 
     def group_limit(self, machine: MachineType) -> int | None:
-        """No limit: a cluster does not reach the limit of an Auto Scaling group."""
+        """No limit, because the limit of an Auto Scaling group exceeds the size of any cluster."""
         return None
 
     def nics(self, machine: MachineType, *, fabric: bool) -> tuple[Nic, ...]:
@@ -151,7 +151,7 @@ class AwsProfile:
         )
 
     def own_networks(self, spec: ClusterSpec, zoning: Zoning) -> tuple[OwnNetwork, ...]:
-        """None, because all interfaces of a cluster are in the network of its site."""
+        """Empty, because all interfaces of a cluster use the network of its site."""
         return ()
 
     def subnet(self, zone: str) -> str:
@@ -260,7 +260,7 @@ def _group(pool: Pool, machine: MachineType, entry: Capacity, name: str, nodes: 
         ends_at = _rfc3339(_moment(entry.ends_at) - BLOCK_LEAD)
         count = 0 if today < _moment(entry.starts_at).date() else nodes
     if isinstance(entry, Reserved):
-        # With `only`, the group uses the target. `first` allows overflow, and AWS then accepts no target.
+        # With `only`, the group targets the reservation. `first` allows overflow, for which AWS accepts no target.
         preference = "capacity-reservations-first" if entry.overflow else "capacity-reservations-only"
     reservation = entry.id if isinstance(entry, (Reserved, Block)) else None
     return Group(
@@ -285,7 +285,7 @@ def _group(pool: Pool, machine: MachineType, entry: Capacity, name: str, nodes: 
 
 
 def _placement(pool: Pool, machine: MachineType, entry: Capacity) -> tuple[str | None, str, bool]:
-    """Placement group, the reason, and whether it already exists."""
+    """Return the placement group, the reason, and whether the group already exists."""
     if isinstance(entry, Reserved) and entry.placement_group:
         return entry.placement_group, "the reservation is in this placement group, and a launch must name both", True
     if isinstance(entry, Reserved):
@@ -302,9 +302,9 @@ def _placement(pool: Pool, machine: MachineType, entry: Capacity) -> tuple[str |
 
 
 def _subnets(cidr: str, zones: list[str], *, nat: bool, name, number) -> Iterable[Subnet]:  # type: ignore[no-untyped-def]
-    """One eighth of the network for each zone, by zone number, so that another zone or pool changes no address.
+    """Assign one eighth of the network to each zone by zone number, so that adding a zone or pool changes no addresses.
 
-    Eighth 0 holds a small public subnet in each zone for its NAT gateway.
+    The first eighth contains a small public subnet per zone for the NAT gateway.
     """
     network = ipaddress.ip_network(cidr, strict=False)
     eighths = list(network.subnets(prefixlen_diff=3))

@@ -1,6 +1,6 @@
-"""AWS: regions, zone ids, and prices of services.
+"""AWS Regions, zone IDs and service prices.
 
-Zones are known by id (`use1-az4`) because the letters differ between accounts.
+Zones are identified by zone ID (`use1-az4`), because zone letters differ between accounts.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ PREFIXES = {
     "us-gov-east-1": "usge1",
     "us-gov-west-1": "usgw1",
 }
-"""Region -> prefix of its zone ids. https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-regions.html, read 2026-08."""
+"""Maps a Region to the prefix of its zone IDs. https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-regions.html, read 2026-08."""
 
 _REGIONS = {prefix: region for region, prefix in PREFIXES.items()}
 LOCAL_ZONES = {"us-east-1": ("use1-atl2-az1", "us-east-1-dfw-2a")}
-"""Region -> Local Zones with GPU machine types; an account must opt in to them."""
+"""Maps a Region to its Local Zones with GPU machine types. An account must opt in to Local Zones."""
 
 
 def region_of(zone: str) -> str | None:
-    """The region of a zone id, None if no region has such zones."""
+    """Return the Region of a zone ID, or `None` if the ID matches no Region."""
     for region, zones in LOCAL_ZONES.items():
         if zone in zones:
             return region
@@ -63,7 +63,7 @@ def region_of(zone: str) -> str | None:
 
 
 def zone_number(zone: str) -> int:
-    """The number in a zone id. Local Zones count from 7, because regions have at most six zones."""
+    """Return the number in a zone ID. Local Zones are numbered from 7, because a Region has at most six Availability Zones."""
     if match := re.fullmatch(r"[a-z]+\d-az(\d)", zone):
         return int(match[1])
     return 7
@@ -77,7 +77,7 @@ def partition(region: str) -> str:
 
 
 def zones_of(text: str, local: dict[str, tuple[str, ...]] | None = None) -> dict[str, tuple[str, ...]]:
-    """Read `use1:1,2,4 usw2:1-4` into region -> zone ids."""
+    """Parse text such as `use1:1,2,4 usw2:1-4` into zone IDs by Region."""
     found: dict[str, tuple[str, ...]] = {}
     for part in text.split():
         prefix, numbers = part.split(":")
@@ -107,4 +107,4 @@ SERVICE_PRICES = (
     ServicePrice(key="disk_gib_month:gp3", unit="GiB-month", region="us-east-1", usd=0.08, read=date(2026, 11, 21), source="https://aws.amazon.com/ebs/pricing/", certain=False),
     ServicePrice(key="address_hour", unit="hour", region="us-east-1", usd=0.005, read=date(2026, 8, 15), source=_INFRA, certain=False),
 )  # fmt: skip
-"""Prices of services other than nodes. The plan lists storage of buckets, logs and the trail as unknown, because it depends on use."""
+"""Prices of services other than nodes. The plan lists the cost of bucket storage, logs and the trail as unknown, because it depends on usage."""

@@ -1,10 +1,10 @@
-"""The table of resources on AWS: what the components create, what `destroy` does with it, what it costs, and who may create it.
+"""The AWS resource table. For each resource kind, it defines the behavior on `destroy`, the price and the required permissions.
 
-Pure, so that `gpuinfra plan` and `gpuinfra permissions` work without an engine or an SDK. `instances.py` lists for each row where a plan has it.
+The module is pure, so that `gpuinfra plan` and `gpuinfra permissions` work without an engine or an SDK. `instances.py` lists the instances of each row for a plan.
 
-Actions are IAM actions by operation. The calls that the provider makes are from its source (terraform-provider-aws 6, the base of pulumi-aws 7), the action
-of each call from AWS's service authorization reference; both read 2026-11-21. A test compares them with the permissions in CloudFormation's schemas
-and states the reason of each difference.
+Actions are IAM actions by operation. The calls of the provider are taken from its source (terraform-provider-aws 6, the base of pulumi-aws 7), and the action
+of each call from the AWS service authorization reference; both read 2026-11-21. A test compares them with the permissions in the CloudFormation schemas
+and states the reason for each difference.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WRITES = "a retained file system writes to it"
 
 
 def _setting(get: str, put: str, delete: str = "") -> Actions:
-    """A setting of a bucket is read and written as a whole; most settings are removed by writing an empty one."""
+    """Return the actions for a bucket setting. A setting is read and written as a whole. Most settings are removed by writing an empty value."""
     return Actions(f"s3:{put}", f"s3:{get}", f"s3:{put}", f"s3:{delete or put}")
 
 
@@ -112,7 +112,7 @@ TRAIL_LOG_GROUP = ResourceKind("aws:cloudwatch/logGroup:LogGroup", "{component}-
 TRAIL_LOG_ROLE = ResourceKind("aws:iam/role:Role", "{component}-log-role", instances.trails, REMOVED, FREE, _ROLE_ACTIONS)
 TRAIL_LOG_POLICY = ResourceKind("aws:iam/rolePolicy:RolePolicy", "{component}-log-policy", instances.trails, REMOVED, FREE, _ROLE_POLICY_ACTIONS)
 BUDGET = ResourceKind("aws:budgets/budget:Budget", "{component}-month", budgets, REMOVED, Price(item=None, reason="billed by the day beyond the free budgets of an account"), Actions(
-    # One action covers every change of a budget; tags have actions of their own.
+    # One action covers all changes to a budget. Tags have separate actions.
     "budgets:ModifyBudget budgets:TagResource?tags",
     "budgets:ViewBudget budgets:ListTagsForResource",
     "budgets:ModifyBudget budgets:TagResource?tags budgets:UntagResource?-tags",
@@ -127,7 +127,7 @@ KEY = ResourceKind("aws:kms/key:Key", "{component}-key", instances.keys, retaine
 ), find("key"))
 KEY_ALIAS = ResourceKind("aws:kms/alias:Alias", "{component}-alias", instances.keys, retained(KEY_REASON), FREE,
     Actions("kms:CreateAlias", "kms:ListAliases", "kms:UpdateAlias?targetKeyId", "kms:DeleteAlias"), find("alias"))
-# Buckets; the id of a setting is the name of its bucket.
+# Buckets. The ID of a setting is the bucket name.
 # `{why}` is the reason that `instances.buckets` states for each bucket: audit records, evidence, or data of a file system.
 BUCKET = ResourceKind("aws:s3/bucket:Bucket", "{component}-bucket", instances.buckets, retained("{why}"), BY_USAGE, Actions(
     "s3:CreateBucket s3:PutBucketTagging?tags s3:TagResource?tags s3:PutBucketVersioning?objectLockEnabled "
@@ -246,7 +246,7 @@ LUSTRE = ResourceKind("aws:fsx/lustreFileSystem:LustreFileSystem", "{component}-
     "fsx:DeleteFileSystem",
 ), find("file-system"))
 DATA_REPOSITORY = ResourceKind("aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation", "{component}-data-repository", instances.linked_file_systems, REMOVED, FREE, Actions(
-    # FSx creates a service-linked role for the bucket with the permissions of the caller
+    # FSx uses the caller's permissions to create a service-linked role for the bucket
     # (Amazon FSx for Lustre guide, "Adding permissions to use data repositories").
     "fsx:CreateDataRepositoryAssociation fsx:TagResource?tags iam:CreateServiceLinkedRole iam:AttachRolePolicy "
     "iam:PutRolePolicy s3:ListBucket",
@@ -269,7 +269,7 @@ BUNDLE = ResourceKind("aws:s3/bucketObjectv2:BucketObjectv2", "{component}-bundl
     "s3:PutObject s3:PutObjectTagging?tags kms:GenerateDataKey kms:Decrypt",
     "s3:GetObject s3:GetObjectTagging",
     "s3:PutObject s3:PutObjectTagging?tags kms:GenerateDataKey kms:Decrypt",
-    # Buckets have versions, and the provider deletes all versions of an object.
+    # Buckets are versioned, and the provider deletes all versions of an object.
     "s3:DeleteObject s3:DeleteObjectVersion s3:ListBucketVersions",
 ))
 IMAGE = ResourceKind("aws:ssm/parameter:Parameter", "{component}-image-{token}", instances.pinned_pools, REMOVED, FREE, Actions(
@@ -291,7 +291,7 @@ LAUNCH_TEMPLATE = ResourceKind("aws:ec2/launchTemplate:LaunchTemplate", "{compon
     "ec2:DeleteLaunchTemplate",
 ))
 GROUP = ResourceKind("aws:autoscaling/group:Group", "{component}", planned.groups, REMOVED, priced("node"), Actions(
-    # With a launch template, Auto Scaling starts instances with the permissions of the caller.
+    # With a launch template, Auto Scaling launches instances with the caller's permissions.
     "autoscaling:CreateAutoScalingGroup autoscaling:CreateOrUpdateTags?tags ec2:RunInstances ec2:CreateTags "
     "iam:PassRole iam:CreateServiceLinkedRole",
     "autoscaling:DescribeAutoScalingGroups autoscaling:DescribeScalingActivities "
@@ -318,5 +318,5 @@ RESOURCES = planned.rows(globals())
 
 
 def resources(plan: Plan) -> tuple[PlannedResource[Lookup], ...]:
-    """Every resource that a plan creates."""
+    """All resources that a plan creates."""
     return tuple(planned.planned(RESOURCES, plan))

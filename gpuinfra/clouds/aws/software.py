@@ -1,4 +1,4 @@
-"""Facts of AWS that decide about software on nodes."""
+"""AWS facts that determine the software on nodes."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from gpuinfra.inventory import Node
 
 
 def proxy_command(node: Node, region: str, resources: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The arguments of `aws ssm start-session` for one node."""
+    """Return the `aws ssm start-session` arguments for a node."""
     words = ["aws", "ssm", "start-session", "--target", node.id]
     words += ["--document-name", "AWS-StartSSHSession", "--parameters", "portNumber=22"]
     return [*words, "--region", region] if region else words

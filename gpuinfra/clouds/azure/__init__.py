@@ -1,6 +1,6 @@
-"""Azure: its machine types (`catalog`), its decisions (`profile`), and the components that translate a plan.
+"""Azure support: machine types (`catalog`), decisions (`profile`), and components that create the resources of a plan.
 
-`profile`, `catalog`, `names` and `resources` are pure. Components are imported on first use, so that a plan does not wait for the SDK.
+`profile`, `catalog`, `names` and `resources` are pure. Components are imported on first use, so that planning does not import the SDK.
 """
 
 from __future__ import annotations

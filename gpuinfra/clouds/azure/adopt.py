@@ -55,7 +55,7 @@ class Subscription:
         self._ask, self.id, self._plan, self._token = ask, subscription, plan, token
 
     def find(self, lookup: Lookup) -> str | None:
-        """The import id of a resource, None if it does not exist."""
+        """Return the import ID of a resource, or `None` if the resource does not exist."""
         path = self._grant(lookup) if lookup.kind == "grant" else self.path(lookup)
         return path if path is not None and self._ask(path, _VERSIONS[lookup.kind]) is not None else None
 

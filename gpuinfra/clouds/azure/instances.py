@@ -1,4 +1,4 @@
-"""Where a plan has each resource of the table in `resources.py`: one function for each set of instances. Pure."""
+"""Functions that list the instances of each resource kind in `resources.py` for a plan. Pure."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ Kind = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Lookup:
-    """How `adopt` finds a retained resource, before subscription and stack are part of its name."""
+    """How `adopt` finds a retained resource, without the subscription and stack in its name."""
 
     kind: Kind
     layer: str
     """The layer whose resource group contains it."""
     purpose: str = ""
-    """The part of its name that states what it is for."""
+    """The purpose in the resource name."""
     part: str = ""
     """A container of an account, or a subnet of a network."""
 
@@ -67,7 +67,7 @@ def audited_vaults(plan: Plan) -> Iterator[Instance]:
 
 
 def keys(plan: Plan) -> Iterator[Instance]:
-    """Customer keys of audit records and of data."""
+    """Customer-managed keys for audit records and for data."""
     for above in foundations(plan):
         if _has_records(plan):
             yield common.inside("azure", above, "Key", "key-audit", purpose="audit")

@@ -13,7 +13,7 @@ from gpuinfra.plan.model import Plan
 
 SOURCE = "Azure's resource provider operations, read 2026-11-21; a test compares the types with the paths in the azure-mgmt models"
 ACTIONS = {row.type: row.actions for row in RESOURCES}
-"""Type -> actions by operation."""
+"""Maps a resource type to its actions by operation."""
 
 ASKED: dict[str, tuple[str, ...]] = {
     "resolving the version of an image": (

@@ -1,4 +1,4 @@
-"""Decisions that differ on Azure: images, scale sets, addresses, Managed Lustre. Pure: imports no SDK."""
+"""Azure-specific decisions: images, scale sets, addresses and Managed Lustre. Pure: imports no SDK."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class AzureProfile:
         )
 
     def own_networks(self, spec: ClusterSpec, zoning: Zoning) -> tuple[OwnNetwork, ...]:
-        """None, because all interfaces of a cluster are in the network of its site."""
+        """Empty, because all interfaces of a cluster use the network of its site."""
         return ()
 
     def subnet(self, zone: str) -> str:

@@ -1,6 +1,6 @@
-"""The table of resources on Azure: what the components create, what `destroy` does with it, what it costs, and who may create it.
+"""The Azure resource table. For each resource kind, it defines the behavior on `destroy`, the price and the required permissions.
 
-Pure, so that `gpuinfra plan` and `gpuinfra permissions` work without an engine or an SDK. `instances.py` lists for each row where a plan has it.
+The module is pure, so that `gpuinfra plan` and `gpuinfra permissions` work without an engine or an SDK. `instances.py` lists the instances of each row for a plan.
 
 An action on Azure is a resource type and a verb, so most actions follow from the type. The others are linked actions: Azure also checks the permission
 to use a resource that a request refers to, for example to join a subnet or to assign an identity (resource provider operations, read 2026-11-21).
@@ -179,5 +179,5 @@ RESOURCES = planned.rows(globals())
 
 
 def resources(plan: Plan) -> tuple[PlannedResource[Lookup], ...]:
-    """Every resource that a plan creates."""
+    """All resources that a plan creates."""
     return tuple(planned.planned(RESOURCES, plan))

@@ -1,4 +1,4 @@
-"""Facts of Azure that decide about software on nodes."""
+"""Azure facts that determine the software on nodes."""
 
 from __future__ import annotations
 

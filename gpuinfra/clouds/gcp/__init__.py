@@ -1,6 +1,6 @@
-"""Google Cloud: its machine types (`catalog`), its decisions (`profile`), and the components that translate a plan into resources.
+"""Google Cloud support: machine types (`catalog`), decisions (`profile`), and components that create the resources of a plan.
 
-`profile` and `catalog` are pure. Components are imported on first access, so that a plan does not load the SDK.
+`profile` and `catalog` are pure. Components are imported on first use, so that planning does not import the SDK.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Project:
         self._get, self.id, self._plan, self._token = get, project, plan, token
 
     def find(self, lookup: Lookup) -> str | None:
-        """The import id of a resource, None if it does not exist."""
+        """Return the import ID of a resource, or `None` if the resource does not exist."""
         if lookup.kind == "bucket":
             name = names.bucket(self._plan.name, lookup.purpose, self.id, self._token)
             return name if self._read("storage", f"/storage/v1/b/{quote(name, safe='')}") else None

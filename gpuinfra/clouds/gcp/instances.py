@@ -1,4 +1,4 @@
-"""Where a plan has each resource of the table in `resources.py`: one function for each set of instances. Pure.
+"""Functions that list the instances of each resource kind in `resources.py` for a plan. Pure.
 
 What components and table both derive from a plan is here too: APIs, subnets of interfaces, placement policies.
 """
@@ -30,11 +30,11 @@ Found = Literal["bucket", "ring", "key", "logs", "network", "address", "connecti
 
 @dataclass(frozen=True, kw_only=True)
 class Lookup:
-    """How `adopt` finds a retained resource, before project, region and stack are part of its name."""
+    """How `adopt` finds a retained resource, without the project, region and stack in its name."""
 
     kind: Found
     purpose: str
-    """The part of its name that states what it is for."""
+    """The purpose in the resource name."""
     zone: str = ""
 
 
@@ -83,7 +83,7 @@ def nic_subnets(pool: PoolPlan) -> tuple[str, ...]:
 
 
 def created_placement_policies(pool: PoolPlan) -> tuple[str, ...]:
-    """Placement policies that the pool creates, by the names in the plan."""
+    """Placement policies that the pool creates, by their names in the plan."""
     return tuple(dict.fromkeys(group.placement_group for group in pool.groups if group.placement_group))
 
 
@@ -111,7 +111,7 @@ def recipients(plan: Plan) -> Iterator[Instance]:
 
 
 def keys(plan: Plan) -> Iterator[Instance]:
-    """Customer keys of the audit trail and of data."""
+    """Customer managed keys for the audit trail and for data."""
     return common.keys("gcp", plan)
 
 
@@ -131,7 +131,7 @@ def evidence_readers(plan: Plan) -> Iterator[Instance]:
 
 
 def buckets(plan: Plan) -> Iterator[Instance]:
-    """Private buckets: audit records, evidence, and data of file systems."""
+    """Private buckets for audit records, evidence and file system data."""
     return common.buckets("gcp", plan, _file_systems(plan))
 
 

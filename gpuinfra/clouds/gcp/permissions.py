@@ -17,7 +17,7 @@ BILLING = "billing.budgets."
 """Permissions that are granted on a billing account and not on a project."""
 
 ACTIONS = {row.type: row.actions for row in RESOURCES}
-"""Type -> permissions by operation."""
+"""Maps a resource type to its permissions by operation."""
 
 PROJECT = "reading the project"
 IMPORT = "importing files from a bucket"

@@ -1,4 +1,4 @@
-"""Decisions that differ on Google Cloud: images, instance groups, several networks, Managed Lustre. Pure: imports no SDK."""
+"""Decisions specific to Google Cloud: images, instance groups, multiple networks and Managed Lustre. Pure: imports no SDK."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ RESERVED_ADDRESSES = 4
 
 
 def region_of(zone: str) -> str | None:
-    """The region of a zone, None if no region has such zones."""
+    """Return the region of a zone, or `None` if the name matches no region."""
     region, dash, letter = zone.rpartition("-")
     return region if dash and region in REGIONS and re.fullmatch("[a-z]", letter) else None
 

@@ -1,6 +1,6 @@
-"""The table of resources on Google Cloud: what the components create, what `destroy` does with it, what it costs, and who may create it.
+"""The Google Cloud resource table. For each resource kind, it defines the behavior on `destroy`, the price and the required permissions.
 
-Pure, so that `gpuinfra plan` and `gpuinfra permissions` work without an engine or an SDK. `instances.py` lists for each row where a plan has it.
+The module is pure, so that `gpuinfra plan` and `gpuinfra permissions` work without an engine or an SDK. `instances.py` lists the instances of each row for a plan.
 
 Actions are permissions by operation, from Google's IAM permissions reference and the pages of the methods, read 2026-11-21. A test compares their
 collections with Google's discovery documents.
@@ -180,5 +180,5 @@ RESOURCES = planned.rows(globals())
 
 
 def resources(plan: Plan) -> tuple[PlannedResource[Lookup], ...]:
-    """Every resource that a plan creates."""
+    """All resources that a plan creates."""
     return tuple(planned.planned(RESOURCES, plan))

@@ -1,4 +1,4 @@
-"""Facts of Google Cloud that the choice of software depends on."""
+"""Google Cloud facts that determine the software on nodes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Pulumi components of AWS. They translate a plan and decide nothing; the SDK is imported with the first module of this package."""
+"""Pulumi components for AWS. They create the resources of a plan and make no decisions. Importing a module of this package imports the SDK."""

@@ -1,7 +1,7 @@
 """The foundation on AWS: audit trail, KMS keys, evidence bucket and budget.
 
-The trail records the whole account in a bucket with object lock. `destroy` retains buckets, keys and audit logs.
-A program that already has these resources passes them in with `Existing`. Each component can be used alone.
+The trail records the events of the whole account in a bucket with Object Lock. `destroy` retains buckets, keys and audit logs.
+To use resources that already exist, pass them in `Existing`. Each component can also be used on its own.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ class KeyArgs:
 
     scope: Scope
     purpose: str
-    """Part of the alias: `audit`, `data`."""
+    """Part of the alias, such as `audit` or `data`."""
     description: str
     policy: pulumi.Input[str]
     depends_on: Sequence[pulumi.Resource] = ()
-    """Resources with unique names that are created before the key. A key has no unique name, so after a `destroy` a second key would be created
-    without an error; a bucket whose name already exists fails first."""
+    """Uniquely named resources to create before the key. Key names are not unique, so a deployment after a `destroy` would create a second key
+    without an error. Creating a bucket whose name is already taken fails first and prevents this."""
 
 
 class Key(pulumi.ComponentResource):
-    """A customer managed KMS key with yearly rotation, and its alias. `destroy` retains both, because data that a key encrypts is lost without it."""
+    """A customer managed KMS key with yearly rotation, and its alias. `destroy` retains both, because encrypted data cannot be read without the key."""
 
     arn: pulumi.Output[str]
-    """ARN of the key, ready after its alias exists."""
+    """ARN of the key. Resolves after the alias exists."""
 
     def __init__(self, name: str, args: KeyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:Key", name, None, args.scope.options(opts))
@@ -70,17 +70,17 @@ class AuditTrailArgs:
 
 
 class AuditTrail(pulumi.ComponentResource):
-    """A CloudTrail trail of all regions with log file validation and encryption, in a bucket with object lock and in CloudWatch Logs.
+    """A multi-region CloudTrail trail with log file validation and encryption. Events are delivered to a bucket with Object Lock and to CloudWatch Logs.
 
-    An account has at most five trails for each region. To share one trail, create the foundation in its own stack and name it in `use.foundation`.
+    An account can have at most five trails per Region. To share one trail, create the foundation in its own stack and reference it in `use.foundation`.
     """
 
     key_arn: pulumi.Output[str]
-    """KMS key of the trail and of the log groups of the stack."""
+    """KMS key for the trail and for the log groups of the stack."""
     bucket: pulumi.Output[str]
-    """Bucket of the records."""
+    """Bucket that stores the records."""
     log_bucket: pulumi.Output[str] | None
-    """Bucket of the access logs of other buckets."""
+    """Bucket that receives the access logs of other buckets."""
     trail_arn: pulumi.Output[str]
     """ARN of the trail."""
 
@@ -88,12 +88,12 @@ class AuditTrail(pulumi.ComponentResource):
         super().__init__("gpuinfra:aws:AuditTrail", name, None, args.scope.options(opts))
         scope, plan = args.scope, args.plan
         trail_name = scope.unique_name("trail", 128)
-        # Built from the name and not read from the resource: the policies of the bucket and of the key need it before the trail exists.
+        # Built from the name instead of read from the resource, because the bucket policy and the key policy need it before the trail exists.
         trail_arn = scope.arn("cloudtrail", f"trail/{trail_name}")
         logs = None if plan.existing_bucket else self._access_logs(name, args)
         self.log_bucket = logs.bucket if logs else None
         self.guards = (logs.resource,) if logs else ()
-        """Created before any key of the stack."""
+        """Bucket to create before any key of the stack."""
         self.key_arn = Key(
             naming.logical(name, "key"),
             KeyArgs(
@@ -119,7 +119,7 @@ class AuditTrail(pulumi.ComponentResource):
             include_global_service_events=True,
             enable_log_file_validation=True,
             kms_key_id=self.key_arn,
-            # CloudTrail requires the ARN of the log group with its streams.
+            # CloudTrail requires the log group ARN with the `:*` suffix for log streams.
             cloud_watch_logs_group_arn=pulumi.Output.concat(group.arn, ":*"),
             cloud_watch_logs_role_arn=role.arn,
             advanced_event_selectors=_selectors(scope, data_events=plan.data_events),
@@ -132,14 +132,14 @@ class AuditTrail(pulumi.ComponentResource):
 
     def _access_logs(self, name: str, args: AuditTrailArgs) -> PrivateBucket:
         scope = args.scope
-        # Sites and clusters in other stacks write access logs here too, so the ARN fixes account and region but not the stack.
+        # Sites and clusters in other stacks also write access logs here, so the ARN restricts the account and Region but not the stack.
         own_buckets = pulumi.Output.concat("arn:", scope.partition, ":s3:::*-", scope.account, f"-{scope.region}-*")
         return PrivateBucket(
             naming.logical(name, "access"),
             PrivateBucketArgs(
                 scope=scope,
                 purpose="access",
-                # S3 delivers access logs only to buckets that use its own key (SSE-S3).
+                # S3 delivers access logs only to buckets with SSE-S3 encryption.
                 key_arn=None,
                 expire_days=args.plan.log_retention_days,
                 statements=lambda arn: policies.access_log_delivery(arn, own_buckets, scope.account),
@@ -190,7 +190,7 @@ class AuditTrail(pulumi.ComponentResource):
 
 
 def _selectors(scope: Scope, *, data_events: bool) -> list[aws.cloudtrail.TrailAdvancedEventSelectorArgs]:
-    """Management events; with `data_events` also reads and writes of objects in all buckets (CIS 4.8, 4.9)."""
+    """Selects management events and, with `data_events`, object reads and writes in all buckets (CIS 4.8, 4.9)."""
     field = aws.cloudtrail.TrailAdvancedEventSelectorFieldSelectorArgs
     selectors = [
         aws.cloudtrail.TrailAdvancedEventSelectorArgs(
@@ -198,7 +198,7 @@ def _selectors(scope: Scope, *, data_events: bool) -> list[aws.cloudtrail.TrailA
         )
     ]
     if data_events:
-        # Without this exclusion each delivery of the trail is an event, which causes another delivery.
+        # Without this exclusion, each delivery of the trail is an event that causes another delivery.
         own = [
             pulumi.Output.concat("arn:", scope.partition, ":s3:::", scope.bucket_name(purpose), "/")
             for purpose in ("audit", "access")
@@ -225,9 +225,9 @@ class BudgetArgs:
 
 
 class Budget(pulumi.ComponentResource):
-    """A monthly budget for resources with the tag of the cluster.
+    """A monthly budget for resources that have the cluster tag.
 
-    AWS counts a tag only after you activate it as a cost allocation tag in the billing console, one day or more after its first use.
+    AWS tracks a tag only after you activate it as a cost allocation tag in the Billing console. A new tag can take a day or more to appear there.
     """
 
     name: pulumi.Output[str]
@@ -237,7 +237,7 @@ class Budget(pulumi.ComponentResource):
         super().__init__("gpuinfra:aws:Budget", name, None, args.scope.options(opts))
         scope, plan = args.scope, args.plan
         recipients = list(plan.recipients)
-        # AWS rejects a notification without recipients; the plan warns about it.
+        # AWS rejects notifications without recipients. A rule warns about this.
         kinds = (
             [(kind, percent) for percent in plan.thresholds_percent for kind in ("ACTUAL", "FORECASTED")]
             if recipients
@@ -277,11 +277,11 @@ class EvidenceArgs:
     key_arn: pulumi.Input[str]
     """KMS key of the objects."""
     log_to: pulumi.Input[str] | None = None
-    """Bucket for its access log; if it is not set, the bucket writes none."""
+    """Bucket that receives the access log of this bucket. If unset, access is not logged."""
 
 
 class Evidence(pulumi.ComponentResource):
-    """The bucket that nodes download their bundle from and upload their evidence to. `destroy` retains it, because evidence of a node is read long after the node is gone."""
+    """The bucket from which nodes download their bundle and to which they upload evidence. `destroy` retains it, because evidence is used long after a node is terminated."""
 
     bucket: pulumi.Output[str]
     """Name of the bucket."""
@@ -301,25 +301,25 @@ class Evidence(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class FoundationArgs:
-    """Arguments of the foundation of one cluster, or of all clusters in an account."""
+    """Arguments of a foundation for one cluster or for all clusters in an account."""
 
     scope: Scope
     audit: AuditPlan
     budget: BudgetPlan | None
-    """None for no budget: no one is notified about high costs."""
+    """If `None`, no budget is created and no cost alerts are sent."""
 
 
 class Foundation(pulumi.ComponentResource):
     """Audit trail, keys, evidence bucket and budget."""
 
     audit: AuditTrail | None
-    """The audit trail, None if this stack creates none."""
+    """The audit trail, or `None` if this stack does not create one."""
     data_key_arn: pulumi.Output[str]
-    """KMS key of disks, evidence and file systems."""
+    """KMS key for disks, evidence and file systems."""
     log_key_arn: pulumi.Output[str] | None
-    """KMS key of log groups, None without an audit trail."""
+    """KMS key for log groups, or `None` without an audit trail."""
     evidence: Evidence
-    """The bucket of bundles and evidence."""
+    """The bucket for bundles and evidence."""
 
     def __init__(self, name: str, args: FoundationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:Foundation", name, None, args.scope.options(opts))

@@ -1,6 +1,6 @@
 """A private S3 bucket with all of its settings.
 
-`destroy` retains the settings together with the bucket, because a bucket without its policy is not protected.
+`destroy` retains the settings with the bucket, because a bucket without its policy is not protected.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from gpuinfra.clouds.ready_after import ready_after
 
 @dataclass(frozen=True, kw_only=True)
 class Lock:
-    """Object lock: an object cannot be changed or deleted before its retention period ends."""
+    """S3 Object Lock: objects cannot be overwritten or deleted before their retention period ends."""
 
     days: int
     mode: str = "GOVERNANCE"
-    """`GOVERNANCE` (the permission s3:BypassGovernanceRetention lifts it) or `COMPLIANCE` (not even the root user of the account can lift it)."""
+    """`GOVERNANCE` (principals with s3:BypassGovernanceRetention can override it) or `COMPLIANCE` (no one can override it, including the root user of the account)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,26 +32,26 @@ class PrivateBucketArgs:
 
     scope: Scope
     purpose: str
-    """Part of the name: `audit`, `evidence`."""
+    """Part of the name, such as `audit` or `evidence`."""
     key_arn: pulumi.Input[str] | None = None
-    """KMS key of the objects; if it is not set, S3 uses its own key, which a bucket for access logs requires."""
+    """KMS key of the objects. If unset, S3 uses its own key, which a bucket for access logs requires."""
     lock: Lock | None = None
-    """If it is not set, objects can be replaced, and old versions are deleted after `old_versions_days`."""
+    """Object Lock settings. If unset, objects can be overwritten, and noncurrent versions are deleted after `old_versions_days`."""
     expire_days: int | None = None
-    """Days after which objects are deleted; if it is not set, they are not deleted."""
+    """Number of days after which objects are deleted. If unset, objects do not expire."""
     old_versions_days: int = 90
-    """Days for which a replaced or deleted object can be restored."""
+    """Number of days for which a replaced or deleted object can be restored."""
     log_to: pulumi.Input[str] | None = None
-    """Bucket for its access log; if it is not set, the bucket writes none."""
+    """Bucket that receives the access log of this bucket. If unset, access is not logged."""
     statements: Callable[[pulumi.Output[str]], Sequence[policies.Statement]] = lambda arn: ()
-    """Further statements of the bucket policy, from the ARN of the bucket."""
+    """Returns additional statements for the bucket policy, given the ARN of the bucket."""
 
 
 class PrivateBucket(pulumi.ComponentResource):
     """A bucket with encryption and versioning that blocks public access and denies requests without TLS."""
 
     bucket: pulumi.Output[str]
-    """Name of the bucket, ready after its settings are in force."""
+    """Name of the bucket. Resolves after its settings are applied."""
     arn: pulumi.Output[str]
     """ARN of the bucket."""
 
@@ -64,7 +64,7 @@ class PrivateBucket(pulumi.ComponentResource):
             object_lock_enabled=True if args.lock else None,
             opts=child(self, rows.BUCKET),
         )
-        """The bucket resource, for `depends_on` of resources that must not be created if the name of the bucket is taken."""
+        """The bucket resource. Use it in `depends_on` for resources that must not be created if the bucket name is taken."""
         public = aws.s3.BucketPublicAccessBlock(
             rows.BUCKET_PUBLIC_ACCESS.logical(name),
             bucket=bucket.bucket,
@@ -126,7 +126,7 @@ class PrivateBucket(pulumi.ComponentResource):
             rows.BUCKET_POLICY.logical(name),
             bucket=bucket.bucket,
             policy=policies.document([policies.only_over_tls(bucket.arn), *args.statements(bucket.arn)]),
-            # S3 rejects a policy while it writes the public access block. The policy is last, so it also marks all settings as ready.
+            # S3 rejects a policy while the public access block is being written. The policy is created last, so dependents can wait for it alone.
             opts=child(self, rows.BUCKET_POLICY, depends_on=settings),
         )
         self.bucket = ready_after(bucket.bucket, [policy])

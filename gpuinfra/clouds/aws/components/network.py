@@ -1,7 +1,7 @@
 """The network of a site: private subnets for nodes, egress, VPC endpoints and flow logs.
 
-Subnets of nodes have no public addresses and no inbound route from the internet. Egress uses a NAT gateway or VPC endpoints, as the plan states.
-The zone of a subnet is its zone ID, because zone names differ between accounts. Security groups are in `security.py`.
+Node subnets have no public addresses and no inbound route from the internet. Depending on the plan, egress uses NAT gateways or VPC endpoints.
+Subnets are placed by zone ID, because zone names map to different zones in each account. For security groups, see `security.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class NetworkArgs:
     scope: Scope
     plan: NetworkPlan
     log_key_arn: pulumi.Input[str] | None = None
-    """KMS key of the flow log; if it is not set, CloudWatch Logs uses its own key."""
+    """KMS key for the flow log. If unset, CloudWatch Logs uses its own key."""
     data_subnets: frozenset[str] = frozenset()
     """Subnets that hold retained file systems. `destroy` retains them and the VPC."""
 
@@ -38,9 +38,9 @@ class Network(pulumi.ComponentResource):
     vpc_id: pulumi.Output[str]
     """Id of the VPC."""
     cidr: str
-    """Addresses of the VPC."""
+    """CIDR block of the VPC."""
     subnet_ids: dict[str, pulumi.Output[str]]
-    """Subnet ids by the names in the plan; each is ready after its egress exists."""
+    """Subnet IDs by their names in the plan. Each resolves after its egress exists."""
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:Network", name, None, args.scope.options(opts))
@@ -62,12 +62,12 @@ class Network(pulumi.ComponentResource):
         vpc = aws.ec2.Vpc(
             rows.VPC.logical(self._name),
             cidr_block=self._args.plan.cidr,
-            # The resolver of the VPC answers private DNS names of endpoints and file systems.
+            # Required to resolve the private DNS names of endpoints and file systems.
             enable_dns_support=True,
             enable_dns_hostnames=True,
             opts=child(self, rows.VPC, data=bool(self._args.data_subnets)),
         )
-        # Without rules, so that a network interface without a security group has no access (CIS 6.5).
+        # The default security group has no rules, so that a network interface without a security group has no access (CIS 6.5).
         aws.ec2.DefaultSecurityGroup(
             rows.DEFAULT_SECURITY_GROUP.logical(self._name),
             vpc_id=vpc.id,
@@ -84,7 +84,7 @@ class Network(pulumi.ComponentResource):
                 vpc_id=vpc.id,
                 cidr_block=subnet.cidr,
                 availability_zone_id=subnet.zone,
-                # Also in the subnet of the NAT gateway, which has an Elastic IP address.
+                # Also disabled in the NAT gateway subnet: the gateway uses an Elastic IP address.
                 map_public_ip_on_launch=False,
                 tags={"gpuinfra:role": subnet.role},
                 opts=child(self, rows.SUBNET, data=subnet.name in self._args.data_subnets),
@@ -93,7 +93,7 @@ class Network(pulumi.ComponentResource):
         }
 
     def _routes(self, vpc: aws.ec2.Vpc, subnets: dict[str, pulumi.Output[str]]) -> list[pulumi.Output[str]]:
-        """One route table for the private subnets of each zone, with the NAT gateway of that zone."""
+        """Create a route table per zone for its private subnets. Traffic is routed to the NAT gateway of the same zone."""
         plan = self._args.plan
         gateways = self._nat(vpc, subnets) if plan.egress == "nat" else {}
         private = [subnet for subnet in plan.subnets if subnet.role != "nat"]
@@ -117,7 +117,7 @@ class Network(pulumi.ComponentResource):
         return tables
 
     def _nat(self, vpc: aws.ec2.Vpc, subnets: dict[str, pulumi.Output[str]]) -> dict[str, pulumi.Output[str]]:
-        """NAT gateways by zone."""
+        """Create the NAT gateways and return them by zone."""
         internet = aws.ec2.InternetGateway(
             rows.INTERNET_GATEWAY.logical(self._name),
             vpc_id=vpc.id,
@@ -139,7 +139,7 @@ class Network(pulumi.ComponentResource):
             address = aws.ec2.Eip(
                 rows.NAT_ADDRESS.logical(self._name, subnet=subnet.name),
                 domain="vpc",
-                # An Elastic IP address cannot be used before the VPC has an internet gateway.
+                # An Elastic IP address requires that the VPC has an internet gateway.
                 opts=child(self, rows.NAT_ADDRESS, depends_on=[internet]),
             )
             gateways[subnet.zone] = aws.ec2.NatGateway(
@@ -151,7 +151,7 @@ class Network(pulumi.ComponentResource):
         return gateways
 
     def _table(self, vpc: aws.ec2.Vpc, row: ResourceKind[Any], **values: int) -> aws.ec2.RouteTable:
-        # Routes are separate resources: inline routes of the table and separate routes would remove each other.
+        # Routes are separate resources, because inline and separate routes of a table overwrite each other.
         return aws.ec2.RouteTable(row.logical(self._name, **values), vpc_id=vpc.id, opts=child(self, row))
 
     def _associate(
@@ -195,7 +195,7 @@ class Network(pulumi.ComponentResource):
             cidr_ipv4=plan.cidr,
             opts=child(self, rows.ENDPOINTS_RULE),
         )
-        # An endpoint accepts one subnet for each zone.
+        # An endpoint accepts one subnet per zone.
         per_zone = {subnet.zone: subnets[subnet.name] for subnet in reversed(plan.subnets) if subnet.role == "nodes"}
         for service in plan.interface_endpoints:
             aws.ec2.VpcEndpoint(

@@ -1,6 +1,6 @@
-"""A pool of nodes: one launch template and one Auto Scaling group for each group of the plan.
+"""A pool of nodes: a launch template and an Auto Scaling group for each group in the plan.
 
-Each group has its own launch template, because the market type of a Capacity Block is in the template, and so that groups are updated separately.
+Each group has its own launch template, because the template sets the market type for Capacity Blocks, and so that groups can be updated separately.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from gpuinfra.clouds.node_pool import BaseNodePool, BaseNodePoolArgs, RunningGro
 from gpuinfra.plan.model import Group, PoolPlan
 
 GRACE_S = 1200
-"""Health check grace period. With a plain image, the driver, a reboot and the checks take about 15 minutes."""
+"""Health check grace period. With a plain image, installing the driver, rebooting and running the checks takes about 15 minutes."""
 
 WARMUP_S = 600
-"""Instance warmup and checkpoint delay of an instance refresh; the handover verifies the node itself."""
+"""Instance warmup and checkpoint delay of an instance refresh. The handover verifies the nodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodePoolArgs(BaseNodePoolArgs):
-    """Arguments of a pool on AWS. Each reference may be a resource that the program did not create here."""
+    """Arguments of a pool on AWS. References can also point to existing resources."""
 
     scope: Scope
     subnet_id: pulumi.Input[str]
-    """The private subnet of all nodes."""
+    """Private subnet for all nodes."""
     security_group_id: pulumi.Input[str]
-    """Security group of every network interface (`SecurityGroups.nodes_group_id`)."""
+    """Security group for every network interface (`SecurityGroups.nodes_group_id`)."""
     profile_arn: pulumi.Input[str]
-    """Instance profile of the nodes (`NodeRole.profile_arn`)."""
+    """Instance profile for the nodes (`NodeRole.profile_arn`)."""
     evidence_owner: pulumi.Input[str]
-    """Unique id of the role of the nodes, the first half of each node's folder of evidence."""
+    """Unique ID of the node role. It is the first part of the name of each node's evidence folder."""
     key_arn: pulumi.Input[str] | None = None
-    """KMS key of the disks; if it is not set, EBS uses the default key of the account."""
+    """KMS key for the disks. If unset, EBS uses the default key of the account."""
 
 
 class NodePool(BaseNodePool[NodePoolArgs]):
-    """Nodes of one machine type, launched by one Auto Scaling group for each group of the plan."""
+    """Nodes of one machine type, launched by an Auto Scaling group for each group in the plan."""
 
     def __init__(self, name: str, args: NodePoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:NodePool", name, args, args.scope.options(opts))
@@ -59,7 +59,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
         uploaded = aws.s3.BucketObjectv2(
             rows.BUNDLE.logical(self._name),
             bucket=args.bucket,
-            # The key holds the checksum, so the bundle that a launch template names never changes.
+            # The object key contains the checksum, so the bundle that a launch template references never changes.
             key=built.key_of(args.scope.cluster, args.plan.name),
             source=pulumi.FileAsset(str(bundle.on_disk(built))),
             content_type="application/gzip",
@@ -104,7 +104,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
             self,
         )
         spot = group.kind == "spot"
-        # A version number and not "$Latest": only a changed input starts an instance refresh.
+        # A version number instead of "$Latest", because only a changed input starts an instance refresh.
         version = template.latest_version.apply(str)
         scaling = aws.autoscaling.Group(
             rows.GROUP.logical(logical),
@@ -121,13 +121,13 @@ class NodePool(BaseNodePool[NodePoolArgs]):
             else group.placement_group,
             health_check_type="EC2",
             health_check_grace_period=GRACE_S,
-            # Capacity can be late or missing. The handover waits for the nodes and reports the scaling activities of the group.
+            # Capacity can be delayed or unavailable. The handover waits for the nodes and reports the scaling activities of the group.
             wait_for_capacity_timeout="0",
             ignore_failed_scaling_activities=True,
             instance_refresh=_rolling(pool, group),
             termination_policies=["OldestLaunchTemplate", "OldestInstance"],
             tags=self._propagated(group),
-            # A schedule sets the size of a group whose time window is in the future.
+            # If the time window is in the future, scheduled actions set the group size.
             opts=child(
                 self, rows.GROUP, ignore_changes=["desiredCapacity"] if group.starts_at and not group.count else ()
             ),
@@ -150,7 +150,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
         ]
 
     def _schedule(self, logical: str, group: Group, scaling: aws.autoscaling.Group) -> None:
-        """Scheduled actions that fill and empty a group with a time window."""
+        """Create the scheduled actions that scale a group with a time window up and down."""
         for action, moment in schedule(group):
             aws.autoscaling.Schedule(
                 rows.SCHEDULE.logical(logical, action=action),
@@ -167,7 +167,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
 def _all_spot(
     template: aws.ec2.LaunchTemplate, version: pulumi.Output[str], group: Group
 ) -> aws.autoscaling.GroupMixedInstancesPolicyArgs:
-    """Spot instances only. Auto Scaling accepts no launch template with a market option here, so the distribution selects spot (awsdocs/amazon-ec2-auto-scaling-user-guide: create-launch-template.md)."""
+    """Return a distribution that uses Spot Instances only. A mixed instances policy does not accept a launch template with a market option (awsdocs/amazon-ec2-auto-scaling-user-guide: create-launch-template.md)."""
     specification = aws.autoscaling.GroupMixedInstancesPolicyLaunchTemplateLaunchTemplateSpecificationArgs(
         launch_template_id=template.id, version=version
     )
@@ -202,9 +202,9 @@ def _reservation(group: Group) -> aws.autoscaling.GroupCapacityReservationSpecif
 
 
 def _rolling(pool: PoolPlan, group: Group) -> aws.autoscaling.GroupInstanceRefreshArgs:
-    """Settings of the instance refresh: the canary first, then at most `at_once_percent` of the group at a time.
+    """Return the instance refresh settings: the canary first, then at most `at_once_percent` of the group at a time.
 
-    With limited capacity, an instance is terminated before its replacement is launched.
+    If capacity is limited, each instance is terminated before its replacement is launched.
     """
     count = max(group.count, 1)
     step = max(1, count * pool.at_once_percent // 100)

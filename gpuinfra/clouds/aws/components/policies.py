@@ -1,7 +1,7 @@
-"""Policy documents of keys, buckets and roles.
+"""Policy documents for keys, buckets and roles.
 
-Functions over Pulumi inputs; the Sid of each statement states its purpose. Conditions restrict service principals to this account,
-and to one resource where AWS supports it, to prevent the confused deputy problem.
+The functions take Pulumi inputs. The Sid of each statement states its purpose. To prevent the confused deputy problem, conditions restrict
+service principals to this account and, where AWS supports it, to one resource.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _KEY_USE = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKe
 
 
 def document(statements: Sequence[Statement]) -> pulumi.Output[str]:
-    """A policy document as JSON text."""
+    """Return a policy document as a JSON string."""
     return pulumi.Output.json_dumps({"Version": "2012-10-17", "Statement": list(statements)}, sort_keys=True)
 
 
 def trust(service: str) -> str:
-    """A trust policy for one AWS service."""
+    """Return a trust policy for an AWS service."""
     statement = {"Sid": "Trust", "Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]}, sort_keys=True)
 
 
 def trust_for_account(service: str, account: pulumi.Input[str]) -> pulumi.Output[str]:
-    """A trust policy for one AWS service that acts for this account."""
+    """Return a trust policy for an AWS service that acts on behalf of this account."""
     return document(
         [
             {
@@ -46,7 +46,7 @@ def trust_for_account(service: str, account: pulumi.Input[str]) -> pulumi.Output
 
 
 def only_over_tls(bucket_arn: pulumi.Input[str]) -> Statement:
-    """Denies every request to a bucket without TLS (CIS 3.1.1)."""
+    """Deny requests to a bucket that do not use TLS (CIS 3.1.1)."""
     return {
         "Sid": "OnlyOverTls",
         "Effect": "Deny",
@@ -60,7 +60,7 @@ def only_over_tls(bucket_arn: pulumi.Input[str]) -> Statement:
 def trail_delivery(
     bucket_arn: pulumi.Input[str], trail_arn: pulumi.Input[str], account: pulumi.Input[str]
 ) -> list[Statement]:
-    """Allows CloudTrail to write the records of one trail to a bucket (docstring of `cloudtrail.Trail`, pulumi_aws 7.51.1)."""
+    """Allow CloudTrail to deliver the records of one trail to a bucket (docstring of `cloudtrail.Trail`, pulumi_aws 7.51.1)."""
     service = {"Service": "cloudtrail.amazonaws.com"}
     return [
         {
@@ -85,7 +85,7 @@ def trail_delivery(
 def access_log_delivery(
     bucket_arn: pulumi.Input[str], source_arn: pulumi.Input[str], account: pulumi.Input[str]
 ) -> list[Statement]:
-    """Allows S3 to write access logs of other buckets to a bucket."""
+    """Allow S3 to deliver the access logs of other buckets to a bucket."""
     return [
         {
             "Sid": "AccessLogWrite",
@@ -109,10 +109,10 @@ def _account_owns_key(scope: Scope) -> Statement:
 
 
 def audit_key(scope: Scope, trail_arn: pulumi.Input[str]) -> list[Statement]:
-    """Key policy of the audit key (https://docs.aws.amazon.com/awscloudtrail/latest/userguide/create-kms-key-policy-for-cloudtrail.html): CloudTrail encrypts with it for this trail, CloudWatch Logs for log groups of clusters."""
+    """Return the policy of the audit key (https://docs.aws.amazon.com/awscloudtrail/latest/userguide/create-kms-key-policy-for-cloudtrail.html): CloudTrail uses it for this trail, and CloudWatch Logs uses it for the log groups of clusters."""
     cloudtrail = {"Service": "cloudtrail.amazonaws.com"}
     any_trail = pulumi.Output.concat("arn:", scope.partition, ":cloudtrail:*:", scope.account, ":trail/*")
-    # By the prefix of all log groups and not by stack: sites and clusters in other stacks use the key of the foundation.
+    # Matches the common prefix of all log groups instead of one stack, because sites and clusters in other stacks use the foundation's key.
     groups = [scope.arn("logs", f"log-group:{prefix}*") for prefix in ("/gpuinfra/", "/aws/fsx/")]
     return [
         _account_owns_key(scope),
@@ -147,10 +147,10 @@ def audit_key(scope: Scope, trail_arn: pulumi.Input[str]) -> list[Statement]:
 
 
 def data_key(scope: Scope) -> list[Statement]:
-    """Key policy of disks, evidence and file systems (https://docs.aws.amazon.com/autoscaling/ec2/userguide/key-policy-requirements-EBS-encryption.html).
+    """Return the policy of the key for disks, evidence and file systems (https://docs.aws.amazon.com/autoscaling/ec2/userguide/key-policy-requirements-EBS-encryption.html).
 
-    Auto Scaling, Spot and FSx use the key with their service-linked roles. A new account does not have these roles yet, and KMS rejects a key policy
-    with a principal that does not exist, so a condition on `aws:PrincipalArn` names the roles instead.
+    Auto Scaling, Spot and FSx use the key through their service-linked roles. A new account does not have these roles yet, and KMS rejects key policies
+    that name a nonexistent principal. A condition on `aws:PrincipalArn` matches the roles instead.
     """
     roles = "arn:" + scope.partition + ":iam::"
     launchers = [
@@ -209,7 +209,7 @@ def data_key(scope: Scope) -> list[Statement]:
 
 
 def write_log_group(group_arn: pulumi.Input[str]) -> list[Statement]:
-    """Allows a delivery role to write to one log group."""
+    """Allow a delivery role to write to one log group."""
     return [
         {
             "Sid": "WriteLogs",
@@ -221,7 +221,7 @@ def write_log_group(group_arn: pulumi.Input[str]) -> list[Statement]:
 
 
 def flow_log_delivery(group_arn: pulumi.Input[str]) -> list[Statement]:
-    """Permissions of flow logs, which also list their log group and streams."""
+    """Return the permissions for flow logs, which also list their log group and streams."""
     return [
         *write_log_group(group_arn),
         {
@@ -237,10 +237,10 @@ def flow_log_delivery(group_arn: pulumi.Input[str]) -> list[Statement]:
 def node(
     bucket_arn: pulumi.Input[str], evidence_prefix: str, key_arn: pulumi.Input[str], region: str
 ) -> list[Statement]:
-    """Permissions of a node: download its bundle, write to its own evidence folder, and read the `rendezvous/` folders of other nodes.
+    """Return the permissions of a node: download its bundle, write to its own evidence folder, and read the `rendezvous/` folders of other nodes.
 
-    For an instance, `${aws:userid}` is `<unique id of the role>:<instance id>`, so a node cannot read or replace the evidence of another node.
-    Nodes exchange addresses for an all-reduce in `rendezvous/`.
+    For an instance, `${aws:userid}` is `<unique role ID>:<instance ID>`, so a node cannot read or replace the evidence of other nodes.
+    Nodes use `rendezvous/` to exchange addresses for an all-reduce.
     """
     return [
         {

@@ -1,4 +1,4 @@
-"""The IAM role of nodes: download the bundle, write their own evidence, and accept Session Manager sessions."""
+"""The IAM role of the nodes. It allows a node to download its bundle, write its own evidence, and accept Session Manager sessions."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ class NodeRoleArgs:
     bucket_arn: pulumi.Input[str]
     """ARN of the evidence bucket, which also holds the bundles."""
     evidence_prefix: str
-    """Folder of the evidence of the cluster."""
+    """Evidence folder of the cluster."""
     key_arn: pulumi.Input[str]
-    """KMS key of the evidence bucket."""
+    """KMS key that encrypts the evidence bucket."""
     permissions_boundary: str | None = None
-    """ARN of a permissions boundary, which some organizations require; if it is not set, the role has none."""
+    """ARN of a permissions boundary, which some organizations require. If unset, the role has no boundary."""
 
 
 class NodeRole(pulumi.ComponentResource):
-    """The IAM role of nodes, and its instance profile."""
+    """The IAM role of the nodes, and its instance profile."""
 
     role_name: pulumi.Output[str]
-    """Name of the role, which must have written the evidence."""
+    """Name of the role. Evidence is accepted only from this role."""
     unique_id: pulumi.Output[str]
-    """Unique id of the role, the first half of the name of each node's evidence folder."""
+    """Unique ID of the role. It is the first part of the name of each node's evidence folder."""
     profile_arn: pulumi.Output[str]
-    """ARN of the instance profile, ready after the role has its policies."""
+    """ARN of the instance profile. Resolves after the policies are attached to the role."""
 
     def __init__(self, name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:NodeRole", name, None, args.scope.options(opts))
@@ -54,7 +54,7 @@ class NodeRole(pulumi.ComponentResource):
             policy=policies.document(policies.node(args.bucket_arn, args.evidence_prefix, args.key_arn, scope.region)),
             opts=child(self, rows.NODE_POLICY),
         )
-        # People connect with Session Manager: no open port, no bastion, and every session is in the audit trail.
+        # Users connect through Session Manager, which needs no open port and no bastion. The audit trail records every session.
         sessions = aws.iam.RolePolicyAttachment(
             rows.NODE_SESSIONS.logical(name),
             role=role.name,

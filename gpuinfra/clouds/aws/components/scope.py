@@ -1,7 +1,7 @@
-"""The scope of AWS components: the cluster, the account, and what every resource has in common.
+"""The scope of AWS components: the cluster, the account, and the settings that all resources share.
 
-`Scope.options` sets region and tags on all resources below a component. Global services (IAM, Budgets) have no region, and Auto Scaling
-groups and the tag specifications of launch templates take tags in another form, so `NodePool` sets those itself.
+`Scope.options` sets the Region and tags on all child resources of a component. Global services (IAM, Budgets) have no Region. Auto Scaling
+groups and the tag specifications of launch templates use a different tag format, so `NodePool` sets those tags.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from gpuinfra.clouds.scope import BaseScope, child, of_stack, with_defaults
 __all__ = ["Scope", "child", "partition_of"]
 
 OBJECT = "aws:s3/bucketObjectv2:BucketObjectv2"
-"""An S3 object has at most ten tags, so the tags of a declaration are not on it."""
+"""An S3 object can have at most ten tags, so the tags in a declaration are not applied to objects."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scope(BaseScope):
-    """The cluster and the account of resources."""
+    """The cluster and the account that resources belong to."""
 
     account: pulumi.Input[str]
-    """Account id; part of bucket names and of the ARNs in policies."""
+    """Account ID. Part of bucket names and of the ARNs in policies."""
 
     @staticmethod
     def here(
         cluster: str, region: str, tags: Mapping[str, str] | None = None, opts: pulumi.InvokeOptions | None = None
     ) -> Scope:
-        """The scope of the running stack, in the account of its credentials."""
+        """Return the scope of the running stack, in the account of its credentials."""
         account = aws.get_caller_identity_output(opts=opts).account_id
         return Scope(account=account, **of_stack(cluster, region, tags))
 
     def options(self, opts: pulumi.ResourceOptions | None = None) -> pulumi.ResourceOptions:
-        """`opts` of a component, and that its resources get the region, the tags, and their logical name as the tag `Name`."""
+        """Return `opts` of a component with a transform that sets the Region, the tags, and the `Name` tag (the logical name) on its resources."""
 
         def fill(type_: str, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
             found: dict[str, Any] = {}
@@ -61,20 +61,20 @@ class Scope(BaseScope):
         return partition_of(self.region)
 
     def arn(self, service: str, resource: str, *, regional: bool = True) -> pulumi.Output[str]:
-        """The ARN of a resource in this account, before it exists."""
+        """Return the ARN of a resource in this account. The resource need not exist yet."""
         return pulumi.Output.concat(
             "arn:", self.partition, ":", service, ":", self.region if regional else "", ":", self.account, ":", resource
         )
 
     def bucket_name(self, purpose: str) -> pulumi.Output[str]:
-        """The name of one of the buckets of this stack."""
+        """Return the name of a bucket of this stack."""
         return pulumi.Output.from_input(self.account).apply(
             lambda account: naming.bucket_name(self.cluster, purpose, account, self.region, self.token)
         )
 
 
 def partition_of(region: str) -> str:
-    """The partition of a region."""
+    """Return the partition of a Region."""
     if region.startswith("cn-"):
         return "aws-cn"
     if region.startswith("us-gov-"):

@@ -1,7 +1,7 @@
-"""Security groups of nodes and file systems.
+"""Security groups for nodes and file systems.
 
-EFA traffic has no IP addresses, so a rule by address never matches it: the rules between nodes reference the group's own id, in both directions.
-A missing egress rule becomes visible much later, as a hang in NCCL (gardener/gardener-extension-provider-aws#1832).
+EFA traffic does not use IP addresses, so rules with IP ranges never match it. The rules between nodes reference the group itself, in both directions.
+A missing egress rule shows up only later, as an NCCL hang (gardener/gardener-extension-provider-aws#1832).
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ LUSTRE_PORTS = ((988, 988), (1018, 1023))
 
 @dataclass(frozen=True, kw_only=True)
 class SecurityGroupsArgs:
-    """The network, and the file systems in it."""
+    """Arguments of the security groups: the network and its file systems."""
 
     scope: Scope
     vpc_id: pulumi.Input[str]
     storage: bool = True
-    """True if there is a Lustre file system, which has a group of its own."""
+    """True if there is a Lustre file system, which requires its own group."""
     storage_efa: bool = False
-    """True if clients reach the file system over EFA; only a rule for all protocols by group id matches that traffic."""
+    """True if clients access the file system over EFA. Only a rule that allows all protocols and references a group ID matches EFA traffic."""
     holds_data: bool = False
     """True if a file system in the group is retained."""
 
 
 class SecurityGroups(pulumi.ComponentResource):
-    """The security groups of nodes and of their file systems."""
+    """The security groups of the nodes and their file systems."""
 
     nodes_group_id: pulumi.Output[str]
-    """Group of every network interface of every node, once its rules exist."""
+    """Security group for every network interface of the nodes. Resolves after its rules exist."""
     storage_group_id: pulumi.Output[str] | None
-    """Group of the file systems, once its rules exist."""
+    """Security group for the file systems. Resolves after its rules exist."""
 
     def __init__(self, name: str, args: SecurityGroupsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:SecurityGroups", name, None, args.scope.options(opts))
@@ -49,7 +49,7 @@ class SecurityGroups(pulumi.ComponentResource):
             rows.NODES_GROUP.logical(name),
             description="GPU nodes: all traffic between them, HTTP and HTTPS out, nothing in",
             vpc_id=args.vpc_id,
-            # Rules that reference each other are revoked first; otherwise neither of two groups can be deleted.
+            # Revoke the rules first, because groups whose rules reference each other cannot be deleted.
             revoke_rules_on_delete=True,
             opts=child(self, rows.NODES_GROUP),
         )
@@ -77,7 +77,7 @@ class SecurityGroups(pulumi.ComponentResource):
     def _storage_group(self) -> aws.ec2.SecurityGroup:
         return aws.ec2.SecurityGroup(
             rows.STORAGE_GROUP.logical(self._name),
-            # `adopt` finds the group by this name, and a generated name would replace it.
+            # `adopt` finds the group by this name. A generated name would replace the group.
             name=self._args.scope.unique_name("storage"),
             description="Shared file systems: Lustre from and to the nodes",
             vpc_id=self._args.vpc_id,
@@ -94,7 +94,7 @@ class SecurityGroups(pulumi.ComponentResource):
         ports: tuple[int, int] | None,
         description: str,
     ) -> list[pulumi.Resource]:
-        """Two rules of `group`: from `peer` and to `peer`, by id."""
+        """Create an ingress and an egress rule for `group` that reference `peer` by group ID."""
         first, last = ports or (None, None)
         ingress = aws.vpc.SecurityGroupIngressRule(
             rows.PEER_INGRESS.logical(self._name, rule=rule),

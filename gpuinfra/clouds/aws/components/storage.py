@@ -1,6 +1,6 @@
-"""FSx for Lustre file systems, and the buckets that they are linked to.
+"""FSx for Lustre file systems and their linked buckets.
 
-A data repository association imports objects of a bucket as files and exports files as objects.
+A data repository association imports objects from a bucket as files and exports files to it as objects.
 `destroy` retains the bucket. The plan states whether it also retains the file system.
 """
 
@@ -28,26 +28,26 @@ class SharedFilesystemArgs:
     subnet_id: pulumi.Input[str]
     """Subnet of the file servers, in the zone of the file system."""
     security_group_id: pulumi.Input[str]
-    """Security group of the file servers (`SecurityGroups.storage_group_id`)."""
+    """Security group for the file servers (`SecurityGroups.storage_group_id`)."""
     key_arn: pulumi.Input[str] | None = None
-    """KMS key of the file system and of its bucket; if it is not set, FSx and S3 use their own keys."""
+    """KMS key for the file system and its bucket. If unset, FSx and S3 use their own keys."""
     log_key_arn: pulumi.Input[str] | None = None
-    """KMS key of its log group; if it is not set, CloudWatch Logs uses its own key."""
+    """KMS key for the log group. If unset, CloudWatch Logs uses its own key."""
     log_to: pulumi.Input[str] | None = None
-    """Bucket for the access log of its bucket; if it is not set, the bucket writes none."""
+    """Bucket that receives the access log of the linked bucket. If unset, access is not logged."""
 
 
 class SharedFilesystem(pulumi.ComponentResource):
-    """A Lustre file system, its log group, and the bucket that it is linked to."""
+    """A Lustre file system, its log group, and its linked bucket."""
 
     file_system_id: pulumi.Output[str]
     """Id of the file system."""
     dns_name: pulumi.Output[str]
-    """DNS name for the mount, ready after the link to the bucket exists."""
+    """DNS name to mount. Resolves after the data repository association exists."""
     mount_name: pulumi.Output[str]
-    """Second part of the mount source `<dns_name>@tcp:/<mount_name>`."""
+    """Mount name in the mount source `<dns_name>@tcp:/<mount_name>`."""
     bucket: pulumi.Output[str] | None
-    """Bucket that it is linked to, None without a link."""
+    """Linked bucket, or `None` without a link."""
 
     def __init__(self, name: str, args: SharedFilesystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:SharedFilesystem", name, None, args.scope.options(opts))
@@ -55,7 +55,7 @@ class SharedFilesystem(pulumi.ComponentResource):
         data = plan.lifetime is Lifetime.KEPT
         log = aws.cloudwatch.LogGroup(
             rows.LUSTRE_LOG_GROUP.logical(name),
-            # FSx writes only to log groups with this prefix.
+            # FSx accepts only log groups with this prefix.
             name=f"/aws/fsx/{scope.unique_name(plan.name)}",
             retention_in_days=90,
             kms_key_id=args.log_key_arn,
@@ -123,7 +123,7 @@ class SharedFilesystem(pulumi.ComponentResource):
             rows.DATA_REPOSITORY.logical(name),
             file_system_id=file_system.id,
             file_system_path=plan.bucket_path,
-            # FSx returns the path without a trailing slash, and a different path causes a replacement.
+            # FSx returns the path without a trailing slash. A difference would cause a replacement.
             data_repository_path=pulumi.Output.concat("s3://", bucket, "/", plan.bucket_prefix).apply(
                 lambda path: path.rstrip("/")
             ),

@@ -1,7 +1,7 @@
 """Launch templates of node groups.
 
-Values come from the plan. This module converts them to the forms that the EC2 API requires: booleans as strings, user data in base64,
-security groups in each network interface.
+Values come from the plan. This module converts them to the format that the EC2 API requires: booleans as strings, Base64-encoded user data,
+and security groups on each network interface.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from gpuinfra.clouds.aws.components.scope import Scope, child
 from gpuinfra.plan.model import Group, Nic, PoolPlan
 
 ROOT_DEVICE = "/dev/sda1"
-"""Name of the root device of Ubuntu images and of the GPU images made from them."""
+"""Root device name of Ubuntu images and of the GPU images based on them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TemplateArgs:
-    """Arguments of the launch template of one group."""
+    """Arguments of a group's launch template."""
 
     scope: Scope
     pool: PoolPlan
@@ -37,7 +37,7 @@ class TemplateArgs:
 
 
 def launch_template(name: str, args: TemplateArgs, parent: pulumi.Resource) -> aws.ec2.LaunchTemplate:
-    """The launch template of one group."""
+    """The launch template of a group."""
     pool, group = args.pool, args.group
     tags = node_tags(args.scope, pool, group)
     return aws.ec2.LaunchTemplate(
@@ -70,7 +70,7 @@ def launch_template(name: str, args: TemplateArgs, parent: pulumi.Resource) -> a
 
 
 def node_tags(scope: Scope, pool: PoolPlan, group: Group) -> dict[str, str]:
-    """Tags of the instances, volumes and network interfaces of a group."""
+    """Return the tags for the instances, volumes and network interfaces of a group."""
     return {
         **scope.tagged(f"{scope.cluster}-{pool.name}", gpuinfra_pool=pool.name, gpuinfra_group=group.name),
         **pool.tags,
@@ -78,7 +78,7 @@ def node_tags(scope: Scope, pool: PoolPlan, group: Group) -> dict[str, str]:
 
 
 def interface(nic: Nic, security_group_id: pulumi.Input[str]) -> aws.ec2.LaunchTemplateNetworkInterfaceArgs:
-    """One network interface. EC2 accepts no address setting on a template with several interfaces (EC2 API model in botocore, read 2026-08; aws/aws-parallelcluster#7457)."""
+    """Return one network interface. EC2 does not accept public IP settings on a template with several interfaces (EC2 API model in botocore, read 2026-08; aws/aws-parallelcluster#7457)."""
     return aws.ec2.LaunchTemplateNetworkInterfaceArgs(
         network_card_index=nic.card,
         device_index=nic.device,
@@ -90,10 +90,10 @@ def interface(nic: Nic, security_group_id: pulumi.Input[str]) -> aws.ec2.LaunchT
 
 
 def pinned_image(name: str, scope: Scope, pool: PoolPlan, parent: pulumi.Resource) -> pulumi.Output[str]:
-    """The id of the image of a pool, read once and stored in an SSM parameter of the account.
+    """Resolve the image ID of a pool once and store it in an SSM parameter of the account.
 
-    The image behind `latest` changes every few weeks. Without the stored id, an unrelated `pulumi up` would replace all nodes.
-    Another image reference in the plan creates another parameter.
+    The image that `latest` refers to changes every few weeks. Without the stored ID, an unrelated `pulumi up` would replace all nodes.
+    A changed image reference in the plan creates a new parameter.
     """
     image = pool.image
     if image.source == "id":
@@ -134,7 +134,7 @@ def _root_disk(pool: PoolPlan, key_arn: pulumi.Input[str] | None) -> aws.ec2.Lau
 
 
 def _block_target(group: Group) -> aws.ec2.LaunchTemplateCapacityReservationSpecificationArgs | None:
-    """The Capacity Block of a group. It is in the launch template together with the market type; other reservations are in the Auto Scaling group."""
+    """Return the Capacity Block settings of a group. A launch template sets them together with the market type; other reservations are set on the Auto Scaling group."""
     if group.kind != "block":
         return None
     return aws.ec2.LaunchTemplateCapacityReservationSpecificationArgs(

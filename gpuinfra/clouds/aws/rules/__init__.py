@@ -1,4 +1,4 @@
-"""Rules that only AWS has: interface layouts, capacity, nodes and FSx for Lustre."""
+"""AWS-specific rules for interface layouts, capacity, nodes and FSx for Lustre."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AWS: rules about capacity."""
+"""AWS rules for capacity."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SPOT_LEAST_USD = 0.001
 
 
 def block_is_offered_in_region(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Capacity Blocks of the machine type are offered in the region."""
+    """Capacity Blocks for the machine type are available in the Region."""
     if spec.where.region not in regions.PREFIXES:
         return
     for path, pool, machine in pools_of(spec):
@@ -58,7 +58,7 @@ def block_is_purchasable(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def _length(entry: Block) -> tuple[datetime, int] | None:
-    """Start, and length in days. A block ends at a fixed hour, so its last day can be shorter."""
+    """Return the start and the length in days. A block ends at a fixed hour, so its last day can be shorter."""
     try:
         starts, ends = datetime.fromisoformat(entry.starts_at), datetime.fromisoformat(entry.ends_at)
     except ValueError:
@@ -69,7 +69,7 @@ def _length(entry: Block) -> tuple[datetime, int] | None:
 
 
 def reservation_is_in_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The pool is in the zone of its reservation."""
+    """The pool is in the same zone as its reservation."""
     for i, pool in enumerate(spec.pools):
         zone = pool.zone or spec.where.zone
         zones: dict[str, int] = {}
@@ -86,7 +86,7 @@ def reservation_is_in_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def reservation_size_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A capacity reservation holds at most 1000 instances."""
+    """A capacity reservation has at most 1000 instances."""
     for i, pool in enumerate(spec.pools):
         for j, entry in enumerate(pool.capacity):
             if isinstance(entry, Reserved) and entry.id and entry.count > RESERVATION_MOST_NODES:
@@ -95,7 +95,7 @@ def reservation_size_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Find
 
 
 def reservation_id_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The id of a reservation or block is `cr-` and 17 hexadecimal digits, and a group is the ARN of a resource group."""
+    """The ID of a reservation or block is `cr-` followed by 17 hexadecimal digits. A reservation group is identified by a resource group ARN."""
     for i, pool in enumerate(spec.pools):
         for j, entry in enumerate(pool.capacity):
             path = f"pools[{i}].capacity[{j}]"
@@ -112,7 +112,7 @@ def _is_reservation(text: str) -> bool:
 
 
 def pool_fills_racks(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A machine type that is offered by the rack is bought in whole racks."""
+    """Machine types that are sold by the rack are purchased in whole racks."""
     for path, pool, machine in pools_of(spec):
         for j, entry in enumerate(pool.capacity):
             if machine.unit_nodes and entry.count not in machine.unit_nodes:
@@ -122,7 +122,7 @@ def pool_fills_racks(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def on_demand_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """On-demand capacity is used only in regions where the machine type has an on-demand price."""
+    """On-demand capacity is used only for machine types with an on-demand price."""
     for path, pool, machine in pools_of(spec):
         if machine.name != "p5e.48xlarge":
             continue
@@ -145,7 +145,7 @@ def spot_price_limit_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Find
 
 
 def overflow_depends_on_on_demand(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Overflow of a reservation needs on-demand capacity, which is rarely available for P machine types."""
+    """Overflow from a reservation requires on-demand capacity, which is rarely available for P machine types."""
     for path, pool, machine in pools_of(spec):
         for j, entry in enumerate(pool.capacity):
             if isinstance(entry, Reserved) and entry.overflow and machine.family.startswith("p"):

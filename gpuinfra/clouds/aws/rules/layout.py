@@ -1,6 +1,6 @@
-"""AWS: rules about the network interfaces of a machine type.
+"""AWS rules for the network interfaces of a machine type.
 
-They check machine types that a declaration describes in `machines`; tests check the records of the catalog.
+These rules check machine types that a declaration defines in `machines`. Tests check the catalog records.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def fabric_devices_fit_machine(spec: ClusterSpec, today: date) -> Iterator[Findi
 
 
 def card_has_one_fabric_device(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A network card carries at most one fabric device."""
+    """A network card has at most one fabric device."""
     for path, machine in _used(spec):
         cards = Counter(nic.card for nic in machine.nics if nic.kind in FABRIC_KINDS)
         for card, count in cards.items():
@@ -48,7 +48,7 @@ def card_has_one_fabric_device(spec: ClusterSpec, today: date) -> Iterator[Findi
 
 
 def primary_interface_has_address(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Exactly one interface is at card 0, device 0, and it has an address."""
+    """Exactly one interface is at card 0, device 0, and it has an IP address."""
     for path, machine in _used(spec):
         first = [nic for nic in machine.nics if (nic.card, nic.device) == (0, 0)]
         if len(first) != 1 or first[0].kind == "efa-only":
@@ -58,7 +58,7 @@ def primary_interface_has_address(spec: ClusterSpec, today: date) -> Iterator[Fi
 
 
 def interfaces_fit_cards(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Positions are unique, cards exist, and each card and the machine type have at most the allowed number of interfaces."""
+    """Interface positions are unique, their cards exist, and the interface limits per card and per machine type are not exceeded."""
     for path, machine in _used(spec):
         for problem in _layout_problems(machine):
             yield error(path, f"is {machine.name}, whose layout {problem}", "fix the layout")
@@ -93,7 +93,7 @@ def card_supports_fabric(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def shared_cards_have_one_interface(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Cards that share an adapter have one interface, and fabric devices are on cards that share no adapter."""
+    """Cards that share an adapter have one interface, and fabric devices are on cards that do not share an adapter."""
     for path, machine in _used(spec):
         singles = machine.limits.single_cards if machine.limits else ()
         cards = Counter(nic.card for nic in machine.nics)

@@ -1,4 +1,4 @@
-"""AWS: rules about the fabric, addresses, disks, images and access of nodes."""
+"""AWS rules for the fabric, addresses, disks, images and access of nodes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def efa_pools_share_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def p4_pools_are_alone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """p4d and p4de are the only machine type with EFA in the cluster, because their EFA connects to its own type only."""
+    """A cluster with p4d or p4de has no other machine type with EFA, because EFA on these types connects only to the same type."""
     machines = machines_of(spec)
     types = {pool.machine: i for i, pool in enumerate(spec.pools) if (m := machines.get(pool.machine)) and m.fabric}
     for name, i in types.items():
@@ -56,7 +56,7 @@ def p4_pools_are_alone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def subnet_has_enough_addresses(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The subnet of a zone has enough addresses for the interfaces of its nodes and the five that AWS reserves."""
+    """The subnet of a zone has enough addresses for the interfaces of its nodes and the five addresses that AWS reserves."""
     if spec.network.existing:
         return
     try:
@@ -142,7 +142,7 @@ def image_fits_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def idle_connections_are_dropped(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Machine types on Nitro v6 drop idle TCP connections after 350 seconds."""
+    """Instances on Nitro v6 drop idle TCP connections after 350 seconds."""
     for path, _, machine in pools_of(spec):
         if machine.hypervisor == "nitro-v6":
             what = f"is {machine.name}, which drops idle TCP connections after 350 s"
@@ -150,7 +150,7 @@ def idle_connections_are_dropped(spec: ClusterSpec, today: date) -> Iterator[Fin
 
 
 def access_uses_session_manager(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """AWS ignores `ssh_from` and `operators`: Session Manager gives access to nodes, and IAM controls it."""
+    """`ssh_from` and `operators` have no effect on AWS. Access to nodes is provided by Session Manager and controlled by IAM."""
     if spec.access.ssh_from:
         what = "has no effect on AWS: port 22 stays closed, and Session Manager gives access to nodes"
         yield warn("access.ssh_from", what, "remove it, and use `gpuinfra ssh`")

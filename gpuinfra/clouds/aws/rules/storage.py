@@ -1,4 +1,4 @@
-"""AWS: rules about FSx for Lustre and buckets."""
+"""AWS rules for FSx for Lustre and buckets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _lustre(spec: ClusterSpec) -> Iterator[tuple[str, Lustre, str]]:
 
 
 def lustre_tier_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The throughput is a tier of the deployment type."""
+    """The throughput is a tier that the deployment type supports."""
     for path, entry, kind in _lustre(spec):
         tier = entry.throughput_mb_s_per_tib
         if tier is None or tier in TIERS[kind]:
@@ -38,7 +38,7 @@ def lustre_tier_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def lustre_size_is_billed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Capacity is rounded up to a size that FSx offers; the finding shows the billed capacity."""
+    """Capacity is rounded up to a size that FSx offers. The finding shows the billed capacity."""
     for path, entry, _ in _lustre(spec):
         if entry.fabric and (entry.throughput_mb_s_per_tib or 250) not in EFA_STEP_GIB:
             continue
@@ -49,7 +49,7 @@ def lustre_size_is_billed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def lustre_efa_is_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """EFA to the file system requires persistent_2, and machine types on Nitro v4 or later."""
+    """EFA access to the file system requires persistent_2 and machine types on Nitro v4 or later."""
     machines = machines_of(spec)
     for path, entry, kind in _lustre(spec):
         if not entry.fabric:
@@ -65,7 +65,7 @@ def lustre_efa_is_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]
 
 
 def lustre_is_in_pool_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The file system is in the zone of the pools."""
+    """The file system is in the same zone as the pools."""
     for path, entry, _ in _lustre(spec):
         zone = entry.zone or spec.where.zone
         for i, pool in enumerate(spec.pools):
@@ -81,7 +81,7 @@ def lustre_is_in_pool_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def lustre_metadata_iops_are_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """`metadata_iops` is a value that FSx offers, and requires persistent_2."""
+    """`metadata_iops` is a value that FSx supports, and requires persistent_2."""
     for path, entry, kind in _lustre(spec):
         iops = entry.metadata_iops
         if iops is None:
@@ -109,7 +109,7 @@ def lustre_backup_is_supported(spec: ClusterSpec, today: date) -> Iterator[Findi
 
 
 def lustre_bucket_link_is_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A link to a bucket requires Lustre 2.12 or later and not scratch_1, and lists each event once."""
+    """A link to a bucket requires Lustre 2.12 or later, is not supported on scratch_1, and lists each event once."""
     for path, entry, kind in _lustre(spec):
         if not entry.bucket:
             if entry.bucket_prefix:
@@ -135,7 +135,7 @@ def lustre_version_is_supported(spec: ClusterSpec, today: date) -> Iterator[Find
 
 
 def bucket_name_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Bucket names follow the rules of S3."""
+    """Bucket names follow the S3 naming rules."""
     import re
 
     form = re.compile(r"(?!xn--)(?!.*\.\.)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")

@@ -46,7 +46,7 @@ class AuditTrailArgs:
     scope: Scope
     plan: AuditPlan
     encryption_key: EncryptionKey | None = None
-    """Key of the records; if it is not set, Azure encrypts them with its own key."""
+    """Key of the records. If unset, Azure encrypts them with its own key."""
 
 
 class AuditTrail(pulumi.ComponentResource):
@@ -157,7 +157,7 @@ class Budget(pulumi.ComponentResource):
 def _notifications(plan: BudgetPlan) -> dict[str, consumption.NotificationArgs] | None:
     """One notification for each threshold of actual cost, then for forecasts from the highest threshold down, up to the limit of a budget."""
     if not plan.recipients:
-        # Azure rejects a notification without recipients; a rule warns about it.
+        # Azure rejects notifications without recipients. A rule warns about this.
         return None
     wanted = [("Actual", percent) for percent in plan.thresholds_percent]
     wanted += [("Forecasted", percent) for percent in sorted(plan.thresholds_percent, reverse=True)]
@@ -180,9 +180,9 @@ class EvidenceArgs:
     scope: Scope
     plan: EvidencePlan
     encryption_key: EncryptionKey | None = None
-    """Key of its blobs; if it is not set, Azure encrypts them with its own key."""
+    """Key of its blobs. If unset, Azure encrypts them with its own key."""
     workspace_id: pulumi.Input[str] | None = None
-    """Log Analytics workspace of its access log; if it is not set, access is not logged."""
+    """Log Analytics workspace of its access log. If unset, access is not logged."""
 
 
 class Evidence(pulumi.ComponentResource):
@@ -243,7 +243,7 @@ class FoundationArgs:
     audit: AuditPlan
     evidence: EvidencePlan
     budget: BudgetPlan | None
-    """None for no budget."""
+    """If `None`, no budget is created."""
     today: date
     """Day of the deployment."""
 
@@ -252,7 +252,7 @@ class Foundation(pulumi.ComponentResource):
     """Audit trail, vault and keys, evidence container, disk encryption and budget, in a resource group of their own."""
 
     audit: AuditTrail | None
-    """The audit trail, None if this stack does not create one."""
+    """The audit trail, or `None` if this stack does not create one."""
     evidence: Evidence
     """The store of bundles and evidence."""
     data_key: Key

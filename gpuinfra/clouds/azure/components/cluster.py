@@ -1,4 +1,4 @@
-"""A cluster on Azure: its components, and the references between them. The order of the layers is in `gpuinfra.clouds.build`."""
+"""A cluster on Azure: its components and the references between them. `gpuinfra.clouds.build` defines the order of the layers."""
 
 from __future__ import annotations
 

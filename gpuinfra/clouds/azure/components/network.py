@@ -34,11 +34,11 @@ class NetworkArgs:
     group_ids: Mapping[str, pulumi.Input[str]]
     """Security groups by the role of subnets (`SecurityGroups.group_ids`)."""
     zone: str | None = None
-    """Zone of the NAT gateway if all nodes are in one zone; if it is not set, the gateway has no zone."""
+    """Zone of the NAT gateway if all nodes are in one zone. If unset, the gateway has no zone."""
     encryption_key: EncryptionKey | None = None
-    """Key of the flow log; if it is not set, Azure encrypts it with its own key."""
+    """Key of the flow log. If unset, Azure encrypts it with its own key."""
     workspace_id: pulumi.Input[str] | None = None
-    """Log Analytics workspace of the flow log; if it is not set, the flow log is in the storage account only."""
+    """Log Analytics workspace of the flow log. If unset, the flow log is in the storage account only."""
     data_subnets: frozenset[str] = frozenset()
     """Subnets that hold retained file systems. `destroy` retains them, the network, and the NAT gateway."""
 
@@ -51,7 +51,7 @@ class Network(pulumi.ComponentResource):
     cidr: str
     """Address range of the network."""
     subnet_ids: dict[str, pulumi.Output[str]]
-    """Subnet ids by the names in the plan."""
+    """Subnet IDs by their names in the plan."""
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:Network", name, None, args.scope.options(opts))

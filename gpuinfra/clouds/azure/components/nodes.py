@@ -29,19 +29,19 @@ MOST_UNHEALTHY_PERCENT = 20
 
 @dataclass(frozen=True, kw_only=True)
 class NodePoolArgs(BaseNodePoolArgs):
-    """Arguments of a pool on Azure. Each reference may be a resource that the program did not create here."""
+    """Arguments of a pool on Azure. References can also point to existing resources."""
 
     scope: Scope
     subnet_id: pulumi.Input[str]
-    """The private subnet of all nodes."""
+    """Private subnet for all nodes."""
     identity_id: pulumi.Input[str]
     """Identity of the nodes (`NodeRole.identity_id`)."""
     client_id: pulumi.Input[str]
     """Client id of the same identity, by which nodes request tokens (`NodeRole.client_id`)."""
     security_group_id: pulumi.Input[str] | None = None
-    """Network security group of every interface (`SecurityGroups.nodes_group_id`); if it is not set, the rules of the subnet apply alone."""
+    """Network security group of every interface (`SecurityGroups.nodes_group_id`). If unset, the rules of the subnet apply alone."""
     disk_encryption_set_id: pulumi.Input[str] | None = None
-    """Encrypts the disks; if it is not set, Azure encrypts them with its own key."""
+    """Encrypts the disks. If unset, Azure encrypts them with its own key."""
 
 
 class NodePool(BaseNodePool[NodePoolArgs]):

@@ -1,4 +1,4 @@
-"""References between the layers on Azure, and what a program can pass in for a layer that its stack does not create."""
+"""References between the layers on Azure, and the existing resources to pass in for layers that the stack does not create."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuinfra.existing import PROGRAM_ONLY
 
 @dataclass(frozen=True, kw_only=True)
 class Existing(existing.Existing):
-    """Resources on Azure that a cluster uses and does not create."""
+    """Azure resources that a cluster uses but does not create."""
 
     evidence_bucket: pulumi.Input[str] | None = None
     """Foundation: URL of the container of bundles and evidence."""
@@ -36,11 +36,11 @@ class Existing(existing.Existing):
     disk_encryption_set_id: pulumi.Input[str] | None = None
     """Foundation: disk encryption set of the nodes."""
     workspace_id: pulumi.Input[str] | None = None
-    """Foundation, optional: Log Analytics workspace for access and flow logs. It is not read from another stack."""
+    """Foundation, optional: Log Analytics workspace for access and flow logs. Other stacks do not export it."""
     network_id: pulumi.Input[str] | None = None
-    """Site: virtual network of the nodes; passed together with `subnet_ids`."""
+    """Site: virtual network of the nodes. Requires `subnet_ids`."""
     subnet_ids: pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]] | None = None
-    """Site: subnet ids by the names in the plan, for example `private-0`."""
+    """Site: subnet IDs by their names in the plan, for example `private-0`."""
     nodes_group_id: pulumi.Input[str] | None = None
     """Site: network security group of the nodes."""
     file_systems: pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]] | None = None
@@ -49,7 +49,7 @@ class Existing(existing.Existing):
 
 @dataclass(frozen=True, kw_only=True)
 class FoundationRefs(build.FoundationRefs):
-    """References from the foundation."""
+    """References to resources of the foundation."""
 
     evidence_account_id: pulumi.Input[str]
     vault_id: pulumi.Input[str]
@@ -76,7 +76,7 @@ class FoundationRefs(build.FoundationRefs):
 
 @dataclass(frozen=True, kw_only=True)
 class SiteRefs(build.SiteRefs):
-    """References from the site."""
+    """References to resources of the site."""
 
     nodes_group_id: pulumi.Input[str]
     network_id: pulumi.Input[str] | None = None

@@ -26,7 +26,7 @@ class NodeRoleArgs:
     evidence_account_id: pulumi.Input[str]
     """Storage account of evidence and bundles."""
     evidence_prefix: str
-    """Folder of the cluster's evidence."""
+    """Evidence folder of the cluster."""
     container: str = EVIDENCE_CONTAINER
     """Container of evidence and bundles."""
 

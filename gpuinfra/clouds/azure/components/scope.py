@@ -1,4 +1,4 @@
-"""The scope of Azure components: the cluster, the subscription, and what every resource has in common.
+"""The scope of Azure components: the cluster, the subscription, and the settings that all resources share.
 
 `Scope.options` sets location and tags on all resources below a component. A scale set also has tags of its pool and group.
 """
@@ -24,7 +24,7 @@ KEY = "azure-native:keyvault:Key"
 
 @dataclass(frozen=True, kw_only=True)
 class Scope(BaseScope):
-    """The cluster, the subscription and the resource group of resources."""
+    """The cluster, the subscription and the resource group that resources belong to."""
 
     subscription: pulumi.Input[str]
     """Subscription id; part of names that are global on Azure."""
@@ -58,7 +58,7 @@ class Scope(BaseScope):
         return replace(self, group=group)
 
     def options(self, opts: pulumi.ResourceOptions | None = None) -> pulumi.ResourceOptions:
-        """`opts` of a component, and that its resources get the location, the tags, and their logical name as the tag `Name`."""
+        """Return `opts` of a component with a transform that sets the location, the tags, and the `Name` tag (the logical name) on its resources."""
 
         def fill(type_: str, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
             return unset(args, location=None if type_ == KEY else self.region, tags=self.tagged(name))
@@ -66,13 +66,13 @@ class Scope(BaseScope):
         return with_defaults(opts, "azure-native", fill)
 
     def account_name(self, purpose: str) -> pulumi.Output[str]:
-        """The name of one of the storage accounts of this stack."""
+        """Return the name of a storage account of this stack."""
         return pulumi.Output.from_input(self.subscription).apply(
             lambda subscription: names.storage_account(self.cluster, purpose, subscription, self.token)
         )
 
     def vault_name(self) -> pulumi.Output[str]:
-        """The name of the key vault of this stack."""
+        """Return the name of the key vault of this stack."""
         return pulumi.Output.from_input(self.subscription).apply(
             lambda subscription: names.vault(self.cluster, subscription, self.token)
         )

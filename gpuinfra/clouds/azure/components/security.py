@@ -21,7 +21,7 @@ LUSTRE_PORTS = ("988", "1019-1023")
 HTTPS = ("443",)
 SSH = ("22",)
 WEB_PORTS = ("80", "443")
-"""TCP ports that nodes reach on the internet: Ubuntu's archive serves signed packages on 80, everything else is on 443."""
+"""TCP ports for egress to the internet. The Ubuntu archive serves signed packages on port 80; all other services use port 443."""
 LAST = 4096
 """Priority of the rules that deny the rest, the highest number that Azure accepts."""
 SERVICE_TAGS = (

@@ -55,11 +55,11 @@ class SharedFilesystemArgs:
     subnet_id: pulumi.Input[str]
     """A subnet for this file system alone, with enough addresses for its capacity."""
     key: FileSystemKey | None = None
-    """Key of the file system; if it is not set, Azure encrypts it with its own key."""
+    """Key of the file system. If unset, Azure encrypts it with its own key."""
     endpoint: DataEndpoint | None = None
-    """Private endpoint of the container's account; if it is not set, none is created, and the network must reach the account in another way."""
+    """Private endpoint of the container's account. If unset, none is created, and the network must reach the account in another way."""
     workspace_id: pulumi.Input[str] | None = None
-    """Log Analytics workspace of the account's access log; if it is not set, access is not logged."""
+    """Log Analytics workspace of the account's access log. If unset, access is not logged."""
 
 
 class SharedFilesystem(pulumi.ComponentResource):

@@ -43,13 +43,13 @@ class PrivateStoreArgs:
 
     scope: Scope
     purpose: str
-    """Part of its name: `audit`, `evidence`."""
+    """Part of the name, such as `audit` or `evidence`."""
     containers: tuple[str, ...]
     """Names of its containers."""
     encryption_key: EncryptionKey | None = None
-    """Customer-managed key; if it is not set, Azure encrypts the account with its own key."""
+    """Customer-managed key. If unset, Azure encrypts the account with its own key."""
     lock: Lock | None = None
-    """Immutability policy of every container; if it is not set, blobs can be replaced, and old versions are retained for `old_versions_days`."""
+    """Immutability policy of every container. If unset, blobs can be replaced, and old versions are retained for `old_versions_days`."""
     reached_from: tuple[str, ...] = ()
     """Public IPv4 ranges that the firewall allows, for identities with a role; if it is empty, only private endpoints reach the account."""
     services: bool = False
@@ -59,11 +59,11 @@ class PrivateStoreArgs:
     copies: bool = False
     """True replicates the account to the paired region, if the region has one."""
     expire_days: int | None = None
-    """Days after which blobs are deleted; if it is not set, they are retained."""
+    """Days after which blobs are deleted. If unset, they are retained."""
     old_versions_days: int = 90
     """Days for which replaced and deleted blobs can be restored."""
     workspace_id: pulumi.Input[str] | None = None
-    """Log Analytics workspace of the access log; if it is not set, access is not logged."""
+    """Log Analytics workspace of the access log. If unset, access is not logged."""
 
 
 class PrivateStore(pulumi.ComponentResource):

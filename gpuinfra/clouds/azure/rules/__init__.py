@@ -1,4 +1,4 @@
-"""Rules that only Azure has."""
+"""Azure-specific rules."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def lustre_sku_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def lustre_is_in_clients_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The file system is in the zone of the pools."""
+    """The file system is in the same zone as the pools."""
     for i, entry in enumerate(spec.storage):
         if entry.kind != "lustre":
             continue

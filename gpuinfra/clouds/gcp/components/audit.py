@@ -42,7 +42,7 @@ class AuditTrail(pulumi.ComponentResource):
     key_id: pulumi.Output[str]
     """Key of the records."""
     bucket: pulumi.Output[str]
-    """Bucket of the records."""
+    """Bucket that stores the records."""
     log_bucket: pulumi.Output[str]
     """The log bucket, `projects/P/locations/R/buckets/B`."""
 
@@ -199,13 +199,13 @@ class EvidenceArgs:
 
     scope: Scope
     key_id: pulumi.Input[str] | None = None
-    """Key of the objects; if it is not set, Google encrypts them with its own key."""
+    """Key of the objects. If unset, Google encrypts them with its own key."""
     operators: tuple[str, ...] = ()
     """Members that read evidence, for example `group:ops@example.com`. Removing one from the declaration deletes its grant."""
 
 
 class Evidence(pulumi.ComponentResource):
-    """The bucket of bundles and evidence. `destroy` retains it, because evidence is read long after a node is gone."""
+    """The bucket for bundles and evidence. `destroy` retains it, because evidence is read long after a node is gone."""
 
     bucket: pulumi.Output[str]
     """Name of the bucket."""
@@ -244,7 +244,7 @@ class FoundationArgs:
     scope: Scope
     audit: AuditPlan
     budget: BudgetPlan | None
-    """None creates no budget."""
+    """If `None`, no budget is created."""
     operators: tuple[str, ...] = ()
     """Members that read evidence."""
 
@@ -253,11 +253,11 @@ class Foundation(pulumi.ComponentResource):
     """Audit trail, keys, evidence bucket and budget."""
 
     audit: AuditTrail | None
-    """The audit trail, if this stack creates it."""
+    """The audit trail, or `None` if this stack does not create one."""
     data_key_id: pulumi.Output[str]
     """Key of disks, evidence and file systems."""
     evidence: Evidence
-    """The bucket of bundles and evidence."""
+    """The bucket for bundles and evidence."""
 
     def __init__(self, name: str, args: FoundationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:Foundation", name, None, args.scope.options(opts))

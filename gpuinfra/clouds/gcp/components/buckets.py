@@ -28,14 +28,14 @@ class PrivateBucketArgs:
 
     scope: Scope
     purpose: str
-    """Part of its name: `audit`, `evidence`."""
+    """Part of the name, such as `audit` or `evidence`."""
     key_id: pulumi.Input[str] | None = None
-    """KMS key of its objects; if it is not set, Google encrypts them with its own key."""
+    """KMS key of its objects. If unset, Google encrypts them with its own key."""
     lock: Lock | None = None
     """Retention of its objects. If it is not set, objects can be replaced, and old versions stay for `old_versions_days`.
     Google Cloud supports either retention or versions on a bucket."""
     old_versions_days: int = 90
-    """Days for which a replaced or deleted object can be restored."""
+    """Number of days for which a replaced or deleted object can be restored."""
 
 
 class PrivateBucket(pulumi.ComponentResource):

@@ -30,7 +30,7 @@ class KeyArgs:
 
     scope: Scope
     purpose: str
-    """Part of its name: `audit`, `data`."""
+    """Part of the name, such as `audit` or `data`."""
     users: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
     """Services that encrypt with the key: part of the name of the grant -> member of the policy."""
 

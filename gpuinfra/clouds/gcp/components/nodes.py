@@ -26,15 +26,15 @@ WARMUP_S = 600
 
 @dataclass(frozen=True, kw_only=True)
 class NodePoolArgs(BaseNodePoolArgs):
-    """Arguments of a pool on Google Cloud. Each reference may be a resource that the program did not create here."""
+    """Arguments of a pool on Google Cloud. References can also point to existing resources."""
 
     scope: Scope
     subnet_ids: Mapping[str, pulumi.Input[str]]
-    """Subnets by the names in the plan: `private-0` for the first interface, `data-0`... for further ones, `roce-0`... for RDMA."""
+    """Subnets by their names in the plan: `private-0` for the first interface, `data-0`... for further ones, `roce-0`... for RDMA."""
     service_account: pulumi.Input[str]
     """E-mail address of the service account of the nodes (`NodeRole.email`)."""
     key_id: pulumi.Input[str] | None = None
-    """Key of the disks; if it is not set, Google encrypts them with its own key."""
+    """Key of the disks. If unset, Google encrypts them with its own key."""
 
 
 class NodePool(BaseNodePool[NodePoolArgs]):

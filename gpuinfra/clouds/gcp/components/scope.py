@@ -1,4 +1,4 @@
-"""The scope of Google Cloud components: the cluster, the project, and what every resource has in common.
+"""The scope of Google Cloud components: the cluster, the project, and the settings that all resources share.
 
 `Scope.options` sets project and labels on all resources below a component. Nodes and their disks have labels of their own, which
 `template.py` writes.
@@ -25,7 +25,7 @@ LABELS = ("labels", "user_labels", "resource_labels")
 
 @dataclass(frozen=True, kw_only=True)
 class Scope(BaseScope):
-    """The cluster and the project of resources."""
+    """The cluster and the project that resources belong to."""
 
     project: pulumi.Input[str]
     """Project id."""
@@ -52,7 +52,7 @@ class Scope(BaseScope):
         )
 
     def options(self, opts: pulumi.ResourceOptions | None = None) -> pulumi.ResourceOptions:
-        """`opts` of a component, and that its resources get the project and the labels, where a constructor does not set them."""
+        """Return `opts` of a component with a transform that sets the project and the labels on its resources, unless a constructor sets them."""
 
         def fill(type_: str, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
             found: dict[str, Any] = {key: self.labels() for key in LABELS if key in args and args[key] is None}
@@ -71,7 +71,7 @@ class Scope(BaseScope):
         return names.physical(logical, self.token)
 
     def bucket_name(self, purpose: str) -> pulumi.Output[str]:
-        """The name of one of the buckets of this stack."""
+        """Return the name of a bucket of this stack."""
         return pulumi.Output.from_input(self.project).apply(
             lambda project: names.bucket(self.cluster, purpose, project, self.token)
         )

@@ -33,7 +33,7 @@ class SharedFilesystemArgs:
     network_id: pulumi.Input[str]
     """Network that is peered with Google's services, `projects/P/global/networks/N`."""
     key_id: pulumi.Input[str] | None = None
-    """Key of the files and of the bucket; if it is not set, Google encrypts them with its own keys."""
+    """Key of the files and of the bucket. If unset, Google encrypts them with its own keys."""
 
 
 class SharedFilesystem(pulumi.ComponentResource):

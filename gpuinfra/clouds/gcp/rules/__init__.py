@@ -1,4 +1,4 @@
-"""Rules that only Google Cloud has."""
+"""Rules specific to Google Cloud."""
 
 from __future__ import annotations
 
