@@ -1,6 +1,6 @@
-"""Finds the resources that an earlier destroy retained, and their ids.
+"""Find the resources that an earlier `destroy` retained, and their IDs.
 
-An id on Azure is a path of names, which are derived from subscription and stack (`names.py`), so no stored ids are needed.
+An Azure resource ID is a path of names. The names are derived from the subscription and stack (`names.py`), so no stored IDs are needed.
 This module makes only read requests; the engine imports the resources.
 """
 
@@ -19,12 +19,12 @@ from gpuinfra.errors import EnvironmentMissing, UsageError
 from gpuinfra.plan.model import Plan
 
 SUBSCRIPTION_VARIABLE = "ARM_SUBSCRIPTION_ID"
-"""The environment variable of the subscription, which the Azure provider reads too."""
+"""Environment variable that selects the subscription. The Azure provider also reads it."""
 KEY_USER = "e147488a-f6f5-4113-8e2d-b22465e65bf6"
-"""The role of retained role assignments; the same as `grants.CRYPTO_USER`, whose module imports the SDK."""
+"""Role of retained role assignments. Same value as `grants.CRYPTO_USER`, which cannot be used here because its module imports the SDK."""
 
 Ask = Callable[[str, str], Mapping[str, Any] | None]
-"""Reads a resource by id and API version; None if it does not exist."""
+"""Reads a resource by ID and API version. Returns `None` if the resource does not exist."""
 
 _VERSIONS = {
     "group": "2024-03-01",
@@ -45,11 +45,11 @@ _VERSIONS = {
     "address": "2024-05-01",
     "file-system": "2024-03-01",
 }
-"""Kind -> API version in the Azure provider 3.29 (docstrings of pulumi-azure-native 3.29.0)."""
+"""Maps a kind to its API version in the Azure provider 3.29 (docstrings of pulumi-azure-native 3.29.0)."""
 
 
 class Subscription:
-    """Read requests to one subscription."""
+    """Lookups in one subscription."""
 
     def __init__(self, ask: Ask, subscription: str, plan: Plan, token: str) -> None:
         self._ask, self.id, self._plan, self._token = ask, subscription, plan, token
@@ -60,7 +60,7 @@ class Subscription:
         return path if path is not None and self._ask(path, _VERSIONS[lookup.kind]) is not None else None
 
     def path(self, lookup: Lookup) -> str:
-        """The id that a resource has if it exists."""
+        """Return the ID that a resource has if it exists."""
         kind, purpose = lookup.kind, lookup.purpose
         cluster, token = self._plan.name, self._token
         group = naming.unique_name(cluster, lookup.layer, token, 90)
@@ -87,7 +87,7 @@ class Subscription:
         return names.resource_id(self.id, group, *forms[kind])
 
     def _grant(self, lookup: Lookup) -> str | None:
-        """The id of a role assignment. Its name contains the principal id, which is read from the identity."""
+        """Return the ID of a role assignment. Its name is derived from the principal ID, which is read from the identity."""
         identity = self._ask(
             self.path(Lookup(kind="identity", layer=lookup.layer, purpose=lookup.purpose)), _VERSIONS["identity"]
         )
@@ -106,12 +106,12 @@ _BLOBS = ("blobServices", "default")
 
 
 def retained_resources(subscription: Subscription, plan: Plan) -> Sequence[Found[Lookup]]:
-    """The retained resources of the plan that exist in the subscription."""
+    """Return the retained resources of the plan that exist in the subscription."""
     return find_retained(resources(plan), subscription.find)
 
 
 def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]:
-    """The retained resources of the plan, found with the current credentials. Raises `EnvironmentMissing` if Azure cannot be reached."""
+    """Find the retained resources of the plan with the current credentials. Raises `EnvironmentMissing` if Azure cannot be reached."""
     if profile:
         raise UsageError(
             "--profile applies to AWS only; on Azure, select the subscription with `az account set` or ARM_SUBSCRIPTION_ID"

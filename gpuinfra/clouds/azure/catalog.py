@@ -1,10 +1,10 @@
-"""Azure VM sizes: GPUs, InfiniBand, zones, kinds of capacity and prices.
+"""Azure VM sizes: GPUs, InfiniBand, zones, capacity kinds and prices.
 
 Facts only. Sources: the size pages of Microsoft Learn (SIZES), the node health-check configurations that Azure
-publishes (NHC), the Retail Prices API (RETAIL), quota family names as schedulers use them (QUOTA).
+publishes (NHC), the Retail Prices API (RETAIL), and quota family names used by schedulers (QUOTA).
 Azure passes InfiniBand adapters through, so layouts contain Ethernet interfaces only.
-A list of sizes decides which have InfiniBand, because the letter `r` in names has exceptions.
-Regions and prices of services are in `regions.py`; decisions are in `profile.py`.
+Sizes with InfiniBand are listed explicitly, because the letter `r` in size names has exceptions.
+For regions and service prices, see `regions.py`. For decisions, see `profile.py`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _RETAIL = "https://prices.azure.com/api/retail/prices"
 _KAZ = "Azure/karpenter-provider-azure:pkg/providers/pricing/zz_generated.pricing.go"
 _FIELD_GUIDE = "Azure/ai-infrastructure-on-azure:skills/slurm/sku_performance_baseline/SKILL.md"
 _READ = date(2026, 11, 20)
-_ZONES_NOTE = "zones of one subscription's Resource SKUs list of 2026-08-13; others see other lists"
+_ZONES_NOTE = "zones from the Resource SKUs list of one subscription on 2026-08-13; the list differs between subscriptions"
 SPOT_QUOTA = "lowPriorityCores"
-"""One quota for the spot cores of all families. https://learn.microsoft.com/azure/quotas/spot-quota"""
+"""A single quota applies to the spot cores of all families. https://learn.microsoft.com/azure/quotas/spot-quota"""
 
 K = CapacityKind
 _EITHER = frozenset({K.ON_DEMAND, K.SPOT})
-"""Azure offers no on-demand capacity reservations for ND series and NCads H100 v5, so these have no `reserved`.
+"""Azure does not offer on-demand capacity reservations for the ND series and NCads H100 v5, so these sizes have no `reserved` capacity.
 
 https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-overview, 2026-02-17
 """
@@ -47,7 +47,7 @@ def _kaz(region: str, usd: float) -> Price:
 
 
 def _quota(family: str) -> dict[CapacityKind, str]:
-    """Quota names. Compare them without case and spaces, because documentation uses different spellings."""
+    """Return quota names. Ignore case and spaces when you compare them, because the documentation uses different spellings."""
     return {K.ON_DEMAND: family, K.RESERVED: family, K.SPOT: SPOT_QUOTA}
 
 
@@ -106,9 +106,9 @@ ND_A100_80 = replace(
     zones=zones_by_region("swedencentral:3 canadaeast eastus2 italynorth southcentralus uksouth westeurope westus2"),
     prices=(
         _price(K.ON_DEMAND, "eastus", 32.77, date(2026, 9, 27)),
-        _price(K.SPOT, "eastus2", 14.4188, date(2026, 1, 1), note="an older capture without a day"),
-        _price(K.ON_DEMAND, "eastus", 20.97, date(2026, 9, 27), term="1y", note="reserved instance: a price, not capacity"),
-        _price(K.ON_DEMAND, "eastus", 14.42, date(2026, 9, 27), term="3y", note="reserved instance: a price, not capacity"),
+        _price(K.SPOT, "eastus2", 14.4188, date(2026, 1, 1), note="captured earlier, exact day unknown"),
+        _price(K.ON_DEMAND, "eastus", 20.97, date(2026, 9, 27), term="1y", note="reserved instance: a discount that reserves no capacity"),
+        _price(K.ON_DEMAND, "eastus", 14.42, date(2026, 9, 27), term="3y", note="reserved instance: a discount that reserves no capacity"),
     ),
     quotas=_quota("standard NDAMSv4_A100Family"),
     floors=_floors(21, 228, 180, "nd96amsr_a100_v4.conf"),
@@ -138,8 +138,8 @@ ND_H100 = MachineType(
     prices=(
         _price(K.ON_DEMAND, "eastus", 98.32, date(2026, 9, 16)),
         _price(K.SPOT, "eastus", 18.1695, date(2026, 9, 16)),
-        _price(K.ON_DEMAND, "eastus", 62.92, date(2026, 9, 27), term="1y", note="reserved instance: a price, not capacity"),
-        _price(K.ON_DEMAND, "eastus", 43.16, date(2026, 9, 27), term="3y", note="reserved instance: a price, not capacity"),
+        _price(K.ON_DEMAND, "eastus", 62.92, date(2026, 9, 27), term="1y", note="reserved instance: a discount that reserves no capacity"),
+        _price(K.ON_DEMAND, "eastus", 43.16, date(2026, 9, 27), term="3y", note="reserved instance: a discount that reserves no capacity"),
         _price(K.ON_DEMAND, "uksouth", 122.90, date(2026, 8, 13)),
         _price(K.SPOT, "uksouth", 22.71, date(2026, 8, 13)),
         *(_kaz(region, 98.32) for region in ("eastus2", "westus2", "westus3")),
@@ -164,9 +164,9 @@ ND_H200 = replace(
     ),
     prices=(
         _price(K.ON_DEMAND, "eastus2", 84.80, date(2026, 9, 27)),
-        _price(K.SPOT, "eastus2", 84.80, date(2026, 10, 10), note="the Spot meter equalled on-demand that day: no discount"),
-        _price(K.ON_DEMAND, "eastus2", 46.52, date(2026, 9, 27), term="1y", note="reserved instance: a price, not capacity"),
-        _price(K.ON_DEMAND, "eastus2", 42.22, date(2026, 9, 27), term="3y", note="reserved instance: a price, not capacity"),
+        _price(K.SPOT, "eastus2", 84.80, date(2026, 10, 10), note="the Spot price equaled the on-demand price on that day"),
+        _price(K.ON_DEMAND, "eastus2", 46.52, date(2026, 9, 27), term="1y", note="reserved instance: a discount that reserves no capacity"),
+        _price(K.ON_DEMAND, "eastus2", 42.22, date(2026, 9, 27), term="3y", note="reserved instance: a discount that reserves no capacity"),
         _kaz("polandcentral", 130.592),
         *(_kaz(region, 84.80) for region in ("westus2", "westus3")),
     ),
@@ -197,8 +197,8 @@ ND_GB200 = MachineType(
         _kaz("uaecentral", 201.16),
     ),
     quotas=_quota("standardNDISRGB200V6NDRFamily"),
-    source=_source("nd-gb200-v6-series", "the page prints 160 in a column headed Mbps; the GB300 page says Gb/s"),
-    notes=("A rack has 18 nodes and 72 GPUs in one NVLink domain; InfiniBand connects racks.",),
+    source=_source("nd-gb200-v6-series", "the page lists 160 in a column labeled Mbps; the GB300 page uses Gb/s"),
+    notes=("A rack has 18 nodes and 72 GPUs in one NVLink domain. InfiniBand connects racks.",),
 )
 
 ND_GB300 = replace(
@@ -212,7 +212,7 @@ ND_GB300 = replace(
     floors=(
         Floor(check="B3", what="all-reduce of 16 GiB inside a rack", at_least=800, unit="GB/s", source=_FIELD_GUIDE + ": about 937 expected, below 600 replace"),
     ),
-    source=_source("nd-gb300-v6-series", "the page says 4 x 800 Gb/s, the field guide saw 4 x 400; the lower one counts"),
+    source=_source("nd-gb300-v6-series", "the page states 4 x 800 Gb/s, the field guide measured 4 x 400; the lower value is used"),
     notes=(*ND_GB200.notes, "No service healing."),
 )  # fmt: skip
 
@@ -224,7 +224,7 @@ ND_GB300_G5 = replace(
 
 
 def _no_infiniband(base: MachineType, name: str) -> MachineType:
-    """The size without `r` in its name: the same board without InfiniBand."""
+    """Return the size without `r` in its name, which has the same board without InfiniBand."""
     return replace(
         base,
         name=name,
@@ -293,7 +293,7 @@ _SINGLE = (
     _nc(
         "Standard_NC24ads_A100_v4", "A100-PCIE-80GB", 1, 24, 220, 20, 2, 894, "StandardNCADSA100v4Family", "nca100v4-series",
         zones=_NC_A100_REGIONS, capacity=_NC_A100,
-        prices=(_price(K.ON_DEMAND, "eastus", 3.67, date(2026, 1, 1), note="captured in 2026, without a day"),),
+        prices=(_price(K.ON_DEMAND, "eastus", 3.67, date(2026, 1, 1), note="captured in 2026, exact day unknown"),),
     ),
     _nc("Standard_NC48ads_A100_v4", "A100-PCIE-80GB", 2, 48, 440, 40, 4, 1788, "StandardNCADSA100v4Family", "nca100v4-series", zones=_NC_A100_REGIONS, capacity=_NC_A100),
     _nc(
@@ -306,7 +306,7 @@ _SINGLE = (
         "Standard_NC40ads_H100_v5", "H100-NVL", 1, 40, 320, 40, 2, 3576, "StandardNCadsH100v5Family", "ncadsh100v5-series",
         zones=_NC_H100_REGIONS,
         prices=(
-            _price(K.ON_DEMAND, "eastus", 6.98, date(2026, 1, 1), note="captured in 2026, without a day"),
+            _price(K.ON_DEMAND, "eastus", 6.98, date(2026, 1, 1), note="captured in 2026, exact day unknown"),
             _price(K.ON_DEMAND, "spaincentral", 9.074, _AUG),
             _price(K.SPOT, "spaincentral", 2.80, _AUG),
         ),
@@ -317,7 +317,7 @@ _SINGLE = (
         prices=(_price(K.ON_DEMAND, "spaincentral", 18.148, _AUG), _price(K.SPOT, "spaincentral", 5.595, _AUG)),
         floors=_floors(None, 208, None, "nc80adis_h100_v5.conf"),
     ),
-    _nc("Standard_NCC40ads_H100_v5", "H100-NVL", 1, 40, 320, 40, 2, 3576, "StandardNCCads2023Family", "nccadsh100v5-series", notes=("Confidential VM; the memory size is not confirmed.",)),
+    _nc("Standard_NCC40ads_H100_v5", "H100-NVL", 1, 40, 320, 40, 2, 3576, "StandardNCCads2023Family", "nccadsh100v5-series", notes=("Confidential VM. The memory size is not confirmed.",)),
 )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
-"""Inputs that Azure cannot change after creation, by type. A change replaces the resource.
+"""Inputs that Azure cannot change after creation, by resource type. A change replaces the resource.
 
-Azure documents them in prose only, so the provider plans an update for most of them, which fails during `up`.
-Constants are not listed, because they do not change. The provider itself handles names, locations and resource groups.
+Azure documents them only in prose, so for most of them the provider plans an update that fails during `up`.
+Inputs with constant values are not listed. The provider handles names, locations and resource groups.
 
 | type | source |
 | --- | --- |
@@ -15,7 +15,7 @@ Read 2026-11-21.
 from __future__ import annotations
 
 SCALE_SET = (
-    # A size of another family is another fabric on other hosts.
+    # A size of a different family uses a different fabric on different hosts.
     "sku.name",
     "zones",
     "singlePlacementGroup",
@@ -27,4 +27,4 @@ SCALE_SET = (
 )
 FILE_SYSTEM = ("sku.name", "storageCapacityTiB", "zones", "filesystemSubnet", "hsm", "identity")
 ZONAL = ("zones",)
-"""Public addresses and NAT gateways. Their names contain the zone, so both exist while subnets change to the new one."""
+"""Public addresses and NAT gateways. Their names contain the zone, so the old and new resources coexist while subnets switch to the new one."""

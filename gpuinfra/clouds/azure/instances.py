@@ -13,21 +13,21 @@ from gpuinfra.plan.model import FileSystemPlan, Lifetime, NetworkPlan, Plan, Sub
 
 EVIDENCE_CONTAINER = "evidence"
 BUNDLES = "bootstrap"
-"""Folder of bundles in the evidence container."""
+"""Bundle folder in the evidence container."""
 ACTIVITY_CONTAINER = "insights-activity-logs"
-"""Container of the Activity Log. Azure Monitor writes to a container of this name only."""
+"""Container for the Activity Log. Azure Monitor writes only to a container with this name."""
 DATA_CONTAINER = "data"
 LOG_CONTAINER = "import-log"
 BASTION_SUBNET = "AzureBastionSubnet"
-"""The name that Bastion requires (https://learn.microsoft.com/azure/bastion/configuration-settings)."""
+"""Subnet name that Bastion requires (https://learn.microsoft.com/azure/bastion/configuration-settings)."""
 REGIONAL = "regional"
-"""The zone of resources without a zone, for which Azure selects one."""
+"""Zone value for resources for which Azure selects a zone."""
 ENDPOINTS_SUBNET = "endpoints-0"
 DNS_ZONES = {"blob": "privatelink.blob.core.windows.net", "vault": "privatelink.vaultcore.azure.net"}
-"""Service of a private endpoint -> private DNS zone of its names (https://learn.microsoft.com/azure/private-link/private-endpoint-dns)."""
+"""Maps the service of a private endpoint to its private DNS zone (https://learn.microsoft.com/azure/private-link/private-endpoint-dns)."""
 
 WORKSPACE_DAYS = (30, 730)
-"""Minimum and maximum retention of a Log Analytics workspace, in days."""
+"""Minimum and maximum retention period of a Log Analytics workspace, in days."""
 MIN_BATCH_PERCENT = 5
 """Smallest batch of a rolling upgrade that Azure accepts."""
 
@@ -43,11 +43,11 @@ class Lookup:
 
     kind: Kind
     layer: str
-    """The layer whose resource group contains it."""
+    """The layer whose resource group contains the resource."""
     purpose: str = ""
     """The purpose in the resource name."""
     part: str = ""
-    """A container of an account, or a subnet of a network."""
+    """The child resource: a container of an account or a subnet of a network."""
 
 
 def foundations(plan: Plan) -> Iterator[Instance]:
@@ -82,19 +82,19 @@ def trails(plan: Plan) -> Iterator[Instance]:
 
 
 def _has_records(plan: Plan) -> bool:
-    """A trail with a storage account of its own."""
+    """Trails with their own storage account."""
     return plan.audit.trail and plan.audit.existing_bucket is None
 
 
 def operators(plan: Plan) -> Iterator[Instance]:
-    """Principals that read evidence and upload bundles."""
+    """Principals that can read evidence and upload bundles."""
     for above in common.evidence("azure", plan, layer="foundation"):
         for index in range(max(1, len(plan.evidence.operators))):
             yield replace(above, values={"index": index})
 
 
 def stores(plan: Plan) -> Iterator[Instance]:
-    """Storage accounts: audit records, evidence, flow logs, and data of file systems."""
+    """Storage accounts for audit records, evidence, flow logs and file system data."""
     if _has_records(plan):
         for above in trails(plan):
             yield _store(above, "records", "audit", common.AUDIT)
@@ -112,13 +112,13 @@ def _store(above: Instance, part: str, purpose: str, why: str) -> Instance:
 
 
 def logged_stores(plan: Plan) -> Iterator[Instance]:
-    """Storage accounts whose requests are logged: all but the one of flow logs."""
+    """Storage accounts whose requests are logged: all except the flow log account."""
     logged = "foundation" in plan.layers and plan.audit.trail and plan.audit.data_events
     return (one for one in stores(plan) if logged and one.values["purpose"] != "flow")
 
 
 def containers(plan: Plan) -> Iterator[Instance]:
-    """Containers of storage accounts. Azure creates the container of flow logs."""
+    """Containers of storage accounts. Azure creates the container for flow logs."""
     for one in stores(plan):
         purpose = one.values["purpose"]
         own = {"audit": (ACTIVITY_CONTAINER,), "evidence": (EVIDENCE_CONTAINER,), "flow": ()}
@@ -132,17 +132,17 @@ def locked_containers(plan: Plan) -> Iterator[Instance]:
 
 
 def uses_nat_gateway(subnet: Subnet, plan: NetworkPlan) -> bool:
-    """Whether a subnet uses the NAT gateway: nodes if the plan has NAT, file systems always, because their service is managed through it."""
+    """Return whether a subnet uses the NAT gateway. Node subnets use it if the plan has NAT. File system subnets always use it, because the service is managed through it."""
     return subnet.role == "storage" or (subnet.role == "nodes" and plan.egress == "nat")
 
 
 def nat_gateway_zone(plan: Plan) -> str | None:
-    """The zone of the NAT gateway if all nodes are in one zone; otherwise the gateway has no zone."""
+    """Return the zone of the NAT gateway if all nodes are in one zone. Otherwise, the gateway is not zonal."""
     return plan.zones[0] if len(plan.zones) == 1 and plan.zones[0].isdigit() else None
 
 
 def zonal_name(name: str, zone: str | None) -> str:
-    """The name of a resource whose zone cannot change: a resource in another zone has another name, so both can exist."""
+    """Return the name of a resource whose zone cannot change. The name depends on the zone, so the old and new resources can coexist."""
     return f"{name}-{zone}" if zone else name
 
 
@@ -153,7 +153,7 @@ def sites(plan: Plan) -> Iterator[Instance]:
 
 
 def networks(plan: Plan) -> Iterator[Instance]:
-    """The virtual network, if this stack creates it."""
+    """The virtual network, if this stack creates one."""
     if plan.network and plan.network.existing_id is None:
         for above in sites(plan):
             network = common.inside("azure", above, "Network", "network", purpose="network")
@@ -161,14 +161,14 @@ def networks(plan: Plan) -> Iterator[Instance]:
 
 
 def subnets(plan: Plan) -> Iterator[Instance]:
-    """Subnets of nodes, file systems, private endpoints and Bastion."""
+    """Subnets for nodes, file systems, private endpoints and Bastion."""
     for above in networks(plan):
         for one in plan.network.subnets if plan.network else ():
             yield replace(above, values={**above.values, "part": one.name}, data=one.name in retained_subnets(plan))
 
 
 def nat_gateways(plan: Plan) -> Iterator[Instance]:
-    """The NAT gateway. The subnet of a retained file system uses it."""
+    """The NAT gateway. The subnet of a retained file system depends on it."""
     return _nat(plan, "nat-gateway")
 
 
@@ -189,21 +189,21 @@ def bastions(plan: Plan) -> Iterator[Instance]:
 
 
 def security_groups(plan: Plan) -> Iterator[Instance]:
-    """Network security groups of nodes, private endpoints and Bastion."""
+    """Network security groups for nodes, private endpoints and Bastion."""
     for role in ("nodes", "endpoints", "bastion"):
         if role == "nodes" or (plan.network and any(one.role == role for one in plan.network.subnets)):
             yield from _security_group(plan, role)
 
 
 def storage_security_groups(plan: Plan) -> Iterator[Instance]:
-    """The network security group of file systems."""
+    """The network security group for file systems."""
     if any(_lustre(plan)) and plan.network:
         for one in _security_group(plan, "storage"):
             yield replace(one, data=retains_storage_group(plan))
 
 
 def retains_storage_group(plan: Plan) -> bool:
-    """Whether a retained file system uses the security group. In an existing network, the subnet is not associated with it."""
+    """Return whether a retained file system uses the security group. In an existing network, the subnet is not associated with the group."""
     return bool(retained_subnets(plan)) and plan.network is not None and plan.network.existing_id is None
 
 
@@ -226,7 +226,7 @@ def _endpoints(plan: Plan) -> Iterator[Instance]:
 
 
 def private_endpoints(plan: Plan) -> Iterator[Instance]:
-    """Private endpoints: those of the site, and those of the data of file systems."""
+    """Private endpoints for the site and for file system data."""
     for one in _endpoints(plan):
         yield Instance(component=naming.logical(one.component, one.values["purpose"]))
     for file_system, above in _lustre(plan):
@@ -248,12 +248,12 @@ def file_systems(plan: Plan) -> Iterator[Instance]:
 
 
 def existing_data(plan: Plan) -> Iterator[Instance]:
-    """File systems that import from an existing container; their log needs a second container."""
+    """File systems that import from an existing container. Their import log requires a second container."""
     return (instance for one, instance in _lustre(plan) if one.bucket not in (None, "auto"))
 
 
 def importers(plan: Plan) -> Iterator[Instance]:
-    """Roles of the service that imports: one for the account, one for its blobs."""
+    """Roles of the importing service: one for the account and one for its blobs."""
     for one, instance in _lustre(plan):
         for at in ("account", "blobs") if one.bucket is not None and one.importer_id is not None else ():
             yield replace(instance, values={"at": at})

@@ -1,8 +1,8 @@
-"""Names of resources on Azure, and the ids that contain them. Pure.
+"""Names and resource IDs on Azure. Pure.
 
-Most names consist of the cluster's name, the purpose and the stack's token (`gpuinfra.naming.unique_name`).
-Names of storage accounts and key vaults are global and have short limits. They contain a token of subscription and stack, and the readable part
-is shortened. An id on Azure is a path of names, so `gpuinfra adopt` finds retained resources without stored ids.
+Most names consist of the cluster name, the purpose and the stack token (`gpuinfra.naming.unique_name`).
+Names of storage accounts and key vaults are global and have short limits. They contain a token derived from the subscription and stack, and the readable part
+is shortened. An Azure resource ID is a path of names, so `gpuinfra adopt` finds retained resources without stored IDs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import uuid
 
 GLOBAL_TOKEN_LENGTH = 10
-"""Hex digits of the token in global names, 40 bits. A collision is an error at creation."""
+"""Hexadecimal digits of the token in global names (40 bits). A collision causes an error at creation."""
 ACCOUNT_LIMIT = 24
 """Storage accounts: 3-24 lower-case letters and digits. pulumi/pulumi-azure-native#3665."""
 VAULT_LIMIT = 24
@@ -21,13 +21,13 @@ _NAMESPACE = uuid.UUID("5f1c2f0e-6a0e-5c1b-9a54-0b8f6d0f7e11")
 
 
 def storage_account(cluster: str, purpose: str, subscription: str, token: str) -> str:
-    """The name of a storage account: `trainevidence0a1b2c3d4e`."""
+    """Return the name of a storage account, such as `trainevidence0a1b2c3d4e`."""
     rest = _letters(purpose)[:8] + _global_token("storage", cluster, purpose, subscription, token)
     return _letters(cluster)[: ACCOUNT_LIMIT - len(rest)] + rest
 
 
 def vault(cluster: str, subscription: str, token: str) -> str:
-    """The name of a key vault: `train-0a1b2c3d4e`."""
+    """Return the name of a key vault, such as `train-0a1b2c3d4e`."""
     rest = "-" + _global_token("vault", cluster, "", subscription, token)
     readable = re.sub(r"-+", "-", re.sub(r"[^a-z0-9]+", "-", cluster.lower()))
     readable = ("v" + readable if not readable[:1].isalpha() else readable)[: VAULT_LIMIT - len(rest)]
@@ -35,23 +35,23 @@ def vault(cluster: str, subscription: str, token: str) -> str:
 
 
 def role_assignment(scope: str, principal: str, role: str) -> str:
-    """The name of a role assignment, a GUID derived from scope, principal and role."""
+    """Return the name of a role assignment: a GUID derived from the scope, principal and role."""
     return str(uuid.uuid5(_NAMESPACE, "|".join((scope.lower(), principal.lower(), role.lower()))))
 
 
 def computer_prefix(cluster: str, pool: str) -> str:
-    """The prefix of host names: at most nine characters, because Azure adds six and NetBIOS names have at most 15."""
+    """Return the prefix of host names. It has at most nine characters, because Azure appends six and NetBIOS names are limited to 15."""
     text = re.sub(r"[^a-z0-9-]+", "-", f"{cluster}-{pool}".lower()).strip("-")
     return text[:9].rstrip("-") or "node"
 
 
 def group_id(subscription: str, group: str) -> str:
-    """The id of a resource group."""
+    """Return the ID of a resource group."""
     return f"/subscriptions/{subscription}/resourceGroups/{group}"
 
 
 def resource_id(subscription: str, group: str, provider: str, *path: str) -> str:
-    """The id of a resource: the provider, then pairs of type and name."""
+    """Return the ID of a resource, given the provider and pairs of type and name."""
     return "/".join((group_id(subscription, group), "providers", provider, *path))
 
 

@@ -1,6 +1,6 @@
-"""The minimum role definition for an operator of one plan on Azure. Pure.
+"""The least-privilege Azure role definition for operators of a plan. Pure.
 
-The table of resources lists the actions. The stack creates its resource groups, so the role is assigned at the scope of the subscription.
+The resource table lists the actions. The stack creates its resource groups, so the role is assigned at subscription scope.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ ASKED: dict[str, tuple[str, ...]] = {
         "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/retrieveBootDiagnosticsData/action",
     ),
 }
-"""Requests of the program itself, beside resources."""
+"""Requests that gpuinfra makes in addition to those for resources."""
 
 FUNCTIONS: dict[str, str] = {}
-"""Function of the SDK -> action. `getClientConfig` needs none."""
+"""Maps an SDK function to its action. `getClientConfig` requires none."""
 
 
 def permissions(plan: Plan) -> Permissions:
-    """The role definition of an operator of the plan, with the reason of each action."""
+    """Return the role definition for operators of the plan, with the reason for each action."""
     uses = uses_of(resources(plan), ACTIONS, ASKED if plan.pools else {})
     document: dict[str, Any] = {
         "Name": f"gpuinfra {plan.name}",

@@ -36,9 +36,9 @@ from gpuinfra.spec.pool import CustomImage, Pool
 from gpuinfra.spec.storage import Home, Lustre, ObjectMount
 
 FABRIC_LIMIT = 100
-"""Nodes of one InfiniBand fabric, a scale set with a single placement group. A support request raises the limit of Azure to 300."""
+"""Maximum number of nodes per InfiniBand fabric, which is a scale set with a single placement group. Azure can raise the limit to 300 on request."""
 SET_LIMIT = 600
-"""Nodes of a scale set without InfiniBand."""
+"""Maximum number of nodes per scale set without InfiniBand."""
 DEFAULT_TIER = 250
 GIB_PER_TIB = 1024
 
@@ -60,30 +60,30 @@ class AzureProfile:
     tag_limit = 50
     storage_kinds = frozenset({"lustre"})
     metadata_to_guard: tuple[str, ...] = ("169.254.169.254",)
-    """Azure has no hop limit. This is the address of the metadata service."""
+    """Return the address of the metadata service. Azure has no hop limit."""
 
     def zone_number(self, zone: str) -> int:
         """Zones are numbers."""
         return int(zone) if zone.isdigit() else 0
 
     def first_zone(self, region: str) -> str:
-        """No zone: the scale set is regional, and Azure chooses."""
+        """No zone, because the scale set is regional and Azure selects the zone."""
         return REGIONAL
 
     def region_of_zone(self, zone: str, region: str) -> str | None:
-        """Every region has the same zone numbers."""
+        """All regions use the same zone numbers."""
         return region if zone in ("1", "2", "3") else None
 
     def group_limit(self, machine: MachineType) -> int | None:
-        """The limit of a scale set. A rule rejects a larger InfiniBand pool, because one fabric is one scale set."""
+        """Return the size limit of a scale set. A rule rejects larger InfiniBand pools, because a fabric is a single scale set."""
         return FABRIC_LIMIT if machine.fabric else SET_LIMIT
 
     def nics(self, machine: MachineType, *, fabric: bool) -> tuple[Nic, ...]:
-        """Ethernet only: Azure passes InfiniBand adapters through, and they are not declared."""
+        """Return Ethernet interfaces only. Azure passes InfiniBand adapters through, so they are not declared."""
         return tuple(Nic(card=s.card, device=s.device, kind=s.kind, network=s.network) for s in machine.nics)
 
     def image(self, spec: ClusterSpec, pool: Pool, machine: MachineType) -> tuple[Image, str]:
-        """The HPC image for GPU nodes, Ubuntu for other nodes."""
+        """Return the HPC image for GPU nodes and Ubuntu for other nodes."""
         wanted = pool.image or spec.software.image
         if isinstance(wanted, CustomImage):
             image = Image(source="id", ref=wanted.ref, os=wanted.os, arch=wanted.arch, prebuilt=wanted.prebuilt)
@@ -105,7 +105,7 @@ class AzureProfile:
         )
 
     def disk(self, pool: Pool, machine: MachineType, image: Image) -> Disk:
-        """A Premium disk, whose throughput depends on its size."""
+        """Return a Premium disk, whose throughput depends on its size."""
         return Disk(
             size_gib=pool.disk.size_gib or (256 if machine.gpu else 64), kind="Premium_LRS", iops=pool.disk.iops
         )
@@ -113,7 +113,7 @@ class AzureProfile:
     def groups(
         self, pool: Pool, machine: MachineType, zone: str, today: date
     ) -> tuple[tuple[Group, ...], tuple[Decision, ...]]:
-        """One scale set for each kind of capacity; an InfiniBand pool is one scale set."""
+        """Return one scale set per kind of capacity. An InfiniBand pool is a single scale set."""
         fabric = machine.fabric is not None and pool.fabric != "none"
         reason = (
             "an InfiniBand fabric is one uniform scale set with a single placement group"
@@ -142,7 +142,7 @@ class AzureProfile:
         return groups, tuple(Decision(path=f"{g.name}.placement_group", chosen=chosen, why=reason) for g in groups)
 
     def network(self, spec: ClusterSpec, zoning: Zoning, today: date) -> NetworkPlan:
-        """One subnet for all nodes, because subnets span zones, and one for each Lustre file system."""
+        """Return one subnet for all nodes, because subnets span zones, and one subnet per Lustre file system."""
         lustre = [f"storage-{name}" for name, entry in named(spec.storage) if entry.kind == "lustre"]
         if spec.network.existing:
             return _existing(spec, self.subnet(""), lustre)
@@ -151,7 +151,7 @@ class AzureProfile:
         small = list(eighths[0].subnets(new_prefix=min(28, network.prefixlen + 7)))
         roles = [(self.subnet(""), "nodes", eighths[1])]
         roles += [(name, "storage", small[index]) for index, name in enumerate(lustre)]
-        # From the end of the range, so that another file system changes no address.
+        # Allocated from the end of the range, so that adding a file system changes no addresses.
         roles.append((ENDPOINTS_SUBNET, "endpoints", small[-1]))
         if spec.access.bastion:
             roles.append((BASTION_SUBNET, "bastion", small[-2]))
@@ -173,7 +173,7 @@ class AzureProfile:
         return "private-0"
 
     def lustre(self, entry: Lustre) -> BilledCapacity:
-        """Azure bills Managed Lustre in steps of whole TiB."""
+        """Azure bills Managed Lustre in increments of whole TiB."""
         tier = entry.throughput_mb_s_per_tib or DEFAULT_TIER
         _, step, _ = places.LUSTRE_SKUS.get(tier, places.LUSTRE_SKUS[DEFAULT_TIER])
         size = step * GIB_PER_TIB
@@ -181,7 +181,7 @@ class AzureProfile:
         return BilledCapacity(requested=entry.capacity_gib, billed=billed, reason=f"billed in steps of {step} TiB")
 
     def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str) -> FileSystemPlan:
-        """Managed Lustre, an NFS file share, or a mounted container."""
+        """Return a Managed Lustre file system, an NFS file share, or a mounted container."""
         kept = entry.kind == "home" or (isinstance(entry, Lustre) and entry.bucket is None)
         lifetime = Lifetime.KEPT if kept else Lifetime.ENDS
         if isinstance(entry, Lustre):
@@ -217,11 +217,11 @@ class AzureProfile:
         )
 
     def resources(self, plan: Plan) -> dict[str, int]:
-        """Resources of the components, by type."""
+        """Return the resources of the components, by type."""
         return made.count(resources.resources(plan))
 
     def kept(self, plan: Plan) -> tuple[Kept, ...]:
-        """Resources that destroy retains."""
+        """Return the resources that `destroy` retains."""
         return made.kept(resources.resources(plan))
 
 
@@ -238,14 +238,14 @@ def _plain(os: str, machine: MachineType) -> Image:
 
 
 def _fault_domains(zone: str, *, fabric: bool) -> int | None:
-    """1 spreads nodes as far as possible. A single placement group needs 5 in a zone, or the choice of Azure in a regional set (docs/azure.md)."""
+    """Return the fault domain count. 1 spreads nodes as widely as possible. A single placement group requires 5 in a zone, or Azure's choice in a regional set (docs/azure.md)."""
     if not fabric:
         return 1
     return None if zone == REGIONAL else 5
 
 
 def _existing(spec: ClusterSpec, nodes: str, lustre: list[str]) -> NetworkPlan:
-    """An existing network: its subnet for the nodes, and one for each file system."""
+    """Return an existing network with its node subnet and a subnet per file system."""
     existing = spec.network.existing
     assert existing is not None
     known = existing.subnets

@@ -1,6 +1,6 @@
-"""Azure: regions, region pairs, and prices of services.
+"""Azure regions, region pairs and service prices.
 
-A region without a pair has no geo-redundant storage, so its second region is a free choice.
+A region without a pair does not support geo-redundant storage, so you can choose any second region.
 https://learn.microsoft.com/azure/reliability/regions-paired, 2025-01-13
 """
 
@@ -37,7 +37,7 @@ PAIRS = {
     **{second: first for first, second in _BOTH_WAYS},
     **dict(_ONE_WAY),
 }
-"""Region -> the region that geo-redundant storage copies to."""
+"""Maps a region to the region to which geo-redundant storage replicates."""
 
 UNPAIRED = (
     "italynorth", "polandcentral", "spaincentral", "israelcentral", "qatarcentral", "mexicocentral", "newzealandnorth", "austriaeast",
@@ -59,14 +59,14 @@ LUSTRE_SKUS = {
     250: ("AMLFS-Durable-Premium-250", 8, 128),
     500: ("AMLFS-Durable-Premium-500", 4, 128),
 }
-"""MB/s per TiB -> SKU, step and minimum in TiB, usual maximum in TiB.
+"""Maps throughput in MB/s per TiB to SKU, increment and minimum in TiB, and default maximum in TiB.
 
 https://learn.microsoft.com/azure/azure-managed-lustre/create-file-system-resource-manager, 2024-11-11;
-kubernetes-sigs/azurelustre-csi-driver:pkg/azurelustre/azurelustre_test.go. Larger ones by ticket.
+kubernetes-sigs/azurelustre-csi-driver:pkg/azurelustre/azurelustre_test.go. Larger sizes require a support request.
 """
 
 LUSTRE_SUBNETS = ((16, 27), (40, 26), (92, 25), (196, 24), (400, 23))
-"""Capacity in TiB -> prefix of a subnet that is large enough up to that capacity. Each file system has its own subnet.
+"""Maps a capacity in TiB to the prefix length of a subnet that is large enough for it. Each file system has its own subnet.
 
 https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites
 """
@@ -79,4 +79,4 @@ SERVICE_PRICES = (
     ServicePrice(key="endpoint_hour", unit="hour", region="*", usd=0.01, read=_READ, source=_INFRA),
     ServicePrice(key="address_hour", unit="hour", region="*", usd=0.005, read=_READ, source=_INFRA),
 )
-"""The price of Managed Lustre is in none of these sources; the plan lists it as unknown."""
+"""None of these sources has the price of Managed Lustre, so the plan lists it as unknown."""

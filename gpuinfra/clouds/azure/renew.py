@@ -1,7 +1,7 @@
 """The script that updates the bundle of a running node. Pure.
 
-Azure's agent runs it for every profile of a node, including the first one, where cloud-init has already run the user data and the script changes
-nothing. It ends when the node is verified. If it fails, the rolling upgrade stops at this batch.
+The Azure agent runs the script for every profile of a node. For the first profile, cloud-init has already run the user data, so the script changes
+nothing. The script exits after the node is verified. If it fails, the rolling upgrade stops at this batch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NODE_JSON = ("cat <<'END_OF_NODE_JSON'\n", "END_OF_NODE_JSON\n")
 
 
 def renewal(user_data: str) -> str:
-    """The script for one user data. Raises `ValueError` if the user data contains no `node.json`."""
+    """Return the script for the given user data. Raises `ValueError` if the user data contains no `node.json`."""
     before, after = _NODE_JSON
     if before not in user_data:
         raise ValueError("the user data writes no node.json, so the script cannot compare it with that of the node")

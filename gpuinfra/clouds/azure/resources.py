@@ -46,13 +46,13 @@ _SEND_LOGS = "Microsoft.OperationalInsights/workspaces/sharedKeys/action"
 
 
 def _actions(kind: str, linked: str = "", delete: bool = True) -> Actions:
-    """The actions of a type, and the linked actions of its creation and update."""
+    """Return the actions of a type, and the linked actions for creating and updating it."""
     write = f"{kind}/write {linked}"
     return Actions(write, f"{kind}/read", write, f"{kind}/delete" if delete else "")
 
 
 def find(kind: Kind) -> Callable[[Instance], Lookup]:
-    """Finds the resource by layer, purpose and part of its instance."""
+    """Return a lookup by the layer, purpose and part of the instance."""
     return lambda one: Lookup(
         kind=kind, layer=one.values["layer"], purpose=one.values.get("purpose", ""), part=one.values.get("part", "")
     )

@@ -10,7 +10,7 @@ SOFTWARE = CloudSoftware(
     local_disk_model="Microsoft NVMe Direct Disk( v2)?",
     # Azure/azhpc-images:components/customizations/setup_nvme.sh
     local_disk_mount_of_image="/mnt/resource_nvme",
-    # Azure Files supports NFS 4.1; the other options are assumed.
+    # Azure Files supports NFS 4.1. The other options are assumptions.
     home_options="vers=4,minorversion=1,sec=sys,hard,timeo=600,nconnect=4,noresvport,actimeo=30",
     lustre=LustreClient(
         repository="https://packages.microsoft.com/repos/amlfs-{suite}/",
@@ -18,8 +18,8 @@ SOFTWARE = CloudSoftware(
         key_url="https://packages.microsoft.com/keys/microsoft.asc",
         key_fingerprint="BC528686B50D79E339D3721CEB3E94ADBE1229CF",
         # Kernel series: https://docs.azure.cn/en-us/azure-managed-lustre/client-install-plan.
-        # Packages: Azure/azhpc-images:versions.json; the version of a package is the kernel that it has modules for.
-        # The modules for 22.04 are for the long-term kernel only (linux-image-azure-lts-22.04):
+        # Packages: Azure/azhpc-images:versions.json; the version of a package is the kernel version of its modules.
+        # The modules for 22.04 support only the long-term kernel (linux-image-azure-lts-22.04):
         # https://learn.microsoft.com/azure/azure-managed-lustre/client-install
         releases={
             "ubuntu-24.04": LustreRelease(

@@ -11,7 +11,7 @@ from gpuinfra.inventory import Node
 
 
 def proxy_command(node: Node, region: str, resources: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The arguments of `gpuinfra.remote.bastion` for one node, which Bastion finds by resource id."""
+    """Return the arguments of `gpuinfra.remote.bastion` for a node, which Bastion identifies by resource ID."""
     bastion = _bastion(resources)
     if bastion is None:
         raise UsageError(
@@ -26,7 +26,7 @@ def proxy_command(node: Node, region: str, resources: Sequence[Mapping[str, Any]
 
 
 def _bastion(resources: Sequence[Mapping[str, Any]]) -> dict[str, str] | None:
-    """The parts of the resource id of the stack's first Bastion host."""
+    """Return the parts of the resource ID of the stack's first Bastion host."""
     for one in resources:
         module, _, kind = str(one.get("type", "")).rpartition(":")
         if module.partition("/")[0].startswith("azure-native:network") and kind == "BastionHost":

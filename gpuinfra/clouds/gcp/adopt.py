@@ -1,4 +1,4 @@
-"""Finds the resources that an earlier destroy retained, and their import ids.
+"""Find the resources that an earlier `destroy` retained, and their import IDs.
 
 Names depend only on project, region and stack (`names.py`), so no record of the destroyed stack is needed. This module makes read calls only;
 the engine imports. Grants are not searched, because creating a grant again has no effect.

@@ -2,7 +2,7 @@
 
 Facts only. Sources: the page on accelerator-optimized machines (AOM), the pages that create managed instance groups
 of A3 and A4 (MIG3, MIG4), a generated price list (PRC), a public catalog of zones (SKY), reference blueprints (CT).
-Regions, images and prices of services are in `regions.py`; decisions are in `profile.py`.
+For regions, images and service prices, see `regions.py`. For decisions, see `profile.py`.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ ASKED: dict[str, tuple[str, ...]] = {
     "the handover: reading the console of a node without evidence": ("compute.instances.getSerialPortOutput",),
     IMPORT: ("lustre.instances.importData", "lustre.operations.get"),
 }
-"""Requests of the program itself, beside its resources."""
+"""Requests that gpuinfra makes in addition to those for resources."""
 
 FUNCTIONS = {
     "gcp:organizations/getProject:getProject": "resourcemanager.projects.get",
@@ -37,7 +37,7 @@ FUNCTIONS = {
     "gcp:logging/getProjectCmekSettings:getProjectCmekSettings": "logging.cmekSettings.get",
     "gcp:storage/getProjectServiceAccount:getProjectServiceAccount": "resourcemanager.projects.get",
 }
-"""Functions of the SDK -> permission."""
+"""Maps an SDK function to its permission."""
 
 
 def permissions(plan: Plan) -> Permissions:

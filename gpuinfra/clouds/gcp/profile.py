@@ -233,7 +233,7 @@ class GcpProfile:
         )
 
     def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str) -> FileSystemPlan:
-        """Managed Lustre, Filestore, or a mounted bucket."""
+        """Return a Managed Lustre file system, a Filestore instance, or a mounted bucket."""
         stays = entry.kind == "home" or (isinstance(entry, Lustre) and entry.bucket is None)
         reason = (
             "holds the only copy of its data"
@@ -259,7 +259,7 @@ class GcpProfile:
         )
 
     def resources(self, plan: Plan) -> dict[str, int]:
-        """Resources of the components, by type."""
+        """Return the resources of the components, by type."""
         return made.count(resources(plan))
 
     def kept(self, plan: Plan) -> tuple[Kept, ...]:

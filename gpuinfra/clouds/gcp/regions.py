@@ -51,4 +51,4 @@ SERVICE_PRICES = (
     ServicePrice(key="disk_gib_month:pd-balanced", unit="GiB-month", region="us-central1", usd=0.10, read=date(2026, 7, 30), source="Cyclenerd/google-cloud-pricing-cost-calculator:pricing.yml"),
     ServicePrice(key="disk_gib_month:pd-ssd", unit="GiB-month", region="us-central1", usd=0.17, read=date(2026, 7, 30), source="Cyclenerd/google-cloud-pricing-cost-calculator:pricing.yml"),
 )  # fmt: skip
-"""The price of Managed Lustre is in none of these sources; the plan lists it as unknown."""
+"""None of these sources has the price of Managed Lustre, so the plan lists it as unknown."""

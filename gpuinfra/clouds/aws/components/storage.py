@@ -1,7 +1,7 @@
 """FSx for Lustre file systems and their linked buckets.
 
 A data repository association imports objects from a bucket as files and exports files to it as objects.
-`destroy` retains the bucket. The plan states whether it also retains the file system.
+`destroy` retains the bucket. The plan states whether `destroy` also retains the file system.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Pulumi components of Azure. They translate a plan; only the modules of this package import the SDK of Azure."""
+"""Pulumi components for Azure. They create the resources of a plan. Only the modules of this package import the Azure SDK."""

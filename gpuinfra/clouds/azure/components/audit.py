@@ -1,7 +1,7 @@
 """The foundation: audit trail, keys, evidence, and budget.
 
-The Activity Log of the subscription goes to a locked container and to Log Analytics. The key vault is in `keys.py`.
-`destroy` retains audit records, keys and evidence. Each component can be used alone, and a cluster can use existing resources instead.
+The Activity Log of the subscription is exported to an immutable container and to Log Analytics. For the key vault, see `keys.py`.
+`destroy` retains audit records, keys and evidence. Each component can be used on its own, and a cluster can use existing resources instead.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ class AuditTrailArgs:
     scope: Scope
     plan: AuditPlan
     encryption_key: EncryptionKey | None = None
-    """Key of the records. If unset, Azure encrypts them with its own key."""
+    """Key that encrypts the records. If unset, Azure uses a Microsoft-managed key."""
 
 
 class AuditTrail(pulumi.ComponentResource):
     """The Activity Log of the subscription, in an immutable container and in a Log Analytics workspace.
 
-    A subscription has at most five diagnostic settings, so create one trail in a foundation that clusters share.
+    A subscription can have at most five diagnostic settings, so create one trail in a foundation that clusters share.
     """
 
     workspace_id: pulumi.Output[str]
-    """Log Analytics workspace of the logs."""
+    """Log Analytics workspace for the logs."""
     account_id: pulumi.Output[str]
-    """Storage account of the records."""
+    """Storage account that contains the records."""
 
     def __init__(self, name: str, args: AuditTrailArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:AuditTrail", name, None, args.scope.options(opts))
@@ -89,7 +89,7 @@ class AuditTrail(pulumi.ComponentResource):
     def _records(
         self, name: str, args: AuditTrailArgs, workspace: operationalinsights.Workspace
     ) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
-        """The id of the storage account, and the same id after its container is locked. Azure Monitor writes to that container."""
+        """Create the account. Return its ID, and the same ID resolved after the container that Azure Monitor writes to has its policy."""
         plan = args.plan
         if plan.existing_bucket:
             existing = pulumi.Output.from_input(plan.existing_bucket)
@@ -119,11 +119,11 @@ class BudgetArgs:
     scope: Scope
     plan: BudgetPlan
     today: date
-    """Day of the deployment; the budget starts in its month."""
+    """Day of the deployment. The budget starts in this month."""
 
 
 class Budget(pulumi.ComponentResource):
-    """A monthly budget of the resources with the cluster's tag. It sends notifications and stops nothing."""
+    """A monthly budget for resources that have the cluster tag. It sends notifications but does not stop resources."""
 
     name: pulumi.Output[str]
     """Name of the budget."""
@@ -147,7 +147,7 @@ class Budget(pulumi.ComponentResource):
                 )
             ),
             notifications=_notifications(plan),
-            # A later `up` must not move the start of the budget.
+            # A later `up` must not change the start date of the budget.
             opts=child(self, rows.BUDGET, ignore_changes=["timePeriod"]),
         )
         self.name = budget.name
@@ -155,7 +155,7 @@ class Budget(pulumi.ComponentResource):
 
 
 def _notifications(plan: BudgetPlan) -> dict[str, consumption.NotificationArgs] | None:
-    """One notification for each threshold of actual cost, then for forecasts from the highest threshold down, up to the limit of a budget."""
+    """Return a notification per threshold of actual cost, then notifications for forecasts from the highest threshold down, up to the limit of a budget."""
     if not plan.recipients:
         # Azure rejects notifications without recipients. A rule warns about this.
         return None
@@ -180,20 +180,20 @@ class EvidenceArgs:
     scope: Scope
     plan: EvidencePlan
     encryption_key: EncryptionKey | None = None
-    """Key of its blobs. If unset, Azure encrypts them with its own key."""
+    """Key that encrypts the blobs. If unset, Azure uses a Microsoft-managed key."""
     workspace_id: pulumi.Input[str] | None = None
-    """Log Analytics workspace of its access log. If unset, access is not logged."""
+    """Log Analytics workspace for the access log. If unset, access is not logged."""
 
 
 class Evidence(pulumi.ComponentResource):
-    """The container of bundles and evidence. `destroy` retains it, because evidence is read long after the node is gone."""
+    """The container for bundles and evidence. `destroy` retains it, because evidence is used long after a node is deleted."""
 
     bucket: pulumi.Output[str]
-    """URL of the container, after the operators have access to it."""
+    """URL of the container. Resolves after the operators have access to it."""
     account_id: pulumi.Output[str]
-    """Id of its storage account."""
+    """ID of the storage account."""
     prefix: str
-    """Folder of the evidence of this cluster; each node writes to a folder of its own below it."""
+    """Evidence folder of this cluster. Each node writes to its own subfolder."""
 
     def __init__(self, name: str, args: EvidenceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:Evidence", name, None, args.scope.options(opts))
@@ -212,7 +212,7 @@ class Evidence(pulumi.ComponentResource):
             pulumi.ResourceOptions(parent=self),
         )
         container = store.containers[EVIDENCE_CONTAINER]
-        # The owner of a subscription has no access to blobs without a role for data.
+        # Without a data role, even the owner of a subscription has no access to blobs.
         operators: Sequence[pulumi.Input[str]] = args.plan.operators or (scope.operator,)
         grants = [
             grant(
@@ -236,10 +236,10 @@ class Evidence(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class FoundationArgs:
-    """Arguments of a foundation, for one cluster or for all clusters of a subscription."""
+    """Arguments of a foundation for one cluster or for all clusters in a subscription."""
 
     scope: Scope
-    """A scope without a resource group; the foundation creates its own."""
+    """A scope without a resource group. The foundation creates its own."""
     audit: AuditPlan
     evidence: EvidencePlan
     budget: BudgetPlan | None
@@ -249,18 +249,18 @@ class FoundationArgs:
 
 
 class Foundation(pulumi.ComponentResource):
-    """Audit trail, vault and keys, evidence container, disk encryption and budget, in a resource group of their own."""
+    """Audit trail, vault and keys, evidence container, disk encryption and budget, in their own resource group."""
 
     audit: AuditTrail | None
     """The audit trail, or `None` if this stack does not create one."""
     evidence: Evidence
-    """The store of bundles and evidence."""
+    """The store for bundles and evidence."""
     data_key: Key
-    """Key of disks, evidence and file systems."""
+    """Key for disks, evidence and file systems."""
     vault_id: pulumi.Output[str]
-    """Key vault of the keys."""
+    """Key vault that contains the keys."""
     disk_encryption_set_id: pulumi.Output[str]
-    """Disk encryption set of the nodes."""
+    """Disk encryption set for the nodes."""
 
     def __init__(self, name: str, args: FoundationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:Foundation", name, None, args.scope.options(opts))
@@ -297,7 +297,7 @@ class Foundation(pulumi.ComponentResource):
         )
 
     def _trail(self, name: str, scope: Scope, plan: AuditPlan, vault: Vault) -> AuditTrail:
-        # Records in an existing account are encrypted with the key of that account.
+        # Records in an existing account are encrypted with that account's key.
         encryption_key = None if plan.existing_bucket else self._key(name, scope, vault, "audit").encryption_key
         return AuditTrail(
             naming.logical(name, "audit"),
@@ -307,7 +307,7 @@ class Foundation(pulumi.ComponentResource):
 
 
 def _vault_log(name: str, vault: Vault, workspace_id: pulumi.Input[str], parent: pulumi.Resource) -> None:
-    """The log of requests to the vault (CIS 6.1.1.4)."""
+    """Log requests to the vault (CIS 6.1.1.4)."""
     monitor.DiagnosticSetting(
         rows.VAULT_LOG.logical(name),
         name="gpuinfra",

@@ -91,7 +91,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             ),
             self.opts,
         )
-        # Nodes start after the private names that they resolve exist.
+        # Nodes start after the private DNS names that they resolve exist.
         ready = {name: ready_after(subnet_id, endpoints.ready) for name, subnet_id in subnet_ids.items()}
         return SiteRefs(
             network_id=network_id,
@@ -101,7 +101,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         )
 
     def _within(self, layer: str, row: Any) -> Scope:
-        """The scope in the resource group of a layer."""
+        """Return the scope in the resource group of a layer."""
         group = resource_group(self.plan.name, self.scope, layer, row, self.opts)
         return self.scope.within(group.name)
 
@@ -183,5 +183,5 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
 
 
 def _endpoint_subnet(subnet_ids: Mapping[str, pulumi.Input[str]]) -> pulumi.Input[str]:
-    """The subnet of private endpoints; in an existing network without one, that of the nodes."""
+    """Return the subnet for private endpoints. In an existing network without such a subnet, return the node subnet."""
     return subnet_ids.get(ENDPOINTS_SUBNET) or subnet_ids["private-0"]

@@ -1,4 +1,4 @@
-"""Private endpoints: addresses in the network for private services, and their DNS names."""
+"""Private endpoints, which give services private addresses in the network, and their DNS names."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class EndpointsArgs:
     scope: Scope
     network_id: pulumi.Input[str]
     subnet_id: pulumi.Input[str]
-    """Subnet of the endpoints' addresses."""
+    """Subnet for the addresses of the endpoints."""
     services: Mapping[str, pulumi.Input[str]]
-    """Service -> id of the resource: `{"blob": <storage account>, "vault": <key vault>}`."""
+    """Maps a service to a resource ID, for example `{"blob": <storage account>, "vault": <key vault>}`."""
     dns_zones: Mapping[str, str]
-    """Existing private DNS zones that the network is linked to, name -> id; the others are created."""
+    """Existing private DNS zones that are linked to the network, as IDs by name. Other zones are created."""
 
 
 class Endpoints(pulumi.ComponentResource):
-    """Private endpoints of a network, and their private DNS zones."""
+    """The private endpoints of a network, and their private DNS zones."""
 
     zone_ids: dict[str, pulumi.Output[str]]
-    """Ids of the DNS zones by service, after the network is linked to them."""
+    """IDs of the DNS zones by service. Each resolves after the zone is linked to the network."""
     ready: list[pulumi.Resource]
     """Resources that must exist before nodes resolve private names."""
 
@@ -89,7 +89,7 @@ def private_endpoint(
     zone_id: pulumi.Input[str],
     parent: pulumi.Resource,
 ) -> pulumi.Resource:
-    """One endpoint and its DNS names. Returns the resource after which the names resolve."""
+    """Create an endpoint and its DNS names. Returns the resource to wait for before the names resolve."""
     endpoint = network.PrivateEndpoint(
         rows.PRIVATE_ENDPOINT.logical(name),
         private_endpoint_name=naming.short(f"{name}-{scope.token}", 64),

@@ -1,4 +1,4 @@
-"""Role assignments: built-in roles for one principal at one scope, restricted by a condition if the role is too broad."""
+"""Role assignments: built-in roles for a principal at a scope, with a condition if the role is too broad."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gpuinfra.clouds.azure import names
 from gpuinfra.clouds.azure.components.scope import Scope
 
 CRYPTO_USER = "e147488a-f6f5-4113-8e2d-b22465e65bf6"
-"""Key Vault Crypto Service Encryption User: read the metadata of a key, wrap and unwrap."""
+"""Key Vault Crypto Service Encryption User: reads key metadata, and wraps and unwraps keys."""
 BLOB_CONTRIBUTOR = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
-"""Storage Blob Data Contributor: read, write and delete blobs."""
+"""Storage Blob Data Contributor: reads, writes and deletes blobs."""
 ACCOUNT_CONTRIBUTOR = "17d1049b-9a84-46fb-8f53-869881c3d3ab"
-"""Storage Account Contributor: manage an account, without access to data by role."""
+"""Storage Account Contributor: manages an account, without data access through roles."""
 _BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
 
 
@@ -31,7 +31,7 @@ def grant(
     condition: str | None = None,
     principal_type: str | None = "ServicePrincipal",
 ) -> authorization.RoleAssignment:
-    """Assign one role to one principal at one scope. With `principal_type`, Azure does not look up a new identity, which takes time to replicate."""
+    """Assign a role to a principal at a scope. With `principal_type`, Azure does not look up the identity, which can fail while a new identity replicates."""
     definition = scope.role_definition(role)
     return authorization.RoleAssignment(
         name,
@@ -50,10 +50,10 @@ def grant(
 
 
 def folder_condition(*, reads: Sequence[str] | None, writes: Sequence[str], deletes: Sequence[str] = ()) -> str:
-    """Condition that restricts Storage Blob Data Contributor to folders that it can read (None for all), write and delete.
+    """Return a condition that restricts Storage Blob Data Contributor to the folders to read (`None` for all), write and delete.
 
-    Each line reads: the request is another action, or the blob is in one of the folders. Listing is a read without a path, so a principal
-    that reads folders only cannot list.
+    Each line has the form: the request is a different action, or the blob is in one of the folders. Listing is a read without a path, so a principal
+    restricted to folders cannot list blobs.
     """
     verbs = [(("write", "add/action"), writes), (("delete",), deletes), (("move/action",), ())]
     if reads is not None:

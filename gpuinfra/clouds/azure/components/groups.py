@@ -1,4 +1,4 @@
-"""Resource groups: one for each layer, because deleting a group deletes everything in it."""
+"""Resource groups: one per layer, because deleting a resource group deletes all resources in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuinfra.clouds.planned import ResourceKind
 def resource_group(
     name: str, scope: Scope, layer: str, row: ResourceKind[Lookup], opts: pulumi.ResourceOptions
 ) -> resources.ResourceGroup:
-    """The resource group of one layer of this stack, with the parent and the defaults in `opts`."""
+    """Create the resource group for a layer of this stack, with the parent and defaults in `opts`."""
     assert opts.parent is not None
     return resources.ResourceGroup(
         row.logical(name),

@@ -1,4 +1,4 @@
-"""The version of a pool's image: resolved once and pinned in the state of the stack."""
+"""The image version of a pool, resolved once and pinned in the stack state."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gpuinfra.plan.model import PoolPlan
 
 
 def pinned_version(name: str, scope: Scope, pool: PoolPlan, parent: pulumi.Resource) -> pulumi.Output[str] | None:
-    """The version of the pool's image, None for an image by id.
+    """Return the image version of the pool, or `None` for an image that is referenced by ID.
 
-    `latest` changes every few weeks, so nodes that are added later would boot another image. A stash in the state keeps the first version;
-    another reference in the plan creates another stash.
+    `latest` changes every few weeks, so nodes that are added later would boot a different image. A `Stash` resource stores the first version in the state.
+    A changed image reference in the plan creates a new stash.
     """
     image = pool.image
     if image.source == "id":

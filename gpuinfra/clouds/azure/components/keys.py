@@ -1,7 +1,7 @@
 """The key vault, its keys, and the identities that use them.
 
-A key does not leave the vault. Disks, storage accounts and file systems use an identity that can wrap and unwrap with the key.
-`destroy` retains everything except the disk encryption set, because data that a key encrypts is lost without it.
+Keys do not leave the vault. Disks, storage accounts and file systems use an identity that can wrap and unwrap with the key.
+`destroy` retains everything except the disk encryption set, because encrypted data cannot be read without the key.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gpuinfra.clouds.azure.components.stores import EncryptionKey
 from gpuinfra.clouds.ready_after import ready_after
 
 ROTATE_AFTER = "P365D"
-"""Rotation period of keys. Old versions are retained for the data that they encrypt."""
+"""Key rotation period. Old versions are retained to decrypt existing data."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Vault(pulumi.ComponentResource):
                 enable_rbac_authorization=True,
                 enable_soft_delete=True,
                 soft_delete_retention_in_days=90,
-                # Cannot be turned off; disks, storage accounts and file systems require it.
+                # Cannot be disabled. Disks, storage accounts and file systems require it.
                 enable_purge_protection=True,
                 public_network_access="Disabled",
                 # Disk encryption sets, storage accounts and file systems are trusted services (https://learn.microsoft.com/azure/azure-managed-lustre/customer-managed-encryption-keys).
@@ -70,7 +70,7 @@ class KeyArgs:
 
     scope: Scope
     purpose: str
-    """Its name in the vault: `audit`, `data`."""
+    """Name of the key in the vault, such as `audit` or `data`."""
     vault_name: pulumi.Input[str]
     vault_uri: pulumi.Input[str]
     vault_id: pulumi.Input[str]
@@ -80,13 +80,13 @@ class Key(pulumi.ComponentResource):
     """A customer-managed key with yearly rotation, and the identity that uses it."""
 
     key_name: pulumi.Output[str]
-    """Name of the key, after its identity has access to it."""
+    """Name of the key. Resolves after the identity has access to the key."""
     key_url: pulumi.Output[str]
-    """URL of the first version of the key, after its identity has access to it."""
+    """URL of the first version of the key. Resolves after the identity has access to the key."""
     vault_uri: pulumi.Output[str]
-    """URL of its vault."""
+    """URL of the vault."""
     vault_id: pulumi.Output[str]
-    """Id of its vault."""
+    """ID of the vault."""
     identity_id: pulumi.Output[str]
     """Id of the identity that can wrap and unwrap with the key."""
 
@@ -138,12 +138,12 @@ class Key(pulumi.ComponentResource):
 
     @property
     def encryption_key(self) -> EncryptionKey:
-        """The key in the form that storage accounts require."""
+        """Return the key in the format that storage accounts require."""
         return EncryptionKey(key_name=self.key_name, vault_uri=self.vault_uri, identity_id=self.identity_id)
 
 
 def disk_encryption_set(name: str, scope: Scope, key: Key, parent: pulumi.Resource) -> compute.DiskEncryptionSet:
-    """The disk encryption set of the nodes. It uses a new version of the key within an hour (https://learn.microsoft.com/azure/virtual-machines/disk-encryption, page of 2026-04-02)."""
+    """Create the disk encryption set for the nodes. It switches to a new key version within an hour (https://learn.microsoft.com/azure/virtual-machines/disk-encryption, page of 2026-04-02)."""
     return compute.DiskEncryptionSet(
         rows.DISK_ENCRYPTION_SET.logical(name),
         disk_encryption_set_name=scope.unique_name("disks", 80),

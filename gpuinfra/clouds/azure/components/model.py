@@ -1,6 +1,6 @@
-"""The virtual machine profile of a scale set: the configuration of a group's nodes.
+"""The virtual machine profile of a scale set, which configures the nodes of a group.
 
-It translates the plan into the forms that the compute API requires, such as scripts in base64.
+This module converts the plan to the format that the Compute API requires, such as Base64-encoded scripts.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from gpuinfra.plan.model import Group, PoolPlan
 ADMIN = "gpuinfra"
 """The user name for SSH."""
 GRACE_S = 3600
-"""Grace period of the health extension. Driver installation, reboot and checks on a plain image take about 15 minutes."""
+"""Grace period of the health extension. With a plain image, installing the driver, rebooting and running the checks takes about 15 minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelArgs:
-    """Arguments of the profile of one group."""
+    """Arguments of a group's profile."""
 
     scope: Scope
     pool: PoolPlan
     group: Group
     image_version: pulumi.Input[str] | None
-    """Version of the marketplace image, None for an image by id."""
+    """Version of the marketplace image, or `None` for an image that is referenced by ID."""
     subnet_id: pulumi.Input[str]
     security_group_id: pulumi.Input[str] | None
     disk_encryption_set_id: pulumi.Input[str] | None
     user_data: pulumi.Input[str]
-    """The script that a node runs at its first boot, as plain text."""
+    """Script that nodes run at first boot, as plain text."""
 
 
 def machine_model(args: ModelArgs) -> compute.VirtualMachineScaleSetVMProfileArgs:
-    """The profile of one group."""
+    """Build the profile of a group."""
     group = args.group
     spot = group.kind == "spot"
     return compute.VirtualMachineScaleSetVMProfileArgs(
         priority="Spot" if spot else "Regular",
         eviction_policy="Delete" if spot else None,
         billing_profile=compute.BillingProfileArgs(
-            # -1 is the on-demand price; Azure then evicts no node because of its price.
+            # -1 sets the limit to the on-demand price, so that Azure does not evict nodes because of the price.
             max_price=-1 if group.max_price_usd is None else group.max_price_usd
         )
         if spot
@@ -58,9 +58,9 @@ def machine_model(args: ModelArgs) -> compute.VirtualMachineScaleSetVMProfileArg
         )
         if group.reservation_id
         else None,
-        # Without a security type: ND A100 v4 does not support Trusted Launch, and Secure Boot rejects kernel modules that a node builds (https://learn.microsoft.com/azure/virtual-machines/trusted-launch, page of 2025-04-21).
+        # No security type is set, because ND A100 v4 does not support Trusted Launch, and Secure Boot rejects kernel modules that are built on the node (https://learn.microsoft.com/azure/virtual-machines/trusted-launch, page of 2025-04-21).
         security_profile=compute.SecurityProfileArgs(encryption_at_host=True),
-        # The console log of a node that does not report is read from the managed store of boot diagnostics.
+        # Boot diagnostics with managed storage provide the console log of nodes that do not report.
         diagnostics_profile=compute.DiagnosticsProfileArgs(boot_diagnostics=compute.BootDiagnosticsArgs(enabled=True)),
         os_profile=_os(args),
         storage_profile=_disks(args),
@@ -72,7 +72,7 @@ def machine_model(args: ModelArgs) -> compute.VirtualMachineScaleSetVMProfileArg
 
 
 def template_hash(args: ModelArgs) -> pulumi.Output[str]:
-    """A short hash of the configuration of nodes. A node with another hash is out of date."""
+    """Return a short hash of the node configuration. A node with a different hash is out of date."""
     pool, group = args.pool, args.group
     fixed = (pool.machine, pool.image.ref, pool.disk.size_gib, pool.disk.kind, group.kind, group.reservation_id)
     parts = pulumi.Output.all(args.user_data, args.image_version, args.subnet_id, args.disk_encryption_set_id)
@@ -80,9 +80,9 @@ def template_hash(args: ModelArgs) -> pulumi.Output[str]:
 
 
 def placeholder_key() -> str:
-    """A public key without a known private key, because Azure requires a key if passwords are disabled.
+    """Return a public key without a known private key. Azure requires a key if passwords are disabled.
 
-    Its 32 bytes are the first hash in a series that is a point on the curve (RFC 8032, 5.1.3), so no private key was ever generated.
+    The 32 bytes are the first hash in a series that is a valid point on the curve (RFC 8032, 5.1.3), so no private key was ever generated.
     """
     prime = 2**255 - 19
     d = (-121665 * pow(121666, -1, prime)) % prime
@@ -142,7 +142,7 @@ def _image(args: ModelArgs) -> compute.ImageReferenceArgs:
 
 
 def _network(args: ModelArgs) -> compute.VirtualMachineScaleSetNetworkProfileArgs:
-    """The network interfaces in the plan. InfiniBand adapters are passed through and not declared."""
+    """Return the network interfaces in the plan. InfiniBand adapters are passed through and not declared."""
     security_group = None
     if args.security_group_id is not None:
         security_group = compute.SubResourceArgs(id=args.security_group_id)
@@ -166,7 +166,7 @@ def _network(args: ModelArgs) -> compute.VirtualMachineScaleSetNetworkProfileArg
 
 
 def _health() -> compute.VirtualMachineScaleSetExtensionArgs:
-    """The health extension. It queries the agent on the node, which reports healthy when the node is verified."""
+    """Return the health extension. It queries the agent on the node, which reports healthy after the node is verified."""
     return compute.VirtualMachineScaleSetExtensionArgs(
         name="gpuinfra-health",
         publisher="Microsoft.ManagedServices",
@@ -186,7 +186,7 @@ def _health() -> compute.VirtualMachineScaleSetExtensionArgs:
 
 
 def _renew(args: ModelArgs) -> compute.VirtualMachineScaleSetExtensionArgs:
-    """The extension that updates the bundle of running nodes, because Azure reads custom data at the first boot only."""
+    """Return the extension that updates the bundle of running nodes. Azure passes custom data to a node only at first boot."""
     return compute.VirtualMachineScaleSetExtensionArgs(
         name="gpuinfra-renew",
         publisher="Microsoft.Azure.Extensions",

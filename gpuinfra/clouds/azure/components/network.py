@@ -1,7 +1,7 @@
 """The network of a site: private subnets, one NAT gateway, no ingress, and flow logs.
 
-Subnets have no default outbound access: egress uses a NAT gateway or private endpoints, as the plan states. Subnets span zones.
-Security groups are in `security.py`, private endpoints in `endpoints.py`.
+Subnets have no default outbound access: depending on the plan, egress uses a NAT gateway or private endpoints. Subnets span zones.
+For security groups, see `security.py`. For private endpoints, see `endpoints.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gpuinfra.clouds.azure.instances import BASTION_SUBNET, uses_nat_gateway, zo
 from gpuinfra.plan.model import NetworkPlan, Subnet
 
 WATCHER_GROUP = "NetworkWatcherRG"
-"""The resource group in which Azure creates the Network Watcher of each region of a subscription."""
+"""The resource group in which Azure creates the Network Watcher for each region of a subscription."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,13 +32,13 @@ class NetworkArgs:
     scope: Scope
     plan: NetworkPlan
     group_ids: Mapping[str, pulumi.Input[str]]
-    """Security groups by the role of subnets (`SecurityGroups.group_ids`)."""
+    """Security groups by subnet role (`SecurityGroups.group_ids`)."""
     zone: str | None = None
-    """Zone of the NAT gateway if all nodes are in one zone. If unset, the gateway has no zone."""
+    """Zone of the NAT gateway if all nodes are in one zone. If unset, the gateway is not zonal."""
     encryption_key: EncryptionKey | None = None
-    """Key of the flow log. If unset, Azure encrypts it with its own key."""
+    """Key that encrypts the flow log. If unset, Azure uses a Microsoft-managed key."""
     workspace_id: pulumi.Input[str] | None = None
-    """Log Analytics workspace of the flow log. If unset, the flow log is in the storage account only."""
+    """Log Analytics workspace for the flow log. If unset, the flow log is written only to the storage account."""
     data_subnets: frozenset[str] = frozenset()
     """Subnets that hold retained file systems. `destroy` retains them, the network, and the NAT gateway."""
 
@@ -62,7 +62,7 @@ class Network(pulumi.ComponentResource):
             virtual_network_name=args.scope.unique_name("network"),
             resource_group_name=args.scope.group,
             address_space=network.AddressSpaceArgs(address_prefixes=[args.plan.cidr]),
-            # Subnets are resources of their own; a list of subnets in the network would remove them (pulumi/pulumi-azure-native#611).
+            # Subnets are separate resources, because an inline list of subnets in the network would remove them (pulumi/pulumi-azure-native#611).
             opts=child(self, rows.NETWORK, data=bool(args.data_subnets), ignore_changes=["subnets"]),
         )
         has_nat = any(uses_nat_gateway(subnet, args.plan) for subnet in args.plan.subnets)
@@ -98,7 +98,7 @@ class Network(pulumi.ComponentResource):
         )
 
     def _subnets(self, gateway: network.NatGateway | None) -> dict[str, network.Subnet]:
-        """One after another, because Azure accepts one change of a network at a time."""
+        """Create subnets sequentially, because Azure accepts only one change to a network at a time."""
         created: dict[str, network.Subnet] = {}
         for subnet in self._args.plan.subnets:
             created[subnet.name] = self._subnet(subnet, gateway, list(created.values())[-1:])
@@ -115,7 +115,7 @@ class Network(pulumi.ComponentResource):
             virtual_network_name=self._network.name,
             resource_group_name=args.scope.group,
             address_prefix=subnet.cidr,
-            # The default of network API 2024-05-01 is true, and it cannot be changed later (docstring of `network.Subnet`, pulumi-azure-native 3.29.0).
+            # Defaults to true in network API 2024-05-01 and cannot be changed later (docstring of `network.Subnet`, pulumi-azure-native 3.29.0).
             default_outbound_access=False,
             nat_gateway=network.SubResourceArgs(id=nat.id) if nat else None,
             network_security_group=network.NetworkSecurityGroupArgs(id=args.group_ids[subnet.role]),
@@ -193,7 +193,7 @@ class Network(pulumi.ComponentResource):
             bastion_host_name=scope.unique_name("bastion", 80),
             resource_group_name=scope.group,
             sku=network.SkuArgs(name="Standard"),
-            # `az network bastion tunnel` requires tunneling; links for sharing are not needed.
+            # `az network bastion tunnel` requires tunneling. Shareable links are not needed.
             enable_tunneling=True,
             enable_shareable_link=False,
             disable_copy_paste=False,

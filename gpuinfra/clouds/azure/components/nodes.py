@@ -1,7 +1,7 @@
-"""A pool of nodes: one uniform scale set for each group of the plan.
+"""A pool of nodes: one uniform scale set for each group in the plan.
 
 One scale set is one InfiniBand fabric (https://learn.microsoft.com/azure/virtual-machines/setup-infiniband, page of 2026-09-25), so a pool with InfiniBand has one scale set.
-A changed profile rolls through a scale set in batches and stops if upgraded nodes are unhealthy. A node is healthy after it passes every check,
+A changed profile is rolled out in batches. The rollout stops if upgraded nodes are unhealthy. A node is healthy after it passes all checks,
 because the health extension queries the agent on the node.
 """
 
@@ -24,7 +24,7 @@ from gpuinfra.handover.upload import Upload, UploadArgs
 from gpuinfra.plan.model import Group, PoolPlan
 
 MOST_UNHEALTHY_PERCENT = 20
-"""Percentage of upgraded nodes that can be unhealthy before the upgrade stops. The first batch is the canary."""
+"""Maximum percentage of upgraded nodes that can be unhealthy before the upgrade stops. The first batch is the canary."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,17 +35,17 @@ class NodePoolArgs(BaseNodePoolArgs):
     subnet_id: pulumi.Input[str]
     """Private subnet for all nodes."""
     identity_id: pulumi.Input[str]
-    """Identity of the nodes (`NodeRole.identity_id`)."""
+    """Identity for the nodes (`NodeRole.identity_id`)."""
     client_id: pulumi.Input[str]
-    """Client id of the same identity, by which nodes request tokens (`NodeRole.client_id`)."""
+    """Client ID of this identity, which nodes use to request tokens (`NodeRole.client_id`)."""
     security_group_id: pulumi.Input[str] | None = None
-    """Network security group of every interface (`SecurityGroups.nodes_group_id`). If unset, the rules of the subnet apply alone."""
+    """Network security group for every interface (`SecurityGroups.nodes_group_id`). If unset, only the security rules of the subnet apply."""
     disk_encryption_set_id: pulumi.Input[str] | None = None
-    """Encrypts the disks. If unset, Azure encrypts them with its own key."""
+    """Disk encryption set. If unset, Azure encrypts the disks with a Microsoft-managed key."""
 
 
 class NodePool(BaseNodePool[NodePoolArgs]):
-    """Nodes of one machine type, in one scale set for each group of the plan."""
+    """Nodes of one machine type, in a scale set for each group in the plan."""
 
     def __init__(self, name: str, args: NodePoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:NodePool", name, args, args.scope.options(opts))
@@ -58,7 +58,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
         return tuple(self._group(group, image, user_data, upload) for group in args.plan.groups)
 
     def _upload(self, built: bundle.Bundle) -> tuple[Upload, str]:
-        """The upload and the name of its blob. The name contains the checksum, so the bundle that a scale set names never changes."""
+        """Upload the bundle and return the blob and its name. The name contains the checksum, so the bundle that a scale set references never changes."""
         key = built.key_of(self._args.scope.cluster, self.plan.name)
         source = pulumi.FileAsset(str(bundle.on_disk(built)))
         upload = Upload(
@@ -92,10 +92,10 @@ class NodePool(BaseNodePool[NodePoolArgs]):
             resource_group_name=scope.group,
             zones=None if group.zone == REGIONAL else [group.zone],
             orchestration_mode="Uniform",
-            # Always set, because the default depends on the zones (https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-use-availability-zones, page of 2026-05-19).
+            # Set explicitly, because the default depends on the zones (https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-use-availability-zones, page of 2026-05-19).
             single_placement_group=group.single_fabric,
             platform_fault_domain_count=group.fault_domains,
-            # Extra nodes that Azure deletes again use quota and money.
+            # Overprovisioned nodes that Azure later deletes consume quota and incur cost.
             overprovision=False,
             sku=compute.SkuArgs(name=pool.machine, tier="Standard", capacity=group.count),
             identity=compute.VirtualMachineScaleSetIdentityArgs(
@@ -105,7 +105,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
             spot_restore_policy=compute.SpotRestorePolicyArgs(enabled=True, restore_timeout="PT1H") if spot else None,
             virtual_machine_profile=machine_model(model),
             tags={**tags, "gpuinfra:template": version},
-            # If capacity is full, two scale sets cannot exist at the same time.
+            # If capacity is limited, two scale sets cannot exist at the same time.
             opts=child(
                 self,
                 rows.SCALE_SET,
@@ -120,7 +120,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
 def _rolling(pool: PoolPlan, group: Group) -> compute.UpgradePolicyArgs:
     """Upgrade the group in batches of the size that the pool allows. The first batch is the canary.
 
-    If capacity is full, a node is stopped before it is upgraded; otherwise Azure adds a node first.
+    If capacity is limited, a node is stopped before it is upgraded. Otherwise, Azure adds a node first.
     Unhealthy nodes are upgraded first and do not stop the upgrade, because the new profile may fix them.
     """
     percent = min(100, max(MIN_BATCH_PERCENT, pool.at_once_percent))
@@ -136,7 +136,7 @@ def _rolling(pool: PoolPlan, group: Group) -> compute.UpgradePolicyArgs:
             max_surge=False if group.terminate_first else None,
         ),
         automatic_os_upgrade_policy=compute.AutomaticOSUpgradePolicyArgs(
-            # You choose when to use a new image.
+            # Image upgrades happen only when you request them.
             enable_automatic_os_upgrade=False
         ),
     )

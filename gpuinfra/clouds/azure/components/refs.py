@@ -20,21 +20,21 @@ class Existing(existing.Existing):
     """Azure resources that a cluster uses but does not create."""
 
     evidence_bucket: pulumi.Input[str] | None = None
-    """Foundation: URL of the container of bundles and evidence."""
+    """Foundation: URL of the container for bundles and evidence."""
     evidence_account_id: pulumi.Input[str] | None = None
-    """Foundation: id of the storage account of that container."""
+    """Foundation: ID of the storage account of that container."""
     vault_id: pulumi.Input[str] | None = None
     """Foundation: id of the key vault."""
     vault_uri: pulumi.Input[str] | None = None
     """Foundation: URL of the key vault."""
     data_key_name: pulumi.Input[str] | None = None
-    """Foundation: name of the key of file systems and their containers."""
+    """Foundation: name of the key for file systems and their containers."""
     data_key_url: pulumi.Input[str] | None = None
     """Foundation: URL of a version of that key."""
     data_key_identity_id: pulumi.Input[str] | None = None
-    """Foundation: id of the identity that may use that key."""
+    """Foundation: ID of the identity that can use that key."""
     disk_encryption_set_id: pulumi.Input[str] | None = None
-    """Foundation: disk encryption set of the nodes."""
+    """Foundation: disk encryption set for the nodes."""
     workspace_id: pulumi.Input[str] | None = None
     """Foundation, optional: Log Analytics workspace for access and flow logs. Other stacks do not export it."""
     network_id: pulumi.Input[str] | None = None
@@ -42,7 +42,7 @@ class Existing(existing.Existing):
     subnet_ids: pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]] | None = None
     """Site: subnet IDs by their names in the plan, for example `private-0`."""
     nodes_group_id: pulumi.Input[str] | None = None
-    """Site: network security group of the nodes."""
+    """Site: network security group for the nodes."""
     file_systems: pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]] | None = None
     """Site, optional: file systems that nodes mount, each with `kind`, `mount`, `dns_name` and `mount_name`."""
 
@@ -63,7 +63,7 @@ class FoundationRefs(build.FoundationRefs):
 
     @property
     def data_key(self) -> FileSystemKey:
-        """The key of file systems."""
+        """The key for file systems."""
         return FileSystemKey(
             key_url=self.data_key_url,
             vault_id=self.vault_id,

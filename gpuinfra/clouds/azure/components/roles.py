@@ -1,7 +1,7 @@
-"""The permissions of a node: it reads its bundle and writes evidence of its cluster.
+"""The permissions of a node: reading its bundle and writing evidence to the folder of its cluster.
 
 All nodes of a cluster share one identity, so Azure cannot restrict a node to its own folder. The attested document proves which node wrote
-evidence, and the account retains old versions of replaced blobs.
+the evidence, and the account retains old versions of replaced blobs.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from gpuinfra.clouds.ready_after import ready_after
 
 @dataclass(frozen=True, kw_only=True)
 class NodeRoleArgs:
-    """Arguments of the identity of nodes."""
+    """Arguments of the node identity."""
 
     scope: Scope
     evidence_account_id: pulumi.Input[str]
-    """Storage account of evidence and bundles."""
+    """Storage account for evidence and bundles."""
     evidence_prefix: str
     """Evidence folder of the cluster."""
     container: str = EVIDENCE_CONTAINER
-    """Container of evidence and bundles."""
+    """Container for evidence and bundles."""
 
 
 class NodeRole(pulumi.ComponentResource):
-    """The identity of nodes."""
+    """The managed identity of the nodes."""
 
     identity_id: pulumi.Output[str]
-    """Id of the identity, after its role is assigned."""
+    """ID of the identity. Resolves after its role is assigned."""
     client_id: pulumi.Output[str]
-    """Client id, with which a node requests tokens."""
+    """Client ID, which nodes use to request tokens."""
     principal_id: pulumi.Output[str]
-    """Principal id, to which roles are assigned."""
+    """Principal ID, to which roles are assigned."""
 
     def __init__(self, name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:NodeRole", name, None, args.scope.options(opts))

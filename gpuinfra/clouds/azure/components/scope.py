@@ -1,6 +1,6 @@
 """The scope of Azure components: the cluster, the subscription, and the settings that all resources share.
 
-`Scope.options` sets location and tags on all resources below a component. A scale set also has tags of its pool and group.
+`Scope.options` sets the location and tags on all child resources of a component. A scale set also has the tags of its pool and group.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gpuinfra.clouds.planned import ResourceKind
 from gpuinfra.clouds.scope import BaseScope, of_stack, unset, with_defaults
 
 KEY = "azure-native:keyvault:Key"
-"""The location of a key is that of its vault."""
+"""A key has the location of its vault."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,13 +27,13 @@ class Scope(BaseScope):
     """The cluster, the subscription and the resource group that resources belong to."""
 
     subscription: pulumi.Input[str]
-    """Subscription id; part of names that are global on Azure."""
+    """Subscription ID. Part of globally unique names on Azure."""
     tenant: pulumi.Input[str]
-    """Tenant id, which a key vault requires."""
+    """Tenant ID, which a key vault requires."""
     operator: pulumi.Input[str]
-    """Object id of the credentials that run the program. Their access to the evidence account is a role, not a key."""
+    """Object ID of the credentials that run the program. They access the evidence account through a role, not through a key."""
     group: pulumi.Input[str] = ""
-    """Resource group of the resources; each layer has its own."""
+    """Resource group for the resources. Each layer has its own."""
 
     @staticmethod
     def here(
@@ -43,7 +43,7 @@ class Scope(BaseScope):
         opts: pulumi.InvokeOptions | None = None,
         group: pulumi.Input[str] = "",
     ) -> Scope:
-        """The scope of the running stack, in the subscription of its credentials."""
+        """Return the scope of the running stack, in the subscription of its credentials."""
         credentials = authorization.get_client_config_output(opts=opts)
         return Scope(
             subscription=credentials.subscription_id,
@@ -54,7 +54,7 @@ class Scope(BaseScope):
         )
 
     def within(self, group: pulumi.Input[str]) -> Scope:
-        """The same scope in a resource group."""
+        """Return a copy of this scope in a resource group."""
         return replace(self, group=group)
 
     def options(self, opts: pulumi.ResourceOptions | None = None) -> pulumi.ResourceOptions:
@@ -78,7 +78,7 @@ class Scope(BaseScope):
         )
 
     def role_definition(self, role: str) -> pulumi.Output[str]:
-        """The id of a built-in role."""
+        """Return the ID of a built-in role."""
         return pulumi.Output.concat(
             "/subscriptions/", self.subscription, "/providers/Microsoft.Authorization/roleDefinitions/", role
         )
@@ -94,11 +94,11 @@ def child(
     replace_on_changes: Iterable[str] = (),
     delete_before_replace: bool | None = None,
 ) -> pulumi.ResourceOptions:
-    """Options of a resource inside a component, as `gpuinfra.clouds.scope.child`.
+    """Return the options for a child resource of a component, like `gpuinfra.clouds.scope.child`.
 
-    `replace_on_changes` are inputs that Azure cannot change (`fixed.py`); the provider plans an update for most of them, which fails during `up`.
-    With `delete_before_replace=False`, a replacement is created first. A retained resource always is: its name is taken, so the replacement fails
-    before data is lost.
+    `replace_on_changes` lists inputs that Azure cannot update (`fixed.py`). For most of them, the provider plans an update that fails during `up`.
+    With `delete_before_replace=False`, the replacement is created first. This always applies to retained resources: the name is still taken, so the replacement
+    fails before data is lost.
     """
     options = shared.child(parent, row, data=data, depends_on=depends_on, ignore_changes=ignore_changes)
     create_first = bool(options.retain_on_delete) or delete_before_replace is False

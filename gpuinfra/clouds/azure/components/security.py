@@ -1,8 +1,8 @@
 """Network security groups of a site: one each for nodes, file systems, private endpoints and Bastion.
 
-InfiniBand traffic is not IP and passes no security group; the scale set isolates it (https://learn.microsoft.com/azure/virtual-machines/setup-infiniband, page of 2026-09-25).
+InfiniBand traffic is not IP traffic, so security groups do not apply to it. The scale set isolates it (https://learn.microsoft.com/azure/virtual-machines/setup-infiniband, page of 2026-09-25).
 Azure's default rules allow all traffic inside a virtual network and all egress, so each group ends with two rules that deny the rest.
-Rules are part of their group and not resources of their own, because the two forms overwrite each other (pulumi/pulumi-azure-native#611, #1251).
+Rules are defined inline in their group, because inline rules and separate rule resources overwrite each other (pulumi/pulumi-azure-native#611, #1251).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SSH = ("22",)
 WEB_PORTS = ("80", "443")
 """TCP ports for egress to the internet. The Ubuntu archive serves signed packages on port 80; all other services use port 443."""
 LAST = 4096
-"""Priority of the rules that deny the rest, the highest number that Azure accepts."""
+"""Priority of the rules that deny all other traffic. This is the highest number that Azure accepts."""
 SERVICE_TAGS = (
     "AzureMonitor",
     "AzureKeyVault.{region}",
@@ -49,20 +49,20 @@ class SecurityGroupsArgs:
     scope: Scope
     plan: NetworkPlan
     storage: bool = True
-    """True creates a security group for Lustre file systems."""
+    """If true, a security group for Lustre file systems is created."""
     holds_data: bool = False
-    """True retains the group of file systems, because a retained file system uses it."""
+    """If true, `destroy` retains the security group for file systems, because a retained file system uses it."""
 
 
 class SecurityGroups(pulumi.ComponentResource):
-    """The network security groups of nodes, file systems, private endpoints and Bastion."""
+    """The network security groups for nodes, file systems, private endpoints and Bastion."""
 
     nodes_group_id: pulumi.Output[str]
-    """Group of every network interface of every node."""
+    """Security group for every network interface of the nodes."""
     storage_group_id: pulumi.Output[str] | None
-    """Group of the subnets of file systems."""
+    """Security group for the file system subnets."""
     group_ids: dict[str, pulumi.Output[str]]
-    """Groups by the role of the subnets in the plan."""
+    """Security groups by the role of the subnets in the plan."""
 
     def __init__(self, name: str, args: SecurityGroupsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:SecurityGroups", name, None, args.scope.options(opts))
@@ -152,7 +152,7 @@ class SecurityGroups(pulumi.ComponentResource):
 
 
 def _prefixes(plan: NetworkPlan, role: str) -> tuple[str, ...]:
-    """Address ranges of the subnets of one role. The ranges of an existing network are unknown, so the service tag of the whole network is used."""
+    """Return the address ranges of the subnets with a role. The ranges of an existing network are unknown, so the service tag for the whole network is used."""
     return tuple(subnet.cidr for subnet in plan.subnets if subnet.role == role and subnet.cidr) or ("VirtualNetwork",)
 
 
@@ -168,7 +168,7 @@ def _rule(
     access: str = "Allow",
     why: str = "",
 ) -> network.SecurityRuleArgs:
-    """One rule. The API has separate properties for one value and for several values."""
+    """Return a rule. The API has separate properties for single and multiple values."""
 
     def one(values: tuple[str, ...]) -> str | None:
         return values[0] if len(values) == 1 else None
@@ -194,7 +194,7 @@ def _rule(
 
 
 def _both_ways(name: str, priority: int, here: tuple[str, ...], there: tuple[str, ...], why: str) -> Rules:
-    """Lustre traffic in both directions."""
+    """Return rules that allow Lustre traffic in both directions."""
     ports = LUSTRE_PORTS
     return [
         _rule(f"{name}-ingress", priority, "Inbound", source=there, to=here, protocol="Tcp", ports=ports, why=why),
@@ -210,7 +210,7 @@ def _deny_rest() -> Rules:
 
 
 def _bastion() -> Rules:
-    """The rules that Bastion requires. https://learn.microsoft.com/azure/bastion/bastion-nsg"""
+    """Return the rules that Bastion requires. https://learn.microsoft.com/azure/bastion/bastion-nsg"""
     data = ("8080", "5701")
     table = [
         ("allow-https-ingress", "Inbound", "Internet", "*", "Tcp", HTTPS),

@@ -1,7 +1,7 @@
-"""The shared file system: Azure Managed Lustre, and the container that it imports from.
+"""The shared file system: Azure Managed Lustre and the container from which it imports.
 
-Blobs of the container appear as files when the file system is created. You start exports yourself, because automatic export is a preview on Azure.
-`destroy` retains the container. The plan states whether it retains the file system.
+The blobs in the container are imported as files when the file system is created. Exports are started manually, because automatic export is in preview.
+`destroy` retains the container. The plan states whether `destroy` also retains the file system.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class FileSystemKey:
     key_url: pulumi.Input[str]
     vault_id: pulumi.Input[str]
     identity_id: pulumi.Input[str]
-    """Identity that may use the key (`Key.identity_id`)."""
+    """Identity that can use the key (`Key.identity_id`)."""
     encryption_key: EncryptionKey | None = None
-    """The same key in the form that storage accounts require."""
+    """Return the key in the format that storage accounts require."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,26 +53,26 @@ class SharedFilesystemArgs:
     scope: Scope
     plan: FileSystemPlan
     subnet_id: pulumi.Input[str]
-    """A subnet for this file system alone, with enough addresses for its capacity."""
+    """Dedicated subnet for this file system, with enough addresses for its capacity."""
     key: FileSystemKey | None = None
-    """Key of the file system. If unset, Azure encrypts it with its own key."""
+    """Key that encrypts the file system. If unset, Azure uses a Microsoft-managed key."""
     endpoint: DataEndpoint | None = None
-    """Private endpoint of the container's account. If unset, none is created, and the network must reach the account in another way."""
+    """Private endpoint of the container's account. If unset, none is created, and you must provide network access to the account yourself."""
     workspace_id: pulumi.Input[str] | None = None
-    """Log Analytics workspace of the account's access log. If unset, access is not logged."""
+    """Log Analytics workspace for the access log of the account. If unset, access is not logged."""
 
 
 class SharedFilesystem(pulumi.ComponentResource):
-    """A Managed Lustre file system and the container that it imports from."""
+    """A Managed Lustre file system and the container from which it imports."""
 
     file_system_id: pulumi.Output[str]
     """Id of the file system."""
     dns_name: pulumi.Output[str]
-    """Address of its management server, from which nodes mount it."""
+    """Address of the management server, which nodes use to mount the file system."""
     mount_name: pulumi.Output[str]
     """File system name for mounts: `<dns_name>@tcp:/<mount_name>`."""
     bucket: pulumi.Output[str] | None
-    """Id of the container that it imports from, None without one."""
+    """ID of the container from which it imports, or `None` without a container."""
 
     def __init__(self, name: str, args: SharedFilesystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:SharedFilesystem", name, None, args.scope.options(opts))
@@ -104,7 +104,7 @@ class SharedFilesystem(pulumi.ComponentResource):
             else None,
             root_squash_settings=storagecache.AmlFilesystemRootSquashSettingsArgs(mode="None"),
             hsm=hsm,
-            # A replacement would lose files that are not exported. It fails, because the name is taken; you must delete the old file system first.
+            # A replacement would lose files that were not exported. It fails because the name is taken. To proceed, delete the old file system first.
             opts=child(
                 self,
                 rows.LUSTRE,
@@ -129,7 +129,7 @@ class SharedFilesystem(pulumi.ComponentResource):
     def _containers(
         self,
     ) -> tuple[pulumi.Output[str] | None, storagecache.AmlFilesystemHsmArgs | None, list[pulumi.Resource]]:
-        """The container, the import settings, and the resources that must exist first: without its roles, the creation of the file system fails."""
+        """Return the container, the import settings, and the resources that must exist first. Without its roles, creating the file system fails."""
         plan = self._args.plan
         if plan.bucket is None:
             return None, None, []
@@ -153,7 +153,7 @@ class SharedFilesystem(pulumi.ComponentResource):
                 purpose=args.plan.name,
                 containers=(DATA_CONTAINER, LOG_CONTAINER),
                 encryption_key=args.key.encryption_key if args.key else None,
-                # Managed Lustre supports no other authorization (https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites); a rule warns about it.
+                # Managed Lustre supports no other authorization (https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites). A rule warns about this.
                 shared_keys=True,
                 workspace_id=args.workspace_id,
             ),
@@ -175,7 +175,7 @@ class SharedFilesystem(pulumi.ComponentResource):
         return store.containers[DATA_CONTAINER], store.containers[LOG_CONTAINER], ready
 
     def _existing(self, container_id: str) -> tuple[pulumi.Output[str], pulumi.Output[str], list[pulumi.Resource]]:
-        """An existing container. The import log requires a second container in the same account."""
+        """Use an existing container. The import log requires a second container in the same account."""
         group, account = container_id.split("/")[4], container_id.split("/")[8]
         log = blobs.BlobContainer(
             rows.IMPORT_LOG.logical(self._name),
@@ -188,7 +188,7 @@ class SharedFilesystem(pulumi.ComponentResource):
         return pulumi.Output.from_input(container_id), log.id, self._importer(container_id.split("/blobServices/")[0])
 
     def _importer(self, account_id: pulumi.Input[str]) -> list[pulumi.Resource]:
-        """The two roles of the service that imports, unless the declaration has no `importer_id` because the owner of the container assigned them."""
+        """Assign the two roles to the importing service. Without `importer_id` in the declaration, the owner of the container must have assigned them."""
         args = self._args
         if args.plan.importer_id is None:
             return []

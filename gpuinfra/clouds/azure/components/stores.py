@@ -1,7 +1,7 @@
 """A private storage account and its settings.
 
-`destroy` retains the account together with its settings, because an account without them is not protected.
-Requests are authorized by roles and not by the account's keys, except for the account that Managed Lustre imports from.
+`destroy` retains the account with its settings, because an account without its settings is not protected.
+Requests are authorized by roles instead of account keys, except for the account from which Managed Lustre imports.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class EncryptionKey:
     key_name: pulumi.Input[str]
     vault_uri: pulumi.Input[str]
     identity_id: pulumi.Input[str]
-    """Identity that may use the key (`Key.identity_id`)."""
+    """Identity that can use the key (`Key.identity_id`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Lock:
     """An immutability policy: blobs cannot be changed or deleted for a number of days."""
 
     days: int
-    """Days from the creation of each blob, 1-146000."""
+    """Retention in days from the creation of each blob, 1-146000."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,36 +45,36 @@ class PrivateStoreArgs:
     purpose: str
     """Part of the name, such as `audit` or `evidence`."""
     containers: tuple[str, ...]
-    """Names of its containers."""
+    """Names of the containers."""
     encryption_key: EncryptionKey | None = None
-    """Customer-managed key. If unset, Azure encrypts the account with its own key."""
+    """Customer-managed key. If unset, Azure uses a Microsoft-managed key."""
     lock: Lock | None = None
-    """Immutability policy of every container. If unset, blobs can be replaced, and old versions are retained for `old_versions_days`."""
+    """Immutability policy for all containers. If unset, blobs can be replaced, and old versions are retained for `old_versions_days`."""
     reached_from: tuple[str, ...] = ()
-    """Public IPv4 ranges that the firewall allows, for identities with a role; if it is empty, only private endpoints reach the account."""
+    """Public IPv4 ranges that the firewall allows. Access also requires a role. If empty, the account is reachable only through private endpoints."""
     services: bool = False
-    """True allows trusted Azure services, which write diagnostic logs and flow logs."""
+    """If true, trusted Azure services have access. They write diagnostic logs and flow logs."""
     shared_keys: bool = False
-    """True allows access with the account's keys, which Managed Lustre requires for imports (https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites)."""
+    """If true, access with account keys is allowed, which Managed Lustre requires for imports (https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites)."""
     copies: bool = False
-    """True replicates the account to the paired region, if the region has one."""
+    """If true, the account is replicated to the paired region, if there is one."""
     expire_days: int | None = None
-    """Days after which blobs are deleted. If unset, they are retained."""
+    """Number of days after which blobs are deleted. If unset, blobs do not expire."""
     old_versions_days: int = 90
-    """Days for which replaced and deleted blobs can be restored."""
+    """Number of days for which replaced and deleted blobs can be restored."""
     workspace_id: pulumi.Input[str] | None = None
-    """Log Analytics workspace of the access log. If unset, access is not logged."""
+    """Log Analytics workspace for the access log. If unset, access is not logged."""
 
 
 class PrivateStore(pulumi.ComponentResource):
-    """One storage account: private, encrypted, versioned, with TLS 1.2 or later."""
+    """A private storage account with encryption, versioning, and TLS 1.2 or later."""
 
     account_id: pulumi.Output[str]
     """Id of the account."""
     account_name: pulumi.Output[str]
     """Name of the account."""
     containers: dict[str, pulumi.Output[str]]
-    """Ids of the containers by name, after the settings of the account exist."""
+    """IDs of the containers by name. They resolve after the account settings exist."""
 
     def __init__(self, name: str, args: PrivateStoreArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:PrivateStore", name, None, args.scope.options(opts))
@@ -124,7 +124,7 @@ class PrivateStore(pulumi.ComponentResource):
             else None,
             encryption=storage.EncryptionArgs(
                 key_source="Microsoft.Keyvault" if encryption_key else "Microsoft.Storage",
-                # A second layer of encryption with a key of Azure; it can be set at creation only.
+                # A second layer of encryption with a Microsoft-managed key. It can be set only at creation.
                 require_infrastructure_encryption=True,
                 services=storage.EncryptionServicesArgs(
                     blob=storage.EncryptionServiceArgs(enabled=True, key_type="Account"),
@@ -135,7 +135,7 @@ class PrivateStore(pulumi.ComponentResource):
                 )
                 if encryption_key
                 else None,
-                # Without a version, so that the account uses a rotated key.
+                # No version is set, so that the account follows key rotation.
                 key_vault_properties=storage.KeyVaultPropertiesArgs(
                     key_name=encryption_key.key_name, key_vault_uri=encryption_key.vault_uri
                 )
@@ -211,7 +211,7 @@ class PrivateStore(pulumi.ComponentResource):
             container_name=created.name,
             resource_group_name=self._args.scope.group,
             immutability_period_since_creation_in_days=lock.days,
-            # Logs are append blobs; an append does not change existing data.
+            # Logs are append blobs. Appending does not change existing data.
             allow_protected_append_writes=True,
             opts=child(self, rows.CONTAINER_LOCK),
         )
@@ -231,7 +231,7 @@ class PrivateStore(pulumi.ComponentResource):
 
 
 def storage_ranges(ranges: Iterable[str]) -> list[str]:
-    """Address ranges in the form that the firewall of a storage account requires: prefixes up to /30, and single addresses without a mask."""
+    """Return address ranges in the format that storage account firewalls require: prefixes up to /30, and single addresses without a mask."""
     found: list[str] = []
     for text in ranges:
         network = ipaddress.ip_network(text, strict=False)

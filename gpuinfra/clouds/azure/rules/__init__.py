@@ -27,7 +27,7 @@ def _infiniband(pool: Pool, machine: MachineType) -> bool:
 
 
 def infiniband_pool_has_one_capacity_kind(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A pool with InfiniBand has one kind of capacity, because one fabric is one scale set."""
+    """A pool with InfiniBand has one kind of capacity, because a fabric is a single scale set."""
     for path, pool, machine in pools_of(spec):
         if _infiniband(pool, machine) and len(pool.capacity) > 1:
             kinds = listed([entry.kind for entry in pool.capacity])
@@ -59,7 +59,7 @@ def network_avoids_rdma_range(spec: ClusterSpec, today: date) -> Iterator[Findin
 
 
 def reservation_supports_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Azure offers capacity reservations for the machine type; ND sizes have none."""
+    """Azure offers capacity reservations for the machine type. ND sizes do not support them."""
     for path, pool, machine in pools_of(spec):
         for j, entry in enumerate(pool.capacity):
             if isinstance(entry, Reserved) and CapacityKind.RESERVED not in machine.capacity:
@@ -72,7 +72,7 @@ def reservation_supports_machine(spec: ClusterSpec, today: date) -> Iterator[Fin
 
 
 def spot_is_cheaper(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Spot is cheaper than on demand, and a price limit has at most five decimals."""
+    """Spot is cheaper than on-demand capacity, and a price limit has at most five decimal places."""
     for path, pool, machine in pools_of(spec):
         for j, entry in enumerate(pool.capacity):
             if isinstance(entry, Spot) and machine.gpu and machine.gpu.key == "H200":
@@ -97,7 +97,7 @@ def image_fits_vm_size(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def multi_node_pool_has_infiniband(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A pool with several ND nodes uses a size with InfiniBand, which has an r in its name."""
+    """A pool with several ND nodes uses a size with InfiniBand, which has the letter `r` in its name."""
     for path, pool, machine in pools_of(spec):
         bare = machine.name.startswith("Standard_ND") and machine.fabric is None
         if bare and pool.fabric == "required":
@@ -114,7 +114,7 @@ def multi_node_pool_has_infiniband(spec: ClusterSpec, today: date) -> Iterator[F
 
 
 def lustre_sku_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Managed Lustre has the tier and the capacity, and no field that only FSx supports."""
+    """Managed Lustre supports the tier and the capacity, and no field is set that only FSx supports."""
     for i, entry in enumerate(spec.storage):
         if entry.kind != "lustre":
             continue
@@ -169,7 +169,7 @@ def lustre_subnet_is_large_enough(spec: ClusterSpec, today: date) -> Iterator[Fi
 
 
 def node_subnet_is_large_enough(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The subnet of the nodes has an address for each node and the five that Azure reserves."""
+    """The node subnet has an address for each node and the five addresses that Azure reserves."""
     try:
         network = ipaddress.ip_network(spec.network.cidr, strict=False)
     except ValueError:
@@ -181,7 +181,7 @@ def node_subnet_is_large_enough(spec: ClusterSpec, today: date) -> Iterator[Find
 
 
 def region_has_pair(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The region has a paired region, which holds a second copy of storage."""
+    """The region has a paired region, to which storage is replicated."""
     if spec.where.region in PROFILE.regions and spec.where.region not in PAIRS:
         what = f"is {spec.where.region}, which has no paired region, so storage is replicated inside the region only"
         yield info("where.region", what)

@@ -1,4 +1,4 @@
-"""Azure: rules about resource ids, access, audit and renewal. Azure rejects these errors late or not at all."""
+"""Azure rules for resource IDs, access, audit and renewal. Azure reports these errors late or not at all."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _IMPORTER = 'az ad sp list --display-name "HPC Cache Resource Provider" --query 
 
 
 def evidence_account_is_reachable(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The evidence account allows the addresses from which you run `up`, which writes bundles and reads evidence."""
+    """The evidence account allows access from the addresses where you run `up`, which writes bundles and reads evidence."""
     if "foundation" in spec.made_layers and not spec.access.evidence_from:
         what = "is empty, so only the cluster's network reaches the evidence account, and you must run `up` inside it"
         yield warn("access.evidence_from", what, "list the public ranges of your operators")
 
 
 def evidence_ranges_are_public(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The firewall of a storage account takes public IPv4 ranges, but not the whole internet."""
+    """The firewall of a storage account accepts public IPv4 ranges. The whole internet is not allowed."""
     for i, text in enumerate(spec.access.evidence_from):
         path = f"access.evidence_from[{i}]"
         try:
@@ -59,7 +59,7 @@ _PRIVATE = tuple(ipaddress.IPv4Network(text) for text in ("10.0.0.0/8", "172.16.
 
 
 def operators_are_object_ids(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Operators are object ids, to which Azure assigns roles."""
+    """Operators are object IDs, to which roles are assigned."""
     for i, one in enumerate(spec.access.operators):
         if not _GUID.fullmatch(one):
             what = f"is {shown(one)}; allowed: an object id"
@@ -68,7 +68,7 @@ def operators_are_object_ids(spec: ClusterSpec, today: date) -> Iterator[Finding
 
 
 def bastion_is_public(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A Bastion host has a public address; a declaration with one gets a warning."""
+    """A warning is reported for Bastion, because the host has a public address."""
     if spec.access.bastion and not spec.network.existing:
         what = "is true, which creates a host with a public address for users who have the role"
         yield warn("access.bastion", what, "remove it if a VPN reaches the network")
@@ -89,7 +89,7 @@ def bastion_subnet_fits(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def lustre_importer_is_named(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """An import names its container and the service principal of Managed Lustre, which needs its roles before the file system is created."""
+    """An import specifies its container and the service principal of Managed Lustre, which requires its roles before the file system is created."""
     for i, entry in enumerate(spec.storage):
         if not isinstance(entry, Lustre):
             continue
@@ -122,7 +122,7 @@ def lustre_import_uses_account_keys(spec: ClusterSpec, today: date) -> Iterator[
 
 
 def container_export_is_manual(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Managed Lustre exports to its container only when you start an export."""
+    """Managed Lustre exports to its container only if you start an export."""
     for i, entry in enumerate(spec.storage):
         if isinstance(entry, Lustre) and entry.bucket is not None:
             what = (
@@ -133,7 +133,7 @@ def container_export_is_manual(spec: ClusterSpec, today: date) -> Iterator[Findi
 
 
 def existing_network_ids_are_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """An existing network has the resource ids of the network, its subnets and its private DNS zones, with a subnet for each file system."""
+    """An existing network specifies the resource IDs of the network, its subnets and its private DNS zones, including a subnet per file system."""
     existing = spec.network.existing
     if existing is None:
         return
@@ -159,7 +159,7 @@ def existing_network_ids_are_valid(spec: ClusterSpec, today: date) -> Iterator[F
 
 
 def reservation_is_group_id(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A reservation is the id of a capacity reservation group."""
+    """A reservation is specified as the ID of a capacity reservation group."""
     for i, pool in enumerate(spec.pools):
         for j, entry in enumerate(pool.capacity):
             if isinstance(entry, Reserved) and not _GROUP.fullmatch(entry.id or ""):
@@ -169,7 +169,7 @@ def reservation_is_group_id(spec: ClusterSpec, today: date) -> Iterator[Finding]
 
 
 def audit_settings_fit_azure(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Audit settings fit Azure: the id of a storage account, an unlocked immutability policy, and the retention of Log Analytics."""
+    """Audit settings are valid on Azure: a storage account ID, an unlocked immutability policy, and a retention period that Log Analytics supports."""
     audit = spec.audit
     if audit.trail != "create" or "foundation" not in spec.made_layers:
         return
@@ -186,7 +186,7 @@ def audit_settings_fit_azure(spec: ClusterSpec, today: date) -> Iterator[Finding
 
 
 def host_encryption_is_registered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The subscription has the feature EncryptionAtHost, which is registered once."""
+    """The EncryptionAtHost feature is registered in the subscription, which is required once."""
     if spec.pools:
         what = "have disks with encryption at host, which the subscription must register once"
         hint = "run: az feature register --namespace Microsoft.Compute --name EncryptionAtHost"

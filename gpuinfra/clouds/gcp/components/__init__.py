@@ -1,1 +1,1 @@
-"""Pulumi components of Google Cloud. They translate a plan and decide nothing; importing this package imports the cloud's SDK only when a module is used."""
+"""Pulumi components for Google Cloud. They create the resources of a plan and make no decisions. Importing a module of this package imports the SDK."""

@@ -255,7 +255,7 @@ class Foundation(pulumi.ComponentResource):
     audit: AuditTrail | None
     """The audit trail, or `None` if this stack does not create one."""
     data_key_id: pulumi.Output[str]
-    """Key of disks, evidence and file systems."""
+    """Key for disks, evidence and file systems."""
     evidence: Evidence
     """The bucket for bundles and evidence."""
 

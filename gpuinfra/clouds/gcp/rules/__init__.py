@@ -121,7 +121,7 @@ def image_fits_architecture(spec: ClusterSpec, today: date) -> Iterator[Finding]
 
 
 def lustre_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Managed Lustre has the tier and the capacity, and no field that only FSx supports."""
+    """Managed Lustre supports the tier and the capacity, and no field is set that only FSx supports."""
     for i, entry in enumerate(spec.storage):
         if entry.kind != "lustre":
             continue
