@@ -23,7 +23,9 @@ _RETAIL = "https://prices.azure.com/api/retail/prices"
 _KAZ = "Azure/karpenter-provider-azure:pkg/providers/pricing/zz_generated.pricing.go"
 _FIELD_GUIDE = "Azure/ai-infrastructure-on-azure:skills/slurm/sku_performance_baseline/SKILL.md"
 _READ = date(2026, 11, 20)
-_ZONES_NOTE = "zones from the Resource SKUs list of one subscription on 2026-08-13; the list differs between subscriptions"
+_ZONES_NOTE = (
+    "zones from the Resource SKUs list of one subscription on 2026-08-13; the list differs between subscriptions"
+)
 SPOT_QUOTA = "lowPriorityCores"
 """A single quota applies to the spot cores of all families. https://learn.microsoft.com/azure/quotas/spot-quota"""
 

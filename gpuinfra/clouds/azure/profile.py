@@ -60,7 +60,7 @@ class AzureProfile:
     tag_limit = 50
     storage_kinds = frozenset({"lustre"})
     metadata_to_guard: tuple[str, ...] = ("169.254.169.254",)
-    """Return the address of the metadata service. Azure has no hop limit."""
+    """Address of the metadata service. Azure has no hop limit."""
 
     def zone_number(self, zone: str) -> int:
         """Zones are numbers."""

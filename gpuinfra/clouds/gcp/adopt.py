@@ -1,7 +1,7 @@
 """Find the resources that an earlier `destroy` retained, and their import IDs.
 
-Names depend only on project, region and stack (`names.py`), so no record of the destroyed stack is needed. This module makes read calls only;
-the engine imports. Grants are not searched, because creating a grant again has no effect.
+Names depend only on the project, region and stack (`names.py`), so no record of the destroyed stack is needed. This module makes only read requests;
+the engine imports the resources. Grants are not looked up, because recreating a grant has no effect.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _ENDPOINTS = {
     "file": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_FILE", "https://file.googleapis.com/"),
     "storage": ("STORAGE_EMULATOR_HOST", "https://storage.googleapis.com"),
 }
-"""Service -> the environment variable that Google's tools read for another endpoint, and the default endpoint."""
+"""Maps a service to the environment variable with which Google's tools override its endpoint, and to the default endpoint."""
 
 
 class Project:
-    """Lookups in one project, each a read call."""
+    """Lookups in one project."""
 
     def __init__(self, get: Callable[[str], dict[str, Any] | None], project: str, plan: Plan, token: str) -> None:
-        """`get` returns the JSON of a URL, None if the resource does not exist."""
+        """`get` returns the JSON response for a URL, or `None` if the resource does not exist."""
         self._get, self.id, self._plan, self._token = get, project, plan, token
 
     def find(self, lookup: Lookup) -> str | None:
@@ -61,7 +61,7 @@ class Project:
         return path if self._read(service, version + path) else None
 
     def path(self, lookup: Lookup) -> str:
-        """The path of a resource, whether it exists or not."""
+        """Return the path of a resource, which need not exist."""
         plan, unique = self._plan, naming.unique_name(self._plan.name, lookup.purpose, self._token, names.NAME_LIMIT)
         physical = names.physical(lookup.purpose, self._token)
         form = {
@@ -76,7 +76,7 @@ class Project:
         return f"projects/{self.id}/{form[lookup.kind]}"
 
     def _connection(self, lookup: Lookup) -> str | None:
-        """A connection is a peering of the network, and its import id is the network and the service."""
+        """Look up a service connection, which is a network peering. Its import ID consists of the network and the service."""
         network = self.path(Lookup(kind="network", purpose=naming.logical(self._plan.name, "network", "main")))
         known = self._read("compute", network) or {}
         peered = any(one.get("name") == SERVICE.replace(".", "-") for one in known.get("peerings", []))
@@ -88,7 +88,7 @@ class Project:
 
 
 def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]:
-    """The retained resources of the stack that the project still has, by the application default credentials."""
+    """Find the retained resources of the stack in the project, using Application Default Credentials."""
     if profile:
         raise UsageError("--profile is for AWS only; on Google Cloud set application default credentials")
     try:
@@ -109,12 +109,12 @@ def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]
 
 
 def retained_in(project: Project, plan: Plan) -> Sequence[Found[Lookup]]:
-    """The retained resources of the stack that the project still has."""
+    """Return the retained resources of the stack that exist in the project."""
     return find_retained(resources(plan), project.find)
 
 
 def _get(session: Any, url: str) -> dict[str, Any] | None:
-    """The response of a read call, None for 404. Any other error raises."""
+    """Return the response to a read request, or `None` for 404. Raises on any other error."""
     from google.auth.exceptions import GoogleAuthError
     from requests import RequestException
 

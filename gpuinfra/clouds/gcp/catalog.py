@@ -1,7 +1,7 @@
-"""Google Cloud machine types: GPUs, network interfaces, zones, kinds of capacity and prices.
+"""Google Cloud machine types: GPUs, network interfaces, zones, capacity kinds and prices.
 
 Facts only. Sources: the page on accelerator-optimized machines (AOM), the pages that create managed instance groups
-of A3 and A4 (MIG3, MIG4), a generated price list (PRC), a public catalog of zones (SKY), reference blueprints (CT).
+of A3 and A4 (MIG3, MIG4), a generated price list (PRC), a public catalog of zones (SKY), and reference blueprints (CT).
 For regions, images and service prices, see `regions.py`. For decisions, see `profile.py`.
 """
 
@@ -35,13 +35,13 @@ def _source(note: str = "") -> Source:
 
 
 def _nics(data: int) -> tuple[NicShape, ...]:
-    """One management interface and `data` interfaces, each in its own network, because gVNICs of a machine cannot share a network."""
+    """Return a management interface and `data` interfaces, each in its own network, because the gVNICs of an instance cannot share a network."""
     rest = (NicShape(card=index, device=0, kind="gvnic", network=f"data-{index - 1}") for index in range(1, data + 1))
     return (NicShape(card=0, device=0, kind="gvnic"), *rest)
 
 
 def _roce(rails: int) -> tuple[NicShape, ...]:
-    """Two host interfaces in two networks, and one RDMA interface for each rail in one network with the RoCE profile."""
+    """Return two host interfaces in separate networks, and an RDMA interface per rail in one network with the RoCE profile."""
     return (
         NicShape(card=0, device=0, kind="gvnic"),
         NicShape(card=1, device=0, kind="gvnic", network="host-1"),
@@ -54,7 +54,7 @@ def _limits(nics: int, fabric: int) -> NicLimits:
 
 
 def _quota(family: str) -> dict[CapacityKind, str]:
-    """Newer families use the Cloud Quotas id with the dimension `gpu_family`; spot and flex use the preemptible quota."""
+    """Return quota names. Newer families use the Cloud Quotas ID with the dimension `gpu_family`. Spot and flex-start use the preemptible quota."""
     plain = f"GPUS-PER-GPU-FAMILY-per-project-region gpu_family={family}"
     return {
         K.ON_DEMAND: plain,
@@ -74,7 +74,7 @@ def _old_quota(metric: str) -> dict[CapacityKind, str]:
 
 
 def _both(**regions: tuple[float, float]) -> tuple[Price, ...]:
-    """On-demand and spot prices by region; `_` stands for `-` in the name of a region."""
+    """Return on-demand and spot prices by region. In region names, `_` stands for `-`."""
     return tuple(
         price
         for region, (plain, spot) in regions.items()
@@ -86,7 +86,7 @@ def _both(**regions: tuple[float, float]) -> tuple[Price, ...]:
 
 
 def _committed(region: str, one_year: float, three_years: float) -> tuple[Price, ...]:
-    note = "committed use; GPUs need an attached reservation"
+    note = "committed use; GPUs require an attached reservation"
     return (
         _price(K.ON_DEMAND, region, one_year, term="1y", note=note),
         _price(K.ON_DEMAND, region, three_years, term="3y", note=note),
@@ -94,24 +94,24 @@ def _committed(region: str, one_year: float, three_years: float) -> tuple[Price,
 
 
 def _inferred(kind: CapacityKind, usd: float) -> Price:
-    note = "summed from a third party's GPU, core and memory rows; not confirmed"
+    note = "sum of GPU, core and memory prices from a third party; not confirmed"
     return _price(kind, "us-central1", usd, source=_SKY, read=_SKY_READ, note=note)
 
 
 def _shares(kind: CapacityKind, usd_per_gpu: float) -> Price:
-    """Eight times the price of one GPU with its cores and memory in the billing catalog, and 12,000 GiB of local SSD at 0.08 USD a month."""
+    """Return eight times the price of one GPU with its cores and memory in the billing catalog, plus 12,000 GiB of local SSD at 0.08 USD per month."""
     return _price(
         kind,
         "us-central1",
         round(8 * usd_per_gpu + 12_000 * 0.08 / 730, 2),
         source="https://huggingface.co/datasets/tanod/cloud-gpu-list-prices",
         read=date(2026, 10, 13),
-        note="local SSD at its on-demand rate",
+        note="local SSD at the on-demand rate",
     )
 
 
 _CHS = "GoogleCloudPlatform/cluster-health-scanner:deploy/helm/health_checks/nccl_healthcheck"
-_BLOCK_NOTE = "No on-demand: use a reservation, spot or flex-start."
+_BLOCK_NOTE = "No on-demand capacity. Use a reservation, spot or flex-start."
 
 A3_HIGH = MachineType(
     name="a3-highgpu-8g",
@@ -154,8 +154,8 @@ A3_HIGH = MachineType(
     ),
     source=_source(),
     notes=(
-        "TCPXO since 2026, not with reservations (GoogleCloudPlatform/cluster-toolkit:examples/machine-learning/a3-highgpu-8g/README.md, read 2026-11-21).",
-        "TCPX needs Container-Optimized OS or the tcpx kernel of Google.",
+        "TCPXO since 2026, except with reservations (GoogleCloudPlatform/cluster-toolkit:examples/machine-learning/a3-highgpu-8g/README.md, read 2026-11-21).",
+        "TCPX requires Container-Optimized OS or Google's tcpx kernel.",
     ),
 )  # fmt: skip
 
@@ -167,7 +167,7 @@ A3_EDGE = replace(
     fabric=Fabric(provider="tcpx", devices=4, gbps=400, rdma_read=False, rdma_write=False),
     zones={},
     prices=(),
-    source=_source("pages disagree on its bandwidth (400, 600 in two regions, up to 800); the lowest counts"),
+    source=_source("sources disagree on the bandwidth (400, 600 in two regions, up to 800); the lowest value is used"),
 )
 
 A3_MEGA = replace(
@@ -199,8 +199,8 @@ A3_MEGA = replace(
         Floor(check="B3", what="all-gather of 8 GiB over two nodes", at_least=150, unit="GB/s", source=f"{_CHS}; 188.7 measured in GoogleCloudPlatform/cluster-toolkit:examples/gke-a3-megagpu/README.md"),
         *(floor for floor in A3_HIGH.floors if floor.check == "B5"),
     ),
-    source=_source("one page says 1,800 Gbps, another 1,600: the eight data interfaces, nic0 not counted"),
-    notes=("Uses nine networks of the quota of the project.",),
+    source=_source("one page states 1,800 Gbps, another 1,600 for the eight data interfaces without nic0"),
+    notes=("Uses nine networks of the project quota.",),
 )  # fmt: skip
 
 A3_ULTRA = MachineType(
@@ -276,7 +276,7 @@ A4X = MachineType(
     floors=(Floor(check="B3", what="all-gather over two nodes", at_least=160, unit="GB/s", source=_CHS),),
     source=_source(),
     notes=(
-        "Reservation only: no spot, no flex-start, no resize request.",
+        "Available only with a reservation: no spot, flex-start or resize requests.",
         "An NVLink domain has 18 nodes and 72 GPUs.",
     ),
 )
@@ -340,7 +340,7 @@ _A2 = (
     ),
 )  # fmt: skip
 
-_A3_SMALL_NOTE = "With fewer than eight GPUs, spot and flex-start only."
+_A3_SMALL_NOTE = "With fewer than eight GPUs, only spot and flex-start are available."
 
 
 def _a3_small(count: int, gbps: float, spot: float, listed: float) -> MachineType:
@@ -362,7 +362,7 @@ def _a3_small(count: int, gbps: float, spot: float, listed: float) -> MachineTyp
         capacity=frozenset({K.SPOT, K.FLEX}),
         prices=(
             _price(K.SPOT, "us-central1", spot),
-            _price(K.ON_DEMAND, "us-central1", listed, note="list price for reference; not sold so"),
+            _price(K.ON_DEMAND, "us-central1", listed, note="list price for reference; not available on demand"),
         ),
         floors=tuple(floor for floor in A3_HIGH.floors if floor.check == "B5"),
         notes=(_A3_SMALL_NOTE,),
@@ -433,4 +433,4 @@ MACHINES: dict[str, MachineType] = {
 """Machine type -> record."""
 
 VARIANTS = ("-nolssd", "-lowmem")
-"""Suffixes of machine types that differ in local disks or memory only; they use the record of their base type."""
+"""Suffixes of machine types that differ only in local disks or memory. They use the record of their base type."""

@@ -1,6 +1,6 @@
 """Functions that list the instances of each resource kind in `resources.py` for a plan. Pure.
 
-What components and table both derive from a plan is here too: APIs, subnets of interfaces, placement policies.
+The module also contains values that both the components and the table derive from a plan: APIs, interface subnets and placement policies.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from gpuinfra.clouds.planned import Instance
 from gpuinfra.plan.model import FileSystemPlan, Lifetime, NetworkPlan, Plan, PoolPlan
 
 ZONAL_NETWORKS = frozenset({"roce"})
-"""Networks that belong to one zone, so the cluster creates its own. Each interface in one has a subnet of its own."""
+"""Networks that belong to one zone, so the cluster creates them. Each interface has its own subnet."""
 
 PRIVATE_DOMAINS = ("googleapis.com", "pkg.dev")
-"""Domains that a network without internet access resolves itself: Google's APIs, and its registries of packages and images."""
+"""Domains for which a network without internet access has private DNS zones: Google APIs, and Google's package and image registries."""
 
 NODE_GRANTS = ("bundle", "evidence", "proof", "rendezvous")
-"""Grants of the nodes on the evidence bucket."""
+"""Grants for the nodes on the evidence bucket."""
 
 Found = Literal["bucket", "ring", "key", "logs", "network", "address", "connection", "lustre", "filestore"]
 
@@ -39,7 +39,7 @@ class Lookup:
 
 
 def find(kind: Found, part: str = "") -> Callable[[Instance], Lookup]:
-    """Finds the resource by the purpose of its instance, or by the logical name of a part of its component."""
+    """Return a lookup by the purpose of the instance, or by the logical name of a part of the component."""
 
     def lookup(instance: Instance) -> Lookup:
         purpose = naming.logical(instance.component, part) if part else instance.values["purpose"]
@@ -49,7 +49,7 @@ def find(kind: Found, part: str = "") -> Callable[[Instance], Lookup]:
 
 
 def apis(plan: Plan) -> tuple[str, ...]:
-    """APIs that the plan's layers call, `compute` for compute.googleapis.com."""
+    """Return the APIs that the layers of the plan call, such as `compute` for compute.googleapis.com."""
     needed = {"cloudresourcemanager", "iam", "serviceusage"}
     if "foundation" in plan.layers:
         needed |= {"cloudkms", "compute", "logging", "storage"}
@@ -66,13 +66,13 @@ def apis(plan: Plan) -> tuple[str, ...]:
 
 
 def secure_boot(pool: PoolPlan) -> bool:
-    """Whether nodes start with Secure Boot: no step of the pool may load unsigned kernel modules (GoogleCloudPlatform/compute-gpu-installation: linux/README.md)."""
+    """Return whether nodes use Secure Boot, which requires that no step of the pool loads unsigned kernel modules (GoogleCloudPlatform/compute-gpu-installation: linux/README.md)."""
     unsigned = ("30-driver", "50-", "60-lustre")
     return not any(step.id.startswith(unsigned) for step in pool.steps)
 
 
 def nic_subnets(pool: PoolPlan) -> tuple[str, ...]:
-    """The plan's name of the subnet of each interface, in the order of the interfaces."""
+    """Return the name in the plan of each interface's subnet, in interface order."""
     taken: Counter[str] = Counter()
     found = []
     for nic in pool.nics:
@@ -88,12 +88,12 @@ def created_placement_policies(pool: PoolPlan) -> tuple[str, ...]:
 
 
 def retains_network(plan: Plan) -> bool:
-    """True if the plan retains a file system in a network that it creates. Google Cloud deletes no network with such a peering."""
+    """Return whether the plan retains a file system in a network that it creates. Google Cloud does not delete a network with such a peering."""
     return any(main_networks(plan)) and any(one.lifetime is Lifetime.KEPT for one, _ in _file_systems(plan))
 
 
 def services(plan: Plan) -> Iterator[Instance]:
-    """APIs of the project."""
+    """APIs to enable in the project."""
     for api in apis(plan):
         yield Instance(component=naming.logical(plan.name, "services"), values={"api": api})
 
@@ -104,7 +104,7 @@ def audit_trails(plan: Plan) -> Iterator[Instance]:
 
 
 def recipients(plan: Plan) -> Iterator[Instance]:
-    """Recipients of the budget's e-mails."""
+    """Recipients of budget emails."""
     for instance in common.budgets(plan):
         for index in range(len(plan.budget.recipients) if plan.budget else 0):
             yield replace(instance, values={"index": index})
@@ -124,7 +124,7 @@ def key_users(plan: Plan) -> Iterator[Instance]:
 
 
 def evidence_readers(plan: Plan) -> Iterator[Instance]:
-    """Operators who read evidence."""
+    """Operators who can read evidence."""
     for above in common.evidence("gcp", plan):
         for index in range(len(plan.evidence.operators)):
             yield Instance(component=above.component, values={"index": index})
@@ -144,7 +144,7 @@ def _network_component(plan: Plan) -> Instance:
 
 
 def main_networks(plan: Plan) -> Iterator[Instance]:
-    """The network of the first interface of nodes, if this stack creates it."""
+    """The network of the first node interface, if this stack creates one."""
     network = _network(plan)
     if network and network.existing_id is None:
         retains = any(one.lifetime is Lifetime.KEPT for one, _ in _file_systems(plan))
@@ -152,7 +152,7 @@ def main_networks(plan: Plan) -> Iterator[Instance]:
 
 
 def peered_networks(plan: Plan) -> Iterator[Instance]:
-    """The main network, if file systems are reached through a peering of it."""
+    """The main network, if it has a peering for file systems."""
     network = _network(plan)
     return main_networks(plan) if network and network.service_range else iter(())
 
@@ -164,7 +164,7 @@ def nat_networks(plan: Plan) -> Iterator[Instance]:
 
 
 def private_domains(plan: Plan) -> Iterator[Instance]:
-    """Domains of Google's APIs, if nodes have no internet access."""
+    """Domains of Google APIs, if nodes have no internet access."""
     network = _network(plan)
     if network and network.egress == "endpoints":
         for instance in main_networks(plan):
@@ -173,14 +173,14 @@ def private_domains(plan: Plan) -> Iterator[Instance]:
 
 
 def private_records(plan: Plan) -> Iterator[Instance]:
-    """DNS records of these domains: the domain itself and every name in it."""
+    """DNS records of these domains: the domain and a wildcard."""
     for instance in private_domains(plan):
         for record in ("apex", "wildcard"):
             yield replace(instance, values={**instance.values, "record": record})
 
 
 def data_networks(plan: Plan) -> Iterator[Instance]:
-    """Networks of further interfaces of nodes."""
+    """Networks of additional node interfaces."""
     network = _network(plan)
     for extra in network.extra if network else ():
         yield replace(_network_component(plan), values={"network": extra.name})
@@ -195,7 +195,7 @@ def subnets(plan: Plan) -> Iterator[Instance]:
 
 
 def firewall_rules(plan: Plan) -> Iterator[Instance]:
-    """Rules of the main network, and the one rule of each data network."""
+    """Rules of the main network, and the single rule of each data network."""
     for data in data_networks(plan):
         name = naming.logical(data.component, data.values["network"], "firewall")
         yield Instance(component=name, values={"rule": "allow-internal-ingress"})
@@ -218,7 +218,7 @@ def _main_rules(plan: Plan, network: NetworkPlan) -> Iterator[str]:
 
 
 def existing_networks(plan: Plan) -> Iterator[Instance]:
-    """Networks that the stack did not create and in which a cluster adds a rule for its nodes."""
+    """Existing networks in which a cluster adds a rule for its nodes."""
     if _pools(plan) and plan.network and plan.network.existing_id is not None:
         yield Instance(component=naming.logical(plan.name, "node-firewall"))
 
@@ -230,7 +230,7 @@ def rdma_networks(plan: Plan) -> Iterator[Instance]:
 
 
 def rdma_subnets(plan: Plan) -> Iterator[Instance]:
-    """Subnets of RDMA networks, one for each rail."""
+    """Subnets of RDMA networks, one per rail."""
     for network, instance in zip(plan.own_networks, rdma_networks(plan), strict=False):
         for index in range(len(network.subnets)):
             yield replace(instance, values={"index": index})
@@ -261,7 +261,7 @@ def filestores(plan: Plan) -> Iterator[Instance]:
 
 
 def bucket_grants(plan: Plan) -> Iterator[Instance]:
-    """Grants of Managed Lustre on the bucket that it imports from and exports to."""
+    """Grants for Managed Lustre on its import and export bucket."""
     for one, instance in _file_systems(plan):
         for access in ("objects", "bucket") if one.bucket is not None else ():
             yield replace(instance, values={"access": access})
@@ -279,7 +279,7 @@ def image_readers(plan: Plan) -> Iterator[Instance]:
 
 
 def node_grants(plan: Plan) -> Iterator[Instance]:
-    """Grants of the nodes on the evidence bucket."""
+    """Grants for the nodes on the evidence bucket."""
     for instance in node_roles(plan):
         for grant in NODE_GRANTS:
             yield replace(instance, values={"grant": grant})

@@ -1,7 +1,7 @@
-"""Minimum custom roles for the operator of one plan on Google Cloud. Pure.
+"""Least-privilege custom roles for operators of a plan on Google Cloud. Pure.
 
-A custom role lists permissions, and each permission covers all resources of a project; only a few services support conditions on a binding. The
-role is therefore minimal in its list: it has the permission for each request, and none to delete a retained resource.
+A custom role lists permissions. Each permission covers all resources of a project, because only a few services support conditions on a binding. The
+role contains only the permissions for the requests of the plan, and none to delete retained resources.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gpuinfra.plan.model import Plan
 
 SOURCE = "Google's IAM permissions reference and the pages of the methods, read 2026-11-21; collections compared with the discovery documents"
 BILLING = "billing.budgets."
-"""Permissions that are granted on a billing account and not on a project."""
+"""Permissions that are granted on a billing account instead of a project."""
 
 ACTIONS = {row.type: row.actions for row in RESOURCES}
 """Maps a resource type to its permissions by operation."""
@@ -41,7 +41,7 @@ FUNCTIONS = {
 
 
 def permissions(plan: Plan) -> Permissions:
-    """The roles for the operator of a plan, with the uses of each permission."""
+    """Return the roles for operators of a plan, with the uses of each permission."""
     requests = dict(ASKED) if plan.pools else {PROJECT: ASKED[PROJECT]}
     if not any(one.kind == "lustre" and one.bucket for one in plan.file_systems):
         requests.pop(IMPORT, None)

@@ -38,9 +38,9 @@ from gpuinfra.spec.pool import CustomImage, Pool
 from gpuinfra.spec.storage import Home, Lustre, ObjectMount
 
 GROUP_LIMIT = 1000
-"""Nodes of a zonal managed instance group."""
+"""Maximum number of nodes per zonal managed instance group."""
 MTU_TCP = 8244
-"""MTU of A3 High and A3 Mega networks in the recipes of Google."""
+"""MTU of A3 High and A3 Mega networks in Google's recipes."""
 MTU_RDMA = 8896
 HYPERDISK_ONLY = ("a3-ultra", "a4", "a4x")
 """Families that do not support Persistent Disk."""
@@ -58,37 +58,37 @@ class GcpProfile:
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
     software = SOFTWARE
     user_data_limit = 256 * 1024
-    """256 KB for each metadata value: https://cloud.google.com/compute/docs/metadata/setting-custom-metadata#limitations, read 2026-11-21."""
+    """256 KB per metadata value: https://cloud.google.com/compute/docs/metadata/setting-custom-metadata#limitations, read 2026-11-21."""
     node_units = frozenset[str]()
     region_setting = "gcp:region"
     tag_limit = 64
     storage_kinds = frozenset({"lustre", "home"})
     metadata_to_guard: tuple[str, ...] = ("169.254.169.254", "fd20:ce::254")
-    """Google Cloud has no hop limit. The second address is the IPv6 address in public lists of metadata addresses (2026-11-21)."""
+    """Addresses of the metadata service. Google Cloud has no hop limit. The IPv6 address comes from public lists of metadata addresses (2026-11-21)."""
 
     def zone_number(self, zone: str) -> int:
         """Zones have letters."""
         return ord(zone[-1]) - ord("a") + 1 if zone else 0
 
     def first_zone(self, region: str) -> str:
-        """Every region has a zone b; a few have no zone a."""
+        """All regions have a zone b. A few have no zone a."""
         return f"{region}-b"
 
     def region_of_zone(self, zone: str, region: str) -> str | None:
-        """The region is the first part of the zone's name."""
+        """The region is the first part of the zone name."""
         return places.region_of(zone)
 
     def group_limit(self, machine: MachineType) -> int | None:
-        """The limit of a zonal managed instance group."""
+        """Return the size limit of a zonal managed instance group."""
         return GROUP_LIMIT
 
     def nics(self, machine: MachineType, *, fabric: bool) -> tuple[Nic, ...]:
-        """The layout of the catalog record: each gVNIC in its own network, RDMA interfaces in one network."""
+        """Return the layout in the catalog record: each gVNIC in its own network, RDMA interfaces in one network."""
         shapes = machine.nics if fabric else machine.nics[:1]
         return tuple(Nic(card=s.card, device=s.device, kind=s.kind, network=s.network) for s in shapes)
 
     def image(self, spec: ClusterSpec, pool: Pool, machine: MachineType) -> tuple[Image, str]:
-        """The accelerator image for A3 and later, Ubuntu for other nodes."""
+        """Return the accelerator image for A3 and later, and Ubuntu for other nodes."""
         wanted = pool.image or spec.software.image
         if isinstance(wanted, CustomImage):
             image = Image(source="id", ref=wanted.ref, os=wanted.os, arch=wanted.arch, prebuilt=wanted.prebuilt)
@@ -115,7 +115,7 @@ class GcpProfile:
         return image, "the accelerator image of Google contains the driver, fabric manager and a matching kernel"
 
     def disk(self, pool: Pool, machine: MachineType, image: Image) -> Disk:
-        """Hyperdisk for the families that require it, Persistent Disk for the others."""
+        """Return a Hyperdisk for families that require it, and a Persistent Disk for the others."""
         kind = "hyperdisk-balanced" if machine.family in HYPERDISK_ONLY else "pd-balanced"
         tuned = kind == "hyperdisk-balanced"
         return Disk(
@@ -128,7 +128,7 @@ class GcpProfile:
     def groups(
         self, pool: Pool, machine: MachineType, zone: str, today: date
     ) -> tuple[tuple[Group, ...], tuple[Decision, ...]]:
-        """One instance group for each kind of capacity, because a template has one provisioning model."""
+        """Return one instance group per kind of capacity, because a template has one provisioning model."""
         groups: list[Group] = []
         decisions: list[Decision] = []
         for entry, name, count in shares(pool, GROUP_LIMIT):
@@ -139,7 +139,7 @@ class GcpProfile:
                     name=name,
                     pool=pool.name,
                     kind=entry.kind,
-                    # A flex group starts empty and grows by resize requests.
+                    # A flex-start group starts empty and grows through resize requests.
                     count=0 if flex else count,
                     max_count=count,
                     zone=zone,
@@ -155,7 +155,7 @@ class GcpProfile:
         return tuple(groups), tuple(decisions)
 
     def network(self, spec: ClusterSpec, zoning: Zoning, today: date) -> NetworkPlan:
-        """The main network, and one for each interface that cannot share it. RDMA networks belong to the cluster."""
+        """Return the main network, and a network for each interface that cannot share it. RDMA networks belong to the cluster."""
         given = spec.network.existing.subnets if spec.network.existing else {}
         network = ipaddress.ip_network(spec.network.cidr, strict=False)
         eighths = [str(part) for part in network.subnets(prefixlen_diff=3)]
@@ -195,7 +195,7 @@ class GcpProfile:
         )
 
     def own_networks(self, spec: ClusterSpec, zoning: Zoning) -> tuple[OwnNetwork, ...]:
-        """One RDMA network for all pools with RDMA, with the same addresses in every cluster, because RDMA networks are not routed."""
+        """Return one RDMA network for all pools with RDMA. It uses the same addresses in every cluster, because RDMA networks are not routed."""
         rails: dict[str, int] = {}
         zones: set[str] = set()
         for pool, machine in _fabric_pools(spec):
@@ -223,7 +223,7 @@ class GcpProfile:
         return "private-0"
 
     def lustre(self, entry: Lustre) -> BilledCapacity:
-        """Google Cloud bills Managed Lustre in steps that depend on tier and size."""
+        """Google Cloud bills Managed Lustre in increments that depend on the tier and size."""
         tier = entry.throughput_mb_s_per_tib or DEFAULT_TIER
         least, _, steps = places.LUSTRE_TIERS.get(tier, places.LUSTRE_TIERS[DEFAULT_TIER])
         step = next(size for up_to, size in steps if up_to is None or entry.capacity_gib <= up_to)
@@ -263,7 +263,7 @@ class GcpProfile:
         return made.count(resources(plan))
 
     def kept(self, plan: Plan) -> tuple[Kept, ...]:
-        """Resources that destroy retains: audit, keys, evidence, buckets, and file systems with the only copy of their data."""
+        """Return the resources that `destroy` retains: audit, keys, evidence, buckets, and file systems with the only copy of their data."""
         return made.kept(resources(plan))
 
 
@@ -271,7 +271,7 @@ PROFILE = GcpProfile()
 
 
 def _provisioning(machine: MachineType, kind: str) -> str:
-    """`RESERVATION_BOUND` for families that are offered with dense reservations only; other reservations are named in the template (docs/gcp.md)."""
+    """Return `RESERVATION_BOUND` for families that are available only with dense reservations. Other reservations are set in the template (docs/gcp.md)."""
     if kind == "reserved":
         return "STANDARD" if CapacityKind.ON_DEMAND in machine.capacity else "RESERVATION_BOUND"
     return {"spot": "SPOT", "flex": "FLEX_START"}.get(kind, "STANDARD")
@@ -295,7 +295,7 @@ def _fabric_pools(spec: ClusterSpec) -> Iterator[tuple[Pool, MachineType]]:
 
 
 def _shared(spec: ClusterSpec) -> tuple[str, ...]:
-    """Further networks of the site: those of the machine types of its pools and of `network.machines`."""
+    """Return the additional networks of the site, for the machine types of its pools and of `network.machines`."""
     machines = machines_of(spec)
     used = [machine for _, machine in _fabric_pools(spec)]
     used += [machines[name] for name in spec.network.machines if name in machines]
@@ -303,7 +303,7 @@ def _shared(spec: ClusterSpec) -> tuple[str, ...]:
 
 
 def _service_range(eighth: str, prefix: int, kinds: set[str]) -> str | None:
-    """Address range for file systems: 1024 addresses for Managed Lustre, and 1024 for Filestore."""
+    """Return the address range for file systems: 1024 addresses for Managed Lustre and 1024 for Filestore."""
     if not kinds & {"lustre", "home"}:
         return None
     length = 22 if len(kinds & {"lustre", "home"}) == 1 else 21

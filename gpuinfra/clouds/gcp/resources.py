@@ -35,7 +35,7 @@ _PROJECT_POLICY = "resourcemanager.projects.getIamPolicy resourcemanager.project
 
 
 def _crud(collection: str, more: str = "", update: str = "update", wait: str = "") -> Actions:
-    """A collection with the usual verbs; each change also needs `more`, and `wait` while its operation runs."""
+    """Return the actions of a collection with the usual verbs. Each change also requires `more`, and requires `wait` while its operation runs."""
     return Actions(
         f"{collection}.create {more} {wait}",
         f"{collection}.get",
@@ -45,7 +45,7 @@ def _crud(collection: str, more: str = "", update: str = "update", wait: str = "
 
 
 def _iam_policy(collection: str) -> Actions:
-    """A grant is a part of a policy, which is read and written as a whole."""
+    """Return the actions for a grant. A grant is part of a policy, which is read and written as a whole."""
     read = f"{collection}.getIamPolicy"
     return Actions(f"{read} {collection}.setIamPolicy", read, "", f"{read} {collection}.setIamPolicy")
 

@@ -10,7 +10,7 @@ SOFTWARE = CloudSoftware(
     kernel_flavour="gcp",
     # `nvme_card-pd` is a network disk.
     local_disk_model="nvme_card[0-9]*",
-    # The plan creates a Filestore with NFS 3; the other options are assumptions.
+    # The plan creates a Filestore instance with NFS 3. The other options are assumptions.
     home_options="nfsvers=3,tcp,hard,timeo=600,retrans=3",
     lustre=LustreClient(
         repository=f"{tables.GOOGLE_PACKAGES}/lustre-client-binaries",

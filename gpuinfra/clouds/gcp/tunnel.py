@@ -9,7 +9,7 @@ from gpuinfra.inventory import Node
 
 
 def proxy_command(node: Node, region: str, resources: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The arguments of `gcloud compute start-iap-tunnel` for one node, which IAP finds by project, zone and name."""
+    """Return the `gcloud compute start-iap-tunnel` arguments for a node, which IAP identifies by project, zone and name."""
     parts = node.resource.split("/")
     names = dict(zip(parts[::2], parts[1::2], strict=False))
     name, zone = names.get("instances") or node.id, names.get("zones") or node.zone

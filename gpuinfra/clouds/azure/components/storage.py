@@ -35,7 +35,7 @@ class FileSystemKey:
     identity_id: pulumi.Input[str]
     """Identity that can use the key (`Key.identity_id`)."""
     encryption_key: EncryptionKey | None = None
-    """Return the key in the format that storage accounts require."""
+    """The key in the format that storage accounts require."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
 """The foundation: audit trail, keys, evidence bucket and budget alert. `destroy` retains audit records, keys and data.
 
-The audit trail is the project's audit configuration, a log bucket with all logs for searching, and a locked bucket of Cloud Storage with the
-audit records. A project has one audit configuration, and each write replaces all of it, so teams that share a project put the foundation into
-a stack of its own.
+The audit trail consists of the project's audit configuration, a log bucket for searching all logs, and a locked Cloud Storage bucket for the
+audit records. A project has one audit configuration, and each write replaces it entirely. Teams that share a project should create the foundation
+in a separate stack.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FLOW_LOGS = 'log_id("compute.googleapis.com/vpc_flows")'
 
 @dataclass(frozen=True, kw_only=True)
 class AuditTrailArgs:
-    """Recorded events, and the retention of the records."""
+    """Arguments of the audit trail: the recorded events and the retention of the records."""
 
     scope: Scope
     plan: AuditPlan
@@ -35,12 +35,12 @@ class AuditTrailArgs:
 class AuditTrail(pulumi.ComponentResource):
     """Audit logs of all services, in a log bucket for searching and in a locked bucket for retention.
 
-    Google always records admin activity; the audit configuration adds reads and writes of data. The lock mode `compliance` locks both buckets
-    permanently. With `governance` the retention is the same, and an owner of the project can remove it.
+    Google Cloud always records admin activity. The audit configuration adds data reads and writes. The lock mode `compliance` locks both buckets
+    permanently. With `governance`, the retention is the same, but a project owner can remove it.
     """
 
     key_id: pulumi.Output[str]
-    """Key of the records."""
+    """Key that encrypts the records."""
     bucket: pulumi.Output[str]
     """Bucket that stores the records."""
     log_bucket: pulumi.Output[str]
@@ -53,7 +53,7 @@ class AuditTrail(pulumi.ComponentResource):
         kinds = ("ADMIN_READ", "DATA_READ", "DATA_WRITE") if args.plan.data_events else ("ADMIN_READ",)
         gcp.projects.IAMAuditConfig(
             rows.AUDIT_CONFIG.logical(name),
-            # The provider requires the project here, so `Scope.options` has no gap to fill.
+            # The provider requires the project here, so `Scope.options` cannot set it.
             project=args.scope.project,
             service="allServices",
             audit_log_configs=[gcp.projects.IAMAuditConfigAuditLogConfigArgs(log_type=kind) for kind in kinds],
@@ -89,7 +89,7 @@ class AuditTrail(pulumi.ComponentResource):
             cmek_settings=gcp.logging.ProjectBucketConfigCmekSettingsArgs(kms_key_name=self.key_id),
             opts=child(self, rows.AUDIT_LOG_BUCKET),
         )
-        # No filter, as CIS 2.2 requires. Flow logs have a bucket of their own with its own retention (network.py).
+        # No filter, as CIS 2.2 requires. Flow logs have a separate bucket with its own retention (network.py).
         gcp.logging.ProjectSink(
             rows.ALL_LOGS_SINK.logical(self._name),
             name=scope.unique_name("all-logs"),
@@ -134,16 +134,16 @@ class AuditTrail(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetArgs:
-    """Monthly limit and recipients of a budget."""
+    """Arguments of the budget: the monthly limit and the recipients."""
 
     scope: Scope
     plan: BudgetPlan
 
 
 class Budget(pulumi.ComponentResource):
-    """A monthly budget for all resources with the label of the cluster.
+    """A monthly budget for resources that have the cluster label.
 
-    Google notifies the administrators of the billing account; the recipients in the plan get an e-mail too.
+    Google Cloud notifies the billing account administrators and sends email to the recipients in the plan.
     """
 
     name: pulumi.Output[str]
@@ -157,7 +157,7 @@ class Budget(pulumi.ComponentResource):
                 rows.BUDGET_EMAIL.logical(name, index=index),
                 type="email",
                 display_name=f"Budget of {scope.cluster}",
-                # Parameters of the channel and not labels of the resource, which are `user_labels`.
+                # These are channel parameters. The resource labels are `user_labels`.
                 labels={"email_address": recipient},
                 opts=child(self, rows.BUDGET_EMAIL),
             )
@@ -195,24 +195,24 @@ class Budget(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceArgs:
-    """Key and readers of the evidence bucket."""
+    """Arguments of the evidence bucket: the key and the readers."""
 
     scope: Scope
     key_id: pulumi.Input[str] | None = None
-    """Key of the objects. If unset, Google encrypts them with its own key."""
+    """Key that encrypts the objects. If unset, Google Cloud uses a Google-owned key."""
     operators: tuple[str, ...] = ()
-    """Members that read evidence, for example `group:ops@example.com`. Removing one from the declaration deletes its grant."""
+    """Members that can read evidence, for example `group:ops@example.com`. Removing a member from the declaration deletes its grant."""
 
 
 class Evidence(pulumi.ComponentResource):
-    """The bucket for bundles and evidence. `destroy` retains it, because evidence is read long after a node is gone."""
+    """The bucket for bundles and evidence. `destroy` retains it, because evidence is used long after a node is deleted."""
 
     bucket: pulumi.Output[str]
     """Name of the bucket."""
 
     def __init__(self, name: str, args: EvidenceArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:Evidence", name, None, args.scope.options(opts))
-        # No retention policy: a node replaces its proof under the same name. Old versions are kept for a time instead.
+        # No retention policy, because a node replaces its proof under the same name. Instead, old versions are kept for a limited time.
         self.bucket = PrivateBucket(
             naming.logical(name, "store"),
             PrivateBucketArgs(scope=args.scope, purpose="evidence", key_id=args.key_id),
@@ -230,7 +230,7 @@ class Evidence(pulumi.ComponentResource):
 
 
 def storage_agent(scope: Scope, parent: pulumi.Resource) -> pulumi.Output[str]:
-    """The service agent of Cloud Storage in this project, as a member. The call creates it if it does not exist."""
+    """Return the Cloud Storage service agent of this project, as a member. The call creates the agent if it does not exist."""
     found = gcp.storage.get_project_service_account_output(
         project=scope.project, opts=pulumi.InvokeOutputOptions(parent=parent)
     )
@@ -239,14 +239,14 @@ def storage_agent(scope: Scope, parent: pulumi.Resource) -> pulumi.Output[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class FoundationArgs:
-    """Audit, budget and readers of the foundation of one cluster or of all clusters of a project."""
+    """Arguments of a foundation for one cluster or for all clusters in a project: audit, budget and readers."""
 
     scope: Scope
     audit: AuditPlan
     budget: BudgetPlan | None
     """If `None`, no budget is created."""
     operators: tuple[str, ...] = ()
-    """Members that read evidence."""
+    """Members that can read evidence."""
 
 
 class Foundation(pulumi.ComponentResource):

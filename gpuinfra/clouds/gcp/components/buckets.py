@@ -1,4 +1,4 @@
-"""A private bucket of Cloud Storage."""
+"""A private Cloud Storage bucket."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ DAY_S = 86_400
 
 @dataclass(frozen=True, kw_only=True)
 class Lock:
-    """Retention policy: objects cannot be changed or deleted before their days are over."""
+    """Retention policy: objects cannot be replaced or deleted before the retention period ends."""
 
     days: int
     forever: bool = False
-    """True locks the policy: it can no longer be shortened or removed, not even by an owner of the project."""
+    """If true, the policy is locked: it can no longer be shortened or removed, even by a project owner."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateBucketArgs:
-    """Purpose and protection of a bucket."""
+    """Arguments of a bucket: its purpose and protection."""
 
     scope: Scope
     purpose: str
     """Part of the name, such as `audit` or `evidence`."""
     key_id: pulumi.Input[str] | None = None
-    """KMS key of its objects. If unset, Google encrypts them with its own key."""
+    """KMS key that encrypts the objects. If unset, Google Cloud uses a Google-owned key."""
     lock: Lock | None = None
-    """Retention of its objects. If it is not set, objects can be replaced, and old versions stay for `old_versions_days`.
-    Google Cloud supports either retention or versions on a bucket."""
+    """Retention of the objects. If unset, objects can be replaced, and noncurrent versions are kept for `old_versions_days`.
+    Google Cloud supports either a retention policy or versioning on a bucket."""
     old_versions_days: int = 90
     """Number of days for which a replaced or deleted object can be restored."""
 
 
 class PrivateBucket(pulumi.ComponentResource):
-    """One bucket: no public access, access by IAM only, encrypted, versioned or locked. `destroy` retains it."""
+    """An encrypted bucket without public access, with access through IAM only, and with versioning or a retention policy. `destroy` retains it."""
 
     bucket: pulumi.Output[str]
     """Name of the bucket."""

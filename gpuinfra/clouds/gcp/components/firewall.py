@@ -1,7 +1,7 @@
-"""Firewall rules of the networks: nodes reach each other and what the plan allows, and no connection from outside reaches a node.
+"""Firewall rules of the networks. Nodes can reach each other and the destinations that the plan allows. Connections from outside are denied.
 
-By default, a network of Google Cloud allows all egress and denies all ingress. Both are explicit rules here, so that egress is declared and
-denied connections are logged. Metadata, DNS and NTP are served from 169.254.169.254, which firewall rules do not cover.
+By default, a Google Cloud network allows all egress and denies all ingress. This module creates explicit rules for both, so that egress is declared
+and denied connections are logged. Metadata, DNS and NTP are served from 169.254.169.254, to which firewall rules do not apply.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from gpuinfra.clouds.gcp.components.scope import Scope, child
 
 ANYWHERE = "0.0.0.0/0"
 ALLOW, DENY = 1000, 65_000
-"""Priorities: the lowest number is evaluated first, and Google's implied rules have 65535."""
+"""Rule priorities. Lower numbers are evaluated first. The implied rules have priority 65535."""
 PORTS = {"lustre": ["988"], "home": ["111", "2046", "2049", "2050", "4045"]}
 """TCP ports by kind of file system: Lustre (GoogleCloudPlatform/cluster-toolkit: modules/file-system/managed-lustre/README.md), and NFS 3 of Filestore (https://docs.cloud.google.com/filestore/docs/configuring-firewall, read 2026-11)."""
 PRIVATE_APIS = "199.36.153.8/30"
-"""private.googleapis.com, addresses of Google's APIs that are not routed on the internet; https://docs.cloud.google.com/vpc/docs/configure-private-google-access, read 2026-11."""
+"""private.googleapis.com: addresses of Google APIs that are not routable from the internet; https://docs.cloud.google.com/vpc/docs/configure-private-google-access, read 2026-11."""
 
 Allows = list[gcp.compute.FirewallAllowArgs]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FirewallRulesArgs:
-    """One network, and what its nodes reach."""
+    """Arguments of the firewall: a network and the destinations that its nodes can reach."""
 
     scope: Scope
     network_id: pulumi.Input[str]
     internal_ranges: tuple[str, ...]
-    """Addresses of its subnets, which reach each other over all protocols."""
+    """Address ranges of the subnets. All protocols are allowed between them."""
     services_range: str | None = None
-    """Addresses of Google's file systems, None without file systems."""
+    """Address range of Google's file systems, or `None` without file systems."""
     file_systems: frozenset[str] = frozenset()
-    """Kinds of these file systems, `lustre` and `home`; only their ports are open."""
+    """Kinds of these file systems: `lustre` and `home`. Only their ports are open."""
     egress: str | None = None
-    """`nat`: HTTP and HTTPS to the internet; `endpoints`: HTTPS to Google's APIs; None for a network without routes, which needs only the rule
-    between its nodes. A project has a quota of about 100 rules."""
+    """`nat` allows HTTP and HTTPS to the internet. `endpoints` allows HTTPS to Google APIs. `None` is for a network without routes, which needs only the
+    rule between its nodes. A project has a quota of about 100 rules."""
     ssh_from: tuple[str, ...] = ()
-    """Networks that reach port 22, for example 35.235.240.0/20 of IAP. By default port 22 is closed."""
+    """Address ranges that can reach port 22, for example 35.235.240.0/20 for IAP. By default, port 22 is closed."""
 
 
 class FirewallRules(pulumi.ComponentResource):
-    """The firewall rules of one network."""
+    """The firewall rules of a network."""
 
     rules: tuple[gcp.compute.Firewall, ...]
     """All rules, for `ready_after`."""
@@ -90,7 +90,7 @@ class FirewallRules(pulumi.ComponentResource):
         source_ranges: list[str] | None = None,
         destination_ranges: list[str] | None = None,
     ) -> gcp.compute.Firewall:
-        """One rule. `allows` None denies all protocols. Denied and SSH connections are logged."""
+        """Create a rule. If `allows` is `None`, the rule denies all protocols. Denied and SSH connections are logged."""
         logical = rows.FIREWALL_RULE.logical(self._name, rule=rule)
         logged = allows is None or rule == "allow-ssh"
         return gcp.compute.Firewall(
@@ -110,16 +110,16 @@ class FirewallRules(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeFirewallRuleArgs:
-    """Nodes in a network that the stack did not create."""
+    """Arguments of the firewall rule for nodes in an existing network."""
 
     scope: Scope
     network_id: pulumi.Input[str]
     service_account: pulumi.Input[str]
-    """Service account of the nodes; the rule applies only to its machines."""
+    """Service account of the nodes. The rule applies only to instances with this account."""
 
 
 class NodeFirewallRule(pulumi.ComponentResource):
-    """Lets the nodes of a cluster reach each other in an existing network, and changes nothing else there."""
+    """A firewall rule that allows traffic between the nodes of a cluster in an existing network. The rest of the network is unchanged."""
 
     rule: gcp.compute.Firewall
     """The rule."""
@@ -130,7 +130,7 @@ class NodeFirewallRule(pulumi.ComponentResource):
         self.rule = gcp.compute.Firewall(
             logical,
             name=args.scope.physical_name(logical),
-            # The rule is in the project of its network, which for a shared network is another project.
+            # The rule belongs to the project of the network. For a Shared VPC, this is the host project.
             project=pulumi.Output.all(args.network_id, args.scope.project).apply(
                 lambda known: names.project_of(known[0], known[1])
             ),
@@ -146,7 +146,7 @@ class NodeFirewallRule(pulumi.ComponentResource):
 
 
 def _all_protocols() -> Allows:
-    """The protocols that Google's guides open between nodes (https://docs.cloud.google.com/ai-hypercomputer/docs/create/create-mig-with-a3-high-mega)."""
+    """Return the protocols to allow between nodes, according to Google's guides (https://docs.cloud.google.com/ai-hypercomputer/docs/create/create-mig-with-a3-high-mega)."""
     return [gcp.compute.FirewallAllowArgs(protocol=one) for one in ("tcp", "udp", "icmp")]
 
 

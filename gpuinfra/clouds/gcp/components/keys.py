@@ -1,6 +1,6 @@
-"""Customer keys, and the Google services that may use them.
+"""Customer-managed keys, and the Google services that can use them.
 
-Google Cloud deletes neither key rings nor keys, and data is lost together with the versions of its key, so `destroy` retains both.
+Google Cloud cannot delete key rings or keys, and data cannot be read after its key versions are destroyed. `destroy` therefore retains both.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from gpuinfra.clouds.ready_after import ready_after
 ROTATION = "7776000s"
 """90 days, the longest rotation period that CIS 1.10 allows."""
 DESTROY_DELAY = "2592000s"
-"""30 days in which a destroyed version can be restored."""
+"""30 days during which a key version that is scheduled for destruction can be restored."""
 ROLE = "roles/cloudkms.cryptoKeyEncrypterDecrypter"
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyArgs:
-    """Purpose and users of a key."""
+    """Arguments of a key: its purpose and the services that use it."""
 
     scope: Scope
     purpose: str
     """Part of the name, such as `audit` or `data`."""
     users: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
-    """Services that encrypt with the key: part of the name of the grant -> member of the policy."""
+    """Services that encrypt with the key. Maps a part of the grant name to the member of the policy."""
 
 
 class Key(pulumi.ComponentResource):
-    """A key in a key ring of its own, rotated every 90 days, and the grants of the services that encrypt with it."""
+    """A key in its own key ring, rotated every 90 days, and grants for the services that encrypt with it."""
 
     id: pulumi.Output[str]
-    """`projects/P/locations/R/keyRings/N/cryptoKeys/N`, once all grants exist."""
+    """`projects/P/locations/R/keyRings/N/cryptoKeys/N`. Resolves after all grants exist."""
 
     def __init__(self, name: str, args: KeyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:Key", name, None, args.scope.options(opts))
@@ -71,9 +71,9 @@ class Key(pulumi.ComponentResource):
 def key_grant(
     name: str, key_id: pulumi.Input[str], member: pulumi.Input[str], parent: pulumi.Resource, row: ResourceKind[Any]
 ) -> gcp.kms.CryptoKeyIAMMember:
-    """Lets a service encrypt and decrypt with a key.
+    """Allow a service to encrypt and decrypt with a key.
 
-    A service has one service agent in a project, so deleting the grant of one stack would also take the key from file systems of other stacks.
-    `destroy` therefore retains it. Creating the same grant again has no effect.
+    A service has one service agent per project, so deleting the grant of one stack would also revoke access for the file systems of other stacks.
+    `destroy` therefore retains the grant. Recreating the grant has no effect.
     """
     return gcp.kms.CryptoKeyIAMMember(name, crypto_key_id=key_id, role=ROLE, member=member, opts=child(parent, row))

@@ -1,7 +1,7 @@
-"""The networks of a site: the main network for management and internet access, and one data network for each further interface of a node.
+"""The networks of a site: the main network for management and internet access, and a data network for each additional node interface.
 
-Each gVNIC of a machine requires a network of its own (https://cloud.google.com/compute/docs/instances/create-instance-multiple-nics). Data networks have no routes to the internet, and all clusters of a site share
-them, because the quota of networks in a project is small. RDMA networks belong to one zone and to one cluster (`RdmaNetwork`).
+Each gVNIC of an instance requires its own network (https://cloud.google.com/compute/docs/instances/create-instance-multiple-nics). Data networks have no routes to the internet. All clusters of a site share
+them, because the network quota of a project is small. Each RDMA network belongs to one zone and one cluster (`RdmaNetwork`).
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from gpuinfra.plan.model import ExtraNetwork, NetworkPlan, OwnNetwork, Subnet
 
 PRIVATE_ADDRESSES = tuple(str(one) for one in ipaddress.ip_network(PRIVATE_APIS))
 NAT_PORTS_MIN, NAT_PORTS_MAX = 64, 8192
-"""Ports of one node at Cloud NAT, allocated dynamically: few at the start and more during installation, so that two addresses serve many nodes."""
+"""Minimum and maximum Cloud NAT ports per node. Ports are allocated dynamically, so that two addresses can serve many nodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkArgs:
-    """The networks of a site."""
+    """Arguments of the networks of a site."""
 
     scope: Scope
     plan: NetworkPlan
     file_systems: frozenset[str] = frozenset()
-    """Kinds of file systems behind the peering: `lustre`, `home`."""
+    """Kinds of file systems behind the peering: `lustre` and `home`."""
     holds_data: bool = False
     """True if the plan retains one of these file systems. `destroy` then retains the main network, its reserved addresses and its peering."""
 
 
 class Network(pulumi.ComponentResource):
-    """Networks, subnets, firewall rules, Cloud NAT or private APIs, the peering for file systems, and flow logs."""
+    """Networks, subnets, firewall rules, Cloud NAT or private API access, the peering for file systems, and flow logs."""
 
     network_id: pulumi.Output[str]
-    """The main network, `projects/P/global/networks/N`, once its peering exists."""
+    """The main network, `projects/P/global/networks/N`. Resolves after its peering exists."""
     subnet_ids: dict[str, pulumi.Output[str]]
-    """Subnets by their names in the plan, `projects/P/regions/R/subnetworks/S`, once firewall rules and egress exist."""
+    """Subnets by their names in the plan, `projects/P/regions/R/subnetworks/S`. Each resolves after firewall rules and egress exist."""
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:Network", name, None, args.scope.options(opts))
@@ -92,7 +92,7 @@ class Network(pulumi.ComponentResource):
         gcp.dns.Policy(
             logical,
             name=self._args.scope.physical_name(logical),
-            # DNS queries of nodes are logged (CIS 2.12).
+            # Log DNS queries of the nodes (CIS 2.12).
             enable_logging=True,
             enable_inbound_forwarding=False,
             networks=[gcp.dns.PolicyNetworkArgs(network_url=network.self_link)],
@@ -107,7 +107,7 @@ class Network(pulumi.ComponentResource):
         return ready_after(network.id, [self._peering(network, plan.service_range)] if plan.service_range else [])
 
     def _data_network(self, extra: ExtraNetwork) -> None:
-        """A network of one interface of each node. Its flows are not logged: their volume is terabits, and all of them are between nodes."""
+        """Create a network for one interface of each node. Flows are not logged, because the volume is terabits and all traffic is between nodes."""
         network = self._network(
             rows.DATA_NETWORK.logical(self._name, network=extra.name),
             extra.mtu,
@@ -182,7 +182,7 @@ class Network(pulumi.ComponentResource):
         return [nat]
 
     def _private_apis(self, network: gcp.compute.Network) -> list[pulumi.Resource]:
-        """DNS zones that resolve Google's APIs and registries to private addresses: all that a network without internet access reaches."""
+        """Create DNS zones that resolve Google's APIs and registries to private addresses, the only destinations for a network without internet access."""
         records: list[pulumi.Resource] = []
         for domain in PRIVATE_DOMAINS:
             label = domain.replace(".", "-")
@@ -216,7 +216,7 @@ class Network(pulumi.ComponentResource):
         return records
 
     def _flow_logs(self, subnets: list[gcp.compute.Subnetwork]) -> None:
-        """Flow logs of the main network go to a log bucket of their own, with the retention of the plan."""
+        """Route the flow logs of the main network to a separate log bucket with the retention period in the plan."""
         scope = self._args.scope
         bucket = gcp.logging.ProjectBucketConfig(
             rows.FLOW_LOG_BUCKET.logical(self._name),
@@ -241,7 +241,7 @@ class Network(pulumi.ComponentResource):
         )
 
     def _peering(self, network: gcp.compute.Network, services_range: str) -> pulumi.Resource:
-        """The addresses of Google's file systems, and the peering that nodes reach them through (GoogleCloudPlatform/cluster-toolkit: modules/network/private-service-access)."""
+        """Reserve the addresses for Google's file systems and create the peering through which nodes reach them (GoogleCloudPlatform/cluster-toolkit: modules/network/private-service-access)."""
         data, logical = self._args.holds_data, rows.SERVICES_RANGE.logical(self._name)
         addresses = ipaddress.ip_network(services_range)
         reserved = gcp.compute.GlobalAddress(
@@ -259,7 +259,7 @@ class Network(pulumi.ComponentResource):
             network=network.id,
             service="servicenetworking.googleapis.com",
             reserved_peering_ranges=[reserved.name],
-            # The service blocks the deletion of its side for days after the last file system is deleted (hashicorp/terraform-provider-google#19908).
+            # The service blocks deletion of its side of the peering for days after the last file system is deleted (hashicorp/terraform-provider-google#19908).
             deletion_policy="REMOVE_PEERING",
             opts=child(self, rows.SERVICES_PEERING, data=data),
         )
@@ -274,7 +274,7 @@ class RdmaNetworkArgs:
 
 
 class RdmaNetwork(pulumi.ComponentResource):
-    """A network with the RDMA profile of a zone, and a subnet for each rail. It supports no firewall rules, routers or flow logs (https://docs.cloud.google.com/vpc/docs/rdma-network-profiles)."""
+    """A network with the RDMA profile of a zone, and a subnet per rail. It does not support firewall rules, routers or flow logs (https://docs.cloud.google.com/vpc/docs/rdma-network-profiles)."""
 
     subnet_ids: dict[str, pulumi.Output[str]]
     """Subnets by their names in the plan."""

@@ -1,6 +1,6 @@
-"""A pool of nodes: one instance template and one zonal managed instance group for each group of the plan.
+"""A pool of nodes: an instance template and a zonal managed instance group for each group in the plan.
 
-Each kind of capacity has a group of its own, because a template has one provisioning model and one reservation (docstring of `compute.InstanceTemplate`, pulumi_gcp 10.2).
+Each kind of capacity has its own group, because a template has one provisioning model and one reservation (docstring of `compute.InstanceTemplate`, pulumi_gcp 10.2).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gpuinfra.clouds.node_pool import BaseNodePool, BaseNodePoolArgs, RunningGro
 from gpuinfra.plan.model import Group, PoolPlan
 
 WARMUP_S = 600
-"""Time for which a rolling update waits after each new node; the handover verifies the node itself."""
+"""Wait time after each new node during a rolling update. The handover verifies the nodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,15 +30,15 @@ class NodePoolArgs(BaseNodePoolArgs):
 
     scope: Scope
     subnet_ids: Mapping[str, pulumi.Input[str]]
-    """Subnets by their names in the plan: `private-0` for the first interface, `data-0`... for further ones, `roce-0`... for RDMA."""
+    """Subnets by their names in the plan: `private-0` for the first interface, `data-0`... for additional interfaces, `roce-0`... for RDMA."""
     service_account: pulumi.Input[str]
-    """E-mail address of the service account of the nodes (`NodeRole.email`)."""
+    """Email address of the node service account (`NodeRole.email`)."""
     key_id: pulumi.Input[str] | None = None
-    """Key of the disks. If unset, Google encrypts them with its own key."""
+    """Key that encrypts the disks. If unset, Google Cloud uses a Google-owned key."""
 
 
 class NodePool(BaseNodePool[NodePoolArgs]):
-    """Nodes of one machine type, launched by one managed instance group for each group of the plan."""
+    """Nodes of one machine type, created by a managed instance group for each group in the plan."""
 
     def __init__(self, name: str, args: NodePoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:NodePool", name, args, args.scope.options(opts))
@@ -48,7 +48,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
         uploaded = gcp.storage.BucketObject(
             rows.BUNDLE.logical(self._name),
             bucket=args.bucket,
-            # The name contains the checksum: the bundle that a template names never changes, and a new one exists before the old one is deleted.
+            # The name contains the checksum, so the bundle that a template references never changes, and a new bundle is created before the old one is deleted.
             name=built.key_of(args.scope.cluster, args.plan.name),
             source=pulumi.FileAsset(str(bundle.on_disk(built))),
             content_type="application/gzip",
@@ -60,7 +60,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
         return tuple(self._group(group, image, user_data, policies) for group in args.plan.groups)
 
     def _placement_policies(self) -> dict[str, gcp.compute.ResourcePolicy]:
-        """Workload policies for compact placement. A group has a policy, its template has none (https://docs.cloud.google.com/ai-hypercomputer/docs/create/create-mig-with-a4-or-a3ultra)."""
+        """Create workload policies for compact placement. The policy is set on the group, not on its template (https://docs.cloud.google.com/ai-hypercomputer/docs/create/create-mig-with-a4-or-a3ultra)."""
         scope = self._args.scope
         policies = {}
         for policy in created_placement_policies(self._args.plan):
@@ -119,9 +119,9 @@ class NodePool(BaseNodePool[NodePoolArgs]):
                 default_action_on_failure="DO_NOTHING" if queued else "REPAIR",
                 force_update_on_repair="YES",
             ),
-            # Scarce capacity arrives late or never; the handover waits for it and reports the errors of the group.
+            # Scarce capacity can be delayed or unavailable. The handover waits for it and reports the errors of the group.
             wait_for_instances=False,
-            # Resize requests change the size of a queued group, so this program does not set it again.
+            # Resize requests change the size of a queued group, so Pulumi must not reset it.
             opts=child(self, rows.GROUP, ignore_changes=["targetSize"] if queued else ()),
         )
         return RunningGroup(
@@ -135,7 +135,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
     def _resize_request(
         self, component: str, group: Group, manager: gcp.compute.InstanceGroupManager
     ) -> gcp.compute.ResizeRequest:
-        """Requests all nodes of a queued group together. A request cannot be changed, so another size or duration creates another request."""
+        """Request all nodes of a queued group together. A request cannot be changed, so a different size or duration creates a new request."""
         logical = rows.RESIZE_REQUEST.logical(component)
         content = f"{group.max_count} {group.max_run_s} {self._args.scope.token}"
         return gcp.compute.ResizeRequest(
@@ -150,10 +150,10 @@ class NodePool(BaseNodePool[NodePoolArgs]):
 
 
 def _update_policy(pool: PoolPlan, group: Group) -> gcp.compute.InstanceGroupManagerUpdatePolicyArgs:
-    """A new template is rolled out in batches of the size that the pool allows, with a pause after each batch.
+    """Return the update policy. A new template is rolled out in batches of the size that the pool allows, with a pause after each batch.
 
-    Where capacity is full, a node is deleted before its replacement is requested. A queued group has no capacity for replacements, so its new
-    template applies when its nodes change.
+    If capacity is limited, a node is deleted before its replacement is requested. A queued group has no capacity for replacements, so a new
+    template applies only when its nodes change.
     """
     batch = max(1, max(group.count, 1) * pool.at_once_percent // 100)
     full = group.terminate_first

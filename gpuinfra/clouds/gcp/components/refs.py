@@ -18,11 +18,11 @@ class Existing(existing.Existing):
     """Google Cloud resources that a cluster uses but does not create."""
 
     data_key_id: pulumi.Input[str] | None = None
-    """Foundation: key of disks, evidence and file systems, `projects/P/locations/R/keyRings/N/cryptoKeys/N`."""
+    """Foundation: key for disks, evidence and file systems, `projects/P/locations/R/keyRings/N/cryptoKeys/N`."""
     evidence_bucket: pulumi.Input[str] | None = None
     """Foundation: bucket for bundles and evidence."""
     network_id: pulumi.Input[str] | None = None
-    """Site: network of the first interface of nodes, `projects/P/global/networks/N`. Requires `subnet_ids`."""
+    """Site: network of the first interface of the nodes, `projects/P/global/networks/N`. Requires `subnet_ids`."""
     subnet_ids: pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]] | None = None
     """Site: subnets by their names in the plan (`private-0`, `data-0`), each `projects/P/regions/R/subnetworks/S`."""
     file_systems: pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]] | None = None
@@ -44,8 +44,8 @@ class SiteRefs(build.SiteRefs):
 
     network_id: pulumi.Input[str] | None = None
     external_network_id: pulumi.Input[str] | None = field(default=None, metadata=NO_OUTPUT)
-    """The network, if gpuinfra did not create it; then the cluster adds its own firewall rule."""
+    """The network, if gpuinfra did not create it. In that case, the cluster adds its own firewall rule."""
     import_commands: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
-    """Command that copies the bucket into a file system, by mount."""
+    """Commands that copy the bucket to a file system, by mount."""
     export_commands: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
-    """Command that copies a file system into its bucket, by mount."""
+    """Commands that copy a file system to its bucket, by mount."""

@@ -1,9 +1,9 @@
-"""The identity of nodes, and its permissions: fetch the bundle, write evidence, renew its proof, exchange files for pair measurements, and
-pull images from one registry. It has no permission on the project.
+"""The service account of the nodes. It can fetch the bundle, write evidence, renew a node's proof, exchange files for pair measurements, and
+pull images from one registry. It has no permissions on the project.
 
-Each grant covers one kind of object, by a condition on the object's name. Conditions have no attribute for the name of the calling instance, so
-all nodes of a cluster share a folder: a node can create objects in it, but can neither read, change nor delete the evidence of another node.
-The identity token that each node sends with its evidence states which node wrote it.
+A condition on the object name restricts each grant to one kind of object. Conditions cannot refer to the name of the calling instance, so
+all nodes of a cluster share a folder. A node can create objects in it, but cannot read, change or delete the evidence of another node.
+The identity token that each node sends with its evidence identifies the node.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from gpuinfra.clouds.gcp.components.scope import Scope, child
 from gpuinfra.clouds.ready_after import ready_after
 
 PROOF = ".proof.json"
-"""End of the names of proofs. A node replaces its proof every ten minutes, and replacing an object requires the permission to delete it."""
+"""Name suffix of proofs. A node replaces its proof every ten minutes, and replacing an object requires permission to delete it."""
 RENDEZVOUS = 'resource.name.extract("/rendezvous/{name}") != ""'
-"""Objects of other nodes that a node reads: those of pair measurements (docs/decisions/pairs.md)."""
+"""Objects of other nodes that a node can read, which are used for pair measurements (docs/decisions/pairs.md)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeRoleArgs:
-    """Bucket and registry of the nodes of a cluster."""
+    """Arguments of the node role: the bucket and the registry."""
 
     scope: Scope
     bucket: pulumi.Input[str]
     """Evidence bucket, which also holds the bundles."""
     evidence_prefix: str
-    """Folder that the nodes of the cluster write to."""
+    """Folder to which the nodes of the cluster write."""
     registry: str | None = None
-    """Registry of the nodes' images, `us-central1-docker.pkg.dev/my-project/gpudirect`. Only an Artifact Registry gets a grant."""
+    """Registry of the container images, for example `us-central1-docker.pkg.dev/my-project/gpudirect`. Only an Artifact Registry repository gets a grant."""
 
 
 class NodeRole(pulumi.ComponentResource):
-    """The service account of nodes."""
+    """The service account of the nodes."""
 
     email: pulumi.Output[str]
-    """E-mail address of the service account, once its grants exist. Evidence must be signed by it."""
+    """Email address of the service account. Resolves after its grants exist. Evidence must be signed by this account."""
 
     def __init__(self, name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:NodeRole", name, None, args.scope.options(opts))

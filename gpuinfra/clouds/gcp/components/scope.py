@@ -1,7 +1,7 @@
 """The scope of Google Cloud components: the cluster, the project, and the settings that all resources share.
 
-`Scope.options` sets project and labels on all resources below a component. Nodes and their disks have labels of their own, which
-`template.py` writes.
+`Scope.options` sets the project and labels on all child resources of a component. `template.py` sets the separate labels of nodes and
+their disks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpuinfra.clouds.planned import ResourceKind
 from gpuinfra.clouds.scope import BaseScope, of_stack, with_defaults
 
 LABELS = ("labels", "user_labels", "resource_labels")
-"""Arguments that take labels; which of them a resource has depends on its service."""
+"""Names of the arguments for labels. The name depends on the service."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Scope(BaseScope):
     number: pulumi.Input[str]
     """Project number, which is part of the names of Google's service agents."""
     billing_account: pulumi.Input[str] = ""
-    """Billing account of the project; only a budget reads it."""
+    """Billing account of the project. Only budgets use it."""
 
     @staticmethod
     def here(
@@ -42,7 +42,7 @@ class Scope(BaseScope):
         project: str | None = None,
         opts: pulumi.InvokeOutputOptions | None = None,
     ) -> Scope:
-        """The scope of the running stack, in the named project or in the project of the provider."""
+        """Return the scope of the running stack, in the given project or in the project of the provider."""
         found = gcp.organizations.get_project_output(project_id=project, opts=opts)
         return Scope(
             project=found.project_id,
@@ -63,11 +63,11 @@ class Scope(BaseScope):
         return with_defaults(opts, "gcp", fill)
 
     def labels(self, **more: str) -> dict[str, str]:
-        """The tags as labels, and more; the keyword `gpuinfra_pool` becomes the label `gpuinfra-pool`."""
+        """Return the tags and additional labels as labels. The keyword `gpuinfra_pool` becomes the label `gpuinfra-pool`."""
         return names.labels({**self.tags, **{key.replace("_", ":", 1): value for key, value in more.items()}})
 
     def physical_name(self, logical: str) -> str:
-        """The name in the API of a resource with this logical name."""
+        """Return the API name of the resource with this logical name."""
         return names.physical(logical, self.token)
 
     def bucket_name(self, purpose: str) -> pulumi.Output[str]:
@@ -77,7 +77,7 @@ class Scope(BaseScope):
         )
 
     def agent(self, service: str) -> pulumi.Output[str]:
-        """Google's service agent of a service in this project, as a member of a policy: `compute-system`."""
+        """Return the service agent of a service, such as `compute-system`, in this project, as a policy member."""
         return pulumi.Output.concat("serviceAccount:service-", self.number, f"@{service}.iam.gserviceaccount.com")
 
 
@@ -90,11 +90,11 @@ def child(
     depends_on: Iterable[pulumi.Resource] = (),
     ignore_changes: Iterable[str] = (),
 ) -> pulumi.ResourceOptions:
-    """Options of a resource inside a component.
+    """Return the options for a child resource of a component.
 
-    Names are fixed, so a replacement deletes the old resource first. A retained resource is not deleted first: its replacement fails,
-    because the name is taken, before anything is lost. Pass `delete_before_replace=False` where the same must hold for a resource that
-    `destroy` removes, or where the name changes with the content.
+    Names are fixed, so a replacement deletes the old resource first. A retained resource is not deleted first: its replacement fails
+    because the name is taken, so no data is lost. Pass `delete_before_replace=False` to get this behavior for a resource that
+    `destroy` removes, or if the name changes with the content.
     """
     own = scope.child(parent, row, data=data, depends_on=depends_on, ignore_changes=ignore_changes)
     retained = row.retains(data=data)

@@ -1,4 +1,4 @@
-"""The APIs that the layers of a plan call. A new project has most APIs disabled."""
+"""The APIs that the layers of a plan call. Most APIs are disabled in a new project."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from gpuinfra.clouds.ready_after import ready_after
 
 @dataclass(frozen=True, kw_only=True)
 class ServicesArgs:
-    """The APIs to enable."""
+    """Arguments of the enabled APIs."""
 
     scope: Scope
     apis: Sequence[str]
-    """`compute`, `storage`, ...: the part before `.googleapis.com`."""
+    """APIs to enable, by the part before `.googleapis.com`, such as `compute` or `storage`."""
 
 
 class Services(pulumi.ComponentResource):
-    """Enabled APIs of a project. `destroy` leaves them enabled, because other resources of the project may use them."""
+    """The enabled APIs of a project. `destroy` leaves them enabled, because other resources in the project may use them."""
 
     scope: Scope
-    """The same scope; resources that use it are created after the APIs are enabled."""
+    """The scope to use for other resources, which are then created after the APIs are enabled."""
 
     def __init__(self, name: str, args: ServicesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:Services", name, None, args.scope.options(opts))

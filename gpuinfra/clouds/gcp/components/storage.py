@@ -1,7 +1,7 @@
-"""The shared file system: Managed Lustre with the bucket that it imports from, or Filestore for home directories.
+"""The shared file system: Managed Lustre with the bucket from which it imports, or Filestore for home directories.
 
-Google copies data between a bucket and Managed Lustre on request, and no Pulumi resource makes that request (https://docs.cloud.google.com/managed-lustre/docs/transfer-data). The outputs
-`import_command` and `export_command` are the commands to run.
+Google Cloud copies data between a bucket and Managed Lustre on request, and no Pulumi resource makes this request (https://docs.cloud.google.com/managed-lustre/docs/transfer-data). To copy data,
+run the commands in the outputs `import_command` and `export_command`.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
 
 SHARE = "home"
-"""Name of the share of a Filestore instance, at most 16 characters."""
+"""Share name of a Filestore instance. Limited to 16 characters."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SharedFilesystemArgs:
-    """Network and key of a file system."""
+    """Arguments of a file system."""
 
     scope: Scope
     plan: FileSystemPlan
     network_id: pulumi.Input[str]
-    """Network that is peered with Google's services, `projects/P/global/networks/N`."""
+    """Network that is peered with Google services, `projects/P/global/networks/N`."""
     key_id: pulumi.Input[str] | None = None
-    """Key of the files and of the bucket. If unset, Google encrypts them with its own keys."""
+    """Key that encrypts the files and the bucket. If unset, Google Cloud uses Google-owned keys."""
 
 
 class SharedFilesystem(pulumi.ComponentResource):
-    """Managed Lustre or Filestore. `destroy` retains a file system that has the only copy of its data, and always its bucket.
+    """A Managed Lustre or Filestore file system. `destroy` retains the file system if it has the only copy of its data. `destroy` always retains the bucket.
 
-    `destroy` deletes a Lustre with a bucket, together with all data that was not exported. Nothing is exported automatically.
+    `destroy` deletes a Lustre file system with a bucket, including all data that was not exported. Data is not exported automatically.
     """
 
     server: pulumi.Output[str]
-    """Address that nodes mount it from."""
+    """Address from which nodes mount the file system."""
     path: pulumi.Output[str]
-    """Name of the Lustre file system or of the share."""
+    """Name of the Lustre file system or the share."""
     bucket: pulumi.Output[str] | None
-    """Bucket that it imports from, None without one."""
+    """Bucket from which the file system imports, or `None` without a bucket."""
     import_command: pulumi.Output[str] | None
-    """Command that copies the content of the bucket into the file system, None without a bucket."""
+    """Command that copies the bucket contents to the file system, or `None` without a bucket."""
     export_command: pulumi.Output[str] | None
-    """Command that copies the content of the file system into the bucket, to run before it is destroyed or replaced; None without a bucket."""
+    """Command that copies the file system contents to the bucket, or `None` without a bucket. Run it before you destroy or replace the file system."""
 
     def __init__(self, name: str, args: SharedFilesystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:SharedFilesystem", name, None, args.scope.options(opts))
@@ -74,7 +74,7 @@ class SharedFilesystem(pulumi.ComponentResource):
         )
 
     def _agent(self) -> pulumi.Output[str]:
-        """The service agent as a member. Without this resource it is created only with the first file system of the project."""
+        """Return the service agent as a member. Without this resource, the agent is created only with the first file system in the project."""
         service = "file" if self._args.plan.kind == "home" else "lustre"
         return gcp.projects.ServiceIdentity(
             rows.SERVICE_AGENT.logical(self._name),
@@ -101,7 +101,7 @@ class SharedFilesystem(pulumi.ComponentResource):
             gke_support_enabled=False,
             kms_key=self._key(agent),
             deletion_policy="PREVENT" if self._data else None,
-            # Also with a bucket: a replacement would delete data that was not exported.
+            # Also applies with a bucket, because a replacement would delete data that was not exported.
             opts=child(self, rows.LUSTRE, data=self._data, delete_before_replace=False),
         )
         if plan.bucket is not None and agent is not None:
@@ -125,7 +125,7 @@ class SharedFilesystem(pulumi.ComponentResource):
                 PrivateBucketArgs(scope=args.scope, purpose=args.plan.name, key_id=args.key_id),
                 pulumi.ResourceOptions(parent=self),
             ).bucket
-        # The first role covers objects and lacks storage.buckets.get, which the second one has.
+        # The first role covers objects. The second adds storage.buckets.get.
         for access, role in (("objects", "roles/storage.objectUser"), ("bucket", "roles/storage.legacyBucketReader")):
             gcp.storage.BucketIAMMember(
                 rows.DATA_BUCKET_GRANT.logical(self._name, access=access),

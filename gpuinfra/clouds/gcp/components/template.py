@@ -1,6 +1,6 @@
-"""Instance templates: the nodes of a group, as the plan describes them.
+"""Instance templates of node groups.
 
-A template cannot be changed, so its name depends on its content: a change creates a second template, the group switches to it, and the first one is
+A template cannot be changed, so its name depends on its content. A change creates a new template, the group switches to it, and the old template is
 deleted.
 """
 
@@ -27,7 +27,7 @@ NIC_TYPES = {"gvnic": "GVNIC", "mrdma": "MRDMA"}
 
 @dataclass(frozen=True, kw_only=True)
 class TemplateArgs:
-    """Arguments of the template of one group."""
+    """Arguments of a group's template."""
 
     scope: Scope
     pool: PoolPlan
@@ -38,11 +38,11 @@ class TemplateArgs:
     service_account: pulumi.Input[str]
     key_id: pulumi.Input[str] | None
     user_data: pulumi.Input[str]
-    """Script that the node runs at its first boot, as plain text."""
+    """Script that nodes run at first boot, as plain text."""
 
 
 def instance_template(name: str, args: TemplateArgs, parent: pulumi.Resource) -> gcp.compute.InstanceTemplate:
-    """The instance template of one group."""
+    """The instance template of a group."""
     scope, pool, group = args.scope, args.pool, args.group
     content: dict[str, Any] = {
         "machine_type": pool.machine,
@@ -78,13 +78,13 @@ def instance_template(name: str, args: TemplateArgs, parent: pulumi.Resource) ->
         name,
         name=written.apply(lambda text: names.by_content(f"{scope.cluster}-{group.name}", text)),
         **content,
-        # The group switches to the new template before the old one is deleted; their names differ.
+        # The names differ, so the group switches to the new template before the old one is deleted.
         opts=child(parent, rows.TEMPLATE, delete_before_replace=False),
     )
 
 
 def node_labels(scope: Scope, pool: PoolPlan, group: Group) -> dict[str, str]:
-    """Labels of the nodes of a group and of their disks; cost is reported by them."""
+    """Return the labels of a group's nodes and their disks, which are used in cost reports."""
     return {
         **scope.labels(gpuinfra_pool=pool.name, gpuinfra_group=group.name),
         **names.labels(pool.tags),
@@ -92,18 +92,18 @@ def node_labels(scope: Scope, pool: PoolPlan, group: Group) -> dict[str, str]:
 
 
 def scheduling(group: Group) -> dict[str, Any]:
-    """Provisioning model, and what happens when Google reclaims or maintains a node (https://cloud.google.com/compute/docs/gpus/gpu-host-maintenance; pulumi_gcp 10.2: compute/_inputs.py). GPU nodes do not support live migration."""
+    """Return the provisioning model and the behavior when Google Cloud reclaims or maintains a node (https://cloud.google.com/compute/docs/gpus/gpu-host-maintenance; pulumi_gcp 10.2: compute/_inputs.py). GPU nodes do not support live migration."""
     model = group.provisioning or "STANDARD"
     restarts = model in ("STANDARD", "RESERVATION_BOUND")
     chosen: dict[str, Any] = {
         "provisioning_model": model,
         "preemptible": model == "SPOT",
-        # The default of the provider is true, which the API refuses for nodes that Google can reclaim.
+        # The provider default is true, which the API rejects for preemptible nodes.
         "automatic_restart": restarts,
         "on_host_maintenance": "TERMINATE",
     }
     if model != "STANDARD":
-        # The group creates a new node; a stopped node would only keep its disk and its place in the group.
+        # The group creates a new node. A stopped node would still occupy a disk and a place in the group.
         chosen["instance_termination_action"] = "DELETE"
     if group.max_run_s is not None:
         chosen["max_run_duration"] = {"seconds": group.max_run_s}
@@ -111,7 +111,7 @@ def scheduling(group: Group) -> dict[str, Any]:
 
 
 def affinity(group: Group) -> dict[str, Any]:
-    """The reservation that a node uses: the one in the plan, or none (pulumi_gcp 10.2: compute/_inputs.py)."""
+    """Return the reservation affinity: the reservation in the plan, or none (pulumi_gcp 10.2: compute/_inputs.py)."""
     if group.reservation_id is None:
         return {"type": "NO_RESERVATION"}
     return {
@@ -121,10 +121,10 @@ def affinity(group: Group) -> dict[str, Any]:
 
 
 def pinned_image(name: str, scope: Scope, pool: PoolPlan, parent: pulumi.Resource) -> pulumi.Output[str]:
-    """The image of the pool: the newest image of its family at the first `up`, and the same image from then on.
+    """Resolve the image of the pool to the newest image of its family at the first `up`, and pin it.
 
-    A family gets a new image every few weeks, which would replace all nodes in an unrelated `up`. The stack therefore stores the first result,
-    one for each family.
+    A family gets a new image every few weeks, which would replace all nodes in an unrelated `up`. The stack therefore stores the first result
+    for each family.
     """
     image = pool.image
     if image.source == "id":

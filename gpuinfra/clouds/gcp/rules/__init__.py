@@ -26,7 +26,7 @@ _PROJECT = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
 
 
 def project_id_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The project is a project id."""
+    """The project is specified by its project ID."""
     project = getattr(spec.where, "project", None)
     if project and not _PROJECT.fullmatch(project):
         what = "is not a project id; allowed: 6 to 30 lower-case letters, digits and hyphens, with a letter first"
@@ -34,7 +34,7 @@ def project_id_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def reservation_name_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A reservation is a name, a project and name, or a block of a reservation."""
+    """A reservation is specified as a name, a project and name, or a block of a reservation."""
     for path, pool, _ in pools_of(spec):
         for j, entry in enumerate(pool.capacity):
             if not isinstance(entry, Reserved):
@@ -75,7 +75,7 @@ def gpudirect_stacks_are_not_mixed(spec: ClusterSpec, today: date) -> Iterator[F
 
 
 def subnets_have_enough_addresses(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Each subnet has an address for each node and the four that Google Cloud reserves."""
+    """Each subnet has an address for each node and the four addresses that Google Cloud reserves."""
     if spec.network.existing:
         return
     try:
@@ -96,7 +96,7 @@ def subnets_have_enough_addresses(spec: ClusterSpec, today: date) -> Iterator[Fi
 
 
 def network_quota_is_enough(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The network quota of the project covers the network of each interface."""
+    """The network quota of the project covers a network for each interface."""
     names = {nic.network for _, pool, m in pools_of(spec) if pool.fabric != "none" for nic in m.nics}
     if len(names) > 5 and not spec.network.existing:
         what = f"need {len(names)} networks of the project's quota, which includes `default`"
@@ -104,7 +104,7 @@ def network_quota_is_enough(spec: ClusterSpec, today: date) -> Iterator[Finding]
 
 
 def disk_settings_fit_family(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """`iops` and `throughput_mib_s` are set for machine types with Hyperdisk only."""
+    """`iops` and `throughput_mib_s` are set only for machine types with Hyperdisk."""
     for path, pool, machine in pools_of(spec):
         if machine.family not in HYPERDISK_ONLY and (pool.disk.iops or pool.disk.throughput_mib_s):
             what = f"is set, but the root disk of {machine.name} is pd-balanced, whose performance depends on its size"

@@ -1,4 +1,4 @@
-"""Google Cloud: rules about labels, budget alerts, access, existing networks and renewal."""
+"""Google Cloud rules for labels, budget alerts, access, existing networks and renewal."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from gpuinfra.spec.storage import Lustre
 _KINDS = ["user", "group", "serviceAccount", "domain", "principal", "principalSet"]
 _MEMBER = re.compile(rf"({'|'.join(_KINDS)}):\S+")
 BUDGET_CHANNELS = 5
-"""Notification channels that a budget allows."""
+"""Maximum number of notification channels per budget."""
 
 
 def labels_are_unique(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Tags remain unique as labels, which allow lower-case letters, digits, hyphens and underscores."""
+    """Tags remain unique after conversion to labels, which allow lowercase letters, digits, hyphens and underscores."""
     for path, tags in (("tags", spec.tags), *((f"pools[{i}].tags", pool.tags) for i, pool in enumerate(spec.pools))):
         known: dict[str, str] = {"gpuinfra-cluster": "gpuinfra:cluster", "gpuinfra-managed-by": "gpuinfra:managed-by"}
         for key, value in tags.items():
@@ -64,7 +64,7 @@ def ssh_uses_iap(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def existing_subnets_are_named(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """An existing network has a subnet for the region; other keys are networks of the machine types."""
+    """An existing network has a subnet for the region. Other keys are networks of the machine types."""
     existing = spec.network.existing
     if existing is None:
         return
@@ -91,7 +91,7 @@ def existing_network_is_peered(spec: ClusterSpec, today: date) -> Iterator[Findi
 
 
 def bucket_export_is_manual(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Managed Lustre exports to its bucket only when you start an export, and a destroy deletes a file system with a bucket."""
+    """Managed Lustre exports to its bucket only if you start an export, and `destroy` deletes a file system that has a bucket."""
     for i, entry in enumerate(spec.storage):
         if isinstance(entry, Lustre) and entry.bucket is not None and "site" in spec.made_layers:
             what = f"is {entry.bucket}, and exports from {entry.mount} are manual: a destroy deletes changes since the last export"
@@ -122,7 +122,7 @@ def site_machines_are_known(spec: ClusterSpec, today: date) -> Iterator[Finding]
 
 
 def first_batch_is_canary(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Managed instance groups renew nodes in batches of one size, so the first batch is the canary."""
+    """Managed instance groups renew nodes in batches of equal size, so the first batch is the canary."""
     for i, pool in enumerate(spec.pools):
         largest = max(entry.count for entry in pool.capacity)
         batch = max(1, largest * pool.renew.at_once_percent // 100)
@@ -133,7 +133,7 @@ def first_batch_is_canary(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def registry_is_artifact_registry(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The registry is an Artifact Registry repository, on which gpuinfra grants nodes read access."""
+    """The registry is an Artifact Registry repository, to which gpuinfra grants nodes read access."""
     registry = spec.software.registry
     if registry and names.repository(registry) is None:
         what = f"is {shown(registry)}, which is not an Artifact Registry repository, so gpuinfra grants nodes no access to it"
