@@ -17,7 +17,7 @@ NAME_LIMIT = 63
 GROUP_BASE_LIMIT = 58
 """Maximum length of the base instance name, to which the group appends a hyphen and four characters."""
 ACCOUNT_LIMIT = 30
-"""Maximum length of the id of a service account."""
+"""Maximum length of the ID of a service account."""
 LABEL_LIMIT = 63
 _CONTENT_LENGTH = 10
 _BUCKET_TOKEN = 16

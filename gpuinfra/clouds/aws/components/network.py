@@ -36,7 +36,7 @@ class Network(pulumi.ComponentResource):
     """A VPC with private subnets, egress, endpoints and flow logs."""
 
     vpc_id: pulumi.Output[str]
-    """Id of the VPC."""
+    """ID of the VPC."""
     cidr: str
     """CIDR block of the VPC."""
     subnet_ids: dict[str, pulumi.Output[str]]

@@ -41,7 +41,7 @@ class SharedFilesystem(pulumi.ComponentResource):
     """A Lustre file system, its log group, and its linked bucket."""
 
     file_system_id: pulumi.Output[str]
-    """Id of the file system."""
+    """ID of the file system."""
     dns_name: pulumi.Output[str]
     """DNS name to mount. Resolves after the data repository association exists."""
     mount_name: pulumi.Output[str]

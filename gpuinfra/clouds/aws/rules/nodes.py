@@ -129,7 +129,7 @@ def root_disk_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def image_fits_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A custom image has the architecture of the machine type, and is an AMI id or an SSM parameter."""
+    """A custom image has the architecture of the machine type, and is an AMI ID or an SSM parameter."""
     for path, pool, machine in pools_of(spec):
         wanted = pool.image or spec.software.image
         if isinstance(wanted, CustomImage):

@@ -32,7 +32,7 @@ class Vault(pulumi.ComponentResource):
     """A private key vault with purge protection and role-based access control."""
 
     vault_id: pulumi.Output[str]
-    """Id of the vault."""
+    """ID of the vault."""
     name: pulumi.Output[str]
     """Name of the vault."""
     uri: pulumi.Output[str]
@@ -88,7 +88,7 @@ class Key(pulumi.ComponentResource):
     vault_id: pulumi.Output[str]
     """ID of the vault."""
     identity_id: pulumi.Output[str]
-    """Id of the identity that can wrap and unwrap with the key."""
+    """ID of the identity that can wrap and unwrap with the key."""
 
     def __init__(self, name: str, args: KeyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:Key", name, None, args.scope.options(opts))

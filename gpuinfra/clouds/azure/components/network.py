@@ -47,7 +47,7 @@ class Network(pulumi.ComponentResource):
     """A virtual network with private subnets, one NAT gateway, and flow logs."""
 
     network_id: pulumi.Output[str]
-    """Id of the network."""
+    """ID of the network."""
     cidr: str
     """Address range of the network."""
     subnet_ids: dict[str, pulumi.Output[str]]

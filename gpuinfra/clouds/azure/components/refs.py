@@ -24,7 +24,7 @@ class Existing(existing.Existing):
     evidence_account_id: pulumi.Input[str] | None = None
     """Foundation: ID of the storage account of that container."""
     vault_id: pulumi.Input[str] | None = None
-    """Foundation: id of the key vault."""
+    """Foundation: ID of the key vault."""
     vault_uri: pulumi.Input[str] | None = None
     """Foundation: URL of the key vault."""
     data_key_name: pulumi.Input[str] | None = None

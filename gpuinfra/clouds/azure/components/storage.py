@@ -66,7 +66,7 @@ class SharedFilesystem(pulumi.ComponentResource):
     """A Managed Lustre file system and the container from which it imports."""
 
     file_system_id: pulumi.Output[str]
-    """Id of the file system."""
+    """ID of the file system."""
     dns_name: pulumi.Output[str]
     """Address of the management server, which nodes use to mount the file system."""
     mount_name: pulumi.Output[str]

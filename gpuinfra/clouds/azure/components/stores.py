@@ -70,7 +70,7 @@ class PrivateStore(pulumi.ComponentResource):
     """A private storage account with encryption, versioning, and TLS 1.2 or later."""
 
     account_id: pulumi.Output[str]
-    """Id of the account."""
+    """ID of the account."""
     account_name: pulumi.Output[str]
     """Name of the account."""
     containers: dict[str, pulumi.Output[str]]

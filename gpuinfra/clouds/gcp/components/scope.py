@@ -28,7 +28,7 @@ class Scope(BaseScope):
     """The cluster and the project that resources belong to."""
 
     project: pulumi.Input[str]
-    """Project id."""
+    """Project ID."""
     number: pulumi.Input[str]
     """Project number, which is part of the names of Google's service agents."""
     billing_account: pulumi.Input[str] = ""
