@@ -30,7 +30,7 @@ main() {
 }
 
 # With a wrong clock, certificates and request signatures fail with misleading errors, so the clock is checked first.
-# Every cloud's metadata service has a fixed address and sends a Date header with any answer.
+# Every cloud's metadata service has a fixed address and sends a Date header with every response.
 check_clock() {
   local now earliest there offset
   now=$(date -u +%s)
@@ -59,7 +59,7 @@ check_room() {
     refuse "/ has $free GiB free, but driver and toolkit require $ROOT_FREE_GIB GiB; set a larger root disk for the pool"
 }
 
-# One unattended upgrade of the driver's user space makes all GPUs unavailable until the next reboot.
+# An unattended upgrade of the driver's user space makes all GPUs unavailable until the next reboot.
 stop_background_upgrades() {
   local timer
   for timer in apt-daily.timer apt-daily-upgrade.timer; do

@@ -57,7 +57,7 @@ get_headers() {
     install_packages "linux-headers-$running"
     return
   fi
-  # Mirrors remove old kernels; in that case the newest kernel is installed together with its headers.
+  # Mirrors remove old kernels. In that case, install the newest kernel together with its headers.
   would "install the newest linux-$KERNEL_FLAVOUR, because no headers for $running are available, and reboot" && end_dry_run
   release_kernel
   install_packages "linux-image-$KERNEL_FLAVOUR" "linux-headers-$KERNEL_FLAVOUR"
@@ -80,7 +80,7 @@ boot_into() {
   reboot_needed "kernel $(uname -r) is running, but the lock requires $release"
 }
 
-# A hold of an earlier run must not block the kernel of a newer lock.
+# A hold from an earlier run must not block the kernel of a newer lock.
 release_kernel() {
   local held
   mapfile -t held < <(apt-mark showhold | grep '^linux-' || true)

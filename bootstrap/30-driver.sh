@@ -23,7 +23,7 @@ main() {
   found=$(module_version)
   if [[ -z $found ]] || { interrupted && accepted DRIVER "$found"; }; then
     install_driver
-    # The driver was missing when this boot began: check D7 waits for a boot that loads it.
+    # The driver was missing at the start of this boot. Check D7 requires a later boot that loads it.
     dry_run || record driver_boot "$(installed_in_boot)"
   elif accepted DRIVER "$found"; then
     unchanged "driver $found is installed; the lock accepts $(wanted DRIVER)"
@@ -65,7 +65,7 @@ install_driver() {
 prove_built() {
   local status line
   line="^nvidia/$DRIVER_VERSION, $(uname -r), .*: installed"
-  # If the package was configured before this kernel's headers were installed, the module still has to be built.
+  # If the package was configured before this kernel's headers were installed, the module must still be built.
   grep -q "$line" <<<"$(dkms status)" || dkms autoinstall -k "$(uname -r)" || true
   status=$(dkms status)
   grep -q "$line" <<<"$status" ||
@@ -91,7 +91,7 @@ prove() {
     *) refuse "DRIVER_FLAVOUR is $DRIVER_FLAVOUR; allowed: open, proprietary" ;;
   esac
   command -v nvidia-smi >/dev/null || die "nvidia-smi is missing: the driver's user space is not installed"
-  # No query: one GPU off the bus makes every query fail, and the checks identify that GPU.
+  # Do not query GPUs: a GPU that is off the bus fails every query, and the checks identify that GPU.
   answer=$(nvidia-smi --version 2>&1) || true
   version=$(sed -n 's/^NVIDIA-SMI version *: *//p' <<<"$answer")
   [[ $version == "$loaded" ]] || die "module $loaded is loaded, but nvidia-smi reports: $(head -n 1 <<<"$answer")"

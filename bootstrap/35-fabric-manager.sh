@@ -22,7 +22,7 @@ main() {
   if ! interrupted && [[ -n $driver && $found == "$driver" ]]; then
     unchanged "fabric manager $found is installed and matches the driver"
   else
-    # The service refuses to start with any other version, so the version comes from the driver, not from the lock.
+    # The service refuses to start with any other version, so use the driver's version and not the lock's.
     use_nvidia_repository
     install_packages "$FABRIC_MANAGER_PACKAGE=${driver:-${DRIVER_VERSION:?}}-*"
   fi

@@ -23,7 +23,7 @@ main() {
     unchanged "gIB $found is installed; the lock accepts $(wanted GIB)"
   else
     need_variables GIB_REPOSITORY GIB_SUITE GIB_KEY_URL GIB_KEY_FINGERPRINT
-    # Published recipes use this repository unsigned (trusted=yes); here its key is pinned.
+    # Published recipes use this repository without signatures (trusted=yes). This step pins its key.
     add_repository gpudirect-gib "$GIB_REPOSITORY" "$GIB_SUITE main" "$GIB_KEY_URL" "$GIB_KEY_FINGERPRINT"
     install_packages "nccl-gib=$GIB_VERSION"
   fi

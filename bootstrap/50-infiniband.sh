@@ -54,7 +54,7 @@ install_doca() {
     'Package: dkms
 Pin: release l=DOCA-HOST*
 Pin-Priority: -1' || true
-  # The headers come first, in a separate transaction: DOCA's modules are built when its packages are configured.
+  # Install the headers first, in a separate transaction: DOCA's modules are built when its packages are configured.
   dry_run || [[ -e /lib/modules/$(uname -r)/build ]] || refuse "kernel $(uname -r) has no headers; run step 20-kernel first"
   install_packages "doca-ofed=$DOCA_VERSION-*"
 }

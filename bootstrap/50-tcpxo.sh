@@ -52,7 +52,7 @@ install_helper() {
     need_variables TCPXO_REPOSITORY TCPXO_SUITE TCPXO_KEY_URL TCPXO_KEY_FINGERPRINT
     need_tools gpg curl
     patch_source
-    # Google's own recipe uses this repository unsigned (trusted=yes); here its key is pinned.
+    # Google's own recipe uses this repository without signatures (trusted=yes). This step pins its key.
     add_repository gpudirect-tcpxo "$TCPXO_REPOSITORY" "$TCPXO_SUITE main" "$TCPXO_KEY_URL" "$TCPXO_KEY_FINGERPRINT"
     install_packages dkms
     if [[ $(package_version "$name") != "$version" ]]; then

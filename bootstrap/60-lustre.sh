@@ -78,7 +78,7 @@ install_client() {
   install_packages "${packages[@]}"
 }
 
-# The vendor's newest kernels, from the names of its packages, or from their versions if one name has them all.
+# The newest kernels that the vendor supports, from package names, or from versions if all packages have one name.
 known_kernels() {
   local before=${LUSTRE_PACKAGES%%@KERNEL@*}
   case $before in

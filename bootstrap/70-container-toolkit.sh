@@ -43,7 +43,7 @@ install_toolkit() {
   need_tools gpg curl
   add_repository nvidia-container-toolkit "$CONTAINER_TOOLKIT_REPOSITORY/$(dpkg --print-architecture)" / \
     "$CONTAINER_TOOLKIT_KEY_URL" "$CONTAINER_TOOLKIT_KEY_FINGERPRINT"
-  # All four packages at one version: they are released together and other combinations fail.
+  # Install all four packages at one version: they are released together, and other combinations fail.
   install_packages "nvidia-container-toolkit=$version" "nvidia-container-toolkit-base=$version" \
     "libnvidia-container-tools=$version" "libnvidia-container1=$version"
 }

@@ -19,7 +19,7 @@ main() {
     unchanged "DCGM $(dcgm_version) is installed; the lock accepts $(wanted DCGM)"
   else
     use_nvidia_repository
-    # Core and CUDA package at one version: the core's library loads the CUDA library of its own release.
+    # Install core and CUDA package at one version: the core library loads the CUDA library of its own release.
     install_packages "datacenter-gpu-manager-4-core=$DCGM_VERSION" "$DCGM_PACKAGE=$DCGM_VERSION"
   fi
   service_on nvidia-dcgm.service

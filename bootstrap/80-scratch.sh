@@ -55,10 +55,10 @@ make_scratch() {
     [[ -e $ARRAY ]] || mdadm --create "$ARRAY" --run --level=0 --name=gpuinfra-scratch \
       --raid-devices="${#disks[@]}" "${disks[@]}"
   fi
-  # -K: skip the discard of terabytes; the disks are new.
+  # -K: do not discard terabytes of blocks, because the disks are new.
   [[ $(lsblk -dno LABEL "$target") == "$LABEL" ]] || mkfs.xfs -f -K -L "$LABEL" "$target"
   mkdir -p "$SCRATCH_MOUNT"
-  # nofail: the disks are empty after a stop, and the machine must boot anyway.
+  # nofail: the disks are empty after a stop, but the machine must still boot.
   if ! grep -q "^LABEL=$LABEL " /etc/fstab; then
     printf 'LABEL=%s %s xfs defaults,noatime,nofail 0 0\n' "$LABEL" "$SCRATCH_MOUNT" >>/etc/fstab
   fi

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Downloads by checksum, keys by fingerprint, signatures. Sourced by lib.sh.
 
-# mirrored URL: the URL below MIRROR_URL (https://vendor/path becomes MIRROR_URL/vendor/path), for networks without internet access.
+# mirrored URL: prints the URL below MIRROR_URL (https://vendor/path becomes MIRROR_URL/vendor/path), for networks without internet access.
 mirrored() {
   if [[ -n ${MIRROR_URL:-} && $1 == http*://* ]]; then
     printf '%s/%s\n' "${MIRROR_URL%/}" "${1#*://}"
@@ -15,7 +15,7 @@ _download() {
     -o "$2" "$1"
 }
 
-# download URL DEST: without a checksum; only for files that a signature or a fingerprint verifies afterwards.
+# download URL DEST: downloads without a checksum. Only for files that are verified by signature or fingerprint afterwards.
 download() {
   local url part
   url=$(mirrored "$1")
@@ -41,7 +41,7 @@ fetch() {
 
 file_sha256() { sha256sum -- "$1" | cut -d ' ' -f 1; }
 
-# key_fingerprints FILE: the fingerprints of the primary keys in the file.
+# key_fingerprints FILE: prints the fingerprints of the primary keys in the file.
 key_fingerprints() {
   gpg --batch --show-keys --with-colons "$1" 2>/dev/null |
     awk -F: '$1 == "pub" { primary = 1 } $1 == "sub" { primary = 0 } $1 == "fpr" && primary { print $10; primary = 0 }'
@@ -64,7 +64,7 @@ fetch_key() {
   changed "added the key $fingerprint to $dest"
 }
 
-# verify_signature FILE SIGNATURE KEY_FILE FINGERPRINT: the key (or its subkey) signed FILE.
+# verify_signature FILE SIGNATURE KEY_FILE FINGERPRINT: verifies that the key (or its subkey) signed FILE.
 verify_signature() {
   local file=$1 signature=$2 key=$3 fingerprint=$4 home status
   [[ $(key_fingerprints "$key") == "$fingerprint" ]] ||
@@ -79,7 +79,7 @@ verify_signature() {
     die "the signature of ${file##*/} does not match the key $fingerprint; the file is damaged or was replaced"
 }
 
-# work_folder NAME: a folder for downloads that survives a kill; the last step deletes it.
+# work_folder NAME: a folder for downloads that persists if the run is killed. The last step deletes it.
 work_folder() {
   local folder=/var/cache/gpuinfra/$1
   mkdir -p "$folder"

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Container images, only from the private registry that the declaration names. Sourced by the steps that need it.
+# Container images, only from the private registry in the declaration. Sourced by the steps that need it.
 #
 # Images are pulled with the machine's own identity. Their digests are recorded, so nodes that pulled a moved tag differ visibly.
 
@@ -28,7 +28,7 @@ pull_image() {
   IMAGE_DIGEST=${IMAGE_DIGEST#*@}
 }
 
-# sign_in HOST: with a token of the machine's service account, which expires within the hour and is kept in memory only.
+# sign_in HOST: signs in with a token of the machine's service account, which expires within an hour and is kept only in memory.
 sign_in() {
   local token
   need_tools curl python3

@@ -59,7 +59,7 @@ configure_lnet() {
   changed "LNet uses $(lnet_up efa) EFA devices"
 }
 
-# lnet_up NET: the number of its addresses that are up.
+# lnet_up NET: prints the number of its addresses that are up.
 lnet_up() { lnetctl net show --net "$1" 2>/dev/null | awk '$1 == "status:" && $2 == "up" { up++ } END { print up + 0 }' || true; }
 
 lnet_has() { lnetctl net show --net efa 2>/dev/null | awk -v name="$1" '$2 == name { found = 1 } END { exit !found }'; }

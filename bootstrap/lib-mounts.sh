@@ -32,7 +32,7 @@ trigger_automount() {
   [[ -z $waits ]] || timeout 60 ls "$1/." >/dev/null 2>&1 || true
 }
 
-# Replaces the line of this mount point, so there is never a second one.
+# Replaces the line of this mount point, so that there is never a second line.
 write_fstab() {
   local mount=$1 line=$2
   {
@@ -42,14 +42,14 @@ write_fstab() {
   mv -f -- /etc/fstab.gpuinfra-new /etc/fstab
 }
 
-# source_of TYPE MOUNT: the source mounted there. NFS 4 has the type nfs4, even if fstab says nfs.
+# source_of TYPE MOUNT: prints the mounted source. NFS 4 has the type nfs4, even if fstab contains nfs.
 source_of() {
   local types=$1
   [[ $types != nfs ]] || types=nfs,nfs4
   findmnt -n -t "$types" -o SOURCE --mountpoint "$2" 2>/dev/null | sed -n 1p || true
 }
 
-# prove_mount TYPE MOUNT SOURCE: it is mounted from there, and a write can be read back.
+# prove_mount TYPE MOUNT SOURCE: proves that SOURCE is mounted on MOUNT and that a write can be read back.
 prove_mount() {
   local mount=$2 source=$3 found probe word
   found=$(source_of "$1" "$mount")

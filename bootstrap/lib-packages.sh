@@ -12,7 +12,7 @@ readonly APT_OPTIONS=(
   --no-install-recommends
 )
 
-# package_version NAME: the installed version; empty if it is not completely installed.
+# package_version NAME: prints the installed version, or nothing if the package is not completely installed.
 package_version() {
   local status version
   while IFS=$'\t' read -r status version; do
@@ -20,7 +20,7 @@ package_version() {
   done < <(dpkg-query -W -f='${db:Status-Abbrev}\t${Version}\n' "$1" 2>/dev/null || true) | sed -n 1p
 }
 
-# packages_matching GLOB...: names of the installed packages that match.
+# packages_matching GLOB...: prints the names of installed packages that match.
 packages_matching() {
   local status name
   while IFS=$'\t' read -r status name; do
@@ -28,20 +28,20 @@ packages_matching() {
   done < <(dpkg-query -W -f='${db:Status-Abbrev}\t${Package}\n' "$@" 2>/dev/null || true) | sort -u
 }
 
-# package_known NAME: apt has a candidate.
+# package_known NAME: true if apt has a candidate.
 package_known() { [[ -n $(package_candidate "$1") ]]; }
 
-# package_candidate NAME: the version that apt would install; empty if there is none.
+# package_candidate NAME: prints the version that apt would install, or nothing.
 package_candidate() {
   local candidate
   candidate=$(apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: //p')
   [[ $candidate == "(none)" ]] || printf '%s\n' "$candidate"
 }
 
-# package_versions NAME: all available versions, newest first.
+# package_versions NAME: prints all available versions, newest first.
 package_versions() { apt-cache madison "$1" 2>/dev/null | awk -F '|' '{ gsub(/ /, "", $2); print $2 }'; }
 
-# offered NAME[=VERSION]: the package is available.
+# offered NAME[=VERSION]: true if the package is available.
 offered() {
   [[ $1 == *=* ]] || {
     package_known "$1"
@@ -57,8 +57,8 @@ apt_refresh() {
   _APT_REFRESHED=1
 }
 
-# repair_packages [SPEC...]: completes what a killed run left; SPECs are the packages that the step installs next. Configuring
-# is not enough if the kill came between a package and its dependency; then apt must install the missing one.
+# repair_packages [SPEC...]: completes an interrupted installation. SPECs are the packages that the step installs next. Configuring
+# is not enough if the run was killed between a package and its dependency. Then apt must install the missing package.
 repair_packages() {
   local name version torn=()
   # dpkg's own journal is left: apt refuses to work until dpkg has processed it, even if no package is broken.
@@ -109,7 +109,7 @@ install_packages() {
   changed "installed ${missing[*]}"
 }
 
-# hold PACKAGE...: apt does not change them from now on.
+# hold PACKAGE...: holds the packages, so that apt does not change them.
 hold() {
   local name held todo=()
   held=$(apt-mark showhold)
@@ -147,7 +147,7 @@ use_nvidia_repository() {
     unset _APT_REFRESHED
     changed "added NVIDIA's repository"
   fi
-  # Also if the package was already installed, by an image or by a run that was killed before this point.
+  # Also required if the package is already installed, by the image or by a run that was killed before this point.
   point_at_mirror /etc/apt/sources.list.d/cuda-*.list
 }
 

@@ -48,14 +48,14 @@ proved() {
   _report proved "$*"
 }
 
-# die TEXT: failed; the runner may retry.
+# die TEXT: the step failed. The runner can retry it.
 die() {
   _report failed "$*"
   printf '%s\n' "$*" >&2
   exit 1
 }
 
-# refuse TEXT: failed, and a retry cannot help.
+# refuse TEXT: the step failed, and a retry cannot help.
 refuse() {
   _report failed "$*"
   printf '%s\n' "$*" >&2
@@ -73,8 +73,8 @@ _on_error() {
   local status=$1 line=$2 command=$3
   _report failed "line $line: \`$command\` failed with exit code $status"
 }
-# Steps run with pipefail, so no command may close a pipe early: a reader that stops at the first line (head, grep -q,
-# awk's exit) occasionally kills its writer with SIGPIPE, and the step would fail on one of a hundred nodes.
+# Steps run with pipefail, so commands must not close a pipe early: a reader that stops at the first line (head, grep -q,
+# awk's exit) occasionally kills its writer with SIGPIPE, and the step would fail on one in a hundred nodes.
 set -E
 trap '_on_error "$?" "$LINENO" "$BASH_COMMAND"' ERR
 
@@ -82,7 +82,7 @@ trap '_on_error "$?" "$LINENO" "$BASH_COMMAND"' ERR
 
 dry_run() { [[ ${GPUINFRA_DRY_RUN:-} == 1 ]]; }
 
-# would TEXT: true in a dry run, and reports the skipped change. Use: would "install X" || install X
+# would TEXT: in a dry run, reports the skipped change and returns true. Usage: would "install X" || install X
 would() {
   dry_run || return 1
   log "would: $*"
@@ -129,7 +129,7 @@ load_versions() {
   set +a
 }
 
-# need_variables NAME...: each is set and not empty.
+# need_variables NAME...: requires each variable to be set and not empty.
 need_variables() {
   local name
   for name in "$@"; do
@@ -137,7 +137,7 @@ need_variables() {
   done
 }
 
-# need_tools NAME...: each is a command in PATH.
+# need_tools NAME...: requires each command in PATH.
 need_tools() {
   local name missing=()
   for name in "$@"; do
@@ -150,17 +150,17 @@ need_root() { ((EUID == 0)) || refuse "run this as root; the current user is $EU
 
 # --- versions ---------------------------------------------------------------------------------------------------
 
-# version_lt A B: A is older than B.
+# version_lt A B: true if A is older than B.
 version_lt() { [[ $1 != "$2" && $(printf '%s\n%s\n' "$1" "$2" | sort -V | sed -n 1p) == "$1" ]]; }
 
-# version_in VERSION MIN MAX: MIN <= VERSION < MAX; an empty bound is open.
+# version_in VERSION MIN MAX: true if MIN <= VERSION < MAX. An empty bound is open.
 version_in() {
   [[ -n $1 ]] || return 1
   [[ -z ${2:-} ]] || ! version_lt "$1" "$2" || return 1
   [[ -z ${3:-} ]] || version_lt "$1" "$3"
 }
 
-# accepted PREFIX VERSION: VERSION is the lock's pin or inside the lock's range. PREFIX_VERSION, _RANGE_MIN, _RANGE_MAX.
+# accepted PREFIX VERSION: true if VERSION is the lock's pin or inside its range. Reads PREFIX_VERSION, _RANGE_MIN, _RANGE_MAX.
 accepted() {
   local pin=$1_VERSION min=$1_RANGE_MIN max=$1_RANGE_MAX
   [[ -n $2 ]] || return 1
@@ -169,7 +169,7 @@ accepted() {
   version_in "$2" "${!min:-}" "${!max:-}"
 }
 
-# wanted PREFIX: pin and range as text.
+# wanted PREFIX: prints pin and range.
 wanted() {
   local pin=$1_VERSION min=$1_RANGE_MIN max=$1_RANGE_MAX
   printf '%s' "${!pin:-}"
@@ -214,7 +214,7 @@ put_file() {
 
 # --- services and modules ---------------------------------------------------------------------------------------
 
-# service_on UNIT: enabled for the next boot and running now.
+# service_on UNIT: enables UNIT for the next boot and starts it now.
 service_on() {
   if [[ $(systemctl is-enabled "$1" 2>/dev/null) != enabled ]]; then
     would "enable $1" || {
@@ -234,7 +234,7 @@ service_reason() { journalctl -u "$1" -b -n 4 --no-pager -o cat 2>/dev/null | aw
 
 module_loaded() { lsmod | awk -v name="${1//-/_}" '$1 == name { found = 1 } END { exit !found }'; }
 
-# load_module NAME: now and at every boot.
+# load_module NAME: loads the module now and at every boot.
 load_module() {
   put_file "/etc/modules-load.d/gpuinfra-$1.conf" "$1" || true
   module_loaded "$1" && return 0
@@ -243,7 +243,7 @@ load_module() {
   changed "loaded module $1"
 }
 
-# module_fits NAME: the module was built for the running kernel.
+# module_fits NAME: true if the module was built for the running kernel.
 module_fits() { [[ $(modinfo -F vermagic "$1" 2>/dev/null) == "$(uname -r) "* ]]; }
 
 # shellcheck source=bootstrap/lib-downloads.sh

@@ -36,10 +36,10 @@ def command(target: Target, dry_run: bool, as_json: bool) -> int:
     """Install the software of STACK's pools on existing machines, over SSH.
 
     Runs the steps that nodes run at their first boot. The machines are the hosts of a file, or the nodes of STACK. The
-    steps run detached on each host and survive a lost connection; the same command continues to watch them. Host keys are
+    steps run detached on each host and survive a lost connection; run the same command again to continue watching them. Host keys are
     always verified and never added.
 
-    Exit code 0 when every host is done, 1 otherwise.
+    Exit code 0 if every host is done, otherwise 1.
     """
     with hosts_for(target) as hosts:
         name = target.stack or hosts.stack

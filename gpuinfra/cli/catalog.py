@@ -26,7 +26,7 @@ SCHEMA = "gpuinfra.catalog/1"
 def command(machine: str | None, gpu: str | None, cloud: str | None, region: str | None, as_json: bool) -> int:
     """List machine types with GPUs, fabric and prices.
 
-    With a MACHINE, print every fact about it, with dates and sources.
+    With MACHINE, print every fact about it, with dates and sources.
     """
     clouds = [cloud] if cloud else list(CLOUDS)
     rows = [(name, record) for name in clouds for record in profile_of(name).machines.values()]

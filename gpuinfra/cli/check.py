@@ -36,12 +36,12 @@ def command(
     expectation: Path | None,
     **output: Any,
 ) -> int:
-    """Run the checks on the nodes of STACK, or on the hosts of a file, now.
+    """Run the checks now, on the nodes of STACK or on the hosts of a file.
 
-    Connects over SSH, runs the probes, and judges their raw output here. Nothing stays on the nodes. Checks of the phase
-    speed use the GPUs and the fabric: while jobs run, select --phase presence --phase correctness.
+    Connects over SSH, runs the probes, and judges their raw output here. Leaves nothing on the nodes. Checks of the phase
+    speed use the GPUs and the fabric: while jobs are running, use --phase presence --phase correctness.
 
-    Exit code 0 when every node is verified, 1 otherwise.
+    Exit code 0 if every node is verified, otherwise 1.
     """
     rehearsal = target.rehearsals is not None
     with hosts_for(target, announce=False) as hosts:

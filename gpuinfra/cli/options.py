@@ -65,7 +65,7 @@ def ssh_options(*, pool: str = "Only the hosts of this pool.", timeout_s: int | 
     options = [
         click.option("--hosts", "hosts_file", type=FILE, metavar="FILE", help="Use the hosts of this file (docs/remote.md) instead of the nodes of STACK."),
         click.option("--pool", metavar="POOL", help=pool),
-        click.option("--parallel", type=click.IntRange(1, 512), default=64, show_default=True, help="Connections at the same time."),
+        click.option("--parallel", type=click.IntRange(1, 512), default=64, show_default=True, help="Maximum number of simultaneous connections."),
         click.option("--direct", is_flag=True, help="Connect to private addresses instead of through the cloud's tunnel."),
         click.option("--known-hosts", type=FILE, multiple=True, metavar="FILE", help="Trusted host keys and host CAs, instead of ~/.ssh/known_hosts. Repeatable."),
     ]  # fmt: skip
@@ -93,7 +93,7 @@ def expectation_option(command: Any) -> Any:
     """Add `--expectation`."""
     return _with(
         command,
-        click.option("--expectation", type=FILE, metavar="FILE", help="Judge by this expectation.json instead of the plan of STACK."),
+        click.option("--expectation", type=FILE, metavar="FILE", help="Judge against this expectation.json instead of STACK's plan."),
     )  # fmt: skip
 
 

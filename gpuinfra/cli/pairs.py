@@ -39,7 +39,7 @@ def command(target: Target, shared_folder: str, as_json: bool, expectation: Path
     The two nodes of each pair run an NCCL all-reduce. Slow nodes are paired with others until the slow node, or the slow
     path between two good nodes, is known. Stop all jobs on the nodes first.
 
-    Exit code 0 when every node reaches the bandwidth of its machine type, 1 otherwise.
+    Exit code 0 if every node reaches the bandwidth of its machine type, otherwise 1.
     """
     if not PurePosixPath(shared_folder).is_absolute():
         raise UsageError(

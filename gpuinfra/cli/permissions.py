@@ -13,7 +13,7 @@ import click
 def command(stack: str, as_json: bool) -> int:
     """Print the minimum permissions to deploy STACK.
 
-    Prints IAM policies for AWS, a role definition for Azure, or a custom role for Google Cloud on stdout. Notes about them
+    Prints IAM policies for AWS, a role definition for Azure, or a custom role for Google Cloud on stdout. Notes
     go to stderr.
     """
     from gpuinfra.clouds.permissions import permissions_of

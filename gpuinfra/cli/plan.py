@@ -26,7 +26,7 @@ def command(stack: str, as_json: bool, page: Path | None, prices: Path | None, w
 
     Needs no cloud account and no network, and creates nothing. STACK is the name of a stack or the path of its file.
 
-    Exit code 1 when a finding is an error.
+    Exit code 1 if a finding is an error.
     """
     from gpuinfra.cost.file import load
     from gpuinfra.report.plan_json import plan_report

@@ -34,9 +34,9 @@ def command(target: Target, words: tuple[str, ...], as_json: bool) -> int:
     """Run COMMAND on all nodes of STACK, or on the hosts of a file.
 
     A shell on each node interprets COMMAND. Nodes with identical output are grouped. A command that loses its connection
-    is not repeated, because it may have run already. With --hosts, leave STACK out.
+    is not repeated, because it may have run already. With --hosts, omit STACK.
 
-    Exit code 0 when COMMAND ends with 0 on every node, 1 otherwise.
+    Exit code 0 if COMMAND exits with 0 on every node, otherwise 1.
     """
     given = ([target.stack] if target.hosts_file and target.stack else []) + list(words)
     if not given:

@@ -28,7 +28,7 @@ def command(
     what to do with each node: nothing, look at, configure, reset, reboot or replace. The nodes are not contacted;
     `gpuinfra check` runs the checks on them now.
 
-    Exit code 0 when every node is verified, 1 otherwise.
+    Exit code 0 if every node is verified, otherwise 1.
     """
     from gpuinfra.verification.read import read_folder
 

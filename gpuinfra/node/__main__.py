@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
 
     verify = add("verify", _later("verify", "verify"), "probe and judge this node")
     verify.add_argument(
-        "--upload", action="store_true", help="store the evidence and upload it under the node's identity"
+        "--upload", action="store_true", help="store the evidence and upload it with the node's identity"
     )
     verify.add_argument(
         "--json", action="store_true", help="print the outcomes as JSON (the default if stdout is not a terminal)"
@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         choices=(1, 2, 3, 4),
         metavar="LEVEL",
-        help="run DCGM's diagnostics of this level: 1 seconds, 2 minutes, 3 a quarter of an hour plus stress until the temperatures are steady, 4 hours",
+        help="run DCGM diagnostics at this level: 1 takes seconds, 2 minutes, 3 about 15 minutes plus a stress test, 4 hours",
     )
     verify.add_argument(
         "--watch", type=float, metavar="SECONDS", help="verify repeatedly with this pause; one line of JSON per round"
@@ -131,7 +131,7 @@ def _parser() -> argparse.ArgumentParser:
         )
     add("mounts", _printed("mounts", "mounts"), "test the mounted network file systems; print one JSON object")
     add("ports", _printed("ports", "ports"), "list the RDMA ports from the kernel; print one JSON object")
-    explain = add("explain", _explain, "show what a check proves, how, and what to do if it fails")
+    explain = add("explain", _explain, "show what a check proves, how it works, and what to do if it fails")
     explain.add_argument("check", metavar="CHECK", help="id or name: G5, ecc_errors")
     return parser
 
