@@ -44,7 +44,7 @@ def by_content(logical: str, content: str) -> str:
 
 
 def bucket(cluster: str, purpose: str, project: str, token: str) -> str:
-    """Return a globally unique bucket name. It contains a hash instead of the project ID, which can have up to 30 characters."""
+    """Return a globally unique bucket name. The project ID is part of the hash, because it can have up to 30 characters."""
     rest = f"-{fitted(purpose, _BUCKET_PURPOSE)}-{naming.text_token(f'{project}/{token}', _BUCKET_TOKEN)}"
     name = naming.short(cluster, NAME_LIMIT - len(rest)) + rest
     # Google Cloud rejects bucket names that resemble Google names (pulumi/pulumi-gcp: provider/resources.go).

@@ -122,7 +122,7 @@ def pool_fills_racks(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def on_demand_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """On-demand capacity is used only for machine types with an on-demand price."""
+    """On-demand capacity is used only in Regions where the machine type has an on-demand price."""
     for path, pool, machine in pools_of(spec):
         if machine.name != "p5e.48xlarge":
             continue
