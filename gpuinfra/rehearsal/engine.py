@@ -46,7 +46,7 @@ class Pulumi:
     folder: Folder
     env: Mapping[str, str]
     others: Mapping[str, int] = field(default_factory=dict)
-    """Other processes of the rehearsal (name -> process id), recorded together with the engine."""
+    """Other processes of the rehearsal (name -> process ID), recorded together with the engine."""
 
     def quick(self, *arguments: str, check: bool = True) -> str:
         """Run a command without events and return its output."""

@@ -2,7 +2,7 @@
 
 One thread starts and watches all process trees, because the kernel ends a child with the thread that started it.
 A node's record is on disk before its process starts, so the next rehearsal can continue after a kill: a node that was
-running boots again with a new boot id, as after a power failure, and a suspended one resumes.
+running boots again with a new boot ID, as after a power failure, and a suspended one resumes.
 The number of nodes that boot at once is limited to the number of cores.
 """
 
@@ -313,7 +313,7 @@ class NodeHost:
         if process is not None and process.stdout is not None:
             self._read_messages(node, process.stdout.fileno())
             # Killing init ends all processes of the node, and its parent after them.
-            # Before the id of init is known, its parent is the only process, and later ones end with it.
+            # Before the ID of init is known, its parent is the only process, and later ones end with it.
             target = node.init_pid if node.init_pid is not None and process.poll() is None else process.pid
             with contextlib.suppress(ProcessLookupError):
                 os.kill(target, signal.SIGKILL)

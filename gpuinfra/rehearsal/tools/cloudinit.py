@@ -1,7 +1,7 @@
 """cloud-init: host keys, user data once per instance, and `cloud-init status`.
 
 It runs as two units, as on Ubuntu: `cloud-init.service` (network and data source) and `cloud-final.service` (user
-scripts). `datasource.py` reads the instance id and the user data of each cloud.
+scripts). `datasource.py` reads the instance ID and the user data of each cloud.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The instance id and the user data that cloud-init reads on each cloud.
+"""The instance ID and the user data that cloud-init reads on each cloud.
 
-| cloud | instance id | user data |
+| cloud | instance ID | user data |
 | --- | --- | --- |
 | AWS | metadata service, version 2, with a token | `/latest/user-data` |
 | Azure | metadata service, `compute.vmId` | custom data on the provisioning disc, `ovf-env.xml`, or `compute.userData` |

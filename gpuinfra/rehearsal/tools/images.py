@@ -21,7 +21,7 @@ _VALUED = (
 
 
 def handles(argv: list[str]) -> bool:
-    """Whether a command line is handled here."""
+    """Return whether this module handles a command line."""
     words = _words(argv)[0]
     return words[:1] in ([word] for word in _WORDS) or words[:2] == ["image", "inspect"]
 

@@ -1,7 +1,7 @@
 """systemd on a stand-in node: ordered jobs, services, timers, and their states in `/run/standin/units.json`.
 
 Ordering, `Requires`, `Wants`, conditions, time limits, restarts and timers follow systemd's documentation, as far as
-the units of nodes use them. Instead of a cgroup, the processes of a unit share an invocation id in their environment.
+the units of nodes use them. Instead of a cgroup, the processes of a unit share an invocation ID in their environment.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 `STAND_IN` in its `stand_in` module, and behaviors in the modules of its `behaviors` package. A cloud without such a
 folder uses this class:
 
-- its resources are created, read, updated and deleted, with generic ids and outputs (any type that its Pulumi SDK
+- its resources are created, read, updated and deleted, with generic IDs and outputs (any type that its Pulumi SDK
   declares; without an SDK, any type with any inputs, whose outputs are its inputs);
 - it has no HTTP services, so its nodes and its operator cannot reach it; `services` is the hook that adds them;
 - its groups start no nodes; `group_kinds` is the hook that adds them;

@@ -4,7 +4,7 @@ Each change is one transaction: the resource, its names, its instances and its e
 together or not at all. Write-ahead logging survives `kill -9`. A power failure can lose the last change but never
 leaves a partial one.
 
-Resources are keyed by type, region and id, as in a cloud. The engine's URN of a resource is used for the call log and
+Resources are keyed by type, region and ID, as in a cloud. The engine's URN of a resource is used for the call log and
 to find orphans. A real cloud does not store it.
 """
 
