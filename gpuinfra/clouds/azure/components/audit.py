@@ -89,7 +89,7 @@ class AuditTrail(pulumi.ComponentResource):
     def _records(
         self, name: str, args: AuditTrailArgs, workspace: operationalinsights.Workspace
     ) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
-        """Create the account. Return its ID, and the same ID resolved after the container that Azure Monitor writes to has its policy."""
+        """Return the storage account ID twice. The second output resolves after the container that Azure Monitor writes to is locked."""
         plan = args.plan
         if plan.existing_bucket:
             existing = pulumi.Output.from_input(plan.existing_bucket)
