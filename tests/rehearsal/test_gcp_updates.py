@@ -44,7 +44,7 @@ def test_another_tier_is_a_replacement_and_is_rejected(rehearse: Rehearse, tmp_p
     assert shown.report["engine"]["operations"]["replace"] == 1
     refused = rehearse("up", str(path))
     assert refused.code == 1
-    assert "would replace lab-scratch-0-lustre, and that would lose what it holds" in refused.out
+    assert "replaces lab-scratch-0-lustre and would lose its content" in refused.out
     assert _ids(refused) == before
 
     declare(36000, 500)
