@@ -94,5 +94,5 @@ def test_gpu_that_disappears_ends_the_stress() -> None:
 
 def test_missing_tool_is_reported() -> None:
     """Without DCGM the message names the command."""
-    with pytest.raises(Missing, match="dcgmi-of-nobody: No such file or directory"):
-        heat.measure(600, heat=["dcgmi-of-nobody"], sample=lambda: rows(30))
+    with pytest.raises(Missing, match="dcgmi-missing: No such file or directory"):
+        heat.measure(600, heat=["dcgmi-missing"], sample=lambda: rows(30))

@@ -58,6 +58,6 @@ def assert_state_is_read_through_the_engine(up: Finished) -> None:
     result = run(words, up.root, env=environment, cwd=up.root / "project")
     assert result.out.splitlines()[-1] == "['gpu-1', 'gpu-2', 'gpu-3', 'gpu-4']", result.out + result.err
     missing = run(
-        [sys.executable, "-c", program + "_exported('nobody')"], up.root, env=environment, cwd=up.root / "project"
+        [sys.executable, "-c", program + "_exported('missing')"], up.root, env=environment, cwd=up.root / "project"
     )
-    assert "no stack named 'nobody' found" in missing.err
+    assert "no stack named 'missing' found" in missing.err

@@ -40,7 +40,7 @@ def _errors(spec: object) -> list[str]:
         ("pools.0.image", "plian", ["pools[0].image is 'plian'", "default, plain or a mapping of fields", "did you mean plain?"]),
         ("pools.0.mig", ["3g"], ["pools[0].mig[0] is '3g'", "such as 3g.40gb", "(see gpuinfra explain pools.mig)"]),
         ("pools.0.tags", {"a": ""}, ["pools[0].tags.a is ''", "at least 1 character;", "(see gpuinfra explain pools.tags)"]),
-        ("budget.recipients", ["nobody"], ["budget.recipients[0] is 'nobody'", "an email address such as"]),
+        ("budget.recipients", ["operator"], ["budget.recipients[0] is 'operator'", "an email address such as"]),
         ("duration_hours", 0, ["duration_hours is 0", "1 or more", "gpuinfra explain duration_hours"]),
     ],
 )  # fmt: skip

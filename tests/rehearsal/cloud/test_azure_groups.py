@@ -331,7 +331,7 @@ def test_custom_data_and_scripts_are_validated(azure: Client, subnet: Made) -> N
 
 
 def test_deleting_a_resource_group_deletes_its_content(azure: Client, cloud: Cloud, host: Host, subnet: Made) -> None:
-    """Machines too, whoever created them."""
+    """Azure also deletes the machines of scale sets in the group."""
     group = microsoft.group(azure)
     microsoft.scale_set(azure, microsoft.profile(subnet))
     settle(cloud)

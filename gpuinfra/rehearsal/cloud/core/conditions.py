@@ -7,6 +7,7 @@ the operands.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 
 Token = tuple[str, str]
 Value = bool | str
@@ -25,7 +26,7 @@ def tokens(pattern: re.Pattern[str], text: str) -> list[Token]:
     return [*found, ("rest", rest)] if rest else found
 
 
-class Reader:
+class Reader(ABC):
     """Raises ValueError with the part that cannot be parsed. Operators and parentheses are tokens of the kind
     `sign`."""
 
@@ -39,9 +40,9 @@ class Reader:
             raise ValueError(f"{self.left()[:40]!r} is not supported here")
         return value is True
 
+    @abstractmethod
     def operand(self) -> Value:
         """Parse one operand."""
-        raise NotImplementedError
 
     def either(self) -> Value:
         value = self._both()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.core import ids, registry
@@ -141,6 +142,7 @@ class Fleet:
     # The thread
 
     def _run(self) -> None:
+        reported = ""
         while not self._stop.is_set():
             self.cloud.changed.wait(_TICK_S)
             self.cloud.changed.clear()
@@ -148,7 +150,12 @@ class Fleet:
                 return
             try:
                 self.reconcile()
-            except Exception as error:  # log a defect here as a call, so that it does not end the rehearsal
+            except (
+                Exception
+            ) as error:  # a defect here does not end the rehearsal; cloud.log and the log of calls show it
+                if repr(error) != reported:
+                    reported = repr(error)
+                    traceback.print_exc()
                 self.store.log("reconcile", "groups", "", "", repr(error))
                 if self._stop.wait(_TICK_S):
                     return

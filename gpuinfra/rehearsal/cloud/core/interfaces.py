@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,7 +126,7 @@ class View:
     """How many outdated instances can be terminated at once if there is no surge."""
 
 
-class GroupKind:
+class GroupKind(ABC):
     """The groups of one cloud. Reads the cloud, and changes only its own entries in the store."""
 
     cloud = ""
@@ -139,28 +140,28 @@ class GroupKind:
     lost = ""
     """The cause of an activity after an instance failure."""
 
+    @abstractmethod
     def view(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> View:
         """Return the desired state of the group."""
-        raise NotImplementedError
 
+    @abstractmethod
     def shortage(self, cloud: Cloud, group: Resource, have: int, wanted: int) -> CloudError | None:
         """Return the cloud's error if the group has `have` instances and cannot get `wanted`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def make(self, cloud: Cloud, group: Resource, name: str, have: Sequence[Instance]) -> Instance:
         """Build a new instance. `name` follows the launch order. The fleet stores the instance."""
-        raise NotImplementedError
 
     def outdated(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> list[Instance]:
         """Return the instances to replace now because the group uses another template. Called in a transaction when all
         instances exist."""
         return []
 
+    @abstractmethod
     def first_to_go(self, have: Sequence[Instance]) -> list[Instance]:
         """Return the instances in the order in which they are removed when the group shrinks."""
-        raise NotImplementedError
 
-    def tend(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
+    def tend(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:  # noqa: B027 - optional hook
         """Update the instances that remain in the group. Called in every round, outside a transaction."""
 
 
