@@ -8,8 +8,6 @@ in evidence, these characters are spelled out so that they remain visible during
 from __future__ import annotations
 
 SUBSTITUTE = "?"
-
-
 MAX_LINE = 400
 
 

@@ -41,7 +41,7 @@ class PoolExpected:
     node_role: str = ""
     """Name of the nodes' role. Empty accepts any role of the account, which is less strict."""
     evidence_owner: str = ""
-    """Unique ID of that role: nodes can write only below `<prefix>/<owner>:<instance id>/`. Empty on clouds without such IDs."""
+    """Unique ID of that role: nodes can write only below `<prefix>/<owner>:<instance ID>/`. Empty on clouds without such IDs."""
 
 
 @dataclass(frozen=True, kw_only=True)

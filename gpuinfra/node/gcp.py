@@ -39,7 +39,7 @@ class Metadata:
         """Return the numeric ID of this instance."""
         found = self.get("instance/id").strip()
         if not found.isdigit():
-            raise CloudError("the metadata server returned no instance id: %r" % found[:40])
+            raise CloudError("the metadata server returned no instance ID: %r" % found[:40])
         return found
 
     def access_token(self) -> str:

@@ -120,7 +120,7 @@ def parse(data: bytes, where: str, name: str = "") -> Evidence | str:
         return ""
     seq = document.get("seq")
     if not isinstance(document.get("instance_id"), str) or isinstance(seq, bool) or not isinstance(seq, int):
-        return f"{short} has no instance id or sequence number"
+        return f"{short} has no instance ID or sequence number"
     return Evidence(where=where, sha256=hashlib.sha256(data).hexdigest(), document=document, name=name)
 
 
