@@ -10,7 +10,7 @@ import click
 from gpuinfra.cli.options import FILE
 
 
-@click.command(name="adopt", short_help="Write the Pulumi import file for resources that a destroy retained")
+@click.command(name="adopt", short_help="Write a Pulumi import file for the resources that `pulumi destroy` retained")
 @click.argument("stack")
 @click.option(
     "--organization",

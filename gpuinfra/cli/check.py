@@ -36,7 +36,7 @@ def command(
     expectation: Path | None,
     **output: Any,
 ) -> int:
-    """Run the checks now, on the nodes of STACK or on the hosts of a file.
+    """Run the checks now on the nodes of STACK or on the hosts that a file lists.
 
     Connects over SSH, runs the probes, and judges their raw output here. Leaves nothing on the nodes. Checks of the phase
     speed use the GPUs and the fabric: while jobs are running, use --phase presence --phase correctness.

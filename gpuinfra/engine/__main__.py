@@ -10,7 +10,7 @@ from gpuinfra.errors import INTERRUPTED, GpuinfraError
 
 
 def main() -> int:
-    """Find or build the engine. Prints one line to stdout, progress to stderr."""
+    """Find or build the engine. Prints one line to stdout and progress messages to stderr."""
     only_folder = sys.argv[1:] == ["--folder"]
     if sys.argv[1:] and not only_folder:
         print("usage: python -m gpuinfra.engine [--folder]", file=sys.stderr)

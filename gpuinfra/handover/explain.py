@@ -114,7 +114,7 @@ def hint(node: NodeVerdict, console: Iterable[str] = ()) -> str:
     if node.blocking:
         return str(node.blocking[0].get("hint") or "")
     if "launch template" in node.reason:
-        return "start an instance refresh of its group, or terminate the instance so that its group replaces it"
+        return "start an instance refresh for the Auto Scaling group, or terminate the instance so that the group replaces it"
     if AWAITS_UPGRADE in node.reason:
         return "run `pulumi up` again when its group has upgraded the node; if nothing changes, check the group's rolling upgrade"
     if node.outcome == "waiting":

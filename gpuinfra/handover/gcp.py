@@ -69,7 +69,7 @@ NODE = r"(?P<instance>\d{1,20})"
 
 
 def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_arn: str = "") -> Ports:
-    """Return the ports, with the operator's credentials. The paths of the groups name project and zone."""
+    """Return the ports, with the operator's credentials. The resource paths of the instance groups contain the project and the zone."""
     if profile or role_arn:
         raise PortUnavailable(
             "profile and role_arn apply to AWS only; on Google Cloud, use application default credentials, "

@@ -49,6 +49,7 @@ class Wait:
     """`all`, `floor`, `none`."""
     floor: int = 0
     deadline_s: float = 2700.0
+    """Seconds from the start of the wait. A declaration sets it with `handover.deadline_minutes`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,8 @@
 """Selects the action for a node: the strongest action that any of its failed checks requires, with the reasons.
 
 This module is pure. Its input is the outcomes of `judge.py`. The actions are ordered by strength: a reboot also fixes what a reset fixes, and a
-replacement fixes everything but depends on available capacity.
+replacement fixes everything but depends on available capacity. `BY_CHECK` gives the action of a check. The action of an Xid is in `xids.py`, and
+the action for a tool that does not respond is in `states.py`.
 """
 
 from __future__ import annotations
@@ -89,4 +90,4 @@ def _action(check: Mapping[str, Any]) -> str:
 
 
 _DIAGNOSED = (("(reset the GPU)", "reset"), ("(isolate the GPU)", "replace"))
-"""Return the action for the error severity of a diagnostic, as named by `dcgm.py`."""
+"""Part of the reason that `dcgm.py` writes for the error severity of a diagnostic, and its action."""

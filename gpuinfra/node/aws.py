@@ -132,7 +132,7 @@ def object_url(bucket: str, key: str, region: str, environ: Mapping[str, str] = 
 
 
 def sts_url(region: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the region's own STS endpoint."""
+    """Return the regional STS endpoint."""
     endpoint = environ.get("AWS_ENDPOINT_URL_STS") or environ.get("AWS_ENDPOINT_URL")
     return (endpoint.rstrip("/") if endpoint else "https://sts.%s.%s" % (region, _suffix(region))) + "/"
 

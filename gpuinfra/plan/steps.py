@@ -23,7 +23,7 @@ def steps(
             id="20-kernel",
             timeout_s=1800,
             retries=2,
-            why="installs the headers of the running kernel and holds the kernel",
+            why="installs the headers for the running kernel and holds the kernel packages",
         ),
     ]
     if machine.gpu:

@@ -19,7 +19,7 @@ CLOUD_FAULTS = {
     "partial": "cloud:partial:<resource type>:<n>            the first n creates of that type succeed and return an error",
     "lost": "cloud:lost:<resource type>:<n>               the first n creates of that type succeed and return no answer",
 }
-SHAPES = "node:<pool>-<number>:<fault>, cloud:no-capacity:<pool or kind>, cloud:error:<resource type>:<n>"
+SHAPES = "node:<pool>-<number>:<fault>, cloud:no-capacity:<pool or kind>, cloud:error|partial|lost:<resource type>:<n>"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,7 @@ STATUS_LIMIT_S = 60.0
 DELIVER_LIMIT_S = 300.0
 DRY_LIMIT_S = 580.0
 STARTS = 3
-"""Maximum runner starts in one run. A runner that repeatedly ends without a result is not started again."""
+"""Maximum number of times that one run starts the runner. A runner that repeatedly ends without a result is not started again."""
 REBOOT_PATIENCE_S = 1200.0
 """Machines with eight GPUs and terabytes of progress take many minutes to reboot."""
 

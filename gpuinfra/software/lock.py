@@ -56,7 +56,7 @@ class Lock:
     fabric: str | None = None
     """Fabric provider of the nodes: the default of the machine, or an older one that the declared kernel supports."""
     registry: str = ""
-    """Your registry, from which nodes pull images."""
+    """Private registry from which nodes pull images."""
     kernel_series: tuple[str, ...] = ()
     """Kernel series for which all modules in the lock are published. Empty if any series works."""
 

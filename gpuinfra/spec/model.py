@@ -1,7 +1,7 @@
 """The declaration of a cluster: settings that all clouds share, and one target cloud.
 
 Every omitted field has a default, which `gpuinfra plan` shows.
-Fields contain plain values. Outputs of other resources (a network, a key) are arguments of the component and not part of the declaration.
+Fields contain plain values. Outputs of other resources, such as a network or a key, are passed to the component as arguments. They are not part of the declaration.
 `load.py` reads YAML, and `gpuinfra.rules` checks a declaration.
 """
 
@@ -55,7 +55,7 @@ class ClusterSpec(AtPlace[Place], SpecModel):
     use: Use = Use()
     """Layers that other stacks create."""
     duration_hours: Hours | None = Field(default=None, ge=1, le=87_600, examples=[720])
-    """Planned lifetime of the cluster, for the total price. If omitted, only prices per hour and per month are shown."""
+    """Planned lifetime of the cluster. It is used to calculate the total price. If omitted, only prices per hour and per month are shown."""
     tags: dict[Line, Line] = Field(default_factory=dict, max_length=30, examples=[{"team": "research"}])
     """Tags for every resource that supports tags."""
 

@@ -2,7 +2,7 @@
 
 The module is pure, so that `gpuinfra plan` and `gpuinfra permissions` work without an engine or an SDK. `instances.py` lists the instances of each row for a plan.
 
-Actions are IAM actions by operation. The calls of the provider are taken from its source (terraform-provider-aws 6, the base of pulumi-aws 7), and the action
+`Actions` lists the IAM actions that each operation requires. The calls of the provider are taken from its source (terraform-provider-aws 6, the base of pulumi-aws 7), and the action
 of each call from the AWS service authorization reference; both read 2026-11-21. A test compares them with the permissions in the CloudFormation schemas
 and states the reason for each difference.
 """
@@ -119,7 +119,7 @@ BUDGET = ResourceKind("aws:budgets/budget:Budget", "{component}-month", budgets,
     "budgets:ModifyBudget",
 ))
 # Keys.
-KEY = ResourceKind("aws:kms/key:Key", "{component}-key", instances.keys, retained(KEY_REASON), Price(item=None, reason="billed by the month and by use; no price is in the catalog"), Actions(
+KEY = ResourceKind("aws:kms/key:Key", "{component}-key", instances.keys, retained(KEY_REASON), Price(item=None, reason="billed monthly and per request; the catalog has no price"), Actions(
     "kms:CreateKey kms:TagResource?tags kms:PutKeyPolicy?policy kms:EnableKeyRotation?enableKeyRotation",
     "kms:DescribeKey kms:GetKeyPolicy kms:GetKeyRotationStatus kms:ListResourceTags",
     "kms:PutKeyPolicy?policy kms:UpdateKeyDescription?description kms:TagResource?tags kms:UntagResource?-tags",

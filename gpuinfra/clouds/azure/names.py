@@ -2,7 +2,7 @@
 
 Most names consist of the cluster name, the purpose and the stack token (`gpuinfra.naming.unique_name`).
 Names of storage accounts and key vaults are global and have short limits. They contain a token derived from the subscription and stack, and the readable part
-is shortened. An Azure resource ID is a path of names, so `gpuinfra adopt` finds retained resources without stored IDs.
+is shortened. An Azure resource ID is a path that consists of names, so `gpuinfra adopt` finds retained resources without stored IDs.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ BUDGET_EMAIL = ResourceKind("gcp:monitoring/notificationChannel:NotificationChan
 # Keys.
 KEY_RING = ResourceKind("gcp:kms/keyRing:KeyRing", "{component}-ring", instances.keys, retained(KEY_REASON), FREE,
     Actions("cloudkms.keyRings.create", "cloudkms.keyRings.get"), find("ring"))
-KEY = ResourceKind("gcp:kms/cryptoKey:CryptoKey", "{component}-key", instances.keys, retained(KEY_REASON), Price(item=None, reason="billed by the month and by use; no price is in the catalog"), Actions(
+KEY = ResourceKind("gcp:kms/cryptoKey:CryptoKey", "{component}-key", instances.keys, retained(KEY_REASON), Price(item=None, reason="billed monthly and per request; the catalog has no price"), Actions(
     "cloudkms.cryptoKeys.create",
     "cloudkms.cryptoKeys.get",
     "cloudkms.cryptoKeys.update",
@@ -120,7 +120,7 @@ NAT = ResourceKind("gcp:compute/routerNat:RouterNat", "{component}-nat", instanc
 ))
 DNS_POLICY = ResourceKind("gcp:dns/policy:Policy", "{component}-dns-policy", instances.main_networks, REMOVED, FREE,
     _crud("dns.policies", "dns.networks.bindPrivateDNSPolicy"))
-DNS_ZONE = ResourceKind("gcp:dns/managedZone:ManagedZone", "{component}-apis-{domain}", instances.private_domains, REMOVED, Price(item=None, reason="billed by the month and by use; no price is in the catalog"),
+DNS_ZONE = ResourceKind("gcp:dns/managedZone:ManagedZone", "{component}-apis-{domain}", instances.private_domains, REMOVED, Price(item=None, reason="billed monthly and per request; the catalog has no price"),
     _crud("dns.managedZones", "dns.networks.bindPrivateDNSZone"))
 DNS_RECORD = ResourceKind("gcp:dns/recordSet:RecordSet", "{component}-apis-{domain}-{record}", instances.private_records, REMOVED, FREE, Actions(
     "dns.resourceRecordSets.create dns.changes.create dns.changes.get",

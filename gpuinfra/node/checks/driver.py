@@ -195,7 +195,7 @@ class DriverAfterReboot(Check):
             return failed(loaded or None, recorded, why)
         # A driver from the image was loaded by this boot. Only a driver that the step installed is still unproven.
         if installed_in == boot:
-            why = "the driver was installed in this boot and has not survived a reboot yet"
+            why = "the driver was installed during the current boot and is not verified after a reboot"
             return warned(loaded, recorded, why)
         return passed(loaded, recorded)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .schema import Port, State
 
 EFA_BUSES = ("10", "20", "90", "a0")
-"""Buses of p4d's EFA devices, one for each pair of GPUs, at slot 1b. Larger machines have further buses."""
+"""PCI buses of the EFA devices of p4d: one per pair of GPUs, each device in slot 1b. Larger machines have further buses."""
 ADAPTERS = {"HDR": ("MT4124", "101c", "4124", "20.31.1014"), "NDR": ("MT4126", "101e", "4126", "28.42.1000")}
 """Generation -> name, PCI id, part number and firmware of a virtual function. HDR is recorded, NDR's firmware is
 assumed."""
@@ -23,7 +23,7 @@ BROKEN = 5
 
 
 def efa_addresses(state: State) -> list[tuple[str, str]]:
-    """Return (bus, slot) of each EFA device in hexadecimal."""
+    """Return the bus and slot of each EFA device, in hexadecimal."""
     count = state.get("hardware", {}).get("efa", 0)
     found = [(EFA_BUSES[index] if index < 4 else "%02x" % (0x30 + index), "1b") for index in range(count)]
     return found[:-1] if "efa-missing" in device_faults.active(state) else found

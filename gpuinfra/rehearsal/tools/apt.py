@@ -1,6 +1,6 @@
 """apt-get, apt-cache and apt-mark over the packages of `universe.json`.
 
-`update` finds the packages of a repository only if a source list names it and its key is trusted.
+`update` finds the packages in a repository only if a sources list contains the repository and its signing key is trusted.
 Pins, holds and dependencies on exact versions work as in apt.
 """
 

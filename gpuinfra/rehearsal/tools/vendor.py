@@ -180,7 +180,7 @@ def cdi_refresh(argv: list[str], output: str = CDI) -> int:
 
 
 def lfs(argv: list[str]) -> int:
-    """`lfs --version` and `lfs df`. Layout calls have no effect."""
+    """`lfs --version` and `lfs df`. Commands that set the file layout, such as `lfs setstripe`, have no effect."""
     if "--version" in argv or argv[:1] == ["version"]:
         state = read_state()
         universe = Universe(state)

@@ -94,7 +94,7 @@ def child(
     replace_on_changes: Iterable[str] = (),
     delete_before_replace: bool | None = None,
 ) -> pulumi.ResourceOptions:
-    """Return the options for a child resource of a component, like `gpuinfra.clouds.scope.child`.
+    """Return the options for a child resource of a component. Extends `gpuinfra.clouds.scope.child` with Azure-specific options.
 
     `replace_on_changes` lists inputs that Azure cannot update (`fixed.py`). For most of them, the provider plans an update that fails during `up`.
     With `delete_before_replace=False`, the replacement is created first. This always applies to retained resources: the name is still taken, so the replacement
