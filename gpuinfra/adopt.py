@@ -13,7 +13,7 @@ from typing import Any
 
 from gpuinfra.errors import UsageError
 from gpuinfra.plan.model import Plan
-from gpuinfra.registry import has_module, module_of
+from gpuinfra.registry import CLOUDS, has_module, module_of
 
 Key = tuple[str, str]
 """Type and logical name of a resource, which identify it within a stack."""
@@ -44,6 +44,15 @@ def retained(found: Iterable[Any]) -> list[Retained]:
         Retained(type=one.resource.type, name=one.resource.name, parents=one.resource.parents, id=one.id)
         for one in found
     ]
+
+
+def is_imported(type_: str) -> bool:
+    """Return whether `adopt` imports resources of this type. The others are created again, which changes nothing in the account."""
+    rows = [
+        row for cloud in CLOUDS if has_module(cloud, "resources") for row in module_of(cloud, "resources").RESOURCES
+    ]
+    lookups = [row.lookup for row in rows if row.type == type_]
+    return any(lookups) or not lookups
 
 
 def urns_in(export: Mapping[str, Any]) -> dict[Key, str]:

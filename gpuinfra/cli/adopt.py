@@ -31,7 +31,8 @@ def command(stack: str, organization: str, project: str, profile: str | None, st
 
     Destroy retains buckets, keys, audit logs, and file systems that hold the only copy of their data. Their names stay
     in use, so the next `pulumi up` fails when it creates them again. This command finds them in the account with read
-    calls and prints the Pulumi commands that import them.
+    calls and prints the Pulumi commands that import them. The engine protects an imported resource until the next
+    `pulumi up`, so a `pulumi destroy` before it fails and deletes no retained resource.
     """
     from gpuinfra import naming
     from gpuinfra.adopt import find_retained, import_file, urns_in
@@ -59,5 +60,5 @@ def command(stack: str, organization: str, project: str, profile: str | None, st
         click.echo(
             f"  pulumi destroy --stack {loaded.name}   # only after a failed `up`, which leaves part of the stack in the state"
         )
-    click.echo(f"  pulumi import --stack {loaded.name} --file {out} --protect=false --generate-code=false --yes")
+    click.echo(f"  pulumi import --stack {loaded.name} --file {out} --generate-code=false --yes")
     click.echo(f"  pulumi up --stack {loaded.name}")

@@ -181,9 +181,12 @@ class _Life:
         if lost:
             raise StepFailed(f"up replaced retained resources: {', '.join(lost)}")
         changed = [one for one in operation.progress.changed if (kind_of(one[1]), name_of(one[1])) in self.imported]
-        if changed:
-            raise StepFailed(f"up changed imported resources: {changes_text(changed)}")
-        return f"{len(self.retained)} retained resources in the state, the imported ones unchanged; {self._verified()}"
+        replaced = [one for one in changed if one[0] != "update"]
+        if replaced:
+            raise StepFailed(f"up replaced imported resources: {changes_text(replaced)}")
+        # An import cannot read every input of the program, so the next `up` updates the resource in place.
+        updated = f"{len(changed)} of the imported ones updated in place" if changed else "the imported ones unchanged"
+        return f"{len(self.retained)} retained resources in the state, {updated}; {self._verified()}"
 
     def _perform(self, action: str) -> Operation:
         """Run one action of the engine, which must succeed."""

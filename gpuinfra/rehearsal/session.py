@@ -18,7 +18,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.adopt import import_file, urns_in
+from gpuinfra.adopt import import_file, is_imported, urns_in
 from gpuinfra.clouds import why_not_built, why_not_here
 from gpuinfra.day import VARIABLE as DAY
 from gpuinfra.day import today
@@ -121,7 +121,7 @@ class Session:
     def adopt(self) -> int:
         """Import the resources that an earlier destroy retained, with the file that `gpuinfra adopt` writes. Returns
         their number."""
-        if not retained.recorded(self.folder):
+        if not self._record_missing():
             return 0
         path = self.folder.root / "adopt.json"
         path.unlink(missing_ok=True)
@@ -130,14 +130,25 @@ class Session:
         count = sum(not row.get("component") for row in rows)
         if count:
             operation = self.operate(
-                "import", "--file", str(path), "--yes", "--skip-preview", "--protect=false", "--generate-code=false",
+                "import", "--file", str(path), "--yes", "--skip-preview", "--generate-code=false",
                 title=f"import of {count} resources that the last destroy retained",
             )  # fmt: skip
             if not operation.ok:
                 errors = "\n".join(operation.progress.errors or [operation.output[-2000:]])
                 raise DeploymentError(f"resources that the last destroy retained cannot be imported:\n{errors}")
-        retained.record(self.folder, [])
+        self._record_missing()
         return count
+
+    def _record_missing(self) -> bool:
+        """Keep the record of retained resources that are not in the state. Returns whether there are any.
+
+        A resource that is created again instead of imported stays in the record until `up` creates it, so that recovery
+        does not delete it.
+        """
+        known = urns_in({"deployment": self.pulumi.deployment()})
+        missing = [one for one in retained.recorded(self.folder) if (one.type, one.name) not in known]
+        retained.record(self.folder, missing)
+        return bool(missing)
 
     def _write_import_file(self, path: Path) -> None:
         """Run the real command. A declaration in Python exists only in its program, so its retained resources come from
@@ -145,7 +156,9 @@ class Session:
         export = {"version": 3, "deployment": self.pulumi.deployment()}
         if self.loaded is None:
             held = {(str(one.get("type")), str(one.get("id"))) for one in self.cloud.resources()}
-            found = [one for one in retained.recorded(self.folder) if (one.type, one.id) in held]
+            found = [
+                one for one in retained.recorded(self.folder) if (one.type, one.id) in held and is_imported(one.type)
+            ]
             write_json(path, import_file(found, urns_in(export)))
             return
         state = self.folder.root / "state.json"

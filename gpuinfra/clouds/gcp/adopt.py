@@ -1,7 +1,8 @@
 """Find the resources that an earlier `destroy` retained, and their import IDs.
 
 Names depend only on the project, region and stack (`names.py`), so no record of the destroyed stack is needed. This module makes only read requests;
-the engine imports the resources. Grants are not looked up, because recreating a grant has no effect.
+the engine imports the resources. Grants and log buckets are not looked up: creating a grant again has no effect, and the create of a log bucket
+acquires an existing one.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 from gpuinfra import naming
 from gpuinfra.clouds.gcp import names
@@ -26,7 +27,6 @@ TIMEOUT_S = 30.0
 _ENDPOINTS = {
     "compute": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE", "https://compute.googleapis.com/compute/v1/"),
     "cloudkms": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDKMS", "https://cloudkms.googleapis.com/"),
-    "logging": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING", "https://logging.googleapis.com/"),
     "lustre": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_LUSTRE", "https://lustre.googleapis.com/"),
     "file": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_FILE", "https://file.googleapis.com/"),
     "storage": ("STORAGE_EMULATOR_HOST", "https://storage.googleapis.com"),
@@ -52,7 +52,6 @@ class Project:
         service, version = {
             "ring": ("cloudkms", "v1/"),
             "key": ("cloudkms", "v1/"),
-            "logs": ("logging", "v2/"),
             "network": ("compute", ""),
             "address": ("compute", ""),
             "lustre": ("lustre", "v1/"),
@@ -67,7 +66,6 @@ class Project:
         form = {
             "ring": f"locations/{plan.region}/keyRings/{unique}",
             "key": f"locations/{plan.region}/keyRings/{unique}/cryptoKeys/{unique}",
-            "logs": f"locations/{plan.region}/buckets/{unique}",
             "network": f"global/networks/{physical}",
             "address": f"global/addresses/{physical}",
             "lustre": f"locations/{lookup.zone}/instances/{physical}",
@@ -76,11 +74,11 @@ class Project:
         return f"projects/{self.id}/{form[lookup.kind]}"
 
     def _connection(self, lookup: Lookup) -> str | None:
-        """Look up a service connection, which is a network peering. Its import ID consists of the network and the service."""
+        """Look up a service connection, which is a network peering. Its ID consists of the escaped network and the service."""
         network = self.path(Lookup(kind="network", purpose=naming.logical(self._plan.name, "network", "main")))
         known = self._read("compute", network) or {}
         peered = any(one.get("name") == SERVICE.replace(".", "-") for one in known.get("peerings", []))
-        return f"/{network}:{SERVICE}" if peered else None
+        return f"{quote_plus(network)}:{SERVICE}" if peered else None
 
     def _read(self, service: str, path: str) -> dict[str, Any] | None:
         variable, address = _ENDPOINTS[service]

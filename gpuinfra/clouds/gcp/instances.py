@@ -25,7 +25,7 @@ PRIVATE_DOMAINS = ("googleapis.com", "pkg.dev")
 NODE_GRANTS = ("bundle", "evidence", "proof", "rendezvous")
 """Grants for the nodes on the evidence bucket."""
 
-Found = Literal["bucket", "ring", "key", "logs", "network", "address", "connection", "lustre", "filestore"]
+Found = Literal["bucket", "ring", "key", "network", "address", "connection", "lustre", "filestore"]
 
 
 @dataclass(frozen=True, kw_only=True)

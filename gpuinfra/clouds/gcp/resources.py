@@ -55,6 +55,8 @@ _SUBNET_ACTIONS = _crud("compute.subnetworks", _UPDATE_POLICY, wait=_REGION)
 _FIREWALL_ACTIONS = _crud("compute.firewalls", _UPDATE_POLICY, wait=_GLOBAL)
 _KEY_GRANT_ACTIONS = _iam_policy("cloudkms.cryptoKeys")
 _BUCKET_GRANT_ACTIONS = _iam_policy("storage.buckets")
+# A log bucket has no lookup: a create acquires an existing bucket. An import sets `project` to `projects/P`, so the next `up` would replace and
+# delete the bucket (docs/decisions/gcp-log-buckets.md).
 _LOG_BUCKET_ACTIONS = _crud("logging.buckets")
 _SINK_ACTIONS = _crud("logging.sinks")
 
@@ -68,7 +70,7 @@ SERVICE = ResourceKind("gcp:projects/service:Service", "{component}-{api}", inst
 AUDIT_CONFIG = ResourceKind("gcp:projects/iAMAuditConfig:IAMAuditConfig", "{component}-config", instances.audit_trails, REMOVED, FREE,
     Actions(_PROJECT_POLICY, "resourcemanager.projects.getIamPolicy", _PROJECT_POLICY, _PROJECT_POLICY))
 AUDIT_LOG_BUCKET = ResourceKind("gcp:logging/projectBucketConfig:ProjectBucketConfig", "{component}-log-bucket", instances.audit_trails, retained(AUDIT), BY_USAGE,
-    _LOG_BUCKET_ACTIONS, find("logs"))
+    _LOG_BUCKET_ACTIONS)
 ALL_LOGS_SINK = ResourceKind("gcp:logging/projectSink:ProjectSink", "{component}-all-logs", instances.audit_trails, REMOVED, FREE, _SINK_ACTIONS)
 RECORDS_SINK = ResourceKind("gcp:logging/projectSink:ProjectSink", "{component}-records", instances.audit_trails, REMOVED, FREE, _SINK_ACTIONS)
 RECORDS_WRITER = ResourceKind("gcp:storage/bucketIAMMember:BucketIAMMember", "{component}-writer", instances.audit_trails, REMOVED, FREE,
@@ -129,7 +131,7 @@ DNS_RECORD = ResourceKind("gcp:dns/recordSet:RecordSet", "{component}-apis-{doma
     "dns.resourceRecordSets.delete dns.changes.create dns.changes.get",
 ))
 FLOW_LOG_BUCKET = ResourceKind("gcp:logging/projectBucketConfig:ProjectBucketConfig", "{component}-flow-logs", instances.main_networks, retained(AUDIT), BY_USAGE,
-    _LOG_BUCKET_ACTIONS, find("logs"))
+    _LOG_BUCKET_ACTIONS)
 FLOW_LOG_SINK = ResourceKind("gcp:logging/projectSink:ProjectSink", "{component}-flow-logs", instances.main_networks, REMOVED, FREE, _SINK_ACTIONS)
 NODE_FIREWALL_RULE = ResourceKind("gcp:compute/firewall:Firewall", "{component}-allow-nodes", instances.existing_networks, REMOVED, FREE,
     _FIREWALL_ACTIONS)

@@ -6,11 +6,13 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote_plus
 
 import pytest
 from click.testing import CliRunner
 
 from gpuinfra import naming
+from gpuinfra.adopt import is_imported
 from gpuinfra.cli.adopt import command
 from gpuinfra.clouds.gcp import adopt
 from gpuinfra.clouds.gcp.adopt import Project, retained_in
@@ -33,13 +35,14 @@ _SERVICES = {
     "gcp:storage/bucket:Bucket": "https://storage.googleapis.com/storage/v1/b/",
     "gcp:kms/keyRing:KeyRing": "https://cloudkms.googleapis.com/v1/",
     "gcp:kms/cryptoKey:CryptoKey": "https://cloudkms.googleapis.com/v1/",
-    "gcp:logging/projectBucketConfig:ProjectBucketConfig": "https://logging.googleapis.com/v2/",
     "gcp:compute/network:Network": "https://compute.googleapis.com/compute/v1/",
     "gcp:compute/globalAddress:GlobalAddress": "https://compute.googleapis.com/compute/v1/",
     "gcp:lustre/instance:Instance": "https://lustre.googleapis.com/v1/",
 }
 CONNECTION = "gcp:servicenetworking/connection:Connection"
 GRANT = "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember"
+LOG_BUCKET = "gcp:logging/projectBucketConfig:ProjectBucketConfig"
+CREATED_AGAIN = (GRANT, LOG_BUCKET)
 
 
 @pytest.fixture(scope="module")
@@ -75,16 +78,16 @@ def _look(known: Mapping[str, dict[str, Any]]) -> dict[tuple[str, str], str]:
 
 
 def test_all_retained_resources_are_found_by_id(program: Recording) -> None:
-    """Buckets, key rings, keys, log buckets, network, addresses, peering and file system are found; grants are created again."""
+    """Buckets, key rings, keys, network, addresses, peering and file system are found; grants and log buckets are created again."""
     found = _look(_there(program))
-    kept = {(one.type, one.name) for one in resources(_plan()) if one.retained and one.type != GRANT}
+    kept = {(one.type, one.name) for one in resources(_plan()) if one.retained and one.type not in CREATED_AGAIN}
     assert set(found) == kept
     ids = {(one.type, one.name): one.id for one in program.custom}
     for key, id_ in found.items():
         if key[0] != CONNECTION:
             assert id_ == ids[key], key
     network = ids["gcp:compute/network:Network", "train-network-main"]
-    assert found[CONNECTION, "train-network-services"] == f"/{network}:servicenetworking.googleapis.com"
+    assert found[CONNECTION, "train-network-services"] == f"{quote_plus(network)}:servicenetworking.googleapis.com"
 
 
 def test_no_resource_is_found_in_an_empty_project(program: Recording) -> None:
@@ -96,9 +99,17 @@ def test_no_resource_is_found_in_an_empty_project(program: Recording) -> None:
     assert (CONNECTION, "train-network-services") not in _look(known)
 
 
-def test_grants_have_no_lookup(program: Recording) -> None:
-    """Grants are retained so that data stays readable, and creating a grant again has no effect."""
-    assert all(one.lookup is None for one in resources(_plan()) if one.type == GRANT and one.retained)
+def test_grants_and_log_buckets_have_no_lookup() -> None:
+    """Creating a grant again has no effect, and the create of a log bucket acquires it, while an imported one would be replaced."""
+    again = [one for one in resources(_plan()) if one.type in CREATED_AGAIN and one.retained]
+    assert {one.type for one in again} == set(CREATED_AGAIN)
+    assert all(one.lookup is None for one in again)
+    assert [is_imported(one) for one in (*CREATED_AGAIN, CONNECTION, "other:own/type:Type")] == [
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
 class _Response:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gpuinfra.rehearsal.cloud.core import wire
@@ -32,6 +33,8 @@ class Behavior:
     """Outputs that an update changes. A preview shows them as unknown."""
     ignored: tuple[str, ...] = ()
     """Inputs whose changes are ignored, because the cloud cannot read them back."""
+    importer_sets: Mapping[str, Any] = {}
+    """Inputs that the provider's importer sets itself, because the cloud does not return them."""
     joins: bool = False
     """Whether a second creation succeeds, as for an enabled API or a role that a member already has."""
     stays: bool = False
@@ -72,6 +75,12 @@ class Behavior:
     def read(self, cloud: Cloud, resource: Resource) -> Resource | None:
         """Return the resource that a refresh reads, or None if it no longer exists."""
         return resource
+
+    def imported(self, cloud: Cloud, resource: Resource) -> Resource:
+        """Return the resource that an import reads. The importer knows the ID only, so it cannot know the inputs of the
+        program that created the resource."""
+        sets = self.importer_sets
+        return replace(resource, inputs={**resource.inputs, **sets}, outputs={**resource.outputs, **sets})
 
     def by_import_id(self, cloud: Cloud, token: str, id: str, region: str) -> Resource | None:
         """Return the resource with this import ID, for types whose import ID differs from the ID."""

@@ -168,9 +168,12 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             self.cloud.operator.check_resource(self.cloud.store, "read", token, known, region, found)
         except CloudError as error:
             context.abort(grpc.StatusCode.UNKNOWN, error.reported(f"reading {ids.class_name(token)} ({request.id})"))
-        found = behaviors.of(token).read(self.cloud, found) if found else None
+        behavior = behaviors.of(token)
+        found = behavior.read(self.cloud, found) if found else None
         if found is None:
             return provider_pb2.ReadResponse()
+        if not known:  # an import: the engine has no state
+            found = behavior.imported(self.cloud, found)
         return provider_pb2.ReadResponse(
             id=found.id, properties=wire.write(found.outputs), inputs=wire.write(found.inputs)
         )

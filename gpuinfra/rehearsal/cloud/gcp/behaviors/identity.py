@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.core import ids, wire
 from gpuinfra.rehearsal.cloud.core.behavior import Behavior, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
 from gpuinfra.rehearsal.cloud.gcp import conditions
 from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError
-from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, PROJECT_NUMBER
+from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, PROJECT_NUMBER, new_id
 from gpuinfra.rehearsal.cloud.gcp.stand_in import Member
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Key(Behavior):
     """Key rings and keys are never deleted. The provider removes them from the state, their names stay reserved, and
     the key's versions are destroyed."""
 
-    types = KEYS
+    types = KEYS[:1]
     taken = GoogleError("alreadyExists", "{kind} {id} already exists.", status=409)
 
     def created(self, cloud: Cloud, call: Call) -> None:
@@ -116,23 +117,55 @@ class Key(Behavior):
 
 
 @behaves
+class CryptoKey(Key):
+    types = KEYS[1:]
+    importer_sets = {"deletionPolicy": "DELETE", "skipInitialVersionCreation": False}
+
+
+@behaves
 class LogBucket(Behavior):
-    """A locked log bucket cannot be changed."""
+    """A log bucket. A create acquires an existing bucket and patches it. A locked bucket cannot be changed. A deleted
+    bucket keeps its name for 7 days.
+
+    Create and import as in `resource_logging_bucket_config.go` and `resource_logging_project_bucket_config.go`
+    (GoogleCloudPlatform/magic-modules at d577844, Mozilla Public License 2.0, read 2026-11-22): the importer sets
+    `project` to `projects/P`, and a change of `project` forces a replacement.
+    """
 
     types = ("gcp:logging/projectBucketConfig:ProjectBucketConfig",)
+    joins = True
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        path = new_id(call.token, call.name, call.plain)
+        if cloud.store.get("gcp-log-bucket", path):
+            raise GoogleError("failedPrecondition", f"Log bucket {path} is in state DELETE_REQUESTED.")
+        if found := cloud.store.find(call.token, path):
+            self._check_lock(found.plain, call)
 
     def created(self, cloud: Cloud, call: Call) -> None:
         call.outputs |= {"name": call.id, "lifecycleState": "ACTIVE"}
 
     updated = created
 
+    def imported(self, cloud: Cloud, resource: Resource) -> Resource:
+        project = {"project": "/".join(resource.id.split("/")[:2])}
+        return replace(resource, inputs={**resource.inputs, **project}, outputs={**resource.outputs, **project})
+
+    def deleted(self, cloud: Cloud, resource: Resource) -> None:
+        cloud.store.put("gcp-log-bucket", resource.id, {"state": "DELETE_REQUESTED"})
+
     def before_update(self, cloud: Cloud, call: Call) -> None:
         assert call.old is not None
-        before = call.old.plain
+        self._check_lock(call.old.plain, call)
+
+    @staticmethod
+    def _check_lock(before: Mapping[str, Any], call: Call) -> None:
         if before.get("locked") and (
             not call.plain.get("locked") or before.get("retentionDays") != call.plain.get("retentionDays")
         ):
-            raise GoogleError("failedPrecondition", f"Log bucket {call.old.id} is locked and cannot be changed.")
+            raise GoogleError(
+                "failedPrecondition", f"Log bucket {call.plain['bucketId']} is locked and cannot be changed."
+            )
 
 
 @behaves

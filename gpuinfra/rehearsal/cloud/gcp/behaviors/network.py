@@ -7,6 +7,7 @@ import ipaddress
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote_plus, unquote_plus
 
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.behavior import Behavior, behaves
@@ -71,6 +72,7 @@ def _needs_network(store: Store, call: Call) -> Resource | None:
 @behaves
 class Network(Behavior):
     types = (NETWORK,)
+    importer_sets = {"deleteDefaultRoutesOnCreate": False}
 
     def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
         mtu = call.plain.get("mtu")
@@ -220,13 +222,22 @@ def _range(plain: dict[str, Any]) -> ipaddress.IPv4Network | ipaddress.IPv6Netwo
 
 @behaves
 class Connection(Behavior):
-    """Private service access, which Lustre and Filestore require."""
+    """Private service access, which Lustre and Filestore require.
+
+    The ID and the import as in `resource_service_networking_connection.go` (GoogleCloudPlatform/magic-modules at
+    d577844, Mozilla Public License 2.0, read 2026-11-22).
+    """
 
     types = (CONNECTION,)
+    importer_sets = {"deletionPolicy": "DELETE"}
 
     def identify(self, cloud: Cloud, call: Call) -> str:
-        network = network_of(cloud.store, call.plain.get("network"))
-        return f"{network.id if network else call.plain.get('network')}:{call.plain.get('service')}"
+        return f"{quote_plus(str(call.plain.get('network')))}:{quote_plus(str(call.plain.get('service')))}"
+
+    def by_import_id(self, cloud: Cloud, token: str, id: str, region: str) -> Resource | None:
+        network, _, service = unquote_plus(id).partition(":")
+        held = _in(cloud.store, CONNECTION, found.id) if (found := network_of(cloud.store, network)) else []
+        return next((one for one in held if one.plain.get("service") == service), None)
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         _needs_network(cloud.store, call)
@@ -241,7 +252,10 @@ class Connection(Behavior):
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         if resource.plain.get("deletionPolicy") == "ABANDON":
             return
-        network = resource.id.partition(":")[0]
+        used = network_of(cloud.store, resource.plain.get("network"))
+        if used is None:
+            return
+        network = used.id
         private = [
             one
             for one in cloud.store.list(FILESTORE)
@@ -260,4 +274,4 @@ def connected(store: Store, network: Any) -> bool:
     found = network_of(store, network)
     if found is None:
         return exists(store, NETWORK, path_of(str(network or "")))
-    return any(one.id.startswith(f"{found.id}:") for one in store.list(CONNECTION))
+    return bool(_in(store, CONNECTION, found.id))

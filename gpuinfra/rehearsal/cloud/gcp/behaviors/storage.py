@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @behaves
 class Bucket(Behavior):
     types = (BUCKET,)
+    importer_sets = {"forceDestroy": False}
     taken = GoogleError(
         "conflict", "Your previous request to create the named bucket succeeded and you already own it.", status=409
     )
@@ -147,6 +148,7 @@ class Lustre(Behavior):
     """Managed Lustre. Its sizes depend on the tier, and it requires private service access."""
 
     types = (LUSTRE,)
+    importer_sets = {"deletionPolicy": "DELETE"}
 
     def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
         plain = call.plain

@@ -1,4 +1,4 @@
-"""Read calls of KMS, Cloud Logging, Filestore, Managed Lustre and networks that find retained resources, as `gpuinfra
+"""Read calls of KMS, Filestore, Managed Lustre and networks that find retained resources, as `gpuinfra
 adopt` makes them.
 
 The path after the service and its version is the resource's name, which is also its ID in the stand-in cloud.
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 _TYPES = {
     "cloudkms": ("gcp:kms/keyRing:KeyRing", "gcp:kms/cryptoKey:CryptoKey"),
-    "logging": ("gcp:logging/projectBucketConfig:ProjectBucketConfig",),
     "lustre": ("gcp:lustre/instance:Instance",),
     "file": ("gcp:filestore/instance:Instance",),
     "compute": ("gcp:compute/network:Network", "gcp:compute/globalAddress:GlobalAddress"),

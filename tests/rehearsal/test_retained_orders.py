@@ -1,0 +1,91 @@
+"""Retained resources survive destroy, adopt, import and up in every order."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gpuinfra.rehearsal.actions import errors_of, perform
+from gpuinfra.rehearsal.engine import Operation
+from gpuinfra.rehearsal.session import Options, Session, open_session
+from gpuinfra.report.progress import view_for
+
+from .conftest import cloud_resources
+
+WHERE = {
+    "aws": (
+        "aws:region: us-east-1",
+        "{cloud: aws, region: us-east-1, zone: use1-az4}",
+        "- {kind: lustre, mount: /scratch, capacity_gib: 4800}",
+    ),
+    "gcp": (
+        "gcp:region: us-central1",
+        "{cloud: gcp, region: us-central1, zone: us-central1-b}",
+        (
+            "- {kind: lustre, mount: /scratch, capacity_gib: 18000, throughput_mb_s_per_tib: 500}\n"
+            "      - {kind: home, mount: /home, capacity_gib: 1024}"
+        ),
+    ),
+}
+STACK = """\
+config:
+  {provider}
+  gpuinfra:cluster:
+    name: lab
+    where: {where}
+    layers: [foundation, site]
+    storage:
+      {storage}
+"""
+Held = set[tuple[str, str]]
+
+
+@contextmanager
+def _session(path: Path, root: Path, *faults: str) -> Iterator[Session]:
+    """One command of a rehearsal."""
+    with open_session(Options(stack=str(path), folder=root, faults=faults), view_for(sys.stderr)) as session:
+        yield session
+
+
+def _held(root: Path) -> Held:
+    """(type, ID) of each resource in the cloud."""
+    return {(type_, identity) for type_, identity, _ in cloud_resources(root)}
+
+
+def _do(session: Session, action: str) -> Operation:
+    operation = perform(session, action)
+    assert operation.ok, errors_of(operation)
+    return operation
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("cloud", sorted(WHERE))
+def test_retained_resources_survive_every_order(cloud: str, tmp_path: Path) -> None:
+    """A destroy after an import fails and deletes no retained resource, and the next `up` replaces none."""
+    provider, where, storage = WHERE[cloud]
+    path, root = tmp_path / f"Pulumi.{cloud}-lab.yaml", tmp_path / "r"
+    path.write_text(STACK.format(provider=provider, where=where, storage=storage), encoding="utf-8")
+    folder = root / f"{cloud}-lab"
+    with _session(path, root) as session:
+        _do(session, "up")
+        everything = Counter(type_ for type_, _ in _held(folder))
+        _do(session, "destroy")
+        retained = _held(folder)
+        assert len(retained) > 5
+        for _ in range(2):
+            assert session.adopt() > 5
+            assert not perform(session, "destroy").ok
+            assert retained <= _held(folder)
+            operation = _do(session, "up")
+            assert [op for op, _ in operation.progress.changed if op not in ("create", "update")] == []
+            assert retained <= _held(folder)
+            assert Counter(type_ for type_, _ in _held(folder)) == everything
+            assert set(_do(session, "up").progress.done) == {"same"}
+            _do(session, "destroy")
+            assert {one for one in _held(folder) if one in retained} == retained
+            assert len(_held(folder)) == len(retained)
