@@ -4,14 +4,16 @@ FILE is the log that `PULUMI_DEBUG_GRPC=FILE pulumi up` (or `preview`, `refresh`
 recorded provider call is replayed against an empty stand-in cloud. The command lists what only one of the two rejects,
 fills in, replaces or returns. It does not access an account.
 
-Generated values (IDs, names with a random suffix, times) are not compared. Only the set of properties and their types
-are. A recording contains the inputs of the stack. Review it before you share it. Exit code 0 without differences, 1
-with differences, 2 when the file is not a recording.
+Generated values (IDs, addresses, names with a random suffix, times) are not compared: of outputs, the command compares
+the set of properties, their types, and values that are words, numbers or booleans. Empty text, an empty list and a
+missing output are equal. A recording contains the inputs of the stack. Review it before you share it. Exit code 0
+without differences, 1 with differences, 2 when the file is not a recording.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -23,7 +25,7 @@ import grpc
 from google.protobuf import json_format
 from pulumi.runtime.proto import provider_pb2
 
-from gpuinfra.rehearsal.cloud.core import registry, wire
+from gpuinfra.rehearsal.cloud.core import registry, replace, wire
 from gpuinfra.rehearsal.cloud.core.cloud import Cloud
 from gpuinfra.rehearsal.cloud.core.fleet import Fleet
 from gpuinfra.rehearsal.cloud.core.provider import Provider
@@ -36,8 +38,10 @@ _REQUESTS = {
     "Check": provider_pb2.CheckRequest,
     "Diff": provider_pb2.DiffRequest,
     "Create": provider_pb2.CreateRequest,
+    "Read": provider_pb2.ReadRequest,
     "Invoke": provider_pb2.InvokeRequest,
 }
+_WORD = re.compile(r"[A-Za-z][A-Za-z_/ -]{0,40}")
 _SHORTEST_ID = 8
 """Minimum length of an ID. Shorter strings are treated as words and are not translated."""
 
@@ -159,9 +163,12 @@ class _Replay:
             yield Difference(type=kind, call=one.call, property="", what=f"only the provider refuses: {one.error}")
             return
         ours = json_format.MessageToDict(answer)
-        differ = {"Check": _check, "Diff": _diff, "Create": _create, "Invoke": _invoke}.get(one.call)
+        differ = {"Check": _check, "Diff": _diff, "Create": _create, "Read": _read, "Invoke": _invoke}.get(one.call)
         if differ is not None:
             for name, what in differ(self._ours(one.response), ours):
+                yield Difference(type=kind, call=one.call, property=name, what=what)
+        if one.call == "Diff":
+            for name, what in _stables(kind, one):
                 yield Difference(type=kind, call=one.call, property=name, what=what)
         if one.call == "Create":
             self._learn(one.response, ours)
@@ -221,8 +228,33 @@ def _diff(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[
         yield "", f"only the {who} deletes before it replaces"
 
 
+def _stables(kind: str, one: Recorded) -> Iterator[tuple[str, str]]:
+    """Compare the inputs whose change replaces the resource. The provider lists the ones that did not change in
+    `stables`. An input that the recorded provider does not know is not compared."""
+    response = one.response or {}
+    if "stables" not in response:
+        return
+    real = {str(name) for name in (*response["stables"], *(response.get("replaces") or ()))}
+    ours = {name for name in replace.inputs(kind) if "." not in name}
+    known = {name for field in ("olds", "oldInputs", "news") for name in one.request.get(field) or {}}
+    for name in sorted(real - ours):
+        yield name, "only the provider replaces because of a change"
+    for name in sorted((ours & known) - real):
+        yield name, "only the stand-in replaces because of a change"
+
+
+def _read(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Compare what a refresh or an import writes to the state: the outputs, and the inputs that are in the cloud."""
+    if bool(theirs.get("id")) != bool(ours.get("id")):
+        yield "", f"only the {'provider' if theirs.get('id') else 'stand-in'} finds the resource"
+        return
+    yield from _shape(theirs.get("properties") or {}, ours.get("properties") or {})
+    for name, what in _shape(theirs.get("inputs") or {}, ours.get("inputs") or {}):
+        yield f"inputs.{name}", what
+
+
 def _create(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Compare the set of outputs and their types."""
+    """Compare the set of outputs, their types, and values that are not generated."""
     yield from _shape(theirs.get("properties") or {}, ours.get("properties") or {})
 
 
@@ -241,11 +273,20 @@ def _shape(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple
             yield name, f"only the stand-in returns it ({played})"
         elif real != played and REDACTED not in (theirs.get(name), ours.get(name)):
             yield name, f"the provider returns {real}, the stand-in {played}"
+        elif _fixed(theirs.get(name)) and _fixed(ours.get(name)) and theirs[name] != ours[name]:
+            yield name, f"the provider returns {_short(theirs[name])}, the stand-in {_short(ours[name])}"
+
+
+def _fixed(value: Any) -> bool:
+    """Return whether a value is a setting, and not generated."""
+    return isinstance(value, (bool, int, float)) or (isinstance(value, str) and bool(_WORD.fullmatch(value)))
 
 
 def _kind(value: Any) -> str:
     if isinstance(value, dict) and wire.SIGNATURE in value:
         return _kind(value.get("value"))
+    if value in ("", [], {}):
+        return "nothing"
     words = {bool: "true or false", str: "text", dict: "an object", list: "a list", int: "a number", float: "a number"}
     return words.get(type(value), "nothing")
 

@@ -26,6 +26,8 @@ _FORCED: dict[str, tuple[str, ...]] = {
     "aws:ec2/eip:Eip": ("domain", "publicIpv4Pool"),
     "aws:ec2/securityGroup:SecurityGroup": ("description", "namePrefix"),
     "aws:ec2/launchTemplate:LaunchTemplate": ("namePrefix",),
+    "aws:ec2/natGateway:NatGateway": ("allocationId", "availabilityMode", "connectivityType", "privateIp", "subnetId", "vpcId"),
+    "aws:ec2/routeTableAssociation:RouteTableAssociation": ("gatewayId", "subnetId"),
     "aws:ec2/placementGroup:PlacementGroup": ("name",),
     "aws:ec2/flowLog:FlowLog": ("vpcId", "subnetId", "eniId", "iamRoleArn", "transitGatewayId"),
     "aws:autoscaling/group:Group": ("namePrefix",),

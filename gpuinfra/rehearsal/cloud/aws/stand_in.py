@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.aws import access, credentials, ids, operator, replacements, schedules
+from gpuinfra.rehearsal.cloud.aws import access, credentials, filled, ids, operator, replacements, schedules
 from gpuinfra.rehearsal.cloud.aws.groups import AutoScaling
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.ids import Count, kebab, module
@@ -53,6 +53,12 @@ class Aws(StandIn):
 
     def replacing(self, token: str, inputs: Mapping[str, Property]) -> set[str]:
         return replacements.forced(token, inputs)
+
+    def defaults(self, token: str) -> Mapping[str, Any]:
+        return filled.DEFAULTS.get(token, {})
+
+    def filled(self, token: str) -> Mapping[str, Any]:
+        return filled.OUTPUTS.get(token, {})
 
     def split_import_id(self, id: str) -> tuple[str, str]:
         """Split `<id>@<region>`."""

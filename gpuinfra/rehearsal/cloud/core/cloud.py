@@ -211,6 +211,9 @@ class Cloud:
         declared = self.type(call.token)
         about = synth.Subject(call.token, call.id, call.region, call.inputs)
         made = synth.outputs(declared.outputs, declared.inputs, about)
+        for name, value in registry.of_token(call.token).filled(call.token).items():
+            if call.inputs.get(name) is None:
+                made[name] = "" if value is None and name in made and isinstance(made[name], str) else value
         for name, value in (keep or {}).items():
             if name in made and call.inputs.get(name) is None and name != "tagsAll":
                 made[name] = value

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -103,6 +104,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         news, olds = wire.read(request.news), wire.read(request.olds)
         news = {key: value for key, value in news.items() if not key.startswith("__") and value is not None}
         _autoname(token, name, news, olds, declared.inputs, request.randomSeed)
+        _fill(news, self._stand_in.defaults(token))
         call = self._call(context, request.urn, news)
         failures = [*check({k: v for k, v in news.items()}, declared.inputs)]
         failures += behaviors.of(token).check(self.cloud, call) if not failures else []
@@ -326,6 +328,27 @@ def _autoname(token: str, name: str, news: dict[str, Any], olds: dict[str, Any],
         news[key] = before
         made.append(key)
     news["__defaults"] = made
+
+
+def _fill(news: dict[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Add the provider's defaults, and mark them as such. A default below an object applies if the object is given."""
+    for path, value in defaults.items():
+        *parents, name = path.split(".")
+        for holder in _holders(news, parents):
+            if holder.get(name) is None:
+                holder[name] = value
+                holder["__defaults"] = [*holder.get("__defaults", []), name]
+
+
+def _holders(value: Any, parents: list[str]) -> Iterator[dict[str, Any]]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _holders(item, parents)
+    elif isinstance(value, dict) and wire.SIGNATURE not in value:
+        if parents:
+            yield from _holders(value.get(parents[0]), parents[1:])
+        else:
+            yield value
 
 
 def _token(urn: str) -> str:

@@ -25,16 +25,17 @@ _CONDITION = re.compile(r"\b(when|if|from|between|unless|decreas|removing|only)\
 def replaces(token: str, path: str) -> bool:
     """Return whether a change at `path` (`subnetIds[0]`, `dnsOptions.privateDnsPreference`) replaces the resource."""
     names = re.sub(r"\[[^\]]*\]", "", path).split(".")
-    return any(".".join(names[:count]) in _replacing(token) for count in range(1, len(names) + 1))
+    return any(".".join(names[:count]) in inputs(token) for count in range(1, len(names) + 1))
 
 
 @cache
-def _replacing(token: str) -> frozenset[str]:
+def inputs(token: str) -> frozenset[str]:
+    """Return the inputs of a type, or the paths below them, whose change replaces the resource."""
     stand_in = registry.of_token(token)
-    inputs = registry.sdk_of(token).resource(token).inputs
-    found = {name for name in stand_in.identity_inputs if name in inputs}
-    found |= {name for name, prop in inputs.items() if _documented(prop.doc)}
-    return frozenset((found | stand_in.replacing(token, inputs)) - {"tags", "labels"})
+    declared = registry.sdk_of(token).resource(token).inputs
+    found = {name for name in stand_in.identity_inputs if name in declared}
+    found |= {name for name, prop in declared.items() if _documented(prop.doc)}
+    return frozenset((found | stand_in.replacing(token, declared)) - {"tags", "labels"})
 
 
 def _documented(doc: str) -> bool:

@@ -93,7 +93,15 @@ class StandIn:
         """Return whether an ID cannot come from the stand-in. The account is then assumed to contain the resource."""
         return False
 
+    def defaults(self, token: str) -> Mapping[str, Any]:
+        """Return the inputs that the provider adds to the inputs of a program, by path."""
+        return {}
+
     # Outputs
+
+    def filled(self, token: str) -> Mapping[str, Any]:
+        """Return the outputs of a type whose input is not given. None for an output that the provider leaves empty."""
+        return {}
 
     def text(self, name: str, about: Subject, path: tuple[str, ...]) -> str | None:
         """Return the value of a string output, or None to use the generic rules."""

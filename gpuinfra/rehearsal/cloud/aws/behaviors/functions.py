@@ -86,6 +86,7 @@ def parameter(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
         "value": wire.secret(value),
         "insecureValue": value,
         "type": "String",
+        "withDecryption": args.get("withDecryption", True),
         "version": 1,
         "arn": arn,
         "id": name,

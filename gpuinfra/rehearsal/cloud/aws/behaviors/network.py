@@ -194,12 +194,6 @@ class SecurityGroup(Ec2):
     unique = (("name", "vpcId"),)
     taken = CloudError("InvalidGroup.Duplicate", "The security group '{name}' already exists for this VPC", status=409)
 
-    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
-        if "description" not in call.inputs:
-            call.inputs["description"] = "Managed by Pulumi"
-            call.inputs["__defaults"] = [*call.inputs.get("__defaults", []), "description"]
-        return iter(())
-
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         rules = [one for kind in RULES for one in cloud.store.where(kind, referencedSecurityGroupId=resource.id)]
         named = any(one.plain.get("securityGroupId") != resource.id for one in rules)

@@ -1,0 +1,62 @@
+"""The part of `docs/proofs.md` about recorded traffic: counts by cloud, and the differences that remain."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from gpuinfra.rehearsal.cloud.core import registry
+from tests.providers import replay
+
+PAGE = Path(__file__).parents[2] / "docs" / "proofs.md"
+BEGIN, END = "<!-- recorded traffic: begin -->", "<!-- recorded traffic: end -->"
+TITLES = {"aws": "AWS", "azure": "Azure", "gcp": "Google Cloud"}
+
+
+def written() -> str:
+    """The page with the current counts."""
+    part = f"{BEGIN}\n\n{_counts()}\n\n{_remaining()}\n\n{END}"
+    return re.sub(f"{BEGIN}.*{END}", lambda _: part, PAGE.read_text(encoding="utf-8"), count=1, flags=re.S)
+
+
+def _counts() -> str:
+    rows = [
+        "| cloud | recordings | exchanges replayed | recorded calls that they stand for | resource types | differences that remain |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for package, files in _files().items():
+        results = [replay.replay(file) for file in files]
+        types = {one["type"] for file in files for one in replay.load(file)["exchanges"]}
+        left = {one for result in results for one in result.differences}
+        rows.append(
+            f"| {_title(package)} | {len(files)} | {sum(one.exchanges for one in results)} |"
+            f" {sum(one.recorded for one in results)} | {len(types)} | {len(left)} |"
+        )
+    return "\n".join(rows)
+
+
+def _remaining() -> str:
+    rows = ["| cloud | type | call | property | differences | reason |", "| --- | --- | --- | --- | --- | --- |"]
+    for package, files in _files().items():
+        left = {one for file in files for one in replay.replay(file).differences}
+        for entry in replay.explained(package):
+            covered = {one for one in left if entry.covers(one)}
+            left -= covered
+            shown = [_shown(patterns) for patterns in (entry.type, entry.call, entry.property)]
+            rows.append(f"| {_title(package)} | {' | '.join(shown)} | {len(covered)} | {entry.reason} |")
+    return "\n".join(rows)
+
+
+def _shown(patterns: list[str]) -> str:
+    return ", ".join("any" if pattern == "*" else f"`{pattern}`" for pattern in patterns)
+
+
+def _files() -> dict[str, list[Path]]:
+    found: dict[str, list[Path]] = {}
+    for file in replay.RECORDINGS:
+        found.setdefault(file.parent.name, []).append(file)
+    return found
+
+
+def _title(package: str) -> str:
+    return TITLES[registry.of_package(package).name]
