@@ -8,7 +8,6 @@ KIB, MIB = 1024, 1024 * 1024
 
 GPU_FIELDS = (
     "index",
-    "uuid",
     "serial",
     "name",
     "pci.bus_id",
@@ -29,24 +28,18 @@ GPU_FIELDS = (
     "temperature.gpu",
     "temperature.gpu.tlimit",
     "temperature.memory",
-    "power.draw",
     "power.limit",
     "power.default_limit",
-    "clocks.max.sm",
-    "clocks.current.sm",
     "clocks_event_reasons.active",
     "ecc.errors.uncorrected.volatile.total",
-    "ecc.errors.uncorrected.volatile.sram",
     "ecc.errors.uncorrected.aggregate.sram",
-    "ecc.errors.corrected.aggregate.total",
-    "remapped_rows.correctable",
-    "remapped_rows.uncorrectable",
     "remapped_rows.pending",
     "remapped_rows.failure",
     "fabric.state",
     "fabric.status",
+    "fabric.health.summary",
 )
-"""Columns that checks read. nvidia-smi fails for a column that the driver does not have, so `probe.py` lists the driver's
+"""Columns that checks judge; index, serial and address name a GPU in messages. nvidia-smi fails for a column that the driver does not have, so `probe.py` lists the driver's
 columns first and omits the others; a check reports a missing column that it needs."""
 
 OLDER_NAMES = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
@@ -90,10 +83,9 @@ PROBES: dict[str, Probe] = {
     "libcuda": Probe(("ldconfig", "-p"), keep=r"libcuda\.so", otherwise=(("/sbin/ldconfig", "-p"),)),
     "boot-id": Probe(("cat", "/proc/sys/kernel/random/boot_id")),
     "holds": Probe(("apt-mark", "showhold")),
-    "persistenced": Probe(("systemctl", "is-active", "nvidia-persistenced")),
     "fabric-manager": Probe(("systemctl", "is-active", "nvidia-fabricmanager")),
     "fabric-manager-version": Probe(("nv-fabricmanager", "--version")),
-    "nvlsm": Probe(("systemctl", "is-active", "nvlsm")),
+    "nvlsm": Probe(("pgrep", "-a", "-x", "nvlsm")),
     "nvidia-smi-list": Probe(("nvidia-smi", "-L")),
     # Eight H100s print about 300 KiB, most of it supported clocks.
     "nvidia-smi-xml": Probe(("nvidia-smi", "-q", "-x"), timeout_s=120, limit=MIB),

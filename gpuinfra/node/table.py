@@ -87,6 +87,11 @@ def failure(cell: str) -> bool:
     return bool(FAILURE.search(cell.strip()))
 
 
+def denied(cell: str) -> bool:
+    """Return True if the driver refuses to show the value, which is no fault of the GPU. A check that needs the value cannot judge it."""
+    return cell.strip().strip("[]") == "Insufficient Permissions"
+
+
 _NUMBER = re.compile(r"^(-?\d+(?:\.\d+)?)(?:\s?(?:%|W|C|MiB|MHz|us|ms|GB/s|Gb/s|mV|x))?$")
 
 

@@ -234,6 +234,7 @@ _HOST = {
     "nv-fabricmanager": f"Fabric Manager version is : {DRIVER}\n",
     "grep": "* soft memlock unlimited\n* hard memlock unlimited\n",
     "cloud-init": '{"status": "done", "errors": [], "recoverable_errors": {}}\n',
+    "pgrep": "31060 /opt/nvidia/nvlsm/sbin/nvlsm -F /usr/share/nvidia/nvlsm/nvlsm.conf -B --pid_file /var/run/nvidia-fabricmanager/nvlsm.pid\n",
     "modinfo": f"{KERNEL} SMP mod_unload modversions \n",
 }
 

@@ -216,7 +216,7 @@ MUTATIONS: dict[str, list[Callable[[Node], None]]] = {
         lambda one: one["expectation"].pop("metadata_guarded"),
     ],
     "D4": [says("holds", "nvidia-open\n"), says("holds", "")],
-    "D5": [says("persistenced", "inactive\n", 3), says("persistenced", "failed\n", 3)],
+    "D5": [cell("persistence_mode", "Disabled"), cell("persistence_mode", "[N/A]")],
     "D6": [swaps("modules", r"^nvidia_uvm.*\n", "")],
     "G1": [
         swaps("nvidia-smi-list", r"^GPU 3.*\n", ""),
@@ -273,34 +273,54 @@ MUTATIONS: dict[str, list[Callable[[Node], None]]] = {
         lambda one: one["expectation"].pop("mig_profiles"),
     ],
     "G13": [
-        cell("power.draw", "[Unknown Error]"),
+        cell("power.limit", "[Unknown Error]"),
         cell("serial", "[GPU is lost]"),
-        cell("clocks.max.sm", "[GPU requires reset]"),
+        cell("memory.used", "[GPU requires reset]"),
         swaps("nvidia-smi-xml", r"<compute_mode>Default", "<compute_mode>Unknown Error"),
     ],
     "G14": [
         swaps(
             "nvidia-smi-apps", r"\Z", "GPU-00000000-0000-4000-8003-000000000001, 4321, 1024 MiB, python3 train.py, a\n"
-        )
+        ),
+        cell("memory.used", "71680 MiB"),
+        cell("memory.used", "[N/A]"),
     ],
     "F1": [
         says("fabric-manager", "inactive\n", 3),
         says("fabric-manager-version", "Fabric Manager version is : 580.95.05\n"),
         says("fabric-manager-version", ""),
     ],
-    "F2": [cell("fabric.state", "In Progress"), cell("fabric.status", "Not Started"), cell("fabric.state", "[N/A]")],
+    "F2": [
+        cell("fabric.health.summary", "Unhealthy"),
+        cell("fabric.health.summary", "Limited Capacity"),
+        cell("fabric.state", "In Progress"),
+        cell("fabric.status", "Not Started"),
+        cell("fabric.state", "[N/A]"),
+    ],
     "F3": [
         swaps("nvlink-status", r"Link 4: 2.*$", "Link 4: <inactive>"),
         swaps("nvlink-status", r"Link 4: 2.*$", "Link 4: 12.5 GB/s"),
         swaps("nvlink-status", r"\t Link 4: .*\n", ""),
     ],
-    "F4": [swaps("nvlink-errors", "Replay Errors: 0", "Replay Errors: 3")],
+    "F4": [
+        swaps("nvlink-errors", "Replay Errors: 0", "Replay Errors: 3"),
+        swaps("nvlink-errors", "Replay Errors: 0", "Replay Errors: none"),
+        swaps("nvlink-errors", "Replay Errors: 0", "Bent Pin Errors: 0"),
+        swaps("nvlink-errors", "Link 0: Replay Errors: 0", "GPU 9 has no heart"),
+        swaps("nvlink-errors", r"^GPU 3.*\n(\s+Link.*\n)*", ""),
+    ],
     "F5": [
         swaps("topology", "NV1[28]", "SYS"),
         swaps("topology", "NV1[28]", "NV4"),
         swaps("topology", r"^GPU7.*\n", ""),
     ],
-    "F6": [says("nvlsm", "inactive\n", 3), swaps("modules", r"^ib_umad.*\n", "")],
+    "F6": [
+        says("nvlsm", "", 1),
+        says("nvlsm", "", 2),
+        says("nvlsm", "active\n"),
+        swaps("modules", r"^ib_umad.*\n", ""),
+        cell("fabric.state", "In Progress"),
+    ],
     "X1": [
         kernel_line("NVRM: Xid (PCI:0000:20:1d): 79, pid=1, name=x, GPU has fallen off the bus."),
         kernel_line("NVRM: Xid (PCI:0000:20:1d): 999, something new"),
@@ -316,6 +336,10 @@ MUTATIONS: dict[str, list[Callable[[Node], None]]] = {
     "X2": [
         kernel_line("nvidia-nvswitch0: SXid (PCI:0000:c0:18.0): 20034, Fatal, Link 12 LTSSM Fault Up"),
         kernel_line("nvidia-nvswitch0: SXid (PCI:0000:c0:18.0): 20034, Weird, Link 12"),
+        kernel_line(
+            "nvidia-nvswitch0: SXid (PCI:0000:c0:18.0): 20034, Severity 1 Engine instance 60 Sub-engine instance 00"
+        ),
+        kernel_line("nvidia-nvswitch0: SXid (PCI:0000:c0:18.0): 20034, Data {0x10000000, 0x10000000}"),
         kernel_line("nvidia-nvswitch0: SXid (PCI:0000:c0:18.0): 11012, Non-fatal, Link 12"),
     ],
     "N1": [
@@ -425,7 +449,6 @@ def lost_carrier(text: str, times: int = 6) -> Callable[[Node], None]:
 
 MUTATIONS["N6"] = [
     lost_carrier("systemd-networkd[512]: ib0: Lost carrier"),
-    lost_carrier("systemd-networkd[512]: Lost carrier"),
     lambda one: [kernel_line("mlx5_core 0103:00:00.0 ib2: Link down")(one) for _ in range(6)],
     swaps("ports", r'(mlx5_ib3.*?"link_downed": )"0"', r'\1"6"'),
     swaps("ports", r'(mlx5_ib3.*?"link_downed": )"0"', r'\1"many"'),

@@ -32,17 +32,15 @@ SHOWN = {
     "gsp.mode.current": "Enabled", "addressing_mode": "HMM",
 }  # fmt: skip
 """Field -> value on a healthy idle H100, driver 590.48.01, from utkuozdemir/nvidia_gpu_exporter: internal/captures; `power.default_limit` comes from `--help-query-gpu`."""
-CSV = ["D2", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G9", "G10", "G11", "G12", "G13", "F2"]
+CSV = ["D2", "D5", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G9", "G10", "G11", "G12", "G13", "G14", "F2"]
 H100 = {
     "gpus": 8, "gpu_name": "NVIDIA H100 80GB HBM3", "gpu_memory_mib": 81559, "pcie_gen": 5, "pcie_width": 16, "ecc": True,
     "software": {"driver": {"pin": DRIVER}}, "required": [check for check in CSV if check != "G13"], "skips": {},
 }  # fmt: skip
-UNASKED = {
-    "uuid", "serial", "persistence_mode", "memory.used", "power.draw", "clocks.max.sm", "clocks.current.sm",
-    "ecc.errors.corrected.aggregate.total", "ecc.errors.uncorrected.volatile.sram", "remapped_rows.correctable",
-    "remapped_rows.uncorrectable", "index", "pci.bus_id",
-}  # fmt: skip
-"""Columns kept for people, which no check judges: names for messages, load, and counters of corrected errors."""
+NAMES = {"index", "serial", "pci.bus_id"}
+"""Columns that name a GPU in messages."""
+OPTIONAL = {"fabric.health.summary"}
+"""Columns that older drivers do not have."""
 
 
 def printed(fields: list[str], *, units: bool = True, change: dict[tuple[int, str], str] | None = None) -> str:
@@ -68,6 +66,7 @@ def outcomes(text: str) -> dict[str, str]:
     probes = {
         "nvidia-smi-csv": record(["nvidia-smi", "--query-gpu=x", "--format=csv"], text),
         "nvidia-smi-xml": record(["nvidia-smi", "-q", "-x"], log),
+        "nvidia-smi-apps": record(["nvidia-smi"], "gpu_uuid, pid, used_gpu_memory [MiB], process_name\n"),
     }
     return {check["id"]: check["outcome"] for check in judge(probes, H100, journal=JOURNAL)}
 
@@ -82,7 +81,7 @@ def test_columns_are_read_by_name(seed: int) -> None:
     """Another order, extra or missing unused columns, missing units and older column names: every check passes."""
     chance = random.Random(seed)
     fields = [field for field in SHOWN if field in GPU_FIELDS or chance.random() < 0.5]
-    fields = [field for field in fields if field not in UNASKED or chance.random() < 0.5]
+    fields = [field for field in fields if field not in NAMES | OPTIONAL or chance.random() < 0.5]
     chance.shuffle(fields)
     older = [field.replace("clocks_event_reasons.", "clocks_throttle_reasons.") for field in fields]
     text = printed(older if seed % 2 else fields, units=seed % 3 > 0)
@@ -97,7 +96,7 @@ def test_missing_column_is_an_error_or_unused() -> None:
         found = outcomes(printed([one for one in GPU_FIELDS if one != field]))
         if set(found.values()) == {"pass"}:
             unnoticed.add(field)
-    assert unnoticed == UNASKED
+    assert unnoticed == NAMES | OPTIONAL
 
 
 @pytest.mark.parametrize(
@@ -106,8 +105,37 @@ def test_missing_column_is_an_error_or_unused() -> None:
 def test_invalid_cell_never_passes(value: str) -> None:
     """An error token, an empty cell or an impossible value in one cell of one GPU makes some check not pass."""
     passed = []
-    for field in set(GPU_FIELDS) - UNASKED:
+    for field in set(GPU_FIELDS) - NAMES - OPTIONAL:
         found: dict[str, Any] = outcomes(printed(list(GPU_FIELDS), change={(5, field): value}))
         if set(found.values()) == {"pass"}:
             passed.append(field)
     assert passed == []
+
+
+BAD = {
+    "name": "NVIDIA A100-SXM4-80GB", "driver_version": "535.54.03", "inforom.checksum_validation": "invalid",
+    "persistence_mode": "Disabled", "mig.mode.current": "Enabled", "mig.mode.pending": "Enabled", "ecc.mode.current": "Disabled",
+    "ecc.mode.pending": "Disabled", "gpu_recovery_action": "Reset", "pcie.link.gen.current": "3", "pcie.link.gen.max": "4",
+    "pcie.link.width.current": "8", "pcie.link.width.max": "8", "memory.total": "40960 MiB", "memory.used": "70000 MiB",
+    "temperature.gpu": "91", "temperature.gpu.tlimit": "2", "temperature.memory": "99", "power.limit": "350.00 W",
+    "power.default_limit": "900.00 W", "clocks_event_reasons.active": "0x0000000000000008",
+    "ecc.errors.uncorrected.volatile.total": "3", "ecc.errors.uncorrected.aggregate.sram": "1", "remapped_rows.pending": "Yes",
+    "remapped_rows.failure": "Yes", "fabric.state": "In Progress", "fabric.status": "Failure", "fabric.health.summary": "Unhealthy",
+}  # fmt: skip
+"""Field -> a value that a GPU with a fault prints."""
+
+
+@pytest.mark.parametrize("field", [field for field in GPU_FIELDS if field not in NAMES])
+def test_every_queried_field_is_judged(field: str) -> None:
+    """A bad value in any queried column of one GPU fails or warns, so no column is queried and ignored."""
+    change = {(5, field): BAD[field]}
+    if field == "pcie.link.gen.current":  # an idle GPU may lower it
+        change[5, "clocks_event_reasons.active"] = "0x0000000000000000"
+    found = outcomes(printed(list(GPU_FIELDS), change=change))
+    assert set(found.values()) & {"fail", "warn"}, found
+
+
+def test_name_columns_are_in_messages() -> None:
+    """Index, address and serial number of the GPU are in the reason."""
+    row = table.parse(printed(list(GPU_FIELDS))).rows[5]
+    assert row.label == "GPU 5 at 00000000:5B:00.0 (serial 1650023000005)"

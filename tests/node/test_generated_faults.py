@@ -129,7 +129,8 @@ def lost_line(rng: random.Random, one: Node) -> str:
     elif probe == "modules":
         lines = [line for line in lines if not re.match(r"^(nvidia|nvidia_uvm)\s", line)]
     elif probe == "nvlink-errors":
-        del lines[at : at + 1 + 3 * one["expectation"]["nvlinks_per_gpu"]]
+        end = next((end for end in range(at + 1, len(lines)) if lines[end].startswith("GPU")), len(lines))
+        del lines[at:end]
     else:
         del lines[at]
     _write(one, probe, lines)
@@ -214,7 +215,9 @@ def link_fault(rng: random.Random, one: Node) -> str:
         cells[other] = mirror[at] = rng.choice(("SYS", "NODE", "PHB", "PIX", "NV4", "NV11"))
         lines[at], lines[other] = "\t".join(cells), "\t".join(mirror)
     else:
-        at = rng.choice([at for at, line in enumerate(lines) if "Link" in line])
+        at = rng.choice(
+            [at for at, line in enumerate(lines) if re.search(r"Link.*GB/s|Link.*: [A-Z][A-Za-z ]+ Errors: 0", line)]
+        )
         value = {"down": "<inactive>", "slow": f"{rng.uniform(0, 20):.3f} GB/s"}.get(how)
         lines[at] = re.sub(r": [^:]*$", f": {value or rng.randrange(1, 10**6)}", lines[at])
     _write(one, probe, lines)
@@ -275,7 +278,6 @@ def host_fault(rng: random.Random, one: Node) -> str:
     """A unit, mount, limit, hold, disk or cloud-init has a wrong state."""
     probe, text, code = rng.choice(
         (
-            ("persistenced", rng.choice(("inactive", "failed", "activating")) + "\n", 3),
             ("fabric-manager", rng.choice(("inactive", "failed", "activating")) + "\n", 3),
             ("disk", f"  Avail\n{rng.randrange(0, 50 * 2**30)}\n", 0),
             ("memlock", f"* soft memlock {rng.randrange(0, 2**24)}\n* hard memlock unlimited\n", 0),
@@ -319,6 +321,7 @@ def journal_fault(rng: random.Random, one: Node) -> str:
 def fabric_fault(rng: random.Random, one: Node) -> str:
     """A port, interface, key or library of the fabric has a wrong state."""
     provider = one["expectation"]["fabric_provider"]
+    interface = {"infiniband": "ib3", "gib": "gpu3rdma0", "tcpx": "eth3", "tcpxo": "enp7s0"}.get(provider)
     ways = {
         "ports": (
             (r'"link_downed": "0"', f'"link_downed": "{rng.randrange(6, 10**6)}"'),
@@ -338,7 +341,7 @@ def fabric_fault(rng: random.Random, one: Node) -> str:
         "efa": (("provider: efa", "provider: tcp"), ("FI_EP_RDM", "FI_EP_DGRAM")),
         "gvnics": (("1ae0:0042", "1af4:1000"), (r"\A(.*\n)", r"\1\1")),
         "fabric-libraries": ((r"/\S+", "/usr/lib/x"),),
-        "link-log": ((r"\Z", "2026-11-21T10:00:00+0000 gpu-1 systemd-networkd[1]: ib3: Lost carrier\n" * 9),),
+        "link-log": ((r"\Z", f"2026-11-21T10:00:00+0000 gpu-1 systemd-networkd[1]: {interface}: Lost carrier\n" * 9),),
     }
     probe = rng.choice([name for name in sorted(ways) if name in one["probes"]])
     text = one["probes"][probe]["stdout"]

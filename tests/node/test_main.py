@@ -75,7 +75,8 @@ def test_healthy_node_exits_with_0_and_json(zipapp: Path, files: tuple[Path, Pat
 def test_broken_node_exits_with_1_and_hints(zipapp: Path, files: tuple[Path, Path]) -> None:
     """Stderr has one line per blocking check, with check, reason and hint."""
     document = json.loads(files[1].read_bytes())
-    document["probes"]["persistenced"].update(stdout="inactive\n", exit=3)
+    table = document["probes"]["nvidia-smi-csv"]
+    table["stdout"] = table["stdout"].replace("valid, Enabled", "valid, Disabled", 1)
     document["probes"]["nvlink-status"]["stdout"] = document["probes"]["nvlink-status"]["stdout"].replace(
         "Link 4: 25 GB/s", "Link 4: <inactive>", 1
     )

@@ -106,11 +106,11 @@ def test_only_supported_columns_are_queried() -> None:
     def do(argv: object, probe: Probe) -> dict:
         words = tuple(argv)  # type: ignore[arg-type]
         asked.append(words)
-        return record(words, '"index"\n"uuid" or "gpu_uuid"\n"clocks_throttle_reasons.active"\n')
+        return record(words, '"index"\n"serial" or "gpu_serial"\n"clocks_throttle_reasons.active"\n')
 
     probe_all(["nvidia-smi-csv"], do)
     assert asked[0] == ("nvidia-smi", "--help-query-gpu")
-    assert asked[1][1] == "--query-gpu=index,uuid,clocks_throttle_reasons.active"
+    assert asked[1][1] == "--query-gpu=index,serial,clocks_throttle_reasons.active"
 
 
 def test_late_efa_devices_are_probed_again() -> None:

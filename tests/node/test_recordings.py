@@ -18,6 +18,13 @@ CAPTURES = sorted(RECORDINGS.glob("*.txt"))
 CAN_PARSE = {
     # file: driver, GPUs attached, GPUs described, product, MIG devices
     "a100-sxm4-v12.xml": ("535.54.03", 4, 1, "NVIDIA A100-SXM4-80GB", 4),
+    "a100-sxm4-40gb-1.xml": ("570.148.08", 1, 1, "NVIDIA A100-SXM4-40GB", 0),
+    "b200-8.xml": ("580.105.08", 8, 8, "NVIDIA B200", 0),
+    "gb200-4.xml": ("580.173.02", 4, 4, "NVIDIA GB200", 0),
+    "gb300-4.xml": ("580.173.02", 4, 4, "NVIDIA GB300", 0),
+    "h100-8.xml": ("580.105.08", 8, 8, "NVIDIA H100 80GB HBM3", 0),
+    "l40s-1.xml": ("595.91.07", 1, 1, "NVIDIA L40S", 0),
+    "t4-1.xml": ("595.91.07", 1, 1, "Tesla T4", 0),
     "rtx-3080-v12.xml": ("536.40", 1, 1, "NVIDIA GeForce RTX 3080", 0),
     "rtx-4000-sff-ada-v13.xml": ("595.84", 1, 1, "NVIDIA RTX 4000 SFF Ada Generation", 0),
     "tesla-t4.xml": ("515.105.01", 1, 1, "Tesla T4", 0),

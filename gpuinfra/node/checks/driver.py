@@ -8,7 +8,8 @@ from typing import Mapping
 from ..answer import Answers
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, equal, failed, passed, shortened, warned
-from .base import Check, all_same, listed, on_some
+from ..table import Table
+from .base import Check, GpuTableCheck, all_same, by_gpu, listed, on_some
 from .platform import loaded_modules
 
 _MODULE = re.compile(r"^NVRM version: NVIDIA UNIX (.*?)\s(\d{3,}\.\d+(?:\.\d+)?)(?:\s|$)", re.MULTILINE)
@@ -269,20 +270,23 @@ class Holds(Check):
         return passed(len(found), len(wanted), "held packages")
 
 
-class Persistence(Check):
-    """The persistence daemon keeps the driver initialized between jobs."""
+class Persistence(GpuTableCheck):
+    """Persistence mode is enabled on every GPU, so that the driver stays initialized between jobs."""
 
-    id, name = "D5", "persistence_daemon"
+    id, name = "D5", "persistence_mode"
     phase, severity = Phase.PRESENCE, Severity.WARN
-    probes = ("persistenced",)
-    hint = "run systemctl enable --now nvidia-persistenced"
-    source = "awslabs/amazon-eks-ami: install-nvidia-driver.sh; Azure/azhpc-images: configure_nvidia_persistence.sh"
+    hint = (
+        "run nvidia-smi -pm 1; to keep it, start nvidia-persistenced without --no-persistence-mode, which the unit of the "
+        "package sets, then run systemctl enable --now nvidia-persistenced"
+    )
+    source = "NVIDIA/nvidia-persistenced: init/systemd/nvidia-persistenced.service.template; Azure/azhpc-images: configure_nvidia_persistence.sh"
 
-    def parse(self, answers: Answers, machine: Machine) -> str:
-        return unit_state(answers, "persistenced")
-
-    def judge(self, found: str, machine: Machine) -> Outcome:
-        return equal(found, "active", reason="nvidia-persistenced is %s" % found)
+    def judge(self, found: Table, machine: Machine) -> Outcome:
+        modes = [(row, row.get("persistence_mode")) for row in found.rows]
+        return by_gpu(
+            [(row, mode, None if mode == "Enabled" else "persistence mode is %s" % mode) for row, mode in modes],
+            "Enabled",
+        )
 
 
 class DriverModules(Check):

@@ -6,15 +6,32 @@ import re
 
 from ..answer import Answers
 from ..expectation import Machine
-from ..outcome import Broken, Outcome, Phase, Severity, Unreadable, equal, failed, shortened, skipped
-from ..table import Table
-from .base import Check, GpuTableCheck, all_same, by_gpu, judged, on_some
+from ..outcome import Broken, Outcome, Phase, Severity, Unreadable, equal, failed, shortened, skipped, warned
+from ..table import Table, absent
+from .base import Check, GpuTableCheck, all_same, by_gpu, gpu_rows, judged, listed, on_some
 from .driver import loaded_driver, unit_state
 from .platform import loaded_modules
 
 _GPU_LINE = re.compile(r"^GPU (\d+): .+ \(UUID: GPU-[0-9a-f-]{36}\)$")
 _LINK = re.compile(r"^Link (\d+): (?:(\d+(?:\.\d+)?) GB/s|<inactive>)$")
-_COUNTER = re.compile(r"^Link (\d+): ([A-Z][A-Za-z /-]+?)(?: Errors?)?: (\d+)$")
+_COUNTER = re.compile(r"^Link (\d+): ([A-Z][A-Za-z0-9 /-]*?): (\S+)$")
+_ERRORS = frozenset((
+    # Up to NVLink 4.
+    "Replay Errors", "Recovery Errors", "CRC Errors", "CRC FLIT Errors", "CRC Data Errors", "ECC Errors",
+    # NVLink 5.
+    "Malformed packet Errors", "Buffer overrun Errors", "Rx Errors", "Rx remote Errors", "Rx General Errors",
+    "Local link integrity Errors", "Tx discards", "Link recovery successful events", "Link recovery failed events",
+    "Effective Errors", "Symbol Errors", "PLR Xmit Retry Blocks",
+))  # fmt: skip
+"""Counters that are zero on a healthy link."""
+_INFORMATION = re.compile(
+    r"^(?:[TR]x (?:packets|bytes)|Total link recovery events|(?:Effective|Symbol) BER|Raw (?:BER|Errors) (?:Lane \d+|Total)|"
+    r"FEC Errors - \d+|PLR (?!Xmit Retry Blocks).+)$"
+)
+"""Counters that are not zero on a healthy link: traffic, rates, and errors that the link corrects. `Raw` counts before any
+correction, and bucket 0 of `FEC Errors` counts code words without an error."""
+RATE_SHARE = 0.94
+"""nvidia-smi prints the rate of a link with or without its encoding, depending on the driver: 53.125 or 50 GB/s on NVLink 5."""
 
 
 class FabricManager(Check):
@@ -68,9 +85,15 @@ class FabricState(GpuTableCheck):
     def judge(self, found: Table, machine: Machine) -> Outcome:
         seen = []
         for row in found.rows:
-            state = (row.get("fabric.state"), row.get("fabric.status"))
-            good = state == ("Completed", "Success")
-            seen.append((row, "%s, %s" % state, None if good else "state %s, status %s" % state))
+            state, status = row.get("fabric.state"), row.get("fabric.status")
+            # Older drivers have no column for the health, and GPUs before Blackwell show N/A.
+            health = row.cells.get("fabric.health.summary", "N/A")
+            wrong = []
+            if (state, status) != ("Completed", "Success"):
+                wrong.append("state %s, status %s" % (state, status))
+            if not absent(health) and health != "Healthy":
+                wrong.append("health %s" % health)
+            seen.append((row, "%s, %s" % (state, status), ", ".join(wrong) or None))
         return by_gpu(seen, "Completed, Success")
 
 
@@ -118,14 +141,16 @@ class NvlinkActive(Check):
             return skipped("the machine has no NVLink")
         wrong = []
         for gpu, rates in sorted(found.items()):
-            up = [one for one in rates if one is not None and one >= 0.99 * rate]
-            slow = [one for one in rates if one is not None and one < 0.99 * rate]
+            up = [one for one in rates if one is not None and one >= RATE_SHARE * rate]
+            slow = [one for one in rates if one is not None and one < RATE_SHARE * rate]
             if len(up) != links:
                 wrong.append(
                     "GPU %d: %d of %d links are up%s"
                     % (gpu, len(up), links, ", %d slower than %g GB/s" % (len(slow), rate) if slow else "")
                 )
-        counts = [sum(one is not None and one >= 0.99 * rate for one in rates) for _, rates in sorted(found.items())]
+        counts = [
+            sum(one is not None and one >= RATE_SHARE * rate for one in rates) for _, rates in sorted(found.items())
+        ]
         shown = all_same(counts)
         if len(found) != machine.gpus:
             wrong.append("%d of %d GPUs report links" % (len(found), machine.gpus))
@@ -134,41 +159,56 @@ class NvlinkActive(Check):
 
 
 class NvlinkErrors(Check):
-    """No NVLink has counted errors."""
+    """No NVLink has counted errors. The counters of NVLink 5 that are never zero are information, and an unknown counter gives a warning."""
 
     id, name = "F4", "nvlink_errors"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
     probes = ("nvlink-errors",)
     hint = "watch the counters; if they rise, drain and replace the node"
-    source = "awslabs/awsome-distributed-ai: 4.validation_and_observability/2.gpu-cluster-healthcheck, check 3"
+    source = (
+        "awslabs/awsome-distributed-ai: 4.validation_and_observability/2.gpu-cluster-healthcheck, check 3; "
+        "names of NVLink 5 from a p6-b300.48xlarge with driver 595.91.07 (public notes, read 2026-11) and nvidia-smi(1)"
+    )
 
-    def parse(self, answers: Answers, machine: Machine) -> tuple[set[int], list[str]]:
+    def parse(self, answers: Answers, machine: Machine) -> tuple[set[int], list[str], list[str]]:
+        """Return the GPUs with counters, the counted errors, and the lines that are not in the tables."""
         refuse_mig(answers.text("nvlink-errors"))
         gpus: set[int] = set()
-        current, counted = None, []
+        current, counted, unknown = None, [], {}
         for line in answers.lines("nvlink-errors"):
             text = line.strip()
             gpu, counter = _GPU_LINE.match(text), _COUNTER.match(text)
             if gpu:
                 current = int(gpu.group(1))
-            elif counter and current is not None:
+            elif counter and current is not None and _known(counter.group(2), counter.group(3)):
                 gpus.add(current)
-                if int(counter.group(3)):
-                    counted.append(
-                        "GPU %d link %s: %s %s"
-                        % (current, counter.group(1), counter.group(3), counter.group(2).lower())
-                    )
+                if counter.group(2) in _ERRORS and int(counter.group(3)):
+                    shown = (current, counter.group(1), counter.group(3), _short(counter.group(2)))
+                    counted.append("GPU %d link %s: %s %s" % shown)
             else:
-                raise Unreadable("cannot parse a line of nvidia-smi nvlink -e: %s" % shortened(text, 80))
-        return gpus, counted
+                unknown[counter.group(2) if counter else text] = None
+        return gpus, counted, list(unknown)
 
-    def judge(self, found: tuple[set[int], list[str]], machine: Machine) -> Outcome:
-        gpus, counted = found
+    def judge(self, found: tuple[set[int], list[str], list[str]], machine: Machine) -> Outcome:
+        gpus, counted, unknown = found
         if len(gpus) != machine.gpus:
-            return failed(
-                len(gpus), machine.gpus, "%d of %d GPUs report link counters" % (len(gpus), machine.gpus), "GPUs"
-            )
+            why = "%d of %d GPUs report link counters" % (len(gpus), machine.gpus)
+            if unknown:
+                why += "; unknown lines: %s" % listed(unknown)
+            return failed(len(gpus), machine.gpus, why, "GPUs")
+        if unknown and not counted:
+            return warned(0, 0, "unknown counters of nvidia-smi nvlink -e: %s" % listed(unknown), "counters")
         return judged(len(counted), 0, counted, "counters")
+
+
+def _known(name: str, value: str) -> bool:
+    """Return whether a counter is in the tables and its value is a number. Only rates are not integers: `15e-255`."""
+    number = r"^\d+(?:\.\d+)?(?:e-?\d+)?$" if name.endswith("BER") else r"^\d{1,20}$"
+    return bool((name in _ERRORS or _INFORMATION.match(name)) and re.match(number, value))
+
+
+def _short(name: str) -> str:
+    return re.sub(r" errors?$", "", name.lower())
 
 
 class Topology(Check):
@@ -212,20 +252,38 @@ class Topology(Check):
 
 
 class SubnetManager(Check):
-    """On machines with fourth-generation NVSwitch, the NVLink subnet manager runs and its kernel module is loaded."""
+    """On machines with fourth-generation NVSwitch, the NVLink subnet manager runs, its kernel module is loaded, and every GPU has joined
+    the fabric. The start script of the fabric manager starts the subnet manager, which has no unit of its own."""
 
     id, name = "F6", "nvlink_subnet_manager"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
-    probes = ("nvlsm", "modules")
-    hint = "add ib_umad to /etc/modules-load.d, load it with modprobe, then run systemctl enable --now nvlsm nvidia-fabricmanager"
+    probes = ("nvlsm", "modules", "nvidia-smi-csv")
+    hint = (
+        "add ib_umad to /etc/modules-load.d, load it with modprobe, then run systemctl restart nvidia-fabricmanager and read "
+        "journalctl -u nvidia-fabricmanager"
+    )
     source = (
-        "awslabs/amazon-eks-ami: install-nvidia-driver.sh; "
-        "NVIDIA: fabric manager user guide, https://docs.nvidia.com/datacenter/tesla/pdf/fabric-manager-user-guide.pdf"
+        "NVIDIA: fabric manager user guide, https://docs.nvidia.com/datacenter/tesla/pdf/fabric-manager-user-guide.pdf; "
+        "systemctl status nvidia-fabricmanager of eight B300 GPUs, 2026-08-27: nvlsm is a process of that unit"
     )
 
-    def parse(self, answers: Answers, machine: Machine) -> tuple[str, bool]:
-        return unit_state(answers, "nvlsm"), "ib_umad" in loaded_modules(answers)
+    def parse(self, answers: Answers, machine: Machine) -> tuple[bool, bool, list[str]]:
+        """Return whether nvlsm runs, whether ib_umad is loaded, and the fabric state of each GPU."""
+        answer = answers.raw("nvlsm")
+        lines = answer.stdout.splitlines()
+        if answer.exit not in (0, 1) or (answer.exit == 0) != bool(lines):
+            raise Unreadable("pgrep ended with exit code %d and %d lines" % (answer.exit, len(lines)))
+        for line in lines:
+            if not re.match(r"^\d+ (?:\S*/)?nvlsm(?: |$)", line):
+                raise Unreadable("cannot parse a line of pgrep: %s" % shortened(line, 80))
+        states = [row.get("fabric.state") for row in gpu_rows(answers).rows]
+        return bool(lines), "ib_umad" in loaded_modules(answers), states
 
-    def judge(self, found: tuple[str, bool], machine: Machine) -> Outcome:
-        shown = "%s, ib_umad %s" % (found[0], "loaded" if found[1] else "not loaded")
-        return equal(shown, "active, ib_umad loaded", reason="nvlsm is %s" % shown)
+    def judge(self, found: tuple[bool, bool, list[str]], machine: Machine) -> Outcome:
+        running, loaded, states = found
+        shown = "nvlsm %s, ib_umad %s, fabric %s" % (
+            "running" if running else "not running",
+            "loaded" if loaded else "not loaded",
+            " and ".join(sorted(set(states))),
+        )
+        return equal(shown, "nvlsm running, ib_umad loaded, fabric Completed", reason=shown)

@@ -8,9 +8,9 @@ from typing import Any
 from ..answer import Answers
 from ..expectation import Machine
 from ..mig import instances
-from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
+from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
 from ..table import Table, label
-from .base import Check, GpuTableCheck, all_same, by_gpu, clock_reasons, judged, mode, needed
+from .base import Check, GpuTableCheck, all_same, by_gpu, clock_reasons, gpu_rows, judged, listed, mode, needed
 from .platform import pci_gpus
 
 _LISTED = re.compile(r"^GPU (\d+): (.+) \(UUID: (GPU-[0-9a-f-]{36})\)$")
@@ -79,7 +79,7 @@ class GpuModel(GpuTableCheck):
 class PcieLink(GpuTableCheck):
     """The PCIe link of each GPU has the machine's generation and width.
 
-    The width and the maximum generation must always match.
+    The width must always reach the machine's, and the maximum generation must match it.
     An idle GPU may lower its current generation to save power, so a lower one counts only while the GPU is busy.
     """
 
@@ -95,7 +95,7 @@ class PcieLink(GpuTableCheck):
             now_gen, top_gen = needed(row, "pcie.link.gen.current"), needed(row, "pcie.link.gen.max")
             now_width, top_width = needed(row, "pcie.link.width.current"), needed(row, "pcie.link.width.max")
             wrong = []
-            if now_width != width or top_width != width:
+            if min(now_width, top_width) < width:
                 wrong.append("x%d of x%d lanes (the slot allows x%d)" % (now_width, width, top_width))
             if top_gen != gen:
                 wrong.append("the link supports gen %d, the machine has gen %d" % (top_gen, gen))
@@ -171,21 +171,35 @@ class MigLayout(Check):
 
 
 class NoProcesses(Check):
-    """No processes run on the GPUs of a node at handover."""
+    """No GPU memory is in use at handover. Processes on the GPUs give a warning; memory that no process holds is a failure, because no
+    job can use it until the GPU is reset."""
 
     id, name = "G14", "no_processes"
-    phase, severity = Phase.CORRECTNESS, Severity.WARN
-    probes = ("nvidia-smi-apps",)
-    hint = "end the process, or drain the node and reboot it"
-    source = "nvidia-smi(1) of driver 550.163.01, --query-compute-apps"
+    phase, severity = Phase.CORRECTNESS, Severity.DRAIN
+    probes = ("nvidia-smi-apps", "nvidia-smi-csv")
+    hint = "end the process; if no process holds the memory, drain the node and reset the GPU, or reboot"
+    source = "nvidia-smi(1) of driver 550.163.01, --query-compute-apps; real idle GPUs: at most 4 MiB used (tests/recordings)"
 
-    def parse(self, answers: Answers, machine: Machine) -> list[str]:
-        return [
-            "%s (pid %s)" % (row.get("process_name"), row.get("pid")) for row in answers.csv("nvidia-smi-apps").rows
-        ]
+    def parse(self, answers: Answers, machine: Machine) -> tuple[list[str], Table]:
+        apps = answers.csv("nvidia-smi-apps").rows
+        return ["%s (pid %s)" % (row.get("process_name"), row.get("pid")) for row in apps], gpu_rows(answers)
 
-    def judge(self, found: list[str], machine: Machine) -> Outcome:
-        return judged(len(found), 0, found, "processes")
+    def judge(self, found: tuple[list[str], Table], machine: Machine) -> Outcome:
+        processes, table = found
+        if processes:
+            return warned(len(processes), 0, listed(processes), "processes")
+        seen = []
+        for row in table.rows:
+            used = needed(row, "memory.used")
+            seen.append(
+                (row, used, None if 0 <= used <= IDLE_MIB else "%d MiB are in use and no process is listed" % used)
+            )
+        outcome = by_gpu(seen, "at most %d" % IDLE_MIB, "MiB")
+        return outcome if outcome.outcome != "pass" else passed(0, 0, "processes")
+
+
+IDLE_MIB = 1024
+"""MiB of GPU memory that may be in use without a process: the driver's own, and those of monitoring agents in containers."""
 
 
 def gpu_list(answers: Answers) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from ..answer import Answers
 from ..expectation import Machine
@@ -45,6 +46,10 @@ class Xids(Check):
             if match is None:
                 raise Unreadable("cannot parse an Xid line: %s" % shortened(line, 120))
             seen.append((int(match.group(2)), match.group(1), match.group(3).strip()))
+            # A channel that is removed names its cause, whose own line can be older than the log.
+            cause = re.search(r"caused by previous Xid (\d+)", match.group(3))
+            if cause:
+                seen.append((int(cause.group(1)), match.group(1), ""))
         return seen
 
     def judge(self, found: list[tuple[int, str, str]], machine: Machine) -> Outcome:
@@ -73,15 +78,22 @@ class Xids(Check):
 
 
 class SwitchErrors(Check):
-    """No NVSwitch reported a fatal error in this boot."""
+    """No NVSwitch reported a fatal error in this boot.
+
+    The driver logs an error in up to three lines: `Fatal` or `Non-fatal` with the link, `Severity`, and `Data`. They are one event for each
+    switch, number and second. SXid 22013 appears at boot on healthy switches and passes.
+    """
 
     id, name = "X2", "sxid"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("kernel-log",)
     hint = "drain and replace the node: the switch is faulty, and a reboot rarely fixes it"
-    source = "leptonai/gpud: components/accelerator/nvidia/sxid/README.md"
+    source = (
+        "leptonai/gpud: components/accelerator/nvidia/sxid/README.md; "
+        "NVIDIA: fabric manager user guide, https://docs.nvidia.com/datacenter/tesla/pdf/fabric-manager-user-guide.pdf, NVSwitch errors"
+    )
 
-    def parse(self, answers: Answers, machine: Machine) -> list[tuple[str, str, str]]:
+    def parse(self, answers: Answers, machine: Machine) -> list[SwitchError]:
         seen = []
         for line in kernel_log(answers):
             if "SXid" not in line:
@@ -89,19 +101,46 @@ class SwitchErrors(Check):
             match = _SXID.search(line)
             if match is None:
                 raise Unreadable("cannot parse an SXid line: %s" % shortened(line, 120))
-            seen.append((match.group(2), match.group(1), match.group(3)))
+            # The first word of a log line is its time; a fraction of a second differs between the lines of one event.
+            at = re.sub(r"[.,]\d+", "", line.strip("[ ").split(" ")[0])
+            seen.append(SwitchError(match.group(1), int(match.group(2)), at, match.group(3)))
         return seen
 
-    def judge(self, found: list[tuple[str, str, str]], machine: Machine) -> Outcome:
-        numbers = sorted({int(number) for number, _, _ in found})
-        # Only "Non-fatal" clears a line; anything else counts.
-        fatal = [
-            "SXid %s on NVSwitch %s: %s" % (number, where, shortened(text, 80))
-            for number, where, text in found
-            if not re.match(r"(?i)non-?fatal\b", text)
-        ]
+    def judge(self, found: list[SwitchError], machine: Machine) -> Outcome:
+        numbers = sorted({one.number for one in found})
+        # A detail line decides only if the log has no line with the word for this switch and number.
+        stated = {(one.switch, one.number) for one in found if not one.is_detail}
+        deciding = [one for one in found if not one.is_detail or (one.switch, one.number) not in stated]
+        fatal = ["SXid %d on NVSwitch %s: %s" % (one.number, one.switch, shortened(one.text, 80))
+                 for one in deciding if not one.is_harmless]  # fmt: skip
         if fatal:
-            return failed(numbers, [], listed(fatal), "SXids")
-        if found:
-            return warned(numbers, [], "%d non-fatal lines" % len(found), "SXids")
-        return passed([], [], "SXids")
+            return failed(numbers, [], listed(list(dict.fromkeys(fatal))), "SXids")
+        events = {(one.switch, one.number, one.at) for one in found if one.number not in BENIGN_SXIDS}
+        if events:
+            return warned(numbers, [], "%d non-fatal events" % len(events), "SXids")
+        return passed(numbers, [], "SXids")
+
+
+BENIGN_SXIDS = frozenset((22013,))
+"""Non-fatal errors that NVIDIA's guide allows you to ignore: 22013 is an interrupt of a link while it trains."""
+
+
+@dataclass(frozen=True)
+class SwitchError:
+    """One SXid line."""
+
+    switch: str
+    number: int
+    at: str
+    """The time of the line, in seconds."""
+    text: str
+
+    @property
+    def is_detail(self) -> bool:
+        """True for a line that describes an event of another line."""
+        return bool(re.match(r"(?:Severity \d|Data \{)", self.text))
+
+    @property
+    def is_harmless(self) -> bool:
+        """True if the line states that the event is not fatal. Anything else counts."""
+        return bool(re.match(r"(?i)non-?fatal\b|Severity 0\b", self.text))

@@ -16,6 +16,15 @@ _LOST = re.compile(r"(?i)\b(?:lost carrier|link (?:is )?down)\b")
 _DEVICE = re.compile(r"(?i)\b([a-z][a-z0-9_.]{1,15})(?: \([^)]*\))?: (?:[\w-]+: )?(?:nic )?(?:lost carrier|link)")
 
 
+_INTERFACES = {
+    "infiniband": re.compile(r"^(?:ib\d+|ibp\w+|mlx5_\w+)$"),
+    "gib": re.compile(r"^(?:gpu\d+rdma\d+|roce\w+|mlx5_\w+)$"),
+    # The interface on bus 0, eth0 or enp0s12, is the host's own.
+    **dict.fromkeys(("tcpx", "tcpxo"), re.compile(r"^(?:eth[1-9]\d*|en[ps][1-9]\w*)$")),
+}
+"""Fabric -> names of its interfaces. docker0 and the veth interfaces of containers lose their carrier in normal work, and so does eth0."""
+
+
 def rdma_ports(answers: Answers) -> list[dict[str, Any]]:
     """Return all RDMA ports, as the node program reads them from sysfs."""
     found = result_of(answers, "ports", "gpuinfra.ports/1", "the list of RDMA ports", "ports")["ports"]
@@ -203,11 +212,11 @@ class LinkFlaps(Check):
         for line in log:
             if not re.match(r"^(?:-- |\d{4}-\d\d-\d\dT)", line):
                 raise Unreadable("cannot parse a line of journalctl: %s" % shortened(line, 80))
+        of_the_fabric = _INTERFACES.get(machine.get("fabric_provider", ""))
         for line in [*kernel_log(answers), *log]:
-            if _LOST.search(line):
-                named = _DEVICE.search(line)
-                device = named.group(1) if named else "an unnamed device"
-                flaps[device] = flaps.get(device, 0) + 1
+            named = _DEVICE.search(line) if _LOST.search(line) else None
+            if named and of_the_fabric and of_the_fabric.match(named.group(1)):
+                flaps[named.group(1)] = flaps.get(named.group(1), 0) + 1
         # Azure's Ethernet function goes down and up during host maintenance; only the fabric's ports count.
         layer = "InfiniBand" if machine.get("fabric_provider", None) == "infiniband" else "Ethernet"
         for port in rdma_ports(answers):

@@ -47,6 +47,13 @@ def files(state: State) -> dict[str, str]:
     return bus.files(state)
 
 
+def needs_subnet_manager(state: State) -> bool:
+    """Return whether the machine has fourth-generation NVSwitches, which need the NVLink subnet manager."""
+    from . import fabric
+
+    return bool(fabric.switch_bridges(state))
+
+
 def faults() -> dict[str, str]:
     """Return the effect of each device fault by name."""
     from .device_faults import FAULTS

@@ -38,8 +38,10 @@ FAULTS = {
     "mig-enabled": "MIG is enabled on one GPU in a pool of whole GPUs",
     "unknown-error": "one cell of one GPU reads [Unknown Error], with exit code 0",
     "stale-process": "a process of another user runs on one GPU",
+    "memory-leaked": "35 GB of memory of one GPU are in use and no process is listed",
     "nvlink-inactive": "two NVLinks of one GPU are down",
-    "nvlink-errors": "one NVLink counted replay errors",
+    "nvlink-errors": "one NVLink counted errors",
+    "fabric-unhealthy": "one GPU is in the NVLink fabric, and its health summary is Unhealthy",
     "efa-missing": "one EFA device is missing",
     "fabric-device-missing": "one InfiniBand or RDMA device is missing (Azure, A3 Ultra, A4)",
     "fabric-port-down": "the port of one InfiniBand or RDMA device is down",
@@ -73,6 +75,8 @@ FIELDS = {
     "mig-enabled": {"MIG": "Enabled", "MIG_PENDING": "Enabled"},
     "unknown-error": {"POWER": "[Unknown Error]", "TEMP_MEMORY": "[Unknown Error]"},
     "stale-process": {"USED": "1024"},
+    "memory-leaked": {"USED": "35840"},
+    "fabric-unhealthy": {"FABRIC_HEALTH": "Unhealthy"},
 }  # fmt: skip
 """Fault -> the fields of the broken GPU that differ."""
 

@@ -116,6 +116,16 @@ def ports(state: State) -> list[Port]:
     return found
 
 
+def switch_bridges(state: State) -> list[str]:
+    """Return the names of the ConnectX functions through which the fabric manager reaches the NVSwitches of B200 and B300.
+
+    They are InfiniBand devices of mlx5, on AWS beside those of EFA. The names are those of a p6-b300.48xlarge.
+    """
+    if (device_gpus.model(state) or {}).get("ARCH") != "Blackwell" or not state["hardware"].get("nvswitches"):
+        return []
+    return ["ibp198s0f0", "ibp199s0f0"]
+
+
 def _adapter(state: State) -> tuple[str, str, str, str]:
     return ADAPTERS["HDR" if int(state.get("hardware", {}).get("fabric_gbps", 0)) <= 200 else "NDR"]
 

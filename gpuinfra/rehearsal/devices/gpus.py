@@ -34,6 +34,7 @@ def gpus(state: State) -> list[tuple[int, Gpu]]:
         return []
     faults = device_faults.active(state)
     driver = state.get("driver", {})
+    blackwell = record["ARCH"] == "Blackwell"
     tail = _number(state.get("instance", {}).get("id", ""))
     found = []
     for index in range(state["hardware"]["gpus"]):
@@ -46,9 +47,11 @@ def gpus(state: State) -> list[tuple[int, Gpu]]:
             DRIVER=driver.get("loaded") or "", COUNT=str(state["hardware"]["gpus"]), PERSISTENCE="Enabled" if state.get("persistenced") else "Disabled",
             MIG="Disabled", MIG_PENDING="Disabled", RECOVERY="None", INFOROM="valid", ECC="Enabled", ECC_PENDING="Enabled", ZERO="0",
             ECC_V_SRAM="0", ECC_V_DRAM="0", ECC_V_TOTAL="0", ECC_A_SRAM="0", ECC_A_TOTAL="0", ROW_UNC="0", ROW_PENDING="No", ROW_FAILURE="No",
-            GEN_MAX=record["GEN"], GEN_DEVICE=record["GEN"], WIDTH_MAX=record["WIDTH"], LIMIT_DEFAULT=record["LIMIT"], USED="0",
+            GEN_MAX=record["GEN"], GEN_DEVICE=record["GEN"], WIDTH_MAX="16", LIMIT_DEFAULT=record["LIMIT"], USED="0",
             TEMP=str(27 + index % 4), TEMP_MEMORY=str(26 + index % 4), REASONS="0x0000000000000001", BIT_1="Active", BIT_8="Not Active",
             BIT_32="Not Active", BIT_64="Not Active", BIT_128="Not Active",
+            POWER_SMOOTHING="Insufficient Permissions" if blackwell else "N/A",
+            FABRIC_HEALTH="Healthy" if blackwell and record["FABRIC"] else "N/A", FABRIC_TIMEOUT="False" if blackwell and record["FABRIC"] else "N/A",
             FABRIC_STATE="Completed" if record["FABRIC"] else "N/A", FABRIC_STATUS="Success" if record["FABRIC"] else "N/A",
         )  # fmt: skip
         if index in state.get("mig", {}).get("enabled", ()):
@@ -61,6 +64,7 @@ def gpus(state: State) -> list[tuple[int, Gpu]]:
         values.update(
             TLIMIT_CSV=values["TLIMIT"].replace(" C", ""), PROCESSES="\n\t\t",
             FABRIC_CSV_STATE="Completed" if record["FABRIC"] else "[N/A]", FABRIC_CSV_STATUS="Success" if record["FABRIC"] else "[N/A]",
+            FABRIC_XML_CLIQUE="0" if record["FABRIC"] else "N/A", FABRIC_XML_CLUSTER="00000000-0000-0000-0000-000000000000" if record["FABRIC"] else "N/A",
             FABRIC_CLIQUE="0" if record["FABRIC"] else "[N/A]", FABRIC_CLUSTER="00000000-0000-0000-0000-000000000000" if record["FABRIC"] else "[N/A]",
         )  # fmt: skip
         found.append((index, values))

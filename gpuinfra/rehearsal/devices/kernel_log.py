@@ -39,6 +39,12 @@ def lines(state: State) -> list[tuple[float, str]]:
     for port in fabric.ports(state):
         if port["LAYER"] == "InfiniBand" and not port["DOWN"]:
             messages.append((11.0, "IPv6: ADDRCONF(NETDEV_CHANGE): %s: link becomes ready" % port["NETDEV"]))
+    if (
+        driver.get("loaded")
+        and (device_gpus.model(state) or {}).get("ARCH") == "Hopper"
+        and state["hardware"].get("nvswitches")
+    ):
+        messages += _switch_error(9.5, "0000:c0:18.0", 0, 22013, "Non-fatal, Link 44 Minion Link DLREQ interrupt", 44)
     return messages + _faults(state)
 
 
@@ -86,8 +92,16 @@ def _faults(state: State) -> list[tuple[float, str]]:
     if "gpu-lost" in faults:
         messages.append((41.7, "NVRM: GPU %s: GPU is lost." % pci))
     if "sxid-fatal" in faults:
-        messages.append((41.7, "nvidia-nvswitch2: SXid (PCI:0000:c0:1a.0): 20034, Fatal, Link 12 LTSSM Fault Up"))
+        messages += _switch_error(41.7, "0000:c0:1a.0", 2, 20034, "Fatal, Link 12 LTSSM Fault Up", 12)
     return messages
+
+
+def _switch_error(at: float, address: str, switch: int, number: int, text: str, link: int) -> list[tuple[float, str]]:
+    """Return the three lines of one error of an NVSwitch."""
+    start = "nvidia-nvswitch%d: SXid (PCI:%s): %d, " % (switch, address, number)
+    instance = "Severity %d Engine instance %02d Sub-engine instance 00" % (text.startswith("Fatal"), link)
+    data = "Data {%s}" % ", ".join("0x%08x" % (link if word in (0, 1, 3) else 0) for word in range(9))
+    return [(at + 0.001 * line, start + words) for line, words in enumerate((text, instance, data))]
 
 
 def dmesg(state: State, args: list[str]) -> int:

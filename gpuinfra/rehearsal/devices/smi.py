@@ -168,7 +168,7 @@ def _xml(state: State, gpus: list[Gpu], faults: list[str]) -> int:
     print("\t<timestamp>%s</timestamp>\n\t<driver_version>%s</driver_version>" % (_now(), driver))
     print("\t<cuda_version>%s</cuda_version>\n\t<attached_gpus>%d</attached_gpus>" % (_cuda(driver), len(gpus)))
     for gpu in gpus:
-        if gpu["USED"] != "0":
+        if "stale-process" in faults and gpu["USED"] != "0":
             gpu["PROCESSES"] = (
                 "\n\t\t\t<process_info>\n\t\t\t\t<pid>4321</pid>\n\t\t\t\t<type>C</type>\n\t\t\t\t<process_name>python3</process_name>\n\t\t\t\t<used_memory>1024 MiB</used_memory>\n\t\t\t</process_info>\n\t\t"
             )
@@ -198,15 +198,28 @@ def _nvlink_status(gpus: list[Gpu], faults: list[str]) -> int:
     return 0
 
 
+NVLINK_4 = (("Replay Errors", "0"), ("Recovery Errors", "0"), ("CRC Errors", "0"))
+NVLINK_5 = (
+    ("Tx packets", "1204312"), ("Tx bytes", "154151936"), ("Rx packets", "1204299"), ("Rx bytes", "154150272"),
+    ("Malformed packet Errors", "0"), ("Buffer overrun Errors", "0"), ("Rx Errors", "0"), ("Rx remote Errors", "0"),
+    ("Rx General Errors", "0"), ("Local link integrity Errors", "0"), ("Tx discards", "0"), ("Link recovery successful events", "0"),
+    ("Link recovery failed events", "0"), ("Total link recovery events", "0"), ("Effective Errors", "0"), ("Effective BER", "15e-255"),
+    ("Symbol Errors", "0"), ("Symbol BER", "15e-255"), ("FEC Errors - 0", "36140749276"),
+    *(("FEC Errors - %d" % bucket, "0") for bucket in range(1, 16)),
+    ("Raw BER Lane 0", "2061"), ("Raw BER Lane 1", "1038"), ("Raw BER Total", "1037"), ("Raw Errors Lane 0", "82"), ("Raw Errors Lane 1", "4"),
+)  # fmt: skip
+"""Name and value of each counter of a healthy link. The order and the traffic are assumed; the rest is from a p6-b300.48xlarge."""
+
+
 def _nvlink_errors(gpus: list[Gpu], faults: list[str]) -> int:
     for index, gpu in enumerate(gpus):
+        counters = NVLINK_5 if gpu["ARCH"] == "Blackwell" else NVLINK_4
+        broken = "Link recovery failed events" if gpu["ARCH"] == "Blackwell" else "Replay Errors"
         print(_line(gpu))
         for link in range(int(gpu["LINKS"])):
-            counted = 17 if "nvlink-errors" in faults and index == device_faults.GPU and link == 4 else 0
-            print(
-                "\t Link %d: Replay Errors: %d\n\t Link %d: Recovery Errors: 0\n\t Link %d: CRC Errors: 0"
-                % (link, counted, link, link)
-            )
+            counted = "nvlink-errors" in faults and index == device_faults.GPU and link == 4
+            for name, value in counters:
+                print("\t Link %d: %s: %s" % (link, name, "17" if counted and name == broken else value))
     return 0
 
 

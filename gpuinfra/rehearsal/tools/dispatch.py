@@ -53,6 +53,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "nvidia-persistenced": ("vendor", "persistenced"),
     "nvlsm": ("vendor", "nvlsm"),
     "ofed_info": ("vendor_clouds", "ofed_info"),
+    "pgrep": ("machine", "pgrep"),
     "poweroff": ("systemctl", "shutdown"),
     "reboot": ("systemctl", "reboot"),
     "rmmod": ("kernel", "rmmod"),

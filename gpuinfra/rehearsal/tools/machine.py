@@ -1,4 +1,4 @@
-"""Commands about the machine: journalctl, ldconfig, logger, sysctl, systemd-detect-virt, timedatectl."""
+"""Commands about the machine: journalctl, ldconfig, logger, pgrep, sysctl, systemd-detect-virt, timedatectl."""
 
 from __future__ import annotations
 
@@ -108,6 +108,18 @@ def detect_virt(argv: list[str]) -> int:
     del argv
     sys.stdout.write({"aws": "amazon", "azure": "microsoft", "gcp": "google"}[read_state()["instance"]["cloud"]] + "\n")
     return 0
+
+
+def pgrep(argv: list[str]) -> int:
+    """`pgrep -a -x NAME`. A command of a stand-in runs in an interpreter, which is left out."""
+    name, found = argv[-1], 1
+    for entry in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
+        if read_text(f"/proc/{entry}/comm", "").strip() == name[:15]:
+            words = read_text(f"/proc/{entry}/cmdline", "").rstrip("\0").split("\0")
+            start = next((at for at, word in enumerate(words) if word.rpartition("/")[2] == name), 0)
+            sys.stdout.write(f"{entry} {' '.join(words[start:])}\n" if "-a" in argv else f"{entry}\n")
+            found = 0
+    return found
 
 
 def timedatectl(argv: list[str]) -> int:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
+from .. import devices
 from . import kernel
 from .state import State, change_state, exists, fail, link, read_state, read_text, walk, write_file
 from .universe import Universe, upstream
 
 LAUNCHER = "/run/standin/lib/tool"
 EFA = "/opt/amazon/efa"
+NVLSM = "/opt/nvidia/nvlsm/sbin/nvlsm"
 CDI = "/etc/cdi/nvidia.yaml"
 
 
@@ -36,6 +38,10 @@ def fabric_manager(argv: list[str]) -> int:
         return fail(
             "detected NVSwitch fatal error 20034 on NVSwitch pci bus id 00000000:c5:00.0; fabric manager aborts"
         )
+    if devices.needs_subnet_manager(state):  # type: ignore[arg-type]
+        if not exists(NVLSM) or "ib_umad" not in state["modules"]:
+            return fail(f"the NVLink subnet manager cannot start: {NVLSM} and the kernel module ib_umad are required")
+        os.posix_spawn(NVLSM, [NVLSM, "-F", "/usr/share/nvidia/nvlsm/nvlsm.conf", "-B"], os.environ)
     sys.stdout.write(
         f"Connected to 1 node.\nSuccessfully configured all the available NVSwitches to route GPU NVLink traffic (stand-in, {installed}).\n"
     )

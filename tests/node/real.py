@@ -1,0 +1,238 @@
+"""Outputs of real machines, and what each check must find in them.
+
+`tests/recordings/outputs/` has one output per file. Its header names the machine, the source, the licence, and whether the text is an
+excerpt or written anew in the same shape, because its source has no licence. `tests/recordings/nvidia-smi/*.xml` are whole documents.
+Run this file as a program to print the outcomes of all cases.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from gpuinfra.node import nvsmi, ports
+from gpuinfra.node.checks import ALL
+from gpuinfra.node.judge import judge
+from gpuinfra.node.probes import GPU_FIELDS, PROBES
+from tests.node.healthy import AZURE, H100, JOURNAL, P4D, RECORDINGS, healthy, machine, record
+
+OUTPUTS = RECORDINGS.parent / "outputs"
+LINUX = "2026-11-21T09:00:00+0000 gpu-1 kernel: Linux version 6.8.0-1040-aws (buildd@lcy02-amd64-000)\n"
+"""The start of a kernel log, which the excerpts do not have."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """One output of a real machine."""
+
+    name: str
+    probe: str
+    text: str
+    state: str
+    """`healthy`, `faulty`, or `unknown`."""
+    verbatim: bool
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the checks find in one output. The other commands of the machine print what a healthy stand-in prints."""
+
+    verdicts: Mapping[str, str]
+    """Check -> outcome. `read`: the check reads the output and the others together, so only an error is wrong."""
+    base: dict[str, Any] = field(default_factory=lambda: H100)
+    expected: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the expectation that differ from those of the base."""
+    code: int = 0
+
+
+@cache
+def output(path: Path) -> Output:
+    """Read one file of `tests/recordings/outputs/`."""
+    head, _, text = path.read_text(encoding="utf-8").partition("#---\n")
+    meta = dict(re.findall(r"^# (\w+): (.*)$", head, re.MULTILINE))
+    assert set(meta) == {"probe", "machine", "tool", "version", "source", "licence", "form", "state"}, path
+    assert meta["form"] in ("excerpt", "written anew in the same shape"), path
+    verbatim = meta["form"] == "excerpt"
+    assert not verbatim or re.match(r"Apache-2\.0|MIT|MIT-0|BSD", meta["licence"]), path
+    return Output(path.stem, meta["probe"], text, meta["state"], verbatim)
+
+
+def outputs() -> tuple[Output, ...]:
+    """All outputs, by name."""
+    return tuple(output(path) for path in sorted(OUTPUTS.glob("*.txt")))
+
+
+LINKS_80 = {"gpus": 1, "nvlinks_per_gpu": 12, "nvlink_gb_s": 25.0}
+B200 = machine("aws", "p6-b200.48xlarge")
+B300 = machine("aws", "p6-b300.48xlarge")
+QUIET = {"X1": "pass", "X2": "pass", "N6": "pass"}
+CASES: dict[str, Case] = {
+    "a100-nvlink-s-1": Case({"F3": "pass"}, expected=LINKS_80),
+    "a100-nvlink-s-2": Case({"F3": "fail"}, expected=LINKS_80),
+    "a100-nvlink-s-4": Case({"F3": "pass"}, expected=LINKS_80),
+    "b200-nvlink-s-1": Case({"F3": "pass"}, B200),
+    "b300-nvlink-s-1": Case({"F3": "pass"}, B300, {"gpus": 2}),
+    "hgx-topo-fault-1": Case({"F3": "fail"}),
+    "h100-nvlink-e-1": Case({"F4": "pass"}),
+    "b300-nvlink-e-1": Case({"F4": "pass"}, B300, {"gpus": 2}),
+    "gb200-nvlink-e-1": Case({"F4": "pass"}, B300, {"gpus": 4}),
+    "gb200-nvlink-e-2": Case({"F4": "warn"}, B300, {"gpus": 4}),
+    "a100-topo-1": Case({"F5": "pass"}, P4D),
+    "b200-topo-1": Case({"F5": "fail"}, B200),
+    "b200-topo-2": Case({"F5": "pass"}, B200),
+    "b300-topo-2": Case({"F5": "pass"}, B300),
+    "gb200-dmesg-xid-1": Case({**QUIET, "X1": "fail"}, AZURE),
+    "gb200-dmesg-xid-2": Case({**QUIET, "X1": "fail"}, AZURE),
+    "hgx-dmesg-sxid-1": Case({**QUIET, "X1": "fail", "X2": "fail"}, AZURE),
+    "h100-dmesg-sxid-3": Case(QUIET, AZURE),
+    "h200-dmesg-sxid-1": Case(QUIET, AZURE),
+    "hgx-dmesg-xid-1": Case({**QUIET, "X1": "warn"}, AZURE),
+    "hgx-dmesg-xid-2": Case({**QUIET, "X1": "fail"}, AZURE),
+    "rtx-dmesg-xid-154-1": Case({**QUIET, "X1": "fail"}, AZURE),
+    "rtx-dmesg-xid-154-2": Case({**QUIET, "X1": "fail"}, AZURE),
+    "a100-lspci-1": Case({"P1": "pass", "G1": "read"}, machine("azure", "Standard_ND96amsr_A100_v4")),
+    "h200-lspci-1": Case({"P1": "pass", "G1": "read"}, machine("aws", "p5en.48xlarge")),
+    "efa-fi-info-1": Case({"N1": "pass"}, expected={"fabric_devices": 1}),
+    "h100-fi-info-1": Case({"N1": "pass"}, expected={"fabric_devices": 2}),
+    "h100-sys-class-infiniband-1": Case({"N6": "fail", "N9": "read", "N7": "skip"}, AZURE, {"fabric_devices": 3}),
+    "azure-journal-2": Case({"N6": "pass"}, AZURE),
+}
+"""Output -> what each check that reads this command finds."""
+
+
+def checks_of(probe: str) -> set[str]:
+    """The checks that read a probe."""
+    return {check.id for check in ALL.values() if probe in check.probes}
+
+
+def outcomes(one: Output, case: Case) -> dict[str, dict[str, Any]]:
+    """The outcomes of the checks that read this output."""
+    text = one.text
+    if one.probe == "kernel-log":
+        text = LINUX + text
+    elif one.probe == "ports":
+        text = json.dumps(_ports(text)) + "\n"
+    probes = {**healthy(case.base), one.probe: record(PROBES[one.probe].argv, text, case.code)}
+    reading = sorted(checks_of(one.probe))
+    found = judge(probes, {**case.base, **case.expected, "required": reading, "skips": {}}, journal=JOURNAL)
+    return {check["id"]: check for check in found}
+
+
+def _ports(text: str) -> dict[str, Any]:
+    """What the node program reads from these files of /sys/class/infiniband."""
+    with tempfile.TemporaryDirectory() as folder:
+        for line in text.splitlines():
+            name, _, content = line.partition(": ")
+            file = Path(folder, name)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(content + "\n", encoding="ascii")
+        return ports.ports(Path(folder))
+
+
+COLUMNS = {
+    "name": "product_name", "serial": "serial", "pci.bus_id": "pci/pci_bus_id",
+    "persistence_mode": "persistence_mode", "mig.mode.current": "mig_mode/current_mig", "mig.mode.pending": "mig_mode/pending_mig",
+    "ecc.mode.current": "ecc_mode/current_ecc", "ecc.mode.pending": "ecc_mode/pending_ecc",
+    "gpu_recovery_action": "gpu_recovery_action", "pcie.link.gen.current": "pci/pci_gpu_link_info/pcie_gen/current_link_gen",
+    "pcie.link.gen.max": "pci/pci_gpu_link_info/pcie_gen/max_link_gen",
+    "pcie.link.width.current": "pci/pci_gpu_link_info/link_widths/current_link_width",
+    "pcie.link.width.max": "pci/pci_gpu_link_info/link_widths/max_link_width", "memory.total": "fb_memory_usage/total",
+    "memory.used": "fb_memory_usage/used", "temperature.gpu": "temperature/gpu_temp",
+    "temperature.gpu.tlimit": "temperature/gpu_temp_tlimit", "temperature.memory": "temperature/memory_temp",
+    "power.limit": "gpu_power_readings/current_power_limit", "power.default_limit": "gpu_power_readings/default_power_limit",
+    "ecc.errors.uncorrected.volatile.total": "ecc_errors/volatile/dram_uncorrectable",
+    "ecc.errors.uncorrected.aggregate.sram": "ecc_errors/aggregate/sram_uncorrectable_secded",
+    "remapped_rows.pending": "remapped_rows/remapped_row_pending", "remapped_rows.failure": "remapped_rows/remapped_row_failure",
+    "fabric.state": "fabric/state", "fabric.status": "fabric/status", "fabric.health.summary": "fabric/health/summary",
+}  # fmt: skip
+"""Column of the table -> path in the document with the same value."""
+REASONS = {"gpu_idle": 0x1, "sw_power_cap": 0x4, "hw_slowdown": 0x8, "sw_thermal_slowdown": 0x20, "hw_thermal_slowdown": 0x40, "hw_power_brake_slowdown": 0x80}  # fmt: skip
+DOCUMENTS: dict[str, Case] = {
+    "b200-8": Case({"D5": "warn"}, B200),
+    "gb200-4": Case({}, machine("aws", "p6e-gb200.36xlarge")),
+    "gb300-4": Case({}, machine("azure", "Standard_ND128isr_GB300_v6")),
+    "h100-8": Case({}, machine("aws", "p5.48xlarge")),
+    "a100-sxm4-40gb-1": Case({}, P4D, {"gpus": 1}),
+    "l40s-1": Case({}, machine("aws", "g6e.2xlarge")),
+}
+"""Document of a whole machine -> the outcomes that are not `pass`."""
+OF_DOCUMENTS = ("nvidia-smi-xml", "nvidia-smi-csv", "nvidia-smi-list", "lspci")
+
+
+def document(name: str) -> dict[str, dict[str, Any]]:
+    """What the four commands print about the GPUs of a document, with its values."""
+    text = (RECORDINGS / f"{name}.xml").read_text(encoding="utf-8")
+    log = nvsmi.parse(text)
+    rows, listed, bus = [", ".join(GPU_FIELDS)], "", ""
+    for gpu in log.gpus:
+        active = sum(
+            bit
+            for name, bit in REASONS.items()
+            if gpu.find(f"clocks_event_reasons/clocks_event_reason_{name}") == "Active"
+        )
+        cells = {
+            **{column: gpu.find(path) for column, path in COLUMNS.items()},
+            "index": str(gpu.index), "driver_version": log.driver_version, "clocks_event_reasons.active": f"0x{active:016x}",
+            "inforom.checksum_validation": "valid",  # the document does not show it
+        }  # fmt: skip
+        cells["ecc.errors.uncorrected.volatile.total"] = gpu.find("ecc_errors/volatile/dram_uncorrectable")
+        rows.append(", ".join(cells[column] for column in GPU_FIELDS))
+        listed += f"GPU {gpu.index}: {gpu.get('product_name')} (UUID: {gpu.get('uuid')})\n"
+        device = gpu.get("pci/pci_device_id")
+        bus += f"{gpu.get('pci/pci_bus_id')[4:].lower()} 3D controller [0302]: NVIDIA Corporation Device [10de:{device[:4].lower()}] (rev a1)\n"
+    printed = (text, "\n".join(rows) + "\n", listed, bus)
+    return {probe: record(PROBES[probe].argv, shown) for probe, shown in zip(OF_DOCUMENTS, printed, strict=True)}
+
+
+def document_outcomes(name: str) -> dict[str, dict[str, Any]]:
+    """The outcomes of the checks that read the commands of a document and no others."""
+    case, probes = DOCUMENTS[name], document(name)
+    log = nvsmi.parse(probes["nvidia-smi-xml"]["stdout"])
+    apps = "gpu_uuid, pid, used_gpu_memory [MiB], process_name\n"
+    beside = {"nvidia-smi-apps": record(PROBES["nvidia-smi-apps"].argv, apps)}
+    reading = {
+        check.id
+        for check in ALL.values()
+        if set(OF_DOCUMENTS) & set(check.probes) and set(check.probes) <= {*probes, *beside}
+    }
+    wanted = {**case.base, **case.expected, "software": {"driver": {"pin": log.driver_version}}}
+    required = [name for name in reading if name in case.base["required"]]
+    journal = {**JOURNAL, "recorded": {**JOURNAL["recorded"], "driver": log.driver_version}}
+    found = judge({**probes, **beside}, {**wanted, "required": required, "skips": {}}, journal=journal)
+    return {check["id"]: check for check in found}
+
+
+def tried() -> dict[str, tuple[int, int]]:
+    """Check -> how many real outputs it was tried on: verbatim ones, and ones written in the shape of a real one."""
+    verbatim: Counter[str] = Counter()
+    shaped: Counter[str] = Counter()
+    for one in outputs():
+        (verbatim if one.verbatim else shaped).update(checks_of(one.probe))
+    for name in DOCUMENTS:
+        verbatim.update(list(document_outcomes(name)))
+    return {check: (verbatim[check], shaped[check]) for check in ALL}
+
+
+if __name__ == "__main__":
+    for one in outputs():
+        if one.name in CASES:
+            print(
+                one.name,
+                one.state,
+                {name: (c["outcome"], c["reason"]) for name, c in outcomes(one, CASES[one.name]).items()},
+            )
+        else:
+            print(one.name, "HAS NO CASE")
+    for name in DOCUMENTS:
+        print(
+            name,
+            {key: (c["outcome"], c["reason"]) for key, c in document_outcomes(name).items() if c["outcome"] != "pass"},
+        )
+    print(tried())

@@ -1,0 +1,44 @@
+"""Checks on outputs of real machines. `real.py` has the table."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuinfra.node import nvsmi
+from tests.node.healthy import RECORDINGS
+from tests.node.real import CASES, DOCUMENTS, checks_of, document_outcomes, outcomes, outputs
+
+
+def test_every_output_is_in_the_table() -> None:
+    """Each file has a case, and each case a file."""
+    assert {one.name for one in outputs()} == set(CASES)
+
+
+@pytest.mark.parametrize("one", outputs(), ids=lambda one: one.name)
+def test_every_check_of_the_command_reads_the_output(one) -> None:
+    """Each check that reads the command gives the outcome of the table, and an output of a healthy machine never fails."""
+    case = CASES[one.name]
+    found = outcomes(one, case)
+    assert set(case.verdicts) == checks_of(one.probe)
+    for check, word in case.verdicts.items():
+        outcome = found[check]["outcome"]
+        assert outcome == word or (word == "read" and outcome != "error"), (check, outcome, found[check]["reason"])
+        assert not (one.state == "healthy" and word in ("fail", "error", "warn")), check
+    assert one.state != "faulty" or set(case.verdicts.values()) - {"pass", "skip"}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_check_reads_the_document_of_a_healthy_machine(name: str) -> None:
+    """All checks of the GPUs pass on the values of a real document, except those that the table lists."""
+    found = document_outcomes(name)
+    assert len(found) >= 15
+    wrong = {check: one["reason"] for check, one in found.items() if one["outcome"] not in ("pass", "skip")}
+    assert set(wrong) == set(DOCUMENTS[name].verdicts), wrong
+    assert {check: found[check]["outcome"] for check in wrong} == dict(DOCUMENTS[name].verdicts)
+
+
+def test_blackwell_documents_show_a_denied_feature() -> None:
+    """Every real Blackwell document holds `Insufficient Permissions`, so the documents prove that G13 accepts it."""
+    for name in ("b200-8", "gb200-4", "gb300-4"):
+        log = nvsmi.parse((RECORDINGS / f"{name}.xml").read_text(encoding="utf-8"))
+        assert {gpu.get("power_smoothing") for gpu in log.gpus} == {"Insufficient Permissions"}
