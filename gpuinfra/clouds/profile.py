@@ -56,6 +56,17 @@ class BilledCapacity:
     reason: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class TagForm:
+    """Tags that a cloud accepts. Its services differ; these values hold for all of them."""
+
+    key: str
+    """Regular expression of a whole key."""
+    value: str
+    allowed: str
+    """Both in words, for messages."""
+
+
 class CloudProfile(Protocol):
     """The profile of a cloud."""
 
@@ -74,6 +85,8 @@ class CloudProfile(Protocol):
     region_setting: str | None
     """Pulumi provider setting for the region, such as `aws:region`, or None."""
     tag_limit: int
+    tag_form: TagForm | None
+    """Characters and lengths of tags that all services of the cloud accept. None if gpuinfra converts tags."""
     storage_kinds: frozenset[str]
     """Kinds of storage that gpuinfra creates on this cloud."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import date
 
@@ -133,17 +134,21 @@ def floor_is_reachable(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def tags_are_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The number of tags is within the limit of the cloud, and no tag has a reserved prefix."""
-    limit = profile_of(spec.cloud).tag_limit - OWN_TAGS
+    """The number of tags is within the limit of the cloud, the cloud accepts their characters and lengths, and no tag has a reserved prefix."""
+    profile = profile_of(spec.cloud)
+    limit = profile.tag_limit - OWN_TAGS
     for i, pool in enumerate(spec.pools):
         together = {**spec.tags, **pool.tags}
         if len(together) > limit:
             what = f"and the tags of the cluster are {len(together)} tags; allowed: {limit}"
             yield error(f"pools[{i}].tags", what, "remove some tags")
     for path, tags in (("tags", spec.tags), *((f"pools[{i}].tags", pool.tags) for i, pool in enumerate(spec.pools))):
-        for key in tags:
+        for key, value in tags.items():
             if key.lower().startswith(("aws:", "gpuinfra:")):
                 yield error(path, f"has the key {shown(key)}, which has a reserved prefix", "rename the key")
+            elif (form := profile.tag_form) and not (re.fullmatch(form.key, key) and re.fullmatch(form.value, value)):
+                what = f"has the tag {shown(key)}: {shown(value)}; allowed on {profile.title}: {form.allowed}"
+                yield error(path, what, "change the tag")
 
 
 RULES = rules_in(vars())

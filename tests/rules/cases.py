@@ -215,9 +215,12 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"handover": {"wait": "floor", "floor": 2}}),
         ("aws", {"handover": {"wait": "none"}}),
     ],
+    "name_is_not_reserved": [("aws", {"name": "sgx"}), ("azure", {"name": "sg-a"})],
     "tags_are_allowed": [
         ("aws", {"tags": {f"a{n}": "x" for n in range(20)}, "pools.0.tags": {f"b{n}": "x" for n in range(20)}}),
         ("aws", {"tags": {"team": "research"}}),
+        ("azure", {"tags": {"team": "it's"}}),
+        ("gcp", {"tags": {"Cost center": "it's"}}),
     ],
     "zone_offers_machine": [("aws", {}), ("azure", {}), ("gcp", {}), ("aws", {"pools.0.machine": "g5.48xlarge"})],
     "quota_covers_pool": [
@@ -691,9 +694,14 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"handover": {"wait": "all", "floor": 1}}),
         ("aws", {"handover": {"wait": "floor", "floor": 3}}),
     ],
+    "name_is_not_reserved": [("aws", {"name": "sg-a"})],
     "tags_are_allowed": [
         ("aws", {"tags": {f"a{n}": "x" for n in range(21)}, "pools.0.tags": {f"b{n}": "x" for n in range(20)}}),
         ("aws", {"tags": {"aws:team": "x"}}),
+        ("aws", {"tags": {"team": "it's"}}),
+        ("aws", {"pools.0.tags": {"a,b": "x"}}),
+        ("azure", {"tags": {"cost/center": "x"}}),
+        ("azure", {"tags": {"Microsoft.Team": "x"}}),
         ("aws", {"pools.0.tags": {"gpuinfra:pool": "x"}}),
     ],
     "zone_offers_machine": [

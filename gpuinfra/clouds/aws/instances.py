@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -41,6 +42,11 @@ def _has_access_logs(plan: Plan) -> bool:
 def trails(plan: Plan) -> Iterator[Instance]:
     """The audit trail."""
     return common.audit_trails("aws", plan, purpose="trail")
+
+
+def trail_name(unique: str) -> str:
+    """Return the name of a trail. CloudTrail rejects adjacent hyphens, which the name of a cluster can have."""
+    return re.sub("-{2,}", "-", unique)
 
 
 def keys(plan: Plan) -> Iterator[Instance]:

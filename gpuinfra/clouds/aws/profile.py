@@ -11,7 +11,7 @@ from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.aws import catalog
 from gpuinfra.clouds.aws import regions as places
 from gpuinfra.clouds.aws.software import SOFTWARE
-from gpuinfra.clouds.profile import BilledCapacity
+from gpuinfra.clouds.profile import BilledCapacity, TagForm
 from gpuinfra.plan.model import (
     Decision,
     Disk,
@@ -64,6 +64,12 @@ class AwsProfile:
     node_units = frozenset[str]()
     region_setting = "aws:region"
     tag_limit = 50
+    tag_form = TagForm(
+        key=r"[\w\s.:/=+\-@]{1,127}",
+        value=r"[\w\s.:/=+\-@]{1,256}",
+        allowed="letters, digits, spaces and _ . : / = + - @, in a key up to 127 characters",
+    )
+    """https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html, read 2026-11-22."""
     storage_kinds = frozenset({"lustre"})
     metadata_to_guard: tuple[str, ...] = ()
     """Empty, because the hop limit in the launch template blocks container access to the metadata service."""

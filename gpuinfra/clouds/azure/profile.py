@@ -12,7 +12,7 @@ from gpuinfra.clouds.azure import catalog, resources
 from gpuinfra.clouds.azure import regions as places
 from gpuinfra.clouds.azure.instances import BASTION_SUBNET, ENDPOINTS_SUBNET, REGIONAL
 from gpuinfra.clouds.azure.software import SOFTWARE
-from gpuinfra.clouds.profile import BilledCapacity
+from gpuinfra.clouds.profile import BilledCapacity, TagForm
 from gpuinfra.plan.model import (
     Decision,
     Disk,
@@ -58,6 +58,12 @@ class AzureProfile:
     node_units = frozenset({"gpuinfra-health.service"})
     region_setting = None
     tag_limit = 50
+    tag_form = TagForm(
+        key=r"(?!(?i:azure|microsoft|windows))[^<>%&\\?/]{1,128}",
+        value=r"(?s:.){1,256}",
+        allowed="keys up to 128 characters without < > % & \\ ? /, that do not start with azure, microsoft or windows",
+    )
+    """https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources, read 2026-11-22. Storage accounts have the shortest keys."""
     storage_kinds = frozenset({"lustre"})
     metadata_to_guard: tuple[str, ...] = ("169.254.169.254",)
     """Address of the metadata service. Azure has no hop limit."""

@@ -62,6 +62,8 @@ class GcpProfile:
     node_units = frozenset[str]()
     region_setting = "gcp:region"
     tag_limit = 64
+    tag_form = None
+    """Tags become labels."""
     storage_kinds = frozenset({"lustre", "home"})
     metadata_to_guard: tuple[str, ...] = ("169.254.169.254", "fd20:ce::254")
     """Addresses of the metadata service. Google Cloud has no hop limit. The IPv6 address comes from public lists of metadata addresses (2026-11-21)."""

@@ -13,6 +13,7 @@ import pulumi
 import pulumi_aws as aws
 
 from gpuinfra import naming
+from gpuinfra.clouds.aws import instances
 from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components import policies
 from gpuinfra.clouds.aws.components.buckets import Lock, PrivateBucket, PrivateBucketArgs
@@ -87,7 +88,7 @@ class AuditTrail(pulumi.ComponentResource):
     def __init__(self, name: str, args: AuditTrailArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:AuditTrail", name, None, args.scope.options(opts))
         scope, plan = args.scope, args.plan
-        trail_name = scope.unique_name("trail", 128)
+        trail_name = instances.trail_name(scope.unique_name("trail", 128))
         # Built from the name instead of read from the resource, because the bucket policy and the key policy need it before the trail exists.
         trail_arn = scope.arn("cloudtrail", f"trail/{trail_name}")
         logs = None if plan.existing_bucket else self._access_logs(name, args)

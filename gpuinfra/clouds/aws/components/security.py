@@ -82,7 +82,8 @@ class SecurityGroups(pulumi.ComponentResource):
             description="Shared file systems: Lustre from and to the nodes",
             vpc_id=self._args.vpc_id,
             revoke_rules_on_delete=True,
-            opts=child(self, rows.STORAGE_GROUP, data=self._args.holds_data),
+            # A changed description replaces a group, and the name of this group is fixed, so the new group could not be created.
+            opts=child(self, rows.STORAGE_GROUP, data=self._args.holds_data, ignore_changes=["description"]),
         )
 
     def _both_ways(

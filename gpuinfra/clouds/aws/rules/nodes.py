@@ -149,6 +149,13 @@ def idle_connections_are_dropped(spec: ClusterSpec, today: date) -> Iterator[Fin
             yield info(f"{path}.machine", what, "use TCP keepalive for long sessions")
 
 
+def name_is_not_reserved(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The name of the cluster does not start with `sg-`, because names of security groups start with it, and EC2 reserves that prefix (EC2 API `CreateSecurityGroup`)."""
+    if spec.name.startswith("sg-") and "site" in spec.made_layers:
+        what = f"is {spec.name}; allowed on AWS: a name that does not start with sg-, which EC2 reserves for IDs"
+        yield error("name", what, f"use {spec.name.removeprefix('sg-')}")
+
+
 def access_uses_session_manager(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """`ssh_from` and `operators` have no effect on AWS. Access to nodes is provided by Session Manager and controlled by IAM."""
     if spec.access.ssh_from:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.aws import access, credentials, filled, ids, operator, replacements, schedules
+from gpuinfra.rehearsal.cloud.aws import access, credentials, filled, ids, operator, replacements, schedules, texts
 from gpuinfra.rehearsal.cloud.aws.groups import AutoScaling
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.ids import Count, kebab, module
@@ -37,6 +37,7 @@ class Aws(StandIn):
         status=503,
     )
     permissions = operator
+    texts = texts.TEXTS
 
     def identify(self, token: str, name: str, inputs: Mapping[str, Any], region: str, count: Count) -> str:
         """Return a counted ID, an ARN, or the inputs that form the ID."""

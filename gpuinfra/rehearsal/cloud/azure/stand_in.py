@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.azure import identity, ids, operator, replacements
+from gpuinfra.rehearsal.cloud.azure import identity, ids, operator, replacements, texts
 from gpuinfra.rehearsal.cloud.azure.errors import AzureError
 from gpuinfra.rehearsal.cloud.azure.groups import KIND
 from gpuinfra.rehearsal.cloud.core.ids import Count, last
@@ -35,6 +35,7 @@ class Azure(StandIn):
         status=503,
     )
     permissions = operator
+    texts = texts.TEXTS
 
     def identify(self, token: str, name: str, inputs: Mapping[str, Any], region: str, count: Count) -> str:
         return ids.new_id(token, name, inputs)

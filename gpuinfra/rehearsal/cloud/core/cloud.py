@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.rehearsal.cloud.core import behaviors, ids, registry, synth, wire
+from gpuinfra.rehearsal.cloud.core import behaviors, ids, registry, synth, texts, wire
 from gpuinfra.rehearsal.cloud.core.behavior import Behavior
 from gpuinfra.rehearsal.cloud.core.errors import AnswerLost, CloudError, CreatedButFailed
 from gpuinfra.rehearsal.cloud.core.faults import Faults
@@ -81,6 +81,7 @@ class Cloud:
                 self.operator.check_resource(self.store, "create", call.token, call.plain, call.region)
             with self.store.change():
                 self._look_up_first(call, behavior)
+                _check_texts(call)
                 behavior.before_create(self, call)
                 call.id = call.id or behavior.identify(self, call) or self._identify(call)
                 self._complete(call)
@@ -143,6 +144,7 @@ class Cloud:
         try:
             self.operator.check_resource(self.store, "update", call.token, call.plain, call.region, old)
             with self.store.change():
+                _check_texts(call)
                 behavior.before_update(self, call)
                 self._complete(call, keep=old.outputs)
                 behavior.updated(self, call)
@@ -249,3 +251,11 @@ class Cloud:
     def _claim(self, call: Call, behavior: Behavior) -> None:
         for scope, name in behavior.names(self, call):
             self.store.claim(scope, name, call.resource())
+
+
+def _check_texts(call: Call) -> None:
+    """Raise the cloud's error for a text with characters or a length that it rejects."""
+    cloud = registry.of_token(call.token)
+    for row, found in texts.rejected(cloud.texts, call.token, call.plain, cloud.own_names(call.token)):
+        text = f"Value ({found.text}) for {found.path} is invalid: {len(found.text)} characters; allowed: {row.form}, {row.least} to {row.most} characters; see {row.page}"
+        raise CloudError(row.code, text)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.core import ids
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
+from gpuinfra.rehearsal.cloud.core.texts import Text
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.behavior import Behavior
@@ -55,6 +56,8 @@ class StandIn:
     )
     """A realistic temporary failure for `--fault cloud:error:...`. `{service}` and `{kind}` come from the resource
     type."""
+    texts: tuple[Text, ...] = ()
+    """Characters and lengths of texts. The first row that matches an input counts."""
     permissions: PermissionModel | None = None
     """Determines the calls of an operation and whether a policy allows them."""
 

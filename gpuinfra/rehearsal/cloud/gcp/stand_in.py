@@ -10,7 +10,7 @@ from gpuinfra.rehearsal.cloud.core.ids import Count, last
 from gpuinfra.rehearsal.cloud.core.interfaces import Subject
 from gpuinfra.rehearsal.cloud.core.rights import grant
 from gpuinfra.rehearsal.cloud.core.stand_in import Action, StandIn
-from gpuinfra.rehearsal.cloud.gcp import ids, operator, replacements, tokens
+from gpuinfra.rehearsal.cloud.gcp import ids, operator, replacements, texts, tokens
 from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError
 from gpuinfra.rehearsal.cloud.gcp.groups import ManagedGroups, preempt
 
@@ -38,6 +38,7 @@ class GoogleCloud(StandIn):
     already_exists = GoogleError("alreadyExists", "The resource '{id}' already exists", status=409)
     unavailable = GoogleError("backendError", "The service is currently unavailable. (injected by --fault)", status=503)
     permissions = operator
+    texts = texts.TEXTS
 
     def identify(self, token: str, name: str, inputs: Mapping[str, Any], region: str, count: Count) -> str:
         """Return a path, or the format from the provider's documentation."""
