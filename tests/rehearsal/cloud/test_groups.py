@@ -191,7 +191,7 @@ def test_the_name_of_an_image_tells_its_content(cloud: Cloud, aws: Client, host:
         )
     ):
         image = aws.invoke("aws:ssm/getParameter:getParameter", name=name)["insecureValue"]
-        stacks.group(aws, stacks.template(aws, f"t{number}", imageId=image), 1, subnet, f"g{number}")
+        stacks.group(aws, stacks.template(aws, f"template{number}", imageId=image), 1, subnet, f"g{number}")
     cloud.fleet.reconcile()
     assert [(one.os, one.prebuilt) for one in host.launched.values()] == [
         ("ubuntu-22.04", True),

@@ -51,7 +51,11 @@ def test_the_same_name_is_free_in_another_region(aws: Client) -> None:
 @pytest.mark.parametrize(
     ("package", "token", "inputs"),
     [
-        ("azure-native", "azure-native:network:VirtualNetwork", {"resourceGroupName": "g", "virtualNetworkName": "n"}),
+        (
+            "azure-native",
+            "azure-native:network:VirtualNetwork",
+            {"resourceGroupName": "g", "virtualNetworkName": "net"},
+        ),
         ("gcp", "gcp:compute/network:Network", {"name": "n"}),
     ],
 )
@@ -169,12 +173,12 @@ def test_a_trail_needs_permission_to_write(aws: Client, cloud: Cloud) -> None:
         "aws:s3/bucketPolicy:BucketPolicy", {"bucket": made.id, "policy": json.dumps({"Statement": [statement]})}
     )
     for number in range(5):
-        aws.create("aws:cloudtrail/trail:Trail", {**trail, "name": f"t{number}"}, f"t{number}")
+        aws.create("aws:cloudtrail/trail:Trail", {**trail, "name": f"trail{number}"}, f"t{number}")
     assert next(key for key, *_ in cloud.store.objects(made.id)).startswith(
         "AWSLogs/000000000000/CloudTrail/us-east-1/"
     )
     with pytest.raises(grpc.RpcError, match="MaximumNumberOfTrailsExceededException"):
-        aws.create("aws:cloudtrail/trail:Trail", {**trail, "name": "t6"}, "t6")
+        aws.create("aws:cloudtrail/trail:Trail", {**trail, "name": "trail6"}, "t6")
 
 
 def test_a_lustre_file_system_can_be_mounted_and_only_grows(aws: Client) -> None:
@@ -297,3 +301,61 @@ def test_resources_of_the_account_can_be_used_and_read(aws: Client, cloud: Cloud
     aws.create("aws:ec2/securityGroup:SecurityGroup", {"vpcId": "vpc-0fedcba9876543210"})
     with pytest.raises(grpc.RpcError, match=r"InvalidVpcID\.NotFound"):
         aws.create("aws:ec2/securityGroup:SecurityGroup", {"vpcId": "vpc-00000000000000099"}, "other")
+
+
+_GROUP = "arn:aws:logs:us-east-1:000000000000:log-group:/mine"
+
+
+def _role(aws: Client, name: str, service: str, condition: dict | None, actions: list[str]) -> str:
+    trust = {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
+    trust |= {"Condition": condition} if condition else {}
+    role = aws.create("aws:iam/role:Role", {"name": name, "assumeRolePolicy": json.dumps({"Statement": [trust]})}, name)
+    allowed = {"Effect": "Allow", "Action": actions, "Resource": f"{_GROUP}:*"}
+    policy = {"role": role.id, "name": "write", "policy": json.dumps({"Statement": [allowed]})}
+    aws.create("aws:iam/rolePolicy:RolePolicy", policy, name)
+    return str(role.outputs["arn"])
+
+
+@pytest.mark.parametrize(
+    ("condition", "actions", "reason"),
+    [
+        (None, ["logs:CreateLogStream", "logs:PutLogEvents"], None),
+        ({"StringEquals": {"aws:SourceAccount": "000000000000"}}, ["logs:CreateLogStream", "logs:PutLogEvents"], "trust relationships"),
+        ({"ArnLike": {"aws:SourceArn": "arn:aws:cloudtrail:*"}}, ["logs:CreateLogStream", "logs:PutLogEvents"], "trust relationships"),
+        (None, ["logs:CreateLogStream"], "permissions"),
+    ],
+)  # fmt: skip
+def test_a_trail_rejects_a_role_that_it_cannot_use(
+    aws: Client, condition: dict | None, actions: list[str], reason: str | None
+) -> None:
+    """CloudTrail sends no source when it assumes the role for its log group, so a condition on a source rejects it."""
+    made = stacks.bucket(aws)
+    write = {"Effect": "Allow", "Principal": {"Service": "cloudtrail.amazonaws.com"}, "Action": "s3:PutObject", "Resource": "*"}  # fmt: skip
+    aws.create("aws:s3/bucketPolicy:BucketPolicy", {"bucket": made.id, "policy": json.dumps({"Statement": [write]})})
+    role = _role(aws, "log", "cloudtrail.amazonaws.com", condition, actions)
+    trail = {"s3BucketName": made.id, "cloudWatchLogsRoleArn": role, "cloudWatchLogsGroupArn": f"{_GROUP}:*"}
+    if reason is None:
+        assert aws.create("aws:cloudtrail/trail:Trail", trail).id
+        return
+    with pytest.raises(grpc.RpcError, match=f"InvalidCloudWatchLogsRoleArnException.*{reason}"):
+        aws.create("aws:cloudtrail/trail:Trail", trail)
+
+
+def test_a_flow_log_rejects_a_role_that_another_service_assumes(aws: Client) -> None:
+    """The role of a flow log trusts VPC Flow Logs."""
+    vpc, _ = stacks.network(aws)
+    source = {"StringEquals": {"aws:SourceAccount": "000000000000"}, "ArnLike": {"aws:SourceArn": "arn:aws:ec2:*:*:vpc-flow-log/*"}}  # fmt: skip
+    log = {"vpcId": vpc.id, "trafficType": "ALL", "logDestination": _GROUP}
+    good = _role(aws, "flow", "vpc-flow-logs.amazonaws.com", source, ["logs:PutLogEvents"])
+    other = _role(aws, "other", "ec2.amazonaws.com", None, ["logs:PutLogEvents"])
+    assert aws.create("aws:ec2/flowLog:FlowLog", {**log, "iamRoleArn": good}, "good").id
+    with pytest.raises(grpc.RpcError, match="Unable to assume given IAM role"):
+        aws.create("aws:ec2/flowLog:FlowLog", {**log, "iamRoleArn": other}, "other")
+
+
+def test_a_text_with_characters_that_a_cloud_excludes_is_rejected(aws: Client) -> None:
+    """EC2 rejects an apostrophe in the description of a security group, on creation."""
+    vpc, _ = stacks.network(aws)
+    group = {"vpcId": vpc.id, "description": "the cloud's own services"}
+    with pytest.raises(grpc.RpcError, match=r"InvalidParameterValue.*the cloud's own services"):
+        aws.create("aws:ec2/securityGroup:SecurityGroup", group)

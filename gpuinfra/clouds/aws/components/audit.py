@@ -177,7 +177,7 @@ class AuditTrail(pulumi.ComponentResource):
         )
         role = aws.iam.Role(
             rows.TRAIL_LOG_ROLE.logical(name),
-            assume_role_policy=policies.trust_for_account("cloudtrail.amazonaws.com", scope.account),
+            assume_role_policy=policies.trust("cloudtrail.amazonaws.com"),
             description="Writes the events of the audit trail to its log group",
             opts=child(self, rows.TRAIL_LOG_ROLE),
         )

@@ -220,7 +220,7 @@ class Network(pulumi.ComponentResource):
         )
         role = aws.iam.Role(
             rows.FLOW_LOG_ROLE.logical(self._name),
-            assume_role_policy=policies.trust_for_account("vpc-flow-logs.amazonaws.com", scope.account),
+            assume_role_policy=policies.flow_log_trust(scope),
             description="Writes the flow log of one network",
             opts=child(self, rows.FLOW_LOG_ROLE),
         )

@@ -25,21 +25,25 @@ def document(statements: Sequence[Statement]) -> pulumi.Output[str]:
 
 
 def trust(service: str) -> str:
-    """Return a trust policy for an AWS service."""
+    """Return a trust policy for an AWS service, without a condition. CloudTrail supports none in the role for its log group
+    (https://docs.aws.amazon.com/awscloudtrail/latest/userguide/cloudtrail-required-policy-for-cloudwatch-logs.html)."""
     statement = {"Sid": "Trust", "Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]}, sort_keys=True)
 
 
-def trust_for_account(service: str, account: pulumi.Input[str]) -> pulumi.Output[str]:
-    """Return a trust policy for an AWS service that acts on behalf of this account."""
+def flow_log_trust(scope: Scope) -> pulumi.Output[str]:
+    """Return the trust policy of the role of a flow log, for the flow logs of this account and Region (https://docs.aws.amazon.com/vpc/latest/userguide/flow-logs-iam-role.html)."""
     return document(
         [
             {
                 "Sid": "Trust",
                 "Effect": "Allow",
-                "Principal": {"Service": service},
+                "Principal": {"Service": "vpc-flow-logs.amazonaws.com"},
                 "Action": "sts:AssumeRole",
-                "Condition": {"StringEquals": {"aws:SourceAccount": account}},
+                "Condition": {
+                    "StringEquals": {"aws:SourceAccount": scope.account},
+                    "ArnLike": {"aws:SourceArn": scope.arn("ec2", "vpc-flow-log/*")},
+                },
             }
         ]
     )

@@ -61,6 +61,8 @@ def _principal(request: AccessRequest, statement: Mapping[str, Any]) -> bool:
     who = statement.get("Principal")
     if who == "*":
         return True
+    if isinstance(who, Mapping) and request.principal in _list(who.get("Service", [])):
+        return True
     named = _list(who.get("AWS", [])) if isinstance(who, Mapping) else []
     account = request.principal.split(":")[4] if request.principal.count(":") > 4 else ""
     role = re.sub(r":sts::(\d+):assumed-role/([^/]+)/.*", r":iam::\1:role/\2", request.principal)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.aws import access
+from gpuinfra.rehearsal.cloud.aws import access, service_roles
 from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra.rehearsal.cloud.aws.images import image_id
 from gpuinfra.rehearsal.cloud.core import wire
@@ -50,6 +50,7 @@ class Trail(Behavior):
             raise self._refused(
                 "InsufficientS3BucketPolicyException", f"Incorrect S3 bucket policy is detected for bucket: {name}"
             )
+        self._check_log_role(cloud, plain)
         here = [
             one for one in cloud.store.list(TRAIL) if one.region == call.region or one.plain.get("isMultiRegionTrail")
         ]
@@ -59,9 +60,24 @@ class Trail(Behavior):
                 f"User: {ACCOUNT} already has {len(here)} trails in {call.region}.",
             )
 
+    def _check_log_role(self, cloud: Cloud, plain: Mapping[str, Any]) -> None:
+        """CloudTrail assumes the role, without a source account or source ARN, and writes to the log group."""
+        role, group = str(plain.get("cloudWatchLogsRoleArn") or ""), str(plain.get("cloudWatchLogsGroupArn") or "")
+        if not role or not service_roles.exists(cloud.store, role):
+            return
+        code = "InvalidCloudWatchLogsRoleArnException"
+        if not service_roles.can_assume(cloud.store, role, "cloudtrail.amazonaws.com", {}):
+            raise self._refused(code, "Access denied. Check the trust relationships for your role.")
+        stream = group.removesuffix("*") + f"log-stream:{ACCOUNT}_CloudTrail_{plain.get('region') or 'us-east-1'}"
+        if service_roles.missing(cloud.store, role, stream, ("logs:CreateLogStream", "logs:PutLogEvents")):
+            raise self._refused(code, "Access denied. Check the permissions for your role.")
+
     @staticmethod
     def _refused(code: str, text: str) -> CloudError:
         return CloudError(code, text, "CloudTrail: CreateTrail")
+
+    def before_update(self, cloud: Cloud, call: Call) -> None:
+        self._check_log_role(cloud, call.plain)
 
     def created(self, cloud: Cloud, call: Call) -> None:
         call.outputs["homeRegion"] = call.region
@@ -155,3 +171,19 @@ def parameter_value(store: Store, name: str, region: str) -> str | None:
     if any(word in name for word in ("/ami-id", "/image_id", "/ami/", "ami-amazon-linux")) or name.endswith("/ami-id"):
         return image_id(store, name, region)
     return f"standin:{name}"
+
+
+@behaves
+class FlowLog(Behavior):
+    """A flow log. EC2 assumes its role when the flow log is created."""
+
+    types = ("aws:ec2/flowLog:FlowLog",)
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        role = str(call.plain.get("iamRoleArn") or "")
+        source = f"arn:aws:ec2:{call.region}:{ACCOUNT}:vpc-flow-log/fl-00000000000000001"
+        context = {"aws:SourceAccount": ACCOUNT, "aws:SourceArn": source}
+        if not role or not service_roles.exists(cloud.store, role):
+            return
+        if not service_roles.can_assume(cloud.store, role, "vpc-flow-logs.amazonaws.com", context):
+            raise CloudError("InvalidParameter", f"Unable to assume given IAM role: {role}", "EC2: CreateFlowLogs")

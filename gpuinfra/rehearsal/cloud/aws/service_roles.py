@@ -1,0 +1,39 @@
+"""Roles that a service assumes. The service rejects a role whose trust policy or permissions are not as its guide describes.
+
+The context of a service's request decides which conditions a trust policy can have. CloudTrail sends no source:
+https://docs.aws.amazon.com/awscloudtrail/latest/userguide/cloudtrail-required-policy-for-cloudwatch-logs.html. VPC Flow Logs
+sends the account and the flow log: https://docs.aws.amazon.com/vpc/latest/userguide/flow-logs-iam-role.html. Both read 2026-11-22.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from gpuinfra.rehearsal.cloud.aws import access, policy
+from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.store import Store
+
+_ROLE = "aws:iam/role:Role"
+
+
+def can_assume(store: Store, role_arn: str, service: str, context: Mapping[str, str]) -> bool:
+    """Return whether the trust policy of a role allows a service to assume it."""
+    role = store.find(_ROLE, role_arn.rsplit("/", 1)[-1])
+    if role is None:
+        return False
+    request = AccessRequest(service, "sts:AssumeRole", role_arn, context)
+    return policy.decide(request, [], [str(role.plain.get("assumeRolePolicy"))])[0]
+
+
+def missing(store: Store, role_arn: str, resource: str, actions: tuple[str, ...]) -> list[str]:
+    """Return the actions that the policies of a role do not allow on a resource."""
+    documents = [*access.role_policies(store, role_arn.rsplit("/", 1)[-1])]
+    return [one for one in actions if not policy.decide(AccessRequest(role_arn, one, resource, {}), documents)[0]]
+
+
+def exists(store: Store, role_arn: str) -> bool:
+    """Return whether the rehearsal created the role. The stand-in does not know the policies of other roles."""
+    return store.find(_ROLE, role_arn.rsplit("/", 1)[-1]) is not None
