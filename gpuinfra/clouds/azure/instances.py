@@ -86,9 +86,14 @@ def _has_records(plan: Plan) -> bool:
     return plan.audit.trail and plan.audit.existing_bucket is None
 
 
+def evidence_stores(plan: Plan) -> Iterator[Instance]:
+    """The container for evidence and bundles."""
+    return common.evidence("azure", plan, layer="foundation")
+
+
 def operators(plan: Plan) -> Iterator[Instance]:
     """Principals that can read evidence and upload bundles."""
-    for above in common.evidence("azure", plan, layer="foundation"):
+    for above in evidence_stores(plan):
         for index in range(max(1, len(plan.evidence.operators))):
             yield replace(above, values={"index": index})
 
@@ -98,7 +103,7 @@ def stores(plan: Plan) -> Iterator[Instance]:
     if _has_records(plan):
         for above in trails(plan):
             yield _store(above, "records", "audit", common.AUDIT)
-    for above in common.evidence("azure", plan, layer="foundation"):
+    for above in evidence_stores(plan):
         yield _store(above, "store", "evidence", common.EVIDENCE)
     for above in networks(plan):
         yield _store(above, "flow", "flow", common.AUDIT)

@@ -39,6 +39,17 @@ def role_assignment(scope: str, principal: str, role: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, "|".join((scope.lower(), principal.lower(), role.lower()))))
 
 
+def role_definition(scope: str, guid: str) -> str:
+    """Return the ID of a role definition in the subscription of a scope."""
+    return f"{'/'.join(scope.split('/')[:3])}/providers/Microsoft.Authorization/roleDefinitions/{guid}"
+
+
+def custom_role(cluster: str, purpose: str, subscription: str, token: str) -> tuple[str, str]:
+    """Return the GUID and the display name of a custom role. Both are unique in the tenant, which can have many subscriptions."""
+    guid = str(uuid.uuid5(_NAMESPACE, "|".join(("role", cluster, purpose, subscription.lower(), token))))
+    return guid, f"gpuinfra {cluster} {purpose} {_global_token('role', cluster, purpose, subscription, token)}"
+
+
 def computer_prefix(cluster: str, pool: str) -> str:
     """Return the prefix of host names. It has at most nine characters, because Azure appends six and NetBIOS names are limited to 15."""
     text = re.sub(r"[^a-z0-9-]+", "-", f"{cluster}-{pool}".lower()).strip("-")

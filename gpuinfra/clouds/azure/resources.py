@@ -60,6 +60,7 @@ def find(kind: Kind) -> Callable[[Instance], Lookup]:
 
 _GROUP_ACTIONS = _actions("Microsoft.Resources/subscriptions/resourceGroups")
 _GRANT_ACTIONS = _actions("Microsoft.Authorization/roleAssignments")
+_ROLE_ACTIONS = _actions("Microsoft.Authorization/roleDefinitions")
 _IDENTITY_ACTIONS = _actions("Microsoft.ManagedIdentity/userAssignedIdentities")
 _DIAGNOSTIC_ACTIONS = _actions("Microsoft.Insights/diagnosticSettings", f"{_SEND_LOGS}?workspaceId")
 _CONTAINER_ACTIONS = _actions(_CONTAINERS)
@@ -93,6 +94,8 @@ ACTIVITY_LOG = ResourceKind("azure-native:monitor:SubscriptionDiagnosticSetting"
     "Microsoft.Insights/diagnosticSettings",
     f"{_SEND_LOGS}?workspaceId {_ACCOUNTS}/listKeys/action?storageAccountId",
 ))
+OPERATOR_ROLE = ResourceKind("azure-native:authorization:RoleDefinition", "{component}-operator-role", instances.evidence_stores, REMOVED, FREE,
+    _ROLE_ACTIONS)
 OPERATOR_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-operator-{index}", instances.operators, REMOVED, FREE,
     _GRANT_ACTIONS)
 BUDGET = ResourceKind("azure-native:consumption:Budget", "{component}-month", budgets, REMOVED, FREE,
@@ -163,6 +166,7 @@ IMPORTER_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{com
 # Nodes.
 NODE_IDENTITY = ResourceKind("azure-native:managedidentity:UserAssignedIdentity", "{component}-identity", instances.node_roles, REMOVED, FREE,
     _IDENTITY_ACTIONS)
+NODE_ROLE = ResourceKind("azure-native:authorization:RoleDefinition", "{component}-role", instances.node_roles, REMOVED, FREE, _ROLE_ACTIONS)
 NODE_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-own", instances.node_roles, REMOVED, FREE, _GRANT_ACTIONS)
 BUNDLE = ResourceKind("gpuinfra:index:Upload", "{component}-bundle", planned.pools, REMOVED, BY_USAGE, Actions("", ""))
 SCALE_SET = ResourceKind("azure-native:compute:VirtualMachineScaleSet", "{component}", planned.groups, REMOVED, priced("node"), _actions(

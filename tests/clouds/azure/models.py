@@ -34,6 +34,7 @@ class Request:
 _GROUP = "resourceGroupName"
 REQUESTS = {
     "authorization:RoleAssignment": Request("authorization.v2022_04_01", "RoleAssignmentCreateParameters", ("scope", "roleAssignmentName")),
+    "authorization:RoleDefinition": Request("authorization.v2022_04_01", "RoleDefinition", ("scope", "roleDefinitionId")),
     "compute:DiskEncryptionSet": Request("compute", "DiskEncryptionSet", (_GROUP, "diskEncryptionSetName")),
     "compute:VirtualMachineScaleSet": Request("compute", "VirtualMachineScaleSet", (_GROUP, "vmScaleSetName")),
     "consumption:Budget": Request("consumption", "Budget", ("scope", "budgetName")),

@@ -78,6 +78,7 @@ BREAKS: dict[str, tuple[str, Callable[[dict[str, Any]], None]]] = {
     "an unknown firewall action": ("storage:StorageAccount", _set("networkRuleSet", "defaultAction", value="Refuse")),
     "a read-only property": ("keyvault:Vault", _set("properties", "hsmPoolResourceId", value="x")),
     "a role without a principal": ("authorization:RoleAssignment", _set("principalId", value=None)),
+    "text for the permissions of a role": ("authorization:RoleDefinition", _set("permissions", 0, "dataActions", value="*")),
     "an invalid principal type": ("authorization:RoleAssignment", _set("principalType", value=7)),
     "an unknown time grain": ("consumption:Budget", _set("timeGrain", value="Weekly")),
     "text for a size": ("storagecache:AmlFilesystem", _set("storageCapacityTiB", value="16")),

@@ -71,7 +71,8 @@ def group(cloud: Cloud, azure: Client, container: Made) -> Made:
     """Two machines that may read bundles and write evidence."""
     who = microsoft.identity(azure)
     condition = folder_condition(reads=("bootstrap", "evidence/train"), writes=("evidence/train",))
-    microsoft.grant(azure, container, str(who.outputs["principalId"]), condition=condition, number=2)
+    role = microsoft.data_role(azure, container).id.rsplit("/", 1)[-1]
+    microsoft.grant(azure, container, str(who.outputs["principalId"]), role, condition=condition, number=2)
     made = microsoft.scale_set(azure, microsoft.profile(microsoft.subnet(azure)), identity=who)
     cloud.fleet.reconcile()
     return made
@@ -184,6 +185,32 @@ def test_a_role_limits_a_node(cloud: Cloud, machine: dict[str, Any]) -> None:
     assert (len(rights["used"]), rights["unused"]) == (1, [])
     assert any(f"{azure_identity.BLOBS}/write on " in one for one in rights["refused"])
     assert any(f"{azure_identity.BLOBS}/delete on " in one for one in rights["refused"])
+
+
+def test_a_node_cannot_delete_the_container_of_evidence(cloud: Cloud, machine: dict[str, Any]) -> None:
+    """With its custom role, a node's request to delete the container is denied, and the evidence stays."""
+    cloud.store.put_object("azure:evidence0a1b/evidence", "evidence/train/a.json", b"1")
+    status, body = _delete_container(cloud, machine)
+    assert (status, b"AuthorizationPermissionMismatch" in body) == (403, True)
+    assert cloud.store.object("azure:evidence0a1b/evidence", "evidence/train/a.json") is not None
+
+
+def test_a_built_in_blob_role_deletes_the_container_in_spite_of_its_condition(
+    cloud: Cloud, azure: Client, container: Made, machine: dict[str, Any]
+) -> None:
+    """Storage Blob Data Contributor has an action on containers, which no condition restricts."""
+    cloud.store.put_object("azure:evidence0a1b/evidence", "evidence/train/a.json", b"1")
+    (who,) = azure_identity.identities_of(cloud.store, machine)
+    condition = folder_condition(reads=("bootstrap",), writes=())
+    microsoft.grant(azure, container, str(who.outputs["principalId"]), condition=condition, number=3)
+    assert _delete_container(cloud, machine)[0] == 202
+    assert cloud.store.object("azure:evidence0a1b/evidence", "evidence/train/a.json") is None
+
+
+def _delete_container(cloud: Cloud, machine: dict[str, Any]) -> tuple[int, bytes]:
+    token = on_node(cloud, machine)._metadata.token()
+    headers = {"Authorization": f"Bearer {token}", "x_ms_version": "2021-12-02"}
+    return ask(f"{cloud.endpoint}/.azure/blob/evidence0a1b/evidence?restype=container", "DELETE", **headers)[:2]
 
 
 def test_tokens_are_checked(cloud: Cloud, machine: dict[str, Any]) -> None:

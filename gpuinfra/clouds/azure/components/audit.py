@@ -15,7 +15,7 @@ from pulumi_azure_native import consumption, monitor, operationalinsights
 
 from gpuinfra import naming
 from gpuinfra.clouds.azure import resources as rows
-from gpuinfra.clouds.azure.components.grants import BLOB_CONTRIBUTOR, folder_condition, grant
+from gpuinfra.clouds.azure.components.grants import data_role, folder_condition, grant
 from gpuinfra.clouds.azure.components.groups import resource_group
 from gpuinfra.clouds.azure.components.keys import Key, KeyArgs, Vault, VaultArgs, disk_encryption_set
 from gpuinfra.clouds.azure.components.scope import Scope, child
@@ -214,11 +214,20 @@ class Evidence(pulumi.ComponentResource):
         container = store.containers[EVIDENCE_CONTAINER]
         # Without a data role, even the owner of a subscription has no access to blobs.
         operators: Sequence[pulumi.Input[str]] = args.plan.operators or (scope.operator,)
+        role = data_role(
+            name,
+            scope,
+            rows.OPERATOR_ROLE,
+            purpose="operator",
+            verbs=("read", "write", "add/action", "delete"),
+            account_id=store.account_id,
+            parent=self,
+        )
         grants = [
             grant(
                 rows.OPERATOR_GRANT.logical(name, index=index),
                 scope,
-                role=BLOB_CONTRIBUTOR,
+                role=role,
                 at=container,
                 principal=principal,
                 principal_type=None,

@@ -1,29 +1,80 @@
-"""Role assignments: built-in roles for a principal at a scope, with a condition if the role is too broad."""
+"""Role assignments for a principal at a scope, with a condition if the role is too broad.
+
+Nodes and operators have a custom role with data actions only. The built-in blob roles also allow to delete or change containers, and a condition
+restricts data actions only (https://learn.microsoft.com/azure/role-based-access-control/conditions-overview, read 2026-11-22).
+Services have the built-in roles that their guides require.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 from pulumi_azure_native import authorization
 
 from gpuinfra.clouds.azure import names
-from gpuinfra.clouds.azure.components.scope import Scope
+from gpuinfra.clouds.azure.components.scope import Scope, child
+from gpuinfra.clouds.planned import ResourceKind
+from gpuinfra.clouds.ready_after import ready_after
 
 CRYPTO_USER = "e147488a-f6f5-4113-8e2d-b22465e65bf6"
 """Key Vault Crypto Service Encryption User: reads key metadata, and wraps and unwraps keys."""
 BLOB_CONTRIBUTOR = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
-"""Storage Blob Data Contributor: reads, writes and deletes blobs."""
+"""Storage Blob Data Contributor: reads, writes and deletes blobs and containers. For services only."""
 ACCOUNT_CONTRIBUTOR = "17d1049b-9a84-46fb-8f53-869881c3d3ab"
 """Storage Account Contributor: manages an account, without data access through roles."""
 _BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataRole:
+    """A custom role with data actions on blobs and no other rights."""
+
+    guid: pulumi.Output[str]
+    """GUID of the role definition. Resolves after the role exists."""
+
+
+def data_role(
+    name: str,
+    scope: Scope,
+    row: ResourceKind[Any],
+    *,
+    purpose: str,
+    verbs: Sequence[str],
+    account_id: pulumi.Input[str],
+    parent: pulumi.Resource,
+) -> DataRole:
+    """Create a custom role for the blobs of an account. It can be assigned in the resource group of the account only."""
+    group = pulumi.Output.from_input(account_id).apply(lambda known: "/".join(known.split("/")[:5]))
+    naming = pulumi.Output.from_input(scope.subscription).apply(
+        lambda known: names.custom_role(scope.cluster, purpose, known, scope.token)
+    )
+    guid = naming.apply(lambda known: known[0])
+    made = authorization.RoleDefinition(
+        row.logical(name),
+        role_definition_id=guid,
+        role_name=naming.apply(lambda known: known[1]),
+        role_type="CustomRole",
+        description=f"Blobs of the evidence container of {scope.cluster}, without rights on containers.",
+        scope=group,
+        assignable_scopes=[group],
+        permissions=[
+            authorization.PermissionArgs(
+                actions=[], not_actions=[], data_actions=[f"{_BLOBS}/{verb}" for verb in verbs], not_data_actions=[]
+            )
+        ],
+        opts=child(parent, row),
+    )
+    return DataRole(guid=ready_after(guid, [made]))
 
 
 def grant(
     name: str,
     scope: Scope,
     *,
-    role: str,
+    role: str | DataRole,
     at: pulumi.Input[str],
     principal: pulumi.Input[str],
     why: str,
@@ -32,14 +83,17 @@ def grant(
     principal_type: str | None = "ServicePrincipal",
 ) -> authorization.RoleAssignment:
     """Assign a role to a principal at a scope. With `principal_type`, Azure does not look up the identity, which can fail while a new identity replicates."""
-    definition = scope.role_definition(role)
+    guid = role.guid if isinstance(role, DataRole) else role
     return authorization.RoleAssignment(
         name,
-        role_assignment_name=pulumi.Output.all(at, principal).apply(
-            lambda known: names.role_assignment(str(known[0]), str(known[1]), role)
+        role_assignment_name=pulumi.Output.all(at, principal, guid).apply(
+            lambda known: names.role_assignment(str(known[0]), str(known[1]), str(known[2]))
         ),
         scope=at,
-        role_definition_id=definition,
+        # Azure returns the definition with the subscription of the scope, which can be another one than the subscription of this stack.
+        role_definition_id=pulumi.Output.all(at, guid).apply(
+            lambda known: names.role_definition(str(known[0]), str(known[1]))
+        ),
         principal_id=principal,
         principal_type=principal_type,
         description=why,
@@ -50,7 +104,7 @@ def grant(
 
 
 def folder_condition(*, reads: Sequence[str] | None, writes: Sequence[str], deletes: Sequence[str] = ()) -> str:
-    """Return a condition that restricts Storage Blob Data Contributor to the folders to read (`None` for all), write and delete.
+    """Return a condition that restricts a role for blobs to the folders to read (`None` for all), write and delete.
 
     Each line has the form: the request is a different action, or the blob is in one of the folders. Listing is a read without a path, so a principal
     restricted to folders cannot list blobs.

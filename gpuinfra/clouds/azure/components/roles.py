@@ -1,5 +1,7 @@
 """The permissions of a node: reading its bundle and writing evidence to the folder of its cluster.
 
+A node can delete neither a blob nor the container.
+
 All nodes of a cluster share one identity, so Azure cannot restrict a node to its own folder. The attested document proves which node wrote
 the evidence, and the account retains old versions of replaced blobs.
 """
@@ -12,7 +14,7 @@ import pulumi
 from pulumi_azure_native import managedidentity
 
 from gpuinfra.clouds.azure import resources as rows
-from gpuinfra.clouds.azure.components.grants import BLOB_CONTRIBUTOR, folder_condition, grant
+from gpuinfra.clouds.azure.components.grants import data_role, folder_condition, grant
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.instances import BUNDLES, EVIDENCE_CONTAINER
 from gpuinfra.clouds.ready_after import ready_after
@@ -53,7 +55,15 @@ class NodeRole(pulumi.ComponentResource):
         role = grant(
             rows.NODE_GRANT.logical(name),
             scope,
-            role=BLOB_CONTRIBUTOR,
+            role=data_role(
+                name,
+                scope,
+                rows.NODE_ROLE,
+                purpose="node",
+                verbs=("read", "write", "add/action"),
+                account_id=args.evidence_account_id,
+                parent=self,
+            ),
             at=pulumi.Output.concat(args.evidence_account_id, "/blobServices/default/containers/", args.container),
             principal=identity.principal_id,
             why=f"nodes of {scope.cluster}: read bundles and write evidence",

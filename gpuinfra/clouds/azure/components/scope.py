@@ -77,12 +77,6 @@ class Scope(BaseScope):
             lambda subscription: names.vault(self.cluster, subscription, self.token)
         )
 
-    def role_definition(self, role: str) -> pulumi.Output[str]:
-        """Return the ID of a built-in role."""
-        return pulumi.Output.concat(
-            "/subscriptions/", self.subscription, "/providers/Microsoft.Authorization/roleDefinitions/", role
-        )
-
 
 def child(
     parent: pulumi.Resource,

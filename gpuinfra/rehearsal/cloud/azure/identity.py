@@ -6,7 +6,6 @@ Role assignments are evaluated with their conditions (`conditions`).
 
 from __future__ import annotations
 
-import re
 import secrets
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.azure import conditions
+from gpuinfra.rehearsal.cloud.azure.builtin_roles import ROLES, Role, of_inputs
 from gpuinfra.rehearsal.cloud.azure.ids import SUBSCRIPTION
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.rights import grant
@@ -29,16 +29,8 @@ OPERATOR = "00000000-0000-4000-8000-00000000000a"
 """The operator's object ID."""
 LIFETIME_S = 3600
 _RENEW_S = 300
-BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
-
-_ROLES = {
-    # Data actions of Azure built-in roles.
-    # https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/storage, read 2026-11-21.
-    "ba92f5b4-2d11-453d-a403-e96b0029c9fe": [f"{BLOBS}/{verb}" for verb in ("delete", "read", "write", "move/action", "add/action")],
-    "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1": [f"{BLOBS}/read"],
-    "b7e6dc6d-f1e8-4753-8033-0f276bb0955b": [f"{BLOBS}/*"],
-}  # fmt: skip
-
+CONTAINERS = "Microsoft.Storage/storageAccounts/blobServices/containers"
+BLOBS = f"{CONTAINERS}/blobs"
 
 @dataclass(frozen=True, slots=True)
 class Principal:
@@ -101,12 +93,12 @@ def may(cloud: Cloud, who: Principal, actions: tuple[str, ...], place: str, attr
     """Return whether a role of `who` at `place` (an ARM ID) or a parent scope allows one of the data actions."""
     for assignment in assignments(cloud.store, who.object_id, place):
         inputs = assignment.plain
-        allowed = _data_actions(cloud.store, str(inputs.get("roleDefinitionId") or ""))
+        role = role_of(cloud.store, str(inputs.get("roleDefinitionId") or ""))
         condition = str(inputs.get("condition") or "")
         for action in actions:
             if (
-                any(_matches(one, action) for one in allowed[0])
-                and not any(_matches(one, action) for one in allowed[1])
+                role is not None
+                and any(one.allows_data(action) for one in role.permissions)
                 and (not condition or conditions.holds(condition, action, attributes))
             ):
                 if not who.operator:
@@ -122,31 +114,41 @@ def assignments(store: Store, principal: str, place: str) -> Iterator[Resource]:
     for one in store.list(ASSIGNMENT):
         inputs = one.plain
         scope = "/" + str(inputs.get("scope") or "").strip("/")
-        if str(inputs.get("principalId")).lower() == principal.lower() and _within(place, scope):
+        if str(inputs.get("principalId")).lower() == principal.lower() and within(place, scope):
             yield one
 
 
-def _within(place: str, scope: str) -> bool:
+def within(place: str, scope: str) -> bool:
+    """Return whether a place is a scope or is in it."""
     return (place.lower() + "/").startswith(scope.lower().rstrip("/") + "/")
 
 
-def _data_actions(store: Store, definition: str) -> tuple[list[str], list[str]]:
-    """Return (data actions, excluded data actions) of a built-in or custom role."""
+def may_manage(cloud: Cloud, who: Principal, action: str, place: str) -> bool:
+    """Return whether a role of `who` at `place` or a parent scope allows an operation on a resource.
+
+    Conditions of blob roles restrict data actions only, so they are not evaluated here.
+    https://learn.microsoft.com/azure/role-based-access-control/conditions-overview, read 2026-11-22.
+    """
+    for assignment in assignments(cloud.store, who.object_id, place):
+        role = role_of(cloud.store, str(assignment.plain.get("roleDefinitionId") or ""))
+        if role is not None and any(one.allows(action) for one in role.permissions):
+            return True
+    if not who.operator:
+        cloud.rights.denied(who.name, action, place)
+    return False
+
+
+def role_of(store: Store, definition: str, at: str | None = None) -> Role | None:
+    """Return the built-in or custom role with that ID, or None if it does not exist or cannot be assigned at the scope `at`."""
     guid = definition.rsplit("/", 1)[-1].lower()
-    if guid in _ROLES:
-        return _ROLES[guid], []
+    if guid in ROLES:
+        return ROLES[guid]
     for one in store.list(DEFINITION):
-        if one.id.rsplit("/", 1)[-1].lower() == guid:
-            permissions = one.plain.get("permissions") or []
-            return (
-                [str(action) for part in permissions for action in part.get("dataActions") or []],
-                [str(action) for part in permissions for action in part.get("notDataActions") or []],
-            )
-    return [], []
-
-
-def _matches(pattern: str, action: str) -> bool:
-    return re.fullmatch(".*".join(re.escape(part) for part in pattern.split("*")), action, re.I) is not None
+        inputs = one.plain
+        scopes = [str(scope) for scope in inputs.get("assignableScopes") or []]
+        if one.id.rsplit("/", 1)[-1].lower() == guid and (at is None or any(within(at, scope) for scope in scopes)):
+            return of_inputs(inputs)
+    return None
 
 
 def tenant() -> str:

@@ -89,3 +89,20 @@ def protected(store: Store, account_name: str, container: str) -> bool:
     lock = locks(store, account_name, container)
     blobs = store.objects(bucket(account_name, container))
     return bool(lock) and any(time.time() < modified + lock[0] for *_, modified in blobs) if lock else False
+
+
+def delete_container(store: Store, place: str) -> None:
+    """Delete a container with its blobs. Raises AzureError while a policy protects one of them."""
+    held = next(one for one in store.list(CONTAINER) if one.id.lower() == place.lower())
+    account_name, name = names_of(held)
+    if protected(store, account_name, name):
+        raise AzureError("ContainerProtectedFromDeletion", f"The container {name} has blobs that an immutability policy protects from deletion.", status=409)  # fmt: skip
+    empty(store, held)
+    store.remove(held)
+
+
+def empty(store: Store, container: Resource) -> None:
+    """Delete all blobs of a container."""
+    own = bucket(*names_of(container))
+    for key, *_ in store.objects(own):
+        store.remove_object(own, key)

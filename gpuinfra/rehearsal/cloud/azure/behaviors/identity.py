@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.azure import identity, stores
 from gpuinfra.rehearsal.cloud.azure.errors import AzureError
-from gpuinfra.rehearsal.cloud.azure.identity import ASSIGNMENT, IDENTITY
+from gpuinfra.rehearsal.cloud.azure.identity import ASSIGNMENT, DEFINITION, IDENTITY
 from gpuinfra.rehearsal.cloud.azure.ids import SUBSCRIPTION
 from gpuinfra.rehearsal.cloud.core.behavior import Behavior, answers, behaves
 
@@ -48,18 +48,59 @@ class Identity(Behavior):
         }
 
 
+_GUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z"
+
+
+@behaves
+class RoleDefinition(Behavior):
+    """A custom role. Its display name is unique in the tenant, and it is deleted after its assignments.
+
+    https://learn.microsoft.com/azure/role-based-access-control/custom-roles, read 2026-11-22.
+    """
+
+    types = (DEFINITION,)
+    shapes = {"roleDefinitionId": (_GUID, "The role definition ID '{value}' is not valid. The role definition ID must be a GUID.")}  # fmt: skip
+    unique = (("roleName", "global"),)
+    taken = AzureError(
+        "RoleDefinitionWithSameNameExists",
+        "A custom role with the same name already exists in this directory. Use a different name.",
+        status=409,
+    )
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        scope, scopes = str(call.plain.get("scope")), call.plain.get("assignableScopes") or []
+        if not any(identity.within(scope, str(one)) for one in scopes):
+            text = f"The assignable scopes of the role definition do not include its scope '{scope}'."
+            raise AzureError("InvalidRoleDefinitionAssignableScope", text)
+
+    before_update = before_create
+
+    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
+        guid = resource.id.rsplit("/", 1)[-1].lower()
+        for one in cloud.store.list(ASSIGNMENT):
+            if str(one.plain.get("roleDefinitionId")).rsplit("/", 1)[-1].lower() == guid:
+                text = f"There are existing role assignments referencing role (code: {guid})."
+                raise AzureError("RoleDefinitionHasAssignments", text, status=400)
+
+
 @behaves
 class RoleAssignment(Behavior):
-    """Unique by principal, role and scope. Its name is a GUID."""
+    """Unique by principal, role and scope. Its name is a GUID, and its role can be assigned at its scope."""
 
     types = (ASSIGNMENT,)
     shapes = {
         "roleAssignmentName": (
-            r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z",
+            _GUID,
             "The role assignment ID '{value}' is not valid. The role assignment ID must be a GUID.",
         )
     }
     taken = AzureError("RoleAssignmentExists", "The role assignment already exists.", status=409)
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        scope, definition = str(call.plain.get("scope")), str(call.plain.get("roleDefinitionId"))
+        if identity.role_of(cloud.store, definition, scope) is None:
+            text = f"The specified role definition with ID '{definition.rsplit('/', 1)[-1]}' does not exist."
+            raise AzureError("RoleDefinitionDoesNotExist", text)
 
     def names(self, cloud: Cloud, call: Call) -> Iterator[tuple[str, str]]:
         plain = call.plain

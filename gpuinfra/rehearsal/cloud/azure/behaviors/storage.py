@@ -61,18 +61,12 @@ class StorageAccount(Behavior):
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
         for one in _containers(cloud.store, resource):
-            _empty(cloud.store, one)
+            stores.empty(cloud.store, one)
             cloud.store.remove(one)
 
 
 def _containers(store: Store, account: Resource) -> list[Resource]:
     return [one for one in store.list(CONTAINER) if one.id.lower().startswith(account.id.lower() + "/")]
-
-
-def _empty(store: Store, container: Resource) -> None:
-    bucket = stores.bucket(*stores.names_of(container))
-    for key, *_ in store.objects(bucket):
-        store.remove_object(bucket, key)
 
 
 @behaves
@@ -90,7 +84,7 @@ class Container(Behavior):
             raise AzureError("ContainerProtectedFromDeletion", f"The container {name} has blobs that an immutability policy protects from deletion.", status=409)  # fmt: skip
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
-        _empty(cloud.store, resource)
+        stores.empty(cloud.store, resource)
 
 
 @behaves

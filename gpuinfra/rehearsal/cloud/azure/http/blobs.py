@@ -1,4 +1,5 @@
-"""Azure Blob Storage: Put, Get, Head, Delete and List, subject to roles, the account's network rules and immutability.
+"""Azure Blob Storage: Put, Get, Head, Delete and List, and Delete Container, subject to roles, the account's network rules
+and immutability.
 
 https://learn.microsoft.com/rest/api/storageservices/blob-service-rest-api, read 2026-11-21. Only block blobs, put in
 one request.
@@ -47,11 +48,13 @@ class Blobs:
             )
         stores.reachable(self.cloud.store, account, who)
         place = stores.container_id(self.cloud.store, account, container)
+        if request.method == "DELETE" and not name and request.query.get("restype") == "container":
+            return self._delete_container(who, account, container, place)
         listing = request.method == "GET" and not name and request.query.get("comp") == "list"
         held = self.cloud.store.object(stores.bucket(account, container), name) if name else None
         verbs = _verbs(request.method, held is not None)
         if not name and not listing:
-            raise AzureError("InvalidQueryParameterValue", "A rehearsal supports only listing of containers.")
+            raise AzureError("InvalidQueryParameterValue", "A rehearsal supports only listing and deletion of containers.")
         attributes = {f"{identity.BLOBS.rpartition('/')[0]}:name": container}
         if name:
             attributes[f"{identity.BLOBS}:path"] = name
@@ -65,6 +68,16 @@ class Blobs:
         if listing:
             return self._list(account, container, request.query)
         return self._blob(request, account, container, name, held)
+
+    def _delete_container(self, who: identity.Principal, account: str, container: str, place: str | None) -> Response:
+        """Delete a container with its blobs. The role needs the action on the container, not a data action."""
+        action = f"{identity.CONTAINERS}/delete"
+        if not identity.may_manage(self.cloud, who, action, place or stores.account_id(self.cloud.store, account)):
+            raise AzureError("AuthorizationPermissionMismatch", "This request is not authorized to perform this operation using this permission.", status=403)  # fmt: skip
+        if place is None:
+            raise AzureError("ContainerNotFound", "The specified container does not exist.", status=404)
+        stores.delete_container(self.cloud.store, place)
+        return Response(202)
 
     def _blob(self, request: Request, account: str, container: str, name: str, held: StoredObject | None) -> Response:
         bucket = stores.bucket(account, container)
