@@ -67,6 +67,11 @@ def lustre(**fields: Any) -> list[dict[str, Any]]:
     return [{"kind": "lustre", "mount": "/scratch", "capacity_gib": 4800, **fields}]
 
 
+def file_systems(count: int) -> list[dict[str, Any]]:
+    """Several Lustre file systems."""
+    return [{"kind": "lustre", "mount": f"/scratch{index}", "capacity_gib": 8192} for index in range(count)]
+
+
 def pool(name: str, machine: str, count: int = 2, kind: str = "on_demand", **fields: Any) -> dict[str, Any]:
     """One pool."""
     return {"name": name, "machine": machine, "capacity": [{"kind": kind, "count": count}], **fields}
@@ -104,6 +109,7 @@ def gb200(*cards: int, extra: tuple[tuple[int, int, str], ...] = ()) -> Change:
 
 
 _C = "pools.0.capacity"
+_HOME = {"kind": "home", "mount": "/home", "capacity_gib": 1024}
 _ALL_P4D = [(0, 0, "interface"), (0, 1, "efa-only"), (1, 0, "efa-only"), (2, 0, "efa-only"), (3, 0, "efa-only")]
 
 _AZURE_ID = "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/"
@@ -445,6 +451,11 @@ ACCEPTED: dict[str, list[Case]] = {
         ("azure", {"storage": lustre(capacity_gib=131072, throughput_mb_s_per_tib=500)}),
         ("azure", {"network.cidr": "10.0.0.0/20", "storage": lustre(capacity_gib=16384)}),
     ],
+    "file_systems_fit_network": [
+        ("azure", {"storage": file_systems(15)}),
+        ("azure", {"storage": file_systems(14), "access.bastion": True}),
+        ("azure", {"storage": file_systems(20), "network.existing": _azure_network()}),
+    ],
     "node_subnet_is_large_enough": [("azure", {"network.cidr": "10.0.0.0/20", f"{_C}.0.count": 507})],
     "evidence_account_is_reachable": [
         ("azure", {"access.evidence_from": ["203.0.113.0/24"]}),
@@ -560,6 +571,11 @@ ACCEPTED: dict[str, list[Case]] = {
         ("gcp", {"pools.1": pool("b", "n2-standard-8")}),
         ("gcp", {"pools.1": pool("b", "a3-ultragpu-8g", kind="spot", fabric="none")}),
         ("gcp", {"pools.1": pool("b", "a3-megagpu-8g", kind="spot")}),
+    ],
+    "service_range_is_large_enough": [
+        ("gcp", {"network.cidr": "10.0.0.0/20"}),
+        ("gcp", {"network.cidr": "10.0.0.0/19", "storage": lustre(capacity_gib=18000)}),
+        ("gcp", {"network.cidr": "10.0.0.0/18", "storage": [*lustre(capacity_gib=18000), _HOME]}),
     ],
     "subnets_have_enough_addresses": [
         ("gcp", {"pools.0.machine": "n2-standard-8", f"{_C}.0.count": 508, "network.cidr": "10.0.0.0/20"}),
@@ -923,6 +939,10 @@ REJECTED: dict[str, list[Case]] = {
         ("azure", {"storage": lustre(capacity_gib=786432, throughput_mb_s_per_tib=40)}),
         ("azure", {"network.cidr": "10.0.0.0/20", "storage": lustre(capacity_gib=24576)}),
     ],
+    "file_systems_fit_network": [
+        ("azure", {"storage": file_systems(16)}),
+        ("azure", {"storage": file_systems(15), "access.bastion": True}),
+    ],
     "node_subnet_is_large_enough": [("azure", {"network.cidr": "10.0.0.0/20", f"{_C}.0.count": 508})],
     "evidence_account_is_reachable": [("azure", {})],
     "evidence_ranges_are_public": [
@@ -1029,6 +1049,10 @@ REJECTED: dict[str, list[Case]] = {
     ],
     "machine_has_gpudirect": [("gcp", {"pools.0.machine": "a2-highgpu-8g", "pools.0.fabric": "required"})],
     "gpudirect_stacks_are_not_mixed": [("gcp", {"pools.1": pool("b", "a3-ultragpu-8g", kind="spot")})],
+    "service_range_is_large_enough": [
+        ("gcp", {"network.cidr": "10.0.0.0/20", "storage": lustre(capacity_gib=18000)}),
+        ("gcp", {"network.cidr": "10.0.0.0/19", "storage": [*lustre(capacity_gib=18000), _HOME]}),
+    ],
     "subnets_have_enough_addresses": [
         ("gcp", {f"{_C}.0.count": 125, "network.cidr": "10.0.0.0/20"}),
         ("gcp", {"pools.0.machine": "n2-standard-8", f"{_C}.0.count": 509, "network.cidr": "10.0.0.0/20"}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from datetime import date
+from typing import Any
 
 from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
 from gpuinfra.clouds import planned as made
@@ -154,7 +155,7 @@ class AzureProfile:
             return _existing(spec, self.subnet(""), lustre)
         network = ipaddress.ip_network(spec.network.cidr, strict=False)
         eighths = list(network.subnets(prefixlen_diff=3))
-        small = list(eighths[0].subnets(new_prefix=min(28, network.prefixlen + 7)))
+        small = small_ranges(network)
         roles = [(self.subnet(""), "nodes", eighths[1])]
         roles += [(name, "storage", small[index]) for index, name in enumerate(lustre)]
         # Allocated from the end of the range, so that adding a file system changes no addresses.
@@ -232,6 +233,17 @@ class AzureProfile:
 
 
 PROFILE = AzureProfile()
+
+
+def small_ranges(network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> list[Any]:
+    """Return the ranges for file systems, private endpoints and Bastion: equal parts of the first eighth of the network."""
+    first = next(iter(network.subnets(prefixlen_diff=3)))
+    return list(first.subnets(new_prefix=max(first.prefixlen, min(28, network.prefixlen + 7))))
+
+
+def file_system_limit(network: ipaddress.IPv4Network | ipaddress.IPv6Network, *, bastion: bool) -> int:
+    """Return how many file systems fit into a network, beside the subnets for private endpoints and Bastion."""
+    return len(small_ranges(network)) - (2 if bastion else 1)
 
 
 def _plain(os: str, machine: MachineType) -> Image:

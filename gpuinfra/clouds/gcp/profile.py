@@ -304,6 +304,10 @@ def _shared(spec: ClusterSpec) -> tuple[str, ...]:
     return tuple(sorted({nic.network for machine in used for nic in machine.nics} - {"main"} - ZONAL_NETWORKS))
 
 
+SERVICE_ADDRESSES = 1024
+"""Addresses for the file systems of Managed Lustre or of Filestore. A rule rejects a network that has fewer."""
+
+
 def _service_range(eighth: str, prefix: int, kinds: set[str]) -> str | None:
     """Return the address range for file systems: 1024 addresses for Managed Lustre and 1024 for Filestore."""
     if not kinds & {"lustre", "home"}:

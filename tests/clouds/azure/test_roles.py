@@ -45,7 +45,9 @@ def _service(one: Registered) -> str | None:
         return "encryption"
     if one.name.endswith("-flow"):
         return "flow log"
-    return {"importer-account": "importer account", "importer-blobs": "importer"}.get("-".join(one.name.split("-")[-2:]))
+    return {"importer-account": "importer account", "importer-blobs": "importer"}.get(
+        "-".join(one.name.split("-")[-2:])
+    )
 
 
 def _role(recording: Recording, one: Registered) -> Role:
@@ -89,7 +91,9 @@ def test_a_node_reads_and_writes_blobs_and_cannot_delete_them() -> None:
     assert {one.rpartition("/blobs/")[2] for one in block.data_actions} == {"read", "write", "add/action"}
 
 
-@pytest.mark.parametrize("name", ["Storage Blob Data Contributor", "Storage Blob Data Reader", "Storage Blob Data Owner"])
+@pytest.mark.parametrize(
+    "name", ["Storage Blob Data Contributor", "Storage Blob Data Reader", "Storage Blob Data Owner"]
+)
 def test_a_built_in_role_with_more_than_data_rights_is_found(name: str) -> None:
     """Each built-in blob role has actions on containers, so none of them is accepted for nodes."""
     guid = next(guid for guid, role in ROLES.items() if role.name == name)

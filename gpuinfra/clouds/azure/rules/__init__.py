@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import date
 
 from gpuinfra.catalog.records import CapacityKind, MachineType
-from gpuinfra.clouds.azure.profile import FABRIC_LIMIT, PROFILE
+from gpuinfra.clouds.azure.profile import FABRIC_LIMIT, PROFILE, file_system_limit
 from gpuinfra.clouds.azure.regions import LUSTRE_SKUS, LUSTRE_SUBNETS, PAIRS, RDMA_NETWORK
 from gpuinfra.clouds.azure.rules import access
 from gpuinfra.clouds.machines import nearest_value, pools_of
@@ -166,6 +166,21 @@ def lustre_subnet_is_large_enough(spec: ClusterSpec, today: date) -> Iterator[Fi
         if need is None or prefix > need:
             what = f"is {network}, which has a /{prefix} for each file system; {tib:g} TiB needs {'more than a /23' if need is None else f'a /{need}'}"
             yield error("network.cidr", what, "use a larger network, such as a /16")
+
+
+def file_systems_fit_network(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The network has a subnet for each file system, beside those for private endpoints and Bastion."""
+    try:
+        network = ipaddress.ip_network(spec.network.cidr, strict=False)
+        fits = file_system_limit(network, bastion=spec.access.bastion)
+    except ValueError:
+        return
+    count = sum(entry.kind == "lustre" for entry in spec.storage)
+    if count > fits and not spec.network.existing:
+        what = (
+            f"has {count} file systems; allowed: up to {max(0, fits)} in {network}, because each one has its own subnet"
+        )
+        yield error("storage", what, "use fewer file systems, or another cluster with its own network")
 
 
 def node_subnet_is_large_enough(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from datetime import date
 
-from gpuinfra.clouds.gcp.profile import DEFAULT_TIER, HYPERDISK_ONLY, PROFILE
+from gpuinfra.clouds.gcp.profile import DEFAULT_TIER, HYPERDISK_ONLY, PROFILE, SERVICE_ADDRESSES
 from gpuinfra.clouds.gcp.regions import LUSTRE_TIERS, RESERVED_ADDRESSES
 from gpuinfra.clouds.gcp.rules import site
 from gpuinfra.clouds.machines import nearest_value, pools_of
@@ -93,6 +93,19 @@ def subnets_have_enough_addresses(spec: ClusterSpec, today: date) -> Iterator[Fi
     if count > have:
         what = f"is {network}, which has {have} addresses for each fabric network; the cluster needs {count}"
         yield error("network.cidr", what, "use a larger network")
+
+
+def service_range_is_large_enough(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The network has 1024 addresses for each of Managed Lustre and Filestore."""
+    try:
+        network = ipaddress.ip_network(spec.network.cidr, strict=False)
+    except ValueError:
+        return
+    services = len({entry.kind for entry in spec.storage if entry.kind in ("lustre", "home")})
+    have = network.num_addresses // 8
+    if have < services * SERVICE_ADDRESSES:
+        what = f"is {network}, which has {have} addresses for file systems; Managed Lustre and Filestore need {SERVICE_ADDRESSES} each"
+        yield error("network.cidr", what, "use a /19 for one of them, or a /18 for both")
 
 
 def network_quota_is_enough(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -32,6 +32,7 @@ _RENEW_S = 300
 CONTAINERS = "Microsoft.Storage/storageAccounts/blobServices/containers"
 BLOBS = f"{CONTAINERS}/blobs"
 
+
 @dataclass(frozen=True, slots=True)
 class Principal:
     """The identity for which a token was issued."""

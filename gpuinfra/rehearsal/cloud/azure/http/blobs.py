@@ -54,7 +54,9 @@ class Blobs:
         held = self.cloud.store.object(stores.bucket(account, container), name) if name else None
         verbs = _verbs(request.method, held is not None)
         if not name and not listing:
-            raise AzureError("InvalidQueryParameterValue", "A rehearsal supports only listing and deletion of containers.")
+            raise AzureError(
+                "InvalidQueryParameterValue", "A rehearsal supports only listing and deletion of containers."
+            )
         attributes = {f"{identity.BLOBS.rpartition('/')[0]}:name": container}
         if name:
             attributes[f"{identity.BLOBS}:path"] = name
