@@ -6,12 +6,15 @@
 #         DRIVER_FLAVOUR                  open or proprietary kernel module
 #         DRIVER_PACKAGE                  nvidia-open or cuda-drivers
 #         CUDA_KEYRING_URL, _SHA256       package with NVIDIA's repository and its key
-# Proves: the loaded module has an accepted version and the required flavour, was built for this kernel, and user space
-#         reports the same version. The checks verify the number of GPUs.
+# Proves: the loaded module has an accepted version and the required flavour, was built for this kernel, user space
+#         reports the same version, and no GPU reports that persistence mode is off. The checks verify the number of GPUs.
 # Reboots when an older module or nouveau is loaded and uses the devices.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
+
+readonly PERSISTENCED=nvidia-persistenced.service
+readonly PERSISTENCE=/etc/systemd/system/$PERSISTENCED.d/10-gpuinfra.conf
 
 main() {
   load_versions
@@ -37,7 +40,7 @@ main() {
   fi
   load_module nvidia
   load_module nvidia_uvm
-  service_on nvidia-persistenced.service
+  keep_initialized
 
   end_dry_run
   prove
@@ -80,6 +83,35 @@ leave_nouveau() {
   reboot_needed "nouveau uses the GPUs"
 }
 
+# The units of Ubuntu and NVIDIA start the daemon without persistence mode, so it keeps no GPU initialized, and stop it when no
+# other unit needs it. DCGM reports both as an error of the software.
+keep_initialized() {
+  local command
+  command=$(systemctl cat "$PERSISTENCED" 2>/dev/null | sed -n 's/^ExecStart=\(..*\)/\1/p' | tail -n 1) || true
+  dry_run || [[ -n $command ]] || die "there is no unit $PERSISTENCED: the driver's user space is not completely installed"
+  command=${command//--no-persistence-mode/--persistence-mode}
+  if put_file "$PERSISTENCE" "[Unit]
+StopWhenUnneeded=no
+
+[Service]
+ExecStart=
+ExecStart=$command"; then
+    dry_run || systemctl daemon-reload
+  fi
+  service_on "$PERSISTENCED"
+  # The daemon sets the mode when it starts. It still runs with the former command if the file is new, or if an earlier run ended here.
+  if persistence_is_off && ! would "restart $PERSISTENCED"; then
+    systemctl restart "$PERSISTENCED" || die "$PERSISTENCED did not start: $(service_reason "$PERSISTENCED")"
+    changed "restarted $PERSISTENCED with persistence mode"
+  fi
+}
+
+# A GPU that is off the bus fails the query, and the checks identify it; only an answer counts here.
+persistence_is_off() {
+  command -v nvidia-smi >/dev/null &&
+    grep -qxF Disabled <<<"$(nvidia-smi --query-gpu=persistence_mode --format=csv,noheader 2>/dev/null || true)"
+}
+
 prove() {
   local loaded answer version
   loaded=$(loaded_version) || die "/proc/driver/nvidia/version is missing: the module is not loaded"
@@ -95,6 +127,7 @@ prove() {
   answer=$(nvidia-smi --version 2>&1) || true
   version=$(sed -n 's/^NVIDIA-SMI version *: *//p' <<<"$answer")
   [[ $version == "$loaded" ]] || die "module $loaded is loaded, but nvidia-smi reports: $(head -n 1 <<<"$answer")"
+  ! persistence_is_off || die "nvidia-smi reports GPUs without persistence mode: $(service_reason "$PERSISTENCED")"
   record driver "$loaded"
   record driver_flavour "$DRIVER_FLAVOUR"
   proved "driver $loaded ($DRIVER_FLAVOUR module) is loaded and matches user space"

@@ -16,7 +16,8 @@ main() {
   need_tools apt-get dpkg-query modprobe lsmod
   need_variables NVLSM_VERSION
 
-  if ! interrupted && accepted NVLSM "$(package_version nvlsm)"; then
+  # Fabric manager's start script calls ibstat and exits with an error without it.
+  if ! interrupted && accepted NVLSM "$(package_version nvlsm)" && command -v ibstat >/dev/null; then
     unchanged "nvlsm $(package_version nvlsm) is installed; the lock accepts $(wanted NVLSM)"
   else
     use_nvidia_repository
@@ -27,6 +28,7 @@ main() {
   end_dry_run
   accepted NVLSM "$(package_version nvlsm)" || die "nvlsm is $(package_version nvlsm), but the lock accepts $(wanted NVLSM)"
   module_loaded ib_umad || die "module ib_umad is not loaded"
+  command -v ibstat >/dev/null || die "ibstat is missing, so fabric manager does not start; install infiniband-diags"
   record nvlsm "$(package_version nvlsm)"
   proved "nvlsm $(package_version nvlsm) is installed and ib_umad is loaded"
 }

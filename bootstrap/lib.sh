@@ -214,14 +214,25 @@ put_file() {
 
 # --- services and modules ---------------------------------------------------------------------------------------
 
-# service_on UNIT: enables UNIT for the next boot and starts it now.
-service_on() {
-  if [[ $(systemctl is-enabled "$1" 2>/dev/null) != enabled ]]; then
+# at_boot UNIT: enables UNIT for the next boot. A unit without [Install] is static: another unit must want it.
+at_boot() {
+  local state
+  state=$(systemctl is-enabled "$1" 2>/dev/null) || true
+  if [[ $state != enabled ]]; then
     would "enable $1" || {
-      systemctl enable "$1"
+      if [[ $state == static ]]; then
+        systemctl add-wants multi-user.target "$1"
+      else
+        systemctl enable "$1"
+      fi
       changed "enabled $1"
     }
   fi
+}
+
+# service_on UNIT: enables UNIT for the next boot and starts it now.
+service_on() {
+  at_boot "$1"
   if ! systemctl is-active --quiet "$1"; then
     would "start $1" || {
       systemctl start "$1" || die "$1 did not start: $(service_reason "$1")"

@@ -65,6 +65,8 @@ class Runner:
     options: argparse.Namespace
     group: Optional[int] = None
     """The process group of the running step."""
+    rebooting: bool = False
+    """Whether this process requested a reboot."""
 
     def run(self) -> int:
         """Run every step that is not done yet. Stops at the first failure."""
@@ -236,17 +238,26 @@ class Runner:
         self.log.write(f"{place} continues after a reboot: {entry['reason']}")
         if self.options.no_reboot:
             return EXIT_REBOOT
+        self.rebooting = True  # systemd terminates this process too, possibly before `systemctl` returns
         done = subprocess.run(["systemctl", "reboot"], stdin=subprocess.DEVNULL, check=False)
         if done.returncode != 0:
+            self.rebooting = False
             self.log.write(f"systemctl reboot failed with exit code {done.returncode}; reboot this machine manually")
             return FAILED
         # Exiting now would start the checks shortly before the machine goes down.
         time.sleep(REBOOT_PATIENCE_S)
+        self.rebooting = False
         self.log.write(f"the machine did not reboot within {REBOOT_PATIENCE_S} s; reboot it manually")
         return FAILED
 
     def interrupted(self, number: int, _frame: object) -> None:
-        """End the running step and exit. Its status stays `running`, so the next run repeats it."""
+        """End the running step and exit. Its status stays `running`, so the next run repeats it.
+
+        A reboot that a step requested ends this process in the same way, and is not a failure.
+        """
+        if self.rebooting:
+            self.log.write("the machine reboots")
+            raise SystemExit(DONE)
         if self.group is not None:
             j.end_group(self.group, grace_s=5.0)
         self.log.write(f"terminated by signal {number}; the next run continues here")

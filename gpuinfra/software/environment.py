@@ -52,7 +52,9 @@ def environment(
         values |= _version("NVLSM", nvlsm)
     if dcgm := chosen.choice("dcgm"):
         major = cuda.version.split(".")[0] if cuda else "13"
-        values |= {"DCGM_PACKAGE": f"datacenter-gpu-manager-4-cuda{major}", **_version("DCGM", dcgm)}
+        parts = ("core", f"cuda{major}", "proprietary", f"proprietary-cuda{major}")
+        packages = " ".join(f"datacenter-gpu-manager-4-{part}" for part in parts)
+        values |= {"DCGM_PACKAGES": packages, **_version("DCGM", dcgm)}
     if nccl := chosen.choice("nccl"):
         values |= _version("NCCL", nccl)
     if efa := chosen.choice("efa_installer"):

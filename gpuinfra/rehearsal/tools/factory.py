@@ -34,6 +34,8 @@ def build() -> None:
     install(chosen, origin="image", services=False)
     for path, text in image.get("files", {}).items():
         write_file(path, text)
+    for path, unit in image.get("unit_files", {}).items():
+        write_file(path, "\n".join(units["units"][unit]) + "\n")
     for unit in image.get("unit_enable", []):
         enable(unit)
     if image.get("efa") and state["hardware"]["efa"]:

@@ -106,7 +106,7 @@ def install_module(state: State, release: str, name: str, facts: dict) -> None:
 
 
 def describe_driver(state: State) -> None:
-    """Update the versions that device tools compare: the driver's two halves, fabric manager, persistence daemon."""
+    """Update the versions that device tools compare: the driver's two halves, fabric manager."""
     from .universe import upstream
 
     packages = state["packages"]
@@ -122,7 +122,8 @@ def describe_driver(state: State) -> None:
         driver["loaded"], driver["open"] = None, None
     manager = _named(packages, "nvidia-fabricmanager")
     state["fabric_manager"]["installed"] = upstream(manager["version"]) if manager else None
-    state["persistenced"] = bool(_named(packages, "nvidia-persistenced") or _named(packages, "nvidia-compute-utils"))
+    if not loaded:
+        state["persistenced"] = False
 
 
 def _named(packages: dict, stem: str) -> dict | None:

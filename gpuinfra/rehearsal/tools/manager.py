@@ -143,6 +143,7 @@ class Manager:
                 unit.kind == "target"
                 and other in self._requirements(unit)
                 and loaded.flag("Unit", "DefaultDependencies", True)
+                and unit.name not in loaded.words("Unit", "After")
             ):
                 names.add(other)
         return names

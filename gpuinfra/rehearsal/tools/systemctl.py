@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from .state import RUN, State, dumps, fail, loads, units
-from .unitfile import disable, enable, find, full_name, is_enabled, load, masked
+from .state import RUN, State, dumps, fail, link, loads, units
+from .unitfile import disable, drop_ins, enable, find, full_name, is_enabled, load, masked
 
 
 def request(message: State) -> State:
@@ -70,8 +70,19 @@ def systemctl(argv: list[str]) -> int:
             path = find(full_name(name))
             if path is None:
                 return fail(f"No files found for {full_name(name)}.")
-            with open(path, encoding="utf-8") as file:
-                sys.stdout.write(f"# {path}\n" + file.read())
+            for one in (path, *drop_ins(full_name(name))):
+                with open(one, encoding="utf-8") as file:
+                    sys.stdout.write(f"# {one}\n{file.read()}\n")
+        return 0
+    if action == "add-wants":
+        for name in names[1:]:
+            unit = find(full_name(name))
+            if unit is None:
+                return fail(f"Failed to add dependency on unit: Unit file {full_name(name)} does not exist.")
+            path = f"/etc/systemd/system/{names[0]}.wants/{full_name(name)}"
+            if not os.path.lexists(path):
+                link(unit, path)
+                sys.stderr.write(f"Created symlink {path} → {unit}.\n")
         return 0
     if action == "is-system-running":
         failed = any(state.get("active") == "failed" for state in units().values())

@@ -76,13 +76,19 @@ def load(name: str) -> Unit | None:
         return Unit(name, "") if path is None and name.endswith(".target") else None
     unit = Unit(name, path)
     _read(unit, path)
-    for folder in reversed(SEARCH):
-        drop = f"{folder}/{template or name}.d"
-        if os.path.isdir(drop):
-            for file in sorted(os.listdir(drop)):
-                if file.endswith(".conf"):
-                    _read(unit, f"{drop}/{file}")
+    for drop in drop_ins(template or name):
+        _read(unit, drop)
     return unit
+
+
+def drop_ins(name: str) -> list[str]:
+    """Return the drop-in files of a unit in the order in which they apply."""
+    found = []
+    for folder in reversed(SEARCH):
+        drop = f"{folder}/{name}.d"
+        if os.path.isdir(drop):
+            found += [f"{drop}/{file}" for file in sorted(os.listdir(drop)) if file.endswith(".conf")]
+    return found
 
 
 def wanted_by(target: str) -> list[str]:
@@ -210,18 +216,27 @@ def _specifiers(name: str, value: str) -> str:
 
 def unmet(unit: Unit) -> list[str]:
     """Return the unmet conditions."""
-    found = []
+    found, triggering, triggered = [], [], False
     checks = {
         "ConditionPathExists": os.path.exists,
         "ConditionPathIsDirectory": os.path.isdir,
+        "ConditionDirectoryNotEmpty": _has_entries,
         "ConditionFileNotEmpty": _not_empty,
     }
     for key, check in checks.items():
         for value in unit.all("Unit", key):
-            expected = not value.startswith("!")
-            if check(value.lstrip("!|")) != expected:
+            path = value.removeprefix("|")
+            holds = check(path.removeprefix("!")) != path.startswith("!")
+            if value.startswith("|"):  # at least one of these conditions must hold
+                triggering.append(f"{key}={value}")
+                triggered = triggered or holds
+            elif not holds:
                 found.append(f"{key}={value}")
-    return found
+    return found + ([] if triggered else triggering)
+
+
+def _has_entries(path: str) -> bool:
+    return os.path.isdir(path) and bool(os.listdir(path))
 
 
 def _not_empty(path: str) -> bool:

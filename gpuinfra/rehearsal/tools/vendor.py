@@ -13,7 +13,28 @@ from .universe import Universe, upstream
 LAUNCHER = "/run/standin/lib/tool"
 EFA = "/opt/amazon/efa"
 NVLSM = "/opt/nvidia/nvlsm/sbin/nvlsm"
-CDI = "/etc/cdi/nvidia.yaml"
+CDI = "/var/run/cdi/nvidia.yaml"
+
+
+def fabric_manager_start(argv: list[str]) -> int:
+    """`nvidia-fabricmanager-start.sh --mode precheck|start`, which runs the subnet manager and the fabric manager.
+
+    With fourth-generation NVSwitch it starts `nvlsm` itself, as the log of a machine with B300 shows: there is no unit `nvlsm`.
+    """
+    state = read_state()
+    fourth = devices.needs_subnet_manager(state)  # type: ignore[arg-type]
+    sys.stdout.write("Detected NVL5+ system\n" if fourth else "Detected Pre-NVL5 system\n")
+    if fourth:
+        if "ib_umad" not in state["modules"]:
+            return fail("Error: ib_umad kernel module is not loaded")
+        for path in ("/usr/sbin/ibstat", NVLSM):
+            if not exists(path):
+                return fail(f"Error: {path} not found")
+    if argv[:2] == ["--mode", "precheck"]:
+        return 0
+    if fourth:
+        os.posix_spawn(NVLSM, [NVLSM, "-F", "/usr/share/nvidia/nvlsm/nvlsm.conf", "-B"], os.environ)
+    return fabric_manager([])
 
 
 def fabric_manager(argv: list[str]) -> int:
@@ -38,10 +59,6 @@ def fabric_manager(argv: list[str]) -> int:
         return fail(
             "detected NVSwitch fatal error 20034 on NVSwitch pci bus id 00000000:c5:00.0; fabric manager aborts"
         )
-    if devices.needs_subnet_manager(state):  # type: ignore[arg-type]
-        if not exists(NVLSM) or "ib_umad" not in state["modules"]:
-            return fail(f"the NVLink subnet manager cannot start: {NVLSM} and the kernel module ib_umad are required")
-        os.posix_spawn(NVLSM, [NVLSM, "-F", "/usr/share/nvidia/nvlsm/nvlsm.conf", "-B"], os.environ)
     sys.stdout.write(
         f"Connected to 1 node.\nSuccessfully configured all the available NVSwitches to route GPU NVLink traffic (stand-in, {installed}).\n"
     )
@@ -59,6 +76,11 @@ def persistenced(argv: list[str]) -> int:
         if code:
             return fail(f"nvidia-persistenced failed to initialize. Check syslog for more details.\n{text}")
         kernel.refresh_devices()
+
+    def change(state: State) -> None:
+        state["persistenced"] = "--no-persistence-mode" not in argv
+
+    change_state(change)
     sys.stdout.write("Started (stand-in)\n")
     return stay()
 
@@ -66,6 +88,8 @@ def persistenced(argv: list[str]) -> int:
 def nvlsm(argv: list[str]) -> int:
     """The NVLink subnet manager of fourth-generation NVSwitch machines."""
     del argv
+    with open("/proc/self/comm", "w", encoding="ascii") as file:
+        file.write("nvlsm")
     if "ib_umad" not in read_state()["modules"]:
         return fail("nvlsm: no /dev/infiniband/umad* device; is ib_umad loaded?")
     return stay()

@@ -23,13 +23,20 @@ NEWER_NCCL = "2.32.3-1+cuda13.2"
 NEWER_TOOLKIT = "1.21.0"
 DCGM = ("1:4.5.2-1", "1:5.0.0-1")
 UNIT = "[Unit]\nDescription=stand-in\n[Service]\nExecStart={}\n[Install]\nWantedBy=multi-user.target\n"
+STATIC = (
+    "[Unit]\nStopWhenUnneeded=true\n[Service]\nExecStart=/usr/bin/nvidia-persistenced --no-persistence-mode --verbose\n"
+)
+"""Ubuntu's unit of the persistence daemon."""
 SUITES = {"ubuntu2204": "jammy", "ubuntu2404": "noble"}
 
 
 def driver(version: str) -> list[Deb]:
     """NVIDIA's driver in the open flavour; dkms builds its module if headers are installed."""
     deb, same = f"{version}-1ubuntu1", f"(= {version}-1ubuntu1)"
-    smi = f"#!/bin/sh\n[ -r /proc/driver/nvidia/version ] || exit 9\necho 'NVIDIA-SMI version  : {version}'\n"
+    smi = (
+        "#!/bin/sh\n[ -r /proc/driver/nvidia/version ] || exit 9\n"
+        f"case $1 in *persistence_mode) cat /run/standin/persistence ;; *) echo 'NVIDIA-SMI version  : {version}' ;; esac\n"
+    )
     return [
         Deb(
             "nvidia-open",
@@ -48,7 +55,7 @@ def driver(version: str) -> list[Deb]:
             "nvidia-persistenced",
             deb,
             f"libnvidia-compute {same}",
-            {"/lib/systemd/system/nvidia-persistenced.service": UNIT.format("/usr/bin/nvidia-persistenced")},
+            {"/lib/systemd/system/nvidia-persistenced.service": STATIC},
         ),
         Deb(
             f"nvidia-driver-pinning-{version}",
@@ -86,9 +93,13 @@ def diagnostics() -> list[Deb]:
     return [
         *(Deb("nvlsm", version, "libibumad3") for version in ("2025.10.12-1", "2026.02.1-1")),
         Deb("libibumad3", "50.0"),
-        Deb("infiniband-diags", "50.0", "libibumad3"),
+        Deb("infiniband-diags", "50.0", "libibumad3", {"/usr/sbin/ibstat": "#!/bin/sh\n"}),
         *(Deb(f"{name}-core", version, files=core) for version in DCGM),
-        *(Deb(f"{name}-cuda13", version, f"{name}-core (= {version})") for version in DCGM),
+        *(
+            Deb(f"{name}-{part}", version, f"{name}-core (= {version})")
+            for version in DCGM
+            for part in ("cuda13", "proprietary", "proprietary-cuda13")
+        ),
     ]
 
 
@@ -115,7 +126,7 @@ def toolkit(version: str) -> list[Deb]:
         "cdi) [ -f /var/run/cdi/nvidia.yaml ] && printf 'nvidia.com/gpu=0\\nnvidia.com/gpu=all\\n' ;;\n"
         "write) mkdir -p /var/run/cdi && echo stand-in >/var/run/cdi/nvidia.yaml ;;\nesac\n"
     )
-    refresh = "[Service]\nType=oneshot\nExecStart=/usr/bin/nvidia-ctk write\n"
+    refresh = "[Service]\nType=oneshot\nExecStart=/usr/bin/nvidia-ctk write\n[Install]\nWantedBy=multi-user.target\n"
     return [
         Deb(
             "nvidia-container-toolkit",
