@@ -1,6 +1,6 @@
 """Finds the resources that `pulumi destroy` retained and writes the file for `pulumi import --file`.
 
-Each cloud's `adopt` module looks the resources up by name with read-only calls. The engine does the import.
+Each cloud's `adopt` module looks the resources up by name with read-only calls. The engine performs the import.
 Resources that are already in the stack's state are skipped, so you can resume an interrupted adoption.
 """
 
@@ -32,7 +32,7 @@ class Retained:
 
 
 def find_retained(plan: Plan, token: str, profile: str | None = None) -> list[Retained]:
-    """Return the retained resources of the plan's stack that exist in the account. `token` is the stack's `naming.stack_token`."""
+    """Return the retained resources of the stack that exist in the account. `token` is the stack's `naming.stack_token`."""
     if not has_module(plan.cloud, "adopt"):
         raise UsageError(f"where.cloud is {plan.cloud}, which `gpuinfra adopt` does not support")
     return retained(module_of(plan.cloud, "adopt").look(plan, token, profile))
@@ -62,7 +62,7 @@ def urns_in(export: Mapping[str, Any]) -> dict[Key, str]:
 
 
 def import_file(retained: Iterable[Retained], state: Mapping[Key, str] | None = None) -> dict[str, Any]:
-    """Return the document for `pulumi import --file`, with each resource below the component that the program creates it in.
+    """Return the document for `pulumi import --file`, with each resource under the component in which the program creates it.
 
     `state` contains the URNs of the resources that are already in the stack's state.
     """

@@ -1,6 +1,6 @@
 """The bundle of a pool (an archive with the bootstrap steps, the node program, and the expectation) and the user data that fetches it.
 
-The checksum of a bundle depends only on the plan. User data contains the checksum, and a change of user data
+The checksum of a bundle depends only on the plan. User data contains the checksum, and a change to the user data
 replaces nodes. The plan selects the steps from `bootstrap/`.
 """
 
@@ -28,9 +28,9 @@ from gpuinfra.shipped import shipped
 _CLOUD_UNITS = frozenset({"gpuinfra-health.service"})
 """Units that are installed only if the cloud's profile lists them."""
 _UNITS_OF_STEP = {"gpuinfra-mig.service": "37-mig"}
-"""Unit -> step that enables it. The unit is installed only on nodes that run the step."""
+"""Maps each unit to the step that enables it. The unit is installed only on nodes that run the step."""
 _UNITS_OF_VERSION = {"gpuinfra-lnet.service": "LNET_EFA_DEVICES", "gpuinfra-metadata.service": "METADATA_GUARDED"}
-"""Unit -> variable of `versions.env`. The unit is installed only if the variable is set."""
+"""Maps each unit to a variable in `versions.env`. The unit is installed only if the variable is set."""
 _NODE_PART = Path(__file__).with_name("node")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
@@ -46,7 +46,7 @@ class Bundle:
     """SHA-256 of the uncompressed tar archive. The compressed bytes differ between zlib releases."""
 
     def key_of(self, cluster: str, pool: str) -> str:
-        """Return the object key in the evidence bucket. Each pool has its own key, so that clusters on the same foundation do not delete each other's bundles."""
+        """Return the object key in the evidence bucket. Each pool has a unique key, so that clusters on the same foundation do not delete each other's bundles."""
         return f"bootstrap/{cluster}/{pool}/{self.sha256}.tar.gz"
 
 
@@ -163,7 +163,7 @@ def node_program(cloud: str = "") -> bytes:
         for name, content in sorted(files.items()):
             entry = zipfile.ZipInfo(name, date_time=_LONG_AGO)
             entry.external_attr = 0o644 << 16
-            entry.create_system = 3  # Unix on every operating system
+            entry.create_system = 3  # Unix, regardless of the operating system
             target.writestr(entry, content)
     return b"#!/usr/bin/env python3\n" + archive.getvalue()
 

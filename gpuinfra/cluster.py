@@ -1,6 +1,6 @@
-"""`GpuCluster` creates a cluster from a declaration on the cloud that the declaration names.
+"""`GpuCluster` creates a cluster from a declaration on the cloud that the declaration specifies.
 
-It checks the spec, makes the plan, and runs the cloud's builder. It imports only that cloud's SDK.
+It checks the spec, creates the plan, and runs the builder of the cloud. It imports only the SDK of that cloud.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class GpuCluster(pulumi.ComponentResource):
     """A GPU cluster: a foundation (audit trail, keys, evidence), a site (network, file systems), and verified nodes.
 
     `destroy` retains resources that hold data, audit records, or keys. `kept` lists them with the reasons.
-    Use `existing` to pass in resources of a layer that this stack does not create, for example `gpuinfra.clouds.aws.Existing(vpc_id=...)`.
+    Use `existing` to pass in resources from a layer that this stack does not create, for example `gpuinfra.clouds.aws.Existing(vpc_id=...)`.
     """
 
     outputs: Mapping[str, Any]
@@ -51,7 +51,7 @@ class GpuCluster(pulumi.ComponentResource):
             raise pulumi.RunError(reason)
         day = today()
         self.plan = _planned(spec, day, self)
-        """The plan, made before any resource is created."""
+        """The plan, which is created before any resource."""
         self.kept = [asdict(one) for one in self.plan.kept]
         cloud = module_of(spec.cloud, "components.cluster")
         built = build(
@@ -67,7 +67,7 @@ class GpuCluster(pulumi.ComponentResource):
 
 
 def _planned(spec: ClusterSpec, day: date, component: pulumi.Resource) -> Plan:
-    """Return the plan of a spec. Raises an exception for findings of level error and logs warnings."""
+    """Return the plan for a spec. Raises an exception for findings of level error and logs warnings."""
     findings = check(spec, day)
     if any(finding.level is Level.ERROR for finding in findings):
         raise SpecError(findings)

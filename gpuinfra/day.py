@@ -21,7 +21,7 @@ def today() -> date:
 
 
 def read_day(text: str, where: str) -> date:
-    """Parse a date. `where` names the source in the error message."""
+    """Parse a date. `where` identifies the source in the error message."""
     try:
         return date.fromisoformat(text)
     except ValueError:

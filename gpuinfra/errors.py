@@ -8,8 +8,8 @@
 
 | exit code | meaning |
 | --- | --- |
-| 0 | success, warnings included |
-| 1 | findings of level error, failed checks, a deployment that failed |
+| 0 | success, possibly with warnings |
+| 1 | findings of level error, failed checks, a failed deployment |
 | 2 | usage error |
 | 3 | missing prerequisite |
 | 130 | interrupted |
@@ -39,7 +39,7 @@ class SpecError(GpuinfraError):
 
 
 class DeploymentError(GpuinfraError):
-    """The engine, a cloud, or a node failed. The text names the cause and the fix."""
+    """The engine, a cloud, or a node failed. The text contains the cause and the fix."""
 
 
 class UsageError(GpuinfraError):
@@ -49,7 +49,7 @@ class UsageError(GpuinfraError):
 
 
 class EnvironmentMissing(GpuinfraError):
-    """A prerequisite is missing on this machine. The text names it and describes how to install it."""
+    """A prerequisite is missing on this machine. The text specifies the prerequisite and how to install it."""
 
     exit_code = 3
 

@@ -1,6 +1,6 @@
 """Existing resources, passed in by the program or read from the outputs of another stack.
 
-Each cloud has a typed class for them (`gpuinfra.clouds.aws.Existing`). Its fields have the names of stack outputs, so that
+Each cloud has a typed class for them (`gpuinfra.clouds.aws.Existing`). The fields have the same names as the stack outputs, so that
 one stack can use a layer of another stack. IDs that are known before the program runs belong in the declaration.
 """
 
@@ -40,7 +40,7 @@ class Layer:
 
 
 def joined(existing: E, layers: Iterable[Layer], opts: pulumi.ResourceOptions | None = None) -> E:
-    """Return `existing` with missing values filled in from the outputs of the stacks that `layers` name. Values that the program passes in take precedence."""
+    """Return `existing` with missing values filled in from the outputs of the stacks that `layers` specify. Values that the program passes in take precedence."""
     found: dict[str, Any] = {}
     for layer in layers:
         if layer.stack is None:
@@ -59,8 +59,8 @@ def references(layer: Layer, existing: Existing) -> Any:
     missing = [one.name for one in _shared(layer.refs, existing) if one.name not in given and _required(one)]
     if missing:
         raise ValueError(
-            f"this stack does not create the {layer.name} and needs {', '.join(missing)}; name the stack that created it under "
-            f"use.{layer.name}, or pass existing={type(existing).__module__.split('.')[2]}.Existing({missing[0]}=...) to GpuCluster"
+            f"this stack does not create the {layer.name} and needs {', '.join(missing)}; set use.{layer.name} to "
+            f"the stack that created it, or pass existing={type(existing).__module__.split('.')[2]}.Existing({missing[0]}=...) to GpuCluster"
         )
     return layer.refs(**given)
 
@@ -87,7 +87,7 @@ def _read(one: Field[Any], stack: str) -> Callable[[Any], Any]:
         if known is None and _required(one):
             raise pulumi.RunError(
                 f"the stack {stack} has no output {one.name}: its last `pulumi up` failed, or it creates something else; "
-                f"run `pulumi up --stack {stack.rpartition('/')[2]}` first, then this one again"
+                f"run `pulumi up --stack {stack.rpartition('/')[2]}` first, then run it for this stack again"
             )
         return one.default if known is None and one.default is not MISSING else known
 

@@ -16,13 +16,13 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """One finding: the location, the value, the allowed values, and the fix."""
+    """A finding: the location, the value, the allowed values, and the fix."""
 
     level: Level
     path: str
-    """Path of the field, such as `pools[0].capacity[1].count`. Empty for the whole document."""
+    """Path of the field, such as `pools[0].capacity[1].count`. Empty if the finding applies to the entire document."""
     message: str
-    """Text that continues the path as a sentence: `is 16, but the reservation holds 8`."""
+    """Text that follows the path and forms a sentence with it: `is 16, but the reservation holds 8`."""
     hint: str = ""
     """The fix."""
     rule: str = ""

@@ -28,7 +28,7 @@ class Node:
     machine: str = ""
     zone: str = ""
     address: str = ""
-    """Private address, or empty if the cloud has not assigned one."""
+    """Private address, or an empty string if the cloud has not assigned an address."""
     resource: str = ""
     """Resource ID in the cloud, which tunnels require (Google Cloud, Azure)."""
     outcome: str = ""
@@ -80,5 +80,5 @@ def _text(entry: Mapping[str, Any], key: str) -> str:
 
 
 def _key(line: object) -> str:
-    """Return the type and key of a public key line. The comment is dropped, because the node controls it and could insert another line."""
+    """Return the type and key of a public key line. The comment is removed, because the node controls the comment and could use it to insert another line."""
     return " ".join(str(line).split()[:2])

@@ -1,4 +1,4 @@
-"""Imports the public names of a package on first use, so that a plan imports no SDK and a program imports only one cloud's SDK."""
+"""Imports the public names of a package on first use, so that a plan does not import an SDK and a program imports only the SDK of one cloud."""
 
 from __future__ import annotations
 

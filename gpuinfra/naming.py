@@ -1,10 +1,10 @@
-"""Names of resources: logical names, and physical names that must be unique.
+"""Resource names: logical names, and physical names that must be unique.
 
-A logical name consists of the component name, the purpose, and an index if there are several resources. Logical names are part of the
+A logical name consists of the component name, the purpose, and an index if there are several resources. Logical names have been part of the
 public contract since version 0.2.0. Renaming one requires an alias and a changelog entry.
 
 Pulumi generates physical names with a random suffix. This module generates a name only if it must be known in advance (a trail in a
-bucket policy) or found after a destroy (a retained resource). Such a name contains a token of the organization, project, and stack, so that stacks in one account do not collide.
+bucket policy) or found after a destroy (a retained resource). Such a name contains a token that is derived from the organization, project, and stack, so that stacks in one account do not collide.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def bucket_name(cluster: str, purpose: str, account: str, region: str, token: st
     """
     tail = f"-{account}-{region}-{token}"
     if len(purpose) + len(tail) + 2 > BUCKET_LIMIT:
-        # A long mount is shortened, and a hash of it is appended so that names remain unique.
+        # A long mount path is shortened, and its hash is appended so that names remain unique.
         purpose = f"{short(purpose, BUCKET_LIMIT - len(tail) - 12)}-{text_token(purpose, 6)}"
     rest = f"-{purpose}{tail}"
     return short(cluster, BUCKET_LIMIT - len(rest)) + rest
@@ -59,5 +59,5 @@ def evidence_prefix(cluster: str) -> str:
 
 
 def text_token(text: str, length: int = TOKEN_LENGTH) -> str:
-    """Return a hash of a text, for a logical name that must change with the text."""
+    """Return a hash of a text, for a logical name that must change when the text changes."""
     return hashlib.sha256(text.encode()).hexdigest()[:length]

@@ -1,4 +1,4 @@
-"""Makes a plan from a declaration.
+"""Creates a plan from a declaration.
 
 The cloud's profile makes the decisions that differ between clouds. The order of pools, file systems, and tags in the declaration
 does not affect the plan. Adding a pool does not change the names or addresses of other pools.
@@ -36,7 +36,7 @@ from gpuinfra.spec.pool import Pool
 
 
 def make_plan(spec: ClusterSpec, today: date) -> Plan:
-    """Return the plan of a declaration without findings of level error."""
+    """Return the plan for a declaration that has no findings of level error."""
     cloud = profile_of(spec.cloud)
     known = machines_of(spec)
     machines = {pool.machine: known[pool.machine] for pool in spec.pools}
@@ -96,7 +96,7 @@ def _pool(
     groups, placed = cloud.groups(pool, machine, zone, today)
     decisions.extend(placed)
     if fabric and len(groups) > 1:
-        reason = "the fabric does not cross zones, so all capacity of the pool is in one zone"
+        reason = "the fabric does not span zones, so all capacity in the pool is in one zone"
         decisions.append(Decision(path=f"{pool.name}.zone", chosen=zone, why=reason))
     chosen = pool_lock(spec, pool, machine, cloud.software, os=image.os, prebuilt=image.prebuilt)
     decisions.extend(

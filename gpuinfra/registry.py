@@ -34,7 +34,7 @@ def folder_of(cloud: str) -> Path:
 
 
 def has_module(cloud: str, name: str) -> bool:
-    """Return whether the package of a cloud has a module. Imports the package but not the module."""
+    """Return whether the package of a cloud contains a module. This imports the package but not the module."""
     return importlib.util.find_spec(f"{package_of(cloud)}.{name}") is not None
 
 

@@ -1,6 +1,6 @@
 """Paths of the non-Python files that ship with gpuinfra.
 
-In a checkout, the files are next to the package. A wheel contains copies in `gpuinfra/_shipped/`. Other modules get the paths from this one.
+In a checkout, the files are next to the package. A wheel contains copies in `gpuinfra/_shipped/`. Other modules get the paths from this module.
 """
 
 from __future__ import annotations

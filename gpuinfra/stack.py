@@ -12,7 +12,7 @@ from gpuinfra.spec import ClusterSpec, parse_spec
 
 
 def declared() -> ClusterSpec:
-    """Return the declaration of the running stack. If it is invalid, the program ends with error messages and without a traceback."""
+    """Return the declaration of the running stack. If the declaration is invalid, the program exits with error messages and without a traceback."""
     config = pulumi.Config("gpuinfra")
     value = config.get_object("cluster")
     if value is None:

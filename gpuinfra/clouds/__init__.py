@@ -21,24 +21,24 @@ def profile_of(cloud: str) -> CloudProfile:
 
 
 def why_not_built(cloud: str) -> str | None:
-    """Return an error message if the cloud has no components, or None if it has."""
+    """Return an error message if the cloud has no components, or None if it has components."""
     if has_module(cloud, "components"):
         return None
     built = [name for name in CLOUDS if has_module(name, "components")]
     return (
-        f"where.cloud is {cloud}, which has no components yet: `gpuinfra plan` works, `pulumi up` does not; "
+        f"where.cloud is {cloud}, which has no components yet: `gpuinfra plan` works, but `pulumi up` does not; "
         f"allowed for deployments and rehearsals: {', '.join(built)}"
     )
 
 
 def why_not_here(cloud: str) -> str | None:
     """Return an error message with the install command if packages of the cloud's extra are missing, or None if all are installed."""
-    import importlib.metadata  # slow to import, and not needed for a plan
+    import importlib.metadata  # This import is slow and is not needed for a plan.
 
     try:
         required = importlib.metadata.requires("gpuinfra") or []
     except importlib.metadata.PackageNotFoundError:
-        return None  # in a checkout, importing a missing package fails
+        return None  # In a checkout, importing a missing package fails.
     extra = re.compile(rf"""extra\s*==\s*["']{cloud}["']""")
     names = [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in required if extra.search(line)]
     absent = [name for name in names if not _installed(name)]

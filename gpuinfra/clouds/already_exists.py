@@ -20,10 +20,10 @@ MESSAGES = (
     "already own this bucket",
     "already existing resource",
 )
-"""Parts of the error messages that services return if the account, subscription, or project already has a resource with the name."""
+"""Parts of the error messages that services return if the account, subscription, or project already has a resource with that name."""
 
 _hooks: weakref.WeakKeyDictionary[pulumi.Resource, pulumi.ErrorHook] = weakref.WeakKeyDictionary()
-"""Hook of each running program by stack. The name of a hook can be registered only once."""
+"""The hook of each running program, by stack. A hook name can be registered only once."""
 _reported: set[str] = set()
 """Stacks for which the message was logged. The message covers all retained resources of a stack."""
 

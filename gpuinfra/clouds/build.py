@@ -43,9 +43,9 @@ class Pools:
 
     pools: Sequence[BaseNodePool[Any]]
     node_role: pulumi.Input[str] | None = None
-    """Identity that must have signed the evidence."""
+    """The identity that must sign the evidence."""
     evidence_owner: pulumi.Input[str] | None = None
-    """Unique ID of that identity, for stores whose access rules require it."""
+    """Unique ID of this identity, for stores whose access rules require the ID."""
     outputs: Mapping[str, Any] = field(default_factory=dict)
     """Outputs of the cluster, in addition to its groups and the handover."""
 
@@ -72,12 +72,12 @@ class ClusterBuilder(ABC, Generic[F, S]):
         self.prepare(parent)
 
     def prepare(self, parent: pulumi.Resource) -> None:
-        """Read the account into `self.scope`. Called before the first layer is created."""
+        """Read the account information into `self.scope`. Called before the first layer is created."""
         if self.scope_type is None:
             return
         plan = self.plan
         self.scope: Any = self.scope_type.here(plan.name, plan.region, plan.tags, pulumi.InvokeOptions(parent=parent))
-        self.opts = self.scope.options(self.opts)  # for resources that are direct children of the cluster
+        self.opts = self.scope.options(self.opts)  # For resources that are direct children of the cluster.
 
     @abstractmethod
     def foundation(self) -> F:
@@ -92,7 +92,7 @@ class ClusterBuilder(ABC, Generic[F, S]):
         """Create the node identity and the pools."""
 
     def outputs(self) -> dict[str, Any]:
-        """Return the outputs that every stack of this cloud has."""
+        """Return the outputs that every stack on this cloud has."""
         return {}
 
     def passed_network(self, field: str) -> tuple[pulumi.Input[str], Mapping[str, pulumi.Input[str]]] | None:
@@ -103,7 +103,7 @@ class ClusterBuilder(ABC, Generic[F, S]):
                 raise ValueError(f"existing has {field} but no subnet_ids; pass both")
             return id_, self.existing.subnet_ids
         if self.plan.network is None:
-            raise ValueError("the plan has a site and no network")
+            raise ValueError("the plan has a site but no network")
         return None
 
     def existing_network(self, field: str) -> tuple[pulumi.Input[str], Mapping[str, pulumi.Input[str]]] | None:
@@ -177,7 +177,7 @@ def pool_args(pool: PoolPlan, foundation: FoundationRefs, site: SiteRefs, cluste
 
 
 def site_subnet(site: SiteRefs, name: str, pool: PoolPlan) -> pulumi.Input[str]:
-    """Return the ID of a subnet of the site. Another stack may have created the site for other machine types."""
+    """Return the ID of a subnet in the site. A different stack may have created the site for other machine types."""
 
     def found(known: Mapping[str, Any]) -> Any:
         if name not in known:
@@ -189,5 +189,5 @@ def site_subnet(site: SiteRefs, name: str, pool: PoolPlan) -> pulumi.Input[str]:
 
     if isinstance(site.subnet_ids, pulumi.Output):
         return site.subnet_ids.apply(found)
-    # A plain mapping makes the pool depend on its own subnet only, not on all of them.
+    # With a plain mapping, the pool depends only on its own subnet, not on all subnets.
     return found(site.subnet_ids)

@@ -1,4 +1,4 @@
-"""Component instances that all clouds have, for the resource tables. Pure. `cloud` is the cloud's part of a component type."""
+"""Component instances that all clouds have, for the resource tables. Pure. `cloud` is the part of a component type that identifies the cloud."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def top(plan: Plan, **values: str) -> Instance:
 
 
 def inside(cloud: str, above: Instance, type_: str, part: str, **values: str) -> Instance:
-    """Return the instance of a component inside another one, with the values of the outer instance."""
+    """Return the instance of a component inside another component, with the values of the outer instance."""
     name = naming.logical(above.component, part)
     parents = (*above.parents, (f"gpuinfra:{cloud}:{type_}", name))
     return Instance(component=name, parents=parents, values={**above.values, **values})

@@ -1,4 +1,4 @@
-"""The machine types of a declaration: those in the cloud's catalog and those that the declaration defines."""
+"""The machine types available to a declaration: those in the cloud's catalog and those that the declaration defines."""
 
 from __future__ import annotations
 

@@ -24,26 +24,26 @@ FileSystems = pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str,
 
 @dataclass(frozen=True, kw_only=True)
 class BaseNodePoolArgs:
-    """Arguments of a pool that all clouds have."""
+    """Pool arguments that all clouds share."""
 
     plan: PoolPlan
     bucket: pulumi.Input[str]
     """Object store for the bundle and the evidence."""
     evidence_prefix: str
-    """Folder for evidence in that store."""
+    """Folder for evidence in this store."""
     file_systems: FileSystems = ()
     """File systems that the nodes mount: `kind`, `mount`, `dns_name`, `mount_name`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunningGroup:
-    """One group of a pool, as input for the handover."""
+    """A group in a pool, as input for the handover."""
 
     plan: Group
     group: pulumi.Output[str]
     """The cloud's name or ID of the group."""
     template_version: pulumi.Output[Any]
-    """Version that the group's nodes must run."""
+    """Template version that the group's nodes must run."""
     resources: tuple[pulumi.Resource, ...]
     """Resources that launch the group's nodes."""
     template_id: pulumi.Output[str] | None = None
@@ -77,7 +77,7 @@ class BaseNodePool(pulumi.ComponentResource, Generic[A]):
         """Upload the bundle and create the groups."""
 
     def _user_data(self, cloud: str, scope: BaseScope, key: pulumi.Input[str], **more: Any) -> pulumi.Output[str]:
-        """Return the user data of the nodes. It contains `node.json` (docs/formats.md). `more` adds fields that only this cloud has."""
+        """Return the user data of the nodes. It contains `node.json` (docs/formats.md). `more` adds fields that are specific to this cloud."""
         evidence = {"bucket": self._args.bucket, "prefix": self._args.evidence_prefix, **more.pop("evidence", {})}
         config = {
             "schema": "gpuinfra.node/1",
@@ -95,7 +95,7 @@ class BaseNodePool(pulumi.ComponentResource, Generic[A]):
     def ready(
         self, *, node_role: pulumi.Input[str] | None = None, evidence_owner: pulumi.Input[str] | None = None
     ) -> PoolReady:
-        """Return the values that the handover expects of the pool."""
+        """Return the values that the handover expects from the pool."""
         return PoolReady(
             name=self.plan.name,
             machine=self.plan.machine,

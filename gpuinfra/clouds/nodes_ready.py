@@ -20,7 +20,7 @@ def wait_for_nodes(
     depends_on: Sequence[pulumi.Resource],
     opts: pulumi.ResourceOptions,
 ) -> dict[str, Any]:
-    """Create `NodesReady` after `depends_on` and return the outputs that it adds to the cluster."""
+    """Create `NodesReady` after the resources in `depends_on`, and return the outputs that it adds to the cluster."""
     ready = NodesReady(
         naming.logical(plan.name, "ready"),
         NodesReadyArgs(

@@ -1,4 +1,4 @@
-"""The minimum permissions to deploy a stack, as policies or roles of its cloud. Pure.
+"""The minimum permissions to deploy a stack, as policies or roles for its cloud. Pure.
 
 Each cloud's `permissions` module returns the documents. This module contains the shared code.
 `gpuinfra rehearse --under-least-permissions` rehearses a stack under these documents: the stand-in cloud denies all other requests.
@@ -22,7 +22,7 @@ SCHEMA = "gpuinfra.permissions/1"
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """One action and its uses."""
+    """An action and its uses."""
 
     action: str
     """`ec2:CreateVpc`, `Microsoft.Network/virtualNetworks/write`, `compute.networks.create`."""
@@ -39,7 +39,7 @@ class Permissions:
     documents: tuple[Mapping[str, Any], ...]
     """Documents in the format of the cloud, such as IAM policies or a role definition."""
     notes: tuple[str, ...]
-    """Instructions for the documents, and their limitations."""
+    """Instructions for using the documents, and the limitations of the documents."""
     source: str
     """Sources of the actions."""
 
@@ -71,7 +71,7 @@ def uses_of(
     """Return the uses of each action: resource types of the plan, and requests that the program itself makes.
 
     Retained resources require no permission to delete. Inputs in `unset` are not set in this plan.
-    Raises `KeyError` if a resource type has no row, because the list would be incomplete.
+    Raises `KeyError` if a resource type has no row, because the list would otherwise be incomplete.
     """
     uses: dict[str, list[tuple[str, str]]] = defaultdict(list)
     planned = list(resources)
@@ -101,5 +101,5 @@ def permissions_of(plan: Plan) -> Permissions:
 
 
 def collect(uses: Mapping[str, list[tuple[str, str]]]) -> tuple[Need, ...]:
-    """Return the needs sorted by action, without duplicate uses."""
+    """Return the required actions in sorted order, without duplicate uses."""
     return tuple(Need(action=action, uses=tuple(dict.fromkeys(uses[action]))) for action in sorted(uses))

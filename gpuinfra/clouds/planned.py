@@ -44,7 +44,7 @@ class Lifetime:
     retained: str | None
     """Reason for retaining the resource, or None if it is deleted. A pattern that is filled with the values of the instance."""
     with_data: bool = False
-    """True if the resource is retained only where its instance contains retained data."""
+    """True if the resource is retained only when its instance contains retained data."""
 
 
 REMOVED = Lifetime(retained=None)
@@ -60,7 +60,7 @@ class Price:
     """Whether a resource is included in the price of a cluster."""
 
     item: str | None
-    """Price item that includes the resource: `node`, `disk_gib_month`, `lustre_gib_month`, `nat_hour`, `nat_vm_hour`, `address_hour`, `endpoint_hour`."""
+    """Price item that covers the resource: `node`, `disk_gib_month`, `lustre_gib_month`, `nat_hour`, `nat_vm_hour`, `address_hour`, `endpoint_hour`."""
     reason: str = ""
     """Reason why the resource is not included."""
 
@@ -76,7 +76,7 @@ def priced(item: str) -> Price:
 
 @dataclass(frozen=True, kw_only=True)
 class Instance:
-    """One resource that a row creates in a plan, before its name is formatted."""
+    """A resource that a row creates in a plan, before its name is formatted."""
 
     component: str
     """Logical name of the component or of the group of resources."""
@@ -159,7 +159,7 @@ def planned(table: Iterable[ResourceKind[K]], plan: Plan) -> Iterator[PlannedRes
 
 
 def retained_subnets(plan: Plan) -> frozenset[str]:
-    """Return the plan's names of subnets that contain retained Lustre file systems. Clouds reject the deletion of a network that is in use."""
+    """Return the names of the subnets in the plan that contain retained Lustre file systems. Clouds reject the deletion of a network that is in use."""
     created = "site" in plan.layers
     return frozenset(
         one.subnet

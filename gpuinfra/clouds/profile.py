@@ -1,4 +1,4 @@
-"""The protocol of a cloud's profile: fields for facts and methods for decisions that differ between clouds.
+"""The protocol for the profile of a cloud: fields for facts and methods for decisions that differ between clouds.
 
 A profile is pure: it imports no SDK and makes no calls. Plan, rules, cost, and components call the profile instead of branching on the cloud's name.
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 Rule = Callable[["ClusterSpec", date], Iterable["Finding"]]
-"""A rule is a function that takes a declaration and the date and yields findings."""
+"""A rule is a function that takes a declaration and a date, and yields findings."""
 
 
 def rules_in(module: Mapping[str, object]) -> tuple[Rule, ...]:
@@ -91,10 +91,10 @@ class CloudProfile(Protocol):
     """Kinds of storage that gpuinfra creates on this cloud."""
 
     metadata_to_guard: tuple[str, ...]
-    """Addresses of the metadata service that nodes block for containers. Empty if the cloud has a hop limit."""
+    """Addresses of the metadata service to which nodes block access from containers. Empty if the cloud has a hop limit."""
 
     def zone_number(self, zone: str) -> int:
-        """Return the number of a zone in its region. Names and addresses are derived from it."""
+        """Return the number of a zone in its region. Names and addresses are derived from this number."""
         ...
 
     def first_zone(self, region: str) -> str:

@@ -1,6 +1,6 @@
 """Values that are ready only after other resources exist.
 
-For example, a bucket name is ready after the bucket's settings are applied, and a security group ID after its rules exist.
+For example, a bucket name is ready after the bucket's settings are applied, and the ID of a security group is ready after the rules of the group exist.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The fields of a scope that all clouds share: the cluster, stack, and region of resources.
 
 A component takes a scope as its first argument. `defaults` sets the arguments that all resources of a cluster share (region, tags, labels).
-Each component sets it as a transformation, which its children inherit. `docs/decisions/defaults.md` explains why it is not an explicit provider.
+Each component sets it as a transformation, which its children inherit. `docs/decisions/defaults.md` explains why gpuinfra does not use an explicit provider.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class BaseScope:
     """The cluster, its region, and the tags of its resources."""
 
     cluster: str
-    """Cluster name, the prefix of all readable names."""
+    """Cluster name, which is the prefix of all readable names."""
     region: str
-    """Region of all regional resources. A change replaces them."""
+    """Region of all regional resources. Changing the region replaces them."""
     token: str
     """Token of the stack, from `gpuinfra.naming.stack_token`."""
     tags: Mapping[str, str] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """Compares the price of the same nodes across kinds of capacity, with the break-even point against on-demand.
 
-On-demand, spot, and flex nodes are billed by hours of use. Commitments, reservations, and blocks are billed in full, even if unused.
+On-demand, spot, and flex nodes are billed for the hours of use. Commitments, reservations, and blocks are billed in full, even if unused.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ _BILLED_IN_FULL = (CapacityKind.RESERVED, CapacityKind.BLOCK)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """The price of all nodes of a plan with one kind of capacity."""
+    """The price of all nodes in a plan with one kind of capacity."""
 
     way: str
     """Kind of capacity and term, such as `on_demand`, `on_demand 1y`, `spot`, or `block`."""
     usd_per_hour: float
     usd_per_month: float
     break_even_hours: float | None
-    """Hours of use per month above which this kind costs less than on-demand. None if it is billed by use."""
+    """Hours of use per month above which this kind costs less than on-demand. None if this kind is billed by usage."""
     read: date
     source: str
     note: str
 
 
 def compare(plan: Plan, today: date) -> tuple[Row, ...]:
-    """Return each kind of capacity that has a price for every machine type of the plan, highest monthly price first."""
+    """Return each kind of capacity that has a price for every machine type in the plan, with the highest monthly price first."""
     machines = profile_of(plan.cloud).machines
     nodes = {
         pool.machine: sum(group.max_count for group in pool.groups)

@@ -1,4 +1,4 @@
-"""A price file with your own prices, which override the prices of the catalog.
+"""A price file with your own prices, which override the prices in the catalog.
 
 read: 2026-11-01
 source: our agreement of November
@@ -32,14 +32,14 @@ class PriceFile:
     services: dict[str, float]
 
     def node(self, machine: str, kind: CapacityKind, region: str) -> Price | None:
-        """Return the hourly price of a node, or None if the file has none."""
+        """Return the hourly price of a node, or None if the file does not contain a price."""
         usd = self.machines.get(machine, {}).get(kind)
         if usd is None:
             return None
         return Price(kind=kind, region=region, usd_per_hour=usd, read=self.read, source=self.source, note="your price")
 
     def service(self, key: str, region: str) -> ServicePrice | None:
-        """Return the price of a service, or None if the file has none."""
+        """Return the price of a service, or None if the file does not contain a price."""
         usd = self.services.get(key)
         if usd is None:
             return None
@@ -85,14 +85,14 @@ def load(path: Path) -> PriceFile:
                 reject(
                     f"machines.{name}.{kind}",
                     f"is {shown(usd)}; allowed: a number above 0",
-                    "set USD per node and hour",
+                    "set the price in USD per node per hour",
                 )
     services: dict[str, float] = {}
     for key, usd in _mapping(value.get("services"), "services", reject).items():
         if _is_price(usd):
             services[key] = float(usd)  # type: ignore[arg-type]
         else:
-            reject(f"services.{key}", f"is {shown(usd)}; allowed: a number above 0", "set USD per unit")
+            reject(f"services.{key}", f"is {shown(usd)}; allowed: a number above 0", "set the price in USD per unit")
     if found:
         raise SpecError(found)
     return PriceFile(
@@ -105,7 +105,7 @@ def _mapping(value: object, where: str, reject) -> dict[str, object]:  # type: i
         return {}
     if isinstance(value, dict):
         return {str(key): item for key, item in value.items()}
-    reject(where, f"is {shown(value)}; allowed: a mapping", "write name: value below it")
+    reject(where, f"is {shown(value)}; allowed: a mapping", "write entries in the form name: value below it")
     return {}
 
 

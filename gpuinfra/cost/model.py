@@ -70,7 +70,7 @@ class Cost:
 
     @property
     def usd_rest_of_month(self) -> float | None:
-        """Price from the start of this day to the end of the calendar month, with continuous use."""
+        """Price from the start of this day to the end of the calendar month, for continuous use."""
         if self.as_of is None:
             return None
         days = monthrange(self.as_of.year, self.as_of.month)[1] - self.as_of.day + 1
@@ -93,7 +93,7 @@ class Cost:
 
     @property
     def in_words(self) -> str:
-        """Return the hourly price as text for a sentence, marked as a minimum if a price is unknown."""
+        """Return the hourly price as text to use in a sentence. The text states a minimum if a price is unknown."""
         known = f"{self.usd_per_hour:,.2f} USD an hour"
         if not self.nodes_priced:
             return "an unknown amount, because the price of its nodes is unknown"

@@ -52,7 +52,10 @@ def _nodes(pool: PoolPlan, group: Group, machine: MachineType | None, region: st
     kind = CapacityKind(group.kind)
     if machine is None:
         own = prices.node(pool.machine, kind, region) if prices else None
-        found, note = own, "" if own else f"{pool.machine} is declared in the spec and has no price in your price file"
+        found, note = (
+            own,
+            "" if own else f"{pool.machine} is declared in the spec, but your price file does not contain its price",
+        )
     else:
         found, note = node_price(machine, kind, region, prices)
     return Line(
@@ -105,7 +108,7 @@ def _file_system(
     tier = entry.throughput_mb_s_per_tib
     key = f"lustre_gib_month:{tier}" if tier else "lustre_scratch_gib_month"
     found = _service(key, plan, known, prices)
-    what = f"{entry.mount}: Lustre, {entry.capacity_gib} GiB" + (f" at {tier} MB/s for each TiB" if tier else "")
+    what = f"{entry.mount}: Lustre, {entry.capacity_gib} GiB" + (f" at {tier} MB/s per TiB" if tier else "")
     yield _line(what, "storage", entry.capacity_gib, "GiB-month", found, plan)
 
 

@@ -3,7 +3,7 @@
 The engine is always the real Pulumi CLI. `find_engine` uses, in this order: a `pulumi` on PATH that is recent enough; the engine in the
 cache; an engine built from source with `engine/go.mod`, using the Go toolchain on PATH or from PyPI. Otherwise, the error lists what
 to install. `gpuinfra/rehearsal/` runs the engine.
-Read next: `find.py` for the order, `keep.py` for the cache, `build.py` for the build.
+Read next: `find.py` for the search order, `keep.py` for the cache, and `build.py` for the build.
 """
 
 from __future__ import annotations

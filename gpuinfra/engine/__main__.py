@@ -18,7 +18,7 @@ def main() -> int:
     try:
         engine = find_engine(lambda line: print(line, file=sys.stderr, flush=True))
     except KeyboardInterrupt:
-        print("engine: interrupted; the next run continues", file=sys.stderr)
+        print("engine: interrupted; the next run continues the build", file=sys.stderr)
         return INTERRUPTED
     except GpuinfraError as error:
         print(error, file=sys.stderr)

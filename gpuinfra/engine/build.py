@@ -26,7 +26,7 @@ HOST_SCRIPTS = ("python/cmd/pulumi-language-python-exec", "python/dist/pulumi-re
 PROGRESS_EVERY_S = 10.0
 """Seconds between progress lines during the build."""
 MANY = 200
-"""If more packages than this must be compiled, the expected duration is printed."""
+"""If more packages than this number must be compiled, the expected duration is printed."""
 
 
 def build(cache: Path, module: Module, programs: tuple[str, ...], go: Path, progress: Progress) -> Path:
@@ -37,7 +37,7 @@ def build(cache: Path, module: Module, programs: tuple[str, ...], go: Path, prog
         package_count = _fetch(module, programs, go, progress)
         if package_count > MANY:
             progress(
-                f"engine: {package_count} packages to compile: about 4 minutes on two cores, once; Go caches need 3 GB"
+                f"engine: {package_count} packages to compile; this takes about 4 minutes on two cores and is required only once; Go caches need 3 GB"
             )
         _compile(module, programs, go, place, package_count, progress)
         _copy_scripts(module, go, place)
@@ -114,12 +114,14 @@ def _copy_scripts(module: Module, go: Path, place: Path) -> None:
     for script in HOST_SCRIPTS:
         source = Path(answer.stdout.strip(), script)
         target = place / source.name
-        shutil.copyfile(source, target)  # without the mode: files in the module cache are read-only and not executable
+        shutil.copyfile(
+            source, target
+        )  # Do not copy the mode, because files in the module cache are read-only and not executable.
         target.chmod(0o755)
 
 
 def _check_versions(module: Module, programs: tuple[str, ...], place: Path) -> None:
-    """Check that each program runs and prints the version that it was built as."""
+    """Check that each program runs and prints the version with which it was built."""
     commands = {CLI: [place / "pulumi", "version"], HOST: [place / "pulumi-language-python", "--version"]}
     for program in programs:
         answer = child.run([str(part) for part in commands[program]])

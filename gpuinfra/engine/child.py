@@ -1,4 +1,4 @@
-"""Child processes of a build. They end when the build is killed."""
+"""Child processes of a build. They exit when the build is killed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def version(
     settings: Mapping[str, str],
     folder: str | None = None,
 ) -> str:
-    """Return the version that a program prints, the first group of `pattern`. Empty if the program fails or does not match."""
+    """Return the version that a program prints, which is the first group of `pattern`. The result is empty if the program fails or its output does not match."""
     try:
         answer = subprocess.run(
             command,
@@ -59,7 +59,7 @@ def version(
 def start(
     command: Sequence[str | Path], *, folder: Path, environment: Mapping[str, str], output: IO[str] | None = None
 ) -> subprocess.Popen[str]:
-    """Start a command. Its stderr is a pipe. Its stdout is written to `output` or discarded."""
+    """Start a command. The stderr of the command is a pipe. The stdout is written to `output` or discarded."""
     return subprocess.Popen(
         command,
         cwd=folder,
@@ -74,6 +74,6 @@ def start(
 
 
 def _end_with_parent() -> None:
-    """Make the Linux kernel end the child when its parent is killed, so that no build continues in the background."""
+    """Make the Linux kernel kill the child when its parent is killed, so that no build continues in the background."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

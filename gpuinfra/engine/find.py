@@ -35,7 +35,7 @@ class Engine:
     host_dir: Path
     """The folder of `pulumi-language-python` and `pulumi-language-python-exec`."""
     source: str
-    """Its origin: `path`, `kept` (from the cache) or `built`."""
+    """The origin of the engine: `path`, `kept` (from the cache) or `built`."""
 
     def environ(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return a copy of `base` (default: this process's environment) with this CLI and this host first on PATH."""
@@ -47,7 +47,7 @@ class Engine:
 
 
 def find_engine(progress: Progress = lambda line: None) -> Engine:
-    """Return the engine to use. If there is none, build it, which takes minutes. `progress` prints the progress.
+    """Return the engine to use. If no engine is available, build one, which takes minutes. `progress` prints the progress.
 
     Raises `EnvironmentMissing` if no engine can be built.
     """
@@ -76,9 +76,9 @@ def find_engine(progress: Progress = lambda line: None) -> Engine:
 
 
 def _build(cache: Path, module: Module, programs: tuple[str, ...], progress: Progress) -> Path:
-    """Build the missing programs, once for all concurrent runs."""
+    """Build the missing programs. Concurrent runs share one build."""
     with keep.lock(cache, module, programs, progress):
-        if folder := keep.kept(cache, module, programs):  # another run built it during the wait
+        if folder := keep.kept(cache, module, programs):  # Another run built the engine during the wait.
             return folder
         try:
             toolchain = go.find_go(cache, module.go, progress)
@@ -99,16 +99,18 @@ def _on_path(module: Module, cache: Path, progress: Progress) -> tuple[Path | No
         version = child.version([path, "version"], r"v?(\d+\.\d+\.\d+\S*)\s*", timeout_s=30, settings=settings)
         keep.remember_version(cache, path, version)
     if not version:
-        progress(f"engine: {path} does not answer `pulumi version`; looking for another engine")
+        progress(f"engine: {path} does not respond to `pulumi version`; looking for another engine")
         return None, ""
     if _as_numbers(version) < _as_numbers(module.version):
-        progress(f"engine: {path} is {version}, older than {module.version}; looking for another engine")
+        progress(
+            f"engine: {path} is version {version}, which is older than {module.version}; looking for another engine"
+        )
         return None, ""
     return path, version
 
 
 def _as_numbers(version: str) -> tuple[int, ...]:
-    """Return (3, 259, 0) for `3.259.0` and for `3.259.0-alpha.1`: a pre-release counts as its release."""
+    """Return (3, 259, 0) for `3.259.0` and for `3.259.0-alpha.1`: a prerelease is treated as its release."""
     return tuple(int(part) for part in re.findall(r"\d+", version.split("-")[0])[:3])
 
 

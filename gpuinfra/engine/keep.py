@@ -1,7 +1,7 @@
 """The cache of built engines, shared by concurrent runs.
 
-An engine is a folder that is created by a single rename after every program in it has run. A folder without a marker, or whose files differ
-from its marker, is not used.
+An engine is a folder that is created by a single rename after every program in it has run. A folder is not used if it has no marker
+or if its files differ from the marker.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MARKER = "complete.json"
 KEPT = 2
 """Number of engines of one kind to keep: the current engine and the previous one, for older checkouts. Each uses 115 MB."""
 IN_USE_S = 86_400.0
-"""An engine used within this time can still be running and is kept."""
+"""An engine that was used within this time may still be running, so it is kept."""
 
 
 def cache_folder() -> Path:
@@ -37,7 +37,7 @@ def cache_folder() -> Path:
 
 
 def kept(cache: Path, module: Module, programs: tuple[str, ...]) -> Path | None:
-    """Return the folder with these programs if it is complete."""
+    """Return the folder that contains these programs if the folder is complete."""
     folder = _folder(cache, module, programs)
     try:
         marker = json.loads((folder / MARKER).read_text())
@@ -47,7 +47,7 @@ def kept(cache: Path, module: Module, programs: tuple[str, ...]) -> Path | None:
                 return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    with contextlib.suppress(OSError):  # a read-only cache is still usable
+    with contextlib.suppress(OSError):  # A read-only cache is still usable.
         os.utime(folder / MARKER)
     return folder
 
@@ -76,13 +76,13 @@ def lock(cache: Path, module: Module, programs: tuple[str, ...], progress: Calla
 
 @contextlib.contextmanager
 def workplace(cache: Path, module: Module, programs: tuple[str, ...]) -> Iterator[Path]:
-    """Create an empty folder next to the cached engines and remove folders of killed runs. The caller holds the lock."""
+    """Create an empty folder next to the cached engines and remove the folders of killed runs. The caller holds the lock."""
     folder = _folder(cache, module, programs)
     prefix = f".building-{folder.name}-"
     for left in folder.parent.glob(f"{prefix}*"):
         shutil.rmtree(left, ignore_errors=True)
     place = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
-    place.chmod(0o755)  # mkdtemp creates a private folder, but several users can share the cache
+    place.chmod(0o755)  # mkdtemp creates a private folder, but several users can share the cache.
     try:
         yield place
     finally:
@@ -104,7 +104,7 @@ def keep(place: Path, cache: Path, module: Module, programs: tuple[str, ...]) ->
         json.dump(marker, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
-    if folder.exists():  # incomplete, or `kept` would have found it
+    if folder.exists():  # The folder is incomplete. Otherwise, `kept` would have found it.
         shutil.rmtree(folder)
     place.rename(folder)
     parent = os.open(folder.parent, os.O_RDONLY)
@@ -117,7 +117,7 @@ def keep(place: Path, cache: Path, module: Module, programs: tuple[str, ...]) ->
 
 
 def prune(cache: Path, module: Module, programs: tuple[str, ...]) -> list[Path]:
-    """Remove cached engines of this kind except the newest two and those used within a day. Returns the removed folders.
+    """Remove cached engines of this kind, except the newest two and engines that were used within a day. Return the removed folders.
 
     A folder that is locked or cannot be removed is skipped.
     """
@@ -138,7 +138,7 @@ def prune(cache: Path, module: Module, programs: tuple[str, ...]) -> list[Path]:
 
 
 def _used(folder: Path) -> float:
-    """Return when this engine was last used, or the folder's own time if its marker is missing."""
+    """Return the time when this engine was last used, or the modification time of the folder if the marker is missing."""
     for path in (folder / MARKER, folder):
         with contextlib.suppress(OSError):
             return path.stat().st_mtime
@@ -146,7 +146,7 @@ def _used(folder: Path) -> float:
 
 
 def remembered_version(cache: Path, path: Path) -> str | None:
-    """Return the recorded output of `pulumi version` for exactly this file. Running it takes a tenth of a second."""
+    """Return the recorded output of `pulumi version` for exactly this file. Running the command takes a tenth of a second."""
     try:
         known = json.loads((cache / "known-engines.json").read_text())
         answer = known[_identity(path)]
@@ -156,7 +156,7 @@ def remembered_version(cache: Path, path: Path) -> str | None:
 
 
 def remember_version(cache: Path, path: Path, version: str) -> None:
-    """Record the version. With a read-only cache, the version is not recorded, which only costs time."""
+    """Record the version. If the cache is read-only, the version is not recorded, which only makes later runs slower."""
     note = cache / "known-engines.json"
     with contextlib.suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)

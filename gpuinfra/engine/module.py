@@ -23,11 +23,11 @@ class Module:
 
     folder: Path
     version: str
-    """Pulumi version without the leading v. An older `pulumi` on PATH is not used, because the tests run with this version."""
+    """Pulumi version without the leading v. An older `pulumi` on PATH is not used, because the tests use this version."""
     go: str
     """Minimum version of Go."""
     digest: str
-    """Hash over all source files, so that a changed host is rebuilt."""
+    """Hash of all source files, so that a changed host is rebuilt."""
 
     def key(self, programs: tuple[str, ...]) -> str:
         """Return the name of the cache folder for these programs and sources."""
@@ -42,7 +42,7 @@ class Module:
 
 
 def read_module(folder: Path | None = None) -> Module:
-    """Read `engine/`. Tests pass another `folder`."""
+    """Read the versions from `engine/`. Tests pass a different `folder`."""
     folder = folder or shipped("engine")
     text = (folder / "go.mod").read_text()
     return Module(

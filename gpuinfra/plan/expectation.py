@@ -1,4 +1,4 @@
-"""The expected values of a healthy node in a pool: the content of `expectation.json` (docs/formats.md).
+"""The values expected from a healthy node in a pool: the content of `expectation.json` (docs/formats.md).
 
 The values come from the catalog record and the software lock. `REQUIRED` determines which checks a node runs. The checks are in `gpuinfra.node`.
 """
@@ -75,7 +75,7 @@ def _several_gvnics(f: Facts) -> bool:
 
 
 def gvnics(machine: MachineType) -> int:
-    """Return the number of gVNICs of the machine type, which is 0 on clouds other than Google Cloud."""
+    """Return the number of gVNICs that the machine type has, which is 0 on clouds other than Google Cloud."""
     return sum(1 for nic in machine.nics if nic.kind == "gvnic")
 
 
@@ -133,7 +133,7 @@ REQUIRED: dict[str, Callable[[Facts], bool]] = {
     "L2": _home,
     "L3": _over_efa,
 }
-"""Check -> condition under which nodes run it. Other checks (N5, B2 to B5, M1) run on request, and the report lists them as not checked."""
+"""Maps each check to the condition under which nodes run it. Other checks (N5, B2 to B5, M1) run on request, and the report lists them as not checked."""
 
 
 def expectation(
@@ -226,7 +226,7 @@ def _software(lock: Lock) -> dict[str, object]:
 
 
 def _skips(machine: MachineType, *, mig: bool) -> dict[str, str]:
-    """Return the checks that can be skipped on this machine type, with the reasons."""
+    """Return the checks that can be skipped on this machine type, and the reasons."""
     skips: dict[str, str] = {}
     if machine.nvswitch and machine.gpu:
         if machine.gpu.arch == "ampere":

@@ -1,7 +1,7 @@
 """The data model of a plan. Components, bundle, cost, and report read it.
 
 A plan contains no Pulumi inputs and no cloud objects, so you can print, compare, and test it without a cloud.
-`gpuinfra/planning.py` makes a plan from a declaration.
+`gpuinfra/planning.py` creates a plan from a declaration.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from enum import StrEnum
 
 
 class Lifetime(StrEnum):
-    """Whether destroy deletes or retains a resource."""
+    """Whether `destroy` deletes or retains a resource."""
 
     ENDS = "ends"
-    """Destroy deletes it."""
+    """`destroy` deletes the resource."""
     KEPT = "kept"
-    """Destroy retains it, because it holds data, audit records, or a key. `gpuinfra adopt` imports it again."""
+    """`destroy` retains the resource, because it contains data, audit records, or a key. `gpuinfra adopt` imports it again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class Nic:
     kind: str
     """Type in the provider's terms: `interface`, `efa`, `efa-only` on AWS; `gvnic`, `rdma` on Google Cloud; `nic`, `ib` on Azure."""
     network: str = "main"
-    """Network of the plan that the interface is in."""
+    """Network in the plan that contains the interface."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,9 +77,9 @@ class Group:
     reservation_preference: str | None = None
     """AWS: `capacity-reservations-only` with a target, or `capacity-reservations-first` with on-demand overflow."""
     placement_group: str | None = None
-    """Name of the placement group, or None. `placement_reason` is the reason."""
+    """Name of the placement group, or None. `placement_reason` contains the reason."""
     placement_existing: bool = False
-    """Whether the placement group already exists, because a reservation is in it."""
+    """Whether the placement group already exists, because it contains a reservation."""
     placement_reason: str = ""
     spot_strategy: str | None = None
     max_price_usd: float | None = None
@@ -94,7 +94,7 @@ class Group:
     fault_domains: int | None = None
     """Azure: number of fault domains, or None to let Azure choose."""
     terminate_first: bool = False
-    """Whether a node is deleted before its replacement starts, because the capacity is full."""
+    """Whether a node is deleted before its replacement starts, because there is no spare capacity."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,7 @@ class PoolPlan:
     subnet: str = ""
     """Name of the subnet for the nodes."""
     ssh_keys: tuple[str, ...] = ()
-    """Public SSH keys that the cloud adds to nodes."""
+    """Public SSH keys that the cloud installs on the nodes."""
     canary: int = 1
     """Number of nodes that are replaced first and must be verified before the others are replaced."""
     at_once_percent: int = 20
@@ -149,14 +149,14 @@ class Subnet:
     role: str
     """`nodes` (private), `nat` (public, for the NAT gateway only), `storage`, `fabric`, `endpoints`, or `bastion`."""
     network: str = "main"
-    """Network of the plan that the subnet is in."""
+    """Network in the plan that contains the subnet."""
     existing_id: str | None = None
     """ID of an existing subnet, or None if the plan creates the subnet."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExtraNetwork:
-    """An additional network of the site for interfaces that cannot share the main network (Google Cloud)."""
+    """An additional network in the site for interfaces that cannot share the main network (Google Cloud)."""
 
     name: str
     """`data-0`, `host-1`, `roce`. Interfaces and subnets reference it in `network`."""
@@ -167,7 +167,7 @@ class ExtraNetwork:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnNetwork:
-    """A network that belongs to the cluster instead of its site (RDMA networks of Google Cloud, which are zonal)."""
+    """A network that belongs to the cluster instead of its site (RDMA networks on Google Cloud, which are zonal)."""
 
     name: str
     """`roce`. Interfaces and subnets reference it in `network`."""
@@ -197,7 +197,7 @@ class NetworkPlan:
     ssh_from: tuple[str, ...] = ()
     """Networks that can reach port 22 of the nodes. Empty by default."""
     dns_zones: dict[str, str] = field(default_factory=dict)
-    """Azure: private DNS zones of an existing network, name -> ID."""
+    """Azure: private DNS zones of an existing network. Maps each name to an ID."""
     flow_log_interval_s: int = 60
     flow_log_retention_days: int = 90
 
@@ -253,7 +253,7 @@ class EvidencePlan:
     """Principals and networks that can read evidence."""
 
     operators: tuple[str, ...] = ()
-    """Principals by provider ID. Empty for only the deploying principal."""
+    """Provider IDs of the principals. If empty, only the deploying principal can read evidence."""
     reached_from: tuple[str, ...] = ()
     """Azure: public address ranges from which evidence can be read."""
 
@@ -271,7 +271,7 @@ class BudgetPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class HandoverPlan:
-    """How long `up` waits for nodes, and for how many."""
+    """How long `up` waits, and for how many nodes."""
 
     wait: str
     """`all`, `floor`, `none`."""
@@ -281,7 +281,7 @@ class HandoverPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """A resource that destroy retains."""
+    """A resource that `destroy` retains."""
 
     what: str
     """Logical name of the resource."""
@@ -322,10 +322,10 @@ class Plan:
     registry: str | None = None
     """Private container registry from which nodes pull images."""
     project: str | None = None
-    """Google Cloud: project in the declaration, or None for the provider's project."""
+    """Google Cloud: the declared project, or None to use the project of the provider."""
     kept: tuple[Kept, ...] = ()
     resources: dict[str, int] = field(default_factory=dict)
-    """Pulumi type token -> number of resources that the plan creates."""
+    """Maps each Pulumi type token to the number of resources that the plan creates."""
     decisions: tuple[Decision, ...] = ()
     today: date | None = None
 

@@ -9,7 +9,7 @@ from gpuinfra.spec.pool import Pool
 
 
 def shares(pool: Pool, limit: int | None) -> Iterator[tuple[Capacity, str, int]]:
-    """Yield the capacity, name, and number of nodes of each group. Groups are numbered per kind of capacity."""
+    """Yield the capacity, name, and number of nodes of each group. Numbering restarts for each kind of capacity."""
     numbers: dict[str, int] = {}
     for entry in pool.capacity:
         for count in _divide(entry.count, limit):
@@ -19,7 +19,7 @@ def shares(pool: Pool, limit: int | None) -> Iterator[tuple[Capacity, str, int]]
 
 
 def _divide(count: int, limit: int | None) -> list[int]:
-    """Fill groups in order, so that growth changes only the last group."""
+    """Fill the groups in order, so that adding nodes changes only the last group."""
     if limit is None or count <= limit:
         return [count]
     full, rest = divmod(count, limit)

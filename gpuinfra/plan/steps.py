@@ -1,4 +1,4 @@
-"""Selects the bootstrap steps of a pool and their time limits.
+"""Selects the bootstrap steps for a pool and their time limits.
 
 IDs are file names in `bootstrap/`. The kernel comes first, because the driver, fabric, and Lustre modules are built for it.
 On a prebuilt image, the same steps verify the installed software and skip the installation.
@@ -14,7 +14,7 @@ from gpuinfra.software.lock import Lock
 def steps(
     machine: MachineType, lock: Lock, *, lustre: bool, home: bool, mig: bool = False, metadata: bool = False
 ) -> tuple[Step, ...]:
-    """Return the steps of a pool in order. `metadata` is true if nodes restrict access to the metadata service."""
+    """Return the steps for a pool in order. `metadata` is true if nodes restrict access to the metadata service."""
     chosen = [
         Step(
             id="10-prepare", timeout_s=900, retries=2, why="installs tools, sets limits and disables automatic upgrades"
@@ -27,19 +27,19 @@ def steps(
         ),
     ]
     if machine.gpu:
-        chosen.append(Step(id="30-driver", timeout_s=1800, retries=2, why="the GPUs need a driver"))
+        chosen.append(Step(id="30-driver", timeout_s=1800, retries=2, why="GPUs require a driver"))
         if lock.choice("nvlsm"):
-            why = "fourth-generation NVSwitch needs a subnet manager, which fabric manager uses"
+            why = "fourth-generation NVSwitch requires a subnet manager, which fabric manager uses"
             chosen.append(Step(id="33-nvlink-subnet-manager", timeout_s=600, retries=2, why=why))
         if machine.nvswitch:
-            why = "NVSwitch connects the GPUs, and CUDA needs a fabric manager with the version of the driver"
+            why = "NVSwitch connects the GPUs, and CUDA requires a fabric manager whose version matches the driver"
             chosen.append(Step(id="35-fabric-manager", timeout_s=600, retries=2, why=why))
         if mig:
             chosen.append(
                 Step(id="37-mig", timeout_s=600, retries=2, why="the declaration partitions the GPUs with MIG")
             )
-        chosen.append(Step(id="40-cuda", timeout_s=1800, retries=2, why="tests and programs are built on nodes"))
-        chosen.append(Step(id="45-nccl", timeout_s=600, retries=2, why="programs without a bundled NCCL use it"))
+        chosen.append(Step(id="40-cuda", timeout_s=1800, retries=2, why="tests and programs are compiled on the nodes"))
+        chosen.append(Step(id="45-nccl", timeout_s=600, retries=2, why="programs that do not bundle NCCL use it"))
     if machine.fabric and lock.fabric:
         why = f"{machine.fabric.devices} {lock.fabric} devices connect the nodes"
         chosen.append(Step(id=f"50-{lock.fabric}", timeout_s=1200, retries=2, why=why))
@@ -58,7 +58,7 @@ def steps(
     if machine.gpu:
         chosen.append(Step(id="75-dcgm", timeout_s=900, retries=2, why="DCGM diagnoses and monitors the GPUs"))
     if machine.local_disk_gb:
-        why = f"{machine.local_disk_gb} GB of local disks become one scratch file system"
+        why = f"{machine.local_disk_gb} GB of local disks are combined into one scratch file system"
         chosen.append(Step(id="80-scratch", timeout_s=600, retries=1, why=why))
     chosen.append(
         Step(

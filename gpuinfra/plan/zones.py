@@ -1,6 +1,6 @@
 """Chooses the zone of each pool.
 
-A fabric does not span zones, and traffic between zones is billed. All pools therefore share one zone unless the declaration sets others.
+A fabric does not span zones, and traffic between zones is billed. All pools therefore share one zone unless the declaration specifies different zones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Zoning:
 
 
 def offered(machine: MachineType, region: str) -> tuple[str, ...]:
-    """Return the zones of a region in which the catalog lists the machine type. Empty if there are none."""
+    """Return the zones of a region in which the catalog lists the machine type, or an empty result if there are none."""
     return machine.zones.get(region, ())
 
 
@@ -42,7 +42,7 @@ def _reservation_zone(spec: ClusterSpec, name: str) -> str | None:
 
 
 def _common(spec: ClusterSpec, machines: dict[str, MachineType], fallback: str) -> tuple[str, str]:
-    """Return the first zone that offers every machine type, or the first zone of the machine type with the most GPUs if there is none, with the reason."""
+    """Return a zone and the reason: the first zone that offers every machine type or, if there is none, the first zone that offers the machine type with the most GPUs."""
     known = [(pool, machines[pool.machine]) for pool in spec.pools if not pool.zone and pool.machine in machines]
     lists = [set(offered(machine, spec.where.region)) for _, machine in known if offered(machine, spec.where.region)]
     if not lists:
@@ -50,7 +50,7 @@ def _common(spec: ClusterSpec, machines: dict[str, MachineType], fallback: str) 
     common = set.intersection(*lists)
     if common:
         zone = min(common)
-        return zone, f"the first of {len(common)} zones that offer every machine type of the cluster"
+        return zone, f"the first of {len(common)} zones that offer every machine type in the cluster"
     largest = max(known, key=lambda pair: (pair[1].gpus * sum(e.count for e in pair[0].capacity), pair[0].name))[1]
     zones = offered(largest, spec.where.region)
     return (min(zones) if zones else fallback), f"no zone offers every machine type; this zone offers {largest.name}"

@@ -20,17 +20,17 @@ from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 
 _MAX_COMMAND = 160
-"""Maximum number of characters shown of a probe's command. The nvidia-smi query has 40 columns."""
+"""Maximum number of characters to show from the command of a probe. The nvidia-smi query has 40 columns."""
 _SEVERITY = {
     "block": "the node is not handed over",
-    "drain": "the node gets no new work until you act",
-    "warn": "investigate; work continues",
+    "drain": "the node does not get new work until you take action",
+    "warn": "investigate; work on the node continues",
     "info": "for information only",
 }
 
 
 def explain(name: str) -> str:
-    """Return all meanings of a name. If there are none, raises `UsageError` with the nearest known name."""
+    """Return all meanings of a name. If the name is unknown, raises `UsageError` with the nearest known name."""
     clean = re.sub(r"\[\d*\]", "", name).strip(".")
     fields, rules, checks, steps = all_fields(), known_rules(), known_checks(), known_steps()
     # A full path matches one field. A partial path matches every field whose path ends with it.

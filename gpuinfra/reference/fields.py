@@ -21,7 +21,7 @@ Schema = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class FieldHelp:
-    """A field of a section. A section can have several kinds."""
+    """A field in a section. A section can have several kinds."""
 
     path: str
     """Path without indices: `pools.capacity.count`."""
@@ -49,7 +49,7 @@ class FieldHelp:
 
 @cache
 def all_fields() -> dict[str, tuple[FieldHelp, ...]]:
-    """Return the fields by path without indices, one entry per kind that has the field. Kinds with equal text are merged."""
+    """Return the fields by path without indices, one entry per kind that has the field. Kinds with identical text are merged."""
     schema = ClusterSpec.model_json_schema()
     found: dict[str, list[FieldHelp]] = {}
     for field in _section(schema, schema["$defs"], ""):

@@ -72,7 +72,7 @@ def _only(cloud: str) -> list[dict[str, Any]]:
     machine = {"machine": {"enum": sorted(profile.machines)}}
     return [
         {"if": here, "then": {"properties": {**place, "pools": {"items": {"properties": capacity}}}}},
-        # A declaration that defines machine types can use their names.
+        # A declaration that defines machine types can use the names of these types.
         {
             "if": {"allOf": [here, {"not": {"required": ["machines"]}}]},
             "then": {"properties": {"pools": {"items": {"properties": machine}}}},

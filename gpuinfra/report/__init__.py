@@ -1,5 +1,5 @@
-"""Report: all output for people, as text, page or document.
+"""Report: all output for users, as text, HTML pages or JSON documents.
 
-`tables` prints tables in a terminal, `html` renders pages from templates. A report's document is described by
-`report.schema.json`; a plan's by `docs/plan-json.md`. This package formats content and does not decide it.
+`tables` prints tables in a terminal, `html` renders pages from templates. `report.schema.json` describes the
+document of a report, and `docs/plan-json.md` describes the document of a plan. This package formats content but does not determine it.
 """

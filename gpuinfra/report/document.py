@@ -21,7 +21,7 @@ def report_schema() -> dict[str, Any]:
 
 
 def node_entry(node: NodeVerdict, *, console: Iterable[str] = (), stage: str = "") -> dict[str, Any]:
-    """Return the entry of one node in a report."""
+    """Return the entry for one node in a report."""
     console = list(console)
     return {
         "label": node.label,
@@ -46,7 +46,7 @@ def node_entry(node: NodeVerdict, *, console: Iterable[str] = (), stage: str = "
 
 
 def totals(nodes: Iterable[Mapping[str, Any]], missing: int = 0) -> dict[str, int]:
-    """Return sums over the nodes. `missing` is the number of nodes that were never launched."""
+    """Return the totals for all nodes. `missing` is the number of nodes that were never launched."""
     rows = list(nodes)
     verified = [n for n in rows if n["outcome"] == "verified"]
     return {

@@ -1,7 +1,7 @@
-"""Pages: Jinja2 templates with autoescape, one base template, one stylesheet and one content security policy.
+"""Renders pages from Jinja2 templates with autoescaping, one base template, one stylesheet and one content security policy.
 
 Text from nodes is untrusted. Every value that a template prints is made printable and then escaped. Templates
-cannot disable this. A page's policy allows only its own stylesheet, by hash.
+cannot disable this behavior. The policy of a page allows only the stylesheet of the page, by hash.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def render(template: str, **context: Any) -> str:
-    """Render a page as one self-contained document."""
+    """Render a page as a single self-contained document."""
     return _environment().get_template(template).render(**context)
 
 

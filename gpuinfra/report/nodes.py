@@ -1,4 +1,4 @@
-"""Shows one node in a page, from a node entry of a report or a verification document."""
+"""Shows one node on a page, from the node entry in a report or in a verification document."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuinfra.report.tables import Cell, Column, Table
 
-MISSED = {"fail": "failed", "error": "could not be judged", "warn": "with a warning"}
+MISSED = {"fail": "failed", "error": "could not be evaluated", "warn": "with a warning"}
 
 
 def node_view(node: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def checks_text(node: Mapping[str, Any]) -> str:
     """Summarize the outcomes of a node's checks: `37 checks passed, 2 do not apply`."""
     checks = node["checks"]
     if not checks:
-        return "evidence not judged" if node.get("evidence") else "no evidence"
+        return "evidence not evaluated" if node.get("evidence") else "no evidence"
     counts = Counter(str(check["outcome"]) for check in checks)
     parts = [f"{counts['pass']} check{'' if counts['pass'] == 1 else 's'} passed"]
     parts += [f"{counts[outcome]} {word}" for outcome, word in MISSED.items() if counts[outcome]]
@@ -69,7 +69,7 @@ def value_text(value: object) -> str:
 
 
 def _problems(node: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the blocking checks, root cause first. Checks with the same reason form one problem: a lost GPU fails fifteen."""
+    """Return the blocking checks, root cause first. Checks with the same reason form one problem: a lost GPU causes fifteen checks to fail."""
     by_id = {check["id"]: check for check in node["checks"]}
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for check in (by_id[name] for name in node.get("blocking", []) if name in by_id):

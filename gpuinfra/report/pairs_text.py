@@ -1,4 +1,4 @@
-"""Measured pairs of nodes as text."""
+"""Formats the measurements of node pairs as text."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def text(document: Mapping[str, Any]) -> Iterator[str]:
         yield one_line(f"{name} is slow with every partner: {reason}")
         yield "  -> drain it, compare its fabric checks with those of a good node (gpuinfra check), reboot it, measure again, then replace it"
     for first, second in document["slow_paths"]:
-        yield f"{first} and {second} are slow together, and each is good with another node"
-        yield "  -> suspect the path between them (a switch, a cable, the placement); report both nodes to the cloud's support"
+        yield f"{first} and {second} are slow with each other, but each is fast with another node"
+        yield "  -> check the path between them (a switch, a cable, the placement); report both nodes to the cloud's support"
     if document["unknown"]:
-        yield f"only paired with unverified nodes: {', '.join(document['unknown'])}"
+        yield f"paired only with unverified nodes: {', '.join(document['unknown'])}"
         yield "  -> no node is identified as slow; check the fabric, the NCCL plugin and the floor of the machine type (gpuinfra explain B3)"
     for name, reason in document["absent"].items():
         yield one_line(f"{name} was not measured: {reason}")

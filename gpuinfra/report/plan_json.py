@@ -1,4 +1,4 @@
-"""The result of `gpuinfra plan` for one stack: findings and, if there are no errors, plan, software and price.
+"""The result of `gpuinfra plan` for one stack: findings and, if there are no errors, the plan, the software and the price.
 
 The JSON form is documented in `docs/plan-json.md` and versioned by its `schema`.
 """
@@ -24,7 +24,7 @@ SCHEMA = "gpuinfra.plan/1"
 
 @dataclass(frozen=True, kw_only=True)
 class PlanReport:
-    """Findings, plan and price of a stack. No cloud account is needed."""
+    """The findings, plan and price of a stack. No cloud account is required."""
 
     stack: str
     path: Path
@@ -55,7 +55,7 @@ class PlanReport:
 
 
 def plan_report(path: Path, today: date, prices: PriceFile | None = None) -> PlanReport:
-    """Read, validate, plan and price one stack file. Errors are returned as findings."""
+    """Read and validate one stack file, and return its plan and price. Errors are returned as findings."""
     name = stack_name(path)
     try:
         stack = read_stack(path)

@@ -1,4 +1,4 @@
-"""A plan as a page: findings, topology, price, software, decisions and resources."""
+"""Renders a plan as a page: findings, topology, price, software, decisions and resources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuinfra.report.rehearsal_page import kept_table
 from gpuinfra.report.tables import Cell, Column, Table
 
 MOST_DRAWN = 256
-"""Maximum nodes of a group that are drawn individually. A larger group is shown as a number."""
+"""Maximum number of nodes in a group that are drawn individually. A larger group is shown as a number."""
 
 
 def page(report: PlanReport) -> str:

@@ -1,4 +1,4 @@
-"""Tables and sentences that the text and the page of a plan share."""
+"""Tables and sentences that are used in both the text and the page of a plan."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def storage_text(entry: FileSystemPlan) -> str:
 
 
 def ways_table(ways: Sequence[Row], *, notes: bool = False) -> Table:
-    """Return the same nodes by purchase option. Empty if there is nothing to compare."""
+    """Return the price of the same nodes by purchase option. The result is empty if there is nothing to compare."""
     columns = [Column("purchase option"), Column("USD/hour", right=True), Column("USD/month", right=True), Column("cheaper from"), Column("price of")]  # fmt: skip
     rows = [
         [

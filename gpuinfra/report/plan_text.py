@@ -1,4 +1,4 @@
-"""A plan as text: topology, software, price and retained resources."""
+"""Formats a plan as text: topology, software, price and retained resources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOFTWARE = {"driver": "DRIVER_VERSION", "CUDA": "CUDA_VERSION", "NCCL": "NCCL_VE
 
 
 def text(report: PlanReport) -> str:
-    """Return the whole plan. Empty if the declaration has errors."""
+    """Return the entire plan. The result is empty if the declaration has errors."""
     return "\n".join(_lines(report))
 
 
@@ -80,7 +80,7 @@ def _site(plan: Plan) -> Iterator[str]:
     elif network.existing_id:
         yield from _field("network", f"{network.existing_id}, existing")
     else:
-        outbound = "a NAT gateway" if network.egress == "nat" else "the cloud's own endpoints only"
+        outbound = "a NAT gateway" if network.egress == "nat" else "the endpoints of the cloud only"
         inbound = f"SSH from {', '.join(network.ssh_from)}" if network.ssh_from else "no inbound access"
         yield from _field("network", f"{network.cidr}, {inbound}, outbound through {outbound}")
         yield from tables.text(subnet_table(network.subnets), indent=2)
@@ -88,7 +88,7 @@ def _site(plan: Plan) -> Iterator[str]:
         yield from _field("storage", f"{entry.mount}: {storage_text(entry)}")
     if plan.audit.trail:
         locked = f"locked for {plan.audit.lock_days} days ({plan.audit.lock_mode.lower()})"
-        yield from _field("audit", f"trail of the whole account, {locked}")
+        yield from _field("audit", f"trail for the entire account, {locked}")
     if plan.budget:
         notified = f"notifies {', '.join(plan.budget.recipients)}" if plan.budget.recipients else "no one is notified"
         source = "from this plan's price" if plan.budget.derived else "as declared"
@@ -108,12 +108,12 @@ def _cost(cost: Cost) -> Iterator[str]:
         total += f", {least}{cost.usd_rest_of_month:,.0f} until the end of this month"
     if cost.usd_for_duration is not None:
         total += f", {least}{cost.usd_for_duration:,.0f} for {cost.duration_hours} hours"
-    unknown = "unknown, because the price of the nodes is unknown; `--prices FILE` sets your own"
+    unknown = "unknown, because the price of the nodes is unknown; use `--prices FILE` to set your own prices"
     yield from _field("price", total if cost.nodes_priced else unknown)
     for line in cost.unknown:
         yield f"  not included: {line}"
     if cost.stale:
-        yield f"  older than 100 days: {len(cost.stale)} of these prices; `--prices FILE` sets your own"
+        yield f"  older than 100 days: {len(cost.stale)} of these prices; use `--prices FILE` to set your own prices"
 
 
 def _resources(plan: Plan) -> Iterator[str]:

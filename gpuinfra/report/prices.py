@@ -1,4 +1,4 @@
-"""Prices in text and pages."""
+"""Formats prices for text and pages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def price_table(lines: Iterable[Mapping[str, Any]]) -> Table:
 
 
 def summary(cost: Mapping[str, Any]) -> str:
-    """Return the sum as one sentence. Without the price of the nodes, the cluster's price is unknown."""
+    """Return the total as one sentence. If the price of the nodes is unknown, the price of the cluster is unknown."""
     hour = cost.get("usd_per_hour")
     if not cost.get("nodes_priced", True):
         return f"Unknown, because the price of the nodes is unknown. Everything else costs {usd(hour)} USD an hour."
@@ -45,7 +45,7 @@ def summary(cost: Mapping[str, Any]) -> str:
 
 
 def hour_tile(cost: Mapping[str, Any], condition: str = "") -> tuple[str, str]:
-    """Return the price per hour, with its label."""
+    """Return the price per hour and its label."""
     hour = cost.get("usd_per_hour")
     if not isinstance(hour, int | float) or not cost.get("nodes_priced", True):
         return "unknown", f"USD per hour{condition}"
@@ -53,6 +53,6 @@ def hour_tile(cost: Mapping[str, Any], condition: str = "") -> tuple[str, str]:
 
 
 def excluded(cost: Mapping[str, Any]) -> list[str]:
-    """Return billed items that the sum excludes. A missing price is shown in its own table row."""
+    """Return the billed items that the total does not include. A missing price is shown in its own table row."""
     shown = {str(line.get("what")) for line in cost.get("lines", [])}
     return [text for text in cost.get("unknown") or [] if not any(text.startswith(f"{what}: ") for what in shown)]

@@ -1,4 +1,4 @@
-"""Live progress of a rehearsal: two bars in a terminal, plain lines elsewhere.
+"""Shows the progress of a running rehearsal: two bars in a terminal, plain lines elsewhere.
 
 Every line starts with `rehearsal:`.
 """
@@ -20,12 +20,12 @@ class Progress(Protocol):
 
     @property
     def done(self) -> Mapping[str, int]:
-        """Operation -> number of finished resources."""
+        """Maps each operation to the number of finished resources."""
         ...
 
     @property
     def status(self) -> Mapping[str, str]:
-        """URN -> last status line."""
+        """Maps each URN to its last status line."""
         ...
 
     @property
@@ -35,7 +35,7 @@ class Progress(Protocol):
 
 
 class Lines:
-    """Plain lines for logs: each change once, counts at most every two seconds."""
+    """Plain lines for logs: each change is printed once, and counts are printed at most every two seconds."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -51,7 +51,7 @@ class Lines:
         self._stream.flush()
 
     def begin(self, title: str, resources: int | None, nodes: int | None) -> None:
-        """Start an operation. A total is None while it is unknown."""
+        """Start an operation. The total is None as long as it is unknown."""
         self._total, self._last, self._at = resources, "", time.monotonic()
         self.line(title)
 
@@ -128,7 +128,7 @@ class Bars:
 
 
 View = Lines | Bars
-"""The view on which a rehearsal shows its progress."""
+"""The view that shows the progress of a rehearsal."""
 
 
 def view_for(stream: TextIO) -> View:

@@ -1,4 +1,4 @@
-"""A rehearsal's report as a page."""
+"""Renders the report of a rehearsal as a page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuinfra.report.prices import excluded, hour_tile, price_table, summary
 from gpuinfra.report.tables import Cell, Column, Table
 
 BANNER = (
-    "This is a rehearsal: the program and the engine are real, the cloud and the nodes are stand-ins on this machine. "
+    "This is a rehearsal: the program and the engine are real, and the cloud and the nodes are stand-ins on this machine. "
     "Nothing was deployed or bought."
 )
 NO_PRICE = "Unknown, because the declaration is not in the stack file."
@@ -57,7 +57,7 @@ def page(report: Mapping[str, Any]) -> str:
 
 
 def kept_table(rows: Any) -> Table:
-    """Return the table of resources that destroy retains: name, type, reason."""
+    """Return the table of resources that `destroy` retains, with name, type and reason."""
     made = [(Cell(str(name), strong=True), Cell(str(type_), code=True), reason) for name, type_, reason in rows]
     return Table(["name", Column("type", wrap=True), Column("reason", wrap=True)], made)
 

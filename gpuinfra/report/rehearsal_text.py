@@ -1,6 +1,6 @@
 """The closing summary of a rehearsal: nodes, price, report, limits of the rehearsal, and the command to deploy.
 
-After a failure, the errors come last because you look there first.
+After a failure, the errors come last, because that is where you look first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def summary_lines(report: Mapping[str, Any], folder: Path, closing: Sequence[str
     """Return the summary of a report. `folder` is the folder of rehearsals. `closing` contains the last lines."""
     lines = [*_engine(report), *_life(report), *_nodes(report), *_permissions(report), *_cost(report)]
     path = _relative(folder.resolve() / report["stack"] / "report.html")
-    lines.append(f"report: {path} (machine-readable: report.json beside it)")
+    lines.append(f"report: {path} (machine-readable: report.json in the same folder)")
     if report["ok"]:
         return [*lines, *_retained(report), *_not_shown(report), *_deployment(report), *closing]
     lines.append(f"{report['action']} failed:")
@@ -99,7 +99,7 @@ def _permissions(report: Mapping[str, Any]) -> list[str]:
         f"under least permissions: {len(usage['used'])} of {usage['allowed']} actions used, "
         f"{len(usage['not_exercised'])} belong to operations that this rehearsal did not perform"
     )
-    lines += [f"  finding: {action} is allowed and was not needed for its operation" for action in usage["unused"]]
+    lines += [f"  finding: {action} is allowed but was not needed for its operation" for action in usage["unused"]]
     return lines
 
 
@@ -121,7 +121,7 @@ def _not_shown(report: Mapping[str, Any]) -> list[str]:
 
 def _deployment(report: Mapping[str, Any]) -> list[str]:
     action = report["action"] if report["action"] in ("preview", "refresh", "destroy") else "up"
-    return [f"this was a rehearsal, nothing was deployed; to deploy: pulumi {action} --stack {report['stack']}"]
+    return [f"this was a rehearsal, and nothing was deployed; to deploy: pulumi {action} --stack {report['stack']}"]
 
 
 def _relative(path: Path) -> str:

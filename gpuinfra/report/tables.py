@@ -1,7 +1,7 @@
-"""Tables: one structure that is rendered as text in a terminal and as a table in a page.
+"""Renders tables: one structure is rendered as text in a terminal and as a table on a page.
 
 Cells are data, never markup. If output is not a terminal, columns keep their full width, so logs and scripts read one
-line per row. In a terminal, wrappable columns fold to its width, and IDs are never broken.
+line per row. In a terminal, wrappable columns wrap to fit the width, and IDs are never broken.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 UNLIMITED = 100_000
-"""Width of output that is not a terminal."""
+"""Width of output that does not go to a terminal."""
 WRAPPED = 24
 """Minimum width of a column that can wrap."""
 GOOD, WARN, BAD, QUIET = "good", "warn", "bad", "quiet"
@@ -29,18 +29,18 @@ OUTCOMES = {
     "verified": GOOD, "pass": GOOD, "ok": GOOD, "ready": GOOD, "skip": QUIET, "note": QUIET, "info": QUIET, "not rehearsed": QUIET,
     "planned": QUIET, "warn": WARN, "waiting": WARN, "not certain": WARN, "look": WARN,
 }  # fmt: skip
-"""Outcome -> how it is shown. Every other outcome is bad."""
+"""Maps each outcome to the way it is shown. All other outcomes are shown as bad."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell. A plain string is a cell with text only."""
+    """A cell. A plain string is a cell that contains only text."""
 
     text: str = ""
     note: str = ""
     """A second, less prominent line. Pages only."""
     badge: str = ""
-    """A word of `OUTCOMES` before the text."""
+    """An outcome from `OUTCOMES` that is shown before the text."""
     doubt: str = ""
     """A badge after the text. In text output, it appears in parentheses."""
     code: bool = False
@@ -49,7 +49,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """One column. A plain string is a left-aligned column that never wraps."""
+    """A column. A plain string is a left-aligned column that never wraps."""
 
     title: str = ""
     right: bool = False
@@ -124,7 +124,7 @@ def text(table: Table, *, indent: int = 0, header: bool = True, width: int | Non
 
 
 def fields(rows: Iterable[tuple[str, str]], *, indent: int = 0, label: Column = NO_TITLE) -> list[str]:
-    """Render labels and values, one line each. Long values fold in a terminal."""
+    """Render labels and values, one pair per line. In a terminal, long values wrap."""
     return text(Table([label, Column(wrap=True)], rows), indent=indent, header=False)
 
 

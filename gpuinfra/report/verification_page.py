@@ -1,4 +1,4 @@
-"""Renders judged evidence as a page."""
+"""Renders evaluated evidence as a page."""
 
 from __future__ import annotations
 

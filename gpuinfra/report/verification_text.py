@@ -1,4 +1,4 @@
-"""Formats judged nodes as text, JSON and JUnit XML."""
+"""Formats evaluated nodes as text, JSON and JUnit XML."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from gpuinfra.verification.read import Absent, Found
 SCHEMA = "gpuinfra.verification/1"
 DO = {
     "nothing": "ready",
-    "look": "look at it; jobs may continue",
+    "look": "investigate; jobs may continue",
     "configure": "drain; rerun the bootstrap or fix the setting",
     "reset": "drain; reset the GPU",
     "reboot": "drain; reboot the node",
     "replace": "drain; replace the node",
 }
-"""Action of `gpuinfra.node.advice` -> instruction."""
+"""Maps each action in `gpuinfra.node.advice` to an instruction."""
 MAX_REASON = 2000
 JUNIT_TAGS = {"fail": "failure", "error": "error", "skip": "skipped"}
 
@@ -45,7 +45,7 @@ def document(nodes: Sequence[Judged], found: Found) -> dict[str, Any]:
 
 
 def entry(node: Judged) -> dict[str, Any]:
-    """Return the entry of one node, with the same fields as in a report."""
+    """Return the entry for one node, with the same fields as in a report."""
     evidence = node.evidence.document
     gpus = evidence.get("gpus")
     return {
@@ -75,7 +75,7 @@ def entry(node: Judged) -> dict[str, Any]:
 
 
 def absent_entry(one: Absent) -> dict[str, Any]:
-    """Return the entry of a node without usable evidence, with the same fields."""
+    """Return the entry for a node without usable evidence, with the same fields."""
     texts = dict.fromkeys(("group", "zone", "boot_id", "finished", "evidence", "evidence_sha256"), "")
     lists = {name: [] for name in ("worse", "gpus", "blocking", "missing", "not_checked", "checks", "console")}
     return {
@@ -94,7 +94,7 @@ def absent_entry(one: Absent) -> dict[str, Any]:
 
 
 def text(nodes: Sequence[Judged], found: Found) -> Iterator[str]:
-    """Return a table of nodes, then each node's problems, root cause first, then the sums."""
+    """Return a table of nodes, then the problems of each node, root cause first, then the totals."""
     rows = [
         (
             _name(node),
@@ -144,7 +144,7 @@ def _count(node: Judged, outcome: str) -> int:
 
 
 def _to_do(nodes: Sequence[Judged], absent: int) -> str:
-    """`: 2 to replace, 1 to reboot, 1 without evidence`. Empty if every node is ready."""
+    """Return text such as `: 2 to replace, 1 to reboot, 1 without evidence`. The text is empty if every node is ready."""
     counts = {action: sum(node.advice.action == action for node in nodes) for action in reversed(ACTIONS)}
     parts = [
         f"{count} to {_VERBS.get(action, action)}" for action, count in counts.items() if count and action != "nothing"
@@ -157,7 +157,7 @@ _VERBS = {"look": "look at"}
 
 
 def _name(node: Judged) -> str:
-    """`gpu-1 (i-0123...)`, or the one that is available."""
+    """Return text such as `gpu-1 (i-0123...)`, or only the part that is available."""
     name, id = node.evidence.label, node.instance_id
     return name if name == id else f"{name} ({id})"
 
@@ -199,7 +199,7 @@ def junit(nodes: Sequence[Judged], found: Found) -> str:
 
 
 def _grouped(checks: Iterable[dict[str, Any]]) -> list[tuple[list[str], dict[str, Any]]]:
-    """Group checks by reason: one GPU that does not respond fails twenty of them."""
+    """Group checks by reason, because one GPU that does not respond causes twenty checks to fail."""
     groups: dict[str, tuple[list[str], dict[str, Any]]] = {}
     for check in checks:
         groups.setdefault(f"{check['reason']}\n{check['hint']}", ([], check))[0].append(str(check["id"]))

@@ -32,13 +32,13 @@ def block_window_is_open(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             yield error(
                 f"{path}.ends_at",
                 f"is {entry.ends_at}, which has passed",
-                "name a block that has not ended, or pass an earlier day to `gpuinfra plan` or `gpuinfra rehearse` with --on",
+                "specify a block that has not ended, or pass an earlier date to `gpuinfra plan` or `gpuinfra rehearse` with --on",
             )
         elif ends - starts < timedelta(hours=2):
             yield error(
                 f"{path}.ends_at",
                 f"is {entry.ends_at}, less than two hours after the start",
-                "name a longer block; nodes stop 35 minutes before its end",
+                "specify a longer block; nodes stop 35 minutes before its end",
             )
 
 
@@ -49,12 +49,12 @@ def reservation_covers_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]
             yield error(
                 f"{path}.count",
                 f"is {entry.count}, but the reservation holds {entry.holds} x {pool.machine}",
-                "lower the count or name a larger reservation",
+                "reduce the count or specify a larger reservation",
             )
 
 
 def reservation_has_one_id(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A reserved entry names one reservation or one reservation group."""
+    """A reserved entry specifies one reservation or one reservation group."""
     for path, _, entry in entries_of(spec):
         if isinstance(entry, Reserved) and (entry.id is None) == (entry.group_arn is None):
             both = "both id and group_arn" if entry.id else "neither id nor group_arn"
@@ -62,7 +62,7 @@ def reservation_has_one_id(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def fallback_replaces_reservations(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A fallback candidate defines capacity to replace reserved capacity, because a reservation cannot move to another zone."""
+    """A fallback candidate specifies the capacity that replaces reserved capacity, because a reservation cannot move to another zone."""
     for i, pool in enumerate(spec.pools):
         bound = any(entry.kind in ("reserved", "block") for entry in pool.capacity)
         for j, candidate in enumerate(pool.fallback):
@@ -72,13 +72,13 @@ def fallback_replaces_reservations(spec: ClusterSpec, today: date) -> Iterator[F
             elif bound and candidate.capacity is None:
                 yield error(
                     path,
-                    "moves a pool with reserved capacity, but has no capacity that replaces it",
+                    "moves a pool that has reserved capacity, but does not specify the capacity to replace it",
                     "add capacity to the candidate",
                 )
 
 
 def spot_price_limit_is_unset(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """No spot price limit is set. A limit adds interruptions and does not reduce the cost."""
+    """No spot price limit is set. A limit causes additional interruptions and does not reduce the cost."""
     for path, _, entry in entries_of(spec):
         if entry.kind == "spot" and entry.max_price_usd is not None:
             yield info(

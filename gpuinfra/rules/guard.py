@@ -53,7 +53,7 @@ def image_is_prebuilt_without_egress(spec: ClusterSpec, today: date) -> Iterator
 
 
 def ssh_is_not_open_to_internet(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Port 22 is not open to every address. Large public networks cause a warning."""
+    """Port 22 is not open to all addresses. Large public networks cause a warning."""
     for i, cidr in enumerate(spec.access.ssh_from):
         path = f"access.ssh_from[{i}]"
         try:
@@ -82,15 +82,15 @@ def audit_trail_is_enabled(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def weakened_protection_is_reported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A setting that protects less than its default is allowed, but reported."""
+    """A setting that provides less protection than its default is allowed but reported."""
     audit, usual = spec.audit, Audit()
     own_network = "site" in spec.made_layers and spec.network.existing is None
     if own_network and spec.access.ssh_from:
         what = f"opens port 22 of every node to {listed(list(spec.access.ssh_from))}"
-        yield info("access.ssh_from", what, "remove it to keep port 22 closed")
+        yield info("access.ssh_from", what, "remove the setting to keep port 22 closed")
     if own_network and spec.network.flow_log_days < (days := Network().flow_log_days):
         what = f"is {spec.network.flow_log_days}; flow logs are kept for {days} days by default"
-        yield warn("network.flow_log_days", what, f"remove it to keep {days} days")
+        yield warn("network.flow_log_days", what, f"remove the setting to keep flow logs for {days} days")
     if "foundation" not in spec.made_layers or audit.trail != "create":
         return
     if not audit.data_events:
@@ -102,7 +102,7 @@ def weakened_protection_is_reported(spec: ClusterSpec, today: date) -> Iterator[
     ):
         if given < days:
             what = f"is {given}; audit records are kept for {days} days by default"
-            yield warn(f"audit.{name}", what, "remove it, or make sure that you need no older records")
+            yield warn(f"audit.{name}", what, "remove the setting, or make sure that you do not need older records")
 
 
 RULES = rules_in(vars())

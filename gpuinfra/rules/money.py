@@ -15,7 +15,7 @@ from gpuinfra.spec.model import ClusterSpec
 
 
 def price_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Every node has a known price. A budget limit that is derived from the plan excludes nodes without one."""
+    """Every node has a known price. A budget limit that is derived from the plan does not include nodes without a known price."""
     derived = spec.budget.limit_usd_per_month is None and "foundation" in spec.made_layers
     if spec.where.region not in profile_of(spec.cloud).regions:
         return
@@ -26,7 +26,7 @@ def price_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                 continue
             path = f"{pool_path}.capacity[{j}]"
             if derived:
-                hint = "set budget.limit_usd_per_month, because the derived limit leaves out these nodes"
+                hint = "set budget.limit_usd_per_month, because the derived limit does not include these nodes"
                 yield warn(path, f"has no known price: {note}", hint)
             else:
                 yield info(

@@ -1,4 +1,4 @@
-"""Rules about regions, zones, and machine types: they exist, and the zone offers the machine type."""
+"""Rules about regions, zones, and machine types: all of them exist, and the zone offers the machine type."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def region_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         hint = f"did you mean {near}?" if near else f"allowed: {listed(known, 40)}"
         yield error(
             "where.region",
-            f"is {shown(spec.where.region)}, which is not a region of {profile_of(spec.cloud).title}",
+            f"is {shown(spec.where.region)}, which is not a valid {profile_of(spec.cloud).title} region",
             hint,
         )
 
@@ -46,7 +46,7 @@ def zone_is_in_region(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         known = sorted({z for machine in cloud.machines.values() for z in machine.zones.get(spec.where.region, ())})
         near = nearest(zone, known)
         first = cloud.first_zone(spec.where.region)
-        # If the cloud can choose the zone, zones are numbers.
+        # Zones are numbers on clouds that can choose the zone.
         like = (
             first if cloud.region_of_zone(first, spec.where.region) else "1, 2 or 3; remove it to let the cloud choose"
         )
@@ -54,7 +54,7 @@ def zone_is_in_region(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         # The AWS console shows the zone name `us-east-1a` next to the ID. The nearest ID belongs to a different zone.
         if zone[:-1] == spec.where.region and not first.startswith(spec.where.region):
             hint = f"use a zone ID such as {first}, because zone letters differ between accounts; `aws ec2 describe-availability-zones` lists the IDs"
-        what = f"is in {region}" if region else f"is not a zone of {cloud.title}"
+        what = f"is in {region}" if region else f"is not a valid {cloud.title} zone"
         yield error(path, f"is {shown(zone)}, which {what}; the region is {spec.where.region}", hint)
 
 
@@ -63,7 +63,7 @@ def machine_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     machines = machines_of(spec)
     for i, pool in enumerate(spec.pools):
         if pool.machine not in machines:
-            what = f"is {shown(pool.machine)}, which is not in the catalog of {profile_of(spec.cloud).title}"
+            what = f"is {shown(pool.machine)}, which is not in the {profile_of(spec.cloud).title} catalog"
             yield error(f"pools[{i}].machine", what, _other_machine(spec, pool.machine, machines))
         for j, candidate in enumerate(pool.fallback):
             if candidate.machine and candidate.machine not in machines:
@@ -74,7 +74,7 @@ def machine_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 def _other_machine(spec: ClusterSpec, name: str, known: Iterable[str]) -> str:
     near = nearest(name, list(known))
-    return f"did you mean {near}?" if near else f"`gpuinfra catalog --cloud {spec.cloud}` lists them"
+    return f"did you mean {near}?" if near else f"`gpuinfra catalog --cloud {spec.cloud}` lists the machine types"
 
 
 def machine_record_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -102,7 +102,7 @@ def capacity_kind_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding
         elif machine and kind not in machine.capacity:
             allowed = listed(sorted(k.value for k in machine.capacity))
             what = f"is {kind.value}, which {machine.name} does not offer; allowed: {allowed}"
-            yield error(f"{path}.kind", what, "use one of these, or another machine type")
+            yield error(f"{path}.kind", what, "use one of these, or a different machine type")
 
 
 def zone_offers_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -114,13 +114,13 @@ def zone_offers_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         zones = machine.zones.get(region, ())
         if region not in machine.zones:
             seen = listed(sorted(machine.zones))
-            what = f"is {machine.name}, which the catalog does not list in {region}; it lists {seen}"
-            yield warn(f"{path}.machine", what, "check that the region offers it, or use another region")
+            what = f"is {machine.name}, which the catalog does not list in {region}; listed regions: {seen}"
+            yield warn(f"{path}.machine", what, "check that the region offers it, or use a different region")
             continue
         zone = pool.zone or spec.where.zone
         if zone and zones and zone not in zones:
-            what = f"is {machine.name}, which the catalog does not list in {zone}; it lists {listed(list(zones))}"
-            yield warn(f"{path}.machine", what, "check that the zone offers it, or use another zone")
+            what = f"is {machine.name}, which the catalog does not list in {zone}; listed zones: {listed(list(zones))}"
+            yield warn(f"{path}.machine", what, "check that the zone offers it, or use a different zone")
 
 
 def quota_covers_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]:

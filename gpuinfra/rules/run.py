@@ -26,7 +26,7 @@ _ORDER = {Level.ERROR: 0, Level.WARN: 1, Level.INFO: 2}
 
 
 def check(spec: ClusterSpec, today: date) -> tuple[Finding, ...]:
-    """Return all findings of the common rules and the cloud's rules: errors first, then in the order of the declaration."""
+    """Return all findings from the common rules and the cloud's rules: errors first, then in the order of the declaration."""
     hidden = _hidden(spec)
     unique = {
         (finding.path, finding.message): replace(_redacted(finding, hidden), rule=rule.__name__)
@@ -49,9 +49,9 @@ def all_rules() -> dict[str, Rule]:
 
 
 def _hidden(spec: ClusterSpec) -> dict[str, str]:
-    """Return the texts of the declaration that messages must not show, longest first, with their replacements.
+    """Return the texts in the declaration that messages must not show, longest first, with their replacements.
 
-    Messages quote the declaration. This function protects secrets if a rule does not use `shown`.
+    Messages quote the declaration. This function protects secrets when a rule does not use `shown`.
     """
     texts = {text for text in _texts(spec.model_dump()) if len(text) > 3 and shown(text) != repr(text)}
     return {text: shown(text) for text in sorted(texts, key=len, reverse=True)}

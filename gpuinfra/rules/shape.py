@@ -54,7 +54,7 @@ def mount_is_not_a_system_path(spec: ClusterSpec, today: date) -> Iterator[Findi
 
 
 def cluster_layer_has_pools(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A stack with the cluster layer has pools. A stack without it has none."""
+    """A stack with the cluster layer has pools. A stack without the cluster layer has no pools."""
     if "cluster" in spec.made_layers and not spec.pools:
         yield error("pools", "is empty, but this stack creates the cluster layer", "add a pool, or set layers")
     if spec.layers is not None and "cluster" not in spec.layers and spec.pools:
@@ -66,12 +66,12 @@ def cluster_layer_has_pools(spec: ClusterSpec, today: date) -> Iterator[Finding]
 
 
 def layer_is_created_or_used(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Each layer below the cluster is either created by this stack or named in `use`."""
+    """Each layer below the cluster is either created by this stack or listed in `use`."""
     made = spec.made_layers
     for layer in ("foundation", "site"):
         used = getattr(spec.use, layer)
         if used and spec.layers is not None and layer in spec.layers:
-            yield error(f"use.{layer}", f"names another stack, but layers includes {layer}", "remove one of them")
+            yield error(f"use.{layer}", f"refers to another stack, but layers includes {layer}", "remove one of them")
         if not used and layer not in made and "cluster" in made:
             yield error(
                 "layers",
@@ -82,7 +82,7 @@ def layer_is_created_or_used(spec: ClusterSpec, today: date) -> Iterator[Finding
 
 def storage_needs_site(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A stack with storage has the site layer, which creates file systems, or the cluster layer, which mounts them."""
-    # A cluster on another stack's site repeats the site's storage, because the bootstrap steps and checks depend on it.
+    # A cluster that uses the site of another stack repeats the storage of the site, because the bootstrap steps and checks depend on it.
     if spec.storage and not {"site", "cluster"} & set(spec.made_layers):
         what = "is not empty, but this stack creates neither a site nor nodes"
         yield error("storage", what, "move it to the stack that creates the site")
@@ -92,7 +92,7 @@ _INSTEAD = {
     "home": "mount your own shared file system on the nodes",
     "object": "mount the bucket on the nodes yourself",
 }
-"""Kind of storage -> workaround until gpuinfra supports it."""
+"""Maps each kind of storage to a workaround until gpuinfra supports it."""
 
 
 def storage_kind_is_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -108,9 +108,9 @@ def storage_kind_is_supported(spec: ClusterSpec, today: date) -> Iterator[Findin
 
 
 def site_storage_is_repeated(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A cluster on another stack's site lists the file systems that its nodes mount, because a plan does not read other stacks."""
+    """A cluster that uses the site of another stack lists the file systems that its nodes mount, because a plan does not read other stacks."""
     if spec.use.site and spec.pools and not spec.storage:
-        what = "is empty, so nodes mount no file system of use.site"
+        what = "is empty, so nodes do not mount any file systems from use.site"
         yield info("storage", what, "repeat the storage of the site to mount it")
 
 
@@ -140,12 +140,12 @@ def tags_are_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     for i, pool in enumerate(spec.pools):
         together = {**spec.tags, **pool.tags}
         if len(together) > limit:
-            what = f"and the tags of the cluster are {len(together)} tags; allowed: {limit}"
+            what = f"and the cluster's tags add up to {len(together)} tags; allowed: {limit}"
             yield error(f"pools[{i}].tags", what, "remove some tags")
     for path, tags in (("tags", spec.tags), *((f"pools[{i}].tags", pool.tags) for i, pool in enumerate(spec.pools))):
         for key, value in tags.items():
             if key.lower().startswith(("aws:", "gpuinfra:")):
-                yield error(path, f"has the key {shown(key)}, which has a reserved prefix", "rename the key")
+                yield error(path, f"has the key {shown(key)}, which starts with a reserved prefix", "rename the key")
             elif (form := profile.tag_form) and not (re.fullmatch(form.key, key) and re.fullmatch(form.value, value)):
                 what = f"has the tag {shown(key)}: {shown(value)}; allowed on {profile.title}: {form.allowed}"
                 yield error(path, what, "change the tag")

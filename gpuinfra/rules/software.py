@@ -31,7 +31,7 @@ _NEEDED_MINUTES = {
     3: math.ceil((_STEPS_S + LEVELS[3][1] + HEAT_S) / 60),
     4: math.ceil((_STEPS_S + LEVELS[4][1] + HEAT_S) / 60),
 }
-"""Burn-in level -> maximum minutes from the first boot of a node to its evidence. Every deadline covers level 1."""
+"""Maps each burn-in level to the maximum minutes from the first boot of a node to its evidence. Every deadline covers level 1."""
 
 
 def software_is_compatible(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -51,7 +51,7 @@ def mig_layout_fits(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     for path, pool, machine in pools_of(spec):
         if pool.mig and (wrong := mig.problem(machine.gpu, pool.mig)):
             what, _, hint = wrong.partition("; ")
-            hint = hint or "use other profiles, or remove mig for whole GPUs"
+            hint = hint or "use different profiles, or remove mig to use whole GPUs"
             yield error(f"{path}.mig", f"is {', '.join(pool.mig)}: {what}", hint)
 
 
@@ -62,7 +62,7 @@ def deadline_covers_burn_in(spec: ClusterSpec, today: date) -> Iterator[Finding]
         yield error(
             "handover.deadline_minutes",
             f"is {spec.handover.deadline_minutes}, but the steps and burn-in level {spec.handover.burn_in} ({level}) take up to {needed} minutes",
-            f"set it to {needed} or more, or lower handover.burn_in",
+            f"set it to {needed} or more, or reduce handover.burn_in",
         )
 
 

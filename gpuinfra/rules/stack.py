@@ -45,7 +45,7 @@ def _route(path: str) -> tuple[str | int, ...]:
 
 
 def region_agrees_with_provider(stack: LoadedStack) -> Iterator[Finding]:
-    """The region in the provider's configuration matches the region of the declaration."""
+    """The region in the provider's configuration matches the region in the declaration."""
     cloud = profile_of(stack.spec.cloud)
     key = cloud.region_setting
     given, declared = stack.config.get(key) if key else None, stack.spec.where.region
@@ -54,12 +54,12 @@ def region_agrees_with_provider(stack: LoadedStack) -> Iterator[Finding]:
     known = cloud.regions
     what = f"but where.region is {shown(declared)}"
     if declared in known:
-        hint = f"write {declared} here too, or change where.region" if given in known else f"did you mean {declared}?"
+        hint = f"set it to {declared}, or change where.region" if given in known else f"did you mean {declared}?"
     elif given in known:
-        return  # Another rule already reports where.region.
+        return  # A different rule already reports where.region.
     else:
         near = nearest(given, list(known))
-        what = f"which is not a region of {cloud.title}"
-        hint = f"did you mean {near}?" if near else "write the region of where.region"
+        what = f"which is not a valid {cloud.title} region"
+        hint = f"did you mean {near}?" if near else "set it to the value of where.region"
     finding = error(key, f"is {shown(given)}, {what}", hint, rule=region_agrees_with_provider.__name__)
     yield with_line(finding, stack.document, (*stack.route[:-1], key))

@@ -1,6 +1,6 @@
 """The declaration of a cluster: one model for all clouds, written in a stack's YAML file or in Python.
 
-Start with `model.py`, which uses the other models. `load.py` reads files, and `messages.py` creates findings from validation errors.
+Start with `model.py`, which refers to the other models. `load.py` reads files, and `messages.py` creates findings from validation errors.
 `gpuinfra explain` describes each field.
 """
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictInt, Strin
 
 
 class SpecModel(BaseModel):
-    """A section of a declaration."""
+    """A section in a declaration."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=False, hide_input_in_errors=True
@@ -31,7 +31,7 @@ class Unit:
 
 
 FORMATS: dict[str, str] = {}
-"""Pattern of a text field -> description of the allowed text, for messages and `gpuinfra explain`."""
+"""Maps the pattern of a text field to a description of the allowed text, for messages and `gpuinfra explain`."""
 
 
 def text(pattern: str, words: str, *, min_length: int | None = None, max_length: int | None = None) -> Any:

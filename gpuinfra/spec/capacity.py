@@ -1,6 +1,6 @@
 """Kinds of capacity, one class each.
 
-Each cloud's profile lists the kinds that the cloud sells. Rules reject invalid combinations with the provider's reason.
+Each cloud's profile lists the kinds that the cloud offers. Rules reject invalid combinations and state the provider's reason.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Spot(OnTarget[AnyTarget], SpecModel):
         "price-capacity-optimized", "capacity-optimized", "capacity-optimized-prioritized", "lowest-price"
     ] = "price-capacity-optimized"
     """AWS: allocation strategy for spot nodes. Azure and Google Cloud have no such setting and ignore the default."""
-    max_price_usd: Annotated[Number, Unit("USD per node and hour")] | None = Field(default=None, gt=0, examples=[8.5])
+    max_price_usd: Annotated[Number, Unit("USD per node per hour")] | None = Field(default=None, gt=0, examples=[8.5])
     """Maximum hourly price of a node. If omitted, the maximum is the on-demand price, which causes the fewest interruptions."""
 
 
 class Reserved(OnTarget[AnyTarget], SpecModel):
-    """Nodes in an existing reservation: an AWS capacity reservation or a group of them, an Azure capacity reservation group, or a Google Cloud reservation."""
+    """Nodes in an existing reservation: an AWS capacity reservation or a group of capacity reservations, an Azure capacity reservation group, or a Google Cloud reservation."""
 
     kind: Literal["reserved"] = "reserved"
     """Selects reserved capacity."""
@@ -53,7 +53,7 @@ class Reserved(OnTarget[AnyTarget], SpecModel):
     holds: Nodes | None = Field(default=None, examples=[16])
     """Number of nodes that the reservation covers. If set, a larger `count` is an error. If omitted, the size is not checked."""
     zone: Line | None = Field(default=None, examples=["use1-az4"])
-    """Zone of the reservation. If set, it must equal the pool's zone. If omitted, the zone is not checked."""
+    """Zone of the reservation. If set, it must match the pool's zone. If omitted, the zone is not checked."""
     placement_group: Line | None = Field(default=None, examples=["gpu-cluster-group"])
     """AWS: name of the placement group in which the reservation was created. If omitted, nodes in the reservation use no placement group."""
     overflow: StrictBool = False
@@ -66,7 +66,7 @@ class Block(OnTarget[Aws], SpecModel):
     kind: Literal["block"] = "block"
     """Selects an AWS Capacity Block for ML."""
     id: Line = Field(examples=["cr-0123456789abcdef0"])
-    """ID of the Capacity Block's reservation. gpuinfra never buys a Capacity Block."""
+    """ID of the Capacity Block reservation. gpuinfra never buys Capacity Blocks."""
     count: Nodes = Field(examples=[2])
     """Number of nodes to run with this kind of capacity."""
     starts_at: UtcTime = Field(examples=["2026-12-01T11:30:00Z"])
@@ -76,7 +76,7 @@ class Block(OnTarget[Aws], SpecModel):
 
 
 class Flex(OnTarget[Gcp], SpecModel):
-    """Nodes from Google Cloud's flex-start. The request is queued until capacity is available, and the run time is limited."""
+    """Flex-start nodes on Google Cloud. The request is queued until capacity is available, and the run time is limited."""
 
     kind: Literal["flex"] = "flex"
     """Selects flex-start capacity."""

@@ -22,14 +22,14 @@ Route = tuple[str | int, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """A YAML file as plain values."""
+    """The content of a YAML file as plain values."""
 
     file: str
     value: object
     lines: dict[Route, int] = field(default_factory=dict)
 
     def line(self, route: Route) -> int | None:
-        """Return the line of a value, or of the nearest enclosing value that has one."""
+        """Return the line number of a value, or of the nearest enclosing value that has a line number."""
         while route:
             if route in self.lines:
                 return self.lines[route]
@@ -38,7 +38,7 @@ class Document:
 
 
 def read(path: Path) -> Document:
-    """Read a file. Raises `SpecError` with line and column if it is not valid YAML."""
+    """Read a file. Raises `SpecError` with the line and column if the file is not valid YAML."""
     file = _short(path)
     try:
         raw = path.read_bytes()
@@ -113,7 +113,7 @@ class _Walker:
             key = str(key_node.value)
             if key in mapping:
                 at = key_node.start_mark.line + 1
-                raise _error(self.file, f"repeats the key {shown(key)}", "remove one of the two", at)
+                raise _error(self.file, f"repeats the key {shown(key)}", "remove one of the two entries", at)
             mapping[key] = self.plain(value_node, (*route, key), depth + 1)
             self.lines[(*route, key)] = key_node.start_mark.line + 1
         return mapping

@@ -1,4 +1,4 @@
-"""Finds and reads the file of a stack and parses the declaration.
+"""Finds and reads a stack file and parses the declaration.
 
 The file is either a Pulumi stack file with the declaration in `config` under `gpuinfra:cluster`, or contains only the declaration.
 """
@@ -22,7 +22,7 @@ KEY = "gpuinfra:cluster"
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedStack:
-    """The declaration of a stack and the file that it was read from."""
+    """The declaration of a stack and the file that contains it."""
 
     name: str
     path: Path
@@ -38,7 +38,7 @@ class LoadedStack:
 
 
 def read_stack(name_or_path: str | Path) -> LoadedStack:
-    """Read and parse a stack without checking the rules. Raises `SpecError` if it cannot be parsed."""
+    """Read and parse a stack without checking the rules. Raises `SpecError` if the stack cannot be parsed."""
     path = find_stack(name_or_path)
     document = read(path)
     body, route, config = _body(document)
@@ -47,7 +47,7 @@ def read_stack(name_or_path: str | Path) -> LoadedStack:
 
 
 def parse_spec(value: object, document: Document | None = None, route: Route = ()) -> ClusterSpec:
-    """Return the declaration from plain values. Raises `SpecError` with all validation errors."""
+    """Parse a declaration from plain values. Raises `SpecError` with all validation errors."""
     from pydantic import ValidationError
 
     from gpuinfra.spec import messages
@@ -76,10 +76,12 @@ def find_stack(name_or_path: str | Path) -> Path:
             return given
         is_folder = given.is_dir()
     except (OSError, ValueError):
-        raise UsageError(f"{shown(text)} is not a stack or file; give a stack's name or the path of its file") from None
+        raise UsageError(
+            f"{shown(text)} is not a stack or file; specify the name of a stack or the path of its file"
+        ) from None
     if text.endswith((".yaml", ".yml", ".json")) or "/" in text:
         reason = "is a folder, not a file" if is_folder else "does not exist"
-        raise UsageError(f"{text} {reason}; give a stack's name or the path of its file")
+        raise UsageError(f"{text} {reason}; specify the name of a stack or the path of its file")
     folders = _stack_folders()
     known: dict[str, Path] = {}
     for folder in folders:
@@ -125,7 +127,7 @@ def _body(document: Document) -> tuple[object, Route, dict[str, object]]:
 
 
 def with_line(finding: Finding, document: Document | None, route: Route) -> Finding:
-    """Return the finding with the file and the line of its path."""
+    """Return the finding with the file and line number added."""
     if document is None:
         return finding
     return replace(finding, file=document.file, line=document.line(route))

@@ -20,7 +20,7 @@ class Interface(SpecModel):
     """A network interface in a machine's layout."""
 
     card: Annotated[StrictInt, Unit("index from 0")] = Field(ge=0, le=64, examples=[0])
-    """Index of the network card that holds the interface."""
+    """Index of the network card that contains the interface."""
     device: Annotated[StrictInt, Unit("index from 0")] = Field(ge=0, le=64, examples=[1])
     """Device index of the interface on its network card."""
     kind: Literal["interface", "efa", "efa-only", "nic", "gvnic", "rdma"]
@@ -28,12 +28,12 @@ class Interface(SpecModel):
 
 
 class MachineRecord(SpecModel):
-    """A machine type that is not in the catalog. Omitted fields are copied from the type in `like`, except prices, which are unknown unless your price file contains them."""
+    """A machine type that is not in the catalog. Omitted fields are copied from the machine type in `like`, except prices, which are unknown unless your price file contains them."""
 
     name: TypeName = Field(examples=["p4x.24xlarge"])
     """The provider's name of the machine type."""
     like: Line = Field(examples=["p4d.24xlarge"])
-    """Machine type in the catalog that this one is based on. Omitted fields are copied from it."""
+    """Machine type in the catalog on which this machine type is based. Omitted fields are copied from it."""
     gpus: Gpus | None = Field(default=None, ge=0, le=64, examples=[4])
     """Number of GPUs per node. If omitted, it is copied from `like`."""
     vcpus: Vcpus | None = Field(default=None, ge=1, le=4096, examples=[48])
@@ -47,7 +47,7 @@ class MachineRecord(SpecModel):
 
 
 def described(record: MachineRecord, base: MachineType) -> MachineType:
-    """Return the machine type of a record: `base` with the changes of the record."""
+    """Return the machine type that a record defines: `base` with the changes in the record."""
     fabric = base.fabric
     if fabric is not None and record.fabric_devices is not None:
         each = fabric.gbps / fabric.devices

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 Loc = tuple[int | str, ...]
 READING_RULES = {
-    "document_is_yaml": "A file is valid YAML in UTF-8 within the size limits.",
-    "field_is_known": "A section contains only its own fields.",
+    "document_is_yaml": "A file is valid YAML, is encoded in UTF-8, and does not exceed the size limits.",
+    "field_is_known": "A section contains only known fields.",
     "field_is_given": "A section contains its required fields.",
-    "value_is_allowed": "A value has the type and the limits of its field.",
+    "value_is_allowed": "A value has the type of its field and is within the limits of the field.",
     "price_file": "A price file contains a date and positive prices of known kinds of capacity.",
 }
-"""Rules for reading a declaration, before the other rules can run -> description for `gpuinfra explain`."""
+"""Maps the rules that apply when a declaration is read, before the other rules run, to their descriptions for `gpuinfra explain`."""
 
 
 def findings(root: type[BaseModel], value: object, errors: list[ErrorDetails]) -> list[Finding]:
@@ -41,7 +41,7 @@ def findings(root: type[BaseModel], value: object, errors: list[ErrorDetails]) -
         if error["type"] == "too_short" and error["loc"] in inside:
             continue
         finding = _finding(root, value, error)
-        # For a field that accepts a word or a mapping, pydantic reports an error for each. Keep only the first.
+        # For a field that accepts a word or a mapping, pydantic reports one error for each. Keep only the first error.
         if error["type"] in _SHAPES and finding.path in found:
             continue
         if error["type"] == "literal_error" and isinstance(error["input"], dict):
@@ -71,7 +71,7 @@ def path_text(route: Loc) -> str:
 
 
 def nearest(word: str, known: list[str]) -> str | None:
-    """Return the known word closest to `word`, or None if none is close."""
+    """Return the known word that is closest to `word`, or None if no word is close."""
     if len(word) > 64 or looks_secret(word):
         return None
     lower = {name.lower(): name for name in known}
@@ -127,7 +127,7 @@ def _finding(root: type[BaseModel], value: object, error: ErrorDetails) -> Findi
 
 
 def _meant(root: type[BaseModel], loc: Loc) -> Loc | None:
-    """Return the location of the field that an unknown name is probably a misspelling of."""
+    """Return the location of the field whose name was probably misspelled."""
     steps = list(_walk(root, loc))
     near = _near_field(steps[-2][2] if len(steps) > 1 else root, str(loc[-1]))
     return (*loc[:-1], near) if near else None
@@ -219,7 +219,7 @@ def _hint(kind: str, given: object) -> str:
     if kind == "string_type" and isinstance(given, (int, float)):
         return "put the value in quotes"
     if kind in ("model_type", "model_attributes_type", "dict_type"):
-        return "write its fields below it, one per line"
+        return "write the fields below it, one per line"
     if kind in ("tuple_type", "list_type"):
         return "write a list, with a dash before each entry"
     return ""
@@ -320,7 +320,7 @@ def _model(annotation: Any) -> type[BaseModel] | None:
 def _value_at(value: object, route: Loc) -> object:
     for part in route:
         if part == 0 and isinstance(value, dict):
-            continue  # a single entry is valid without its list
+            continue  # A single entry is valid without a list.
         try:
             value = value[part]  # type: ignore[index]
         except (KeyError, IndexError, TypeError):

@@ -1,6 +1,6 @@
 """The declaration of a cluster: settings that all clouds share, and one target cloud.
 
-Every omitted field has a default, which `gpuinfra plan` shows.
+Optional fields have defaults, which `gpuinfra plan` shows.
 Fields contain plain values. Outputs of other resources, such as a network or a key, are passed to the component as arguments. They are not part of the declaration.
 `load.py` reads YAML, and `gpuinfra.rules` checks a declaration.
 """
@@ -27,7 +27,7 @@ class ClusterSpec(AtPlace[Place], SpecModel):
     """A GPU cluster: the pools, storage, and settings that `up` creates in one region of one cloud."""
 
     name: Name = Field(examples=["train"])
-    """Name of the cluster. The name of every resource contains it."""
+    """Name of the cluster. It is part of the name of every resource."""
     where: Target
     """Cloud, region, and zone in which the cluster runs."""
     pools: tuple[Pool, ...] = Field(default=(), max_length=50)
@@ -43,7 +43,7 @@ class ClusterSpec(AtPlace[Place], SpecModel):
     budget: Budget = Budget()
     """Limit and recipients of the budget alert."""
     access: Access = Access()
-    """People and networks that can reach nodes and evidence."""
+    """Users and networks that can access nodes and evidence."""
     handover: Handover = Handover()
     """Number of nodes that `up` waits for, and the deadline."""
     machines: tuple[MachineRecord, ...] = Field(default=(), max_length=20)

@@ -40,7 +40,7 @@ AwsZone = Literal[
     "usge1-az1", "usge1-az2", "usge1-az3", "usge1-az4", "usge1-az5", "usge1-az6", "usgw1-az1", "usgw1-az2",
     "usgw1-az3", "usgw1-az4", "usgw1-az5", "usgw1-az6", "use1-atl2-az1", "us-east-1-dfw-2a",
 ]  # fmt: skip
-"""Zones of AWS by id."""
+"""Zones of AWS by ID."""
 
 AzureRegion = Literal[
     "australiaeast", "australiasoutheast", "austriaeast", "brazilsouth", "canadacentral", "canadaeast",

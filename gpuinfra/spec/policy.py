@@ -26,7 +26,7 @@ class ExistingNetwork(SpecModel):
     id: Line = Field(examples=["vpc-0123456789abcdef0"])
     """VPC ID on AWS, resource ID of the virtual network on Azure, network name or path on Google Cloud."""
     subnets: dict[Line, Line] = Field(min_length=1, max_length=50, examples=[{"use1-az4": "subnet-0123456789abcdef0"}])
-    """Subnet of the nodes for each zone on AWS, or for each region on Azure and Google Cloud. On Azure, the key `storage-scratch-0` names the subnet of the file system at /scratch."""
+    """Subnet for the nodes in each zone on AWS, or in each region on Azure and Google Cloud. On Azure, the key `storage-scratch-0` specifies the subnet of the file system at /scratch."""
     dns_zones: dict[Line, Line] = Field(
         default_factory=dict,
         max_length=20,
@@ -43,15 +43,15 @@ class Network(SpecModel):
     """The private network of the cluster."""
 
     cidr: Cidr = Field(default="10.64.0.0/16", examples=["10.64.0.0/16"])
-    """Address range of the network: a private IPv4 range from /16 to /20. Each zone has its own part of the range, so adding a pool or zone does not change existing subnets."""
+    """Address range of the network: a private IPv4 range from /16 to /20. Each zone uses a separate part of the range, so adding a pool or zone does not change existing subnets."""
     egress: Literal["nat", "endpoints"] = "nat"
-    """Outbound access of the nodes: `nat` allows connections to the internet, `endpoints` allows only connections to the cloud's own services. `endpoints` requires a prebuilt image or `software.mirror_url`."""
+    """Outbound access of the nodes: `nat` allows connections to the internet, `endpoints` allows only connections to the services of the cloud. `endpoints` requires a prebuilt image or `software.mirror_url`."""
     existing: ExistingNetwork | None = None
     """An existing network to use. If omitted, a network is created."""
     flow_log_days: Days = Field(default=90, ge=1, le=3653, examples=[90])
     """Retention of the network's flow logs."""
     machines: tuple[Line, ...] = Field(default=(), max_length=20, examples=[["a3-megagpu-8g"]])
-    """Google Cloud: machine types that clusters of this site will use. The networks for their interfaces are created with the site. If omitted, the machine types of the pools are used."""
+    """Google Cloud: machine types that clusters on this site will use. The networks for their interfaces are created with the site. If omitted, the machine types of the pools are used."""
 
 
 class Framework(SpecModel):
@@ -75,7 +75,7 @@ class Software(SpecModel):
     driver: Version | None = Field(default=None, examples=["580"])
     """Branch or full version of the NVIDIA driver. If omitted, the lock selects the version."""
     fabric_manager: Version | None = Field(default=None, examples=["580.173.02"])
-    """Version of NVIDIA Fabric Manager, which must equal the driver version. If omitted, the driver version is used."""
+    """Version of NVIDIA Fabric Manager, which must match the driver version. If omitted, the driver version is used."""
     cuda: Version | None = Field(default=None, examples=["13.0"])
     """CUDA toolkit version to install. If omitted, the lock selects the version."""
     nccl: Version | None = Field(default=None, examples=["2.28.9"])
@@ -85,7 +85,11 @@ class Software(SpecModel):
     kernel: (
         Annotated[
             str,
-            text(r"^\d+\.\d+\.\d+[A-Za-z0-9.+-]*$", "a kernel release as `uname -r` prints it", max_length=64),
+            text(
+                r"^\d+\.\d+\.\d+[A-Za-z0-9.+-]*$",
+                "a kernel release in the format that `uname -r` prints",
+                max_length=64,
+            ),
         ]
         | None
     ) = Field(default=None, examples=["6.8.0-1041-aws"])
@@ -114,7 +118,7 @@ class Software(SpecModel):
         ]
         | None
     ) = Field(default=None, examples=["us-central1-docker.pkg.dev/my-project/gpudirect"])
-    """Google Cloud: your container registry with Google's GPUDirect images (`gpudirect-tcpxo/...`). Required for A3 High and A3 Mega, because nodes do not pull images from public registries."""
+    """Google Cloud: your container registry that contains Google's GPUDirect images (`gpudirect-tcpxo/...`). Required for A3 High and A3 Mega, because nodes do not pull images from public registries."""
 
 
 class Audit(SpecModel):
@@ -127,7 +131,7 @@ class Audit(SpecModel):
     lock_days: Days = Field(default=365, ge=1, le=36500, examples=[365])
     """Period during which audit records cannot be deleted."""
     lock_mode: Literal["governance", "compliance"] = "governance"
-    """Protection of the locked records. With `compliance`, no one can shorten the lock, not even the account's root user."""
+    """Protection of the locked records. With `compliance`, no one can shorten the lock, not even the root user of the account."""
     confirm_compliance: StrictBool = False
     """Confirms that the lock is irreversible. Must be true if `lock_mode` is `compliance`."""
     data_events: StrictBool = True
@@ -142,7 +146,7 @@ class Budget(SpecModel):
     limit_usd_per_month: Annotated[Number, Unit("USD per month")] | None = Field(
         default=None, gt=0, le=1e9, examples=[60000]
     )
-    """Monthly budget of the cluster. If omitted, it is the plan's monthly price plus 10 percent."""
+    """Monthly budget for the cluster. If omitted, it is the plan's monthly price plus 10 percent."""
     recipients: tuple[Email, ...] = Field(default=(), max_length=10, examples=[["gpu-budget@example.com"]])
     """Email addresses that receive alerts. If omitted, no alerts are sent, and a warning is reported."""
     thresholds_percent: tuple[Annotated[Percent, Field(ge=1, le=1000)], ...] = Field(
@@ -167,24 +171,24 @@ class Access(SpecModel):
         max_length=20,
         examples=[["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEXAMPLEEXAMPLEEXAMPLEEXAMPLEEXAMPLEEXAMPLE ops@example.com"]],
     )
-    """Azure: public SSH keys that can log in as user `gpuinfra`. If omitted, no key can log in."""
+    """Azure: public SSH keys for logging in as user `gpuinfra`. If omitted, logging in with SSH keys is not possible."""
     bastion: StrictBool = False
     """Azure: whether to create an Azure Bastion host with a public address, through which you connect to port 22 of the nodes."""
 
 
 class Handover(SpecModel):
-    """How long `up` waits for verified nodes, and how many it requires."""
+    """How long `up` waits for verified nodes, and how many verified nodes it requires."""
 
     wait: Literal["all", "floor", "none"] = "all"
     """Nodes to wait for: `all` nodes, the number in `floor`, or `none`."""
     floor: Annotated[StrictInt, Unit("nodes")] | None = Field(default=None, ge=1, examples=[14])
     """Minimum number of verified nodes. Required if and only if `wait` is `floor`."""
     deadline_minutes: Annotated[StrictInt, Unit("minutes")] = Field(default=60, ge=1, le=1440, examples=[90])
-    """Maximum time that `up` waits for its nodes."""
+    """Maximum time that `up` waits for the nodes."""
     on_failure: Literal["keep", "scale_to_zero"] = "keep"
     """Action for nodes that fail verification. Not implemented: nodes are kept with either value."""
     burn_in: Annotated[StrictInt, Unit("level of NVIDIA DCGM diagnostics")] = Field(default=1, ge=1, le=4, examples=[2])
-    """DCGM diagnostics that each node must pass before handover. Level 1 takes seconds, 2 takes minutes, 3 takes up to an hour with a stress test until temperatures are stable, and 4 takes hours. Nodes are billed during this time."""
+    """DCGM diagnostics that each node must pass before handover. Level 1 takes seconds, level 2 takes minutes, level 3 takes up to an hour and includes a stress test that runs until temperatures are stable, and level 4 takes hours. Nodes are billed during this time."""
 
 
 class Use(SpecModel):

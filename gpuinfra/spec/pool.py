@@ -17,7 +17,7 @@ def _as_list(value: object) -> object:
 
 
 MigProfile = Annotated[
-    str, text(r"^[1-7]g\.[1-9][0-9]{0,2}gb$", "a MIG profile as nvidia-smi prints it, such as 3g.40gb")
+    str, text(r"^[1-7]g\.[1-9][0-9]{0,2}gb$", "a MIG profile in the format that nvidia-smi prints, such as 3g.40gb")
 ]
 
 
@@ -50,7 +50,7 @@ class Disk(SpecModel):
 
 
 class Candidate(OnTarget[On], SpecModel):
-    """An alternative for a pool for which no capacity is available. The whole pool moves to it."""
+    """An alternative for a pool for which no capacity is available. The entire pool moves to the alternative."""
 
     zone: Line | None = Field(default=None, examples=["use1-az6"])
     """Zone to use instead of the pool's zone. If omitted, the pool's zone is used."""
@@ -83,13 +83,13 @@ class Pool(OnTarget[On], SpecModel):
     """Nodes of one machine type."""
 
     name: Name = Field(examples=["gpu"])
-    """Name of the pool. The names of its resources and nodes contain it."""
+    """Name of the pool. It is part of the names of the pool's resources and nodes."""
     machine: Line = Field(examples=["p4d.24xlarge", "Standard_ND96amsr_A100_v4", "a3-megagpu-8g"])
     """The provider's name of the machine type. `gpuinfra catalog` lists machine types."""
     capacity: Annotated[tuple[Capacity, ...], BeforeValidator(_as_list)] = Field(min_length=1, max_length=20)
-    """Capacity of the pool: one entry, or a list of entries with one group of nodes each."""
+    """Capacity of the pool: one entry, or a list of entries. Each entry creates one group of nodes."""
     fallback: tuple[Candidate, ...] = Field(default=(), max_length=20)
-    """Alternatives if no capacity is available for the pool, in order of preference. Not implemented: entries are checked and otherwise ignored."""
+    """Alternatives if no capacity is available for the pool, in order of preference. Not implemented: entries are checked but otherwise ignored."""
     zone: Line | None = Field(default=None, examples=["use1-az4"])
     """Zone of this pool. If omitted, the zone in `where` is used."""
     image: Literal["default", "plain"] | CustomImage | None = None
@@ -101,11 +101,11 @@ class Pool(OnTarget[On], SpecModel):
     fabric: Literal["auto", "required", "none"] = "auto"
     """Use of the machine's fabric network: `auto` uses it if the machine has one, `required` rejects machines without one, `none` does not use it."""
     mig: tuple[MigProfile, ...] = Field(default=(), max_length=7, examples=[["3g.40gb", "3g.40gb"]])
-    """MIG instances to create on each GPU, by profile. If omitted, GPUs are not partitioned. A partitioned GPU has no NVLink, which slows down jobs on several GPUs."""
+    """MIG instances to create on each GPU, by profile. If omitted, GPUs are not partitioned. A partitioned GPU has no NVLink, which slows down jobs that use several GPUs."""
     renew: Window = Window()
     """How this pool's nodes are replaced when their template changes."""
     quota_vcpus: Vcpus | None = Field(default=None, ge=0, examples=[1000])
-    """Your account's vCPU quota for this machine family. If set, a pool above the quota is an error. If omitted, the quota is not checked."""
+    """Your account's vCPU quota for this machine family. If set, a pool that exceeds the quota is an error. If omitted, the quota is not checked."""
     tags: dict[Line, Line] = Field(default_factory=dict, max_length=30, examples=[{"role": "training"}])
     """Tags for this pool's nodes, in addition to the cluster's tags."""
 

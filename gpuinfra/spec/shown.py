@@ -1,6 +1,6 @@
 """Formats values of a declaration for messages: short, on one line, and without secrets.
 
-A declaration contains no secrets, but you can paste one by mistake, and messages appear in logs.
+A declaration does not contain secrets, but you can paste one by mistake, and messages appear in logs.
 A string is therefore shown only if it looks like a regular value. Other strings are described.
 """
 
@@ -34,7 +34,7 @@ def shown(value: object) -> str:
 
 
 def looks_secret(text: str) -> bool:
-    """Return whether a text looks like a key or token, or is as random as one."""
+    """Return whether a text looks like a key or a token, or is as random as a key."""
     if _SECRET.search(text):
         return True
     for run in re.findall(r"[A-Za-z0-9+/=_]{20,}", text):

@@ -19,21 +19,21 @@ class Lustre(SpecModel):
     mount: Mount = Field(default="/scratch", examples=["/scratch"])
     """Path at which nodes mount the file system."""
     capacity_gib: Gib = Field(ge=1, le=1_000_000_000, examples=[4800])
-    """Usable size of the file system. Each cloud sells capacity in fixed steps. The plan rounds up to the next step and reports the result."""
+    """Usable size of the file system. Each cloud offers capacity in fixed steps. The plan rounds up to the next step and reports the result."""
     throughput_mb_s_per_tib: Annotated[StrictInt, Unit("MB/s per TiB")] | None = Field(
         default=None, ge=1, le=10_000, examples=[250]
     )
-    """Throughput per TiB of capacity. Each cloud sells a few tiers. If omitted, the cloud's middle tier is used."""
+    """Throughput per TiB of capacity. Each cloud offers a few tiers. If omitted, the cloud's middle tier is used."""
     deployment: Literal["persistent_2", "persistent_1", "scratch_2", "scratch_1"] | None = None
     """AWS: FSx deployment type. If omitted, `persistent_2` is used."""
     bucket: Line | None = Field(default=None, examples=["auto"])
-    """Object storage to link to the file system: `auto` creates a bucket, a name links an existing bucket. If omitted, no bucket is linked."""
+    """Object storage to link to the file system: `auto` creates a bucket, and a name links an existing bucket. If omitted, no bucket is linked."""
     importer_id: Line | None = Field(default=None, examples=["00000000-0000-4000-8000-000000000000"])
     """Azure: object ID of your tenant's service principal "HPC Cache Resource Provider", which imports from the container. Required if `bucket` is set."""
     bucket_prefix: Annotated[str, text(r"^[^\x00-\x1f\x7f]*$", "one line of text", max_length=512)] = Field(
         default="", examples=["datasets/imagenet"]
     )
-    """Folder in the bucket to link. If omitted, the whole bucket is linked."""
+    """Folder in the bucket to link. If omitted, the entire bucket is linked."""
     bucket_path: Mount | Literal["/"] = Field(default="/", examples=["/data"])
     """AWS: path in the file system at which the bucket appears."""
     import_events: Events = ("NEW", "CHANGED", "DELETED")
@@ -62,7 +62,7 @@ class Home(SpecModel):
     mount: Mount = Field(default="/home", examples=["/home"])
     """Path at which nodes mount the file system."""
     capacity_gib: Gib = Field(default=1024, ge=1, le=102_400, examples=[2560])
-    """Size of the NFS share. Services that grow automatically (Amazon EFS) ignore it."""
+    """Size of the NFS share. Services that grow automatically (Amazon EFS) ignore this size."""
 
 
 class ObjectMount(SpecModel):

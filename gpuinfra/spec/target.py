@@ -99,6 +99,6 @@ else:
         )
 
     _TYPED = {"aws": Aws, "azure": Azure, "gcp": Gcp}
-    # A cloud without a class above gets a generic one (docs/adding-a-cloud.md).
+    # A cloud that has no class above uses a generic class (docs/adding-a-cloud.md).
     _ALL = [_TYPED.get(name) or _generic(name) for name in CLOUDS]
     Target = Annotated[functools.reduce(operator.or_, _ALL), Field(discriminator="cloud")]

@@ -37,8 +37,8 @@ def test_sum_of_checks_separates_skips_from_failures() -> None:
     assert checks_text(node_entry(node(checks=checks))) == "2 checks passed, 1 does not apply"
     worse = (*checks, check(outcome="fail"), check(outcome="error"), check(outcome="warn"), check(outcome="skip"))
     text = checks_text(node_entry(node(outcome="failed", reason="x", checks=worse)))
-    assert text == "2 checks passed, 1 failed, 1 could not be judged, 1 with a warning, 2 do not apply"
+    assert text == "2 checks passed, 1 failed, 1 could not be evaluated, 1 with a warning, 2 do not apply"
     silent = node_entry(node(outcome="waiting", reason="no evidence yet", checks=(), settled=False))
     assert checks_text(silent) == "no evidence"
     refused = node_entry(node(outcome="refused", reason="x", checks=(), evidence_key="k", evidence_sha256="a"))
-    assert checks_text(refused) == "evidence not judged"
+    assert checks_text(refused) == "evidence not evaluated"

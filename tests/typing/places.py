@@ -27,7 +27,7 @@ def text() -> str:
     gcp_zones = [f"{region}-{letter}" for region in sorted(gcp.REGIONS) for letter in "abcdf"]
     parts = (
         _literal("AwsRegion", list(aws.PREFIXES), "Regions of AWS."),
-        _literal("AwsZone", aws_zones, "Zones of AWS by id."),
+        _literal("AwsZone", aws_zones, "Zones of AWS by ID."),
         _literal("AzureRegion", sorted(azure.REGIONS), "Regions of Azure."),
         _literal("AzureZone", ["1", "2", "3"], "Zones of Azure."),
         _literal("GcpRegion", sorted(gcp.REGIONS), "Regions of Google Cloud."),

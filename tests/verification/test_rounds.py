@@ -117,7 +117,7 @@ def test_pairs_without_nccl_name_the_reason(lab: Lab, tmp_path: Path, capsys: py
     assert measure_pairs(Hosts(hosts=hosts), expected, store=str(tmp_path / ".gpuinfra-pairs"), parallel=4) == 1
     out, err = capsys.readouterr()
     assert "gpu-1: NCCL is not installed" in err
-    assert "only paired with unverified nodes: gpu-1, gpu-2" in out
+    assert "paired only with unverified nodes: gpu-1, gpu-2" in out
 
 
 @needed()
@@ -138,7 +138,7 @@ def test_hosts_that_cannot_be_measured_are_listed_with_the_reason(lab: Lab, libr
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120, env=dict(os.environ))
     assert done.returncode == 1, done.stderr
     assert "nowhere is not a folder on this machine; name one that all nodes mount" in done.stderr
-    assert "only paired with unverified nodes: gpu-1, gpu-2" in done.stdout
+    assert "paired only with unverified nodes: gpu-1, gpu-2" in done.stdout
     assert "gpu-3 was not measured: " in done.stdout
     assert "0 of 3 nodes" in done.stdout
     assert "Traceback" not in done.stderr
