@@ -1,8 +1,8 @@
 """Makes text from nodes, clouds, and files safe for a terminal, log, web page, or XML document.
 
 Control characters, escape sequences, and marks that change text direction are replaced, so that the text cannot affect the program that
-displays it. Writers of HTML or XML escape the text in addition. The node program has its own function (`node.outcome`):
-in evidence, these characters are spelled out so that they remain visible during an investigation.
+displays it. Code that writes HTML or XML also escapes the text. The node program has its own function (`node.outcome`):
+in evidence, these characters are written as escape sequences, so that they remain visible during an investigation.
 """
 
 from __future__ import annotations

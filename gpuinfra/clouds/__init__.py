@@ -1,4 +1,4 @@
-"""One package per cloud, and the modules that clouds share.
+"""One package per cloud, and the modules that all clouds share.
 
 `gpuinfra/registry.py` lists the clouds. `profile.py` defines the protocol that each cloud's profile implements.
 """

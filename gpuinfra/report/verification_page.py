@@ -44,7 +44,7 @@ def page(document: Mapping[str, Any], title: str) -> str:
         tiles=[
             (f"{sums['nodes_verified']} of {sums['nodes']}", "nodes verified"),
             (f"{sums['gpus_verified']} of {sums['gpus']}", "GPUs verified"),
-            (sum(len(node["checks"]) for node in nodes), "checks judged"),
+            (sum(len(node["checks"]) for node in nodes), "checks evaluated"),
         ],
         actions=[(_word(action), count) for action, count in counts if count],
         to_do=Table(["", "node", "instance", "machine", Column("what to do", wrap=True), Column("reason", wrap=True)], to_do),

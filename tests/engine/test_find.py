@@ -122,10 +122,13 @@ def test_recent_pulumi_on_path_is_used(machine):
 
 @pytest.mark.parametrize(
     ("script", "message"),
-    [(prints("3.100.0"), "is 3.100.0, older than"), ("#!/bin/bash\necho something else\n", "does not answer")],
+    [
+        (prints("3.100.0"), "is version 3.100.0, which is older than"),
+        ("#!/bin/bash\necho something else\n", "does not respond"),
+    ],
 )
 def test_unusable_pulumi_on_path_is_skipped(machine, script, message):
-    """A `pulumi` that is too old or does not answer is reported, and the engine is built instead."""
+    """A `pulumi` that is too old or does not respond is reported, and the engine is built instead."""
     machine.add("pulumi", script)
     machine.add("pulumi-language-python", "#!/bin/bash\n")
     machine.add("go", GO)
