@@ -398,6 +398,11 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"storage": lustre(bucket="auto", bucket_prefix="data")}),
         ("aws", {"storage": lustre(bucket="auto", deployment="scratch_2", version="2.12")}),
     ],
+    "lustre_data_is_exported": [
+        ("aws", {"storage": lustre()}),
+        ("aws", {"storage": lustre(bucket="auto")}),
+        ("aws", {"storage": lustre(bucket="auto", bucket_prefix="datasets", deployment="scratch_2")}),
+    ],
     "lustre_version_is_supported": [
         ("aws", {"storage": lustre(version="2.12")}),
         ("aws", {"storage": lustre(version="2.10", deployment="scratch_2")}),
@@ -899,6 +904,12 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"storage": lustre(bucket="auto", deployment="scratch_2", version="2.10")}),
         ("aws", {"storage": lustre(bucket_prefix="data")}),
         ("aws", {"storage": lustre(bucket="auto", import_events=["NEW", "NEW"])}),
+    ],
+    "lustre_data_is_exported": [
+        ("aws", {"storage": lustre(bucket="auto", export_events=[])}),
+        ("aws", {"storage": lustre(bucket="auto", export_events=["NEW", "CHANGED"])}),
+        ("aws", {"storage": lustre(bucket="auto", bucket_path="/data")}),
+        ("aws", {"storage": lustre(bucket="auto", bucket_path="/data", deployment="scratch_2")}),
     ],
     "lustre_version_is_supported": [("aws", {"storage": lustre(version="2.10")})],
     "bucket_name_is_valid": [

@@ -211,8 +211,7 @@ class AwsProfile:
     def _lustre_plan(self, entry: Lustre, name: str, zone: str) -> FileSystemPlan:
         kind = entry.deployment or "persistent_2"
         linked = entry.bucket is not None
-        kept = kind.startswith("persistent") and not linked
-        reason = "linked to a bucket, which holds the data" if linked else "the deployment type is scratch"
+        lifetime, reason = _lifetime(entry, kind)
         return FileSystemPlan(
             name=name,
             kind="lustre",
@@ -231,8 +230,8 @@ class AwsProfile:
             import_events=entry.import_events if linked else (),
             export_events=entry.export_events if linked else (),
             backup_days=entry.backup_days,
-            lifetime=Lifetime.KEPT if kept else Lifetime.ENDS,
-            lifetime_reason="the only copy of its data" if kept else reason,
+            lifetime=lifetime,
+            lifetime_reason=reason,
         )
 
     def resources(self, plan: Plan) -> dict[str, int]:
@@ -321,6 +320,28 @@ def _subnets(cidr: str, zones: list[str], *, nat: bool, name, number) -> Iterabl
         for zone in zones:
             index = number(zone)
             yield Subnet(name=f"nat-{index}", zone=zone, cidr=str(small[index]), role="nat")
+
+
+EVENTS = frozenset({"NEW", "CHANGED", "DELETED"})
+
+
+def exports_everything(entry: Lustre) -> bool:
+    """Return whether FSx exports all files and all changes to the linked bucket: the link is at the root, and each kind of event is exported."""
+    return entry.bucket is not None and entry.bucket_path == "/" and EVENTS <= set(entry.export_events)
+
+
+def _lifetime(entry: Lustre, kind: str) -> tuple[Lifetime, str]:
+    """Return whether `destroy` retains a file system, and why. It ends only if its data is elsewhere or declared as temporary."""
+    if exports_everything(entry):
+        return Lifetime.ENDS, "exports all files to the linked bucket, which is retained"
+    if not kind.startswith("persistent"):
+        return Lifetime.ENDS, "the deployment type is scratch"
+    if entry.bucket is None:
+        return Lifetime.KEPT, "the only copy of its data"
+    if entry.bucket_path != "/":
+        return Lifetime.KEPT, f"only {entry.bucket_path} is exported to the linked bucket"
+    missing = sorted(EVENTS - set(entry.export_events))
+    return Lifetime.KEPT, f"{', '.join(missing)} events are not exported to the linked bucket"
 
 
 def _endpoints(spec: ClusterSpec) -> tuple[str, ...]:

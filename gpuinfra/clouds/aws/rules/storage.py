@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date
 
-from gpuinfra.clouds.aws.profile import EFA_STEP_GIB, PROFILE, TIERS
+from gpuinfra.clouds.aws.profile import EFA_STEP_GIB, PROFILE, TIERS, exports_everything
 from gpuinfra.clouds.machines import machines_of, nearest_value
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
@@ -125,6 +125,21 @@ def lustre_bucket_link_is_supported(spec: ClusterSpec, today: date) -> Iterator[
         for name, events in (("import_events", entry.import_events), ("export_events", entry.export_events)):
             if len(set(events)) != len(events):
                 yield error(f"{path}.{name}", "lists an event twice", "list each event once")
+
+
+def lustre_data_is_exported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A scratch file system has no replicas: what it does not export to its bucket is lost with it. A persistent one that does not export everything is retained."""
+    for path, entry, kind in _lustre(spec):
+        if not entry.bucket or exports_everything(entry):
+            continue
+        field = "bucket_path" if entry.bucket_path != "/" else "export_events"
+        hint = "export NEW, CHANGED and DELETED at / to have all data in the bucket"
+        if kind.startswith("persistent"):
+            what = "does not export everything to the bucket, so destroy retains the file system, which is billed until you delete it"
+            yield info(f"{path}.{field}", what, hint)
+        else:
+            what = f"does not export everything to the bucket, and {kind} is deleted with the stack: the other files are lost"
+            yield warn(f"{path}.{field}", what, hint)
 
 
 def lustre_version_is_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
