@@ -12,7 +12,7 @@ from datetime import date
 
 from gpuinfra.catalog.records import MachineType
 from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.machines import machines_of
+from gpuinfra.clouds.machines import machines_of, zoning_of
 from gpuinfra.clouds.profile import CloudProfile
 from gpuinfra.cost import price
 from gpuinfra.plan.expectation import expectation
@@ -28,7 +28,7 @@ from gpuinfra.plan.model import (
 )
 from gpuinfra.plan.steps import steps
 from gpuinfra.plan.storage import lnet_efa_devices, named
-from gpuinfra.plan.zones import Zoning, choose
+from gpuinfra.plan.zones import Zoning
 from gpuinfra.software import environment
 from gpuinfra.software.pool import pool_lock
 from gpuinfra.spec.model import ClusterSpec
@@ -40,7 +40,7 @@ def make_plan(spec: ClusterSpec, today: date) -> Plan:
     cloud = profile_of(spec.cloud)
     known = machines_of(spec)
     machines = {pool.machine: known[pool.machine] for pool in spec.pools}
-    zoning = choose(spec, machines, cloud.first_zone(spec.where.region))
+    zoning = zoning_of(spec)
     decisions: list[Decision] = [Decision(path="where.zone", chosen=zoning.default, why=zoning.why)]
     file_systems = _file_systems(spec, cloud, zoning, decisions)
     pools = tuple(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gpuinfra.catalog.records import MachineType
 from gpuinfra.clouds import profile_of
+from gpuinfra.plan.zones import Zoning, choose
 from gpuinfra.spec.capacity import Capacity
 from gpuinfra.spec.machines import described
 from gpuinfra.spec.model import ClusterSpec
@@ -28,6 +29,12 @@ def pools_of(spec: ClusterSpec) -> Iterator[tuple[str, Pool, MachineType]]:
     for index, pool in enumerate(spec.pools):
         if pool.machine in machines:
             yield f"pools[{index}]", pool, machines[pool.machine]
+
+
+def zoning_of(spec: ClusterSpec) -> Zoning:
+    """Return the zone of each pool: the declared one, or the one that the plan chooses."""
+    cloud = profile_of(spec.cloud)
+    return choose(spec, machines_of(spec), cloud.first_zone(spec.where.region), cloud.opt_in_zones)
 
 
 def entries_of(spec: ClusterSpec) -> Iterator[tuple[str, Pool, Capacity]]:

@@ -25,13 +25,15 @@ def offered(machine: MachineType, region: str) -> tuple[str, ...]:
     return machine.zones.get(region, ())
 
 
-def choose(spec: ClusterSpec, machines: dict[str, MachineType], fallback: str) -> Zoning:
-    """Choose a zone for each pool. `fallback` is the first zone of the region, for machine types without zones in the catalog."""
+def choose(
+    spec: ClusterSpec, machines: dict[str, MachineType], fallback: str, opt_in: frozenset[str] = frozenset()
+) -> Zoning:
+    """Choose a zone for each pool. `fallback` is the first zone of the region, for machine types without zones in the catalog. Zones in `opt_in` are used only if the declaration names them."""
     declared = {pool.name: pool.zone or spec.where.zone or _reservation_zone(spec, pool.name) for pool in spec.pools}
     if spec.where.zone:
         default, why = spec.where.zone, "set in where.zone"
     else:
-        default, why = _common(spec, machines, fallback)
+        default, why = _common(spec, machines, fallback, opt_in, [zone for zone in declared.values() if zone])
     return Zoning(default=default, by_pool={name: zone or default for name, zone in declared.items()}, why=why)
 
 
@@ -41,16 +43,29 @@ def _reservation_zone(spec: ClusterSpec, name: str) -> str | None:
     return zones[0] if zones else None
 
 
-def _common(spec: ClusterSpec, machines: dict[str, MachineType], fallback: str) -> tuple[str, str]:
-    """Return a zone and the reason: the first zone that offers every machine type or, if there is none, the first zone that offers the machine type with the most GPUs."""
-    known = [(pool, machines[pool.machine]) for pool in spec.pools if not pool.zone and pool.machine in machines]
-    lists = [set(offered(machine, spec.where.region)) for _, machine in known if offered(machine, spec.where.region)]
+def _common(
+    spec: ClusterSpec, machines: dict[str, MachineType], fallback: str, opt_in: frozenset[str], declared: list[str]
+) -> tuple[str, str]:
+    """Return the zone of the pools that declare none, with the reason.
+
+    It is the first zone that offers every machine type, preferably one that another pool declares. If no zone does, it is the first zone of the machine type with the most GPUs.
+    """
+    region = spec.where.region
+    free = [pool for pool in spec.pools if not pool.zone and not _reservation_zone(spec, pool.name)]
+    if declared and not free:
+        return declared[0], "the zone of the first pool"
+    known = [(pool, machines[pool.machine]) for pool in free if pool.machine in machines]
+    lists = [
+        {zone for zone in zones if zone not in opt_in} for _, machine in known if (zones := offered(machine, region))
+    ]
     if not lists:
         return fallback, "the catalog lists no zones for these machine types, so the first zone of the region is used"
     common = set.intersection(*lists)
+    if shared := [zone for zone in declared if zone in common]:
+        return shared[0], "the zone of another pool, which offers every machine type"
     if common:
         zone = min(common)
         return zone, f"the first of {len(common)} zones that offer every machine type in the cluster"
     largest = max(known, key=lambda pair: (pair[1].gpus * sum(e.count for e in pair[0].capacity), pair[0].name))[1]
-    zones = offered(largest, spec.where.region)
+    zones = [zone for zone in offered(largest, region) if zone not in opt_in]
     return (min(zones) if zones else fallback), f"no zone offers every machine type; this zone offers {largest.name}"

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
 
+from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.machines import zoning_of
 from gpuinfra.clouds.profile import Rule
 from gpuinfra.findings import Finding, Level
 from gpuinfra.registry import CLOUDS, module_of
@@ -28,12 +30,31 @@ _ORDER = {Level.ERROR: 0, Level.WARN: 1, Level.INFO: 2}
 def check(spec: ClusterSpec, today: date) -> tuple[Finding, ...]:
     """Return all findings from the common rules and the cloud's rules: errors first, then in the order of the declaration."""
     hidden = _hidden(spec)
-    unique = {
-        (finding.path, finding.message): replace(_redacted(finding, hidden), rule=rule.__name__)
-        for rule in (*COMMON, *cloud_rules(spec.cloud))
-        for finding in rule(spec, today)
-    }
+    unique = {(one.path, one.message): _redacted(one, hidden) for one in _found(spec, today)}
+    told = {(one.path, one.rule) for one in unique.values()}
+    for one in _found(_in_chosen_zones(spec), today):
+        if one.level is not Level.INFO and (one.path, one.rule) not in told:
+            unique[one.path, one.message] = _redacted(one, hidden)
     return tuple(sorted(unique.values(), key=lambda finding: _ORDER[finding.level]))
+
+
+def _found(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    for rule in (*COMMON, *cloud_rules(spec.cloud)):
+        for finding in rule(spec, today):
+            yield replace(finding, rule=rule.__name__)
+
+
+def _in_chosen_zones(spec: ClusterSpec) -> ClusterSpec:
+    """Return the declaration with the zones that the plan chooses, so that they pass the same rules as declared zones."""
+    cloud = profile_of(spec.cloud)
+    if spec.where.zone or not spec.pools or spec.where.region not in cloud.regions:
+        return spec
+    zoning = zoning_of(spec)
+    if cloud.region_of_zone(zoning.default, spec.where.region) is None:
+        return spec  # the cloud chooses the zone
+    pools = [pool.model_copy(update={"zone": zoning.by_pool[pool.name]}) for pool in spec.pools]
+    where = spec.where.model_copy(update={"zone": zoning.default})
+    return spec.model_copy(update={"where": where, "pools": pools})
 
 
 def cloud_rules(cloud: str) -> tuple[Rule, ...]:

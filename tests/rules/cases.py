@@ -222,6 +222,10 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"handover": {"wait": "none"}}),
     ],
     "name_is_not_reserved": [("aws", {"name": "sgx"}), ("azure", {"name": "sg-a"})],
+    "local_zone_is_named": [
+        ("aws", {}),
+        ("aws", {"pools.0.machine": "p6e-gb200.36xlarge", "pools.0.zone": "us-east-1-dfw-2a"}),
+    ],
     "tags_are_allowed": [
         ("aws", {"tags": {f"a{n}": "x" for n in range(20)}, "pools.0.tags": {f"b{n}": "x" for n in range(20)}}),
         ("aws", {"tags": {"team": "research"}}),
@@ -716,6 +720,7 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"handover": {"wait": "floor", "floor": 3}}),
     ],
     "name_is_not_reserved": [("aws", {"name": "sg-a"})],
+    "local_zone_is_named": [("aws", {"pools.0.machine": "p6e-gb200.36xlarge"})],
     "tags_are_allowed": [
         ("aws", {"tags": {f"a{n}": "x" for n in range(21)}, "pools.0.tags": {f"b{n}": "x" for n in range(20)}}),
         ("aws", {"tags": {"aws:team": "x"}}),

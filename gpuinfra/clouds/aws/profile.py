@@ -61,6 +61,7 @@ class AwsProfile:
     software = SOFTWARE
     user_data_limit = 16 * 1024
     """https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html, read 2026-11-21."""
+    opt_in_zones = frozenset(zone for zones in places.LOCAL_ZONES.values() for zone in zones)
     node_units = frozenset[str]()
     region_setting = "aws:region"
     tag_limit = 50
@@ -135,7 +136,8 @@ class AwsProfile:
 
     def network(self, spec: ClusterSpec, zoning: Zoning, today: date) -> NetworkPlan:
         """An existing network as it is declared, or a new one: a private subnet per zone, and a NAT subnet per zone if egress is `nat`."""
-        zones = sorted({zoning.default, *zoning.by_pool.values()}, key=self.zone_number)
+        storage = {entry.zone for entry in spec.storage if isinstance(entry, Lustre) and entry.zone}
+        zones = sorted({zoning.default, *zoning.by_pool.values(), *storage}, key=self.zone_number)
         if spec.network.existing:
             known = spec.network.existing.subnets
             subnets = tuple(
@@ -327,7 +329,7 @@ EVENTS = frozenset({"NEW", "CHANGED", "DELETED"})
 
 def exports_everything(entry: Lustre) -> bool:
     """Return whether FSx exports all files and all changes to the linked bucket: the link is at the root, and each kind of event is exported."""
-    return entry.bucket is not None and entry.bucket_path == "/" and EVENTS <= set(entry.export_events)
+    return entry.bucket is not None and entry.bucket_path == "/" and set(entry.export_events) >= EVENTS
 
 
 def _lifetime(entry: Lustre, kind: str) -> tuple[Lifetime, str]:

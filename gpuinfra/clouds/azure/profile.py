@@ -56,6 +56,7 @@ class AzureProfile:
     software = SOFTWARE
     user_data_limit = 65535
     """Custom data "is a maximum length of 65535 bytes": VirtualMachineScaleSetOSProfile of the ARM reference, read 2026-11-21."""
+    opt_in_zones = frozenset[str]()
     node_units = frozenset({"gpuinfra-health.service"})
     region_setting = None
     tag_limit = 50

@@ -8,7 +8,7 @@ from datetime import date
 
 from gpuinfra.clouds.aws.profile import PROFILE, ROOT_MIN_GIB
 from gpuinfra.clouds.aws.regions import LOCAL_ZONES
-from gpuinfra.clouds.machines import machines_of, pools_of
+from gpuinfra.clouds.machines import machines_of, pools_of, zoning_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.messages import listed
@@ -86,6 +86,17 @@ def one_local_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         )
     for zone in used:
         yield info("where.zone", f"is {zone}, a Local Zone; the account must opt in to it")
+
+
+def local_zone_is_named(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A machine type that a Region offers in a Local Zone only has that zone in the declaration. The plan never chooses a Local Zone, because an account must opt in to it."""
+    zoning = zoning_of(spec)
+    for path, pool, machine in pools_of(spec):
+        zones = set(machine.zones.get(spec.where.region, ()))
+        if zones and not zones - PROFILE.opt_in_zones and zoning.by_pool[pool.name] not in PROFILE.opt_in_zones:
+            what = f"is {machine.name}, which {spec.where.region} offers only in {listed(sorted(zones))}, a Local Zone"
+            hint = f"set zone: {min(zones)} after you opt in to the zone"
+            yield error(f"{path}.machine", what, hint)
 
 
 def existing_network_covers_zones(spec: ClusterSpec, today: date) -> Iterator[Finding]:
