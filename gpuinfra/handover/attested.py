@@ -1,8 +1,8 @@
 """Verifies Azure's attested documents, with which Azure signs a node's claims about itself and its evidence.
 
 A document is a PKCS7 message (RFC 5652) about one machine, signed with a certificate for metadata.azure.com. This module verifies
-the signature, chain, name, dates and nonce, offline except for a missing intermediate certificate. It fetches that certificate from
-Microsoft's or DigiCert's own host and accepts it only if the pinned root has signed it.
+the signature, chain, name, dates and nonce, offline except for missing intermediate certificates. It fetches them from the addresses that
+Microsoft publishes (`ISSUERS`), never from an address in a certificate that is not verified yet, and accepts them only under the pinned root.
 
 https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service#attested-data, read 2026-11-21; not yet tested on a real machine.
 """
@@ -23,25 +23,48 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuinfra.handover import der
-from gpuinfra.handover.ports import IdentityExpired, IdentityRefused, PortUnavailable
+from gpuinfra.handover.ports import IdentityExpired, IdentityRefused, IdentityUndecided, PortUnavailable
 from gpuinfra.node.azure import DOCUMENTS, nonces
 
 if TYPE_CHECKING:
-    from cryptography.x509 import Certificate
+    from cryptography.x509 import Certificate, Name
 
 ROOTS_VARIABLE = "GPUINFRA_AZURE_ATTESTATION_CERTIFICATES"
 """A PEM file of certificates to trust instead of the pinned root, for sovereign clouds and machines without internet access."""
 ROOT_SHA256 = "cb3ccbb76031e5e0138f8dd39a23f9de47ffc35e43c1144cea27d46a5ab1cb5f"
 """DigiCert Global Root G2, as certifi ships it. https://learn.microsoft.com/azure/security/fundamentals/azure-certificate-authority-details, read 2026-11-21."""
 NAMES = ("metadata.azure.com", "metadata.azure.us", "metadata.azure.cn")
-ISSUER_HOSTS = ("www.microsoft.com", "caissuers.microsoft.com", "cacerts.digicert.com")
+_MICROSOFT = "https://www.microsoft.com/pkiops/certs/"
+ISSUERS = {
+    **{
+        f"Microsoft Azure RSA TLS Issuing CA {number}": f"{_MICROSOFT}Microsoft%20Azure%20RSA%20TLS%20Issuing%20CA%20{number}%20-%20xsign.crt"
+        for number in ("03", "04", "07", "08")
+    },
+    **{
+        f"Microsoft TLS G2 RSA CA OCSP {number:02}": f"{_MICROSOFT}Microsoft%20TLS%20G2%20RSA%20CA%20OCSP%20{number:02}.crt"
+        for number in range(2, 17, 2)
+    },
+    "Microsoft TLS RSA Root G2": "https://caissuers.microsoft.com/pkiops/certs/Microsoft%20TLS%20RSA%20Root%20G2%20-%20xsign.crt",
+    "DigiCert Global G2 TLS RSA SHA256 2020 CA1": "http://cacerts.digicert.com/DigiCertGlobalG2TLSRSASHA2562020CA1-1.crt",
+}
+"""Maps the common name of an intermediate authority under DigiCert Global Root G2 to the address of its certificate.
+
+https://learn.microsoft.com/azure/security/fundamentals/azure-certificate-authority-details, page of 2025-11-17 (MicrosoftDocs/azure-docs 03e5750)."""
+_CHAIN_LIMIT = 4
+"""Maximum number of certificates that are fetched for one signer."""
 _SIGNED_DATA, _DATA = "1.2.840.113549.1.7.2", "1.2.840.113549.1.7.1"
 _CONTENT_TYPE, _MESSAGE_DIGEST = "1.2.840.113549.1.9.3", "1.2.840.113549.1.9.4"
 _DIGESTS = {
     "2.16.840.1.101.3.4.2.1": "sha256",
     "2.16.840.1.101.3.4.2.2": "sha384",
     "2.16.840.1.101.3.4.2.3": "sha512",
+    "1.2.840.113549.1.1.11": "sha256",
+    "1.2.840.113549.1.1.12": "sha384",
+    "1.2.840.113549.1.1.13": "sha512",
 }
+"""Digests by object identifier. The document that Microsoft publishes names the signature algorithm (sha256WithRSAEncryption) as its digest."""
+LEAST_BITS = 2048
+"""Smallest RSA key that is accepted."""
 _LIMIT = 64 * 1024
 
 
@@ -65,7 +88,7 @@ class Message:
 
 
 def check_proof(proof: Mapping[str, object], trust: Trust, now: datetime) -> tuple[Attested, str]:
-    """Return the signer and the evidence hash. Raises `IdentityRefused`, `IdentityExpired` or `PortUnavailable`.
+    """Return the signer and the evidence hash. Raises `IdentityRefused`, `IdentityExpired`, `IdentityUndecided` or `PortUnavailable`.
 
     All documents must come from the same machine, and their nonces must match the evidence's hash.
     """
@@ -94,7 +117,7 @@ def read_document(document: object, trust: Trust, now: datetime) -> Attested:
     try:
         message = open_message(base64.b64decode(document, validate=True))
         trust.verify(message, now)
-    except (IdentityRefused, PortUnavailable):
+    except (IdentityRefused, IdentityUndecided, PortUnavailable):
         raise
     except Exception as error:
         # cryptography parses certificates lazily, so a malicious certificate can raise almost any exception.
@@ -141,9 +164,9 @@ def open_message(data: bytes) -> Message:
         raise IdentityRefused("an attested document does not contain the certificate that signed it")
     name = _DIGESTS.get(_algorithm(parts[2]))
     key = signer[0].public_key()
-    if name is None or not isinstance(key, rsa.RSAPublicKey) or key.key_size < 2048:
+    if name is None or not isinstance(key, rsa.RSAPublicKey) or key.key_size < LEAST_BITS:
         raise IdentityRefused(
-            "an attested document uses an unsupported signature; supported is RSA of at least 2048 bits with SHA-2"
+            f"an attested document uses an unsupported signature; supported is RSA of at least {LEAST_BITS} bits with SHA-2"
         )
     digest = {"sha256": hashes.SHA256(), "sha384": hashes.SHA384(), "sha512": hashes.SHA512()}[name]
     signed, rest = _signed_bytes(parts[3:], content, name)
@@ -229,13 +252,19 @@ class Trust:
             return
         except VerificationError as error:
             problem = str(error)
-        if (missing := self._issuer(message.signer, held)) is not None:
+        if missing := self._issuers(message.signer, [*roots, *held]):
             try:
-                verifier.verify(message.signer, [*held, missing])
+                verifier.verify(message.signer, [*held, *missing])
                 return
             except VerificationError as error:
                 problem = str(error)
-        raise IdentityRefused(f"Azure did not sign an attested document: {problem}"[:300])
+        issuer = _common_name(message.signer.issuer)
+        hint = (
+            ""
+            if issuer in ISSUERS
+            else f"; its issuer {issuer[:60]!r} is not a known authority of Azure (ISSUERS), set {ROOTS_VARIABLE} to a file with its certificate and root if it is one"
+        )
+        raise IdentityRefused(f"Azure did not sign an attested document: {problem[:200]}{hint}")
 
     def _certificates(self) -> tuple[list[Certificate], list[Certificate]]:
         """Return the root certificates and the available intermediate certificates."""
@@ -269,28 +298,37 @@ class Trust:
             )
         return self._given
 
-    def _issuer(self, signer: Certificate, held: Sequence[Certificate]) -> Certificate | None:
-        """Download the issuer of the signer's certificate from a host of Microsoft or DigiCert."""
+    def _issuers(self, signer: Certificate, held: Sequence[Certificate]) -> list[Certificate]:
+        """Download the missing certificates between the signer and the root. The names are not verified yet, so they only select addresses of `ISSUERS`."""
+        found: list[Certificate] = []
+        last = signer
+        while len(found) < _CHAIN_LIMIT and not any(one.subject == last.issuer for one in held):
+            url = ISSUERS.get(_common_name(last.issuer))
+            if url is None:
+                break
+            last = self._download(url)
+            found.append(last)
+        return found
+
+    def _download(self, url: str) -> Certificate:
         from cryptography import x509
 
-        if any(one.subject == signer.issuer for one in held):
-            return None
-        try:
-            access = signer.extensions.get_extension_for_class(x509.AuthorityInformationAccess).value
-        except (x509.ExtensionNotFound, ValueError):
-            return None
-        for one in access:
-            url = one.access_location.value if isinstance(one.access_location, x509.UniformResourceIdentifier) else ""
-            match = re.fullmatch(r"https?://([a-z0-9.-]+)/[\w%./() -]{1,200}", url)
-            if match is None or match[1] not in ISSUER_HOSTS:
-                continue
-            if url not in self._fetched:
-                try:
-                    self._fetched[url] = x509.load_der_x509_certificate(self._fetch(url))
-                except ValueError:
-                    continue
-            return self._fetched[url]
-        return None
+        if url not in self._fetched:
+            try:
+                self._fetched[url] = x509.load_der_x509_certificate(self._fetch(url))
+            except (OSError, ValueError) as error:
+                # One node can name any authority of the table, so the failure is this node's only.
+                raise IdentityUndecided(
+                    f"the certificate at {url}, which issued the certificate of its attested document, cannot be read: {error}; "
+                    f"put it into a file together with its root and set {ROOTS_VARIABLE} to that file"
+                ) from None
+        return self._fetched[url]
+
+
+def _common_name(name: Name) -> str:
+    from cryptography.x509.oid import NameOID
+
+    return next((str(one.value) for one in name.get_attributes_for_oid(NameOID.COMMON_NAME)), "")
 
 
 def _metadata_name(certificate: Certificate) -> str:
@@ -313,10 +351,5 @@ def _metadata_name(certificate: Certificate) -> str:
 
 
 def _from_issuer(url: str) -> bytes:
-    try:
-        with urllib.request.urlopen(url, timeout=15) as answer:
-            return bytes(answer.read(_LIMIT))
-    except OSError as error:
-        raise PortUnavailable(
-            f"cannot download the certificate that issued Azure's certificate from {url}: {error}; put it into a file together with its root and set {ROOTS_VARIABLE} to that file"
-        ) from None
+    with urllib.request.urlopen(url, timeout=15) as answer:
+        return bytes(answer.read(_LIMIT))

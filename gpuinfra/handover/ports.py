@@ -131,6 +131,10 @@ class IdentityExpired(Exception):
     """The proof is too old to verify. The node signs a new proof every ten minutes."""
 
 
+class IdentityUndecided(Exception):
+    """The proof of one node cannot be verified now. The message gives the reason. The next attempt can succeed."""
+
+
 class PortUnavailable(Exception):
     """The cloud cannot be reached or did not respond. The request can succeed later."""
 
@@ -167,7 +171,7 @@ class IdentityService(Protocol):
     """Identity service: the instance that signed a piece of evidence."""
 
     def verify(self, proof: dict[str, object]) -> Identity:
-        """Verify a proof with the cloud. Raises `IdentityRefused`, `IdentityExpired` or `PortUnavailable`."""
+        """Verify a proof with the cloud. Raises `IdentityRefused`, `IdentityExpired`, `IdentityUndecided` or `PortUnavailable`."""
         ...
 
 

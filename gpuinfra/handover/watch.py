@@ -22,6 +22,7 @@ from gpuinfra.handover.ports import (
     Identity,
     IdentityExpired,
     IdentityRefused,
+    IdentityUndecided,
     PoolExpected,
     Ports,
     PortUnavailable,
@@ -145,6 +146,8 @@ class Gatherer:
             identity = self._ports.identity.verify(proof)
         except IdentityExpired as error:
             return None, f"{error}; the node signs a new one every ten minutes", False
+        except IdentityUndecided as error:
+            return None, str(error), False
         except (IdentityRefused, ValueError, RecursionError) as error:
             reason = str(error) if isinstance(error, IdentityRefused) else "its identity proof is not JSON"
             self._refused[sha256, hashlib.sha256(raw).hexdigest()] = reason

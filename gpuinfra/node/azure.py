@@ -11,6 +11,7 @@ https://learn.microsoft.com/rest/api/storageservices/put-blob; both read 2026-11
 
 from __future__ import annotations
 
+import base64
 import datetime
 import hashlib
 import http.client
@@ -57,11 +58,23 @@ class Metadata:
         return answer["access_token"]
 
     def attested(self, nonce: str) -> str:
-        """Return a document about this machine, signed by Azure: PKCS7 in base64."""
-        answer = self._get("attested/document", {"api-version": API_ATTESTED, "nonce": nonce})
-        if answer.get("encoding") != "pkcs7" or not isinstance(answer.get("signature"), str):
-            raise CloudError("the encoding of the attested document is %s, expected pkcs7" % answer.get("encoding"))
-        return "".join(answer["signature"].split())
+        """Return a document about this machine, signed by Azure: PKCS7 in base64.
+
+        The service can answer with a cached document for an earlier nonce (Microsoft's guide), so the request is repeated.
+        """
+        for attempt in range(5):
+            if attempt:
+                time.sleep(0.5 * 2**attempt)
+            answer = self._get("attested/document", {"api-version": API_ATTESTED, "nonce": nonce})
+            if answer.get("encoding") != "pkcs7" or not isinstance(answer.get("signature"), str):
+                raise CloudError("the encoding of the attested document is %s, expected pkcs7" % answer.get("encoding"))
+            text = "".join(answer["signature"].split())
+            try:
+                if ('"%s"' % nonce).encode() in base64.b64decode(text, validate=True):
+                    return text
+            except ValueError:
+                raise CloudError("the attested document is not base64") from None
+        raise CloudError("the metadata service returned cached attested documents only, none for nonce %s" % nonce)
 
     def _get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
         """Send one request, with retries: the service throttles requests and is briefly unavailable during host updates."""

@@ -31,6 +31,8 @@ class Authority:
     between: x509.Certificate
     own: x509.Certificate
     key: Any
+    upper: x509.Certificate
+    """The issuer of the intermediate: the root, or another intermediate."""
 
     def pem(self, folder: Path, *, between: bool = True) -> dict[str, str]:
         """The environment that makes this authority trusted."""
@@ -58,19 +60,28 @@ class Authority:
 
 
 @cache
-def authority(name: str = "southcentralus.metadata.azure.com", days: int = 3650, curve: bool = False) -> Authority:
-    """An authority whose leaf certificate is for `name` and expires after `days`."""
+def authority(
+    name: str = "southcentralus.metadata.azure.com",
+    days: int = 3650,
+    curve: bool = False,
+    bits: int = 2048,
+    steps: int = 1,
+) -> Authority:
+    """An authority whose leaf certificate is for `name` and expires after `days`, with one or two steps between root and leaf."""
     root_key, between_key = _key(0), _key(1)
-    own_key = ec.generate_private_key(ec.SECP256R1()) if curve else _key(2)
+    own_key = ec.generate_private_key(ec.SECP256R1()) if curve else _key(2, bits)
     root = _certificate("Test Root", root_key, None, root_key, 3650)
-    between = _certificate("Test Issuing CA 01", between_key, root, root_key, 3650)
+    upper, upper_key = (
+        (root, root_key) if steps == 1 else (_certificate("Test Root G2", _key(3), root, root_key, 3650), _key(3))
+    )
+    between = _certificate("Test Issuing CA 01", between_key, upper, upper_key, 3650)
     own = _certificate(name, own_key, between, between_key, days, leaf=True)
-    return Authority(root, between, own, own_key)
+    return Authority(root, between, own, own_key, upper)
 
 
 @cache
-def _key(number: int) -> rsa.RSAPrivateKey:
-    return rsa.generate_private_key(65537, 2048)
+def _key(number: int, bits: int = 2048) -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(65537, bits)
 
 
 def _certificate(

@@ -15,6 +15,7 @@ from gpuinfra.handover.ports import (
     GroupProblem,
     Identity,
     IdentityRefused,
+    IdentityUndecided,
     Member,
     PoolExpected,
     Ports,
@@ -138,6 +139,8 @@ class Fleet:
         self.verified.append(str(proof["sha256"]))
         if proof["signer"] == "nobody":
             raise IdentityRefused("the identity service refused its proof: SignatureDoesNotMatch")
+        if proof["signer"] == "unreadable":
+            raise IdentityUndecided("the certificate cannot be read: HTTP Error 404")
         return Identity(
             account="000000000000", role=ROLE, instance_id=str(proof["signer"]), evidence_sha256=str(proof["sha256"])
         )

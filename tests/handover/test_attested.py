@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import json
 import random
+import re
+import urllib.error
 from datetime import timedelta
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +19,11 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from gpuinfra.handover import attested, der
 from gpuinfra.handover.attested import Trust, check_proof
-from gpuinfra.handover.ports import IdentityExpired, IdentityRefused, PortUnavailable
+from gpuinfra.handover.azure import AttestedIdentity
+from gpuinfra.handover.ports import IdentityExpired, IdentityRefused, IdentityUndecided, PortUnavailable
 from gpuinfra.node.azure import nonces
-from tests.handover.azure_authority import ISSUER_URL, NOW, SUBSCRIPTION, VM, Authority, authority
+from gpuinfra.rehearsal.cloud.azure.signer import Signer
+from tests.handover.azure_authority import NOW, SUBSCRIPTION, VM, Authority, authority
 
 SHA256 = "5e" * 32
 
@@ -79,6 +86,83 @@ def test_changed_bytes_are_refused(trust: Trust) -> None:
         except IdentityRefused:
             refused += 1
     assert refused > len(raw) // 3 // 2
+
+
+@pytest.mark.parametrize("attributes", [True, False])
+def test_forged_content_with_a_matching_digest_is_refused(trust: Trust, attributes: bool) -> None:
+    """A document whose machine was replaced, with the digest of the new content, is refused because its signature does not match."""
+    raw = base64.b64decode(authority().document(nonces(SHA256)[0], attributes=attributes))
+    content = attested.open_message(raw).content
+    forged = content.replace(VM.upper().encode(), VM.upper().replace("0A0A", "0B0B").encode())
+    assert forged != content
+    assert raw.count(content) == 1
+    changed = raw.replace(content, forged)
+    if attributes:
+        old, new = (hashlib.sha256(one).digest() for one in (content, forged))
+        assert changed.count(old) == 1
+        changed = changed.replace(old, new)
+    with pytest.raises(IdentityRefused, match="the signature of an attested document is invalid"):
+        attested.read_document(base64.b64encode(changed).decode(), trust, NOW)
+
+
+@pytest.mark.parametrize("bits", [1024, 2047])
+def test_short_key_is_refused(tmp_path: Path, bits: int) -> None:
+    """An RSA key of fewer than 2048 bits is refused."""
+    by = authority("metadata.azure.com", bits=bits)
+    with pytest.raises(IdentityRefused, match="RSA of at least 2048 bits"):
+        check_proof(proof(by), Trust(by.pem(tmp_path), no_internet), NOW)
+
+
+@pytest.mark.parametrize("subscription", ["00000000-0000-4000-8000-0000000000bb", ""])
+def test_document_of_another_subscription_is_refused(trust: Trust, subscription: str) -> None:
+    """A valid document of a machine in a subscription without groups is refused, and one of a group's subscription is not."""
+    identity = AttestedIdentity(trust, lambda: {SUBSCRIPTION}, lambda: NOW)
+    assert identity.verify(proof()).instance_id == VM
+    with pytest.raises(IdentityRefused, match="was attested in subscription"):
+        identity.verify(proof(subscriptionId=subscription))
+
+
+REAL = json.loads((Path(__file__).parent / "recordings/azure-attested-document.json").read_text())["signature"]
+
+
+def test_the_document_that_microsoft_publishes_is_parsed(trust: Trust, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The published document is read with its signature; its certificate of 2018 is refused, because its key is short."""
+    with pytest.raises(IdentityRefused, match="RSA of at least 2048 bits"):
+        attested.read_document(REAL, trust, NOW)
+    monkeypatch.setattr(attested, "LEAST_BITS", 1024)
+    message = attested.open_message(base64.b64decode(REAL))
+    assert json.loads(message.content)["nonce"] == "1234566766"
+    assert message.others == ()
+    with pytest.raises(IdentityRefused, match="an attested document"):
+        trust.verify(message, NOW)
+    changed = base64.b64decode(REAL).replace(b"1234566766", b"1234567890")
+    with pytest.raises(IdentityRefused, match="signature of an attested document is invalid"):
+        attested.open_message(changed)
+
+
+def test_the_stand_in_signs_in_the_form_of_the_published_document(tmp_path: Path) -> None:
+    """Structure, object identifiers, number of certificates and content keys of the stand-in's document are those of the published one."""
+    content = json.loads(attested_content(REAL))
+    ours = Signer(tmp_path).document({**content, "subscriptionId": SUBSCRIPTION})
+    assert _outline(base64.b64decode(ours)) == _outline(base64.b64decode(REAL))
+    assert set(json.loads(attested_content(ours))) >= set(content)
+
+
+def attested_content(document: str) -> bytes:
+    """The content of a document, without a check."""
+    body = der.read(base64.b64decode(document)).children()[1].children()[0]
+    return body.children()[2].children()[1].children()[0].content
+
+
+def _outline(data: bytes) -> list[object]:
+    """Tags and algorithms of a message, without the fields of its certificate."""
+    kind, held = der.read(data).children()
+    version, digests, content, certificates, signers = held.children()[0].children()
+    (signer,) = signers.children()
+    return [
+        kind.oid(), version.integer(), [one.children()[0].oid() for one in digests.children()], content.children()[0].oid(),
+        len(certificates.children()), [one.tag for one in signer.children()], [one.children()[0].oid() for one in signer.children()[2:4]],
+    ]  # fmt: skip
 
 
 def test_document_of_another_authority_is_refused() -> None:
@@ -154,8 +238,18 @@ def test_signed_document_without_required_fields_is_refused(trust: Trust, claims
         check_proof(proof(**claims), trust, NOW)
 
 
-def test_a_missing_intermediate_is_fetched_from_its_publisher_and_checked(tmp_path: Path) -> None:
-    """If a message holds only the leaf certificate, the intermediate is fetched and accepted only under the root."""
+ISSUING = "https://www.microsoft.com/pkiops/certs/issuing.crt"
+
+
+@pytest.fixture
+def published(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test authority is in the table of published authorities."""
+    monkeypatch.setattr(attested, "ISSUERS", {"Test Issuing CA 01": ISSUING})
+
+
+@pytest.mark.usefixtures("published")
+def test_a_missing_intermediate_is_fetched_from_its_published_address_and_checked(tmp_path: Path) -> None:
+    """If a message holds only the leaf certificate, the intermediate is fetched from the table's address and accepted only under the root."""
     asked: list[str] = []
 
     def fetch(url: str) -> bytes:
@@ -164,7 +258,7 @@ def test_a_missing_intermediate_is_fetched_from_its_publisher_and_checked(tmp_pa
 
     trust = Trust(authority().pem(tmp_path, between=False), fetch)
     assert check_proof(proof(chain=False), trust, NOW)[0].vm_id == VM
-    assert asked == [ISSUER_URL], "once, not once a document"
+    assert asked == [ISSUING], "once, not once a document, and not the address in the certificate"
     wrong = Trust(
         authority().pem(tmp_path, between=False),
         lambda _: authority("metadata.azure.com").own.public_bytes(Encoding.DER),
@@ -173,12 +267,52 @@ def test_a_missing_intermediate_is_fetched_from_its_publisher_and_checked(tmp_pa
         check_proof(proof(chain=False), wrong, NOW)
 
 
-def test_certificates_are_fetched_from_known_hosts_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A message that points to another host causes no download."""
-    monkeypatch.setattr(attested, "ISSUER_HOSTS", ("cacerts.digicert.com",))
-    trust = Trust(authority().pem(tmp_path, between=False), no_internet)
-    with pytest.raises(IdentityRefused, match="Azure did not sign"):
+def test_a_chain_of_two_intermediates_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Microsoft's authorities of 2025 are two steps below the pinned root, so both certificates are fetched."""
+    by = authority(steps=2)
+    monkeypatch.setattr(attested, "ISSUERS", {"Test Issuing CA 01": "https://one", "Test Root G2": "https://two"})
+    files = {"https://one": by.between, "https://two": by.upper}
+    trust = Trust(by.pem(tmp_path, between=False), lambda url: files[url].public_bytes(Encoding.DER))
+    assert check_proof(proof(by, chain=False), trust, NOW)[0].vm_id == VM
+
+
+def test_the_address_in_an_unverified_certificate_is_never_fetched(tmp_path: Path) -> None:
+    """A certificate with an issuer that is not in the table causes no request, although it names an address of Microsoft."""
+    asked: list[str] = []
+    trust = Trust(authority().pem(tmp_path, between=False), lambda url: asked.append(url) or b"")
+    with pytest.raises(IdentityRefused, match="'Test Issuing CA 01' is not a known authority of Azure"):
         check_proof(proof(chain=False), trust, NOW)
+    assert asked == []
+
+
+@pytest.mark.usefixtures("published")
+@pytest.mark.parametrize(
+    "problem",
+    [urllib.error.HTTPError(ISSUING, 404, "Not Found", Message(), None), OSError("no route to host"), ValueError("x")],
+    ids=["404", "network", "no certificate"],
+)
+def test_a_certificate_that_cannot_be_fetched_fails_one_node_only(tmp_path: Path, problem: Exception) -> None:
+    """The failure concerns this proof, can pass later, and does not stop the handover."""
+
+    def fetch(url: str) -> bytes:
+        raise problem
+
+    with pytest.raises(IdentityUndecided, match="cannot be read"):
+        check_proof(proof(chain=False), Trust(authority().pem(tmp_path, between=False), fetch), NOW)
+
+
+def test_published_authorities_are_under_the_pinned_root() -> None:
+    """The table has Microsoft's RSA authorities, each on a host of Microsoft or DigiCert."""
+    assert len(attested.ISSUERS) == 14
+    for name, url in attested.ISSUERS.items():
+        assert url.startswith(
+            (
+                "https://www.microsoft.com/pkiops/",
+                "https://caissuers.microsoft.com/pkiops/",
+                "http://cacerts.digicert.com/",
+            )
+        )
+        assert re.sub(r"[^A-Za-z0-9]", "", name) in re.sub(r"[^A-Za-z0-9]", "", url.replace("%20", ""))
 
 
 def test_unusable_certificate_file_is_reported(tmp_path: Path) -> None:

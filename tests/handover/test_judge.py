@@ -280,6 +280,18 @@ def test_identity_is_requested_once() -> None:
     assert len(fleet.verified) == 1
 
 
+def test_a_proof_that_cannot_be_verified_now_concerns_one_node() -> None:
+    """The other nodes are verified, the reason is reported, and the proof is verified again at the next poll."""
+    fleet = healthy(1)
+    fleet.launch(2)
+    fleet.report(2, signer="unreadable")
+    gatherer = Gatherer(fleet.ports, [pool(2)], judge_node=judge)
+    for _ in range(3):
+        verdict = gatherer.poll()
+    assert len(fleet.verified) == 1 + 3
+    assert "HTTP Error 404" in str(verdict)
+
+
 def test_watch_ends_when_every_node_has_reported() -> None:
     """A fleet with one failed node ends before the deadline and is not ready."""
     fleet = healthy(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 from collections.abc import Iterator
@@ -32,7 +33,10 @@ class Service:
         self.lose = 0
         self.url = ""
         self.identity: Any = {"access_token": "secret-token"}
-        self.document: Any = {"encoding": "pkcs7", "signature": "QUJD\nREVG"}
+        self.document: Any = None
+        """The answer for a document. None: a document with the nonce of the request."""
+        self.cached = 0
+        """Number of next answers with a document for an earlier nonce."""
 
     @property
     def environ(self) -> dict[str, str]:
@@ -99,9 +103,15 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
             answers = {
                 "instance/compute": {"vmId": VM},
                 "identity/oauth2/token": one.identity,
-                "attested/document": one.document,
+                "attested/document": one.document or self._attested(),
             }
             return self._answer(200, json.dumps(answers[place]))
+
+        def _attested(self) -> dict[str, str]:
+            nonce = parse_qs(urlsplit(self.path).query).get("nonce", [""])[0]
+            if one.cached:
+                one.cached, nonce = one.cached - 1, "1234566766"
+            return {"encoding": "pkcs7", "signature": document_of(nonce).replace("b", "b\n", 1)}
 
         do_GET = do_PUT = _serve
 
@@ -233,15 +243,32 @@ def test_retries_end(service: Service) -> None:
 def test_proof_contains_documents_for_the_evidences_nonces(service: Service) -> None:
     """There is one document per nonce, without the line breaks of base64."""
     proof = service.node.proof("5e" * 32, NOW)
-    assert proof["documents"] == ["QUJDREVG"] * azure.DOCUMENTS
+    assert proof["documents"] == [document_of(nonce) for nonce in azure.nonces("5e" * 32)]
     assert (proof["schema"], proof["cloud"], proof["signed"]) == ("gpuinfra.proof/1", "azure", "2026-11-21T09:00:00Z")
     asked = [parse_qs(urlsplit(path).query)["nonce"][0] for _, path, _ in service.asked]
     assert asked == azure.nonces("5e" * 32)
 
 
+def document_of(nonce: str) -> str:
+    """A document with a nonce, in base64."""
+    return base64.b64encode(b'{"nonce":"%s","vmId":""}' % nonce.encode()).decode()
+
+
+def test_cached_documents_for_another_nonce_are_requested_again(service: Service) -> None:
+    """The service can answer with a cached document for an earlier nonce (Microsoft's guide), which is not used."""
+    service.cached = 3
+    proof = service.node.proof("5e" * 32, NOW)
+    assert proof["documents"] == [document_of(nonce) for nonce in azure.nonces("5e" * 32)]
+    assert len(service.asked) == azure.DOCUMENTS + 3
+    service.cached = 100
+    with pytest.raises(CloudError, match="cached attested documents only"):
+        service.node.proof("5e" * 32, NOW)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
+        ({"document": {"encoding": "pkcs7", "signature": "?"}}, "is not base64"),
         ({"identity": {"error": "invalid_request"}}, "returned no token"),
         ({"document": {"encoding": "jwt", "signature": "x"}}, "encoding of the attested document is jwt"),
         ({"document": ["x"]}, "no JSON object"),

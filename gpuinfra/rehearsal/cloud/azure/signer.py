@@ -24,6 +24,9 @@ LIFETIME = timedelta(hours=6)
 """How long a document is valid.
 https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service#attested-data, read 2026-11-21."""
 _YEARS = timedelta(days=3650)
+_SHA256 = bytes.fromhex("0609608648016503040201")
+_SHA256_WITH_RSA = bytes.fromhex("06092a864886f70d01010b")
+"""Object identifiers in DER. Both have the same length."""
 
 
 class Signer:
@@ -40,11 +43,13 @@ class Signer:
         return self.certificates
 
     def document(self, content: dict[str, Any]) -> str:
-        """Return a PKCS #7 message in base64, as the metadata service does."""
-        key, own, between = self._load()
-        builder = pkcs7.PKCS7SignatureBuilder().set_data(json.dumps(content).encode())
-        signed = builder.add_signer(own, key, hashes.SHA256()).add_certificate(between)
-        return base64.b64encode(signed.sign(serialization.Encoding.DER, [pkcs7.PKCS7Options.Binary])).decode()
+        """Return a PKCS #7 message in base64, in the form of the document that Microsoft publishes: without signed attributes,
+        with the signing certificate only, and with the signature algorithm in the place of the digest."""
+        key, own, _ = self._load()
+        builder = pkcs7.PKCS7SignatureBuilder().set_data(json.dumps(content, separators=(",", ":")).encode())
+        options = [pkcs7.PKCS7Options.Binary, pkcs7.PKCS7Options.NoAttributes]
+        signed = builder.add_signer(own, key, hashes.SHA256()).sign(serialization.Encoding.DER, options)
+        return base64.b64encode(signed.replace(_SHA256, _SHA256_WITH_RSA)).decode()
 
     def _load(self) -> tuple[rsa.RSAPrivateKey, x509.Certificate, x509.Certificate]:
         with self._lock:
@@ -68,7 +73,7 @@ class Signer:
         self._keys.touch(0o600)
         self._keys.write_bytes(private + own.public_bytes(pem) + between.public_bytes(pem))
         partial = self.certificates.with_suffix(".part")
-        partial.write_bytes(root.public_bytes(pem))
+        partial.write_bytes(root.public_bytes(pem) + between.public_bytes(pem))
         partial.replace(self.certificates)
 
 
