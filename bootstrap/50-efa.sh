@@ -7,10 +7,12 @@
 #         EFA_INSTALLER_KEY_URL          https://efa-installer.amazonaws.com/aws-efa-installer.key
 #         EFA_INSTALLER_KEY_FINGERPRINT  40 hex digits
 # Proves: module efa is loaded and matches the kernel, libfabric has the efa provider, the NCCL plugin's library exists.
-#         The checks verify the number of devices.
+#         The checks verify the number of devices. Logins get the environment of libfabric.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
+# shellcheck source=bootstrap/lib-nccl.sh
+. "${BASH_SOURCE[0]%/*}/lib-nccl.sh"
 
 readonly HOME_OF_EFA=/opt/amazon/efa
 readonly INSTALLED=/opt/amazon/efa_installed_packages
@@ -29,6 +31,8 @@ main() {
     would "run EFA installer $EFA_INSTALLER_VERSION" || run_installer
   fi
   load_module efa
+  # libfabric and the plugin find the devices by themselves. Huge pages make a program that forks, such as a data loader, fail.
+  nccl_environment 'export FI_EFA_USE_HUGE_PAGE=0'
 
   end_dry_run
   found=$(installer_version)

@@ -4,10 +4,12 @@
 # Reads:  GIB_VERSION, GIB_RANGE_MIN, _MAX  1.1.0; versions that an image may contain: 1.1, 2 (excluded)
 #         GIB_REPOSITORY, GIB_SUITE         https://us-apt.pkg.dev/projects/gce-ai-infra, gpudirect-gib-apt
 #         GIB_KEY_URL, GIB_KEY_FINGERPRINT  the repository's key; 40 hex digits
-# Proves: nccl-gib has an accepted version, and the script that sets NCCL's environment exists.
+# Proves: nccl-gib has an accepted version, and the script that sets NCCL's environment exists. Logins source it.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
+# shellcheck source=bootstrap/lib-nccl.sh
+. "${BASH_SOURCE[0]%/*}/lib-nccl.sh"
 
 readonly ENVIRONMENT=/usr/local/gib/scripts/set_nccl_env.sh
 
@@ -27,6 +29,8 @@ main() {
     add_repository gpudirect-gib "$GIB_REPOSITORY" "$GIB_SUITE main" "$GIB_KEY_URL" "$GIB_KEY_FINGERPRINT"
     install_packages "nccl-gib=$GIB_VERSION"
   fi
+  nccl_environment ". $ENVIRONMENT
+export LD_LIBRARY_PATH=/usr/local/gib/lib64\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH} NCCL_NET=gIB"
 
   end_dry_run
   found=$(package_version nccl-gib)

@@ -9,6 +9,8 @@
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
+# shellcheck source=bootstrap/lib-nccl.sh
+. "${BASH_SOURCE[0]%/*}/lib-nccl.sh"
 
 main() {
   load_versions
@@ -26,12 +28,24 @@ main() {
   fi
   load_module mlx5_ib
   load_module ib_umad
+  nccl_environment "$(infiniband_environment)"
+  # The cloud's GPU images have this file with the topology of the machine; NCCL reads it in every program.
+  [[ -e /etc/nccl.conf ]] || put_file /etc/nccl.conf 'NCCL_IB_PCI_RELAXED_ORDERING=1
+NCCL_IGNORE_CPU_AFFINITY=1' || true
 
   end_dry_run
   accepted DOCA "$(doca_version)" || die "DOCA-OFED is $(doca_version), but the lock accepts $(wanted DOCA)"
   module_fits mlx5_ib || die "module mlx5_ib was built for $(modinfo -F vermagic mlx5_ib), not for $(uname -r)"
   record doca "$(doca_version)"
   proved "DOCA-OFED $(doca_version): mlx5_ib and ib_umad are loaded"
+}
+
+# UCX would also use the RDMA device of the accelerated Ethernet interface. Devices can be missing or renamed at boot, so a login lists them.
+infiniband_environment() {
+  # shellcheck disable=SC2016  # the login shell expands it
+  printf '%s\n' 'UCX_NET_DEVICES=$(for port in /sys/class/infiniband/*/ports/1; do
+  [ "$(cat "$port/link_layer" 2>/dev/null)" != InfiniBand ] || { device=${port#/sys/class/infiniband/}; printf "%s:1," "${device%%/*}"; }
+done)' 'UCX_NET_DEVICES=${UCX_NET_DEVICES%,}' 'export UCX_NET_DEVICES CUDA_DEVICE_ORDER=PCI_BUS_ID OMPI_MCA_coll_hcoll_enable=0'
 }
 
 # The version without the build suffix: 3.2.1 of 3.2.1-044000-25.10-ubuntu2204.

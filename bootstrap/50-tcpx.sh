@@ -7,6 +7,8 @@
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
+# shellcheck source=bootstrap/lib-nccl.sh
+. "${BASH_SOURCE[0]%/*}/lib-nccl.sh"
 # shellcheck source=bootstrap/lib-images.sh
 . "${BASH_SOURCE[0]%/*}/lib-images.sh"
 
@@ -29,6 +31,7 @@ main() {
   would "pull $TCPX_MANAGER, if missing" || pull_image "$TCPX_MANAGER"
   put_file "$TOPOLOGY" "$(topology)" || true
   write_start_script
+  nccl_environment "$(tcpx_environment)"
 
   end_dry_run
   plugin_installed || die "$LIBRARIES lacks the NCCL plugin; NCCL would fall back to TCP"
@@ -78,6 +81,22 @@ interface_at() {
   printf '%s' "${found:-enp$((16#${1:5:2}))s0f0}"
 }
 
+# Google's settings for A3 High, with Ubuntu's names of the interfaces. Without the receive manager NCCL would find no network at all.
+tcpx_environment() {
+  local host data
+  host=$(host_interface)
+  data=$(fabric_interfaces | paste -sd , -)
+  printf '%s\n' "if [ -e $RECEIVE_MANAGER_RUNS ]; then" \
+    "  export LD_LIBRARY_PATH=$LIBRARIES\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH} NCCL_SOCKET_IFNAME=$host" \
+    "  export NCCL_GPUDIRECTTCPX_CTRL_DEV=$host NCCL_GPUDIRECTTCPX_SOCKET_IFNAME=$data" \
+    "  export NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX=$SOCKETS NCCL_GPUDIRECTTCPX_FORCE_ACK=0" \
+    "  export NCCL_GPUDIRECTTCPX_TX_COMPLETION_NANOSLEEP=1000 NCCL_GPUDIRECTTCPX_PROGRAM_FLOW_STEERING_WAIT_MICROS=500000" \
+    "  export NCCL_CROSS_NIC=0 NCCL_ALGO=Ring NCCL_PROTO=Simple NCCL_NSOCKS_PERTHREAD=4 NCCL_SOCKET_NTHREADS=1" \
+    "  export NCCL_DYNAMIC_CHUNK_SIZE=524288 NCCL_P2P_NET_CHUNKSIZE=524288 NCCL_P2P_PCI_CHUNKSIZE=524288" \
+    "  export NCCL_P2P_NVL_CHUNKSIZE=1048576 NCCL_BUFFSIZE=4194304 NCCL_MAX_NCHANNELS=8 NCCL_MIN_NCHANNELS=8" \
+    "  export NCCL_NET_GDR_LEVEL=PIX NCCL_P2P_PXN_LEVEL=0" "fi"
+}
+
 # A script for a scheduler's prolog and epilog. The lock pins plugin and manager as a pair, because they are released together.
 write_start_script() {
   put_file "$START" "#!/usr/bin/env bash
@@ -89,8 +108,12 @@ case \${1:-} in
     docker run --detach --rm --name gpuinfra-tcpx --pull=never --cap-add=NET_ADMIN --network=host --privileged --gpus all \\
       --volume $SOCKETS:$SOCKETS --volume $TOPOLOGY:$TOPOLOGY:ro --entrypoint /tcpgpudmarxd/build/app/tcpgpudmarxd \\
       $TCPX_MANAGER --gpu_nic_preset manual --gpu_nic_topology $TOPOLOGY --gpu_shmem_type fd --uds_path $SOCKETS --setup_param '--verbose 128 2 0'
+    mkdir -p ${RECEIVE_MANAGER_RUNS%/*} && touch $RECEIVE_MANAGER_RUNS
     ;;
-  stop) docker stop gpuinfra-tcpx ;;
+  stop)
+    rm -f $RECEIVE_MANAGER_RUNS
+    docker stop gpuinfra-tcpx
+    ;;
   *)
     echo 'gpuinfra-tcpx start|stop' >&2
     exit 2

@@ -12,6 +12,8 @@
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
+# shellcheck source=bootstrap/lib-nccl.sh
+. "${BASH_SOURCE[0]%/*}/lib-nccl.sh"
 # shellcheck source=bootstrap/lib-images.sh
 . "${BASH_SOURCE[0]%/*}/lib-images.sh"
 
@@ -31,6 +33,7 @@ main() {
   install_plugin
   would "pull $TCPXO_MANAGER, if missing" || pull_image "$TCPXO_MANAGER"
   write_start_script
+  nccl_environment "$(tcpxo_environment)"
 
   end_dry_run
   module_fits import_helper || die "module import_helper was built for $(modinfo -F vermagic import_helper), not for $(uname -r)"
@@ -109,6 +112,15 @@ install_plugin() {
   changed "installed the plugin from $TCPXO_PLUGIN in $LIBRARIES"
 }
 
+# The plugin's script names the interfaces of Container-Optimized OS. Without the receive manager NCCL would find no network at all.
+tcpxo_environment() {
+  local host data
+  host=$(host_interface)
+  data=$(fabric_interfaces | paste -sd , -)
+  printf '%s\n' "if [ -e $RECEIVE_MANAGER_RUNS ]; then" "  . $LIBRARIES/nccl-env-profile.sh" \
+    "  export NCCL_SOCKET_IFNAME=$host NCCL_FASTRAK_CTRL_DEV=$host NCCL_FASTRAK_IFNAME=$data" "fi"
+}
+
 # A script for a scheduler's prolog and epilog. The lock pins plugin and manager as a pair, because they are released together.
 write_start_script() {
   put_file "$START" "#!/usr/bin/env bash
@@ -119,8 +131,12 @@ case \${1:-} in
     docker run --detach --rm --name gpuinfra-tcpxo --pull=never --cap-add=NET_ADMIN --network=host --privileged --gpus all \\
       --volume /dev/dmabuf_import_helper:/dev/dmabuf_import_helper --env LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu \\
       $TCPXO_MANAGER $TCPXO_ARGUMENTS
+    mkdir -p ${RECEIVE_MANAGER_RUNS%/*} && touch $RECEIVE_MANAGER_RUNS
     ;;
-  stop) docker stop gpuinfra-tcpxo ;;
+  stop)
+    rm -f $RECEIVE_MANAGER_RUNS
+    docker stop gpuinfra-tcpxo
+    ;;
   *)
     echo 'gpuinfra-tcpxo start|stop' >&2
     exit 2

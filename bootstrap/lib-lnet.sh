@@ -8,6 +8,7 @@
 
 readonly LNET_OPTIONS=/etc/modprobe.d/gpuinfra-lnet.conf
 readonly LNET_UNIT=gpuinfra-lnet.service
+readonly AMAZON=0x1d0f   # PCI vendor of EFA devices
 readonly PEER_CREDITS=32 # AWS's value: FSx for Lustre guide, "Configuring EFA clients", read 2026-11-21
 
 # lnet_over_efa: configures LNet now.
@@ -75,8 +76,12 @@ main_interface() {
 
 # The required number of devices at even distances, so that the load is spread over the machine's buses.
 spread_devices() {
-  local names=(/sys/class/infiniband/*) number every
-  [[ -e ${names[0]} ]] || die "/sys/class/infiniband contains no EFA device; load the module efa"
+  local names=() number every device
+  # Machines with fourth-generation NVSwitch also list the ConnectX bridges of their switches here.
+  for device in /sys/class/infiniband/*; do
+    [[ $(cat "$device/device/vendor" 2>/dev/null) != "$AMAZON" ]] || names+=("$device")
+  done
+  ((${#names[@]} > 0)) || die "/sys/class/infiniband contains no EFA device; load the module efa"
   every=$((${#names[@]} / LNET_EFA_DEVICES))
   ((every > 0)) || die "the machine has ${#names[@]} EFA devices, but LNet requires $LNET_EFA_DEVICES"
   for ((number = 0; number < LNET_EFA_DEVICES; number++)); do

@@ -4,10 +4,43 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from .console import NODE, NOT_VERIFIED, OK, WRONG_USE, Missing, load, print_message
+
+PROFILE = "/etc/profile.d/gpuinfra-nccl.sh"
+"""Sets the environment in which NCCL uses the fabric. The bootstrap step of the fabric writes it."""
+MANAGERS = ("/usr/local/sbin/gpuinfra-tcpxo", "/usr/local/sbin/gpuinfra-tcpx")
+"""Commands that start and stop the receive manager of TCPXO and TCPX."""
+WITH_PROFILE = "GPUINFRA_WITH_PROFILE"
+
+
+def in_fabric_environment(argv: Sequence[str], *, managers: Sequence[str] = (), profile: str = PROFILE) -> int | None:
+    """Run this command again with the environment of the fabric, which the dynamic loader reads at the start of a process.
+
+    Returns its exit code, or None if this process has that environment, or the node has none. A receive manager runs meanwhile.
+    """
+    import os
+    import subprocess
+
+    if os.environ.get(WITH_PROFILE) or not Path(profile).exists():
+        return None
+    manager = next((command for command in managers if Path(command).exists()), None)
+    if manager:
+        done = subprocess.run(
+            [manager, "start"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        if done.returncode != 0:
+            raise Missing("%s start: %s" % (manager, done.stderr.decode("utf-8", "replace").strip()[-200:]))
+    try:
+        words = ["bash", "-c", '. "$0" && exec "$@"', profile, *argv]
+        return subprocess.run(words, env={**os.environ, WITH_PROFILE: "1"}, check=False).returncode
+    finally:
+        if manager:
+            subprocess.run([manager, "stop"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
 
 
 def nccl_command(args: argparse.Namespace) -> int:
@@ -18,6 +51,9 @@ def nccl_command(args: argparse.Namespace) -> int:
 
     if _is_wrong(args):
         return WRONG_USE
+    code = in_fabric_environment([sys.executable, *sys.argv])
+    if code is not None:
+        return code
     with tempfile.TemporaryDirectory(prefix="gpuinfra-nccl-") as folder:
         return _print(nccl.run(int(args.gib * nccl.GIB) // 4 * 4, args.rounds, folder + "/log"))
 
@@ -30,6 +66,9 @@ def pair_command(args: argparse.Namespace) -> int:
 
     if _is_wrong(args):
         return WRONG_USE
+    code = in_fabric_environment([sys.executable, *sys.argv], managers=MANAGERS)
+    if code is not None:
+        return code
     try:
         assignment = pair.read(args.assignment or pair.ASSIGNMENT)
         if assignment["store"]:

@@ -1,6 +1,6 @@
 """List the RDMA ports from /sys/class/infiniband: `node.pyz ports`.
 
-It requires no vendor tools, so it works on every image. `ibstat` is a separate probe, for comparison.
+Bridges to NVSwitches are left out. It requires no vendor tools, so it works on every image. `ibstat` is a separate probe, for comparison.
 A missing value is null. This module measures and does not judge.
 """
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 SYS = Path("/sys/class/infiniband")
-MAX_DEVICES, MAX_BYTES = 64, 64
-"""Maximum number of devices, and maximum bytes per field."""
+MAX_DEVICES, MAX_BYTES, MAX_VPD = 64, 64, 32768
+"""Maximum number of devices, and maximum bytes per field and of vital product data."""
 
 _TEXTS = {
     "state": "state",
@@ -30,12 +30,26 @@ def ports(folder: Path = SYS) -> dict[str, Any]:
     found = []
     devices = sorted(folder.iterdir())[:MAX_DEVICES] if folder.is_dir() else []
     for device in devices:
+        if is_switch_bridge(device):
+            continue
         numbers = device / "ports"
         for port in sorted(numbers.iterdir())[:4] if numbers.is_dir() else []:
             one: dict[str, Any] = {"device": device.name, "port": port.name}
             one.update((name, _text(port / file)) for name, file in _TEXTS.items())
             found.append(one)
     return {"schema": "gpuinfra.ports/1", "ports": found}
+
+
+def is_switch_bridge(device: Path) -> bool:
+    """Return True for a ConnectX function that manages the NVSwitches of B200 and B300; no data between nodes passes through it.
+
+    NVIDIA's drivers recognize it in the same way: its vital product data contain `SW_MNG` (NVIDIA/gpu-driver-container, 2026-07).
+    """
+    try:
+        with open(device / "device" / "vpd", "rb") as file:
+            return b"SW_MNG" in file.read(MAX_VPD)
+    except OSError:
+        return False
 
 
 def _text(path: Path) -> str | None:

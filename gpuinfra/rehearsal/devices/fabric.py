@@ -281,6 +281,14 @@ def files(state: State) -> dict[str, str]:
         if efa_ready(state):
             found["/sys/class/infiniband/%s/ports/1/state" % name] = "4: ACTIVE\n"
             found["/sys/class/infiniband/%s/node_type" % name] = "0: <unknown>\n"
+            found["/sys/class/infiniband/%s/device/vendor" % name] = "0x1d0f\n"
+    for name in switch_bridges(state) if "mlx5_ib" in state.get("modules", ()) else []:
+        folder = "/sys/class/infiniband/%s" % name
+        found[folder + "/device/vendor"] = "0x15b3\n"
+        found[folder + "/device/vpd"] = "NVIDIA ConnectX-7 SW_MNG\n"
+        found[folder + "/node_type"] = "1: CA\n"
+        found[folder + "/ports/1/state"] = "4: ACTIVE\n"
+        found[folder + "/ports/1/link_layer"] = "InfiniBand\n"
     for index, name in enumerate(efa_names(state) if efa_ready(state) else []):
         found["/sys/class/infiniband_verbs/uverbs%d/ibdev" % index] = name + "\n"
         found["/dev/infiniband/uverbs%d" % index] = ""
@@ -291,6 +299,7 @@ def files(state: State) -> dict[str, str]:
         found.update(pci_files(address, "1ae0", "0042", "020000"))
     for index, port in enumerate(ports(state)):
         folder = "/sys/class/infiniband/%s" % port["NAME"]
+        found[folder + "/device/vendor"] = "0x15b3\n"
         found[folder + "/node_type"] = "1: CA\n"
         found[folder + "/hca_type"] = _adapter(state)[0] + "\n"
         found[folder + "/fw_ver"] = _adapter(state)[3] + "\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from .. import devices
 from .arguments import Arguments
 from .state import RUN, State, change_state, exists, fail, read_state, read_text, unit_active, walk, write_file
 
@@ -35,7 +36,7 @@ def boot() -> None:
     state = read_state()
     forget_loaded()
     to_load = [*NETWORK[state["instance"]["cloud"]], "nvme"]
-    if state["hardware"].get("fabric") == "gib":
+    if state["hardware"].get("fabric") == "gib" or devices.needs_subnet_manager(state):  # type: ignore[arg-type]
         to_load.append("mlx5_ib")
     files = state["module_files"].get(state["kernel"], {})
     if state["hardware"]["gpus"] and "nvidia" in files:

@@ -56,6 +56,19 @@ def test_lustre_uses_efa_at_every_boot(host: NodeHost, machine: str, devices: in
     assert judged(node)["outcome"] == "pass"
 
 
+def test_lustre_uses_no_bridge_of_the_switches(host: NodeHost) -> None:
+    """On B200 and B300, /sys/class/infiniband also lists ConnectX bridges to the NVSwitches; LNet gets EFA devices only."""
+    node = node_of(host, "p6-b300.48xlarge")
+    names = set(node.run("ls", "/sys/class/infiniband")[1].split())
+    assert {"ibp198s0f0", "ibp199s0f0"} <= names
+    assert len(names) > 2
+    code, said = node.steps()
+    assert code == 0, said
+    assert "ibp" not in node.run("lnetctl", "net", "show", "--net", "efa")[1]
+    ports = json.loads(node.run("python3", NODE_PART, "ports")[1])["ports"]
+    assert not [port for port in ports if port["device"].startswith("ibp")]
+
+
 def test_a_fallback_to_tcp_fails_the_step_and_the_check(host: NodeHost) -> None:
     """With a missing security group rule the mount still accepts writes; only the counters of EFA show it."""
     node = node_of(host, "p5.48xlarge", "lustre-over-tcp")

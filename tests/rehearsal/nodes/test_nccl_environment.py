@@ -1,0 +1,75 @@
+"""The environment in which NCCL uses the fabric: set at login, and in the checks that run NCCL."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpuinfra.node.console import Missing
+from gpuinfra.node.measure import WITH_PROFILE, in_fabric_environment
+from gpuinfra.rehearsal.nodes import NodeHost
+from tests.rehearsal.nodes.machines import LONG, Machine, host, metadata, pool_of
+
+__all__ = ["host", "metadata"]
+
+A3_MEGA = "enp6s0,enp7s0,enp13s0,enp14s0,enp134s0,enp135s0,enp141s0,enp142s0"
+"""The names that Google's own scripts for this machine pass to FasTrak (GoogleCloudPlatform/cluster-toolkit, read 2026-11-21)."""
+
+
+@pytest.mark.parametrize(
+    ("cloud", "machine", "step", "expected"),
+    [
+        pytest.param("aws", "p5.48xlarge", "50-efa", {"FI_EFA_USE_HUGE_PAGE": "0"}, marks=LONG),
+        pytest.param(
+            "azure",
+            "Standard_ND96isr_H200_v5",
+            "50-infiniband",
+            {"UCX_NET_DEVICES": ",".join(f"mlx5_ib{at}:1" for at in range(8)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
+            marks=LONG,
+        ),
+        ("gcp", "a3-ultragpu-8g", "50-gib", {"NCCL_NET": "gIB", "LD_LIBRARY_PATH": "/usr/local/gib/lib64"}),
+        ("gcp", "a3-megagpu-8g", "50-tcpxo", {"NCCL_FASTRAK_IFNAME": A3_MEGA}),
+    ],
+)
+def test_a_login_has_the_environment_of_the_fabric(
+    host: NodeHost, cloud: str, machine: str, step: str, expected: dict[str, str]
+) -> None:
+    """After the step of the fabric, a login shell has the variables that NCCL, libfabric or UCX need on this machine."""
+    node = Machine(host, pool_of(cloud, machine, "ubuntu-24.04", "default"))
+    wanted = ("20-kernel", "30-driver", step)
+    node.pool = replace(node.pool, steps=tuple(one for one in node.pool.steps if one.id in wanted))
+    node.launch(cloud)
+    code, said, _ = node.through()
+    assert code == 0, said
+    if step == "50-tcpxo":  # without the receive manager, NCCL must not look for FasTrak
+        assert "NCCL_" not in node.run("bash", "-lc", "env")[1]
+        assert node.run("/usr/local/sbin/gpuinfra-tcpxo", "start")[0] == 0
+    lines = node.run("bash", "-lc", "env")[1].splitlines()
+    found = dict(line.split("=", 1) for line in lines if "=" in line)
+    for name, value in expected.items():
+        assert found.get(name, "").startswith(value), (name, found.get(name))
+    if step == "50-tcpxo":
+        assert node.run("/usr/local/sbin/gpuinfra-tcpxo", "stop")[0] == 0
+        assert "NCCL_" not in node.run("bash", "-lc", "env")[1]
+
+
+def test_measurements_run_with_the_environment_of_the_fabric(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The command runs again in a shell that has read the profile, between start and stop of the receive manager."""
+    monkeypatch.delenv(WITH_PROFILE, raising=False)
+    profile, calls, manager = tmp_path / "profile.sh", tmp_path / "calls", tmp_path / "manager"
+    profile.write_text("export NCCL_NET=gIB\n", encoding="utf-8")
+    manager.write_text(f'#!/bin/sh\necho "manager $1" >>{calls}\n', encoding="utf-8")
+    manager.chmod(0o755)
+    again = ["sh", "-c", f'echo "$NCCL_NET $0 $1" >>{calls}; exit 7', "a b", "pair"]
+    assert in_fabric_environment(again, managers=[str(tmp_path / "absent"), str(manager)], profile=str(profile)) == 7
+    assert calls.read_text(encoding="utf-8").splitlines() == ["manager start", "gIB a b pair", "manager stop"]
+    manager.write_text("#!/bin/sh\necho no such container >&2\nexit 1\n", encoding="utf-8")
+    with pytest.raises(Missing, match="no such container"):
+        in_fabric_environment(again, managers=[str(manager)], profile=str(profile))
+    assert in_fabric_environment(again, profile=str(tmp_path / "absent")) is None
+    monkeypatch.setenv(WITH_PROFILE, "1")
+    assert in_fabric_environment(again, profile=str(profile)) is None
