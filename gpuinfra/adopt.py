@@ -47,7 +47,7 @@ def retained(found: Iterable[Any]) -> list[Retained]:
 
 
 def is_imported(type_: str) -> bool:
-    """Return whether `adopt` imports resources of this type. The others are created again, which changes nothing in the account."""
+    """Return whether `adopt` imports resources of this type. The other resources are created again, which does not change anything in the account."""
     rows = [
         row for cloud in CLOUDS if has_module(cloud, "resources") for row in module_of(cloud, "resources").RESOURCES
     ]

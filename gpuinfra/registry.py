@@ -1,6 +1,6 @@
 """The clouds that gpuinfra supports. This is the only table of clouds.
 
-Each cloud is a package. Its pure modules (`profile`, `catalog`, `rules`, ...) import no SDK. Its Pulumi components are in `components`.
+Each cloud is a package. Its pure modules (`profile`, `catalog`, `rules`, ...) do not import an SDK. Its Pulumi components are in `components`.
 To add a cloud, add a package, a line here, an extra in `pyproject.toml`, and a stack (docs/adding-a-cloud.md).
 """
 

@@ -70,7 +70,7 @@ def uses_of(
 ) -> dict[str, list[tuple[str, str]]]:
     """Return the uses of each action: resource types of the plan, and requests that the program itself makes.
 
-    Retained resources require no permission to delete. Inputs in `unset` are not set in this plan.
+    Permissions to delete retained resources are not required. Inputs in `unset` are not set in this plan.
     Raises `KeyError` if a resource type has no row, because the list would otherwise be incomplete.
     """
     uses: dict[str, list[tuple[str, str]]] = defaultdict(list)

@@ -1,6 +1,6 @@
 """The protocol for the profile of a cloud: fields for facts and methods for decisions that differ between clouds.
 
-A profile is pure: it imports no SDK and makes no calls. Plan, rules, cost, and components call the profile instead of branching on the cloud's name.
+A profile is pure: it does not import an SDK and does not make any calls. Plan, rules, cost, and components call the profile instead of branching on the cloud's name.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class BilledCapacity:
 
 @dataclass(frozen=True, kw_only=True)
 class TagForm:
-    """Tags that a cloud accepts. Its services differ; these values hold for all of them."""
+    """Tags that a cloud accepts. The limits of its services differ. These values are valid for all services."""
 
     key: str
-    """Regular expression of a whole key."""
+    """Regular expression that matches an entire key."""
     value: str
     allowed: str
-    """Both in words, for messages."""
+    """Description of the allowed keys and values, for messages."""
 
 
 class CloudProfile(Protocol):

@@ -68,7 +68,7 @@ def parse_spec(value: object, document: Document | None = None, route: Route = (
 
 
 def find_stack(name_or_path: str | Path) -> Path:
-    """Return the file of a stack: the given path, `Pulumi.<name>.yaml` of the current project, or a stack that ships with gpuinfra."""
+    """Return the stack file: the given path, `Pulumi.<name>.yaml` in the current project, or a stack file that ships with gpuinfra."""
     text = str(name_or_path)
     given = Path(text)
     try:

@@ -31,9 +31,9 @@ def findings(root: type[BaseModel], value: object, errors: list[ErrorDetails]) -
     """Return one finding per error, in document order."""
     found: dict[str, Finding] = {}
     words: dict[str, Finding] = {}
-    # pydantic also reports a list with invalid entries as too short. Keep only the errors of the entries.
+    # pydantic also reports a list with invalid entries as too short. Keep only the errors in the entries.
     inside = {error["loc"][:depth] for error in errors for depth in range(len(error["loc"]))}
-    # pydantic also reports a required field with a misspelled name as missing. Keep only the misspelled name.
+    # pydantic also reports a required field with a misspelled name as missing. Keep only the error about the misspelled name.
     meant = {_meant(root, error["loc"]) for error in errors if error["type"] == "extra_forbidden"}
     for error in errors:
         if error["type"] == "missing" and error["loc"] in meant:
