@@ -32,7 +32,7 @@ def pools_of(spec: ClusterSpec) -> Iterator[tuple[str, Pool, MachineType]]:
 
 
 def zoning_of(spec: ClusterSpec) -> Zoning:
-    """Return the zone of each pool: the declared one, or the one that the plan chooses."""
+    """Return the zone of each pool: the declared zone, or the zone that the plan chooses."""
     cloud = profile_of(spec.cloud)
     return choose(spec, machines_of(spec), cloud.first_zone(spec.where.region), cloud.opt_in_zones)
 

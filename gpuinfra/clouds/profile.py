@@ -81,7 +81,7 @@ class CloudProfile(Protocol):
     user_data_limit: int
     """Upper limit for user data, exclusive, in bytes before base64 encoding."""
     opt_in_zones: frozenset[str]
-    """Zones that an account must enable first, such as Local Zones. The plan never chooses one."""
+    """Zones that an account must enable first, such as Local Zones. The plan never chooses such a zone."""
     node_units: frozenset[str]
     """Units in `bootstrap/units` that only nodes of this cloud run."""
     region_setting: str | None

@@ -28,7 +28,7 @@ def offered(machine: MachineType, region: str) -> tuple[str, ...]:
 def choose(
     spec: ClusterSpec, machines: dict[str, MachineType], fallback: str, opt_in: frozenset[str] = frozenset()
 ) -> Zoning:
-    """Choose a zone for each pool. `fallback` is the first zone of the region, for machine types without zones in the catalog. Zones in `opt_in` are used only if the declaration names them."""
+    """Choose a zone for each pool. `fallback` is the first zone of the region, for machine types without zones in the catalog. Zones in `opt_in` are used only if the declaration specifies them."""
     declared = {pool.name: pool.zone or spec.where.zone or _reservation_zone(spec, pool.name) for pool in spec.pools}
     if spec.where.zone:
         default, why = spec.where.zone, "set in where.zone"
@@ -46,7 +46,7 @@ def _reservation_zone(spec: ClusterSpec, name: str) -> str | None:
 def _common(
     spec: ClusterSpec, machines: dict[str, MachineType], fallback: str, opt_in: frozenset[str], declared: list[str]
 ) -> tuple[str, str]:
-    """Return the zone of the pools that declare none, with the reason.
+    """Return the zone for the pools that do not declare a zone, and the reason.
 
     It is the first zone that offers every machine type, preferably one that another pool declares. If no zone does, it is the first zone of the machine type with the most GPUs.
     """

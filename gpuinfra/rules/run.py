@@ -51,7 +51,7 @@ def _in_chosen_zones(spec: ClusterSpec) -> ClusterSpec:
         return spec
     zoning = zoning_of(spec)
     if cloud.region_of_zone(zoning.default, spec.where.region) is None:
-        return spec  # the cloud chooses the zone
+        return spec  # The cloud chooses the zone.
     pools = [pool.model_copy(update={"zone": zoning.by_pool[pool.name]}) for pool in spec.pools]
     where = spec.where.model_copy(update={"zone": zoning.default})
     return spec.model_copy(update={"where": where, "pools": pools})
