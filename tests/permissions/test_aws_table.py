@@ -40,7 +40,7 @@ NO_HANDLERS = {
 THEIRS_ONLY = {
     "a feature that gpuinfra does not use": (
         "ec2:createvpcencryptioncontrol ec2:attachvpngateway ec2:detachvpngateway ec2:describevpngateways ec2:acceptaddresstransfer ec2:associateaddress"
-        " ec2:disassociateaddress vpc-lattice:* vpce:allowmultiregion managed-fleets:* cloudwatch:putmetricalarm elasticloadbalancing:describe*"
+        " vpc-lattice:* vpce:allowmultiregion managed-fleets:* cloudwatch:putmetricalarm elasticloadbalancing:describe*"
         " autoscaling:enablemetricscollection autoscaling:putnotificationconfiguration autoscaling:suspendprocesses s3tables:* firehose:tagdeliverystream"
         " s3:putanalyticsconfiguration s3:putbucketabac s3:putbucketcors s3:putaccelerateconfiguration s3:putbucketnotification s3:*replication* s3:*metadatatable*"
         " s3:putbucketwebsite s3:putintelligenttieringconfiguration s3:putinventoryconfiguration s3:putmetricsconfiguration s3:putobjectacl s3:deleteobject"
@@ -60,8 +60,8 @@ THEIRS_ONLY = {
 OURS_ONLY = {
     "the provider reads more": (
         "ec2:describeroutetables ec2:describenetworkinterfaces ec2:describeaddressesattribute ec2:describeprefixlists ec2:describelaunchtemplateversions"
-        " ssm:getparameter s3:getbucketlocation s3:getbucketpolicy s3:getbucketrequestpayment fsx:listtagsforresource iam:listroletags"
-        " iam:listinstanceprofilesforrole iam:listinstanceprofiletags"
+        " ec2:describesecuritygrouprules iam:getrole ssm:getparameter s3:getbucketpolicy s3:getbucketrequestpayment"
+        " iam:listinstanceprofilesforrole"
     ),
     "the provider changes in place or tags what CloudFormation replaces": (
         "ec2:createtags ec2:deletetags ec2:modifysecuritygrouprules ec2:modifylaunchtemplate iam:taginstanceprofile iam:untaginstanceprofile"

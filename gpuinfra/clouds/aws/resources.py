@@ -51,7 +51,7 @@ _ROUTE_ACTIONS = Actions(
 )
 _VPC_ENDPOINT_ACTIONS = Actions(
     "ec2:CreateVpcEndpoint ec2:CreateTags?tags route53:AssociateVPCWithHostedZone?privateDnsEnabled",
-    "ec2:DescribeVpcEndpoints ec2:DescribePrefixLists",
+    "ec2:DescribeVpcEndpoints ec2:DescribePrefixLists ec2:DescribeNetworkInterfaces",
     "ec2:CreateTags?tags ec2:DeleteTags?-tags ec2:ModifyVpcEndpoint",
     "ec2:DeleteVpcEndpoints",
 )
@@ -59,7 +59,7 @@ _SECURITY_GROUP_ACTIONS = Actions(
     "ec2:CreateSecurityGroup ec2:CreateTags?tags ec2:RevokeSecurityGroupEgress",
     "ec2:DescribeSecurityGroups",
     "ec2:CreateTags?tags ec2:DeleteTags?-tags",
-    "ec2:DeleteSecurityGroup ec2:DescribeNetworkInterfaces ec2:RevokeSecurityGroupIngress?revokeRulesOnDelete "
+    "ec2:DeleteSecurityGroup ec2:DescribeNetworkInterfaces ec2:DescribeSecurityGroupRules?revokeRulesOnDelete ec2:RevokeSecurityGroupIngress?revokeRulesOnDelete "
     "ec2:RevokeSecurityGroupEgress?revokeRulesOnDelete",
 )
 _SECURITY_GROUP_INGRESS_RULE_ACTIONS = Actions(
@@ -76,7 +76,7 @@ _SECURITY_GROUP_EGRESS_RULE_ACTIONS = Actions(
 )
 _ROLE_ACTIONS = Actions(
     "iam:CreateRole iam:TagRole?tags",
-    "iam:GetRole iam:ListRolePolicies iam:ListAttachedRolePolicies iam:ListRoleTags",
+    "iam:GetRole iam:ListRolePolicies iam:GetRolePolicy iam:ListAttachedRolePolicies",
     "iam:UpdateAssumeRolePolicy?assumeRolePolicy iam:UpdateRoleDescription?description iam:TagRole?tags "
     "iam:UntagRole?-tags",
     "iam:DeleteRole iam:ListInstanceProfilesForRole",
@@ -132,7 +132,7 @@ KEY_ALIAS = ResourceKind("aws:kms/alias:Alias", "{component}-alias", instances.k
 BUCKET = ResourceKind("aws:s3/bucket:Bucket", "{component}-bucket", instances.buckets, retained("{why}"), BY_USAGE, Actions(
     "s3:CreateBucket s3:PutBucketTagging?tags s3:TagResource?tags s3:PutBucketVersioning?objectLockEnabled "
     "s3:PutBucketObjectLockConfiguration?objectLockEnabled",
-    "s3:ListBucket s3:GetBucketLocation s3:GetBucketAcl s3:GetBucketCORS s3:GetBucketLogging "
+    "s3:ListBucket s3:GetBucketAcl s3:GetBucketCORS s3:GetBucketLogging "
     "s3:GetBucketObjectLockConfiguration s3:GetBucketPolicy s3:GetBucketRequestPayment s3:GetBucketTagging "
     "s3:ListTagsForResource s3:GetBucketVersioning s3:GetBucketWebsite s3:GetAccelerateConfiguration "
     "s3:GetEncryptionConfiguration s3:GetLifecycleConfiguration s3:GetReplicationConfiguration",
@@ -165,7 +165,7 @@ VPC = ResourceKind("aws:ec2/vpc:Vpc", "{component}-vpc", instances.networks, ret
     "ec2:DeleteVpc",
 ), find("vpc"))
 DEFAULT_SECURITY_GROUP = ResourceKind("aws:ec2/defaultSecurityGroup:DefaultSecurityGroup", "{component}-default-security-group", instances.networks, REMOVED, FREE, Actions(
-    "ec2:CreateTags?tags ec2:RevokeSecurityGroupIngress ec2:RevokeSecurityGroupEgress",
+    "ec2:CreateTags?tags ec2:DescribeSecurityGroupRules ec2:RevokeSecurityGroupIngress ec2:RevokeSecurityGroupEgress",
     "ec2:DescribeSecurityGroups",
     "ec2:CreateTags?tags ec2:DeleteTags?-tags",
 ))
@@ -191,7 +191,9 @@ NAT_ADDRESS = ResourceKind("aws:ec2/eip:Eip", "{component}-{subnet}-address", in
     "ec2:AllocateAddress ec2:CreateTags?tags",
     "ec2:DescribeAddresses ec2:DescribeAddressesAttribute",
     "ec2:CreateTags?tags ec2:DeleteTags?-tags",
-    "ec2:ReleaseAddress",
+    # After a refresh, the state has the address's association with the NAT gateway. The provider then disassociates
+    # the address before it releases it, also if the gateway is gone.
+    "ec2:DisassociateAddress ec2:ReleaseAddress",
 ))
 NAT_GATEWAY = ResourceKind("aws:ec2/natGateway:NatGateway", "{component}-{subnet}-gateway", instances.nat_subnets, REMOVED, priced("nat_hour"), Actions(
     "ec2:CreateNatGateway ec2:CreateTags?tags",
@@ -250,7 +252,7 @@ DATA_REPOSITORY = ResourceKind("aws:fsx/dataRepositoryAssociation:DataRepository
     # (Amazon FSx for Lustre guide, "Adding permissions to use data repositories").
     "fsx:CreateDataRepositoryAssociation fsx:TagResource?tags iam:CreateServiceLinkedRole iam:AttachRolePolicy "
     "iam:PutRolePolicy s3:ListBucket",
-    "fsx:DescribeDataRepositoryAssociations fsx:ListTagsForResource",
+    "fsx:DescribeDataRepositoryAssociations",
     "fsx:UpdateDataRepositoryAssociation fsx:TagResource?tags fsx:UntagResource?-tags",
     "fsx:DeleteDataRepositoryAssociation",
 ))
@@ -261,8 +263,9 @@ NODE_SESSIONS = ResourceKind("aws:iam/rolePolicyAttachment:RolePolicyAttachment"
     Actions("iam:AttachRolePolicy", "iam:ListAttachedRolePolicies", "", "iam:DetachRolePolicy"))
 NODE_PROFILE = ResourceKind("aws:iam/instanceProfile:InstanceProfile", "{component}-profile", instances.node_roles, REMOVED, FREE, Actions(
     "iam:CreateInstanceProfile iam:TagInstanceProfile?tags iam:AddRoleToInstanceProfile?role iam:PassRole?role",
-    "iam:GetInstanceProfile iam:ListInstanceProfileTags",
-    "iam:TagInstanceProfile?tags iam:UntagInstanceProfile?-tags",
+    "iam:GetInstanceProfile iam:GetRole",
+    "iam:TagInstanceProfile?tags iam:UntagInstanceProfile?-tags iam:RemoveRoleFromInstanceProfile?role "
+    "iam:AddRoleToInstanceProfile?role iam:PassRole?role",
     "iam:RemoveRoleFromInstanceProfile iam:DeleteInstanceProfile",
 ))
 BUNDLE = ResourceKind("aws:s3/bucketObjectv2:BucketObjectv2", "{component}-bundle", planned.pools, REMOVED, BY_USAGE, Actions(

@@ -182,7 +182,7 @@ def test_a_trail_needs_permission_to_write(aws: Client, cloud: Cloud) -> None:
 
 
 def test_a_lustre_file_system_can_be_mounted_and_only_grows(aws: Client) -> None:
-    """It has the names that nodes mount by, sizes in steps, and cannot shrink."""
+    """It has the names that nodes mount by and sizes in steps. The service refuses a smaller size, so the provider replaces."""
     _, subnet = stacks.network(aws)
     inputs = {
         "subnetIds": subnet.id,
@@ -193,6 +193,8 @@ def test_a_lustre_file_system_can_be_mounted_and_only_grows(aws: Client) -> None
     made = aws.create("aws:fsx/lustreFileSystem:LustreFileSystem", inputs)
     assert made.outputs["dnsName"] == "fs-00000000000000001.fsx.us-east-1.amazonaws.com"
     assert made.outputs["mountName"]
+    assert list(aws.diff(made, {**made.inputs, "storageCapacity": 2400}).replaces) == ["storageCapacity"]
+    assert not aws.diff(made, {**made.inputs, "storageCapacity": 7200}).replaces
     with pytest.raises(grpc.RpcError, match="can only grow"):
         aws.update(made, {"storageCapacity": 2400})
     (reason,) = aws.failures(made.token, {**inputs, "storageCapacity": 5000})

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from gpuinfra.rehearsal.cloud.aws.ids import NAMED, PARTS
+from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.ids import module
 from gpuinfra.rehearsal.cloud.core.sdk import Property
 
@@ -29,6 +32,7 @@ _FORCED: dict[str, tuple[str, ...]] = {
     "aws:ec2/natGateway:NatGateway": ("allocationId", "availabilityMode", "connectivityType", "privateIp", "subnetId", "vpcId"),
     "aws:ec2/routeTableAssociation:RouteTableAssociation": ("gatewayId", "subnetId"),
     "aws:ec2/placementGroup:PlacementGroup": ("name",),
+    "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": ("vpcId",),
     "aws:ec2/flowLog:FlowLog": ("vpcId", "subnetId", "eniId", "iamRoleArn", "transitGatewayId"),
     "aws:autoscaling/group:Group": ("namePrefix",),
     "aws:autoscaling/schedule:Schedule": ("scheduledActionName", "autoscalingGroupName"),
@@ -42,22 +46,54 @@ _FORCED: dict[str, tuple[str, ...]] = {
     "aws:s3/bucket:Bucket": ("bucket", "bucketPrefix", "objectLockEnabled"),
     "aws:s3/bucketObject:BucketObject": ("bucket", "key"),
     "aws:s3/bucketObjectv2:BucketObjectv2": ("bucket", "key"),
+    **dict.fromkeys((
+        "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration", "aws:s3/bucketLogging:BucketLogging",
+        "aws:s3/bucketVersioning:BucketVersioning",
+    ), ("bucket", "expectedBucketOwner")),
+    "aws:s3/bucketObjectLockConfiguration:BucketObjectLockConfiguration": ("bucket", "expectedBucketOwner", "objectLockEnabled"),
     "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": ("bucket", "expectedBucketOwner"),
     "aws:kms/key:Key": ("customKeyStoreId", "customerMasterKeySpec", "keyUsage", "multiRegion", "xksKeyId"),
     "aws:kms/alias:Alias": ("namePrefix",),
-    "aws:ssm/parameter:Parameter": ("name",),
+    "aws:ssm/parameter:Parameter": ("name", "dataType"),
     "aws:cloudwatch/logGroup:LogGroup": ("namePrefix", "logGroupClass"),
-    "aws:budgets/budget:Budget": ("namePrefix", "budgetType"),
+    "aws:budgets/budget:Budget": ("namePrefix", "accountId"),
     "aws:fsx/lustreFileSystem:LustreFileSystem": (
         "deploymentType", "storageType", "driveCacheType", "efaEnabled", "exportPath", "importPath", "importedFileChunkSize",
-        "fileSystemTypeVersion", "copyTagsToBackups",
+        "copyTagsToBackups",
     ),
 }  # fmt: skip
 
 
-_IN_PLACE = {"aws:ec2/routeTableAssociation:RouteTableAssociation": {"routeTableId"}}
-"""Inputs that force replacement in CloudFormation but that the provider updates in place
-(ReplaceRouteTableAssociation)."""
+_IN_PLACE = {
+    "aws:ec2/routeTableAssociation:RouteTableAssociation": {"routeTableId"},
+    "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": {"batchImportMetaDataOnCreate"},
+    "aws:budgets/budget:Budget": {"budgetType"},
+}
+"""Inputs that force replacement in CloudFormation or its documentation, but that the provider updates in place."""
+
+LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
+_GROWS = {(LUSTRE, "storageCapacity"), (LUSTRE, "metadataConfiguration.iops"), (LUSTRE, "fileSystemTypeVersion")}
+"""Inputs whose decrease replaces the resource. An increase is made in place."""
+_FROM_TO = {
+    ("aws:ec2/vpc:Vpc", "instanceTenancy"): lambda old, new: (old, new) != ("dedicated", "default"),
+    ("aws:ssm/parameter:Parameter", "tier"): lambda old, new: (old, new) == ("Advanced", "Standard"),
+}
+"""Inputs for which the values decide. Source: `CustomizeDiff` in terraform-provider-aws 6, read 2026-11-22."""
+
+
+def when(token: str, path: str, old: Any, new: Any) -> bool | None:
+    """Return whether the change of an input from `old` to `new` replaces the resource, or None if the values do not
+    matter."""
+    if (token, path) in _GROWS:
+        return old is not None and new is not None and _number(new) < _number(old)
+    decide = _FROM_TO.get((token, path))
+    return decide(old, new) if decide else None
+
+
+def _number(value: Any) -> tuple[int, ...]:
+    """Return a number or a version so that it can be compared. An unknown value counts as the largest one."""
+    parts = re.findall(r"\d+", str(value)) if not wire.is_unknown(value) else []
+    return tuple(int(one) for one in parts) or (sys.maxsize,)
 
 
 def forced(token: str, inputs: Mapping[str, Property]) -> set[str]:

@@ -55,6 +55,9 @@ class Aws(StandIn):
     def replacing(self, token: str, inputs: Mapping[str, Property]) -> set[str]:
         return replacements.forced(token, inputs)
 
+    def replaces_when(self, token: str, path: str, old: Any, new: Any) -> bool | None:
+        return replacements.when(token, path, old, new)
+
     def defaults(self, token: str) -> Mapping[str, Any]:
         return filled.DEFAULTS.get(token, {})
 

@@ -24,10 +24,10 @@ class Change:
 def diff(token: str, old: Mapping[str, Any], new: Mapping[str, Any], ignore: tuple[str, ...] = ()) -> list[Change]:
     """Return all differences. An unknown new value counts as a change, because it may differ."""
     found = []
-    for path, kind in _walk(_clean(old), _clean(new), ""):
+    for path, kind, before, after in _walk(_clean(old), _clean(new), ""):
         top = path.split(".")[0].split("[")[0]
         if top not in ignore and path not in ignore:
-            found.append(Change(path, kind, replaces(token, path)))
+            found.append(Change(path, kind, replaces(token, path, before, after)))
     return found
 
 
@@ -35,32 +35,33 @@ def _clean(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if not key.startswith("__")}
 
 
-def _walk(old: Any, new: Any, path: str) -> Iterator[tuple[str, str]]:
+def _walk(old: Any, new: Any, path: str) -> Iterator[tuple[str, str, Any, Any]]:
     old, new = wire.peel(old), wire.peel(new)
     if _empty(old) and _empty(new):
         return
     if wire.is_asset(old) or wire.is_asset(new):
         if not (wire.is_asset(old) and wire.is_asset(new) and wire.asset_hash(old) == wire.asset_hash(new)):
-            yield path, "update" if old is not None and new is not None else "add" if old is None else "delete"
+            kind = "update" if old is not None and new is not None else "add" if old is None else "delete"
+            yield path, kind, old, new
     elif isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in sorted({*old, *new}):
             yield from _walk(old.get(key), new.get(key), _join(path, key))
     elif isinstance(old, list) and isinstance(new, list):
         yield from _lists(old, new, path)
     elif _empty(old):
-        yield path, "add"
+        yield path, "add", old, new
     elif _empty(new):
-        yield path, "delete"
+        yield path, "delete", old, new
     elif not _same(old, new):
-        yield path, "update"
+        yield path, "update", old, new
 
 
-def _lists(old: list[Any], new: list[Any], path: str) -> Iterator[tuple[str, str]]:
+def _lists(old: list[Any], new: list[Any], path: str) -> Iterator[tuple[str, str, Any, Any]]:
     for index in range(max(len(old), len(new))):
         if index >= len(old):
-            yield f"{path}[{index}]", "add"
+            yield f"{path}[{index}]", "add", None, new[index]
         elif index >= len(new):
-            yield f"{path}[{index}]", "delete"
+            yield f"{path}[{index}]", "delete", old[index], None
         else:
             yield from _walk(old[index], new[index], f"{path}[{index}]")
 

@@ -4,6 +4,7 @@
 | --- | --- |
 | `StandIn.identity_inputs` | components of an ID or a path: name, region, zone, project, resource group |
 | `StandIn.replacing` | the cloud's own tables (`replacements.py` in its folder) |
+| `StandIn.replaces_when` | inputs for which it depends on the old and the new value: a size that shrinks |
 | the SDK's documentation | inputs documented with "Changing this forces a new resource", without a condition |
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import Any
 
 from gpuinfra.rehearsal.cloud.core import registry
 
@@ -22,8 +24,10 @@ _SENTENCE = re.compile(
 _CONDITION = re.compile(r"\b(when|if|from|between|unless|decreas|removing|only)\b", re.I)
 
 
-def replaces(token: str, path: str) -> bool:
+def replaces(token: str, path: str, old: Any = None, new: Any = None) -> bool:
     """Return whether a change at `path` (`subnetIds[0]`, `dnsOptions.privateDnsPreference`) replaces the resource."""
+    if (decided := registry.of_token(token).replaces_when(token, path, old, new)) is not None:
+        return decided
     names = re.sub(r"\[[^\]]*\]", "", path).split(".")
     return any(".".join(names[:count]) in inputs(token) for count in range(1, len(names) + 1))
 

@@ -84,6 +84,10 @@ class StandIn:
         """Return further inputs (or paths below them) whose change replaces the resource."""
         return set()
 
+    def replaces_when(self, token: str, path: str, old: Any, new: Any) -> bool | None:
+        """Return whether this change replaces the resource, or None if the values do not matter."""
+        return None
+
     def default_behavior(self, token: str) -> Behavior | None:
         """Return the behavior of a type that has no registered behavior, or None for the generic one."""
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpuinfra.rehearsal.cloud.aws import places
@@ -179,6 +180,21 @@ class Eip(Behavior):
         # 203.0.113.0/24 is TEST-NET-3 (RFC 5737), which is not assigned.
         address = f"203.0.113.{cloud.store.next('public address') % 254 + 1}"
         call.outputs |= {"publicIp": address, "allocationId": call.id, "domain": "vpc"}
+
+    def read(self, cloud: Cloud, resource: Resource) -> Resource | None:
+        """Return the address with its association, which exists from the creation of the NAT gateway on."""
+        gateways = cloud.store.where(NAT, allocationId=resource.id)
+        if not gateways:
+            return resource
+        gateway = gateways[0].outputs
+        address = str(gateway["privateIp"])
+        associated = {
+            "associationId": gateway["associationId"],
+            "networkInterface": gateway["networkInterfaceId"],
+            "privateIp": address,
+            "privateDns": f"ip-{address.replace('.', '-')}.{resource.region}.compute.internal",
+        }
+        return replace(resource, outputs={**resource.outputs, **associated})
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         if cloud.store.where(NAT, allocationId=resource.id):
