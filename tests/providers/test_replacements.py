@@ -36,13 +36,20 @@ def test_the_stand_in_replaces_what_the_provider_replaces(token: str) -> None:
     regional = {"region"} if "region" in sdk("aws").resource(token).inputs else set()
     assert {*fact["always"], *regional} - ours == set(), "only the provider replaces"
     sometimes = {path.split(".")[0] for path, *_ in fact.get("when", ())}
-    assert {name.split(".")[0] for name in ours} - {*fact["always"], *regional, *sometimes, *fact.get("unread", ())} == set(), (
-        "only the stand-in replaces"
-    )
+    assert {name.split(".")[0] for name in ours} - {
+        *fact["always"],
+        *regional,
+        *sometimes,
+        *fact.get("unread", ()),
+    } == set(), "only the stand-in replaces"
 
 
-@pytest.mark.parametrize(("token", "path", "old", "new", "expected"), WHEN, ids=lambda value: str(value).rpartition(":")[2])
-def test_the_stand_in_replaces_when_the_provider_does(token: str, path: str, old: Any, new: Any, expected: bool) -> None:
+@pytest.mark.parametrize(
+    ("token", "path", "old", "new", "expected"), WHEN, ids=lambda value: str(value).rpartition(":")[2]
+)
+def test_the_stand_in_replaces_when_the_provider_does(
+    token: str, path: str, old: Any, new: Any, expected: bool
+) -> None:
     """Whether the change of such an input replaces the resource depends on the old and the new value."""
     (change,) = diff(token, _at(path, old), _at(path, new))
     assert (change.path, change.replace) == (path, expected)

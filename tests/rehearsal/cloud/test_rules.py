@@ -201,6 +201,31 @@ def test_a_lustre_file_system_can_be_mounted_and_only_grows(aws: Client) -> None
     assert "multiple of 2400" in reason
 
 
+def test_an_address_has_its_association_after_a_refresh(aws: Client) -> None:
+    """The state of an address has the association with its NAT gateway only after a refresh; deleting it then disassociates."""
+    _, subnet = stacks.network(aws)
+    address = aws.create("aws:ec2/eip:Eip", {"domain": "vpc"})
+    assert aws.read(address.token, address.id).outputs["associationId"] == ""
+    gateway = aws.create("aws:ec2/natGateway:NatGateway", {"subnetId": subnet.id, "allocationId": address.id})
+    read = aws.read(address.token, address.id).outputs
+    assert read["associationId"] == gateway.outputs["associationId"]
+    assert (read["networkInterface"], read["privateIp"]) == (
+        gateway.outputs["networkInterfaceId"],
+        gateway.outputs["privateIp"],
+    )
+
+
+def test_an_imported_file_system_has_no_security_groups(aws: Client) -> None:
+    """FSx does not return the security groups of a file system, so an import leaves them empty. A refresh keeps them."""
+    vpc, subnet = stacks.network(aws)
+    group = aws.create("aws:ec2/securityGroup:SecurityGroup", {"name": "storage", "vpcId": vpc.id})
+    inputs = {"subnetIds": subnet.id, "storageCapacity": 1200, "securityGroupIds": [group.id]}
+    made = aws.create("aws:fsx/lustreFileSystem:LustreFileSystem", {**inputs, "deploymentType": "SCRATCH_2"})
+    imported = aws.read(made.token, made.id)
+    assert "securityGroupIds" not in imported.inputs
+    assert "securityGroupIds" not in imported.outputs
+
+
 def test_import_ids_find_resources(aws: Client) -> None:
     """Associations, routes and attachments are found by their import ids."""
     vpc, subnet = stacks.network(aws)

@@ -75,7 +75,8 @@ class SharedFilesystem(pulumi.ComponentResource):
             security_group_ids=[args.security_group_id],
             kms_key_id=args.key_arn,
             log_configuration=aws.fsx.LustreFileSystemLogConfigurationArgs(destination=log.arn, level="WARN_ERROR"),
-            opts=child(self, rows.LUSTRE, data=data),
+            # FSx does not return the security groups. After `gpuinfra adopt`, their "change" would replace the file system.
+            opts=child(self, rows.LUSTRE, data=data, ignore_changes=["securityGroupIds"]),
         )
         self.bucket = self._bucket(name, args)
         links: list[pulumi.Resource] = []

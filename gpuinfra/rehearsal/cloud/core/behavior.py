@@ -35,6 +35,8 @@ class Behavior:
     """Inputs whose changes are ignored, because the cloud cannot read them back."""
     importer_sets: Mapping[str, Any] = {}
     """Inputs that the provider's importer sets itself, because the cloud does not return them."""
+    not_returned: tuple[str, ...] = ()
+    """Inputs that the cloud does not return. An import leaves them empty."""
     joins: bool = False
     """Whether a second creation succeeds, as for an enabled API or a role that a member already has."""
     stays: bool = False
@@ -79,8 +81,11 @@ class Behavior:
     def imported(self, cloud: Cloud, resource: Resource) -> Resource:
         """Return the resource that an import reads. The importer knows the ID only, so it cannot know the inputs of the
         program that created the resource."""
-        sets = self.importer_sets
-        return replace(resource, inputs={**resource.inputs, **sets}, outputs={**resource.outputs, **sets})
+
+        def read(known: Mapping[str, Any]) -> dict[str, Any]:
+            return {key: value for key, value in known.items() if key not in self.not_returned} | {**self.importer_sets}
+
+        return replace(resource, inputs=read(resource.inputs), outputs=read(resource.outputs))
 
     def by_import_id(self, cloud: Cloud, token: str, id: str, region: str) -> Resource | None:
         """Return the resource with this import ID, for types whose import ID differs from the ID."""

@@ -139,7 +139,10 @@ def _content(plain: dict) -> bytes:
 
 @behaves
 class LustreFileSystem(Behavior):
+    """A file system. FSx does not return its security groups (documentation of the type in pulumi-aws 7.51, "Import")."""
+
     types = (LUSTRE,)
+    not_returned = ("securityGroupIds",)
 
     def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
         size, kind = call.plain.get("storageCapacity"), call.plain.get("deploymentType", "SCRATCH_1")
