@@ -48,7 +48,7 @@ def _common(
 ) -> tuple[str, str]:
     """Return the zone for the pools that do not declare a zone, and the reason.
 
-    It is the first zone that offers every machine type, preferably one that another pool declares. If no zone does, it is the first zone of the machine type with the most GPUs.
+    It is the first zone that offers every machine type, preferably one that another pool declares. If no zone offers every machine type, it is the first zone that offers the machine type with the most GPUs.
     """
     region = spec.where.region
     free = [pool for pool in spec.pools if not pool.zone and not _reservation_zone(spec, pool.name)]
