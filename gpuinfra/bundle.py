@@ -25,7 +25,7 @@ from gpuinfra.plan.model import PoolPlan
 from gpuinfra.registry import folder_of
 from gpuinfra.shipped import shipped
 
-_CLOUD_UNITS = frozenset({"gpuinfra-health.service"})
+_CLOUD_UNITS = frozenset({"gpuinfra-health.service", "gpuinfra-health-network.service"})
 """Units that are installed only if the cloud's profile lists them."""
 _UNITS_OF_STEP = {"gpuinfra-mig.service": "37-mig"}
 """Maps each unit to the step that enables it. The unit is installed only on nodes that run the step."""

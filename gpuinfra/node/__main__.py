@@ -94,7 +94,10 @@ def _parser() -> argparse.ArgumentParser:
         _attest,
         "renew the identity proof of the newest evidence, and upload the evidence if it is not uploaded yet",
     )
-    add("health", _health, "serve the verification state of this node over HTTP until terminated")
+    health = add("health", _health, "serve the verification state of this node over HTTP until terminated")
+    health.add_argument(
+        "--address", default="127.0.0.1", metavar="ADDRESS", help="local address to listen on; default: 127.0.0.1"
+    )
     nccl = add(
         "nccl", _later("measure", "nccl_command"), "run an all-reduce over this node's GPUs; print one JSON object"
     )
@@ -176,7 +179,7 @@ def _health(args: argparse.Namespace) -> int:
     from . import health
 
     try:
-        health.serve(NODE, BUNDLE)
+        health.serve(NODE, BUNDLE, args.address)
     except OSError as error:
         raise Missing("cannot listen on port %d: %s" % (health.PORT, error)) from None
     return OK

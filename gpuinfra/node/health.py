@@ -2,6 +2,7 @@
 
 Azure's Application Health extension polls it on the machine, in the format of its rich health states
 (https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-health-extension, read 2026-11-21, not yet tested).
+Google's health check polls it over the network and reads the status code only, so it asks for another path.
 A canary is therefore healthy only after it passes every check of its current bundle. An open port is not enough.
 """
 
@@ -20,8 +21,10 @@ from .console import Missing, optional
 from .judge import verdict
 
 PORT, PATH = 8467, "/health"
+VERIFIED_PATH = "/verified"
+"""Answers 200 if this node is verified, and 503 otherwise."""
 ADDRESS_VARIABLE = "GPUINFRA_HEALTH_ADDRESS"
-"""Another local address than 127.0.0.1, for machines that share one network."""
+"""Another local address, for machines that share one network."""
 HEALTHY, UNHEALTHY, UNKNOWN = "Healthy", "Unhealthy", "Unknown"
 
 
@@ -48,19 +51,19 @@ def current_state(node: Path, bundle: Path, folder: evidence.EvidenceFolder) -> 
     )
 
 
-def serve(node: Path, bundle: Path) -> None:
-    """Serve until the process is terminated. Raises OSError if the port is in use."""
+def serve(node: Path, bundle: Path, address: str) -> None:
+    """Serve on a local address until the process is terminated. Raises OSError if the port is in use."""
     folder = evidence.EvidenceFolder()
 
     class Handler(BaseHTTPRequestHandler):
         timeout = 10
 
         def do_GET(self) -> None:
-            known = self.path.split("?")[0] == PATH
-            body = json.dumps({"ApplicationHealthState": current_state(node, bundle, folder)} if known else {}).encode(
-                "ascii"
-            )
-            self.send_response(200 if known else 404)
+            path = self.path.split("?")[0]
+            found = current_state(node, bundle, folder) if path in (PATH, VERIFIED_PATH) else None
+            body = json.dumps({"ApplicationHealthState": found} if found else {}).encode("ascii")
+            refused = 503 if path == VERIFIED_PATH and found != HEALTHY else 200
+            self.send_response(refused if found else 404)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -69,7 +72,7 @@ def serve(node: Path, bundle: Path) -> None:
         def log_message(self, format: str, *args: Any) -> None:
             """Discard the message: one line per poll would fill the journal."""
 
-    server = ThreadingHTTPServer((os.environ.get(ADDRESS_VARIABLE) or "127.0.0.1", PORT), Handler)
+    server = ThreadingHTTPServer((os.environ.get(ADDRESS_VARIABLE) or address, PORT), Handler)
     server.daemon_threads = True
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: threading.Thread(target=server.shutdown).start())

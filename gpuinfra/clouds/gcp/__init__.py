@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         NodeFirewallRule,
         NodeFirewallRuleArgs,
     )
+    from gpuinfra.clouds.gcp.components.health import NodeHealth, NodeHealthArgs
     from gpuinfra.clouds.gcp.components.keys import Key, KeyArgs
     from gpuinfra.clouds.gcp.components.network import Network, NetworkArgs, RdmaNetwork, RdmaNetworkArgs
     from gpuinfra.clouds.gcp.components.nodes import NodePool, NodePoolArgs
@@ -49,6 +50,7 @@ _MODULES = {
     ),
     "buckets": ("Lock", "PrivateBucket", "PrivateBucketArgs"),
     "firewall": ("FirewallRules", "FirewallRulesArgs", "NodeFirewallRule", "NodeFirewallRuleArgs"),
+    "health": ("NodeHealth", "NodeHealthArgs"),
     "keys": ("Key", "KeyArgs"),
     "network": ("Network", "NetworkArgs", "RdmaNetwork", "RdmaNetworkArgs"),
     "nodes": ("NodePool", "NodePoolArgs"),
@@ -77,6 +79,8 @@ __all__ = [
     "NetworkArgs",
     "NodeFirewallRule",
     "NodeFirewallRuleArgs",
+    "NodeHealth",
+    "NodeHealthArgs",
     "NodePool",
     "NodePoolArgs",
     "NodeRole",

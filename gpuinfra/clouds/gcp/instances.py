@@ -273,6 +273,12 @@ def node_roles(plan: Plan) -> Iterator[Instance]:
         yield Instance(component=naming.logical(plan.name, "node"))
 
 
+def node_health(plan: Plan) -> Iterator[Instance]:
+    """The health check of groups that replace their nodes in rolling updates."""
+    if any(group.kind != "flex" for pool in _pools(plan) for group in pool.groups):
+        yield Instance(component=naming.logical(plan.name, "node-health"))
+
+
 def image_readers(plan: Plan) -> Iterator[Instance]:
     """The identity of the nodes, if it pulls images from an Artifact Registry."""
     return node_roles(plan) if repository(plan.registry or "") else iter(())

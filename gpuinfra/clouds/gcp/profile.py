@@ -60,7 +60,7 @@ class GcpProfile:
     user_data_limit = 256 * 1024
     """256 KB per metadata value: https://cloud.google.com/compute/docs/metadata/setting-custom-metadata#limitations, read 2026-11-21."""
     opt_in_zones = frozenset[str]()
-    node_units = frozenset[str]()
+    node_units = frozenset({"gpuinfra-health-network.service"})
     region_setting = "gcp:region"
     tag_limit = 64
     tag_form = None

@@ -153,6 +153,9 @@ NODE_ACCOUNT = ResourceKind("gcp:serviceaccount/account:Account", "{component}-a
     _crud("iam.serviceAccounts"))
 NODE_GRANT = ResourceKind("gcp:storage/bucketIAMMember:BucketIAMMember", "{component}-{grant}", instances.node_grants, REMOVED, FREE,
     _BUCKET_GRANT_ACTIONS)
+HEALTH_CHECK = ResourceKind("gcp:compute/healthCheck:HealthCheck", "{component}-check", instances.node_health, REMOVED, FREE,
+    _crud("compute.healthChecks", wait=_GLOBAL))
+PROBE_FIREWALL_RULE = ResourceKind("gcp:compute/firewall:Firewall", "{component}-allow-probes", instances.node_health, REMOVED, FREE, _FIREWALL_ACTIONS)
 IMAGE_READER = ResourceKind("gcp:artifactregistry/repositoryIamMember:RepositoryIamMember", "{component}-images", instances.image_readers, REMOVED, FREE,
     _iam_policy("artifactregistry.repositories"))
 BUNDLE = ResourceKind("gcp:storage/bucketObject:BucketObject", "{component}-bundle", planned.pools, REMOVED, BY_USAGE, _crud("storage.objects"))
@@ -161,9 +164,9 @@ PLACEMENT_POLICY = ResourceKind("gcp:compute/resourcePolicy:ResourcePolicy", "{c
 TEMPLATE = ResourceKind("gcp:compute/instanceTemplate:InstanceTemplate", "{component}-template", planned.groups, REMOVED, priced("disk_gib_month"),
     _crud("compute.instanceTemplates", "compute.subnetworks.use iam.serviceAccounts.actAs", update="", wait=_GLOBAL ))
 GROUP = ResourceKind("gcp:compute/instanceGroupManager:InstanceGroupManager", "{component}", planned.groups, REMOVED, priced("node"), Actions(
-    f"compute.instanceGroupManagers.create compute.instanceTemplates.useReadOnly compute.instances.create iam.serviceAccounts.actAs {_ZONE}",
+    f"compute.instanceGroupManagers.create compute.instanceTemplates.useReadOnly compute.healthChecks.useReadOnly?autoHealingPolicies compute.instances.create iam.serviceAccounts.actAs {_ZONE}",
     "compute.instanceGroupManagers.get compute.instanceGroups.list",
-    f"compute.instanceGroupManagers.update compute.instanceTemplates.useReadOnly iam.serviceAccounts.actAs {_ZONE}",
+    f"compute.instanceGroupManagers.update compute.instanceTemplates.useReadOnly compute.healthChecks.useReadOnly?autoHealingPolicies iam.serviceAccounts.actAs {_ZONE}",
     f"compute.instanceGroupManagers.delete compute.instanceGroups.delete compute.instances.delete {_ZONE}",
 ))
 RESIZE_REQUEST = ResourceKind("gcp:compute/resizeRequest:ResizeRequest", "{component}-resize-request", instances.queued_groups, REMOVED, FREE, Actions(

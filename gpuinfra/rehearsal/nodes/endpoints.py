@@ -52,6 +52,7 @@ def _gcp(endpoint: str, instance_id: str) -> dict[str, str]:
         "GCE_METADATA_HOST": f"{endpoint.partition('://')[2]}/.gcp/imds/{instance_id}",
         "STORAGE_EMULATOR_HOST": f"{endpoint}/.gcp/storage",
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{endpoint}/.gcp/compute/v1/",
+        "GPUINFRA_HEALTH_ADDRESS": health_address(endpoint, instance_id),
     }
 
 

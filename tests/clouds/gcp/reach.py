@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 from tests.clouds.reachability import MAX_PORT, OUTSIDE, Packet, Rule, allowed_packets, deciding_rule, remote_addresses
@@ -18,6 +19,15 @@ _ENTRY_POINTS = (
     "TargetPool", "ServiceAttachment", "PacketMirroring",
 )  # fmt: skip
 _PUBLIC = ("allUsers", "allAuthenticatedUsers")
+HEALTH_PORT = 8467
+PROBERS = (ip_network("35.191.0.0/16"), ip_network("130.211.0.0/22"))
+"""Google's health checks: https://docs.cloud.google.com/load-balancing/docs/firewall-rules, read 2026-11-22. No customer can send from them."""
+
+
+def _is_prober(address: str) -> bool:
+    return any(ip_address(address) in one for one in PROBERS)
+
+
 _DENIED = Rule(name="implied", priority=MAX_PORT + 1, allows=False, remote=("*",), protocol="*", ports=((0, MAX_PORT),))
 _ALLOWED = Rule(name="implied", priority=MAX_PORT + 1, allows=True, remote=("*",), protocol="*", ports=((0, MAX_PORT),))
 
@@ -116,6 +126,8 @@ def _open_rules(have: dict[str, list[dict[str, Any]]], tunnels: frozenset[str]) 
         own = [*ranges.get(network, []), *tunnels]
         near = str(own[0]).split("/")[0] if own else "10.0.0.2"
         for rule, packet in allowed_packets([rules], near, _DENIED, (*OUTSIDE, *remote_addresses(rules, own))):
+            if packet.protocol == "tcp" and packet.port == HEALTH_PORT and _is_prober(packet.remote):
+                continue
             yield f"rule {rule.name} lets {packet.remote} in by {packet.protocol} {packet.port}"
 
 
@@ -187,7 +199,7 @@ def _rules(have: dict[str, list[dict[str, Any]]], network: str, direction: str) 
         for allows, entries in ((True, one.get("allows")), (False, one.get("denies"))):
             for entry in entries or []:
                 ports = tuple(_span(str(port)) for port in entry.get("ports") or ["0-65535"])
-                protocol = {"all": "*"}.get(entry["protocol"], entry["protocol"])
+                protocol = "*" if entry["protocol"] == "all" else str(entry["protocol"])
                 found.append(
                     Rule(
                         name=str(one.get("name")), priority=int(one.get("priority", 1000)), allows=allows, remote=prefixes,

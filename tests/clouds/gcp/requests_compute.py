@@ -150,8 +150,23 @@ def _group(inputs: Inputs) -> Iterator[Call]:
     for word in ("maxSurge", "maxUnavailable"):
         update[word] = {"fixed": update.pop(f"{word}Fixed")}
     update["mostDisruptiveAllowedAction"] = update.pop("mostDisruptiveAllowedAction")
-    # The pause after each batch is a field of the beta API, which the provider uses for all groups.
-    yield Call(BETA, "instanceGroupManagers.insert", where, {**body, "updatePolicy": update})
+    if health := inputs.take("autoHealingPolicies"):
+        body["autoHealingPolicies"] = [{**health, "healthCheck": link(health["healthCheck"])}]
+    yield Call(V1, "instanceGroupManagers.insert", where, {**body, "updatePolicy": update})
+
+
+@mapper("compute/healthCheck:HealthCheck")
+def _health_check(inputs: Inputs) -> Iterator[Call]:
+    body = inputs.some(
+        "name",
+        "description",
+        "checkIntervalSec",
+        "timeoutSec",
+        "healthyThreshold",
+        "unhealthyThreshold",
+        "httpHealthCheck",
+    )
+    yield Call(V1, "healthChecks.insert", inputs.some("project"), {**body, "type": "HTTP"})
 
 
 @mapper("compute/resizeRequest:ResizeRequest")

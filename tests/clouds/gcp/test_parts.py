@@ -148,15 +148,20 @@ def test_only_the_ports_of_declared_file_systems_are_open(name: str, out: list[s
     assert bool([one for one in recording.of(RULE) if one.name.endswith("allow-file-systems-ingress")]) is inwards
 
 
-def test_in_an_existing_network_one_rule_connects_the_nodes() -> None:
-    """The rule is in the project of the network, from and to the service account of the nodes, without addresses."""
+def test_in_an_existing_network_one_rule_connects_the_nodes_and_one_admits_probes() -> None:
+    """Both rules are in the project of the network; one is from and to the service account of the nodes, without addresses."""
     recording = recording_of("gcp-existing-network")
-    (rule,) = recording.of(RULE)
+    rule, probes = sorted(recording.of(RULE), key=lambda one: "sourceRanges" in one.inputs)
     account = recording.one(TEMPLATE).inputs["serviceAccount"]["email"]
     assert rule.inputs["project"] == "my-networks"
     assert rule.inputs["network"] == "projects/my-networks/global/networks/shared"
     assert rule.inputs["sourceServiceAccounts"] == rule.inputs["targetServiceAccounts"] == [account]
     assert "sourceRanges" not in rule.inputs
+    assert probes.inputs["network"] == rule.inputs["network"]
+    assert probes.inputs["project"] == "my-networks"
+    assert probes.inputs["targetServiceAccounts"] == [account]
+    assert probes.inputs["sourceRanges"] == ["35.191.0.0/16", "130.211.0.0/22"]
+    assert probes.inputs["allows"] == [{"protocol": "tcp", "ports": ["8467"]}]
     (interface,) = recording.one(TEMPLATE).inputs["networkInterfaces"]
     assert interface["subnetwork"] == "projects/my-networks/regions/us-central1/subnetworks/gpu-nodes"
 

@@ -271,3 +271,32 @@ def test_a_group_of_an_absent_template_is_rejected(gcp: Client) -> None:
     gcp.delete(first)
     with pytest.raises(grpc.RpcError, match=r"Error 404: The resource '.*instanceTemplates/gpu-v1' was not found"):
         google.group(gcp, first)
+
+
+@pytest.mark.parametrize("surge", [0, 1])
+def test_a_new_machine_is_healthy_before_the_next_one_is_replaced(
+    gcp: Client, cloud: Cloud, host: Host, surge: int
+) -> None:
+    """With a health check on the group, one new machine at a time is not yet healthy, and it stays."""
+    policy: dict[str, Any] = {
+        "type": "PROACTIVE",
+        "minimalAction": "REPLACE",
+        "maxSurgeFixed": surge,
+        "maxUnavailableFixed": 1 - surge,
+    }
+    if not surge:
+        policy["replacementMethod"] = "RECREATE"
+    check = gcp.create("gcp:compute/healthCheck:HealthCheck", {"name": "verified", "httpHealthCheck": {"port": 8467}})
+    health = {"healthCheck": check.outputs["selfLink"], "initialDelaySec": 3600}
+    made = google.group(gcp, google.template(gcp), count=3, updatePolicy=policy, autoHealingPolicies=health)
+    settled(cloud, 2)
+    gcp.update(made, {"versions": google.versions(google.template(gcp, "gpu-v2"))})
+    for number in (4, 5, 6):
+        settled(cloud, 6)
+        new = [one for one in running(cloud) if one["template_name"] == "gpu-v2"]
+        assert [one["name"] for one in new] == [f"gpu-{n}" for n in range(4, number + 1)]
+        assert len(running(cloud)) == 3 + surge
+        with cloud.store.change():
+            cloud.store.put("instance", new[-1]["id"], {**new[-1], "healthy": True})
+    settled(cloud, 6)
+    assert names(cloud) == ["gpu-4", "gpu-5", "gpu-6"]

@@ -11,6 +11,7 @@ from gpuinfra import naming
 from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_subnet
 from gpuinfra.clouds.gcp.components.audit import Foundation, FoundationArgs
 from gpuinfra.clouds.gcp.components.firewall import NodeFirewallRule, NodeFirewallRuleArgs
+from gpuinfra.clouds.gcp.components.health import NodeHealth, NodeHealthArgs
 from gpuinfra.clouds.gcp.components.network import Network, NetworkArgs, RdmaNetwork, RdmaNetworkArgs
 from gpuinfra.clouds.gcp.components.nodes import NodePool, NodePoolArgs
 from gpuinfra.clouds.gcp.components.refs import Existing, FoundationRefs, SiteRefs
@@ -18,7 +19,7 @@ from gpuinfra.clouds.gcp.components.roles import NodeRole, NodeRoleArgs
 from gpuinfra.clouds.gcp.components.scope import Scope
 from gpuinfra.clouds.gcp.components.services import Services, ServicesArgs
 from gpuinfra.clouds.gcp.components.storage import SharedFilesystem, SharedFilesystemArgs
-from gpuinfra.clouds.gcp.instances import apis, nic_subnets, retains_network
+from gpuinfra.clouds.gcp.instances import apis, nic_subnets, node_health, retains_network
 
 
 class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
@@ -118,6 +119,11 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 NodeFirewallRuleArgs(scope=self.scope, network_id=site.external_network_id, service_account=role.email),
                 self.opts,
             )
+        health = None
+        if any(node_health(plan)):
+            assert site.network_id is not None  # each site, and each existing network, has it
+            args = NodeHealthArgs(scope=self.scope, network_id=site.network_id, service_account=role.email)
+            health = NodeHealth(naming.logical(plan.name, "node-health"), args, self.opts).check
         pools = []
         for pool in plan.pools:
             subnets = {name: own[name] if name in own else site_subnet(site, name, pool) for name in nic_subnets(pool)}
@@ -125,6 +131,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 scope=self.scope,
                 subnet_ids=subnets,
                 service_account=role.email,
+                health_check=health,
                 key_id=foundation.data_key_id,
                 **pool_args(pool, foundation, site, plan.name),
             )

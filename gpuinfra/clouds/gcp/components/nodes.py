@@ -20,8 +20,8 @@ from gpuinfra.clouds.gcp.instances import created_placement_policies
 from gpuinfra.clouds.node_pool import BaseNodePool, BaseNodePoolArgs, RunningGroup
 from gpuinfra.plan.model import Group, PoolPlan
 
-WARMUP_S = 600
-"""Wait time after each new node during a rolling update. The handover verifies the nodes."""
+GRACE_S = 3600
+"""Time in which a group ignores failed health checks of a new node. With a plain image, a node is verified after about 15 minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,9 @@ class NodePoolArgs(BaseNodePoolArgs):
     """Subnets by their names in the plan: `private-0` for the first interface, `data-0`... for additional interfaces, `roce-0`... for RDMA."""
     service_account: pulumi.Input[str]
     """Email address of the node service account (`NodeRole.email`)."""
+    health_check: pulumi.Input[str] | None = None
+    """Health check that a new node must pass before the next node is replaced (`NodeHealth.check`). If unset, a rolling update does not wait for
+    verified nodes."""
     key_id: pulumi.Input[str] | None = None
     """Key that encrypts the disks. If unset, Google Cloud uses a Google-owned key."""
 
@@ -114,9 +117,16 @@ class NodePool(BaseNodePool[NodePoolArgs]):
             if policy
             else None,
             update_policy=_update_policy(pool, group),
+            auto_healing_policies=None
+            if queued or args.health_check is None
+            else gcp.compute.InstanceGroupManagerAutoHealingPoliciesArgs(
+                health_check=args.health_check, initial_delay_sec=GRACE_S
+            ),
             instance_lifecycle_policy=gcp.compute.InstanceGroupManagerInstanceLifecyclePolicyArgs(
                 # A group cannot recreate a node that a resize request created (https://docs.cloud.google.com/ai-hypercomputer/docs/create/create-mig-with-a4-or-a3ultra).
                 default_action_on_failure="DO_NOTHING" if queued else "REPAIR",
+                # A node that fails its checks stays for diagnosis. The handover reports it.
+                on_failed_health_check=None if queued else "DO_NOTHING",
                 force_update_on_repair="YES",
             ),
             # Scarce capacity can be delayed or unavailable. The handover waits for it and reports the errors of the group.
@@ -150,7 +160,8 @@ class NodePool(BaseNodePool[NodePoolArgs]):
 
 
 def _update_policy(pool: PoolPlan, group: Group) -> gcp.compute.InstanceGroupManagerUpdatePolicyArgs:
-    """Return the update policy. A new template is rolled out in batches of the size that the pool allows, with a pause after each batch.
+    """Return the update policy. A new template is rolled out in batches of the size that the pool allows. The next batch
+    begins when the nodes of the batch passed the health check, so the first batch is the canary.
 
     If capacity is limited, a node is deleted before its replacement is requested. A queued group has no capacity for replacements, so a new
     template applies only when its nodes change.
@@ -164,5 +175,4 @@ def _update_policy(pool: PoolPlan, group: Group) -> gcp.compute.InstanceGroupMan
         replacement_method="RECREATE" if full else "SUBSTITUTE",
         max_surge_fixed=0 if full else batch,
         max_unavailable_fixed=batch if full else 0,
-        min_ready_sec=WARMUP_S,
     )

@@ -5,6 +5,7 @@
 | target size | `targetSize`, raised by accepted resize requests; a later change of `targetSize` overrides them |
 | versions with target sizes | desired number of instances of each template (canary) |
 | proactive update | replaces outdated instances, at most `maxUnavailable` at once, or after `maxSurge` new ones |
+| health check | an instance is available when its health was HEALTHY at least once (`health.py`) |
 | opportunistic update | instances remain until they are terminated for another reason |
 
 Texts and codes of errors from the Compute Engine documentation and from user reports
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.groups import new_instance, reservation_room
 from gpuinfra.rehearsal.cloud.core.interfaces import GroupKind, Instance, View
+from gpuinfra.rehearsal.cloud.gcp.health import available, probe
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, last, path_of
 
 if TYPE_CHECKING:
@@ -147,6 +149,8 @@ class ManagedGroups(GroupKind):
         wanted = size_of(cloud.store, group) + sum(int(one["by"]) for one in waiting(cloud.store, group).values())
         method = policy.get("replacementMethod") or "SUBSTITUTE"
         surge = 0 if method == "RECREATE" else _share(policy, "maxSurge", wanted, 1)
+        if surge and wanted < len(have) and _waits(cloud, group, wanted, have):
+            wanted = min(len(have), wanted + surge)  # the additional machines stay until they are available
         return View(
             cluster=str(labels.get("gpuinfra-cluster") or "cluster"),
             pool=str(labels.get("gpuinfra-pool") or last(group.id)),
@@ -218,30 +222,45 @@ class ManagedGroups(GroupKind):
         }
 
     def outdated(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> list[Instance]:
-        """With a proactive policy, return the instances in excess of each version's number, oldest first."""
+        """With a proactive policy, return the outdated instances that the update can replace now. It waits for new instances
+        that are not available."""
         policy = group.plain.get("updatePolicy") or {}
         if policy.get("type", "PROACTIVE") != "PROACTIVE":
             return []
-        room = dict(shares(group, size_of(cloud.store, group)))
-        found: list[Instance] = []
-        for one in sorted(have, key=lambda one: -one["launched"]):
-            if room.get(one["template"], 0) > 0:
-                room[one["template"]] -= 1
-            elif one["template"] not in room or any(
-                left > 0 for left in room.values()
-            ):  # another version lacks instances
-                found.append(one)
-        return sorted(found, key=lambda one: (one["launched"], one["id"]))
+        found = _outdated(group, size_of(cloud.store, group), have)
+        waits, view = _waits(cloud, group, size_of(cloud.store, group), have), self.view(cloud, group, have)
+        if view.surge:
+            return [] if waits else found
+        return found[: max(0, view.unavailable - waits)]
 
     def first_to_go(self, have: Sequence[Instance]) -> list[Instance]:
         """Order by newest first."""
         return sorted(have, key=lambda one: (-one["launched"], one["id"]))
 
     def tend(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
-        """Terminate preempted machines when their notice period ends."""
+        """Probe the machines, and terminate preempted ones when their notice period ends."""
+        probe(cloud, group, have)
         for one in have:
             if one.get("preempted") and time.time() - one["preempted"] >= NOTICE_S:
                 cloud.fleet.terminate(one["id"], "compute.instances.preempted: the VM was preempted")
+
+
+def _outdated(group: Resource, size: int, have: Sequence[Instance]) -> list[Instance]:
+    """Return the instances in excess of each version's number, oldest first."""
+    room = dict(shares(group, size))
+    found: list[Instance] = []
+    for one in sorted(have, key=lambda one: -one["launched"]):
+        if room.get(one["template"], 0) > 0:
+            room[one["template"]] -= 1
+        elif one["template"] not in room or any(left > 0 for left in room.values()):  # another version lacks instances
+            found.append(one)
+    return sorted(found, key=lambda one: (one["launched"], one["id"]))
+
+
+def _waits(cloud: Cloud, group: Resource, size: int, have: Sequence[Instance]) -> int:
+    """Return for how many new instances a rolling update waits. 0 if no instance is outdated."""
+    outdated = [one["id"] for one in _outdated(group, size, have)]
+    return sum(one["id"] not in outdated and not available(cloud, group, one) for one in have) if outdated else 0
 
 
 def preempt(store: Store, instance_id: str) -> bool:
