@@ -147,6 +147,43 @@ class AutoScalingMembership:
                     )
         return found
 
+    def proceed(self, groups: Sequence[GroupExpected]) -> list[str]:
+        """Start an instance refresh of the remaining instances of each group whose last refresh ended at its canary.
+
+        A refresh whose last checkpoint is below 100 % ends there as successful
+        (https://docs.aws.amazon.com/autoscaling/ec2/userguide/enable-checkpoints-console-cli.html, read 2026-11-22).
+        """
+        found: list[str] = []
+        for group in groups:
+            with _cloud_errors():
+                answer = self._autoscaling.describe_instance_refreshes(AutoScalingGroupName=group.group, MaxRecords=1)
+                preferences = stopped_at_canary(answer["InstanceRefreshes"])
+                if preferences is None:
+                    continue
+                try:
+                    self._autoscaling.start_instance_refresh(
+                        AutoScalingGroupName=group.group, Strategy="Rolling", Preferences=preferences
+                    )
+                except self._autoscaling.exceptions.InstanceRefreshInProgressFault:
+                    continue
+            found.append(group.name)
+        return found
+
+
+_CARRIED = ("MinHealthyPercentage", "MaxHealthyPercentage", "InstanceWarmup")
+
+
+def stopped_at_canary(refreshes: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the preferences for the rest of a group if its newest refresh ended at a checkpoint below 100 %, or None."""
+    if not refreshes or refreshes[0].get("Status") != "Successful":
+        return None
+    before = refreshes[0].get("Preferences") or {}
+    checkpoints = before.get("CheckpointPercentages") or [100]
+    if checkpoints[-1] >= 100:
+        return None
+    # `SkipMatching` leaves the verified nodes of the canary in place.
+    return {key: before[key] for key in _CARRIED if key in before} | {"SkipMatching": True}
+
 
 class S3Evidence:
     """Evidence under one prefix of the evidence bucket: `<prefix>/[<owner>:]<instance>/<boot>/<seq>.json`."""

@@ -144,6 +144,10 @@ class ScaleSets:
             return found
         return found
 
+    def proceed(self, groups: Sequence[GroupExpected]) -> list[str]:
+        """Do nothing: the group itself continues after a healthy batch."""
+        return []
+
     def problems(self, groups: Sequence[GroupExpected]) -> list[GroupProblem]:
         """Return current errors, and operations that failed in the last two hours without a later success."""
         found: list[GroupProblem] = []

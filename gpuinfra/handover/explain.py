@@ -43,6 +43,7 @@ def _why(outcome: Outcome) -> str:
     return {
         "deadline": "the deadline passed",
         "settled": "every node has reported",
+        "canary": "the first node of a replacement failed, so the other nodes keep the previous template",
         "stock-out": "the cloud has no capacity for the missing nodes",
         "stale": "outdated nodes are not being replaced",
         "cancelled": "cancelled",

@@ -222,6 +222,10 @@ class ManagedInstances:
         found = re.search(r"projects/[^/]+/zones/[^/]+/instances/[^/]+$", self._paths.get(instance_id, ""))
         return self._compute + found[0] if found else ""
 
+    def proceed(self, groups: Sequence[GroupExpected]) -> list[str]:
+        """Do nothing: the group itself continues after a healthy batch."""
+        return []
+
     def problems(self, groups: Sequence[GroupExpected]) -> list[GroupProblem]:
         """Return failed creations without a later success, newest first."""
         found: list[GroupProblem] = []

@@ -150,6 +150,13 @@ class Membership(Protocol):
         """Return what prevents the groups from launching more instances, newest first."""
         ...
 
+    def proceed(self, groups: Sequence[GroupExpected]) -> list[str]:
+        """Replace the remaining outdated nodes of groups whose replacement stopped after its canary. Return the names of these groups.
+
+        Does nothing on clouds whose groups verify a canary themselves.
+        """
+        ...
+
 
 class EvidenceStore(Protocol):
     """Evidence store: the evidence that nodes uploaded."""

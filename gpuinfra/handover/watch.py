@@ -60,7 +60,7 @@ class Outcome:
     verdict: FleetVerdict
     ready: bool
     ended: str
-    """`ready`, `not due`, `settled`, `deadline`, `stock-out`, `stale`, `cancelled`, `once`."""
+    """`ready`, `not due`, `settled`, `canary`, `deadline`, `stock-out`, `stale`, `cancelled`, `once`."""
     seconds: float
     problems: tuple[GroupProblem, ...] = ()
     consoles: dict[str, list[str]] = field(default_factory=dict)
@@ -171,6 +171,11 @@ class Gatherer:
         found = self._ports.membership.problems(list(short.values())) if short else []
         return [replace(one, name=short[one.group].name) if one.group in short else one for one in found]
 
+    def proceed(self, verdict: FleetVerdict) -> list[str]:
+        """Continue the replacement of groups in which every node is verified or outdated. Return their names."""
+        ready = [group for group in self.groups if _has_verified_canary(verdict, group.name)]
+        return self._ports.membership.proceed(ready) if ready else []
+
     def console(self, instance_id: str) -> list[str]:
         """Return the end of a console log. Empty if unavailable, so that the actual finding is still reported."""
         try:
@@ -223,6 +228,14 @@ def watch(
             return _end(gatherer, verdict, "once", spent, problems, wait)
         if verdict.settled:
             return _end(gatherer, verdict, "settled", spent, problems, wait)
+        if canary_failed(verdict):
+            return _end(gatherer, verdict, "canary", spent, problems, wait)
+        try:
+            for name in gatherer.proceed(verdict):
+                log(f"{name}: the canary is verified; the other nodes are replaced")
+                stale_since = None
+        except PortUnavailable as error:
+            log(f"the cloud does not answer, retrying: {error}")
         try:
             outdated = {node.group: 0 for node in verdict.nodes if node.stale}
             problems = gatherer.problems({**outdated, **verdict.missing})
@@ -255,6 +268,25 @@ def _only_stale_left(verdict: FleetVerdict) -> bool:
     """Return True if all unverified nodes are outdated and no group is replacing any of them."""
     rest = [node for node in verdict.nodes if node.outcome != "verified" and not node.settled]
     return bool(rest) and all(node.stale for node in rest) and not verdict.missing
+
+
+def _has_verified_canary(verdict: FleetVerdict, group: str) -> bool:
+    """Return True if a group has outdated nodes, and all other nodes are verified."""
+    nodes = [node for node in verdict.nodes if node.group == group]
+    new = [node for node in nodes if not node.stale]
+    complete = group not in verdict.missing and all(node.outcome == "verified" for node in new)
+    return bool(new) and len(new) < len(nodes) and complete
+
+
+def canary_failed(verdict: FleetVerdict) -> bool:
+    """Return True if a group has outdated nodes and a node of its new template that failed for good. The group's replacement stops there."""
+    outdated = {node.group for node in verdict.nodes if node.stale}
+    if not outdated:
+        return False
+    others = [node for node in verdict.nodes if not (node.stale and node.group in outdated)]
+    failed = {node.group for node in others if node.settled and node.outcome != "verified"}
+    # The nodes of the other groups have reported.
+    return bool(failed & outdated) and not verdict.missing and all(node.settled for node in others)
 
 
 def _stale_text(verdict: FleetVerdict) -> str:

@@ -47,15 +47,18 @@ def parse(texts: Iterable[str], pools: Mapping[str, int] | None = None) -> tuple
     return tuple(_one(text, pools) for text in texts)
 
 
-def check_against_plan(faults: Iterable[Fault], plan: Plan) -> None:
-    """Reject a fault that cannot occur in this plan, because a run without its effect would look successful."""
+def check_against_plan(faults: Iterable[Fault], plan: Plan, *, replaces: bool = False) -> None:
+    """Reject a fault that cannot occur in this plan, because a run without its effect would look successful.
+
+    With `replaces`, the rehearsal already has nodes, and nodes that replace them have the next numbers.
+    """
     groups = [group for pool in plan.pools for group in pool.groups]
     targets = sorted({word for g in groups for word in (g.pool, g.name, g.kind.replace("_", "-"))})
     counts = {pool.name: pool.count for pool in plan.pools}
     for fault in faults:
         if fault.scope == "node":
             pool, _, number = fault.target.rpartition("-")
-            if int(number) > counts[pool]:
+            if int(number) > counts[pool] and not replaces:
                 raise UsageError(
                     f"--fault {fault.text}: pool {pool} has {counts[pool]} nodes; allowed: {pool}-1 to {pool}-{counts[pool]}"
                 )

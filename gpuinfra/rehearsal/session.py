@@ -237,7 +237,8 @@ def read_options(options: Options) -> tuple[Path, Program, LoadedStack | None]:
         ours = program.virtualenv is None or program.virtualenv.resolve() == Path(sys.prefix).resolve()
         if ours and (reason := why_not_here(loaded.spec.cloud)):
             raise EnvironmentMissing(f"{path}: {reason}")
-        faults.check_against_plan(ordered, make_plan(loaded.spec, options.day))
+        exists = (_folder(options, stack_name(path), loaded).root / "cloud.sqlite").exists()
+        faults.check_against_plan(ordered, make_plan(loaded.spec, options.day), replaces=exists)
     return path, program, loaded
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -71,6 +71,9 @@ class Fleet:
     bodies: dict[str, bytes] = field(default_factory=dict)
     proofs: dict[str, bytes] = field(default_factory=dict)
     problems_: list[GroupProblem] = field(default_factory=list)
+    proceeded: list[list[str]] = field(default_factory=list)
+    """Groups that the handover asked to continue, per call."""
+    on_proceed: Callable[[Any], list[str]] | None = None
     consoles: dict[str, list[str]] = field(default_factory=dict)
     unavailable: int = 0
     verified: list[str] = field(default_factory=list)
@@ -122,6 +125,10 @@ class Fleet:
             self.unavailable -= 1
             raise PortUnavailable("Throttling: Rate exceeded")
         return list(self.members_)
+
+    def proceed(self, groups: Any) -> list[str]:
+        self.proceeded.append([group.name for group in groups])
+        return self.on_proceed(groups) if self.on_proceed else []
 
     def problems(self, groups: Any) -> list[GroupProblem]:
         return list(self.problems_)

@@ -8,10 +8,20 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
+import boto3
 import pytest
+from botocore.stub import Stubber
 
-from gpuinfra.handover.aws import NODE, PROOF_BODY, StsIdentity, check_proof, classify, parse_caller
-from gpuinfra.handover.ports import IdentityExpired, IdentityRefused, PortUnavailable, parse_key
+from gpuinfra.handover.aws import (
+    NODE,
+    PROOF_BODY,
+    AutoScalingMembership,
+    StsIdentity,
+    check_proof,
+    classify,
+    parse_caller,
+)
+from gpuinfra.handover.ports import GroupExpected, IdentityExpired, IdentityRefused, PortUnavailable, parse_key
 from gpuinfra.safe_text import printable
 
 SHA = "a" * 64
@@ -201,3 +211,35 @@ def test_keys_of_other_shapes_are_skipped() -> None:
 def test_console_text_cannot_move_the_terminal() -> None:
     """Escape sequences in a console log are replaced."""
     assert "\x1b" not in printable("\x1b[2Jgone")
+
+
+def _refresh(status: str, checkpoints: list[int] | None) -> dict[str, Any]:
+    preferences: dict[str, Any] = {"MinHealthyPercentage": 66, "MaxHealthyPercentage": 100, "InstanceWarmup": 600}
+    preferences |= {"CheckpointPercentages": checkpoints, "CheckpointDelay": 0} if checkpoints else {}
+    return {"InstanceRefreshId": "1", "Status": status, "Preferences": preferences}
+
+
+@pytest.mark.parametrize(
+    ("refreshes", "starts"),
+    [
+        ([], False),
+        ([_refresh("Successful", [33])], True),
+        ([_refresh("Successful", [33, 100])], False),
+        ([_refresh("Successful", None)], False),
+        ([_refresh("InProgress", [33])], False),
+        ([_refresh("Cancelled", [33])], False),
+        ([_refresh("Failed", [33])], False),
+        ([_refresh("Successful", [100]), _refresh("Successful", [33])], False),
+    ],
+)
+def test_only_a_refresh_that_ended_at_its_canary_continues(refreshes: list[dict[str, Any]], starts: bool) -> None:
+    """The rest of a group is refreshed with the same limits, without a checkpoint, if its newest refresh ended below 100 %."""
+    client = boto3.client("autoscaling", region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
+    with Stubber(client) as stub:
+        stub.add_response("describe_instance_refreshes", {"InstanceRefreshes": refreshes}, {"AutoScalingGroupName": "asg-1", "MaxRecords": 1})  # fmt: skip
+        if starts:
+            preferences = {"MinHealthyPercentage": 66, "MaxHealthyPercentage": 100, "InstanceWarmup": 600, "SkipMatching": True}  # fmt: skip
+            stub.add_response("start_instance_refresh", {"InstanceRefreshId": "2"}, {"AutoScalingGroupName": "asg-1", "Strategy": "Rolling", "Preferences": preferences})  # fmt: skip
+        group = GroupExpected(name="gpu-0", group="asg-1", count=3)
+        assert AutoScalingMembership(client, None).proceed([group]) == (["gpu-0"] if starts else [])
+        stub.assert_no_pending_responses()

@@ -264,6 +264,65 @@ def test_rolling_replacement_is_waited_for() -> None:
     assert outcome.ended == "deadline"
 
 
+def _rolling(new: dict[int, int]) -> Fleet:
+    """Three nodes of one group: the replaced ones by number with their GPUs, the others of the previous template."""
+    fleet = Fleet()
+    for number in (1, 2, 3):
+        fleet.launch(number, template_version="3" if number in new else "2")
+        if number in new:
+            fleet.report(number, gpus=new[number])
+    return fleet
+
+
+def _wait(fleet: Fleet) -> tuple[Outcome, list[str]]:
+    seconds, lines = iter(range(0, 100_000, 20)), []
+    outcome = watch(
+        Gatherer(fleet.ports, [pool(3)], judge_node=judge), Wait(deadline_s=2700), log=lines.append,
+        cancelled=Always(), clock=lambda: float(next(seconds)),
+    )  # fmt: skip
+    return outcome, lines
+
+
+def test_a_group_continues_only_after_its_canary_is_verified() -> None:
+    """The handover asks a group to continue when its new node is verified, and waits for the other nodes."""
+    fleet = _rolling({1: 8})
+
+    def replaced(groups: object) -> list[str]:
+        fleet.members_.clear()
+        for number in (1, 2, 3):
+            fleet.launch(number)
+            fleet.report(number)
+        return ["gpu-reserved-0"]
+
+    fleet.on_proceed = replaced
+    outcome, lines = _wait(fleet)
+    assert outcome.ready
+    assert fleet.proceeded == [["gpu-reserved-0"]]
+    assert "gpu-reserved-0: the canary is verified; the other nodes are replaced" in lines
+
+
+def test_a_failed_canary_stops_the_replacement() -> None:
+    """A new node that fails ends the wait, the group is not asked to continue, and the text names the node."""
+    fleet = _rolling({1: 7})
+    outcome, _ = _wait(fleet)
+    assert outcome.ended == "canary"
+    assert fleet.proceeded == []
+    text = "\n".join(reasons(outcome))
+    assert "the first node of a replacement failed, so the other nodes keep the previous template" in text
+    assert "gpu-1" in text
+
+
+def test_a_canary_without_evidence_is_waited_for() -> None:
+    """Before the canary reports, the group is not asked to continue."""
+    fleet = _rolling({})
+    fleet.members_.clear()
+    fleet.launch(1)
+    fleet.launch(2, template_version="2")
+    outcome, _ = _wait(fleet)
+    assert outcome.ended == "deadline"
+    assert fleet.proceeded == []
+
+
 class Always(threading.Event):
     """Never cancelled, and waiting takes no time."""
 

@@ -29,6 +29,10 @@ ASKED: dict[str, tuple[str, ...]] = {
         "autoscaling:DescribeScalingActivities",
         "ec2:DescribeInstances",
     ),
+    "handover: replace the other nodes after a verified canary": (
+        "autoscaling:DescribeInstanceRefreshes",
+        "autoscaling:StartInstanceRefresh",
+    ),
     "handover: read the evidence": ("s3:ListBucket", "s3:GetObject", "kms:Decrypt"),
     "handover: read the console output of a node without evidence": ("ec2:GetConsoleOutput",),
 }

@@ -7,9 +7,10 @@ from pathlib import Path
 import grpc
 import pytest
 
-from gpuinfra.rehearsal.cloud.aws import schedules
+from gpuinfra.rehearsal.cloud.aws import refreshes, schedules
 from gpuinfra.rehearsal.cloud.core import fleet as fleet_module
 from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from tests.rehearsal.cloud import stacks
 from tests.rehearsal.cloud.conftest import Client
 
@@ -222,3 +223,51 @@ def test_a_scheduled_action_changes_its_group_once(aws: Client, cloud: Cloud, ho
     cloud.fleet.reconcile()
     assert names(cloud) == []
     assert not schedules.run(cloud.store, "never")
+
+
+def _roll(aws: Client, cloud: Cloud, count: int, **preferences: object) -> list[int]:
+    """Update the template of a group with an instance refresh, run it, and return the versions of its instances."""
+    _, subnet = stacks.network(aws)
+    launch = stacks.template(aws)
+    refresh = {"strategy": "Rolling", "preferences": {"minHealthyPercentage": 0, **preferences}}
+    made = stacks.group(aws, launch, count, subnet, "rolled", instanceRefresh=refresh)
+    cloud.fleet.reconcile()
+    launch = aws.update(launch, {"userData": "YQ=="})
+    aws.update(made, {"launchTemplate": {"id": launch.id, "version": "2"}})
+    for _ in range(12):
+        cloud.fleet.reconcile()
+    return sorted(one["template_version"] for one in cloud.fleet.members("us-east-1", "rolled"))
+
+
+@pytest.mark.parametrize(
+    ("count", "checkpoints", "delay", "versions", "status"),
+    [
+        (3, [33], 0, [1, 1, 2], "Successful"),
+        (3, [34], 0, [1, 2, 2], "Successful"),
+        (5, [20, 100], 3600, [1, 1, 1, 1, 2], "InProgress"),
+        (5, [20, 100], 0, [2, 2, 2, 2, 2], "Successful"),
+        (2, [10, 40, 100], 3600, [1, 2], "InProgress"),
+        (3, None, 0, [2, 2, 2], "Successful"),
+    ],
+)
+def test_a_refresh_stops_at_its_checkpoints(
+    aws: Client, cloud: Cloud, host: Host, count: int, checkpoints: list[int] | None, delay: int, versions: list[int], status: str
+) -> None:  # fmt: skip
+    """A refresh pauses at each checkpoint, passes several at once, and ends as successful at its last one, also below 100 %."""
+    more = {"checkpointPercentages": checkpoints, "checkpointDelay": str(delay)} if checkpoints else {}
+    assert _roll(aws, cloud, count, **more) == versions
+    found = refreshes.newest(cloud.store, "us-east-1", "rolled")
+    assert found
+    assert found["status"] == status
+
+
+def test_a_refresh_in_progress_rejects_another(aws: Client, cloud: Cloud, host: Host) -> None:
+    """A second refresh is rejected while one is in progress; after it ended, a new one replaces the rest."""
+    _roll(aws, cloud, 5, checkpointPercentages=[20, 100], checkpointDelay="3600")
+    with pytest.raises(CloudError, match="InstanceRefreshInProgress"):
+        refreshes.start_now(cloud.store, "us-east-1", "rolled", {})
+    refreshes.drop(cloud.store, "us-east-1", "rolled")
+    refreshes.start_now(cloud.store, "us-east-1", "rolled", {"minHealthyPercentage": 0})
+    for _ in range(6):
+        cloud.fleet.reconcile()
+    assert {one["template_version"] for one in cloud.fleet.members("us-east-1", "rolled")} == {2}

@@ -28,7 +28,7 @@ GRACE_S = 1200
 """Health check grace period. With a plain image, installing the driver, rebooting and running the checks takes about 15 minutes."""
 
 WARMUP_S = 600
-"""Instance warmup and checkpoint delay of an instance refresh. The handover verifies the nodes."""
+"""Instance warmup of an instance refresh. The handover verifies the nodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,13 +202,14 @@ def _reservation(group: Group) -> aws.autoscaling.GroupCapacityReservationSpecif
 
 
 def _rolling(pool: PoolPlan, group: Group) -> aws.autoscaling.GroupInstanceRefreshArgs:
-    """Return the instance refresh settings: the canary first, then at most `at_once_percent` of the group at a time.
+    """Return the instance refresh settings. The refresh of the provider replaces the canary and ends; after the handover verified the canary, it starts a refresh of the rest.
 
-    If capacity is limited, each instance is terminated before its replacement is launched.
+    At most `at_once_percent` of the group is replaced at a time. If capacity is limited, each instance is terminated before its replacement is launched.
     """
     count = max(group.count, 1)
     step = max(1, count * pool.at_once_percent // 100)
-    first = math.ceil(min(pool.canary, count) * 100 / count)
+    # A checkpoint is reached when at least this percentage of the nodes is new.
+    first = max(1, min(pool.canary, count) * 100 // count) if pool.canary else 100
     return aws.autoscaling.GroupInstanceRefreshArgs(
         strategy="Rolling",
         preferences=aws.autoscaling.GroupInstanceRefreshPreferencesArgs(
@@ -216,7 +217,7 @@ def _rolling(pool: PoolPlan, group: Group) -> aws.autoscaling.GroupInstanceRefre
             max_healthy_percentage=100 if group.terminate_first else min(200, 100 + math.ceil(step * 100 / count)),
             instance_warmup=str(WARMUP_S),
             skip_matching=True,
-            checkpoint_percentages=[first, 100] if 0 < first < 100 else [100],
-            checkpoint_delay=str(WARMUP_S),
+            checkpoint_percentages=[first],
+            checkpoint_delay="0",
         ),
     )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.aws import places
+from gpuinfra.rehearsal.cloud.aws import places, refreshes
 from gpuinfra.rehearsal.cloud.aws.images import Image, image_of
 from gpuinfra.rehearsal.cloud.core import ids
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
@@ -125,7 +125,7 @@ class AutoScaling(GroupKind):
         limits how many instances are terminated at once."""
         inputs = group.plain
         cluster, pool = cluster_and_pool(group)
-        healthy = ((inputs.get("instanceRefresh") or {}).get("preferences") or {}).get("minHealthyPercentage")
+        healthy = refreshes.preferences(cloud.store, group.region, group.id).get("minHealthyPercentage")
         floor = math.ceil(len(have) * (90 if healthy is None else int(healthy)) / 100)
         return View(
             cluster=cluster,
@@ -201,17 +201,11 @@ class AutoScaling(GroupKind):
         }
 
     def outdated(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> list[Instance]:
-        """During an instance refresh, return the instances of another template or version. The refresh ends when none
-        remain."""
-        key = f"{group.region}:{group.id}"
-        if cloud.store.get("refresh", key) is None:
-            return []
+        """During an instance refresh, return the instances of another template or version that it replaces next."""
         resolved = resolve_template(cloud.store, group.plain, group.region)
         wanted = (resolved[0].id, resolved[1]) if resolved else None
         found = [one for one in have if wanted and (one["template"], one["template_version"]) != wanted]
-        if not found:
-            cloud.store.drop("refresh", key)
-        return found
+        return found[: refreshes.next_count(cloud.store, group.region, group.id, len(have), len(found))]
 
     def first_to_go(self, have: Sequence[Instance]) -> list[Instance]:
         """Order by template version, oldest first, then by the newest instance."""

@@ -95,6 +95,11 @@ def http(action: str, resource: str, region: str) -> list[AccessRequest]:
     return found
 
 
+def group_arn(name: str, region: str) -> str:
+    """Return the ARN of an Auto Scaling group."""
+    return f"arn:aws:autoscaling:{region}:{ACCOUNT}:autoScalingGroup:{ids.uuid(0)}:autoScalingGroupName/{name}"
+
+
 def _holds(word: str, operation: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Return whether the condition of a word holds: the input is present or, on an update, differs. `-tags` means that
     a tag is removed."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gpuinfra.rehearsal.cloud.aws import refreshes
 from gpuinfra.rehearsal.cloud.aws.groups import GROUP, TEMPLATE, desired, resolve_template, template_of
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.behavior import Behavior, behaves
@@ -160,7 +161,8 @@ class AutoScalingGroup(Behavior):
         self.created(cloud, call)
         assert call.old is not None
         if call.plain.get("instanceRefresh") is not None and template_of(call.plain) != template_of(call.old.plain):
-            cloud.store.put("refresh", f"{call.region}:{call.id}", {"status": "InProgress"})
+            preferences = (call.plain["instanceRefresh"].get("preferences")) or {}
+            refreshes.start(cloud.store, call.region, call.id, preferences)
 
     def after(self, cloud: Cloud, call: Call) -> None:
         """Wait for the instances unless `waitForCapacityTimeout` is 0. A rehearsal fails immediately instead of after
@@ -176,5 +178,5 @@ class AutoScalingGroup(Behavior):
             )  # fmt: skip
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
-        cloud.store.drop("refresh", f"{resource.region}:{resource.id}")
+        refreshes.drop(cloud.store, resource.region, resource.id)
         cloud.fleet.abandon(resource)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
-from gpuinfra.rehearsal.cloud.aws import credentials, operator, places, signatures
+from gpuinfra.rehearsal.cloud.aws import credentials, operator, places, refreshes, signatures
 from gpuinfra.rehearsal.cloud.aws.groups import GROUP, desired
 from gpuinfra.rehearsal.cloud.aws.http import describe
 from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT
@@ -43,6 +43,8 @@ class Queries:
             ("autoscaling", "DescribeAutoScalingGroups"): self._groups,
             ("autoscaling", "DescribeAutoScalingInstances"): self._group_instances,
             ("autoscaling", "DescribeScalingActivities"): self._activities,
+            ("autoscaling", "DescribeInstanceRefreshes"): self._refreshes,
+            ("autoscaling", "StartInstanceRefresh"): self._start_refresh,
             ("ec2", "DescribeInstances"): self._instances,
             ("ec2", "GetConsoleOutput"): self._console,
             ("ec2", "DescribeInstanceTypeOfferings"): self._offerings,
@@ -69,7 +71,9 @@ class Queries:
                 )
             if service != "sts":
                 self._read_only(verified)
-                self.cloud.operator.check(operator, operator.http(f"{service}:{action}", "*", verified.region))
+                named = asked.get("AutoScalingGroupName") if action.startswith("Start") else None
+                where = operator.group_arn(named, verified.region) if named else "*"
+                self.cloud.operator.check(operator, operator.http(f"{service}:{action}", where, verified.region))
             return _answer(service, action, found(asked, verified))
         except CloudError as error:
             if error.status in (400, 403):
@@ -172,6 +176,44 @@ class Queries:
             ],
             "NextToken": token,
         }  # fmt: skip
+
+    def _refreshes(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
+        """Describe the newest refresh of a group. The stand-in keeps no older ones."""
+        name = asked.get("AutoScalingGroupName", "")
+        found = refreshes.newest(self.cloud.store, verified.region, name)
+        if found is None:
+            return {"InstanceRefreshes": []}
+        given = found["preferences"]
+        shown = {
+            "MinHealthyPercentage": _int(given.get("minHealthyPercentage")),
+            "MaxHealthyPercentage": _int(given.get("maxHealthyPercentage")),
+            "InstanceWarmup": _int(given.get("instanceWarmup")),
+            "CheckpointPercentages": [int(one) for one in given.get("checkpointPercentages") or []],
+            "CheckpointDelay": _int(given.get("checkpointDelay")),
+            "SkipMatching": bool(given.get("skipMatching")),
+        }
+        one = {
+            "InstanceRefreshId": found["id"], "AutoScalingGroupName": name, "Status": found["status"], "StartTime": _iso(found["started"]),
+            "EndTime": _iso(found["ended"]) if found["ended"] else None, "PercentageComplete": found["percent"], "Preferences": shown,
+        }  # fmt: skip
+        return {"InstanceRefreshes": [one]}
+
+    def _start_refresh(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
+        name = asked.get("AutoScalingGroupName", "")
+        if self.cloud.store.find(GROUP, name, verified.region) is None:
+            raise CloudError(
+                "ValidationError", f"AutoScalingGroup name not found - AutoScalingGroup '{name}' not found"
+            )
+        keys = ("MinHealthyPercentage", "MaxHealthyPercentage", "InstanceWarmup", "CheckpointDelay")
+        given: dict[str, Any] = {key[0].lower() + key[1:]: int(asked[f"Preferences.{key}"]) for key in keys if f"Preferences.{key}" in asked}  # fmt: skip
+        points = _members(asked, "Preferences.CheckpointPercentages.member")
+        given |= {"checkpointPercentages": [int(one) for one in points]} if points else {}
+        given["skipMatching"] = asked.get("Preferences.SkipMatching") == "true"
+        with self.cloud.store.change():
+            made = refreshes.start_now(self.cloud.store, verified.region, name, given)
+        self.cloud.store.log("StartInstanceRefresh", GROUP, name, "")
+        self.cloud.wake()
+        return {"InstanceRefreshId": made}
 
     # EC2
 
@@ -279,6 +321,10 @@ def _passes(one: Mapping[str, Any], filters: Mapping[str, Sequence[str]]) -> boo
 
 
 _REFUSED = "\0refused"
+
+
+def _int(value: Any) -> int | None:
+    return None if value is None else int(value)
 
 
 def _members(asked: Mapping[str, str], prefix: str) -> list[str]:
