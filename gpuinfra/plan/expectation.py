@@ -11,7 +11,7 @@ from typing import NamedTuple
 from gpuinfra.catalog.records import MachineType
 from gpuinfra.plan.model import Step
 from gpuinfra.software.environment import ROOT_FREE_GIB
-from gpuinfra.software.lock import Lock, flavour
+from gpuinfra.software.lock import Lock
 
 
 class Facts(NamedTuple):
@@ -173,7 +173,7 @@ def expectation(
         "fabric_devices": machine.fabric.devices if machine.fabric and fabric else 0,
         "fabric_device_gbps": machine.fabric.gbps / machine.fabric.devices if machine.fabric and fabric else 0,
         "fabric_provider": lock.fabric,
-        "open_module": flavour(machine) == "open",
+        "open_module": lock.flavour == "open",
         "software": _software(lock),
         "root_free_gib": ROOT_FREE_GIB if gpu else 10,
         "file_systems": list(file_systems),

@@ -6,7 +6,7 @@ from gpuinfra.catalog.records import MachineType
 from gpuinfra.errors import GpuinfraError
 from gpuinfra.software import tables
 from gpuinfra.software.cloud import CloudSoftware
-from gpuinfra.software.lock import Choice, Lock, flavour, lustre_release
+from gpuinfra.software.lock import Choice, Lock, lustre_release
 from gpuinfra.software.version import key
 
 ROOT_FREE_GIB = 50
@@ -41,8 +41,8 @@ def environment(
         values |= {
             **_version("DRIVER", driver),
             "DRIVER_BRANCH": str(key(driver.version)[0]),
-            "DRIVER_FLAVOUR": flavour(machine),
-            "DRIVER_PACKAGE": "nvidia-open" if flavour(machine) == "open" else "cuda-drivers",
+            "DRIVER_FLAVOUR": chosen.flavour,
+            "DRIVER_PACKAGE": "nvidia-open" if chosen.flavour == "open" else "cuda-drivers",
         }
     if chosen.choice("fabric_manager"):
         values["FABRIC_MANAGER_PACKAGE"] = "nvidia-fabricmanager"

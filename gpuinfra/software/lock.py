@@ -57,6 +57,8 @@ class Lock:
     """Fabric provider of the nodes: the default of the machine, or an older one that the declared kernel supports."""
     registry: str = ""
     """Private registry from which nodes pull images."""
+    flavour: str = "open"
+    """Flavor of NVIDIA's kernel module: `open` or `proprietary`."""
     kernel_series: tuple[str, ...] = ()
     """Kernel series for which all modules in the lock are published. Empty if any series works."""
 
@@ -73,6 +75,8 @@ class LockRequest:
     os: str
     prebuilt: bool
     lustre: bool
+    own_image: bool = False
+    """Whether the declaration names the image, so that its driver is unknown."""
     driver: str | None = None
     fabric_manager: str | None = None
     cuda: str | None = None
@@ -135,6 +139,7 @@ def lock(machine: MachineType, request: LockRequest) -> Lock:
         holds=tuple(holds),
         fabric=provider,
         registry=request.registry or "",
+        flavour=flavour(machine, prebuilt=request.prebuilt),
         kernel_series=series,
     )
 
@@ -158,11 +163,14 @@ def lustre_release(cloud: CloudSoftware, os: str) -> LustreRelease | None:
     return cloud.lustre.releases.get(os) if cloud.lustre else None
 
 
-def flavour(machine: MachineType) -> str:
-    """Return the flavor of NVIDIA's kernel module for this machine: `open` or `proprietary`."""
-    if machine.proprietary_module or (machine.gpu and machine.gpu.open_module is OpenModule.UNSUPPORTED):
+def flavour(machine: MachineType, *, prebuilt: bool = False) -> str:
+    """Return the flavor of NVIDIA's kernel module for this machine: `open` or `proprietary`.
+
+    The GPU images of all clouds contain the open module, and each GPU that supports it runs with it.
+    """
+    if machine.gpu and machine.gpu.open_module is OpenModule.UNSUPPORTED:
         return "proprietary"
-    return "open"
+    return "proprietary" if machine.proprietary_module and not prebuilt else "open"
 
 
 def _kernel(request: LockRequest) -> Choice:
@@ -177,7 +185,8 @@ def _driver(machine: MachineType, request: LockRequest, conflicts: _Conflicts) -
     gpu = machine.gpu
     assert gpu is not None
     use_default = f"use {tables.DEFAULT_BRANCH}"
-    number = key(request.driver)[0] if request.driver else tables.DEFAULT_BRANCH
+    image = request.cloud.image_driver if request.prebuilt and not request.own_image else None
+    number = key(request.driver)[0] if request.driver else image.branch if image else tables.DEFAULT_BRANCH
     branch = tables.BRANCHES.get(number)
     if branch is None:
         known = ", ".join(str(b) for b, row in tables.BRANCHES.items() if row.pin)
@@ -195,6 +204,19 @@ def _driver(machine: MachineType, request: LockRequest, conflicts: _Conflicts) -
     if not at_least(version, gpu.driver_floor):
         message = f"driver {version} does not support {gpu.key}; the first supported version is {gpu.driver_floor}"
         conflicts.add("driver", message, use_default)
+    if image and request.driver and number != image.branch:
+        message = f"driver {request.driver} is not in the GPU image of this cloud, which contains branch {image.branch} (notes of {image.read})"
+        conflicts.add("driver", message, f"use {image.branch}, or set image: plain")
+    if request.prebuilt and not request.driver:
+        # Images are published every few weeks: each branch that the lock supports is accepted, so that a newer image is usable.
+        supported = [row for row in tables.BRANCHES.values() if row.pin and (not last or row.branch <= last)]
+        low = gpu.driver_floor if at_least(gpu.driver_floor, supported[0].floor) else supported[0].floor
+        why = (
+            f"the image's own driver; its notes of {image.read} name branch {image.branch}"
+            if image
+            else "the image's own driver"
+        )
+        return Choice(name="driver", version=version, why=why, low=low, high=str(supported[-1].branch + 1))
     low = exact or branch.floor or version
     low = gpu.driver_floor if not exact and at_least(gpu.driver_floor, low) else low
     why = "requested" if request.driver else branch.why

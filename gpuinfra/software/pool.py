@@ -20,6 +20,7 @@ def pool_lock(
             cloud=cloud,
             os=os,
             prebuilt=prebuilt,
+            own_image=pool.image is not None,
             lustre=any(entry.kind == "lustre" for entry in spec.storage),
             driver=software.driver,
             fabric_manager=software.fabric_manager,

@@ -251,8 +251,9 @@ ACCEPTED: dict[str, list[Case]] = {
     "machine_record_is_valid": [("aws", layout("p9.48xlarge", "p4d.24xlarge", *_ALL_P4D))],
     "software_is_compatible": [
         ("aws", {"pools.0.machine": "p4x"}),
-        ("aws", {"software": {"driver": "580", "cuda": "13.0", "framework": {"torch": "2.11.0", "jax_cuda": 13}}}),
-        ("aws", {"software.fabric_manager": "580.173.02"}),
+        ("aws", {"software": {"driver": "595", "cuda": "13.0", "framework": {"torch": "2.11.0", "jax_cuda": 13}}}),
+        ("aws", {"software.fabric_manager": "595.91.07"}),
+        ("aws", {"software": {"image": "plain", "driver": "580"}}),
         ("gcp", {"pools.0.machine": "a3-highgpu-8g", "software.kernel": "5.15.0-1042-gcp-tcpx"}),
         ("gcp", {"pools.0.machine": "a3-highgpu-8g", "software.kernel": "5.15.0-1042-gcp-tcpx", _C: reserved()}),
         ("gcp", {"pools.0.machine": "a3-highgpu-8g"}),
@@ -768,6 +769,16 @@ REJECTED: dict[str, list[Case]] = {
     "software_is_compatible": [
         ("aws", {"software.fabric_manager": "580.178.04"}),
         ("aws", {"software.driver": "570"}),
+        ("aws", {"software.driver": "580"}),
+        ("azure", {"software.driver": "595"}),
+        (
+            "gcp",
+            {
+                "software.driver": "595",
+                "pools.0.machine": "a3-ultragpu-8g",
+                "pools.0.capacity": [{"kind": "spot", "count": 1}],
+            },
+        ),
         ("aws", {"software.driver": "123"}),
         ("aws", {"software": {"driver": "550.163.01", "framework": {"torch": "2.11.0"}}}),
         ("aws", {"software": {"cuda": "12.4"}}),

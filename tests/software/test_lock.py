@@ -6,8 +6,11 @@ import pytest
 
 from gpuinfra.catalog.gpus import V100
 from gpuinfra.catalog.records import MachineType
+from gpuinfra.clouds.aws import software as aws_software
 from gpuinfra.clouds.aws.catalog import MACHINES
 from gpuinfra.clouds.aws.software import SOFTWARE
+from gpuinfra.clouds.azure import software as azure_software
+from gpuinfra.clouds.gcp import software as gcp_software
 from gpuinfra.software import Lock, LockRequest, environment, flavour, lock, tables
 from gpuinfra.software.version import at_least, key
 
@@ -68,8 +71,36 @@ def test_incompatible_versions_are_rejected(machine: MachineType, requested: dic
 def test_compatible_versions_are_accepted() -> None:
     """Combinations that are known to work are no conflicts."""
     assert _lock(driver="595").conflicts == ()
-    assert _lock(driver="580.178.04", cuda="12.8", torch="2.10.0", tensorflow="2.20.0", jax_cuda=12).conflicts == ()
-    assert _lock(VOLTA).conflicts == ()
+    assert (
+        _lock(
+            prebuilt=False, driver="580.178.04", cuda="12.8", torch="2.10.0", tensorflow="2.20.0", jax_cuda=12
+        ).conflicts
+        == ()
+    )
+    assert _lock(VOLTA, prebuilt=False).conflicts == ()
+
+
+def test_the_driver_of_an_image_is_known_before_it_is_bought() -> None:
+    """The cloud's image brings its own branch; another one is a conflict, except on a plain image and on your own image."""
+    for module in (aws_software, azure_software, gcp_software):
+        image = module.SOFTWARE.image_driver
+        assert image is not None
+        assert image.source
+        chosen = _lock(cloud=module.SOFTWARE)
+        driver = chosen.choice("driver")
+        assert driver is not None
+        assert not [conflict for conflict in chosen.conflicts if conflict.name == "driver"]
+        assert key(driver.version)[0] == image.branch
+        # Images are replaced every few weeks, so a node accepts each branch that the lock supports.
+        assert at_least("580.95.05", driver.low)
+        assert not at_least("595.91.07", driver.high)
+        other = {580: "595", 595: "580"}[image.branch]
+        assert (
+            "is not in the GPU image of this cloud" in _lock(cloud=module.SOFTWARE, driver=other).conflicts[0].message
+        )
+        for more in ({"prebuilt": False}, {"own_image": True}):
+            found = _lock(cloud=module.SOFTWARE, driver=other, **more).conflicts
+            assert not [conflict for conflict in found if conflict.name == "driver"]
 
 
 def test_kernel_module_matches_the_gpu() -> None:
@@ -77,10 +108,12 @@ def test_kernel_module_matches_the_gpu() -> None:
     assert flavour(P4D) == "open"
     assert flavour(VOLTA) == "proprietary"
     assert flavour(MACHINES["g5.xlarge"]) == "proprietary"
+    assert flavour(MACHINES["g5.xlarge"], prebuilt=True) == "open"
+    assert flavour(VOLTA, prebuilt=True) == "proprietary"
     assert (
-        environment(MACHINES["g5.xlarge"], _lock(MACHINES["g5.xlarge"]), cloud=SOFTWARE, mirror_url=None)[
-            "DRIVER_PACKAGE"
-        ]
+        environment(
+            MACHINES["g5.xlarge"], _lock(MACHINES["g5.xlarge"], prebuilt=False), cloud=SOFTWARE, mirror_url=None
+        )["DRIVER_PACKAGE"]
         == "cuda-drivers"
     )
 
