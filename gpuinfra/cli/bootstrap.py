@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuinfra.cli.options import Target, rehearsal_options, some, ssh_options
-from gpuinfra.cli.stack_context import connector_to, hosts_for, plan_of, pool_of, short_name
+from gpuinfra.cli.options import Target, some, ssh_options, stack_choice
+from gpuinfra.cli.stack_context import connector_to, hosts_for, plan_of, pool_of
+from gpuinfra.cli.stacks import short_name
 from gpuinfra.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ RETRY = "retry in"
 @ssh_options(pool="Only the hosts of this pool; required where STACK has several pools.", timeout_s=7200)
 @click.option("--dry-run", is_flag=True, help="Print what the steps would change; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; progress goes to stderr.")
-@rehearsal_options
+@stack_choice
 def command(target: Target, dry_run: bool, as_json: bool) -> int:
     """Install the software of STACK's pools on existing machines, over SSH.
 
@@ -46,7 +47,7 @@ def command(target: Target, dry_run: bool, as_json: bool) -> int:
         if name is None:
             raise UsageError("no stack is given; give STACK, or name it in the hosts file (stack: aws-p4d)")
         what = str(target.hosts_file.resolve()) if target.hosts_file else name
-        records = target.rehearsals / short_name(name) if target.rehearsals else None
+        records = target.stacks.records / short_name(name) if target.stacks.records else None
         plan = plan_of(name)
         pools = {host.name: pool_of(host, hosts, plan, target.pool) for host in hosts.hosts}
         orders = _orders(plan, pools.values())

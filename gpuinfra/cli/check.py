@@ -9,7 +9,7 @@ import click
 
 from gpuinfra.cli.expectations import for_hosts
 from gpuinfra.cli.judgement import publish
-from gpuinfra.cli.options import Target, judgement_options, rehearsal_options, ssh_options
+from gpuinfra.cli.options import Target, judgement_options, ssh_options, stack_choice
 from gpuinfra.cli.stack_context import connector_to, hosts_for
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--burn-in", type=click.IntRange(1, 4), metavar="LEVEL", help="Also run DCGM diagnostics: 1 takes seconds, 2 minutes, 3 about 15 minutes plus a stress test, 4 hours.")  # fmt: skip
 @ssh_options(timeout_s=900)
 @judgement_options
-@rehearsal_options
+@stack_choice
 def command(
     target: Target,
     phases: tuple[str, ...],
@@ -43,16 +43,15 @@ def command(
 
     Exit code 0 if every node is verified, otherwise 1.
     """
-    rehearsal = target.rehearsals is not None
     with hosts_for(target, announce=False) as hosts:
         by_host = for_hosts(target, expectation, hosts)
         found = _probe(target, hosts, by_host, phases=phases, also=also, burn_in=burn_in)
-    title = f"{'Rehearsal: c' if rehearsal else 'C'}heck of {target.stack or (target.hosts_file or Path()).name}"
+    title = f"Check of {target.stack or (target.hosts_file or Path()).name}"
     return publish(
         found,
         lambda one: _narrowed(by_host[one.name][1], phases, also, burn_in),
         title,
-        rehearsal=rehearsal,
+        stacks=target.stacks,
         **output,
     )
 

@@ -11,6 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from gpuinfra.cli.expectations import Expectation
+    from gpuinfra.cli.stacks import Stacks
     from gpuinfra.verification.read import Evidence, Found
 
 
@@ -19,7 +20,7 @@ def publish(
     expected: Callable[[Evidence], Expectation],
     title: str,
     *,
-    rehearsal: bool,
+    stacks: Stacks,
     baseline: Path | None,
     save: Path | None,
     as_json: bool,
@@ -35,20 +36,18 @@ def publish(
     if save is not None:
         _save(save, found)
     nodes = judge_all(found, expected, earlier)
-    document: dict[str, Any] = write.document(nodes, found)
-    if rehearsal:
-        document["rehearsal"] = True
+    document: dict[str, Any] = {**write.document(nodes, found), **stacks.marks}
     if junit:
         write_file(junit, write.junit(nodes, found), "--junit")
     if html:
         from gpuinfra.report.verification_page import page
 
-        write_file(html, page(document, title), "--html")
+        write_file(html, page(document, title, stacks.notice), "--html")
     if as_json:
         click.echo(json.dumps(document, indent=2, ensure_ascii=True))
     else:
-        if rehearsal:
-            click.echo("rehearsal: these are stand-in nodes on this machine")
+        if stacks.notice:
+            click.echo(stacks.notice)
         for line in write.text(nodes, found):
             click.echo(line)
     return 0 if document["verified"] else 1

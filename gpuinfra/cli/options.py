@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from gpuinfra.cli.stacks import Stacks, stacks_of
+
 FILE = click.Path(dir_okay=False, path_type=Path)
 SHOWN_NAMES = 12
 
@@ -24,8 +26,7 @@ class Target:
     parallel: int
     direct: bool
     known_hosts: tuple[Path, ...]
-    rehearsals: Path | None
-    """Folder of rehearsals, or None without `--rehearsal`."""
+    stacks: Stacks
     timeout_s: float = 0.0
 
 
@@ -39,13 +40,23 @@ def some(names: list[str]) -> str:
     )
 
 
-def rehearsal_options(command: Any) -> Any:
-    """Add `--rehearsal` and `--folder`."""
+def stack_choice(command: Any) -> Any:
+    """Add `--rehearsal` and `--folder`. Together with `ssh_options`, they are part of the `Target`."""
     return _with(
         command,
         click.option("--rehearsal", is_flag=True, help="Use the stand-in nodes of STACK's rehearsal."),
         folder_option,
     )
+
+
+def stack_options(command: Any) -> Any:
+    """Add `--rehearsal` and `--folder`. The command gets them as one `Stacks`."""
+
+    @functools.wraps(command)
+    def chosen(**given: Any) -> int:
+        return int(command(stacks=stacks_of(given), **given))
+
+    return stack_choice(chosen)
 
 
 folder_option = click.option(
@@ -60,7 +71,7 @@ folder_option = click.option(
 def ssh_options(*, pool: str = "Only the hosts of this pool.", timeout_s: int | None = None) -> Any:
     """Add `--hosts`, `--pool`, `--parallel`, `--direct`, `--known-hosts`, and `--timeout` with a default.
 
-    Together with the argument STACK and `rehearsal_options`, they are passed to the command as one `Target`.
+    Together with the argument STACK and `stack_choice`, they are passed to the command as one `Target`.
     """
     options = [
         click.option("--hosts", "hosts_file", type=FILE, metavar="FILE", help="Use the hosts of this file (docs/remote.md) instead of the nodes of STACK."),
@@ -79,9 +90,7 @@ def ssh_options(*, pool: str = "Only the hosts of this pool.", timeout_s: int | 
     def collected(function: Callable[..., int]) -> Any:
         @functools.wraps(function)
         def command(**given: Any) -> int:
-            folder = given.pop("folder")
-            rehearsals = folder if given.pop("rehearsal") else None
-            target = Target(rehearsals=rehearsals, **{name: given.pop(name) for name in TARGET if name in given})
+            target = Target(stacks=stacks_of(given), **{name: given.pop(name) for name in TARGET if name in given})
             return function(target, **given)
 
         return _with(command, *options)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuinfra.cli.expectations import for_hosts
-from gpuinfra.cli.options import Target, expectation_option, rehearsal_options, ssh_options
+from gpuinfra.cli.options import Target, expectation_option, ssh_options, stack_choice
 from gpuinfra.cli.stack_context import connector_to, hosts_for
 from gpuinfra.errors import DeploymentError, UsageError
 
@@ -32,7 +32,7 @@ Task = Callable[["Host"], dict[str, Any]]
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; progress goes to stderr.")
 @expectation_option
 @ssh_options()
-@rehearsal_options
+@stack_choice
 def command(target: Target, shared_folder: str, as_json: bool, expectation: Path | None) -> int:
     """Measure pairs of nodes over the fabric and find the slow node.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuinfra.cli.options import Target, rehearsal_options, some, ssh_options
+from gpuinfra.cli.options import Target, some, ssh_options, stack_choice
 from gpuinfra.cli.stack_context import connector_to, hosts_for
 from gpuinfra.errors import INTERRUPTED, UsageError
 
@@ -29,7 +29,7 @@ SHOWN_LINES = 200
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @ssh_options(timeout_s=300)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@rehearsal_options
+@stack_choice
 def command(target: Target, words: tuple[str, ...], as_json: bool) -> int:
     """Run COMMAND on all nodes of STACK, or on the hosts of a file.
 

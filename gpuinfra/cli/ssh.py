@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuinfra.cli.options import FILE, rehearsal_options, some
+from gpuinfra.cli.options import FILE, some, stack_options
 from gpuinfra.cli.stack_context import active_stack, plan_of
+from gpuinfra.cli.stacks import Stacks
 from gpuinfra.errors import EnvironmentMissing, UsageError
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[STACK] NODE [COMMAND]...")
 @click.option("--hosts", "hosts_file", type=FILE, metavar="FILE", help="Find NODE in this hosts file (docs/remote.md); leave STACK out.")  # fmt: skip
 @click.option("--direct", is_flag=True, help="Connect to the private address instead of through the cloud's tunnel.")
-@rehearsal_options
-def command(words: tuple[str, ...], hosts_file: Path | None, direct: bool, rehearsal: bool, folder: Path) -> int:
+@stack_options
+def command(words: tuple[str, ...], hosts_file: Path | None, direct: bool, stacks: Stacks) -> int:
     """Log in to NODE of STACK, or run COMMAND on it.
 
     NODE is a label (gpu-1) or an instance ID. The host key is always verified and never added. The exit code is that of
@@ -37,17 +38,19 @@ def command(words: tuple[str, ...], hosts_file: Path | None, direct: bool, rehea
     if hosts_file is not None:
         from gpuinfra.remote.hosts import read_hosts
 
+        if not stacks.hosts_files:
+            raise UsageError("--rehearsal uses the stand-in nodes of STACK; leave --hosts out")
         if not words:
             raise UsageError("no node is given; type gpuinfra ssh --hosts FILE NODE")
         return _connect(read_hosts(hosts_file), words[0], words[1:])
     if len(words) < 2:
         raise UsageError("no node is given; type gpuinfra ssh STACK NODE, such as gpuinfra ssh aws-p4d gpu-1")
     stack, node, *rest = words
-    with active_stack(stack, folder if rehearsal else None) as active:
-        if rehearsal:
-            click.echo("rehearsal: this is a stand-in node on this machine", err=True)
+    with active_stack(stack, stacks) as active:
+        if stacks.notice:
+            click.echo(stacks.notice, err=True)
         hosts = active.hosts(plan_of(stack), direct)
-        # Hosts of a deployed stack are named by instance ID, hosts of a rehearsal by label. Accept both.
+        # Hosts are named by instance ID. Accept labels as well.
         names = {other: name for one in active.nodes for other, name in ((one.name, one.id), (one.id, one.name))}
         return _connect(hosts, node, rest, names)
 

@@ -9,8 +9,9 @@ import click
 
 from gpuinfra.cli.expectations import for_evidence, from_file
 from gpuinfra.cli.judgement import publish
-from gpuinfra.cli.options import judgement_options, rehearsal_options
+from gpuinfra.cli.options import judgement_options, stack_options
 from gpuinfra.cli.stack_context import active_stack
+from gpuinfra.cli.stacks import Stacks
 from gpuinfra.errors import UsageError
 
 
@@ -18,10 +19,8 @@ from gpuinfra.errors import UsageError
 @click.argument("stack", required=False)
 @click.option("--evidence", type=click.Path(path_type=Path), metavar="DIR", help="Judge this folder (or file) of evidence instead of STACK's bucket.")  # fmt: skip
 @judgement_options
-@rehearsal_options
-def command(
-    stack: str | None, evidence: Path | None, expectation: Path | None, rehearsal: bool, folder: Path, **output: Any
-) -> int:
+@stack_options
+def command(stack: str | None, evidence: Path | None, expectation: Path | None, stacks: Stacks, **output: Any) -> int:
     """Judge the evidence that the nodes of STACK uploaded to its evidence bucket.
 
     Reads the newest evidence of each node, verifies who signed it, and judges the raw output against the plan. Prints
@@ -32,14 +31,14 @@ def command(
     """
     from gpuinfra.verification.read import read_folder
 
-    if rehearsal and evidence:
+    if evidence and not stacks.hosts_files:
         raise UsageError("--rehearsal reads the evidence of STACK's stand-in nodes; leave --evidence out")
-    title = f"{'Rehearsal: v' if rehearsal else 'V'}erification of {stack or (evidence or Path()).resolve().name}"
+    title = f"Verification of {stack or (evidence or Path()).resolve().name}"
     if evidence is not None:
-        return publish(read_folder(evidence), for_evidence(stack, expectation), title, rehearsal=rehearsal, **output)
+        return publish(read_folder(evidence), for_evidence(stack, expectation), title, stacks=stacks, **output)
     if stack is None:
         raise UsageError("no evidence is named; give STACK or --evidence DIR")
-    with active_stack(stack, folder if rehearsal else None) as active:
+    with active_stack(stack, stacks) as active:
         found, deployed = active.found()
     one = from_file(expectation) if expectation else None
-    return publish(found, lambda node: one or deployed[node.instance_id], title, rehearsal=rehearsal, **output)
+    return publish(found, lambda node: one or deployed[node.instance_id], title, stacks=stacks, **output)

@@ -91,6 +91,8 @@ class CloudProfile(Protocol):
     """Characters and lengths of tags that all services of the cloud accept. None if gpuinfra converts tags."""
     storage_kinds: frozenset[str]
     """Kinds of storage that gpuinfra creates on this cloud."""
+    access_fields: frozenset[str]
+    """Fields of `access` that this cloud uses, or that a rule of its own reports."""
 
     metadata_to_guard: tuple[str, ...]
     """Addresses of the metadata service to which nodes block access from containers. Empty if the cloud has a hop limit."""

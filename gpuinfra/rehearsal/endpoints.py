@@ -17,6 +17,7 @@ _GOOGLE_OVERRIDES = {
     "CLOUDKMS": "cloudkms/",
     "LOGGING": "logging/",
     "LUSTRE": "lustre/",
+    "OSLOGIN": "oslogin/",
     "FILE": "file/",
 }
 """Maps a service, as in `CLOUDSDK_API_ENDPOINT_OVERRIDES_<service>`, to its path on the stand-in cloud."""

@@ -3,7 +3,7 @@
 | module | responsibility |
 | --- | --- |
 | `hosts.py` | the hosts file: hosts and how to reach them |
-| `tunnels.py`, `bastion.py` | the nodes of a deployed stack, through the tunnel of their cloud |
+| `tunnels.py`, `bastion.py` | the nodes of a deployed stack, with the login and through the tunnel of their cloud |
 | `known.py` | host key verification: known_hosts files, host CAs, keys from the handover; keys are never added automatically |
 | `connect.py` | the route to a host: direct, through jump hosts, or through a proxy command |
 | `connection.py` | one SSH connection: handshake, host key, login and commands, each with a time limit |

@@ -16,12 +16,12 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
+
+from gpuinfra.clouds.relay import relay
 
 OPENS_WITHIN_S = 45.0
 """`az` needs several seconds to sign in and open the tunnel."""
-_CHUNK = 65536
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
             sys.stderr.write(f"az did not open a tunnel to {given.target} within {OPENS_WITHIN_S:g} s\n")
             return 1
         with stream:
-            _relay(stream)
+            relay(stream)
         return 0
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -79,24 +79,6 @@ def _open(tunnel: subprocess.Popen[bytes], port: int) -> socket.socket | None:
             return socket.create_connection(("127.0.0.1", port), timeout=5)
         time.sleep(0.1)
     return None
-
-
-def _relay(stream: socket.socket) -> None:
-    """Copy bytes in both directions until the remote side closes."""
-    stream.settimeout(None)
-
-    def up() -> None:
-        with contextlib.suppress(OSError):
-            while data := os.read(0, _CHUNK):
-                stream.sendall(data)
-            stream.shutdown(socket.SHUT_WR)
-
-    threading.Thread(target=up, daemon=True).start()
-    with contextlib.suppress(OSError):
-        while data := stream.recv(_CHUNK):
-            view = memoryview(data)
-            while view:
-                view = view[os.write(1, view) :]
 
 
 if __name__ == "__main__":

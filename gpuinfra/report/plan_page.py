@@ -9,8 +9,7 @@ from gpuinfra.report.html import render
 from gpuinfra.report.plan_json import PlanReport
 from gpuinfra.report.plan_tables import gpus_of, storage_text, subnet_table, ways_table
 from gpuinfra.report.prices import excluded, hour_tile, price_table, summary
-from gpuinfra.report.rehearsal_page import kept_table
-from gpuinfra.report.tables import Cell, Column, Table
+from gpuinfra.report.tables import Cell, Column, Table, kept_table
 
 MOST_DRAWN = 256
 """Maximum number of nodes in a group that are drawn individually. A larger group is shown as a number."""

@@ -8,7 +8,7 @@ from typing import Any
 from gpuinfra.report.html import render
 from gpuinfra.report.nodes import node_view
 from gpuinfra.report.prices import excluded, hour_tile, price_table, summary
-from gpuinfra.report.tables import Cell, Column, Table
+from gpuinfra.report.tables import Cell, Column, Table, kept_table
 
 BANNER = (
     "This is a rehearsal: the program and the engine are real, and the cloud and the nodes are stand-ins on this machine. "
@@ -54,12 +54,6 @@ def page(report: Mapping[str, Any]) -> str:
         provenance=_provenance(report.get("provenance", [])),
         origin=f"document {report['schema']}",
     )  # fmt: skip
-
-
-def kept_table(rows: Any) -> Table:
-    """Return the table of resources that `destroy` retains, with name, type and reason."""
-    made = [(Cell(str(name), strong=True), Cell(str(type_), code=True), reason) for name, type_, reason in rows]
-    return Table(["name", Column("type", wrap=True), Column("reason", wrap=True)], made)
 
 
 def _engine(runs: Sequence[Mapping[str, Any]]) -> Table:

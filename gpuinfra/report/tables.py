@@ -12,7 +12,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpuinfra.safe_text import one_line
 
@@ -146,3 +146,9 @@ def _cell(cell: Cell) -> Text:
     if cell.doubt:
         made.append(f" ({one_line(cell.doubt)})", style=COLORS[tone(cell.doubt)])
     return made
+
+
+def kept_table(rows: Any) -> Table:
+    """Return the table of resources that `destroy` retains, with name, type and reason."""
+    made = [(Cell(str(name), strong=True), Cell(str(type_), code=True), reason) for name, type_, reason in rows]
+    return Table(["name", Column("type", wrap=True), Column("reason", wrap=True)], made)

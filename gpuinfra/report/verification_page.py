@@ -13,7 +13,7 @@ from gpuinfra.report.tables import Cell, Column, Table
 READY = {"nothing": "ready"}
 
 
-def page(document: Mapping[str, Any], title: str) -> str:
+def page(document: Mapping[str, Any], title: str, notice: str = "") -> str:
     """Render the page of a `gpuinfra.verification/1` document."""
     sums, nodes = document["totals"], document["nodes"]
     ordered = sorted(nodes, key=lambda node: -ACTIONS.index(node["action"]))
@@ -40,7 +40,7 @@ def page(document: Mapping[str, Any], title: str) -> str:
         outcome="verified" if document["verified"] else "failed",
         status="verified" if document["verified"] else "not verified",
         subtitle=document["about"],
-        banners=["This is a rehearsal: the nodes are stand-ins on this machine."] if document.get("rehearsal") else [],
+        banners=[notice] if notice else [],
         tiles=[
             (f"{sums['nodes_verified']} of {sums['nodes']}", "nodes verified"),
             (f"{sums['gpus_verified']} of {sums['gpus']}", "GPUs verified"),

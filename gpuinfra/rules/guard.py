@@ -12,7 +12,7 @@ from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
-from gpuinfra.spec.policy import Audit, Network
+from gpuinfra.spec.policy import Access, Audit, Network
 from gpuinfra.spec.shown import shown
 
 
@@ -65,6 +65,16 @@ def ssh_is_not_open_to_internet(spec: ClusterSpec, today: date) -> Iterator[Find
             yield error(path, f"is {network}, which includes every address", "list the networks of your operators")
         elif network.is_global and network.prefixlen < (16 if network.version == 4 else 32):
             yield warn(path, f"is {network}, which is very large", "list smaller networks")
+
+
+def access_fields_have_an_effect(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A field of `access` that the cloud does not use is an error."""
+    cloud = profile_of(spec.cloud)
+    for name in Access.model_fields:
+        if name not in cloud.access_fields and getattr(spec.access, name):
+            yield error(
+                f"access.{name}", f"has no effect on {cloud.title}, whose own identities log in to nodes", "remove it"
+            )
 
 
 def compliance_lock_is_confirmed(spec: ClusterSpec, today: date) -> Iterator[Finding]:

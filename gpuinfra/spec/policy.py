@@ -171,7 +171,7 @@ class Access(SpecModel):
         max_length=20,
         examples=[["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEXAMPLEEXAMPLEEXAMPLEEXAMPLEEXAMPLEEXAMPLE ops@example.com"]],
     )
-    """Azure: public SSH keys for logging in as user `gpuinfra`. If omitted, logging in with SSH keys is not possible."""
+    """Azure: public SSH keys for logging in as user `gpuinfra`. If omitted, no key can log in. AWS and Google Cloud check your cloud identity instead."""
     bastion: StrictBool = False
     """Azure: whether to create an Azure Bastion host with a public address, through which you connect to port 22 of the nodes."""
 

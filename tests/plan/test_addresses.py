@@ -63,7 +63,7 @@ def declarations(draw: st.DrawFn, cloud: str) -> dict[str, Any]:
         "pools": pools,
         "storage": storage,
         "network": {"cidr": str(network), "egress": draw(st.sampled_from(["nat", "endpoints"]))},
-        "access": {"evidence_from": ["203.0.113.0/24"], **({"bastion": True} if draw(st.booleans()) else {})},
+        "access": {"evidence_from": ["203.0.113.0/24"], "bastion": draw(st.booleans())} if cloud == "azure" else {},
     }
 
 
@@ -75,7 +75,7 @@ def _lustre(cloud: str, index: int, *, large: bool = False) -> dict[str, Any]:
 def _many(cloud: str, count: int, bastion: bool = False, cidr: str = "10.64.0.0/16") -> dict[str, Any]:
     """A valid declaration with a number of file systems."""
     storage = [_lustre(cloud, index) for index in range(count)]
-    access = {"evidence_from": ["203.0.113.0/24"], "bastion": bastion}
+    access = {"evidence_from": ["203.0.113.0/24"], "bastion": bastion} if cloud == "azure" else {}
     return {**BASES[cloud], "storage": storage, "network": {"cidr": cidr}, "access": access}
 
 

@@ -22,7 +22,7 @@ def assert_commands_work(up: Finished) -> None:
     assert said["totals"] == {"nodes": 4, "nodes_verified": 4, "gpus": 32, "gpus_verified": 32}
     assert [node["label"] for node in said["nodes"]] == ["gpu-1", "gpu-2", "gpu-3", "gpu-4"]
     assert "evidence bucket" in said["about"]
-    assert "Rehearsal" in page.read_text()
+    assert "stand-in nodes" in page.read_text()
     assert sorted(path.name for path in kept.iterdir()) == [f"gpu-{n}.json" for n in (1, 2, 3, 4)]
     assert_state_is_read_through_the_engine(up)
     if sshd() is None:
@@ -52,12 +52,12 @@ def assert_state_is_read_through_the_engine(up: Finished) -> None:
         "PULUMI_HOME": str(up.root / "home"),
         "PULUMI_CONFIG_PASSPHRASE": (up.root / "passphrase").read_text(),
     }
-    program = "from gpuinfra.cli.stack_context import _exported; from gpuinfra.inventory import nodes_of; "
-    ask = "print([node.name for node in nodes_of(_exported(%r))])"
+    program = "from gpuinfra.cli.stacks import exported; from gpuinfra.inventory import nodes_of; "
+    ask = "print([node.name for node in nodes_of(exported(%r))])"
     words = [sys.executable, "-c", program + ask % "aws-p4d"]
     result = run(words, up.root, env=environment, cwd=up.root / "project")
     assert result.out.splitlines()[-1] == "['gpu-1', 'gpu-2', 'gpu-3', 'gpu-4']", result.out + result.err
     missing = run(
-        [sys.executable, "-c", program + "_exported('missing')"], up.root, env=environment, cwd=up.root / "project"
+        [sys.executable, "-c", program + "exported('missing')"], up.root, env=environment, cwd=up.root / "project"
     )
     assert "no stack named 'missing' found" in missing.err

@@ -111,21 +111,14 @@ def test_pool_selects_its_hosts(tmp_path: Path) -> None:
         hosts.of_pool("tpu")
 
 
-def test_stack_outputs_become_hosts_with_the_host_keys_of_the_handover() -> None:
-    """Nodes are reached through the cloud's tunnel or directly, with the host keys from their evidence."""
+def test_stack_outputs_become_hosts_with_the_host_keys_of_the_handover(tmp_path: Path) -> None:
+    """Nodes get the login of their cloud, and the host keys from their evidence."""
     node = Node(name="gpu-1", id="i-00000000000000001", address="10.0.0.9", pool="gpu", host_keys=("ssh-ed25519 A",))
-    tunnelled = hosts_of([node], cloud="aws", region="us-east-1", direct=False, user="ubuntu").hosts
-    assert len(tunnelled) == 1
-    words = tunnelled[0].proxy_words()
-    assert words[:5] == ["aws", "ssm", "start-session", "--target", "i-00000000000000001"]
-    assert words[-3:] == ["portNumber=22", "--region", "us-east-1"]
-    assert (tunnelled[0].host_keys, tunnelled[0].sudo, tunnelled[0].pool) == (("ssh-ed25519 A",), True, "gpu")
-    direct = hosts_of([node], cloud="aws", region="us-east-1", direct=True, user="ubuntu").hosts
-    assert (direct[0].where, direct[0].proxy_command) == ("10.0.0.9:22", None)
-    with pytest.raises(UsageError, match="has no Bastion"):
-        hosts_of([node], cloud="azure", region="r", direct=False, user="ubuntu")
+    (host,) = hosts_of([node], cloud="aws", region="us-east-1", direct=False, folder=tmp_path).hosts
+    assert "gpuinfra.clouds.aws.instance_connect" in host.proxy_words()
+    assert (host.host_keys, host.user, host.sudo, host.pool) == (("ssh-ed25519 A",), "ubuntu", True, "gpu")
     with pytest.raises(UsageError, match="deploy it first"):
-        hosts_of([], cloud="aws", region="r", direct=False, user="ubuntu")
+        hosts_of([], cloud="aws", region="r", direct=False, folder=tmp_path)
 
 
 def test_hosts_file_example_in_the_docs_is_valid(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from gpuinfra.plan.model import Plan
 from gpuinfra.planning import make_plan
-from gpuinfra.rehearsal.nodes.ssh_ports import login_name
 from gpuinfra.remote.connect import Connector
 from gpuinfra.remote.deliver import Bootstrap, BootstrapResult, DryRun
 from gpuinfra.remote.fleet import Fleet
@@ -23,6 +22,7 @@ from gpuinfra.rules import load_stack
 from gpuinfra.verification.judged import judge_all
 from gpuinfra.verification.over_ssh import found_of
 from tests.rehearsal.nodes.conftest import Nodes, metadata, namespaces, nodes  # noqa: F401
+from tests.rehearsal.nodes.test_ssh_ports import key_of
 
 from .servers import needed
 
@@ -51,8 +51,9 @@ def host_of(nodes: Nodes, name: str = NAME) -> Host:  # noqa: F811
         name=name,
         address="127.0.0.1",
         port=nodes.host.ssh_ports.numbers()[name],
-        user=login_name(),
-        identity=(nodes.host.ssh_ports.key,),
+        user="ubuntu",
+        identity=(key_of(nodes),),
+        sudo=True,
         host_keys=tuple(" ".join(key.read_text().split()[:2]) for key in keys),
     )
 

@@ -31,6 +31,7 @@ GCP: dict[str, Any] = {
     "software": {"registry": "us-central1-docker.pkg.dev/my-project/gpudirect"},
     "budget": {"recipients": ["ops@example.com"]},
 }
+_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA me"
 BASES = {"aws": AWS, "azure": AZURE, "gcp": GCP}
 
 Change = dict[str, Any]
@@ -243,6 +244,10 @@ ACCEPTED: dict[str, list[Case]] = {
     "ssh_is_not_open_to_internet": [
         ("aws", {"access.ssh_from": ["8.8.0.0/16", "2600::/32", "10.0.0.0/8"]}),
         ("aws", {"access.ssh_from": ["203.0.113.0/24"]}),
+    ],
+    "access_fields_have_an_effect": [
+        ("azure", {"access": {"bastion": True, "evidence_from": ["203.0.113.0/24"], "ssh_keys": [_KEY]}}),
+        ("gcp", {"access.ssh_from": ["10.0.0.0/8"]}),
     ],
     "compliance_lock_is_confirmed": [
         ("aws", {"audit": {"lock_mode": "compliance", "confirm_compliance": True}}),
@@ -748,6 +753,11 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"access.ssh_from": ["::/0"]}),
         ("aws", {"access.ssh_from": ["8.0.0.0/8"]}),
         ("aws", {"access.ssh_from": ["300.0.0.0/8"]}),
+    ],
+    "access_fields_have_an_effect": [
+        ("aws", {"access.ssh_keys": [_KEY]}),
+        ("aws", {"access.bastion": True}),
+        ("gcp", {"access.evidence_from": ["203.0.113.0/24"]}),
     ],
     "compliance_lock_is_confirmed": [("aws", {"audit": {"lock_mode": "compliance"}})],
     "machine_record_is_valid": [

@@ -71,6 +71,7 @@ class AwsProfile:
         allowed="letters, digits, spaces and _ . : / = + - @, in a key up to 127 characters",
     )
     """https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html, read 2026-11-22."""
+    access_fields = frozenset({"ssh_from", "operators"})
     storage_kinds = frozenset({"lustre"})
     metadata_to_guard: tuple[str, ...] = ()
     """Empty, because the hop limit in the launch template blocks container access to the metadata service."""

@@ -1,15 +1,34 @@
-"""SSH to nodes on AWS through Systems Manager Session Manager."""
+"""SSH to nodes on AWS: EC2 Instance Connect accepts the key, and Systems Manager Session Manager carries the connection.
+
+Ubuntu's images contain the package `ec2-instance-connect`, whose AuthorizedKeysCommand reads the keys from the metadata
+service (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/connect-linux-inst-eic.html, read 2026-11-22). A key is valid
+for 60 seconds, so the proxy command sends it for each connection.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from gpuinfra.clouds.login import Login, new_key
 from gpuinfra.inventory import Node
 
+USER = "ubuntu"
+"""The default user of Ubuntu's images, which may run every command with sudo."""
 
-def proxy_command(node: Node, region: str, resources: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the `aws ssm start-session` arguments for a node."""
-    words = ["aws", "ssm", "start-session", "--target", node.id]
-    words += ["--document-name", "AWS-StartSSHSession", "--parameters", "portNumber=22"]
-    return [*words, "--region", region] if region else words
+
+def login(folder: Path, resources: Sequence[Mapping[str, Any]]) -> Login:
+    """Return a login with a new key."""
+    return Login(user=USER, identity=(new_key(folder),))
+
+
+def proxy_command(
+    node: Node, login: Login, region: str, resources: Sequence[Mapping[str, Any]], *, direct: bool
+) -> list[str]:
+    """Return the arguments of `gpuinfra.clouds.aws.instance_connect` for a node."""
+    words = [sys.executable, "-m", "gpuinfra.clouds.aws.instance_connect", "--instance", node.id, "--user", login.user]
+    words += ["--key", f"{login.identity[0]}.pub"]
+    words += ["--region", region] if region else []
+    return [*words, *(["--address", node.address] if direct else []), "22"]

@@ -11,6 +11,7 @@ from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.gcp import catalog
 from gpuinfra.clouds.gcp import regions as places
 from gpuinfra.clouds.gcp.instances import ZONAL_NETWORKS
+from gpuinfra.clouds.gcp.regions import IAP_RANGE
 from gpuinfra.clouds.gcp.resources import resources
 from gpuinfra.clouds.gcp.software import SOFTWARE
 from gpuinfra.clouds.machines import machines_of
@@ -65,6 +66,7 @@ class GcpProfile:
     tag_limit = 64
     tag_form = None
     """Tags become labels."""
+    access_fields = frozenset({"ssh_from", "operators"})
     storage_kinds = frozenset({"lustre", "home"})
     metadata_to_guard: tuple[str, ...] = ("169.254.169.254", "fd20:ce::254")
     """Addresses of the metadata service. Google Cloud has no hop limit. The IPv6 address comes from public lists of metadata addresses (2026-11-21)."""
@@ -193,7 +195,8 @@ class GcpProfile:
             ),
             service_range=service,
             mtu=MTU_RDMA if any(name.startswith("host-") for name in shared) else MTU_TCP,
-            ssh_from=tuple(sorted(spec.access.ssh_from)),
+            # `gpuinfra ssh` connects through IAP, which reaches nodes from this range only.
+            ssh_from=tuple(sorted({*spec.access.ssh_from, IAP_RANGE})),
             flow_log_retention_days=spec.network.flow_log_days,
         )
 

@@ -1,18 +1,55 @@
-"""SSH to nodes on Google Cloud through Identity-Aware Proxy (IAP)."""
+"""SSH to nodes on Google Cloud: OS Login accepts the key, and Identity-Aware Proxy (IAP) carries the connection.
+
+Nodes have the metadata `enable-oslogin`. `gcloud compute os-login ssh-keys add` adds a key to your OS Login profile and
+prints the profile, whose POSIX account is the user name on the nodes
+(https://cloud.google.com/sdk/gcloud/reference/compute/os-login/ssh-keys/add, read 2026-11-22). Your account needs
+`roles/compute.osAdminLogin`, which also permits sudo, and `roles/iap.tunnelResourceAccessor`.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from gpuinfra.clouds.login import Login, answer_of, new_key
+from gpuinfra.errors import DeploymentError
 from gpuinfra.inventory import Node
 
+KEY_LIFETIME = "3h"
+"""Longer than the default time limit of `gpuinfra bootstrap`, which opens connections until it ends."""
 
-def proxy_command(node: Node, region: str, resources: Sequence[Mapping[str, Any]]) -> list[str]:
+
+def login(folder: Path, resources: Sequence[Mapping[str, Any]]) -> Login:
+    """Add a new key to the OS Login profile of the operator, and return its user."""
+    key = new_key(folder)
+    words = ["gcloud", "compute", "os-login", "ssh-keys", "add", f"--key-file={key}.pub", f"--ttl={KEY_LIFETIME}"]
+    answer = answer_of([*words, "--format=json", "--quiet"], "install the Google Cloud CLI and sign in")
+    return Login(user=_user(answer), identity=(key,))
+
+
+def proxy_command(
+    node: Node, login: Login, region: str, resources: Sequence[Mapping[str, Any]], *, direct: bool
+) -> list[str]:
     """Return the `gcloud compute start-iap-tunnel` arguments for a node, which IAP identifies by project, zone and name."""
+    if direct:
+        return []
     parts = node.resource.split("/")
     names = dict(zip(parts[::2], parts[1::2], strict=False))
     name, zone = names.get("instances") or node.id, names.get("zones") or node.zone
     words = ["gcloud", "compute", "start-iap-tunnel", name, "22", "--listen-on-stdin", "--verbosity=warning"]
     words += ["--zone", zone] if zone else []
     return words + (["--project", names["projects"]] if "projects" in names else [])
+
+
+def _user(answer: str) -> str:
+    """Return the user name of the primary POSIX account in a login profile."""
+    try:
+        accounts = json.loads(answer)["loginProfile"]["posixAccounts"]
+        accounts = sorted(accounts, key=lambda one: not one.get("primary"))
+        return str(accounts[0]["username"])
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise DeploymentError(
+            "your OS Login profile has no POSIX account; ask an administrator for roles/compute.osAdminLogin in the project"
+        ) from None

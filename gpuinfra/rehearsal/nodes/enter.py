@@ -5,6 +5,8 @@ root, builds the root with bind mounts, and executes the node's init as process 
 
 Both processes are killed with their parent, so a killed rehearsal leaves no process.
 The node shares the host's network, because the stand-in cloud listens on its loopback interface.
+The user namespace of a node is inside another one, in which the user of this process is `LOGIN_UID`. The node's sshd runs
+there (`serve.py`), because sshd refuses a user name whose ID is not its own.
 `--probe` only tests whether the system allows this, and prints the reason if not.
 """
 
@@ -22,6 +24,8 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
 MNT_DETACH = 2
 PR_SET_PDEATHSIG = 1
+LOGIN_UID = 1000
+"""The first ordinary user of Ubuntu's images."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -48,10 +52,16 @@ def main(argv: list[str]) -> int:
 
 
 def unshare() -> None:
-    """Create namespaces in which this user is root and the only user."""
+    """Create namespaces in which this user is root and the only user, inside one in which it is `LOGIN_UID`."""
     uid, gid = os.getuid(), os.getgid()
+    _check(_libc.unshare(CLONE_NEWUSER), "make a user namespace")
+    _map(f"{LOGIN_UID} {uid} 1", f"{LOGIN_UID} {gid} 1")
     _check(_libc.unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS | CLONE_NEWIPC), "make namespaces")
-    for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
+    _map(f"0 {LOGIN_UID} 1", f"0 {LOGIN_UID} 1")
+
+
+def _map(users: str, groups: str) -> None:
+    for name, text in (("setgroups", "deny"), ("uid_map", users), ("gid_map", groups)):
         with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
             file.write(text)
 

@@ -1,7 +1,8 @@
-"""Log in to a running stand-in node as its root. Standard library only, run as a file by the node's sshd.
+"""Log in to a running stand-in node. Standard library only, run as a file by the node's sshd.
 
 `python -I -S login.py FOLDER` joins the namespaces of the node's init and runs the command of the SSH client, or a
-login shell. `--tied-to PID WORDS...` executes another program that is killed with its parent.
+login shell, as the user that sshd accepted. A stand-in node has one user ID, so this user owns every file. Its commands
+still need sudo for what root does, because the node's sudo reads `/etc/sudoers.d`.
 """
 
 from __future__ import annotations
@@ -25,10 +26,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main(argv: list[str]) -> int:
-    """Log in, or execute another program."""
-    if argv[:1] == ["--tied-to"]:
-        _die_with(int(argv[1]))
-        os.execv(argv[2], argv[2:])
+    """Log in."""
     folder, session = argv[0], _session()
     try:
         with open(os.path.join(folder, "init.pid"), encoding="ascii") as file:
@@ -68,10 +66,12 @@ def _become(environ: dict[str, str]) -> None:
     passed_on = {
         name: os.environ[name] for name in ("TERM", "LC_ALL", "SSH_CLIENT", "SSH_CONNECTION") if name in os.environ
     }
-    environ = {**environ, **passed_on, "USER": "root", "LOGNAME": "root", "SHELL": "/bin/bash"}
+    user = os.environ["LOGNAME"]
+    home = "/root" if user == "root" else f"/home/{user}"
+    environ = {**environ, **passed_on, "USER": user, "LOGNAME": user, "HOME": home, "SHELL": "/bin/bash"}
     words = ["/bin/bash", "-c", command] if command else ["-bash"]
     try:
-        os.chdir("/root")
+        os.chdir(home)
         os.execve("/bin/bash", words, environ)
     except OSError as error:
         os.write(2, f"login failed: {error}\n".encode())

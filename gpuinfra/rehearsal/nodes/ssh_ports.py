@@ -2,15 +2,15 @@
 
 A port answers with the host keys of its node, which are in its evidence, so known hosts are verified as on a deployed
 node. The sshd is the host's and runs outside the node, because sshd changes users, which an unprivileged user namespace
-does not allow. Its only command enters the node (`login.py`). One sshd serves one connection, as under inetd, so an
-idle node costs one socket. Only the key of this rehearsal (`ssh/operator`) is accepted, and it logs in as root.
+does not allow (`serve.py`). Its only command enters the node (`login.py`). One sshd serves one connection, as under
+inetd, so an idle node costs one socket. The stand-in cloud determines the users and their keys (`StandIn.logins`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import pwd
+import re
 import selectors
 import shlex
 import shutil
@@ -18,14 +18,19 @@ import signal
 import socket
 import subprocess
 import threading
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuinfra.rehearsal.nodes import login
+from gpuinfra.rehearsal.nodes import login, serve
+from gpuinfra.rehearsal.nodes.enter import LOGIN_UID
 from gpuinfra.rehearsal.nodes.node import Node
 from gpuinfra.rehearsal.nodes.support import ISOLATED
 
 HOST_KEYS = ("ed25519", "ecdsa", "rsa")
+Logins = Callable[[str], Mapping[str, Iterable[str]]]
+"""Instance ID -> users with their public keys."""
+_USER = re.compile(r"[a-z_][a-z0-9_.-]{0,31}")
 
 
 @dataclass
@@ -40,7 +45,8 @@ class SshPorts:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "ssh"
-        self.key = self.folder / "operator"
+        self.logins: Logins = lambda _: {}
+        """Who can log in to an instance. Asked for each connection."""
         self.problem = ""
         """Why nodes do not accept SSH on this system. Empty if they do."""
         self._ports: dict[str, _Port] = {}
@@ -53,7 +59,7 @@ class SshPorts:
         self._stopping = False
 
     def start(self) -> None:
-        """Create the operator's key and accept connections. Without sshd on this system, `problem` is set."""
+        """Accept connections. Without sshd on this system, `problem` is set."""
         self.problem = self._prepare()
         self._thread = threading.Thread(target=self._answer, name="ssh ports", daemon=True)
         self._thread.start()
@@ -104,16 +110,8 @@ class SshPorts:
     def _prepare(self) -> str:
         if _sshd() is None or shutil.which("ssh-keygen") is None:
             return "this system has no sshd, so stand-in nodes do not answer SSH; on Debian and Ubuntu, run: apt install openssh-server"
-        if os.geteuid() == 0:
-            with contextlib.suppress(OSError):  # sshd as root separates privileges there
-                Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         (self.folder / "home").mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
-        if not self.key.exists():
-            words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "rehearsal", "-f", str(self.key)]
-            done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-            if done.returncode != 0:
-                return f"ssh-keygen failed: {done.stderr.strip()}"
         return ""
 
     def _answer(self) -> None:
@@ -134,17 +132,19 @@ class SshPorts:
             return
         with connection:
             connection.setblocking(True)
-            if port.node.process is None or port.node.init_pid is None:
+            init = port.node.init_pid
+            if port.node.process is None or init is None:
                 return  # a machine that is off or booting closes the connection
             config = self._config(port.node)
             sshd = _sshd()
             if config is None or sshd is None:
                 return
             log = port.node.folder / "sshd.log"
-            words = [sshd, "-i", "-f", str(config), "-E", str(log)]
+            words = [str(os.getpid()), str(init), str(port.node.folder / "passwd")]
+            words += [sshd, "-i", "-f", str(config), "-E", str(log)]
             self._sessions.append(
                 subprocess.Popen(
-                    [*ISOLATED, login.__file__, "--tied-to", str(os.getpid()), *words],
+                    [*ISOLATED, serve.__file__, *words],
                     stdin=connection.fileno(),
                     stdout=connection.fileno(),
                     stderr=subprocess.DEVNULL,
@@ -159,12 +159,13 @@ class SshPorts:
         keys = [key for key in keys if key.is_file()]
         if not keys:
             return None
+        self._write_accounts(node)
         enter = shlex.join([*ISOLATED, login.__file__, str(node.folder)])
         file = node.folder / "sshd_config"
         partial = file.with_suffix(".part")
         partial.write_text(
             "".join(f'HostKey "{key}"\n' for key in keys)
-            + f'AuthorizedKeysFile "{self.key}.pub"\nForceCommand {enter}\n'
+            + f'AuthorizedKeysFile "{node.folder / "keys"}/%u"\nForceCommand {enter}\n'
             # The host user's shell starts the command. It must not read that user's files.
             f'SetEnv "HOME={self.folder / "home"}" SHLVL=5\n'
             "PidFile none\nStrictModes no\nUsePAM no\nUseDNS no\nPermitRootLogin prohibit-password\n"
@@ -176,14 +177,24 @@ class SshPorts:
         partial.replace(file)
         return file
 
+    def _write_accounts(self, node: Node) -> None:
+        """Write the users of a node with their keys, and the sudo rule that an image or a guest agent gives them."""
+        folder, sudoers = node.folder / "keys", node.root / "etc/sudoers.d"
+        for path in (folder, sudoers):
+            path.mkdir(parents=True, exist_ok=True)
+        users = {user: tuple(keys) for user, keys in self.logins(node.instance.id).items() if _USER.fullmatch(user)}
+        for user, keys in users.items():
+            (node.root / "home" / user).mkdir(parents=True, exist_ok=True)
+            (folder / user).write_text("".join(f"{key}\n" for key in keys), encoding="utf-8")
+        rules = "".join(f"{user} ALL=(ALL) NOPASSWD:ALL\n" for user in users)
+        (sudoers / "90-cloud-users").write_text(rules, encoding="utf-8")
+        home = self.folder / "home"
+        rows = "".join(f"{user}:x:{LOGIN_UID}:{LOGIN_UID}::{home}:/bin/bash\n" for user in users)
+        (node.folder / "passwd").write_text(rows, encoding="utf-8")
+
     def _wake(self) -> None:
         with contextlib.suppress(OSError):
             self._wake_write.send(b".")
-
-
-def login_name() -> str:
-    """Return the only accepted user name: the user who runs the rehearsal, who is root in the node."""
-    return pwd.getpwuid(os.getuid()).pw_name
 
 
 def _sshd() -> str | None:

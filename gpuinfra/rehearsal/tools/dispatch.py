@@ -60,6 +60,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sha256sum": ("trust", "sha256sum"),
     "shutdown": ("systemctl", "shutdown"),
     "sysctl": ("machine", "sysctl"),
+    "sudo": ("sudo", "sudo"),
     "systemctl": ("systemctl", "systemctl"),
     "systemd-analyze": ("kernel", "nothing"),
     "systemd-detect-virt": ("machine", "detect_virt"),

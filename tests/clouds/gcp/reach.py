@@ -49,8 +49,11 @@ def group(state: State) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def holes(state: State, tunnels: frozenset[str] = frozenset()) -> list[str]:
-    """All access from outside, and settings that prepare it. `tunnels` are declared prefixes of Google's proxies."""
+IAP = "35.235.240.0/20"
+
+
+def holes(state: State, tunnels: frozenset[str] = frozenset({IAP})) -> list[str]:
+    """All access from outside, and settings that prepare it. `tunnels` are prefixes of Google's proxies, which check an identity."""
     have = group(state)
     return [*_interfaces(have), *_open_rules(have, tunnels), *_routes(have), *_entry_points(have), *_buckets(have)]
 

@@ -15,11 +15,10 @@ from pulumi_azure_native import compute
 from gpuinfra.clouds.azure import names
 from gpuinfra.clouds.azure.components.scope import Scope
 from gpuinfra.clouds.azure.renew import renewal
+from gpuinfra.clouds.azure.tunnel import USER, placeholder_key
 from gpuinfra.node.health import PATH, PORT
 from gpuinfra.plan.model import Group, PoolPlan
 
-ADMIN = "gpuinfra"
-"""The user name for SSH."""
 GRACE_S = 3600
 """Grace period of the health extension. With a plain image, installing the driver, rebooting and running the checks takes about 15 minutes."""
 
@@ -79,36 +78,18 @@ def template_hash(args: ModelArgs) -> pulumi.Output[str]:
     return parts.apply(lambda known: hashlib.sha256(repr((fixed, *known)).encode()).hexdigest()[:12])
 
 
-def placeholder_key() -> str:
-    """Return a public key without a known private key. Azure requires a key if passwords are disabled.
-
-    The 32 bytes are the first hash in a series that is a valid point on the curve (RFC 8032, 5.1.3), so no private key was ever generated.
-    """
-    prime = 2**255 - 19
-    d = (-121665 * pow(121666, -1, prime)) % prime
-    for count in range(256):
-        data = bytearray(hashlib.sha256(f"gpuinfra: public key without a private key {count}".encode()).digest())
-        data[31] &= 0x7F
-        y = int.from_bytes(data, "little")
-        square = (y * y - 1) * pow(d * y * y + 1, -1, prime) % prime
-        if y < prime and square and pow(square, (prime - 1) // 2, prime) == 1:
-            wire = b"\x00\x00\x00\x0bssh-ed25519\x00\x00\x00\x20" + bytes(data)
-            return f"ssh-ed25519 {base64.b64encode(wire).decode()} placeholder"
-    raise AssertionError("half of all hashes are points on the curve")
-
-
 def _os(args: ModelArgs) -> compute.VirtualMachineScaleSetOSProfileArgs:
     keys = args.pool.ssh_keys or (placeholder_key(),)
     return compute.VirtualMachineScaleSetOSProfileArgs(
         computer_name_prefix=names.computer_prefix(args.scope.cluster, args.pool.name),
-        admin_username=ADMIN,
+        admin_username=USER,
         custom_data=pulumi.Output.from_input(args.user_data).apply(_encoded),
         linux_configuration=compute.LinuxConfigurationArgs(
             disable_password_authentication=True,
             provision_vm_agent=True,
             ssh=compute.SshConfigurationArgs(
                 public_keys=[
-                    compute.SshPublicKeyArgs(path=f"/home/{ADMIN}/.ssh/authorized_keys", key_data=key) for key in keys
+                    compute.SshPublicKeyArgs(path=f"/home/{USER}/.ssh/authorized_keys", key_data=key) for key in keys
                 ]
             ),
         ),

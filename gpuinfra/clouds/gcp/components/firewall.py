@@ -42,7 +42,7 @@ class FirewallRulesArgs:
     """`nat` allows HTTP and HTTPS to the internet. `endpoints` allows HTTPS to Google APIs. `None` is for a network without routes, which needs only the
     rule between its nodes. A project has a quota of about 100 rules."""
     ssh_from: tuple[str, ...] = ()
-    """Address ranges that can reach port 22, for example 35.235.240.0/20 for IAP. By default, port 22 is closed."""
+    """Address ranges that can reach port 22. The plan lists 35.235.240.0/20, the range of Identity-Aware Proxy (IAP)."""
 
 
 class FirewallRules(pulumi.ComponentResource):

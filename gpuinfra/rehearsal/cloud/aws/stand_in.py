@@ -111,6 +111,12 @@ class Aws(StandIn):
         for role in {role.id for one in nodes if (role := credentials.role_of(store, one))}:
             yield from access.rights_of(store, role)
 
+    def logins(self, cloud: Cloud, instance: dict[str, Any]) -> Mapping[str, list[str]]:
+        """Return the user of the image, with the keys that EC2 Instance Connect offers now."""
+        from gpuinfra.rehearsal.cloud.aws.http import sessions
+
+        return sessions.logins(cloud, instance)
+
     def tick(self, cloud: Cloud) -> None:
         schedules.run_due(cloud.store)
 

@@ -98,8 +98,17 @@ def provisioned(inputs: dict[str, Any]) -> Instance:
         "os": system,
         "prebuilt": prebuilt,
         "custom_data": str((profile.get("osProfile") or {}).get("customData") or ""),
+        "logins": _logins(profile.get("osProfile") or {}),
         "disk": disk_of(inputs),
     }
+
+
+def _logins(profile: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the administrator with the keys that provisioning writes to the disk."""
+    user = str(profile.get("adminUsername") or "")
+    ssh = (profile.get("linuxConfiguration") or {}).get("ssh") or {}
+    keys = [one for one in ssh.get("publicKeys") or [] if one.get("path") == f"/home/{user}/.ssh/authorized_keys"]
+    return {user: [str(one.get("keyData") or "") for one in keys]} if user else {}
 
 
 def _image_of(profile: dict[str, Any]) -> tuple[str, str, bool]:

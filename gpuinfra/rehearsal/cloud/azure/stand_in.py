@@ -76,6 +76,11 @@ class Azure(StandIn):
 
         return {"secret": identity.operator_secret(cloud.store), "certificates": str(Signer(cloud.folder).prepare())}
 
+    def logins(self, cloud: Cloud, instance: dict[str, Any]) -> Mapping[str, list[str]]:
+        """Return the administrator of the scale set with its keys."""
+        found: dict[str, list[str]] = instance.get("logins") or {}
+        return found
+
     def node_rights(self, store: Store, nodes: list[dict[str, Any]]) -> Iterator[str]:
         """Return the role assignments of the nodes' identities."""
         principals = {str(held.outputs.get("principalId")).lower() for one in nodes for held in identity.identities_of(store, one)}  # fmt: skip

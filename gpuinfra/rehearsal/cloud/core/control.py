@@ -5,7 +5,7 @@ Every request must include the token that the process prints at startup. Respons
 | request | does |
 | --- | --- |
 | GET `nodes` | lists the instances as nodes: label, stage, last lines of the console |
-| GET `ssh` | the local SSH ports of the nodes and the key to use |
+| GET `ssh` | whether the nodes have an SSH server, and the reason if not |
 | GET `instances` | lists the instances as the cloud sees them, including terminated ones |
 | GET `resources` | lists all resources, each with the operation and the URN that created it |
 | GET `calls?since=N` | the log of calls after number N |
@@ -113,12 +113,7 @@ class Control:
         host = self.cloud.fleet.host
         if host is None or host.ssh_ports.problem:
             return {"available": False, "reason": host.ssh_ports.problem if host else self.cloud.fleet.unavailable}
-        from gpuinfra.rehearsal.nodes.ssh_ports import login_name
-
-        return {
-            "available": True, "reason": None, "address": "127.0.0.1", "user": login_name(),
-            "identity": str(host.ssh_ports.key), "ports": host.ssh_ports.numbers(),
-        }  # fmt: skip
+        return {"available": True, "reason": None}
 
     def _resources(self, _: dict[str, Any]) -> dict[str, Any]:
         return {

@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 import time
 import traceback
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.core import ids, registry
@@ -44,6 +45,8 @@ class Fleet:
         self._failed_at: dict[str, float] = {}
 
     def start(self) -> None:
+        if self.host is not None:
+            self.host.ssh_ports.logins = self.logins
         for instance in self.running():
             self._power_on(instance)
         self._thread = threading.Thread(target=self._run, name="fleet", daemon=True)
@@ -66,6 +69,18 @@ class Fleet:
     def console(self, id: str) -> str:
         """Return the serial console of an instance."""
         return self.host.console(id) if self.host else f"gpuinfra: this node never boots here: {self.unavailable}\n"
+
+    def logins(self, id: str) -> Mapping[str, Iterable[str]]:
+        """Return the users who can log in to an instance, with their public keys."""
+        instance = self.store.get("instance", id)
+        if instance is None:
+            return {}
+        (stand_in,) = (one for one in registry.installed() if one.name == instance["cloud"])
+        return stand_in.logins(self.cloud, instance)
+
+    def ssh_port(self, id: str) -> int | None:
+        """Return the loopback port on which the sshd of an instance answers."""
+        return self.host.ssh_ports.numbers().get(id) if self.host else None
 
     def of_group(self, group: Resource) -> list[dict[str, Any]]:
         return self.members(group.region, group.id)

@@ -132,6 +132,10 @@ class StandIn:
         """Return all rights of the identities that these nodes run with."""
         return ()
 
+    def logins(self, cloud: Cloud, instance: dict[str, Any]) -> Mapping[str, Iterable[str]]:
+        """Return the users who can log in to an instance over SSH, with their public keys."""
+        return {}
+
     def tick(self, cloud: Cloud) -> None:
         """Called about twice per second to simulate changes over time."""
 

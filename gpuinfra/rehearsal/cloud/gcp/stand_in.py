@@ -82,6 +82,12 @@ class GoogleCloud(StandIn):
                 if one.plain.get("member") in members:
                     yield grant(one.urn)
 
+    def logins(self, cloud: Cloud, instance: dict[str, Any]) -> Mapping[str, list[str]]:
+        """Return the users of OS Login."""
+        from gpuinfra.rehearsal.cloud.gcp.http import logins
+
+        return logins.logins(cloud, instance)
+
     def control_actions(self, cloud: Cloud) -> Mapping[str, Action]:
         """Handle POST `preempt` `{"instance_id"}`: send a preemption notice to a spot machine, which is terminated 30 s
         later."""

@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 
 from gpuinfra.rehearsal.cloud.aws import credentials, operator, places, refreshes, signatures
 from gpuinfra.rehearsal.cloud.aws.groups import GROUP, desired
-from gpuinfra.rehearsal.cloud.aws.http import describe
+from gpuinfra.rehearsal.cloud.aws.http import describe, sessions
 from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra.rehearsal.cloud.core import ids
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
@@ -29,6 +29,10 @@ _NAMESPACES = {
     "sts": "https://sts.amazonaws.com/doc/2011-06-15/",
     "autoscaling": "http://autoscaling.amazonaws.com/doc/2011-01-01/",
     "ec2": "http://ec2.amazonaws.com/doc/2016-11-15/",
+}
+_LOGINS = {
+    "AWSEC2InstanceConnectService.SendSSHPublicKey": sessions.send_ssh_public_key,
+    "AmazonSSM.StartSession": sessions.start_session,
 }
 _PAGE = 100
 
@@ -85,7 +89,7 @@ class Queries:
         kind = "application/x-amz-json-1.1"
         try:
             self._read_only(verified)
-            action = describe.JSON_ACTIONS.get(target)
+            action = describe.JSON_ACTIONS.get(target) or _LOGINS.get(target)
             if action is None:
                 raise CloudError("UnknownOperationException", f"The action {target} is not supported in a rehearsal")
             answer = action(self.cloud, json.loads(request.body or b"{}"), verified.region)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 AUDIENCES = ("https://management.azure.com", "https://management.core.windows.net")
 _SET = re.compile(r"(?P<set>/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Compute/virtualMachineScaleSets/[^/]+)(?P<rest>/.*)?", re.I)  # fmt: skip
+_MACHINE = re.compile(_SET.pattern.partition("(?P<rest>")[0] + r"/virtualMachines/(?P<index>\d+)", re.I)
+_TUNNEL = re.compile(r"(?P<bastion>/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/bastionHosts/[^/]+)/tunnel", re.I)  # fmt: skip
 _LOG = re.compile(r"/subscriptions/[^/]+/providers/Microsoft\.Insights/eventtypes/management/values", re.I)
 _IMAGES = re.compile(
     r"/subscriptions/[^/]+/providers/Microsoft\.Compute/locations/[^/]+/publishers/(?P<publisher>[^/]+)"
@@ -80,6 +82,8 @@ class ResourceManager:
             return {"value": self._activities(request.query.get("$filter", ""))}
         if place == "/subscriptions" and request.method == "GET":
             return {"value": [{"id": f"/subscriptions/{ids.SUBSCRIPTION}", "subscriptionId": ids.SUBSCRIPTION}]}
+        if (bastion := _TUNNEL.fullmatch(place)) and request.method == "GET":
+            return {"port": self._tunnel(bastion["bastion"], request.query)}
         match = _SET.fullmatch(place)
         if match is None and request.method == "GET":
             return self._read(place)
@@ -98,6 +102,22 @@ class ResourceManager:
         if rest == "networkInterfaces":
             return self._page(request, [_interface(one) for one in self._members(group)])
         raise _unsupported(f"{rest} of a scale set")
+
+    def _tunnel(self, bastion: str, asked: dict[str, str]) -> int:
+        """Return the loopback port of a machine behind a Bastion."""
+        host = self._read(bastion)["properties"]
+        machine = _MACHINE.fullmatch(asked.get("target", ""))
+        if not host.get("enableTunneling") or (host.get("sku") or {}).get("name") not in ("Standard", "Premium"):
+            raise AzureError(
+                "BadRequest", "Bastion Host SKU must be Standard or Premium and Native Client must be enabled."
+            )
+        group = self._group(machine["set"]) if machine else None
+        members = self._members(group) if group else []
+        found = next((one for one in members if machine and one["index"] == int(machine["index"])), None)
+        port = self.cloud.fleet.ssh_port(found["id"]) if found and asked.get("port") == "22" else None
+        if port is None:
+            raise AzureError("BadRequest", "the target of the tunnel cannot be reached")
+        return port
 
     def _read(self, place: str) -> dict[str, Any]:
         """Read any resource by its ID, as `gpuinfra adopt` does."""

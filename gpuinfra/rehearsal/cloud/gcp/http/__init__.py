@@ -6,6 +6,8 @@
 | `storage/storage/v1/...`, `storage/upload/...`, `storage/download/...` | Cloud Storage, JSON API | nodes, the operator: STORAGE_EMULATOR_HOST |
 | `cloudkms/v1/...`, `logging/v2/...`, `lustre/v1/...`, `file/v1/...`, `compute/v1/projects/<project>/global/...` | reads of retained resources | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_<service> |
 | `compute/v1/projects/...` | groups, instances, serial ports | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE |
+| `oslogin/v1/users/<email>:importSshPublicKey` | OS Login profiles | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_OSLOGIN |
+| `tunnel/v4/connect` | Identity-Aware Proxy | the operator |
 | `token` | access tokens in exchange for a signed assertion | the operator: `token_uri` of the key file, GOOGLE_APPLICATION_CREDENTIALS |
 | `oauth2/v3/certs` | the public keys that verify identity tokens | the operator: GPUINFRA_GOOGLE_JWKS_URL |
 """
@@ -18,7 +20,7 @@ from urllib.parse import parse_qsl
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, json_response
 from gpuinfra.rehearsal.cloud.gcp import tokens
-from gpuinfra.rehearsal.cloud.gcp.http import reads
+from gpuinfra.rehearsal.cloud.gcp.http import logins, reads
 from gpuinfra.rehearsal.cloud.gcp.http.compute import Compute
 from gpuinfra.rehearsal.cloud.gcp.http.metadata import Metadata
 from gpuinfra.rehearsal.cloud.gcp.http.storage import Storage
@@ -47,6 +49,8 @@ class Google:
                 return reads.read(self.cloud, where, request, rest)
             if where == "compute":
                 return self._compute(request, rest)
+            if where in ("oslogin", "tunnel"):
+                return logins.answer(self.cloud, where, request, rest)
             if request.raw_path == tokens.TOKEN_PATH and request.method == "POST":
                 return self._token(request)
             if request.raw_path == tokens.KEYS_PATH:

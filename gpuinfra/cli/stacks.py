@@ -1,0 +1,77 @@
+"""The stacks that a command works on: deployed stacks, or the stacks of rehearsals. The commands do not know which."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpuinfra.errors import DeploymentError
+
+Resources = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stacks:
+    """The stacks that a command works on."""
+
+    open: Callable[[str], AbstractContextManager[Resources]]
+    """Opens a stack by name and returns the resources of its state. Clouds and nodes can be used until it is closed."""
+    up: str
+    """The command that brings a stack up, with `{stack}` for its name."""
+    notice: str = ""
+    """A line above every output."""
+    marks: Mapping[str, object] = field(default_factory=dict)
+    """Fields of every JSON document."""
+    records: Path | None = None
+    """Folder of the records of bootstrap runs. None for the user's state folder."""
+    hosts_files: bool = True
+    """Whether `--hosts` and `--evidence` can replace the stack."""
+
+
+def stacks_of(given: dict[str, Any]) -> Stacks:
+    """Take the options of a command and return the stacks that they select."""
+    folder = given.pop("folder")
+    if not given.pop("rehearsal"):
+        return Stacks(open=lambda name: nullcontext(exported(name)), up="pulumi up --stack {stack}")
+    from gpuinfra.rehearsal.access import NOTICE, rehearsed
+
+    return Stacks(
+        open=lambda name: rehearsed(name, folder),
+        up="gpuinfra rehearse up {stack}",
+        notice=NOTICE,
+        marks={"rehearsal": True},
+        records=folder,
+        hosts_files=False,
+    )
+
+
+def exported(name: str) -> list[dict[str, Any]]:
+    """Return the resources of a deployed stack, from its state backend."""
+    from gpuinfra.engine import find_engine
+
+    engine = find_engine(lambda line: click.echo(line, err=True))
+    words = [str(engine.path), "stack", "export", "--stack", short_name(name), "--non-interactive"]
+    done = subprocess.run(words, env=engine.environ(), capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        reason = (done.stderr.strip() or "no error message").splitlines()[-1]
+        raise DeploymentError(
+            f"`pulumi stack export` failed for {name}: {reason}; log in to the state backend (`pulumi login`) and deploy "
+            "the stack, or give --hosts FILE"
+        )
+    try:
+        found = json.loads(done.stdout)["deployment"].get("resources") or []
+    except (ValueError, KeyError, AttributeError):
+        raise DeploymentError(f"`pulumi stack export` printed an unknown format for {name}; update pulumi") from None
+    return [one for one in found if isinstance(one, dict)]
+
+
+def short_name(name: str) -> str:
+    """Return the short name: `aws-p4d` for `stacks/Pulumi.aws-p4d.yaml`."""
+    return Path(name).stem.removeprefix("Pulumi.")

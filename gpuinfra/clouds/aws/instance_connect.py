@@ -1,0 +1,67 @@
+"""EC2 Instance Connect as a proxy command: `python -m gpuinfra.clouds.aws.instance_connect --instance ID --user U --key FILE [PORT]`.
+
+It sends the public key to the metadata service of the instance, which offers it to sshd for 60 seconds, and then opens a
+session of AWS Systems Manager on standard input and output. With `--address`, it connects to that address instead.
+SSH verifies the host key inside the session as on any other connection. Your identity needs
+`ec2-instance-connect:SendSSHPublicKey`, and `ssm:StartSession` without `--address`
+(https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/connect-linux-inst-eic.html, read 2026-11-22).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import subprocess
+import sys
+
+from gpuinfra.clouds.relay import relay
+
+CONNECT_S = 20.0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run until the connection ends. Exit code 1 with the reason on stderr if it cannot be opened."""
+    given = _arguments(argv)
+    region = ["--region", given.region] if given.region else []
+    send = ["aws", "ec2-instance-connect", "send-ssh-public-key", "--instance-id", given.instance]
+    send += ["--instance-os-user", given.user, "--ssh-public-key", f"file://{given.key}", *region]
+    try:
+        done = subprocess.run(send, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    except OSError as error:
+        return _failed(f"aws cannot be started: {error.strerror}; install the AWS CLI and sign in")
+    if done.returncode != 0:
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        return _failed(f"the key cannot be sent to {given.instance}: {lines[-1] if lines else 'no error message'}")
+    if not given.address:
+        words = ["aws", "ssm", "start-session", "--target", given.instance, "--document-name", "AWS-StartSSHSession"]
+        os.execvp("aws", [*words, "--parameters", f"portNumber={given.port}", *region])
+    try:
+        stream = socket.create_connection((given.address, given.port), timeout=CONNECT_S)
+    except OSError as error:
+        return _failed(f"{given.address}:{given.port} cannot be reached: {error.strerror or error}")
+    with stream:
+        relay(stream)
+    return 0
+
+
+def _failed(reason: str) -> int:
+    sys.stderr.write(f"{reason}\n")
+    return 1
+
+
+def _arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m gpuinfra.clouds.aws.instance_connect", description="EC2 Instance Connect as a proxy command."
+    )
+    parser.add_argument("--instance", required=True, help="ID of the instance")
+    parser.add_argument("--user", required=True, help="user on the instance")
+    parser.add_argument("--key", required=True, help="file of the public key")
+    parser.add_argument("--region", default="", help="region of the instance (default: the CLI's)")
+    parser.add_argument("--address", default="", help="connect to this address instead of through Session Manager")
+    parser.add_argument("port", nargs="?", type=int, default=22, help="port on the instance (default: 22)")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

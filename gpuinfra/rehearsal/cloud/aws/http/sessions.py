@@ -1,0 +1,69 @@
+"""Logins to instances: EC2 Instance Connect and the sessions of Systems Manager.
+
+Limits and errors from the API models in botocore and from
+https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/connect-linux-inst-eic.html, read 2026-11-22.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from gpuinfra.rehearsal.cloud.aws import access, credentials
+from gpuinfra.rehearsal.cloud.core import ids
+from gpuinfra.rehearsal.cloud.core.errors import CloudError
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
+
+KEY_LIFETIME_S = 60
+SENT = "sent ssh key"
+USER = "ubuntu"
+"""The user of Ubuntu's images, which contain the package `ec2-instance-connect`."""
+_AGENT = ("ssmmessages:CreateControlChannel", "ssmmessages:CreateDataChannel", "ssmmessages:OpenControlChannel",
+          "ssmmessages:OpenDataChannel")  # fmt: skip
+
+
+def send_ssh_public_key(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
+    """Keep a public key for 60 seconds."""
+    instance = cloud.store.get("instance", str(asked.get("InstanceId")))
+    if instance is None or instance["state"] == "terminated" or instance["region"] != region:
+        raise CloudError("EC2InstanceNotFoundException", "Specified EC2 instance is not found")
+    known = cloud.store.get(SENT, instance["id"]) or {"keys": []}
+    now = time.time()
+    new = {
+        "user": str(asked["InstanceOSUser"]),
+        "key": str(asked["SSHPublicKey"]).strip(),
+        "until": now + KEY_LIFETIME_S,
+    }
+    cloud.store.put(SENT, instance["id"], {"keys": [*(one for one in known["keys"] if one["until"] > now), new]})
+    return {"RequestId": ids.uuid(0), "Success": True}
+
+
+def start_session(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
+    """Open a session to the SSH port. The instance's agent connects with the rights of the instance's role."""
+    instance = cloud.store.get("instance", str(asked.get("Target")))
+    port = cloud.fleet.ssh_port(instance["id"]) if instance and instance["region"] == region else None
+    role = credentials.role_of(cloud.store, instance) if instance else None
+    if instance is None or port is None or role is None or not _connected(cloud, role.id):
+        raise CloudError("TargetNotConnected", f"{asked.get('Target')} is not connected.")
+    if asked.get("DocumentName") != "AWS-StartSSHSession" or (asked.get("Parameters") or {}).get("portNumber") != [
+        "22"
+    ]:
+        raise CloudError("InvalidDocument", "a rehearsal supports AWS-StartSSHSession to port 22 only")
+    url = f"ws://127.0.0.1:{port}/v1/data-channel/{instance['id']}"
+    return {"SessionId": f"operator-{ids.uuid(0)[:17]}", "TokenValue": "token", "StreamUrl": url}
+
+
+def logins(cloud: Cloud, instance: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the keys that the metadata service offers to sshd now."""
+    keys = (cloud.store.get(SENT, instance["id"]) or {"keys": []})["keys"]
+    return {USER: [one["key"] for one in keys if one["user"] == USER and one["until"] > time.time()]}
+
+
+def _connected(cloud: Cloud, role: str) -> bool:
+    granted = {right.rpartition(": ")[2] for right in access.rights_of(cloud.store, role)}
+    attached = cloud.store.where("aws:iam/rolePolicyAttachment:RolePolicyAttachment", role=role)
+    managed = any("AmazonSSMManagedInstanceCore" in str(one.plain.get("policyArn")) for one in attached)
+    return managed or granted.issuperset(_AGENT)
