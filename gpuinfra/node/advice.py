@@ -13,7 +13,7 @@ from typing import Any, Iterable, Mapping
 
 from .judge import root_cause_order
 from .states import STATES
-from .xids import UNKNOWN, XIDS
+from .xids import TO_DO
 
 ACTIONS = ("nothing", "look", "configure", "reset", "reboot", "replace")
 """`look`: investigate while work continues. `configure`: rerun the bootstrap or fix a setting. From `configure` on, drain the node."""
@@ -71,8 +71,8 @@ def _action(check: Mapping[str, Any]) -> str:
         if str(check.get("reason")).startswith(state.meaning):
             return state.do
     if name == "X1":
-        numbers = found if isinstance(found, list) else [found]
-        actions = [XIDS.get(number, UNKNOWN).do for number in numbers if isinstance(number, int)]
+        # The check's hint has the text of each action, also of the one that Xid 154 names.
+        actions = [do for do, text in TO_DO.items() if text in str(check.get("hint"))]
         return max(actions, key=ACTIONS.index, default="reboot")
     if name == "G10":
         return "reboot" if re.search(r"(?i)reboot|bus", str(found)) else "reset"

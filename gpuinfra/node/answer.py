@@ -24,6 +24,8 @@ class Answer:
     truncated: bool
     problem: str | None
     """None, or why there is no result: `not found`, `timed out after 60 s`, `not permitted`."""
+    repeated: int = 0
+    """Lines that were left out because enough lines of their kind were kept."""
 
     @property
     def command(self) -> str:
@@ -52,7 +54,16 @@ def read(name: str, record: object) -> Answer:
         stderr=escaped(stderr),
         truncated=record.get("truncated") is not False,
         problem=problem,
+        repeated=_repeated(record.get("repeated")),
     )
+
+
+def _repeated(counts: object) -> int:
+    if counts is None:
+        return 0
+    if not isinstance(counts, Mapping) or not all(isinstance(one, int) and 0 < one < 10**9 for one in counts.values()):
+        raise Unreadable("a probe has an invalid count of repeated lines")
+    return sum(counts.values())
 
 
 class Answers:

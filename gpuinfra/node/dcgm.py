@@ -1,7 +1,7 @@
-"""Parse `dcgmi diag --json`. Its schema is not published, so the parser collects statuses at any depth.
+"""Parse `dcgmi diag --json`. The parser collects statuses at any depth, so that none is missed in another version's layout.
 
-Observed formats: DCGM 3 and 4 print `{"DCGM Diagnostic" or "DCGM GPU Diagnostic": {"test_categories": [{"category", "tests":
-[{"name", "results": [{"status", "warnings" or "error": [{"error_id", "error_severity", "warning"}]}]}]}]}}`.
+Formats: NVIDIA/DCGM, testing/python3/dcgm_diag_schema.json (DCGM 4), and real outputs of DCGM 3 and 4.2.3 in tests/recordings/outputs.
+Levels: NVIDIA/DCGM at 72fa3fea (2026-07-06), nvvs/src/NvidiaValidationSuite.cpp, `FillTestVectors`.
 Severities: 0 none, 1 monitor, 2 isolate, 3 unknown, 4 triage, 5 configuration, 6 reset (DCGM's error reference).
 """
 
@@ -15,6 +15,17 @@ from .outcome import Unreadable, shortened
 
 LEVELS = {1: ("quick", 600), 2: ("medium", 1800), 3: ("long", 3600), 4: ("extra long", 4 * 3600)}
 """Level of `dcgmi diag -r` -> its name, and the time limit in seconds. Level 4 took 45 min to 2.25 h on eight GPUs."""
+
+TESTS = {
+    1: ("software",),
+    2: ("software", "memory", "pcie"),
+    3: ("software", "memory", "pcie", "diagnostic", "nvbandwidth", "memory_bandwidth", "targeted_stress", "targeted_power"),
+}  # fmt: skip
+TESTS[4] = (*TESTS[3], "memtest", "pulse_test")
+"""Level -> tests that must pass on every GPU. A missing plugin package shows as `Skip`. `eud`, `cpu_eud`, `nccl_tests` and `rist` need more
+software than DCGM's packages, so they may be skipped."""
+PERSISTENCE_MODE = 29
+"""DCGM_FR_PERSISTENCE_MODE: a setting of the node and no fault of the GPU. Check D5 reports it."""
 
 SEVERITIES = {
     1: "monitor it",
@@ -36,6 +47,8 @@ class Result:
     status: str
     warnings: str
     """The warnings of the test, in one line."""
+    errors: tuple[int | None, ...] = ()
+    """The number of each error (dcgm_errors.h), or None for an error without one."""
 
 
 def results(text: str) -> list[Result]:
@@ -49,12 +62,21 @@ def results(text: str) -> list[Result]:
     return found
 
 
+def test_name(name: str) -> str:
+    """Return the name of a test as DCGM 4 prints it: DCGM 3 prints `GPU Memory` and `Targeted Stress`."""
+    plain = name.lower().replace(" ", "_")
+    return "memory" if plain == "gpu_memory" else plain
+
+
 def _walk(value: Any, test: str, found: list[Result]) -> None:
     if isinstance(value, dict):
         test = str(value.get("name") or value.get("category") or test)
         if "status" in value:
             status = value["status"]
-            found.append(Result(test, _where(value), status if isinstance(status, str) else "?", _warnings(value)))
+            word = status if isinstance(status, str) else "?"
+            found.append(Result(test, _where(value), word, _warnings(value), _errors(value)))
+        if "runtime_error" in value:
+            raise Unreadable("dcgmi could not run the diagnostics: %s" % shortened(str(value["runtime_error"]), 200))
         for key, inner in value.items():
             if key != "status":
                 _walk(inner, test, found)
@@ -67,6 +89,14 @@ def _where(value: dict[str, Any]) -> str:
     if value.get("entity_group") == "GPU" and isinstance(value.get("entity_id"), int):
         return "GPU %d" % value["entity_id"]
     return "GPU %s" % shortened(str(value["gpu_id"]), 20) if "gpu_id" in value else ""
+
+
+def _errors(value: dict[str, Any]) -> tuple[int | None, ...]:
+    return tuple(
+        one.get("error_id") if isinstance(one, dict) and isinstance(one.get("error_id"), int) else None
+        for key in ("warnings", "warning", "errors", "error")
+        for one in (value[key] if isinstance(value.get(key), list) else [value[key]] if key in value else [])
+    )
 
 
 def _warnings(value: dict[str, Any]) -> str:

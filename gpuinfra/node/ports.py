@@ -1,6 +1,6 @@
 """List the RDMA ports from /sys/class/infiniband: `node.pyz ports`.
 
-Bridges to NVSwitches are left out. It requires no vendor tools, so it works on every image. `ibstat` is a separate probe, for comparison.
+Bridges to NVSwitches are left out. It requires no vendor tools, so it works on every image. ibstat stops at a device that it cannot read.
 A missing value is null. This module measures and does not judge.
 """
 

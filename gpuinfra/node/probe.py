@@ -1,7 +1,8 @@
 """Run probes: with time and size limits, without a shell, and with control characters escaped in the record.
 
 A record is part of the evidence: `argv`, `exit`, `stdout`, `stderr`, `truncated`, `seconds`,
-`problem` (null, or why there is no result) and `kept` (the filter, if only matching lines were kept).
+`problem` (null, or why there is no result), `kept` (the filter, if only matching lines were kept) and `repeated` (the number of lines
+that were left out because enough lines of the same kind were kept).
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from .outcome import escaped
 from .probes import GPU_FIELDS, NODE_PART, OLDER_NAMES, PROBES, Probe
 
 _FIRST_LINES = 20
+_ALIKE = 50
+"""Lines of the same kind that are kept: a storm of one error must neither hide other errors nor fill the evidence."""
+_KINDS = 200
+"""Kinds of lines that are counted. Lines of further kinds are all kept, up to the size limit."""
 _GRACE_S = 5.0
 Run = Callable[[Iterable[str], Probe], "dict[str, Any]"]
 
@@ -48,7 +53,9 @@ def run(argv: Iterable[str], probe: Probe) -> dict[str, Any]:
     if problem:
         code = 124 if problem.startswith("timed out") else code if code is not None else 125
         problem = problem.replace("@", "%d s" % probe.timeout_s)
-    return _record(words, code, keeper.stdout(), keeper.stderr(), keeper.truncated, started, problem, probe.keep)
+    return _record(
+        words, code, keeper.stdout(), keeper.stderr(), keeper.truncated, started, problem, probe.keep, keeper.repeated()
+    )
 
 
 def _command(words: list[str]) -> list[str]:
@@ -116,6 +123,7 @@ class _Keeper:
         self._err: list[bytes] = []
         self._rest = b""
         self._lines = 0
+        self._alike: dict[bytes, int] = {}
 
     def take(self, is_stdout: bool, data: bytes) -> bool:
         """Keep the output that fits. Returns False once the limit is reached."""
@@ -132,7 +140,22 @@ class _Keeper:
 
     def _matches(self, line: bytes) -> bool:
         self._lines += 1
-        return self._lines <= _FIRST_LINES or bool(self._keep and self._keep.search(line))
+        if self._lines <= _FIRST_LINES:
+            return True
+        if not (self._keep and self._keep.search(line)):
+            return False
+        kind = _kind(line)
+        if kind in self._alike or len(self._alike) < _KINDS:
+            self._alike[kind] = self._alike.get(kind, 0) + 1
+        return self._alike.get(kind, 0) <= _ALIKE
+
+    def repeated(self) -> dict[str, int]:
+        """Return the number of lines of each kind that were left out."""
+        return {
+            kind.decode("utf-8", "backslashreplace"): count - _ALIKE
+            for kind, count in self._alike.items()
+            if count > _ALIKE
+        }
 
     def stdout(self) -> bytes:
         """Return the kept part of stdout."""
@@ -146,6 +169,18 @@ class _Keeper:
         return b"".join(self._err)
 
 
+_XID = re.compile(rb"S?Xid \([^)]*\): \d+")
+_WORD = re.compile(rb"(?i)\b(?:non-?fatal|fatal|Severity \d|Data|to 0x[0-9a-f]+ \([^)]*\)|previous Xid \d+)")
+
+
+def _kind(line: bytes) -> bytes:
+    """Return what lines of the same kind have in common: device, number and severity of an Xid or SXid, else the text without numbers."""
+    xid = _XID.search(line)
+    if xid:
+        return b" ".join([xid.group(), *_WORD.findall(line[xid.end() :])])[:120]
+    return re.sub(rb"[0-9a-fA-F]*\d[0-9a-fA-F]*", b"#", line)[:120]
+
+
 def _record(
     argv: list[str],
     code: int | None,
@@ -155,6 +190,7 @@ def _record(
     started: float,
     problem: str | None,
     kept: str | None = None,
+    repeated: dict[str, int] | None = None,
 ) -> dict[str, Any]:
     record = {
         "argv": argv,
@@ -167,6 +203,8 @@ def _record(
     }
     if kept is not None:
         record["kept"] = kept
+    if repeated:
+        record["repeated"] = {escaped(kind): count for kind, count in repeated.items()}
     return record
 
 

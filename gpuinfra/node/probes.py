@@ -99,6 +99,7 @@ PROBES: dict[str, Probe] = {
     "topology": Probe(("nvidia-smi", "topo", "-m")),
     "kernel-log": Probe(
         ("journalctl", "-k", "-b", "-o", "short-iso", "--no-pager"),
+        limit=MIB,
         keep=KERNEL_LINES,
         otherwise=(("dmesg", "--time-format", "iso"),),
     ),
@@ -115,7 +116,6 @@ PROBES: dict[str, Probe] = {
     "lustre-module": Probe(("modinfo", "-F", "vermagic", "lustre")),
     "mounts": Probe((NODE_PART, "mounts"), timeout_s=120),
     "lnet": Probe(("lnetctl", "net", "show", "-v")),
-    "infiniband": Probe(("ibstat",)),
     "ports": Probe((NODE_PART, "ports")),
     # The kernel does not log a link that goes down and up; the service that configures the interface does.
     "link-log": Probe(

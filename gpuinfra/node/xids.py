@@ -80,10 +80,14 @@ XIDS: dict[int, Xid] = {
 
 UNKNOWN = Xid("not in the table", "drain", "reboot", "find it in NVIDIA's Xid catalog and add it to the table")
 
-ACTIONS_OF_154 = (
-    ("Drain and Reset", "reset"),
-    ("GPU Reset Required", "reset"),
-    ("Node Reboot Required", "reboot"),
-    ("Drain P2P", "reset"),
-)
-"""Return the action in the text of Xid 154. The word `None` in that text means no action."""
+ACTIONS_OF_154 = {
+    "None": "nothing",
+    "GPU Reset Required": "reset",
+    "PF FLR": "reset",
+    "Node Reboot Required": "reboot",
+    "OS Reboot": "reboot",
+    "Drain P2P": "reset",
+    "Drain and Reset": "reset",
+}
+"""Action in the text of Xid 154 -> what to do. Drivers use other words for the same number: 0x1 is `GPU Reset Required` or `PF FLR` (a reset
+of the PCIe function), 0x2 is `Node Reboot Required` or `OS Reboot` (public kernel logs, drivers 575 to 595, read 2026-11)."""

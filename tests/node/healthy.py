@@ -229,7 +229,7 @@ _HOST = {
     "mokutil": "SecureBoot disabled\n",
     "lsmod": "Module                  Size  Used by\nib_umad 1 0\nnvidia_uvm           1  0\nnvidia              1  2 nvidia_uvm\n",
     "dkms": f"nvidia/{DRIVER}, {KERNEL}, x86_64: installed\n",
-    "apt-mark": "libnccl2\nlinux-aws\nnvidia-fabricmanager\nnvidia-open\n",
+    "apt-mark": f"libnccl2\nlinux-aws\nlinux-image-{KERNEL}\nnvidia-fabricmanager\nnvidia-open\n",
     "systemctl": "active\n",
     "nv-fabricmanager": f"Fabric Manager version is : {DRIVER}\n",
     "grep": "* soft memlock unlimited\n* hard memlock unlimited\n",

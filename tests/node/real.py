@@ -101,7 +101,12 @@ CASES: dict[str, Case] = {
     "h200-lspci-1": Case({"P1": "pass", "G1": "read"}, machine("aws", "p5en.48xlarge")),
     "efa-fi-info-1": Case({"N1": "pass"}, expected={"fabric_devices": 1}),
     "h100-fi-info-1": Case({"N1": "pass"}, expected={"fabric_devices": 2}),
-    "h100-sys-class-infiniband-1": Case({"N6": "fail", "N9": "read", "N7": "skip"}, AZURE, {"fabric_devices": 3}),
+    "h100-sys-class-infiniband-1": Case(
+        {"N6": "fail", "N9": "read", "N7": "skip", "N2": "pass"}, AZURE, {"fabric_devices": 3}
+    ),
+    "gb10-dcgm-json-1": Case({"B1": "warn"}, expected={"gpus": 1}, code=226),
+    "gb10-dcgm-json-2": Case({"B6": "fail"}, expected={"gpus": 1, "burn_in": 2}, code=226),
+    "dcgm-json-1": Case({"B6": "error"}, expected={"gpus": 1, "burn_in": 3}),
     "azure-journal-2": Case({"N6": "pass"}, AZURE),
 }
 """Output -> what each check that reads this command finds."""

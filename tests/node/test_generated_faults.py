@@ -111,21 +111,18 @@ def lost_line(rng: random.Random, one: Node) -> str:
         "modules",
         "efa",
         "gvnics",
-        "infiniband",
     ]
     probe = rng.choice([name for name in known if name in one["probes"]])
     lines = _lines(one, probe)
     wanted = {
         "nvidia-smi-csv": r"^\d", "nvidia-smi-list": "^GPU", "nvlink-status": "Link", "nvlink-errors": "^GPU", "lspci": "controller",
-        "cdi": ".", "topology": r"^GPU\d", "modules": "^nvidia", "efa": "provider: efa", "gvnics": "1ae0", "infiniband": "CA 'mlx5_ib",
+        "cdi": ".", "topology": r"^GPU\d", "modules": "^nvidia", "efa": "provider: efa", "gvnics": "1ae0",
     }[probe]  # fmt: skip
     at = rng.choice([at for at, line in enumerate(lines) if re.search(wanted, line)])
     if probe == "efa":  # a device is all its lines
         device = lines[at + 2]
         blocks = [lines[start : start + 6] for start in range(0, len(lines), 6)]
         lines = [line for block in blocks if block[2] != device for line in block]
-    elif probe == "infiniband":
-        del lines[at : at + 17]
     elif probe == "modules":
         lines = [line for line in lines if not re.match(r"^(nvidia|nvidia_uvm)\s", line)]
     elif probe == "nvlink-errors":
@@ -326,17 +323,10 @@ def fabric_fault(rng: random.Random, one: Node) -> str:
         "ports": (
             (r'"link_downed": "0"', f'"link_downed": "{rng.randrange(6, 10**6)}"'),
             ("gpuinfra.ports/1", "gpuinfra.ports/9"),
-            # State and rate of InfiniBand come from ibstat, and keys from this list; for RoCE it is the other way round.
-            *(
-                ((r'"0x800b"', f'"{rng.choice(("0x7fff", "0x900c", "none"))}"'),)
-                if provider == "infiniband"
-                else ((r'"4: ACTIVE"', '"1: DOWN"'), (r'"rate": "400[^"]*"', '"rate": "100 Gb/sec (4X EDR)"'))
-            ),
-        ),
-        "infiniband": (
-            (r"State: Active", "State: Initializing"),
-            ("LinkUp", "Disabled"),
-            (r"Rate: [24]00", "Rate: 56"),
+            (r'"4: ACTIVE"', '"2: INIT"'),
+            (r'"5: LinkUp"', '"3: Disabled"'),
+            (r'"rate": "[24]00[^"]*"', '"rate": "100 Gb/sec (4X EDR)"'),
+            *(((r'"0x800b"', f'"{rng.choice(("0x7fff", "0x900c", "none"))}"'),) if provider == "infiniband" else ()),
         ),
         "efa": (("provider: efa", "provider: tcp"), ("FI_EP_RDM", "FI_EP_DGRAM")),
         "gvnics": (("1ae0:0042", "1af4:1000"), (r"\A(.*\n)", r"\1\1")),
@@ -348,8 +338,9 @@ def fabric_fault(rng: random.Random, one: Node) -> str:
     if probe == "ports" and provider in ("tcpx", "tcpxo"):
         return bad_exit(rng, one)  # such a machine has no RDMA port to break
     pattern, replacement = rng.choice([way for way in ways[probe] if re.search(way[0], text)])
-    # Azure's Ethernet function comes first and is not part of the fabric.
-    start = text.find("mlx5_ib") if pattern[0] not in "g\\" and "mlx5_ib" in text else 0
+    # The bridges of B200 and Azure's Ethernet function come first and are not part of the fabric.
+    first = "mlx5_ib" if provider == "infiniband" else '"device": "roce'
+    start = max(0, text.find(first)) if probe == "ports" and pattern[0] not in "g\\" else 0
     broken = text[:start] + re.sub(pattern, replacement, text[start:], count=1)
     assert broken != text, f"{probe}: {pattern} changed nothing"
     one["probes"][probe]["stdout"] = broken

@@ -111,17 +111,17 @@ def test_mig_is_detected_and_its_hidden_fields_pass() -> None:
     parts = sections(next(path for path in CAPTURES if "mig" in path.stem))
     command, text = next((c, t) for c, t in parts.items() if c.startswith("nvidia-smi --query-gpu="))
     probes = {"nvidia-smi-csv": record(command.split(), text)}
-    checks = {c["id"]: c for c in judge(probes, {"required": ["G6", "G12"], "skips": {}})}
+    checks = {c["id"]: c for c in judge(probes, {"gpus": 1, "required": ["G6", "G12"], "skips": {}})}
     assert checks["G6"]["outcome"] == "pass", checks["G6"]
     assert checks["G12"]["outcome"] == "fail"
-    wanted = {c["id"]: c for c in judge(probes, {"required": ["G12"], "skips": {}, "mig": True})}
+    wanted = {c["id"]: c for c in judge(probes, {"gpus": 1, "required": ["G12"], "skips": {}, "mig": True})}
     assert wanted["G12"]["outcome"] == "pass"
 
 
 def test_missing_column_of_an_older_driver_is_an_error() -> None:
     """A driver without the recovery action column gives an error, which blocks."""
     probes = {"nvidia-smi-csv": record(["nvidia-smi"], "index, pci.bus_id\n0, 00000000:00:1E.0\n")}
-    check = judge(probes, {"required": ["G10"], "skips": {}})[0]
+    check = judge(probes, {"gpus": 1, "required": ["G10"], "skips": {}})[0]
     assert check["outcome"] == "error"
     assert "no column gpu_recovery_action" in check["reason"]
 
@@ -131,7 +131,7 @@ def test_older_column_name_is_read() -> None:
     probes = {
         "nvidia-smi-csv": record(["nvidia-smi"], "index, clocks_throttle_reasons.active\n0, 0x0000000000000001\n")
     }
-    assert judge(probes, {"required": ["G7"], "skips": {}})[0]["outcome"] == "pass"
+    assert judge(probes, {"gpus": 1, "required": ["G7"], "skips": {}})[0]["outcome"] == "pass"
 
 
 @pytest.mark.parametrize(

@@ -56,13 +56,21 @@ def gpu_rows(answers: Answers) -> Table:
     return table
 
 
+def all_gpu_rows(answers: Answers, machine: Machine) -> Table:
+    """Return the table of all GPUs. Raises `Unreadable` if it does not list every GPU of the machine."""
+    table = gpu_rows(answers)
+    if len(table.rows) != machine.gpus:
+        raise Unreadable("the table of nvidia-smi lists %d of %d GPUs, see G1" % (len(table.rows), machine.gpus))
+    return table
+
+
 class GpuTableCheck(Check):
     """A check of the table of all GPUs."""
 
     probes = ("nvidia-smi-csv",)
 
     def parse(self, answers: Answers, machine: Machine) -> Table:
-        return gpu_rows(answers)
+        return all_gpu_rows(answers, machine)
 
 
 def result_of(answers: Answers, probe: str, schema: str, what: str, part: str = "") -> dict[str, Any]:

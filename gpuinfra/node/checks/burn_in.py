@@ -9,9 +9,9 @@ import re
 from typing import Any, Mapping
 
 from ..answer import Answers
-from ..dcgm import LEVELS, Result, results
+from ..dcgm import LEVELS, PERSISTENCE_MODE, TESTS, Result, results, test_name
 from ..expectation import Machine
-from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
+from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
 from .base import Check, is_number, judged, result_of
 
 PROBES = {1: "dcgm", 2: "dcgm-medium", 3: "dcgm-long", 4: "dcgm-extra-long"}
@@ -24,10 +24,17 @@ def level(expectation: Mapping[str, Any]) -> int:
     return requested if isinstance(requested, int) and not isinstance(requested, bool) and requested in PROBES else 1
 
 
-def _outcome(found: list[Result]) -> Outcome:
+def _outcome(code: int, found: list[Result], level: int, gpus: int) -> Outcome:
+    """Judge one run: each test of the level passed on each GPU, no other test failed, and the exit code is 0."""
     run = [one for one in found if one.status.lower() not in ("skip", "not run", "notrun")]
+    if not run:
+        raise Unreadable("dcgmi ran no tests")
+    failing = [one for one in run if one.status.lower() != "pass"]
+    # A setting that D5 reports: DCGM fails the test for it on each GPU, and its summary.
+    setting = {(one.test, one.where) for one in failing if one.where and set(one.errors) == {PERSISTENCE_MODE}}
+    tests_with_setting = {test for test, _ in setting}
     # The summary of a test repeats the results of its GPUs; it counts only if no GPU has a result.
-    named = {one.test for one in run if one.where and one.status.lower() != "pass"}
+    named = {one.test for one in failing if one.where}
     wrong = [
         "%s%s: %s%s"
         % (
@@ -36,16 +43,31 @@ def _outcome(found: list[Result]) -> Outcome:
             one.status,
             ", " + one.warnings if one.warnings else "",
         )
-        for one in run
-        if one.status.lower() != "pass" and (one.where or one.test not in named)
+        for one in failing
+        if (one.where or one.test not in named) and (one.test, one.where) not in setting
     ]
-    if not run:
-        raise Unreadable("dcgmi ran no tests")
+    failed_tests = {test_name(one.test) for one in failing if (one.test, one.where) not in setting}
+    for name in TESTS[level]:
+        passing = {one.where for one in run if test_name(one.test) == name and one.where.startswith("GPU ")
+                   and (one.status.lower() == "pass" or (one.test, one.where) in setting)}  # fmt: skip
+        if len(passing) != gpus and name not in failed_tests:
+            wrong.append("%s passed on %d of %d GPUs%s" % (name, len(passing), gpus, _skipped(name, found)))
+    if code != 0 and not wrong and not setting:
+        wrong.append("dcgmi ended with exit code %d" % code)
+    if not wrong and setting:
+        return warned(
+            len(tests_with_setting), 0, "persistence mode is disabled on %d GPUs, see D5" % len(setting), "tests"
+        )
     return judged(len(wrong), 0, wrong, "tests")
 
 
+def _skipped(name: str, found: list[Result]) -> str:
+    skipped = any(test_name(one.test) == name and one.status.lower() == "skip" for one in found)
+    return ": it was skipped, so its plugin package may be missing" if skipped else ""
+
+
 class Diagnostics(Check):
-    """NVIDIA's quick diagnostics find no problem. Their JSON has no stable schema, so every status in it counts."""
+    """NVIDIA's quick diagnostics ran on every GPU and found no problem."""
 
     id, name = "B1", "dcgm_diagnostics"
     phase, severity = Phase.SPEED, Severity.BLOCK
@@ -55,15 +77,16 @@ class Diagnostics(Check):
     )
     source = "NVIDIA: dcgmi diag, https://docs.nvidia.com/datacenter/dcgm/latest/reference/command-line-reference/dcgmi/dcgmi-diag.html, read 2026-11"
 
-    def parse(self, answers: Answers, machine: Machine) -> list[Result]:
-        return results(answers.raw("dcgm").stdout)
+    def parse(self, answers: Answers, machine: Machine) -> tuple[int, list[Result]]:
+        answer = answers.raw("dcgm")
+        return answer.exit, results(answer.stdout)
 
-    def judge(self, found: list[Result], machine: Machine) -> Outcome:
-        return _outcome(found)
+    def judge(self, found: tuple[int, list[Result]], machine: Machine) -> Outcome:
+        return _outcome(*found, 1, machine.gpus)
 
 
 class BurnIn(Check):
-    """NVIDIA's diagnostics of the requested level find no problem: level 2 takes minutes, 3 a quarter of an hour, 4 hours."""
+    """Each of NVIDIA's diagnostics of the requested level passed on every GPU: level 2 takes minutes, 3 a quarter of an hour, 4 hours."""
 
     id, name = "B6", "burn_in"
     phase, severity = Phase.SPEED, Severity.BLOCK
@@ -77,14 +100,15 @@ class BurnIn(Check):
     def probes_for(self, expectation: Mapping[str, Any]) -> tuple[str, ...]:
         return (PROBES[max(2, level(expectation))],)
 
-    def parse(self, answers: Answers, machine: Machine) -> list[Result]:
-        return results(answers.raw(PROBES[max(2, level({"burn_in": machine.get("burn_in", 0)}))]).stdout)
+    def parse(self, answers: Answers, machine: Machine) -> tuple[int, list[Result]]:
+        answer = answers.raw(PROBES[max(2, level({"burn_in": machine.get("burn_in", 0)}))])
+        return answer.exit, results(answer.stdout)
 
-    def judge(self, found: list[Result], machine: Machine) -> Outcome:
+    def judge(self, found: tuple[int, list[Result]], machine: Machine) -> Outcome:
         requested = machine.need("burn_in", int)
         if requested not in LEVELS or requested < 2:
             raise Unreadable("the machine's record requests burn-in level %s; allowed: 2, 3, 4" % requested)
-        return _outcome(found)
+        return _outcome(*found, requested, machine.gpus)
 
 
 class SteadyHeat(Check):

@@ -240,34 +240,37 @@ class DriverLibrary(Check):
 
 
 class Holds(Check):
-    """The packages of driver, fabric manager, kernel and NCCL are held, so that no upgrade replaces them on a running node."""
+    """The packages of driver, fabric manager, running kernel and NCCL are held, so that no upgrade replaces them on a running node."""
 
     id, name = "D4", "holds"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
-    probes = ("holds",)
+    probes = ("holds", "uname")
     hint = "rerun the holds step, which runs apt-mark hold for the driver, fabric manager, kernel and NCCL packages"
     source = (
         "Azure/azhpc-images: components/install_nvidiagpudriver.sh; awslabs/amazon-eks-ami: install-nvidia-driver.sh"
     )
 
-    def parse(self, answers: Answers, machine: Machine) -> list[str]:
+    def parse(self, answers: Answers, machine: Machine) -> tuple[list[str], str]:
         names = [line.strip() for line in answers.lines("holds")]
         if any(not re.match(r"^[a-z0-9][a-z0-9+.:-]+$", name) for name in names):
             raise Unreadable("apt-mark showhold printed an invalid package name")
-        return names
+        # A package of another architecture than the system's own has it as a suffix.
+        return [name.partition(":")[0] for name in names], answers.text("uname").strip()
 
-    def judge(self, found: list[str], machine: Machine) -> Outcome:
+    def judge(self, found: tuple[list[str], str], machine: Machine) -> Outcome:
+        names, kernel = found
         wanted = {
-            "driver": r"^(nvidia-(open|driver|dkms|kernel)|cuda-drivers|libnvidia-)",
-            "kernel": r"^linux-",
-            "nccl": r"^libnccl",
+            "driver": r"(?:nvidia-open|cuda-drivers)(?:-\d+)?|nvidia-(?:driver|dkms)-\d+(?:-server)?(?:-open)?|"
+            r"libnvidia-compute-\d+(?:-server)?|linux-modules-nvidia-\d+(?:-server)?(?:-open)?-" + re.escape(kernel),
+            "kernel": r"linux-image-(?:unsigned-)?" + re.escape(kernel),
+            "nccl": r"libnccl2",
         }
         if machine.get("nvswitch", False):
-            wanted["fabric manager"] = r"^nvidia-fabric-?manager"
-        missing = [what for what, pattern in wanted.items() if not any(re.match(pattern, name) for name in found)]
+            wanted["fabric manager"] = r"nvidia-fabric-?manager(?:-\d+)?"
+        missing = [what for what, pattern in wanted.items() if not any(re.fullmatch(pattern, name) for name in names)]
         if missing:
-            return failed(sorted(found), sorted(wanted), "not held: %s" % ", ".join(missing))
-        return passed(len(found), len(wanted), "held packages")
+            return failed(sorted(names), sorted(wanted), "not held: %s" % ", ".join(missing))
+        return passed(len(names), len(wanted), "held packages")
 
 
 class Persistence(GpuTableCheck):

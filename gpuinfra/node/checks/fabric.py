@@ -8,7 +8,7 @@ from ..answer import Answers
 from ..expectation import Machine
 from ..outcome import Broken, Outcome, Phase, Severity, Unreadable, equal, failed, shortened, skipped, warned
 from ..table import Table, absent
-from .base import Check, GpuTableCheck, all_same, by_gpu, gpu_rows, judged, listed, on_some
+from .base import Check, GpuTableCheck, all_gpu_rows, all_same, by_gpu, judged, listed, on_some
 from .driver import loaded_driver, unit_state
 from .platform import loaded_modules
 
@@ -276,7 +276,7 @@ class SubnetManager(Check):
         for line in lines:
             if not re.match(r"^\d+ (?:\S*/)?nvlsm(?: |$)", line):
                 raise Unreadable("cannot parse a line of pgrep: %s" % shortened(line, 80))
-        states = [row.get("fabric.state") for row in gpu_rows(answers).rows]
+        states = [row.get("fabric.state") for row in all_gpu_rows(answers, machine).rows]
         return bool(lines), "ib_umad" in loaded_modules(answers), states
 
     def judge(self, found: tuple[bool, bool, list[str]], machine: Machine) -> Outcome:

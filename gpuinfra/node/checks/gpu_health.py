@@ -6,7 +6,7 @@ from ..answer import Answers
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, shortened, warned
 from ..table import Table, absent, denied, failure
-from .base import Check, GpuTableCheck, all_same, by_gpu, clock_reasons, gpu_rows, judged, listed, mode, word
+from .base import Check, GpuTableCheck, all_gpu_rows, all_same, by_gpu, clock_reasons, judged, listed, mode, word
 
 
 class EccMode(GpuTableCheck):
@@ -234,11 +234,14 @@ class ErrorTokens(Check):
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
         bad = []
-        for row in gpu_rows(answers).rows:
+        for row in all_gpu_rows(answers, machine).rows:
             for column, cell in row.cells.items():
                 if failure(cell) and column != "name":
                     bad.append("%s: %s is %s" % (row.label, column, shortened(cell, 60)))
-        for gpu in answers.xml().gpus:
+        gpus = answers.xml().gpus
+        if len(gpus) != machine.gpus:
+            raise Unreadable("nvidia-smi -q -x describes %d of %d GPUs, see G1" % (len(gpus), machine.gpus))
+        for gpu in gpus:
             for path, text in gpu.fields.items():
                 if failure(text) and path != "product_name" and not denied(text):
                     bad.append("%s: %s is %s" % (gpu.label, path, shortened(text, 60)))

@@ -10,7 +10,7 @@ from ..expectation import Machine
 from ..mig import instances
 from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, warned
 from ..table import Table, label
-from .base import Check, GpuTableCheck, all_same, by_gpu, clock_reasons, gpu_rows, judged, listed, mode, needed
+from .base import Check, GpuTableCheck, all_gpu_rows, all_same, by_gpu, clock_reasons, judged, listed, mode, needed
 from .platform import pci_gpus
 
 _LISTED = re.compile(r"^GPU (\d+): (.+) \(UUID: (GPU-[0-9a-f-]{36})\)$")
@@ -182,7 +182,9 @@ class NoProcesses(Check):
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[list[str], Table]:
         apps = answers.csv("nvidia-smi-apps").rows
-        return ["%s (pid %s)" % (row.get("process_name"), row.get("pid")) for row in apps], gpu_rows(answers)
+        return ["%s (pid %s)" % (row.get("process_name"), row.get("pid")) for row in apps], all_gpu_rows(
+            answers, machine
+        )
 
     def judge(self, found: tuple[list[str], Table], machine: Machine) -> Outcome:
         processes, table = found

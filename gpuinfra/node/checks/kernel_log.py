@@ -16,13 +16,38 @@ _SXID = re.compile(r"SXid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+), (.*)$")
 
 
 def kernel_log(answers: Answers) -> list[str]:
-    """Lines about GPUs in this boot. Raises `Unreadable` if the log is incomplete."""
+    """Lines about GPUs in this boot. Raises `Unreadable` if it is no kernel log."""
     lines = answers.lines("kernel-log")
-    if not any("Linux version" in line for line in lines):
-        raise Unreadable(
-            "the kernel log does not contain the start of this boot, so no result can be concluded from it"
-        )
+    if not any(_TIMED.match(line) for line in lines):
+        raise Unreadable("the kernel log contains no line with a time, so no result can be concluded from it")
     return lines
+
+
+_TIMED = re.compile(r"^(?:\d{4}-\d\d-\d\dT\S+ |\[ *[^\]]*\d\])")
+
+
+def incomplete(answers: Answers) -> list[str]:
+    """Return what limits a result: a log without the start of the boot, because the journal is rotated, and lines that were only counted."""
+    notes = []
+    lines = kernel_log(answers)
+    if not any("Linux version" in line for line in lines):
+        notes.append(
+            "the log starts after the boot, at %s: earlier lines are rotated away"
+            % shortened(lines[0].split(" ")[0], 40)
+        )
+    repeated = answers.raw("kernel-log").repeated
+    if repeated:
+        notes.append("%d more lines of the same kinds were counted" % repeated)
+    return notes
+
+
+def with_notes(outcome: Outcome, notes: list[str]) -> Outcome:
+    """Add what limits a result to its reason. A pass on a rotated log is a warning."""
+    if not notes:
+        return outcome
+    reason = "; ".join([outcome.reason, *notes] if outcome.reason else notes)
+    word = "warn" if outcome.outcome == "pass" and any("rotated" in note for note in notes) else outcome.outcome
+    return Outcome(word, outcome.found, outcome.expected, outcome.unit, reason, outcome.hint)
 
 
 class Xids(Check):
@@ -37,7 +62,7 @@ class Xids(Check):
         "awslabs/awsome-distributed-ai: 4.validation_and_observability/2.gpu-cluster-healthcheck, check 0"
     )
 
-    def parse(self, answers: Answers, machine: Machine) -> list[tuple[int, str, str]]:
+    def parse(self, answers: Answers, machine: Machine) -> tuple[list[tuple[int, str, str]], list[str]]:
         seen = []
         for line in kernel_log(answers):
             if "NVRM: Xid" not in line:
@@ -50,31 +75,37 @@ class Xids(Check):
             cause = re.search(r"caused by previous Xid (\d+)", match.group(3))
             if cause:
                 seen.append((int(cause.group(1)), match.group(1), ""))
-        return seen
+        return seen, incomplete(answers)
 
-    def judge(self, found: list[tuple[int, str, str]], machine: Machine) -> Outcome:
-        drain, warn, hints = [], [], []
-        for number, where, text in found:
-            entry = XIDS.get(number, UNKNOWN)
-            severity, action = entry.severity, entry.action
-            if number == 154:
-                if re.search(r"\bto [^()]*\(None\)", text):
-                    continue
-                action = next((TO_DO[word] for words, word in ACTIONS_OF_154 if words in text), action)
-            elif 144 <= number <= 150 and "Nonfatal" not in text and re.search(r"\bFatal\b", text):
-                severity = "drain"
-            text = "Xid %d on GPU %s (%s)" % (number, where, entry.meaning)
-            if severity == "drain":
-                drain.append(text)
-                hints.append(action)
-            elif severity == "warn":
-                warn.append(text)
-        numbers = sorted({number for number, _, _ in found})
-        if drain:
-            return failed(numbers, [], listed(list(dict.fromkeys(drain))), "Xids", "; ".join(dict.fromkeys(hints)))
-        if warn:
-            return warned(numbers, [], listed(list(dict.fromkeys(warn))), "Xids")
-        return passed(numbers, [], "Xids")
+    def judge(self, found: tuple[list[tuple[int, str, str]], list[str]], machine: Machine) -> Outcome:
+        return with_notes(_judge_xids(found[0]), found[1])
+
+
+def _judge_xids(found: list[tuple[int, str, str]]) -> Outcome:
+    drain, warn, hints = [], [], []
+    for number, where, text in found:
+        entry = XIDS.get(number, UNKNOWN)
+        severity, action = entry.severity, entry.action
+        if number == 154:
+            wanted = re.search(r"\bto [^()]*\(([^()]*)\)", text)
+            do = ACTIONS_OF_154.get(wanted.group(1)) if wanted else None
+            if do == "nothing":
+                continue
+            action = TO_DO[do] if do else action
+        elif 144 <= number <= 150 and "Nonfatal" not in text and re.search(r"\bFatal\b", text):
+            severity = "drain"
+        text = "Xid %d on GPU %s (%s)" % (number, where, entry.meaning)
+        if severity == "drain":
+            drain.append(text)
+            hints.append(action)
+        elif severity == "warn":
+            warn.append(text)
+    numbers = sorted({number for number, _, _ in found})
+    if drain:
+        return failed(numbers, [], listed(list(dict.fromkeys(drain))), "Xids", "; ".join(dict.fromkeys(hints)))
+    if warn:
+        return warned(numbers, [], listed(list(dict.fromkeys(warn))), "Xids")
+    return passed(numbers, [], "Xids")
 
 
 class SwitchErrors(Check):
@@ -93,7 +124,7 @@ class SwitchErrors(Check):
         "NVIDIA: fabric manager user guide, https://docs.nvidia.com/datacenter/tesla/pdf/fabric-manager-user-guide.pdf, NVSwitch errors"
     )
 
-    def parse(self, answers: Answers, machine: Machine) -> list[SwitchError]:
+    def parse(self, answers: Answers, machine: Machine) -> tuple[list[SwitchError], list[str]]:
         seen = []
         for line in kernel_log(answers):
             if "SXid" not in line:
@@ -104,21 +135,25 @@ class SwitchErrors(Check):
             # The first word of a log line is its time; a fraction of a second differs between the lines of one event.
             at = re.sub(r"[.,]\d+", "", line.strip("[ ").split(" ")[0])
             seen.append(SwitchError(match.group(1), int(match.group(2)), at, match.group(3)))
-        return seen
+        return seen, incomplete(answers)
 
-    def judge(self, found: list[SwitchError], machine: Machine) -> Outcome:
-        numbers = sorted({one.number for one in found})
-        # A detail line decides only if the log has no line with the word for this switch and number.
-        stated = {(one.switch, one.number) for one in found if not one.is_detail}
-        deciding = [one for one in found if not one.is_detail or (one.switch, one.number) not in stated]
-        fatal = ["SXid %d on NVSwitch %s: %s" % (one.number, one.switch, shortened(one.text, 80))
-                 for one in deciding if not one.is_harmless]  # fmt: skip
-        if fatal:
-            return failed(numbers, [], listed(list(dict.fromkeys(fatal))), "SXids")
-        events = {(one.switch, one.number, one.at) for one in found if one.number not in BENIGN_SXIDS}
-        if events:
-            return warned(numbers, [], "%d non-fatal events" % len(events), "SXids")
-        return passed(numbers, [], "SXids")
+    def judge(self, found: tuple[list[SwitchError], list[str]], machine: Machine) -> Outcome:
+        return with_notes(_judge_switches(found[0]), found[1])
+
+
+def _judge_switches(found: list[SwitchError]) -> Outcome:
+    numbers = sorted({one.number for one in found})
+    # A detail line decides only if the log has no line with the word for this switch and number.
+    stated = {(one.switch, one.number) for one in found if not one.is_detail}
+    deciding = [one for one in found if not one.is_detail or (one.switch, one.number) not in stated]
+    fatal = ["SXid %d on NVSwitch %s: %s" % (one.number, one.switch, shortened(one.text, 80))
+             for one in deciding if not one.is_harmless]  # fmt: skip
+    if fatal:
+        return failed(numbers, [], listed(list(dict.fromkeys(fatal))), "SXids")
+    events = {(one.switch, one.number, one.at) for one in found if one.number not in BENIGN_SXIDS}
+    if events:
+        return warned(numbers, [], "%d non-fatal events" % len(events), "SXids")
+    return passed(numbers, [], "SXids")
 
 
 BENIGN_SXIDS = frozenset((22013,))

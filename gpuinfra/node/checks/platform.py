@@ -82,7 +82,9 @@ class KernelHeaders(Check):
         locked = kernel
         if machine.journal is not None:
             recorded = machine.journal.get("recorded") or {}
-            locked = recorded.get("kernel") or "a kernel that the bootstrap locked"
+            locked = recorded.get("kernel")
+            if not isinstance(locked, str) or not locked:
+                return failed(kernel, None, "no bootstrap step recorded the kernel that it locked")
         if kernel != locked:
             return failed(kernel, locked, "the running kernel is %s, the bootstrap locked %s" % (kernel, locked))
         if not headers:

@@ -39,48 +39,42 @@ def rdma_ports(answers: Answers) -> list[dict[str, Any]]:
 _TEXTS = ("state", "physical", "rate", "layer", "link_downed", "key_0", "key_1")
 
 
+def _judge_ports(found: list[dict[str, Any]], machine: Machine, unit: str) -> Outcome:
+    """Judge that every port is active, physically up and at its full rate."""
+    wanted, rate = machine.need("fabric_devices", int), machine.need("fabric_device_gbps", float)
+    wrong = []
+    for port in found:
+        speed = re.match(r"^(\d+(?:\.\d+)?) Gb/sec", port.get("rate") or "")
+        state, physical = (port.get(name) or "unknown" for name in ("state", "physical"))
+        if (state, physical) != ("4: ACTIVE", "5: LinkUp"):
+            wrong.append("%s is %s, %s" % (port["device"], shortened(state, 40), shortened(physical, 40)))
+        elif speed is None or float(speed.group(1)) < rate:
+            wrong.append("%s runs at %s of %g Gb/s" % (port["device"], shortened(port.get("rate") or "?", 40), rate))
+    good = len(found) - len(wrong)
+    if not wrong and len(found) != wanted:
+        wrong.append("%d of %d %s are present" % (len(found), wanted, unit))
+    return judged(good, wanted, wrong, unit)
+
+
 class InfinibandPorts(Check):
     """Every InfiniBand port of the machine is active, physically up and at its full rate."""
 
     id, name = "N2", "infiniband_ports"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
-    probes = ("infiniband",)
+    probes = ("ports",)
     hint = "compare ibstat with a healthy node; reboot once, then redeploy the node: a port that stays down is a fault of the host"
-    source = "Azure/azurehpc-health-checks: conf; leptonai/gpud: components/accelerator/nvidia/infiniband/threshold_default.go"
+    source = (
+        "Azure/azurehpc-health-checks: conf; leptonai/gpud: components/accelerator/nvidia/infiniband/threshold_default.go, and pull "
+        "request 752: ibstat breaks off at a device that it cannot read"
+    )
 
-    def parse(self, answers: Answers, machine: Machine) -> dict[str, dict[str, str]]:
-        ports: dict[str, dict[str, str]] = {}
-        device = None
-        for line in answers.lines("infiniband"):
-            adapter = re.match(r"^CA '([\w.-]+)'$", line.strip())
-            field = re.match(r"^([A-Za-z][\w ]*):\s*(.*)$", line.strip())
-            if adapter:
-                device = adapter.group(1)
-                if device in ports:
-                    raise Unreadable("ibstat lists %s twice" % device)
-                ports[device] = {}
-            elif field and device is not None:
-                # The adapter's own fields come before those of its port; the names that are read occur only in ports.
-                ports[device][field.group(1)] = field.group(2)
-            else:
-                raise Unreadable("cannot parse a line of ibstat: %s" % shortened(line, 80))
-        return {name: port for name, port in ports.items() if port.get("Link layer") == "InfiniBand"}
+    def parse(self, answers: Answers, machine: Machine) -> list[dict[str, Any]]:
+        return [port for port in rdma_ports(answers) if port["layer"] == "InfiniBand"]
 
-    def judge(self, found: dict[str, dict[str, str]], machine: Machine) -> Outcome:
+    def judge(self, found: list[dict[str, Any]], machine: Machine) -> Outcome:
         if machine.get("fabric_provider", None) != "infiniband":
             return skipped("the machine's fabric is not InfiniBand")
-        wanted, rate = machine.need("fabric_devices", int), machine.need("fabric_device_gbps", float)
-        wrong = []
-        for name, port in sorted(found.items()):
-            state, physical, speed = port.get("State"), port.get("Physical state"), port.get("Rate", "")
-            if (state, physical) != ("Active", "LinkUp"):
-                wrong.append("%s is %s, %s" % (name, state, physical))
-            elif not re.match(r"^\d+$", speed) or int(speed) < rate:
-                wrong.append("%s runs at %s of %g Gb/s" % (name, speed or "?", rate))
-        good = len(found) - len(wrong)
-        if not wrong and len(found) != wanted:
-            wrong.append("%d of %d ports are present" % (len(found), wanted))
-        return judged(good, wanted, wrong, "ports")
+        return _judge_ports(found, machine, "ports")
 
 
 class RdmaDevices(Check):
@@ -104,20 +98,7 @@ class RdmaDevices(Check):
     def judge(self, found: list[dict[str, Any]], machine: Machine) -> Outcome:
         if machine.get("fabric_provider", None) != "gib":
             return skipped("the machine's fabric is not RDMA over Ethernet")
-        wanted, rate = machine.need("fabric_devices", int), machine.need("fabric_device_gbps", float)
-        wrong = []
-        for port in found:
-            speed = re.match(r"^(\d+(?:\.\d+)?) Gb/sec", port.get("rate") or "")
-            if not re.match(r"^4: ACTIVE$", port.get("state") or ""):
-                wrong.append("%s is %s" % (port["device"], shortened(port.get("state") or "in an unknown state", 40)))
-            elif speed is None or float(speed.group(1)) < rate:
-                wrong.append(
-                    "%s runs at %s of %g Gb/s" % (port["device"], shortened(port.get("rate") or "?", 40), rate)
-                )
-        good = len(found) - len(wrong)
-        if not wrong and len(found) != wanted:
-            wrong.append("%d of %d devices are present" % (len(found), wanted))
-        return judged(good, wanted, wrong, "devices")
+        return _judge_ports(found, machine, "devices")
 
 
 class GoogleInterfaces(Check):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, Mapping
 
 from ..answer import Answers
@@ -15,13 +16,22 @@ from ..outcome import Outcome, Phase, Severity, Unreadable, equal, failed, passe
 from .base import Check, is_number, judged, listed, result_of
 
 PLUGINS = {
-    "efa": ("AWS Libfabric",),
-    "infiniband": ("IB", "IBext", "IBext_v8", "IBext_v9", "IBext_v10"),
+    # aws-ofi-nccl: `AWS Libfabric` up to 1.7, `Libfabric` since.
+    "efa": ("AWS Libfabric", "Libfabric"),
+    # `IB` is NCCL's own; nccl-rdma-sharp-plugins adds the version of NCCL's plugin interface: IBext_v8, IBext_v11.
+    "infiniband": ("IB", "IBext", "IBext_v*"),
     "gib": ("gIB", "IB"),
     "tcpxo": ("FasTrak",),
-    "tcpx": ("GPUDirectTCPX_v7",),
+    "tcpx": ("GPUDirectTCPX", "GPUDirectTCPX_v*"),
 }
-"""Fabric -> NCCL's names of its network plugin. `Socket` is not among them."""
+"""Fabric -> NCCL's names of its network plugin; `_v*` is any version number. `Socket` is not among them."""
+
+
+def is_plugin(name: object, provider: str) -> bool:
+    """Return whether NCCL's name of a network is a plugin of the fabric."""
+    return isinstance(name, str) and any(
+        re.sub(r"_v\d{1,3}$", "_v*", name) == one or name == one for one in PLUGINS[provider]
+    )
 
 
 def nccl_result(answers: Answers, probe: str = "nccl", schema: str = "gpuinfra.nccl/1") -> dict[str, Any]:
@@ -119,11 +129,12 @@ class PairReduce(Check):
         return nccl_result(answers, "pair", "gpuinfra.pair/1")
 
     def judge(self, found: dict[str, Any], machine: Machine) -> Outcome:
-        wanted = PLUGINS.get(machine.need("fabric_provider", str))
+        provider = machine.need("fabric_provider", str)
+        wanted = PLUGINS.get(provider)
         names = found.get("network")
         if wanted is None or not isinstance(names, list) or not names:
             raise Unreadable("NCCL did not report the network between the nodes")
-        if not all(name in wanted for name in names):
+        if not all(is_plugin(name, provider) for name in names):
             shown = [shortened(str(name), 40) for name in names]
             return failed(shown, list(wanted), "NCCL uses %s between the nodes" % listed(shown))
         return judge_all_reduce(found, 2 * machine.gpus, floor(machine, "B3"))
@@ -152,7 +163,7 @@ class NetworkPlugin(Check):
         wanted = PLUGINS.get(provider)
         if wanted is None:
             raise Unreadable("no plugin is known for fabric %s" % shortened(provider, 40))
-        if all(name in wanted for name in found):
+        if all(is_plugin(name, provider) for name in found):
             return passed(found, list(wanted))
         return failed(found, list(wanted), "NCCL uses %s" % listed(found))
 

@@ -23,19 +23,25 @@ TESTS = (
 )
 """Level, category and name of each test."""
 FAILING_TESTS = {
-    "ecc-uncorrected": ("memory", "DCGM_FR_VOLATILE_DBE_DETECTED", 2, "Detected 4 uncorrectable memory errors"),
-    "xid-48": ("memory", "DCGM_FR_VOLATILE_DBE_DETECTED", 2, "Detected 1 uncorrectable memory error"),
-    "pcie-narrow": ("pcie", "DCGM_FR_PCIE_WIDTH", 2, "PCIe link width 8 is below the expected 16"),
-    "pcie-slow": ("pcie", "DCGM_FR_PCIE_GENERATION", 2, "PCIe generation 3 is below the expected one"),
-    "thermal": ("targeted_stress", "DCGM_FR_THERMAL_VIOLATIONS", 1, "Thermal violations were detected"),
-    "remap-pending": ("software", "DCGM_FR_PENDING_ROW_REMAP", 6, "A row remapping is pending"),
-    "inforom-corrupt": ("software", "DCGM_FR_CORRUPT_INFOROM", 2, "The infoROM is corrupt"),
+    "ecc-uncorrected": ("memory", 4, 2, "Detected 4 uncorrectable memory errors"),
+    "xid-48": ("memory", 4, 2, "Detected 1 uncorrectable memory error"),
+    "pcie-narrow": ("pcie", 46, 5, "PCIe link width 8 is below the expected 16"),
+    "pcie-slow": ("pcie", 45, 4, "PCIe generation 3 is below the expected one"),
+    "thermal": ("targeted_stress", 40, 1, "Thermal violations were detected"),
+    "remap-pending": ("software", 85, 6, "A row remapping is pending"),
+    "inforom-corrupt": ("software", 9, 4, "The infoROM is corrupt"),
 }
-"""Fault -> the test that fails, its error id, severity and message. DCGM does not detect the other faults."""
+"""Fault -> the test that fails, and the number, severity and message of its error. DCGM does not detect the other faults.
+
+Numbers and severities are those of NVIDIA/DCGM, dcgm_errors.h and dcgm_errors.c.
+"""
+PROPRIETARY = ("memory_bandwidth", "pulse_test")
+"""Tests whose plugins are in the proprietary packages only: NVIDIA/DCGM has no source of them."""
+ISOLATE = 2
 
 
 def main(state: State, args: list[str]) -> int:
-    """Run one call. The exit code is 226 if a test failed, as in DCGM 4."""
+    """Run one call. The exit code is 226 if a test failed, and 205 if an error requires to isolate the GPU, as in DCGM 4."""
     driver = state.get("driver", {})
     if not driver.get("loaded") or driver["loaded"] != driver.get("userspace"):
         print("Error: Cannot get the list of devices: the NVIDIA library could not be found or is of another version")
@@ -60,30 +66,49 @@ def main(state: State, args: list[str]) -> int:
 def _report(state: State, gpus: list[Gpu], chosen: list[tuple[str, str]]) -> int:
     import json
 
-    categories, failed = {}, False
+    categories, severities = {}, []
+    installed = [name for name in state.get("packages", ()) if "-proprietary" in name]
     for category, name in chosen:
+        skipped = name in PROPRIETARY and "packages" in state and not installed
         results = []
-        for index in range(len(gpus)):
-            result = {"entity_group": "GPU", "entity_group_id": 1, "entity_id": index, "status": "Pass"}
-            for fault in device_faults.active(state) if index == device_faults.GPU else ():
-                if FAILING_TESTS.get(fault, ("",))[0] == name:
-                    _, error, severity, words = FAILING_TESTS[fault]
-                    result["status"] = "Fail"
-                    result["warnings"] = [
-                        {"error_category": 1, "error_id": error, "error_severity": severity, "warning": words}
-                    ]
-                    failed = True
+        for index, gpu in enumerate(gpus):
+            result = {
+                "entity_group": "GPU",
+                "entity_group_id": 1,
+                "entity_id": index,
+                "status": "Skip" if skipped else "Pass",
+            }
+            errors = [
+                FAILING_TESTS[fault][1:]
+                for fault in (device_faults.active(state) if index == device_faults.GPU else ())
+                if FAILING_TESTS.get(fault, ("",))[0] == name
+            ]
+            if name == "software" and gpu["PERSISTENCE"] != "Enabled":
+                text = 'Persistence mode for GPU %d is disabled. Enable persistence mode by running "nvidia-smi -i <gpuId> -pm 1 " as root.'
+                errors.append((29, 5, "Persistence Mode: " + text % index))
+            if errors:
+                result["status"] = "Fail"
+                result["warnings"] = [
+                    {"error_category": 8, "error_id": number, "error_severity": severity, "warning": words}
+                    for number, severity, words in errors
+                ]
+                severities += [severity for _, severity, _ in errors]
             results.append(result)
-        worst = "Fail" if any(one["status"] == "Fail" for one in results) else "Pass"
+        words = {one["status"] for one in results}
+        worst = next((word for word in ("Fail", "Skip") if word in words), "Pass")
         categories.setdefault(category, []).append(
             {"name": name, "results": results, "test_summary": {"status": worst}}
         )
+    entities = [
+        {"device_id": gpu["PCIID"][:4].lower(), "entity_id": index, "serial_num": gpu["SERIAL"]}
+        for index, gpu in enumerate(gpus)
+    ]
     document = {
         "DCGM Diagnostic": {
             "test_categories": [{"category": name, "tests": tests} for name, tests in categories.items()]
         },
-        "entity_groups": [{"entities": [{"entity_id": index} for index in range(len(gpus))], "entity_group": "GPU"}],
-        "metadata": {"DCGM Version": "4.5.2", "Driver Version Detected": state["driver"]["loaded"]},
+        "entity_groups": [{"entities": entities, "entity_group": "GPU", "entity_group_id": 1}],
+        "metadata": {"Driver Version Detected": state["driver"]["loaded"], "version": "4.5.2"},
     }
     print(json.dumps(document, indent=2))
-    return 226 if failed else 0
+    return 205 if ISOLATE in severities else 226 if severities else 0

@@ -280,6 +280,7 @@ def files(state: State) -> dict[str, str]:
         found.update(pci_files("0000:%s:%s.0" % (bus, slot), "1d0f", "efa0", "020000"))
         if efa_ready(state):
             found["/sys/class/infiniband/%s/ports/1/state" % name] = "4: ACTIVE\n"
+            found["/sys/class/infiniband/%s/ports/1/link_layer" % name] = "Unspecified\n"
             found["/sys/class/infiniband/%s/node_type" % name] = "0: <unknown>\n"
             found["/sys/class/infiniband/%s/device/vendor" % name] = "0x1d0f\n"
     for name in switch_bridges(state) if "mlx5_ib" in state.get("modules", ()) else []:
@@ -287,7 +288,9 @@ def files(state: State) -> dict[str, str]:
         found[folder + "/device/vendor"] = "0x15b3\n"
         found[folder + "/device/vpd"] = "NVIDIA ConnectX-7 SW_MNG\n"
         found[folder + "/node_type"] = "1: CA\n"
+        found[folder + "/hca_type"] = "MT4129\n"
         found[folder + "/ports/1/state"] = "4: ACTIVE\n"
+        found[folder + "/ports/1/phys_state"] = "5: LinkUp\n"
         found[folder + "/ports/1/link_layer"] = "InfiniBand\n"
     for index, name in enumerate(efa_names(state) if efa_ready(state) else []):
         found["/sys/class/infiniband_verbs/uverbs%d/ibdev" % index] = name + "\n"

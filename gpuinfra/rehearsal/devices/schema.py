@@ -66,6 +66,7 @@ class State(TypedDict):
     boot_id: NotRequired[str]
     booted: NotRequired[str]
     persistenced: NotRequired[bool]
+    packages: NotRequired[dict[str, object]]
 
 
 Change = Callable[[Callable[[State], object]], object]
