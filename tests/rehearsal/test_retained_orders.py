@@ -46,13 +46,13 @@ Held = set[tuple[str, str]]
 
 
 @contextmanager
-def _session(path: Path, root: Path, *faults: str) -> Iterator[Session]:
+def session_of(path: Path, root: Path, *faults: str) -> Iterator[Session]:
     """One command of a rehearsal."""
     with open_session(Options(stack=str(path), folder=root, faults=faults), view_for(sys.stderr)) as session:
         yield session
 
 
-def _held(root: Path) -> Held:
+def held(root: Path) -> Held:
     """(type, ID) of each resource in the cloud."""
     return {(type_, identity) for type_, identity, _ in cloud_resources(root)}
 
@@ -71,21 +71,21 @@ def test_retained_resources_survive_every_order(cloud: str, tmp_path: Path) -> N
     path, root = tmp_path / f"Pulumi.{cloud}-lab.yaml", tmp_path / "r"
     path.write_text(STACK.format(provider=provider, where=where, storage=storage), encoding="utf-8")
     folder = root / f"{cloud}-lab"
-    with _session(path, root) as session:
+    with session_of(path, root) as session:
         _do(session, "up")
-        everything = Counter(type_ for type_, _ in _held(folder))
+        everything = Counter(type_ for type_, _ in held(folder))
         _do(session, "destroy")
-        retained = _held(folder)
+        retained = held(folder)
         assert len(retained) > 5
         for _ in range(2):
             assert session.adopt() > 5
             assert not perform(session, "destroy").ok
-            assert retained <= _held(folder)
+            assert retained <= held(folder)
             operation = _do(session, "up")
             assert [op for op, _ in operation.progress.changed if op not in ("create", "update")] == []
-            assert retained <= _held(folder)
-            assert Counter(type_ for type_, _ in _held(folder)) == everything
+            assert retained <= held(folder)
+            assert Counter(type_ for type_, _ in held(folder)) == everything
             assert set(_do(session, "up").progress.done) == {"same"}
             _do(session, "destroy")
-            assert {one for one in _held(folder) if one in retained} == retained
-            assert len(_held(folder)) == len(retained)
+            assert {one for one in held(folder) if one in retained} == retained
+            assert len(held(folder)) == len(retained)

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra import naming
+from gpuinfra.clouds.aws import file_systems
 from gpuinfra.clouds.aws.instances import Lookup
-from gpuinfra.clouds.aws.resources import LUSTRE, resources
+from gpuinfra.clouds.aws.resources import resources
 from gpuinfra.clouds.planned import Found, find_retained
 from gpuinfra.plan.model import Plan
 
@@ -65,7 +66,7 @@ class Account:
         return self._log_group_called(f"/gpuinfra/{naming.unique_name(self._plan.name, purpose, self._token)}")
 
     def _file_system_logs(self, purpose: str) -> str | None:
-        return self._log_group_called(f"/aws/fsx/{naming.unique_name(self._plan.name, purpose, self._token)}")
+        return self._log_group_called(file_systems.log_group(self._plan.name, purpose, self._token))
 
     def _log_group_called(self, name: str) -> str | None:
         groups = self._client("logs").describe_log_groups(logGroupNamePrefix=name)["logGroups"]
@@ -94,13 +95,7 @@ class Account:
         return subnets[0]["SubnetId"] if subnets else None
 
     def _file_system(self, purpose: str) -> str | None:
-        wanted = {**self._plan.tags, "Name": LUSTRE.logical(naming.logical(self._plan.name, purpose))}
-        for page in self._client("fsx").get_paginator("describe_file_systems").paginate():
-            for one in page["FileSystems"]:
-                tags = {tag["Key"]: tag["Value"] for tag in one.get("Tags", [])}
-                if wanted.items() <= tags.items() and one.get("Lifecycle") != "DELETING":
-                    return one["FileSystemId"]
-        return None
+        return file_systems.find(self._client("fsx"), file_systems.log_group(self._plan.name, purpose, self._token))
 
 
 def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]:

@@ -18,7 +18,9 @@ from gpuinfra import naming
 from gpuinfra.adopt import import_file, retained
 from gpuinfra.cli.adopt import command
 from gpuinfra.clouds import already_exists
+from gpuinfra.clouds.aws import file_systems
 from gpuinfra.clouds.aws.adopt import Account, retained_in
+from gpuinfra.clouds.aws.components import one_file_system
 from gpuinfra.clouds.aws.resources import resources
 from gpuinfra.planning import make_plan
 from gpuinfra.spec import parse_spec
@@ -185,6 +187,7 @@ def test_a_retained_file_system_is_found_with_its_network(account: str) -> None:
     )
     ec2, fsx, logs = (boto3.client(service, region_name=REGION) for service in ("ec2", "fsx", "logs"))
     made: dict[str, str] = {}
+    log, tags = "", {**plan.tags, "Name": "train-scratch-0-lustre"}
     for token in ("another-token", TOKEN):
         vpc = ec2.create_vpc(CidrBlock="10.64.0.0/16")["Vpc"]["VpcId"]
         subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.64.0.0/24")["Subnet"]["SubnetId"]
@@ -193,12 +196,45 @@ def test_a_retained_file_system_is_found_with_its_network(account: str) -> None:
         name = naming.unique_name(plan.name, "storage", token)
         group = ec2.create_security_group(GroupName=name, Description="storage", VpcId=vpc)["GroupId"]
         made = {"aws:ec2/vpc:Vpc": vpc, "aws:ec2/subnet:Subnet": subnet, "aws:ec2/securityGroup:SecurityGroup": group}
-    tags = [{"Key": key, "Value": value} for key, value in {**plan.tags, "Name": "train-scratch-0-lustre"}.items()]
-    file_system = fsx.create_file_system(
-        FileSystemType="LUSTRE", StorageCapacity=4800, SubnetIds=[made["aws:ec2/subnet:Subnet"]], Tags=tags
-    )["FileSystem"]
-    made["aws:fsx/lustreFileSystem:LustreFileSystem"] = file_system["FileSystemId"]
-    log = f"/aws/fsx/{naming.unique_name(plan.name, 'scratch-0', TOKEN)}"
-    logs.create_log_group(logGroupName=log)
+        log = f"/aws/fsx/{naming.unique_name(plan.name, 'scratch-0', token)}"
+        logs.create_log_group(logGroupName=log)
+        made["aws:fsx/lustreFileSystem:LustreFileSystem"] = fsx.create_file_system(
+            FileSystemType="LUSTRE",
+            StorageCapacity=4800,
+            SubnetIds=[subnet],
+            LustreConfiguration={"LogConfiguration": {"Level": "WARN_ERROR", "Destination": _log_arn(log)}},
+            Tags=[{"Key": key, "Value": value} for key, value in tags.items()],
+        )["FileSystem"]["FileSystemId"]
     made["aws:cloudwatch/logGroup:LogGroup"] = log
     assert {one.resource.type: one.id for one in retained_in(Account(boto3.Session(), plan, TOKEN), plan)} == made
+
+
+def _log_arn(group: str) -> str:
+    return f"arn:aws:logs:{REGION}:123456789012:log-group:{group}:*"
+
+
+def test_a_second_file_system_is_refused(account: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system is not created while the stack's file system exists. Other stacks, and file systems that are deleted
+    or failed, do not count."""
+    monkeypatch.setattr(pulumi, "get_stack", lambda: "aws-p4d")
+    fsx = boto3.client("fsx", region_name=REGION)
+    group = file_systems.log_group("train", "scratch-0", TOKEN)
+    for name in (file_systems.log_group("train", "scratch-0", "another-token"), f"{group}-1"):
+        _file_system(fsx, name)
+    one_file_system.check(group, REGION, None, "train-scratch-0-lustre")
+    made = _file_system(fsx, group)
+    with pytest.raises(
+        RuntimeError, match=f"train-scratch-0-lustre exists: {made}.*gpuinfra adopt aws-p4d.*only increase"
+    ):
+        one_file_system.check(group, REGION, None, "train-scratch-0-lustre")
+    fsx.delete_file_system(FileSystemId=made)
+    one_file_system.check(group, REGION, None, "train-scratch-0-lustre")
+
+
+def _file_system(fsx: Any, group: str) -> str:
+    return fsx.create_file_system(
+        FileSystemType="LUSTRE",
+        StorageCapacity=4800,
+        SubnetIds=["subnet-0123456789abcdef0"],
+        LustreConfiguration={"LogConfiguration": {"Level": "WARN_ERROR", "Destination": _log_arn(group)}},
+    )["FileSystem"]["FileSystemId"]

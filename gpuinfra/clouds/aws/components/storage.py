@@ -14,7 +14,9 @@ import pulumi_aws as aws
 from gpuinfra import naming
 from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components.buckets import PrivateBucket, PrivateBucketArgs
+from gpuinfra.clouds.aws.components.one_file_system import refuse_second
 from gpuinfra.clouds.aws.components.scope import Scope, child
+from gpuinfra.clouds.aws.file_systems import log_group
 from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
 
@@ -53,10 +55,10 @@ class SharedFilesystem(pulumi.ComponentResource):
         super().__init__("gpuinfra:aws:SharedFilesystem", name, None, args.scope.options(opts))
         scope, plan = args.scope, args.plan
         data = plan.lifetime is Lifetime.KEPT
+        group = log_group(scope.cluster, plan.name, scope.token)
         log = aws.cloudwatch.LogGroup(
             rows.LUSTRE_LOG_GROUP.logical(name),
-            # FSx accepts only log groups with this prefix.
-            name=f"/aws/fsx/{scope.unique_name(plan.name)}",
+            name=group,
             retention_in_days=90,
             kms_key_id=args.log_key_arn,
             opts=child(self, rows.LUSTRE_LOG_GROUP, data=data),
@@ -76,7 +78,15 @@ class SharedFilesystem(pulumi.ComponentResource):
             kms_key_id=args.key_arn,
             log_configuration=aws.fsx.LustreFileSystemLogConfigurationArgs(destination=log.arn, level="WARN_ERROR"),
             # FSx does not return the security groups. After `gpuinfra adopt`, their "change" would replace the file system.
-            opts=child(self, rows.LUSTRE, data=data, ignore_changes=["securityGroupIds"]),
+            opts=pulumi.ResourceOptions.merge(
+                child(self, rows.LUSTRE, data=data, ignore_changes=["securityGroupIds"]),
+                pulumi.ResourceOptions(
+                    hooks=refuse_second(rows.LUSTRE.logical(name), group, scope.region),
+                    # The provider waits 30 minutes, which is too short with EFA
+                    # (hashicorp/terraform-provider-aws pull request 40568).
+                    custom_timeouts=pulumi.CustomTimeouts(create="90m", update="90m", delete="60m"),
+                ),
+            ),
         )
         self.bucket = self._bucket(name, args)
         links: list[pulumi.Resource] = []
@@ -131,7 +141,12 @@ class SharedFilesystem(pulumi.ComponentResource):
             batch_import_meta_data_on_create=True,
             delete_data_in_filesystem=False,
             s3=aws.fsx.DataRepositoryAssociationS3Args(auto_import_policy=imports, auto_export_policy=exports),
-            opts=child(self, rows.DATA_REPOSITORY),
+            opts=pulumi.ResourceOptions.merge(
+                child(self, rows.DATA_REPOSITORY),
+                # The provider waits 10 minutes. A bucket with many objects takes longer
+                # (aws-samples/amazon-eks-machine-learning-with-terraform-and-kubeflow issue 112).
+                pulumi.ResourceOptions(custom_timeouts=pulumi.CustomTimeouts(create="60m", update="60m", delete="60m")),
+            ),
         )
 
 

@@ -49,12 +49,25 @@ def describe_file_systems(cloud: Cloud, asked: Mapping[str, Any], region: str) -
         "FileSystems": [
             {
                 "FileSystemId": one.id,
+                "FileSystemType": "LUSTRE",
                 "Lifecycle": "AVAILABLE",
+                "StorageCapacity": int(one.plain.get("storageCapacity") or 0),
+                "LustreConfiguration": {
+                    "DeploymentType": str(one.plain.get("deploymentType") or "SCRATCH_1"),
+                    "MountName": str(one.outputs["mountName"]),
+                    "LogConfiguration": _log_of(one),
+                },
                 "Tags": [{"Key": key, "Value": value} for key, value in _tags(one).items()],
             }
             for one in _in_region(cloud, "aws:fsx/lustreFileSystem:LustreFileSystem", region)
         ]
     }
+
+
+def _log_of(one: Resource) -> dict[str, str]:
+    log = one.plain.get("logConfiguration") or {}
+    known = {"Level": log.get("level") or "DISABLED"}
+    return known | ({"Destination": str(log["destination"])} if log.get("destination") else {})
 
 
 JSON_ACTIONS: dict[str, Callable[[Cloud, Mapping[str, Any], str], dict[str, Any]]] = {
