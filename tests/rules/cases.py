@@ -116,6 +116,7 @@ _ALL_P4D = [(0, 0, "interface"), (0, 1, "efa-only"), (1, 0, "efa-only"), (2, 0, 
 _AZURE_ID = "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/"
 _AZURE_NET = _AZURE_ID + "Microsoft.Network/virtualNetworks/corp"
 _AZURE_ACCOUNT = _AZURE_ID + "Microsoft.Storage/storageAccounts/ours"
+_AZURE_CONTAINER = _AZURE_ACCOUNT + "/blobServices/default/containers/corpus"
 _AZURE_HELD = _AZURE_ID + "Microsoft.Compute/capacityReservationGroups/held"
 _GUID = "00000000-0000-4000-8000-000000000009"
 
@@ -475,6 +476,20 @@ ACCEPTED: dict[str, list[Case]] = {
     "evidence_account_is_reachable": [
         ("azure", {"access.evidence_from": ["203.0.113.0/24"]}),
         ("azure", {"use.foundation": "organization/gpuinfra/base"}),
+    ],
+    "lustre_container_is_in_the_subscription": [
+        ("azure", {"network.existing": _azure_network(), "storage": lustre(bucket=_AZURE_CONTAINER)}),
+        ("azure", {"network.existing": _azure_network(), "storage": lustre(bucket="auto")}),
+        ("azure", {"network.existing": _azure_network(), "storage": lustre()}),
+        (
+            "azure",
+            {
+                "network.existing": {"id": "n", "subnets": {"eastus": "s"}},
+                "storage": lustre(bucket=_AZURE_CONTAINER.replace("000000000001", "000000000002")),
+            },
+        ),
+        ("azure", {"network.existing": _azure_network(), "storage": lustre(bucket=_AZURE_CONTAINER.upper())}),
+        ("azure", {"storage": lustre(bucket=_AZURE_CONTAINER)}),
     ],
     "evidence_ranges_are_public": [("azure", {"access.evidence_from": ["203.0.113.7/32", "198.51.0.0/16"]})],
     "operators_are_object_ids": [("azure", {"access.operators": [_GUID]})],
@@ -981,7 +996,23 @@ REJECTED: dict[str, list[Case]] = {
         ("azure", {"storage": file_systems(15), "access.bastion": True}),
     ],
     "node_subnet_is_large_enough": [("azure", {"network.cidr": "10.0.0.0/20", f"{_C}.0.count": 508})],
-    "evidence_account_is_reachable": [("azure", {})],
+    "evidence_account_is_reachable": [
+        ("azure", {}),
+        ("azure", {"network.existing": _azure_network()}),
+        ("azure", {"pools": []}),
+        ("azure", {"layers": ["foundation"]}),
+        ("azure", {"layers": ["foundation", "site"]}),
+        ("azure", {"layers": ["foundation", "cluster"], "use.site": "organization/gpuinfra/site"}),
+    ],
+    "lustre_container_is_in_the_subscription": [
+        (
+            "azure",
+            {
+                "network.existing": _azure_network(),
+                "storage": lustre(bucket=_AZURE_CONTAINER.replace("000000000001", "000000000002")),
+            },
+        ),
+    ],
     "evidence_ranges_are_public": [
         ("azure", {"access.evidence_from": ["0.0.0.0/0"]}),
         ("azure", {"access.evidence_from": ["10.1.0.0/16"]}),

@@ -1,7 +1,9 @@
 """The script that updates the bundle of a running node. Pure.
 
 The Azure agent runs the script for every profile of a node. For the first profile, cloud-init has already run the user data, so the script changes
-nothing. The script exits after the node is verified. If it fails, the rolling upgrade stops at this batch.
+nothing. Otherwise it installs the bundle, starts the units and exits. It does not wait for them: a step can reboot the node, and the agent does not run
+a script again that a reboot ended (https://learn.microsoft.com/azure/virtual-machines/extensions/custom-script-linux, read 2026-11-22: no reboots in a script).
+The node reports `Unknown` as soon as its bundle changes and `Healthy` when the new bundle is verified, so the health of the node holds the rolling upgrade.
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ main() {
     return 0
   fi
   user_data | bash
-  systemctl start gpuinfra-verify.service
 }
 
 user_data() {

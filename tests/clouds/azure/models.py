@@ -68,6 +68,13 @@ WITHOUT = {
 }
 """Types without a model, with the reason."""
 
+NEWER = {
+    "privatedns:VirtualNetworkLink": {
+        "resolutionPolicy": "from API version 2024-06-01 on, which the SDK uses; azure-mgmt-privatedns ends with 2020-06-01 (https://learn.microsoft.com/azure/dns/private-dns-fallback)"
+    }
+}
+"""Type -> properties that are newer than the client's model, with the reason."""
+
 
 @dataclass(frozen=True)
 class Field:
@@ -87,7 +94,8 @@ def problems(resource: Registered) -> list[str]:
     kind = resource.type.removeprefix("azure-native:")
     request = REQUESTS[kind]
     module = importlib.import_module(f"azure.mgmt.{request.module}.models")
-    body = {key: value for key, value in resource.inputs.items() if key not in request.address}
+    without = {*request.address, *NEWER.get(kind, {})}
+    body = {key: value for key, value in resource.inputs.items() if key not in without}
     missing = [
         f"{resource.name}: its address lacks {part}" for part in request.address[:1] if part not in resource.inputs
     ]

@@ -184,13 +184,27 @@ def test_renewal_changes_nothing_on_a_current_node(tmp_path: Path) -> None:
     assert (tmp_path / "calls").read_text().splitlines() == ["cloud-init status --wait"]
 
 
-def test_renewal_updates_and_verifies_a_node(tmp_path: Path) -> None:
-    """The script runs the new user data and ends when the node is verified."""
+def test_renewal_updates_a_node_and_does_not_wait_for_its_units(tmp_path: Path) -> None:
+    """The script runs the new user data and exits, because a step can reboot the node and Azure does not run the script again."""
     script = renewal(_user_data('{"bundle": 2}', tmp_path))
     done = _run(script, tmp_path, '{"bundle": 1}\n')
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "etc" / "node.json").read_text() == '{"bundle": 2}\n'
-    assert (tmp_path / "calls").read_text().splitlines()[-2:] == ["ran", "systemctl start gpuinfra-verify.service"]
+    assert (tmp_path / "calls").read_text().splitlines() == ["cloud-init status --wait", "ran"]
+
+
+def test_the_first_batch_is_a_canary() -> None:
+    """One batch is upgraded, and the next one waits until the new state of the first is known; 20 % unhealthy nodes stop the upgrade."""
+    inputs = _set(recording_of("azure-ndv4"))
+    health = next(
+        one for one in inputs["virtualMachineProfile"]["extensionProfile"]["extensions"] if "Health" in one["type"]
+    )
+    policy = inputs["upgradePolicy"]["rollingUpgradePolicy"]
+    known_s = health["settings"]["intervalInSeconds"] * health["settings"]["numberOfProbes"]
+    assert policy["pauseTimeBetweenBatches"] == "PT2M"
+    assert known_s <= 60
+    assert (inputs["upgradePolicy"]["mode"], policy["maxUnhealthyUpgradedInstancePercent"]) == ("Rolling", 20)
+    assert policy["maxBatchInstancePercent"] < 50
 
 
 def test_renewal_compares_the_node_json_of_user_data() -> None:

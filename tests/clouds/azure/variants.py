@@ -39,7 +39,7 @@ BASE: dict[str, Any] = {
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "no storage": {},
-    "no access from outside": {"access": {}},
+    "no access from outside": {"access": {}, "network": {"existing": EXISTING}},
     "endpoints": {"network": {"egress": "endpoints"}},
     "endpoints with lustre": {"network": {"egress": "endpoints"}, "storage": [LUSTRE]},
     "existing network": {"network": {"existing": EXISTING}},

@@ -74,6 +74,9 @@ def _zone(name: str, kind: str, args: EndpointsArgs, parent: pulumi.Resource) ->
         location="Global",
         virtual_network=privatedns.SubResourceArgs(id=args.network_id),
         registration_enabled=False,
+        # Names without a record in this zone are resolved publicly. Otherwise, names of other private endpoints do not resolve in the network
+        # (https://learn.microsoft.com/azure/dns/private-dns-fallback, read 2026-11-22).
+        resolution_policy=privatedns.ResolutionPolicy.NX_DOMAIN_REDIRECT,
         opts=child(parent, rows.DNS_LINK),
     )
     return ready_after(created.id, [link])

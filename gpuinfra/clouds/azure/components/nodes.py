@@ -26,6 +26,9 @@ from gpuinfra.plan.model import Group, PoolPlan
 MOST_UNHEALTHY_PERCENT = 20
 """Maximum percentage of upgraded nodes that can be unhealthy before the upgrade stops. The first batch is the canary."""
 
+BATCH_PAUSE = "PT2M"
+"""Pause after a batch, in which its nodes report that they are not verified yet."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class NodePoolArgs(BaseNodePoolArgs):
@@ -130,7 +133,8 @@ def _rolling(pool: PoolPlan, group: Group) -> compute.UpgradePolicyArgs:
             max_batch_instance_percent=percent,
             max_unhealthy_instance_percent=100,
             max_unhealthy_upgraded_instance_percent=MOST_UNHEALTHY_PERCENT,
-            pause_time_between_batches="PT0S",
+            # The health extension reads the state every 15 s and needs two equal readings, so the state before the update counts for 30 s.
+            pause_time_between_batches=BATCH_PAUSE,
             prioritize_unhealthy_instances=True,
             rollback_failed_instances_on_policy_breach=False,
             max_surge=False if group.terminate_first else None,

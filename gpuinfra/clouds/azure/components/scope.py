@@ -13,8 +13,9 @@ import pulumi
 from pulumi_azure_native import authorization
 
 from gpuinfra.clouds import scope as shared
-from gpuinfra.clouds.already_exists import explains_existing
+from gpuinfra.clouds.already_exists import already_exists_hook
 from gpuinfra.clouds.azure import names
+from gpuinfra.clouds.azure.components.propagation import propagation_hook
 from gpuinfra.clouds.planned import ResourceKind
 from gpuinfra.clouds.scope import BaseScope, of_stack, unset, with_defaults
 
@@ -92,11 +93,12 @@ def child(
 
     `replace_on_changes` lists inputs that Azure cannot update (`fixed.py`). For most of them, the provider plans an update that fails during `up`.
     With `delete_before_replace=False`, the replacement is created first. This always applies to retained resources: the name is still taken, so the replacement
-    fails before data is lost.
+    fails before data is lost. Operations that fail because a role has no effect yet are repeated (`propagation.py`).
     """
     options = shared.child(parent, row, data=data, depends_on=depends_on, ignore_changes=ignore_changes)
     create_first = bool(options.retain_on_delete) or delete_before_replace is False
     options.delete_before_replace = False if create_first else delete_before_replace
     options.replace_on_changes = list(replace_on_changes)
-    options.hooks = explains_existing() if create_first else None
+    hooks = [hook for hook in (propagation_hook(), already_exists_hook() if create_first else None) if hook]
+    options.hooks = pulumi.ResourceHookBinding(on_error=hooks) if hooks else None
     return options

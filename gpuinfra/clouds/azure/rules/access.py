@@ -29,9 +29,29 @@ _IMPORTER = 'az ad sp list --display-name "HPC Cache Resource Provider" --query 
 
 def evidence_account_is_reachable(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The evidence account allows access from the addresses where you run `up`, which writes bundles and reads evidence."""
-    if "foundation" in spec.made_layers and not spec.access.evidence_from:
+    if "foundation" not in spec.made_layers or spec.access.evidence_from:
+        return
+    if "site" in spec.made_layers and "cluster" in spec.made_layers and not spec.network.existing:
+        what = "is required: `up` uploads the bundles to an account that only the cluster's network reaches, and this stack creates that network"
+        yield error("access.evidence_from", what, "list the public ranges of your operators, such as [203.0.113.0/24]")
+    else:
         what = "is empty, so only the cluster's network reaches the evidence account, and you must run `up` inside it"
         yield warn("access.evidence_from", what, "list the public ranges of your operators")
+
+
+def lustre_container_is_in_the_subscription(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """An existing container is in the subscription of the existing network, because Managed Lustre uses resources of its own subscription only (create-file-system-resource-manager)."""
+    if spec.network.existing is None or not _NETWORK.fullmatch(spec.network.existing.id):
+        return
+    own = spec.network.existing.id.split("/")[2].lower()
+    for i, entry in enumerate(spec.storage):
+        if isinstance(entry, Lustre) and entry.bucket and _CONTAINER.fullmatch(entry.bucket):
+            other = entry.bucket.split("/")[2].lower()
+            if other != own:
+                what = f"is in subscription {other}; allowed: the subscription of the network, {own}"
+                yield error(
+                    f"storage[{i}].bucket", what, "use a container of that subscription, or copy the data to one"
+                )
 
 
 def evidence_ranges_are_public(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -29,8 +29,11 @@ OPERATOR = "00000000-0000-4000-8000-00000000000a"
 """The operator's object ID."""
 LIFETIME_S = 3600
 _RENEW_S = 300
+_effective: set[tuple[str, str]] = set()
+"""(folder, assignment) of each role assignment that a service knows."""
 CONTAINERS = "Microsoft.Storage/storageAccounts/blobServices/containers"
 BLOBS = f"{CONTAINERS}/blobs"
+KEYS = "Microsoft.KeyVault/vaults/keys"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,27 @@ def may_manage(cloud: Cloud, who: Principal, action: str, place: str) -> bool:
             return True
     if not who.operator:
         cloud.rights.denied(who.name, action, place)
+    return False
+
+
+def uses_key(cloud: Cloud, identities: list[str], key: str) -> bool:
+    """Return whether one of the identities can wrap and unwrap with a key (an ARM ID).
+
+    An assignment has no effect at its first use: services know a new assignment minutes later
+    (https://learn.microsoft.com/azure/role-based-access-control/troubleshooting, read 2026-11-22).
+    """
+    wanted = {one.lower() for one in identities}
+    principals = {str(one.outputs.get("principalId")) for one in cloud.store.list(IDENTITY) if one.id.lower() in wanted}
+    for principal in sorted(principals):
+        for assignment in assignments(cloud.store, principal, key):
+            role = role_of(cloud.store, str(assignment.plain.get("roleDefinitionId") or ""))
+            if role is None or not any(one.allows_data(f"{KEYS}/wrap/action") for one in role.permissions):
+                continue
+            # In memory, because a refused operation rolls the store back.
+            place = (str(cloud.folder), assignment.id)
+            if place in _effective:
+                return True
+            _effective.add(place)
     return False
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.azure import stores
 from gpuinfra.rehearsal.cloud.azure.errors import AzureCreatedButFailed, AzureError
 from gpuinfra.rehearsal.cloud.azure.groups import KIND
-from gpuinfra.rehearsal.cloud.azure.identity import IDENTITY
+from gpuinfra.rehearsal.cloud.azure.identity import IDENTITY, uses_key
 from gpuinfra.rehearsal.cloud.azure.ids import SUBSCRIPTION
 from gpuinfra.rehearsal.cloud.azure.model import GROUP, above_single_limit, desired, extension, profile_of
 from gpuinfra.rehearsal.cloud.core import behaviors, wire
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 RESOURCE_GROUP = "azure-native:resources:ResourceGroup"
+KEY = "azure-native:keyvault:Key"
 CUSTOM_DATA = 65535
 """Bytes before base64. VirtualMachineScaleSetOSProfile of the ARM reference, read 2026-11-21."""
 _SCRIPT = 256 * 1024
@@ -115,6 +117,30 @@ def _named(plain: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     disk = ((profile.get("storageProfile") or {}).get("osDisk") or {}).get("managedDisk") or {}
     if encryption := (disk.get("diskEncryptionSet") or {}).get("id"):
         yield "azure-native:compute:DiskEncryptionSet", str(encryption), "Microsoft.Compute/diskEncryptionSets"
+
+
+def may_use_key(cloud: Cloud, identities: list[str], vault: str, key: str) -> bool:
+    """Return whether an identity has access to a key. Vaults that this rehearsal did not create are assumed to grant it."""
+    held = next((one for one in cloud.store.list(KEY) if one.id.lower().endswith(f"/vaults/{vault}/keys/{key}".lower())), None)  # fmt: skip
+    return held is None or uses_key(cloud, identities, held.id)
+
+
+@behaves
+class DiskEncryptionSet(Behavior):
+    """A set that uses its key through an identity. Error of ansible-collections/azure#1676."""
+
+    types = ("azure-native:compute:DiskEncryptionSet",)
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        users = [str(one) for one in (call.plain.get("identity") or {}).get("userAssignedIdentities") or []]
+        url = str((call.plain.get("activeKey") or {}).get("keyUrl") or "")
+        match = re.match(r"https://([^.]+)\.[^/]+/keys/([^/]+)/", url)
+        if match and users and not may_use_key(cloud, users, match[1], match[2]):
+            text = (
+                f"Unable to access key vault resource '{url}' to enable encryption at rest. Please grant get, wrap and unwrap key permissions "
+                f"to user-assigned identity '{users[0]}'. Please visit https://aka.ms/keyvaultaccessssecmk for more information."
+            )
+            raise AzureError("KeyVaultAccessForbidden", text)
 
 
 def _encoded(held: dict[str, Any], key: str, limit: int, path: str) -> Iterator[Failure]:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.azure import identity, stores
-from gpuinfra.rehearsal.cloud.azure.behaviors.compute import need
+from gpuinfra.rehearsal.cloud.azure.behaviors.compute import RESOURCE_GROUP, may_use_key, need
 from gpuinfra.rehearsal.cloud.azure.errors import AzureCreatedButFailed, AzureError
+from gpuinfra.rehearsal.cloud.azure.ids import SUBSCRIPTION
 from gpuinfra.rehearsal.cloud.azure.stores import ACCOUNT, CONTAINER, LOCK
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.behavior import Behavior, behaves
@@ -45,6 +46,17 @@ class StorageAccount(Behavior):
         "StorageAccountAlreadyTaken", "The storage account named {inputs[accountName]} is already taken.", status=409
     )
 
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        """An account with a customer-managed key needs a role on the key. Error of Azure/bicep#16601."""
+        encryption = call.plain.get("encryption") or {}
+        properties = encryption.get("keyVaultProperties") or {}
+        if encryption.get("keySource") != "Microsoft.Keyvault":
+            return
+        vault = str(properties.get("keyVaultUri")).removeprefix("https://").partition(".")[0]
+        user = str((encryption.get("encryptionIdentity") or {}).get("encryptionUserAssignedIdentity") or "")
+        if not may_use_key(cloud, [user], vault, str(properties.get("keyName"))):
+            raise AzureError("KeyVaultAuthenticationFailure", "The operation failed because of authentication issue on the keyvault.", status=403)  # fmt: skip
+
     def created(self, cloud: Cloud, call: Call) -> None:
         name = call.id.rsplit("/", 1)[-1]
         services = ("blob", "dfs", "file", "queue", "table", "web")
@@ -74,8 +86,12 @@ class Container(Behavior):
     types = (CONTAINER,)
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
-        name = str(call.plain.get("accountName"))
-        if stores.account(cloud.store, name) is None:
+        name, group = str(call.plain.get("accountName")), str(call.plain.get("resourceGroupName"))
+        # Accounts in groups that predate the rehearsal are assumed to exist.
+        own = any(
+            one.id.lower().endswith(f"/resourcegroups/{group}".lower()) for one in cloud.store.list(RESOURCE_GROUP)
+        )
+        if own and stores.account(cloud.store, name) is None:
             raise AzureError("ResourceNotFound", f"The Resource 'Microsoft.Storage/storageAccounts/{name}' was not found.", status=404)  # fmt: skip
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
@@ -176,7 +192,10 @@ def _import_problem(cloud: Cloud, settings: dict[str, Any]) -> str:
         return "The container and the logging container must be two containers of one storage account."
     found = stores.account(cloud.store, account_id.rsplit("/", 1)[-1])
     if found is None:
-        return "" if cloud.external(account_id) is not None else f"The storage account {account_id} was not found."
+        foreign = cloud.external(account_id) is not None or not account_id.lower().startswith(
+            f"/subscriptions/{SUBSCRIPTION}/"
+        )
+        return "" if foreign else f"The storage account {account_id} was not found."
     if found.plain.get("allowSharedKeyAccess") is False:
         return f"Shared key access is disabled on the storage account {account_id}."
     given: dict[str, set[str]] = {}
