@@ -24,7 +24,8 @@ def find(fsx: Any, group: str) -> str | None:
     for page in fsx.get_paginator("describe_file_systems").paginate():
         for one in page["FileSystems"]:
             log = (one.get("LustreConfiguration") or {}).get("LogConfiguration") or {}
-            name = str(log.get("Destination") or "").partition(":log-group:")[2].removesuffix(":*")
+            # FSx adds its log stream to the group's ARN: `...:log-group:/aws/fsx/NAME:log-stream:datarepo_fs-...`.
+            name = str(log.get("Destination") or "").partition(":log-group:")[2].partition(":")[0]
             if name == group and one.get("Lifecycle") not in _ENDED:
                 return str(one["FileSystemId"])
     return None

@@ -210,7 +210,8 @@ def test_a_retained_file_system_is_found_with_its_network(account: str) -> None:
 
 
 def _log_arn(group: str) -> str:
-    return f"arn:aws:logs:{REGION}:123456789012:log-group:{group}:*"
+    """The destination as FSx answers it (tests/providers/answers/aws.json)."""
+    return f"arn:aws:logs:{REGION}:123456789012:log-group:{group}:log-stream:datarepo_fs-0123fa8a4567ac2eb"
 
 
 def test_a_second_file_system_is_refused(account: str, monkeypatch: pytest.MonkeyPatch) -> None:

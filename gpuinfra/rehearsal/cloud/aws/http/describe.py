@@ -67,7 +67,9 @@ def describe_file_systems(cloud: Cloud, asked: Mapping[str, Any], region: str) -
 def _log_of(one: Resource) -> dict[str, str]:
     log = one.plain.get("logConfiguration") or {}
     known = {"Level": log.get("level") or "DISABLED"}
-    return known | ({"Destination": str(log["destination"])} if log.get("destination") else {})
+    if not log.get("destination"):
+        return known
+    return known | {"Destination": f"{log['destination']}:log-stream:datarepo_{one.id}"}
 
 
 JSON_ACTIONS: dict[str, Callable[[Cloud, Mapping[str, Any], str], dict[str, Any]]] = {
