@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpuinfra.handover.text import host_keys
 from gpuinfra.handover.wire import TYPE
 
 IDENTIFIED = frozenset({"verified", "failed"})
@@ -70,15 +71,10 @@ def _node(entry: Mapping[str, Any]) -> Node:
         outcome=outcome,
         gpus=int(entry.get("gpus") or 0),
         gpu_uuids=tuple(str(uuid) for uuid in entry.get("gpuUuids") or []),
-        host_keys=tuple(_key(key) for key in entry.get("sshHostKeys") or []) if outcome in IDENTIFIED else (),
+        host_keys=host_keys(entry.get("sshHostKeys")) if outcome in IDENTIFIED else (),
         evidence_sha256=_text(entry, "evidenceSha256"),
     )
 
 
 def _text(entry: Mapping[str, Any], key: str) -> str:
     return str(entry.get(key) or "")
-
-
-def _key(line: object) -> str:
-    """Return the type and key of a public key line. The comment is removed, because the node controls the comment and could use it to insert another line."""
-    return " ".join(str(line).split()[:2])

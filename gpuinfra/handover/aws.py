@@ -33,6 +33,17 @@ from gpuinfra.safe_text import MAX_LINE, printable
 LEAVING = ("Terminating", "Terminated", "Detaching", "Detached")
 PROOF_BODY = "Action=GetCallerIdentity&Version=2011-06-15"
 
+SIGNED_HEADERS = {
+    "content-type": r"application/x-www-form-urlencoded; charset=utf-8",
+    "host": r"[a-zA-Z0-9.:-]+",
+    "x-amz-content-sha256": r"[0-9a-f]{64}",
+    "x-amz-date": r"\d{8}T\d{6}Z",
+    "x-amz-security-token": r"[\x21-\x7e]+",
+    "x-gpuinfra-evidence": r".*",
+}
+"""Headers that a node's request signs, with the form of their values. Other headers can change what STS answers."""
+_STS = "{https://sts.amazonaws.com/doc/2011-06-15/}"
+
 NODE = r"(?:(?P<owner>[A-Za-z0-9_-]+):)?(?P<instance>i-[0-9a-f]+)"
 
 PROBLEMS: tuple[tuple[str, str], ...] = (
@@ -305,6 +316,11 @@ def check_proof(proof: dict[str, object], host: str) -> tuple[dict[str, str], st
     lacking = {"host", "x-amz-date", "x-gpuinfra-evidence"} - names
     if lacking:
         raise IdentityRefused(f"its identity proof does not sign {', '.join(sorted(lacking))}")
+    if more := names - SIGNED_HEADERS.keys():
+        raise IdentityRefused(f"its identity proof signs {min(more)[:80]}, which a node's request does not have")
+    for name, form in SIGNED_HEADERS.items():
+        if name in names and not re.fullmatch(form, given.get(name, "")):
+            raise IdentityRefused(f"its identity proof has {name} {given.get(name, '')[:80]!r}, which no node sends")
     sha256 = given.get("x-gpuinfra-evidence", "")
     if not re.fullmatch(r"[0-9a-f]{64}", sha256):
         raise IdentityRefused("its identity proof contains no evidence hash")
@@ -323,13 +339,15 @@ def parse_caller(answer: bytes, sha256: str) -> Identity:
     try:
         root = fromstring(answer)
     except Exception as error:
+        # A proof cannot cause this, because its headers are fixed: something else than STS answers.
         raise PortUnavailable(f"cannot parse the answer of STS: {type(error).__name__}") from None
-    found = {element.tag.rpartition("}")[2]: (element.text or "") for element in root.iter()}
-    match = re.fullmatch(r"arn:[\w-]+:sts::(\d{12}):assumed-role/([\w+=,.@-]+)/([\w+=,.@-]+)", found.get("Arn", ""))
+    result = root.findall(f"{_STS}GetCallerIdentityResult")
+    arns = [(one.text or "") for one in result[0].findall(f"{_STS}Arn")] if len(result) == 1 else []
+    if root.tag != f"{_STS}GetCallerIdentityResponse" or len(arns) != 1:
+        raise IdentityRefused("STS's answer to its identity proof is not a GetCallerIdentityResponse")
+    match = re.fullmatch(r"arn:[\w-]+:sts::(\d{12}):assumed-role/([\w+=,.@-]+)/([\w+=,.@-]+)", arns[0])
     if match is None:
-        raise IdentityRefused(
-            f"its evidence was signed by {found.get('Arn', 'an unknown identity')[:120]}, which is not a node role"
-        )
+        raise IdentityRefused(f"its evidence was signed by {arns[0][:120]}, which is not a node role")
     return Identity(account=match[1], role=match[2], instance_id=match[3], evidence_sha256=sha256)
 
 

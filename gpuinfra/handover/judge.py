@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from gpuinfra.handover.names import Names
 from gpuinfra.handover.ports import EvidenceRef, Identity, Member, PoolExpected
+from gpuinfra.handover.text import host_keys
 from gpuinfra.node.judge import verdict as verdict_of_checks
 
 Check = dict[str, object]
@@ -232,7 +233,7 @@ def _judge_one(
         return verdict("refused", f"its evidence cannot be judged: {problem}", settled=True, **seen)
     seen["checks"], seen["blocking"] = checks, result.blockers
     seen["gpus"] = tuple(g for g in _list(evidence.get("gpus")) if isinstance(g, dict))
-    seen["ssh_host_keys"] = tuple(k for k in _list(evidence.get("ssh_host_keys")) if isinstance(k, str))
+    seen["ssh_host_keys"] = host_keys(evidence.get("ssh_host_keys"))
     if result.missing:
         return verdict("failed", f"required checks did not run: {', '.join(result.missing)}", settled=True, **seen)
     if not result.verified:

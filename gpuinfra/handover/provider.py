@@ -193,8 +193,7 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
             outcome = self._watch(request.urn, inputs, state, Wait(mode="none"))
         except PortUnavailable as error:
             return _abort(context, f"cannot read the state of the nodes: {error}")
-        ready = outcome.ready if inputs.get("wait") != "none" else bool(state.get("ready", True))
-        properties = {**inputs, **wire.outputs_of(outcome, summary(outcome)), "ready": ready}
+        properties = {**inputs, **wire.outputs_of(outcome, summary(outcome))}
         return provider_pb2.ReadResponse(
             id=request.id, properties=wire.to_struct(properties), inputs=wire.to_struct(inputs)
         )
@@ -231,12 +230,8 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
             return _fail(context, name, known, [f"cannot read the state of the nodes: {error}"])
         early = outcome.ended == NOT_DUE
         passed = outcome.ready or early or (wait.mode == "none" and outcome.ended == "once")
-        # No node is verified before its capacity starts, so the next `up` polls again.
-        properties = {
-            **inputs,
-            **wire.outputs_of(outcome, summary(outcome)),
-            "ready": passed and (not early or wait.mode == "none"),
-        }
+        # An `up` that did not wait passes, but only a judged fleet is ready. The next `up` judges the others.
+        properties = {**inputs, **wire.outputs_of(outcome, summary(outcome))}
         if not passed:
             return _fail(context, name, properties, reasons(outcome))
         return wire.to_struct(properties)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -10,6 +12,36 @@ from datetime import UTC, datetime
 def kind_of(message: str, patterns: Iterable[tuple[str, str]]) -> str:
     """Return the kind of the first pattern that matches a cloud's message, or `other`."""
     return next((kind for pattern, kind in patterns if re.search(pattern, message, re.IGNORECASE | re.DOTALL)), "other")
+
+
+HOST_KEY_TYPES = frozenset(
+    {"ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"}
+)
+MAX_HOST_KEYS = 8
+MAX_HOST_KEY = 4096
+"""Length of a key of 16,384 bits, the longest that OpenSSH makes, with room to spare."""
+_HOST_KEY = re.compile(r"([a-z0-9-]+) ([A-Za-z0-9+/]+={0,2})")
+
+
+def host_keys(listed: object) -> tuple[str, ...]:
+    """Return the SSH host keys in evidence or in a state, each as `TYPE KEY` on one line. Other values are dropped.
+
+    The lines are written to known_hosts files, where a line break or a marker would add trust for other hosts.
+    """
+    return tuple(one for one in listed[:MAX_HOST_KEYS] if _is_host_key(one)) if isinstance(listed, list) else ()
+
+
+def _is_host_key(line: object) -> bool:
+    match = _HOST_KEY.fullmatch(line) if isinstance(line, str) and len(line) <= MAX_HOST_KEY else None
+    if match is None or match[1] not in HOST_KEY_TYPES:
+        return False
+    try:
+        blob = base64.b64decode(match[2], validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    name = match[1].encode()
+    # The key repeats its type, with its length in four bytes.
+    return blob.startswith(len(name).to_bytes(4, "big") + name) and len(blob) > 4 + len(name)
 
 
 def moment(text: object) -> datetime | None:

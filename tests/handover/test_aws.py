@@ -48,6 +48,32 @@ def proof(host: str = HOST, **more: Any) -> dict[str, Any]:
     return {"schema": "gpuinfra.proof/1", "cloud": "aws", "request": request}
 
 
+@pytest.mark.parametrize(
+    "name", ["accept", "x-forwarded-for", "expect", "transfer-encoding", "accept-encoding", "x-amz-target"]
+)
+def test_header_that_nodes_do_not_sign_is_refused(name: str) -> None:
+    """A proof signs the headers of a node's request and no other, because others can change what STS answers."""
+    signed = f"AWS4-HMAC-SHA256 Credential=ASIA/x, SignedHeaders={name};{SIGNED}, Signature=00"
+    with pytest.raises(IdentityRefused, match=f"signs {name}"):
+        check_proof(proof(headers={"Authorization": signed, name: "application/json"}), HOST)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        CALLER.replace("GetCallerIdentityResponse", "Other").encode(),
+        CALLER.replace("https://sts.amazonaws.com/doc/2011-06-15/", "https://example.com/").encode(),
+        f"<x>{CALLER}</x>".encode(),
+        CALLER.replace("GetCallerIdentityResult", "ResponseMetadata").encode(),
+        CALLER.replace("</Arn>", "</Arn><Arn>arn:aws:sts::000000000000:assumed-role/train-node/i-2</Arn>").encode(),
+    ],
+)
+def test_answer_of_another_kind_is_a_problem_of_that_node(answer: bytes) -> None:
+    """A document that is not STS's refuses the one node whose proof caused it; other nodes are judged."""
+    with pytest.raises(IdentityRefused):
+        parse_caller(answer.replace(b"{account}", b"000000000000"), SHA)
+
+
 def test_valid_proof_yields_hash_and_signed_headers() -> None:
     """Only signed headers are sent on; the sender sets the host."""
     headers, sha256 = check_proof(proof(), HOST)
@@ -171,7 +197,8 @@ def test_unreachable_sts_is_retried() -> None:
 
 def test_arns_of_other_partitions_are_parsed() -> None:
     """ARNs of China and GovCloud yield role and instance as well."""
-    answer = b"<x><Arn>arn:aws-cn:sts::000000000000:assumed-role/r/i-0abc</Arn></x>"
+    answer = CALLER.replace("arn:aws:", "arn:aws-cn:").replace("i-00000000000000001", "i-0abc")
+    answer = answer.replace("{account}", "000000000000").encode()
     assert parse_caller(answer, SHA).instance_id == "i-0abc"
 
 

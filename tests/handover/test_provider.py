@@ -222,9 +222,22 @@ def test_deadline_is_shortened_by_the_environment(stub: Any, fleet: Fleet, monke
         create(stub)
 
 
-def test_wait_none_is_ready_without_nodes(stub: Any, fleet: Fleet) -> None:
-    """With `wait: none` the resource is created although no node has reported."""
+def test_an_unjudged_fleet_is_never_ready_in_the_state(
+    stub: Any, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a wait, `up` passes and the state is not ready. The next `up` judges unless the declaration waits for none."""
     fleet.refs.clear()
+    declared = create(stub, wait="none")
+    assert declared["ready"] is False
+    assert module.changes(declared, inputs(wait="none"), inputs(wait="none")) == []
+    monkeypatch.setenv(module.WAIT_VARIABLE, "none")
+    passed = create(stub)
+    assert (passed["ready"], passed["nodesVerified"]) == (False, 0)
+    assert module.changes(passed, inputs(), inputs()) == ["ready"]
+
+
+def test_a_verified_fleet_is_ready_without_a_wait(stub: Any, fleet: Fleet) -> None:
+    """With `wait: none`, a fleet whose nodes are all verified at the time of the judgement is ready."""
     assert create(stub, wait="none")["ready"] is True
 
 

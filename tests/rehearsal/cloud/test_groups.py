@@ -95,6 +95,37 @@ def test_scaling_in_and_deleting_end_instances(aws: Client, cloud: Cloud, host: 
     assert names(cloud) == ["gpu-1"]
 
 
+def test_a_group_that_is_deleted_during_a_launch_launches_no_more(
+    aws: Client, cloud: Cloud, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deletion between two launches, or between a launch and its start, leaves no instance and no running machine."""
+    _, subnet = stacks.network(aws)
+    made = stacks.group(aws, stacks.template(aws), 3, subnet)
+    launch = host.launch
+
+    def deleted_meanwhile(instance) -> None:
+        if not host.launched:
+            aws.delete(made)
+        launch(instance)
+
+    monkeypatch.setattr(host, "launch", deleted_meanwhile)
+    cloud.fleet.reconcile()
+    assert names(cloud) == []
+    assert set(host.launched) <= set(host.terminated)
+    assert len(host.launched) == 1
+
+
+def test_an_instance_without_its_group_ends(aws: Client, cloud: Cloud, host: Host) -> None:
+    """A process that was killed between both can leave an instance; the next round ends it."""
+    _, subnet = stacks.network(aws)
+    made = stacks.group(aws, stacks.template(aws), 1, subnet)
+    cloud.fleet.reconcile()
+    cloud.store.remove(cloud.store.find(made.token, made.id))
+    cloud.fleet.reconcile()
+    assert names(cloud) == []
+    assert host.terminated == ["i-00000000000000001"]
+
+
 def test_reserved_nodes_are_numbered_before_spot_ones(aws: Client, cloud: Cloud, host: Host) -> None:
     """Numbers follow the order reserved, block, on-demand, spot, whichever group was created first."""
     _, subnet = stacks.network(aws)

@@ -179,6 +179,11 @@ class Fleet:
         """Make one pass over all groups."""
         for stand_in in registry.installed():
             stand_in.tick(self.cloud)
+        with self.store.change():
+            held = {one.id for one in groups(self.store)}
+            orphans = [one for one in self.running() if one["group"] not in held]
+        for instance in orphans:
+            self.terminate(instance["id"], "its group does not exist")
         every = [(group, self._view(group)) for group in groups(self.store)]
         every.sort(key=lambda one: (_ORDER.index(one[1].kind), one[0].created, one[0].id))
         young = {(view.cluster, view.pool) for group, view in every if time.time() - group.created < _SETTLE_S}
@@ -226,11 +231,17 @@ class Fleet:
                 self._activity(group.region, group.id, text, cause, "Failed", shortage.message, shortage.code)
                 return
             with self.store.change():
+                # The group may have been deleted since it was read.
+                if self.store.find(group.type, group.id, group.region) is None:
+                    return
                 number = self.store.next(f"pool {cluster}/{pool}")
                 instance = kind.make(self.cloud, group, f"{pool}-{number}", have)
                 self.store.put("instance", instance["id"], instance)
                 self._activity(group.region, group.id, kind.launched.format(**instance), cause, "Successful")
             self._power_on(instance)
+            now = self.store.get("instance", instance["id"])
+            if self.host and (now is None or now["state"] == "terminated"):
+                self.host.terminate(instance["id"])  # its group was deleted before the machine started
             have.append(instance)
 
     def _power_on(self, instance: dict[str, Any]) -> None:
