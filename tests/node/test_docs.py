@@ -6,16 +6,23 @@ from pathlib import Path
 import pytest
 
 from gpuinfra.node.checks import ALL
+from tests.node.real import tried
 
 PAGE = Path(__file__).parents[2] / "docs" / "checks.md"
 
 
 def table() -> str:
     """The table of checks for the page."""
-    rows = ["| id | name | phase | severity | proves |", "| --- | --- | --- | --- | --- |"]
+    rows = [
+        "| id | name | phase | severity | proves | real outputs | in their shape |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    counts = tried()
     for check in ALL.values():
         proves = " ".join((check.__doc__ or "").split())
-        rows.append(f"| {check.id} | `{check.name}` | {check.phase.value} | {check.severity.value} | {proves} |")
+        rows.append(
+            f"| {check.id} | `{check.name}` | {check.phase.value} | {check.severity.value} | {proves} | {counts[check.id][0]} | {counts[check.id][1]} |"
+        )
     return "\n".join(rows)
 
 

@@ -19,6 +19,7 @@ from gpuinfra.node.probe import run
 from gpuinfra.node.probes import KERNEL_LINES, MIB, Probe
 from gpuinfra.node.xids import ACTIONS_OF_154, TO_DO
 from tests.node.healthy import H100, JOURNAL, MIG, P4D, healthy, record
+from tests.node.real import NCCL_LOGS
 from tests.node.test_checks import MACHINES
 
 ERRORS = (KeyError("x"), TypeError("x"), ValueError("x"), IndexError(3), ZeroDivisionError(), RecursionError(), AssertionError(), RuntimeError("x"), MemoryError(), StopIteration(), OSError("x"), UnicodeDecodeError("utf-8", b"x", 0, 1, "x"))  # fmt: skip
@@ -174,21 +175,13 @@ def test_a_deprecation_notice_is_no_fault(levels: dict[str, list[str]], outcome:
     assert found["outcome"] == outcome, found["reason"]
 
 
-LOGS = {
-    "gib": "a3ultra-vm-0:606:642 [6] NCCL INFO NET/gIB : Initializing gIB v1.0.2\na3ultra-vm-0:606:642 [6] NCCL INFO Using network gIB\n",
-    "efa": "ip-10-0-0-1:90:120 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa-direct (found 16 nics)\nip-10-0-0-1:90:120 [0] NCCL INFO RMA/Plugin: Assigned plugin Libfabric to comm\nip-10-0-0-1:90:120 [0] NCCL INFO Using network Libfabric\n",
-    "infiniband": "node-1:77:99 [3] NCCL INFO Using network IBext_v11\n",
-}
-"""Fabric -> lines that NCCL prints, written anew in the shape of public logs (gIB 1.0.2; NCCL 2.32.3 on p5en; NCCL 2.29 with plugin v11)."""
-
-
-@pytest.mark.parametrize("provider", LOGS)
+@pytest.mark.parametrize("provider", NCCL_LOGS)
 def test_the_plugin_in_a_real_log_is_known(provider: str) -> None:
     """The name that NCCL prints with today's plugin of a fabric passes, and no name of another fabric does."""
-    (name,) = network_of(LOGS[provider])
+    (name,) = network_of(NCCL_LOGS[provider])
     assert is_plugin(name, provider)
     assert not is_plugin("Socket", provider)
-    assert [other for other in LOGS if is_plugin(name, other)] == [provider]
+    assert [other for other in NCCL_LOGS if is_plugin(name, other)] == [provider]
     assert not is_plugin(name + "_x", provider)
 
 

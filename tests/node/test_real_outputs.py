@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpuinfra.node import nvsmi
+from gpuinfra.node.mig import instances
 from tests.node.healthy import RECORDINGS
-from tests.node.real import CASES, DOCUMENTS, checks_of, document_outcomes, outcomes, outputs
+from tests.node.real import CASES, DOCUMENTS, document_outcomes, outcomes, outputs, reading
 
 
 def test_every_output_is_in_the_table() -> None:
@@ -19,7 +20,7 @@ def test_every_check_of_the_command_reads_the_output(one) -> None:
     """Each check that reads the command gives the outcome of the table, and an output of a healthy machine never fails."""
     case = CASES[one.name]
     found = outcomes(one, case)
-    assert set(case.verdicts) == checks_of(one.probe)
+    assert set(case.verdicts) == reading(one)
     for check, word in case.verdicts.items():
         outcome = found[check]["outcome"]
         assert outcome == word or (word == "read" and outcome != "error"), (check, outcome, found[check]["reason"])
@@ -35,6 +36,14 @@ def test_every_check_reads_the_document_of_a_healthy_machine(name: str) -> None:
     wrong = {check: one["reason"] for check, one in found.items() if one["outcome"] not in ("pass", "skip")}
     assert set(wrong) == set(DOCUMENTS[name].verdicts), wrong
     assert {check: found[check]["outcome"] for check in wrong} == dict(DOCUMENTS[name].verdicts)
+
+
+def test_the_list_of_a_real_machine_with_mig_is_read() -> None:
+    """One GPU of eight is cut into six instances."""
+    text = next(one.text for one in outputs() if one.name == "h200-mig-list-1")
+    found = instances(text)
+    assert [profile for profile, _ in found[0]] == ["2g.35gb", *["1g.18gb"] * 5]
+    assert [len(found[gpu]) for gpu in sorted(found)] == [6, 0, 0, 0, 0, 0, 0, 0]
 
 
 def test_blackwell_documents_show_a_denied_feature() -> None:

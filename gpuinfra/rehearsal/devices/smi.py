@@ -200,7 +200,7 @@ def _nvlink_status(gpus: list[Gpu], faults: list[str]) -> int:
 
 NVLINK_4 = (("Replay Errors", "0"), ("Recovery Errors", "0"), ("CRC Errors", "0"))
 NVLINK_5 = (
-    ("Tx packets", "1204312"), ("Tx bytes", "154151936"), ("Rx packets", "1204299"), ("Rx bytes", "154150272"),
+    ("Tx packets", "1204312"), ("Rx packets", "1204299"),
     ("Malformed packet Errors", "0"), ("Buffer overrun Errors", "0"), ("Rx Errors", "0"), ("Rx remote Errors", "0"),
     ("Rx General Errors", "0"), ("Local link integrity Errors", "0"), ("Tx discards", "0"), ("Link recovery successful events", "0"),
     ("Link recovery failed events", "0"), ("Total link recovery events", "0"), ("Effective Errors", "0"), ("Effective BER", "15e-255"),
