@@ -6,14 +6,19 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
+from gpuinfra.planning import make_plan
+from gpuinfra.registry import module_of
 from gpuinfra.rehearsal.actions import errors_of, perform
 from gpuinfra.rehearsal.engine import Operation
 from gpuinfra.rehearsal.session import Options, Session, open_session
 from gpuinfra.report.progress import view_for
+from gpuinfra.spec import parse_spec
 
 from .conftest import cloud_resources
 
@@ -61,6 +66,17 @@ def _do(session: Session, action: str) -> Operation:
     operation = perform(session, action)
     assert operation.ok, errors_of(operation)
     return operation
+
+
+@pytest.mark.parametrize("cloud", sorted(WHERE))
+def test_the_stack_has_every_retained_type(cloud: str) -> None:
+    """The stack of the test below creates each type of resource that `destroy` can retain on the cloud."""
+    provider, where, storage = WHERE[cloud]
+    text = STACK.format(provider=provider, where=where, storage=storage)
+    spec = parse_spec(YAML(typ="safe").load(text)["config"]["gpuinfra:cluster"])
+    table = module_of(cloud, "resources")
+    made = {one.type for one in table.resources(make_plan(spec, date(2026, 11, 22))) if one.retained}
+    assert {row.type for row in table.RESOURCES if row.lifetime.retained is not None} == made
 
 
 @pytest.mark.long

@@ -61,6 +61,7 @@ OUTPUTS: dict[str, dict[str, Any]] = {
         "associationId", "carrierIp", "customerOwnedIp", "instance", "ipamPoolId", "networkInterface", "privateDns",
         "privateIp", "ptrRecord",
     )),
+    "aws:ec2/internetGateway:InternetGateway": {"vpcId": None},
     "aws:ec2/launchTemplate:LaunchTemplate": {
         "namePrefix": None, "disableApiStop": False, "disableApiTermination": False, "instanceMarketOptions": None,
         "metadataOptions": None, "monitoring": None,
