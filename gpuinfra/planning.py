@@ -156,7 +156,7 @@ def _file_systems(
     plans: list[FileSystemPlan] = []
     for name, entry in named(spec.storage):
         zone = (entry.zone if entry.kind == "lustre" else None) or zoning.default
-        plan = cloud.file_system(entry, name, zone)
+        plan = cloud.file_system(entry, name, zone, spec.where.region)
         plans.append(plan)
         if entry.kind == "lustre":
             capacity = cloud.lustre(entry)

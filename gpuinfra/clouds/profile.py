@@ -147,7 +147,7 @@ class CloudProfile(Protocol):
         """Return the capacity that the cloud bills for a Lustre file system."""
         ...
 
-    def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str) -> FileSystemPlan:
+    def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str, region: str) -> FileSystemPlan:
         """Return the plan of a file system."""
         ...
 

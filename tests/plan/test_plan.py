@@ -254,3 +254,16 @@ def test_derived_budget_covers_the_month() -> None:
     given = _plan("aws", budget={"limit_usd_per_month": 5.5, "recipients": ["a@b.co"]}).budget
     assert given is not None
     assert (given.limit_usd_per_month, given.derived) == (5.5, False)
+
+
+@pytest.mark.parametrize(
+    ("region", "zone", "expected"),
+    [("southcentralus", None, "1"), ("southcentralus", "3", "3"), ("westus", None, None)],
+)
+def test_managed_lustre_is_in_a_zone_where_the_region_has_zones(
+    region: str, zone: str | None, expected: str | None
+) -> None:
+    """Azure requires one zone in regions with zones (create-file-system-resource-manager, required information)."""
+    where = {"cloud": "azure", "region": region, **({"zone": zone} if zone else {})}
+    (file_system,) = _plan("azure", where=where, storage=lustre(capacity_gib=8192)).file_systems
+    assert file_system.zone == expected

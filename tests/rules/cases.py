@@ -467,6 +467,12 @@ ACCEPTED: dict[str, list[Case]] = {
         ("azure", {"storage": lustre(capacity_gib=131072, throughput_mb_s_per_tib=500)}),
         ("azure", {"network.cidr": "10.0.0.0/20", "storage": lustre(capacity_gib=16384)}),
     ],
+    "lustre_zone_is_named": [
+        ("azure", {"storage": lustre(zone="2")}),
+        ("azure", {"storage": lustre(), "where.zone": "2"}),
+        ("azure", {"storage": lustre(), "where.region": "westus"}),
+        ("azure", {"storage": [_HOME]}),
+    ],
     "file_systems_fit_network": [
         ("azure", {"storage": file_systems(15)}),
         ("azure", {"storage": file_systems(14), "access.bastion": True}),
@@ -991,6 +997,7 @@ REJECTED: dict[str, list[Case]] = {
         ("azure", {"storage": lustre(capacity_gib=786432, throughput_mb_s_per_tib=40)}),
         ("azure", {"network.cidr": "10.0.0.0/20", "storage": lustre(capacity_gib=24576)}),
     ],
+    "lustre_zone_is_named": [("azure", {"storage": lustre()}), ("azure", {"storage": file_systems(2)})],
     "file_systems_fit_network": [
         ("azure", {"storage": file_systems(16)}),
         ("azure", {"storage": file_systems(15), "access.bastion": True}),

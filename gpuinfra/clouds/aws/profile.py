@@ -184,7 +184,7 @@ class AwsProfile:
         billed = 2400 + _up(requested - 2400, step, step)
         return BilledCapacity(requested=requested, billed=billed, reason=f"billed in steps of {step}")
 
-    def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str) -> FileSystemPlan:
+    def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str, region: str) -> FileSystemPlan:
         if isinstance(entry, Lustre):
             return self._lustre_plan(entry, name, zone)
         if isinstance(entry, Home):

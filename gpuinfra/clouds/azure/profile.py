@@ -41,6 +41,8 @@ FABRIC_LIMIT = 100
 SET_LIMIT = 600
 """Maximum number of nodes per scale set without InfiniBand."""
 DEFAULT_TIER = 250
+LUSTRE_ZONE = "1"
+"""Zone of a file system if the declaration names none. A rule warns about it, because Azure chooses the zone of the nodes."""
 GIB_PER_TIB = 1024
 
 
@@ -189,7 +191,7 @@ class AzureProfile:
         billed = max(size, -(-entry.capacity_gib // size) * size)
         return BilledCapacity(requested=entry.capacity_gib, billed=billed, reason=f"billed in steps of {step} TiB")
 
-    def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str) -> FileSystemPlan:
+    def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str, region: str) -> FileSystemPlan:
         """Return a Managed Lustre file system, an NFS file share, or a mounted container."""
         kept = entry.kind == "home" or (isinstance(entry, Lustre) and entry.bucket is None)
         lifetime = Lifetime.KEPT if kept else Lifetime.ENDS
@@ -203,7 +205,7 @@ class AzureProfile:
                 deployment=places.LUSTRE_SKUS.get(tier, places.LUSTRE_SKUS[DEFAULT_TIER])[0],
                 throughput_mb_s_per_tib=tier,
                 subnet=f"storage-{name}",
-                zone=None if zone == REGIONAL else zone,
+                zone=lustre_zone(zone, region),
                 importer_id=entry.importer_id,
                 bucket=entry.bucket,
                 bucket_prefix=entry.bucket_prefix,
@@ -235,6 +237,16 @@ class AzureProfile:
 
 
 PROFILE = AzureProfile()
+
+
+def lustre_zone(zone: str, region: str) -> str | None:
+    """Return the zone of a file system, which Managed Lustre requires in a region with zones, or None in a region without zones.
+
+    https://learn.microsoft.com/azure/azure-managed-lustre/create-file-system-resource-manager, required information.
+    """
+    if zone == REGIONAL:
+        return None if region in places.WITHOUT_ZONES else LUSTRE_ZONE
+    return zone
 
 
 def small_ranges(network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> list[Any]:

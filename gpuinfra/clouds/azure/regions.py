@@ -47,6 +47,14 @@ UNPAIRED = (
 
 REGIONS = frozenset(PAIRS) | frozenset(UNPAIRED)
 
+WITHOUT_ZONES = frozenset(
+    (
+        "westus", "northcentralus", "westcentralus", "canadaeast", "ukwest", "francesouth", "germanynorth", "norwaywest", "swedensouth",
+        "switzerlandwest", "koreasouth", "australiasoutheast", "southafricawest", "uaecentral", "southindia", "southeastus",
+    )
+)  # fmt: skip
+"""Regions without availability zones. https://learn.microsoft.com/azure/reliability/regions-list, read 2026-11-22."""
+
 RDMA_NETWORK = "172.16.0.0/16"
 """The range that Azure reserves for InfiniBand. Networks and their peers must not overlap it.
 

@@ -238,7 +238,7 @@ class GcpProfile:
             requested=entry.capacity_gib, billed=billed, reason=f"this tier is billed in steps of {step} from {least}"
         )
 
-    def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str) -> FileSystemPlan:
+    def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str, region: str) -> FileSystemPlan:
         """Return a Managed Lustre file system, a Filestore instance, or a mounted bucket."""
         stays = entry.kind == "home" or (isinstance(entry, Lustre) and entry.bucket is None)
         reason = (

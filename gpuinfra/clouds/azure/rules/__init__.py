@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from datetime import date
 
 from gpuinfra.catalog.records import CapacityKind, MachineType
-from gpuinfra.clouds.azure.profile import FABRIC_LIMIT, PROFILE, file_system_limit
-from gpuinfra.clouds.azure.regions import LUSTRE_SKUS, LUSTRE_SUBNETS, PAIRS, RDMA_NETWORK
+from gpuinfra.clouds.azure.profile import FABRIC_LIMIT, LUSTRE_ZONE, PROFILE, file_system_limit
+from gpuinfra.clouds.azure.regions import LUSTRE_SKUS, LUSTRE_SUBNETS, PAIRS, RDMA_NETWORK, WITHOUT_ZONES
 from gpuinfra.clouds.azure.rules import access
 from gpuinfra.clouds.machines import nearest_value, pools_of
 from gpuinfra.clouds.profile import rules_in
@@ -149,6 +149,15 @@ def lustre_is_in_clients_zone(spec: ClusterSpec, today: date) -> Iterator[Findin
             if zone and other and zone != other:
                 what = f"is {zone}, but pools[{j}] is in {other}"
                 yield error(f"storage[{i}].zone", what, f"use {other}")
+
+
+def lustre_zone_is_named(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """In a region with availability zones, a file system is in one zone, which the declaration names."""
+    for i, entry in enumerate(spec.storage):
+        if entry.kind == "lustre" and not (entry.zone or spec.where.zone) and spec.where.region not in WITHOUT_ZONES:
+            what = f"is not set, so the file system is in zone {LUSTRE_ZONE} of {spec.where.region}, and Azure can place the nodes in another zone"
+            hint = "set where.zone to the zone that offers the machine in your subscription (az vm list-skus --zone); it cannot be changed later"
+            yield warn(f"storage[{i}].zone", what, hint)
 
 
 def lustre_subnet_is_large_enough(spec: ClusterSpec, today: date) -> Iterator[Finding]:
