@@ -23,6 +23,13 @@ def ports_of(
     return ports
 
 
+def check_credentials(inputs: Mapping[str, object]) -> None:
+    """Raise `PortUnavailable` if the cloud's module can tell, without a request, that the operator has no credentials."""
+    check = getattr(_module(str(inputs.get("cloud"))), "check_credentials", None)
+    if check is not None:
+        check()
+
+
 def _module(cloud: str) -> Any:
     """Import the module that defines a cloud's `connect(region, bucket, prefix, *, profile, role_arn) -> Ports`.
 

@@ -22,6 +22,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
+from gpuinfra.handover import gcp_credentials
 from gpuinfra.handover.gcp_identity import GoogleIdentity
 from gpuinfra.handover.ports import (
     EVIDENCE_LIMIT,
@@ -88,6 +89,21 @@ def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_ar
     )
 
 
+def check_credentials() -> None:
+    """Raise `PortUnavailable` if there are no credentials. Sends no request."""
+    _session()
+
+
+def _session() -> Any:
+    try:
+        credentials, _ = gcp_credentials.find(SCOPES)
+    except gcp_credentials.NoCredentials as error:
+        raise PortUnavailable(f"Google Cloud's credentials: {error}") from None
+    from google.auth.transport.requests import AuthorizedSession
+
+    return AuthorizedSession(credentials)
+
+
 def classify(message: str) -> str:
     """Classify a failed action by Google's error code and message."""
     return kind_of(message, PROBLEMS)
@@ -103,11 +119,7 @@ class Client:
     def _open(self) -> Any:
         with self._lock:
             if self._session is None:
-                import google.auth
-                from google.auth.transport.requests import AuthorizedSession
-
-                credentials, _ = google.auth.default(scopes=SCOPES)
-                self._session = AuthorizedSession(credentials)
+                self._session = _session()
             return self._session
 
     def json(self, method: str, url: str, parameters: Mapping[str, str] | None = None) -> dict[str, Any]:

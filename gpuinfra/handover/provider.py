@@ -30,7 +30,7 @@ from pulumi.runtime.proto import (
 
 from gpuinfra.handover import azure_images, upload, wire
 from gpuinfra.handover.azure_rest import Rest
-from gpuinfra.handover.connect import connect
+from gpuinfra.handover.connect import check_credentials, connect
 from gpuinfra.handover.explain import reasons
 from gpuinfra.handover.judge import Check
 from gpuinfra.handover.ports import PortUnavailable
@@ -168,6 +168,7 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
         if _is_upload(request.urn):
             return self._upload(request, inputs, context)
         if request.preview:
+            _check_credentials(inputs, context)
             return provider_pb2.CreateResponse(id="", properties=wire.to_struct(preview_properties(inputs)))
         name = f"{inputs['cluster']}@{inputs['region']}"
         return provider_pb2.CreateResponse(id=name, properties=self._wait(request.urn, name, inputs, {}, context))
@@ -175,6 +176,7 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
     def Update(self, request: Any, context: Any) -> Any:
         inputs = wire.from_struct(request.news)
         if request.preview:
+            _check_credentials(inputs, context)
             return provider_pb2.UpdateResponse(properties=wire.to_struct(preview_properties(inputs)))
         state = wire.from_struct(request.olds)
         return provider_pb2.UpdateResponse(properties=self._wait(request.urn, request.id, inputs, state, context))
@@ -292,6 +294,16 @@ def changes(state: Mapping[str, object], old_inputs: Mapping[str, object], news:
     if state.get("ready") is not True and news.get("wait") != "none":
         changed.append("ready")
     return changed
+
+
+def _check_credentials(inputs: Mapping[str, object], context: Any) -> None:
+    """Fail a preview if the handover has no credentials, before the cluster is created."""
+    if inputs.get("cloud") in (None, wire.UNKNOWN):
+        return
+    try:
+        check_credentials(inputs)
+    except PortUnavailable as error:
+        _abort(context, f"the handover needs the operator's credentials, also for a preview: {error}")
 
 
 def preview_properties(inputs: Mapping[str, object]) -> dict[str, object]:

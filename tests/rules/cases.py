@@ -582,6 +582,11 @@ ACCEPTED: dict[str, list[Case]] = {
         ("gcp", {"storage": lustre(capacity_gib=18000, bucket="auto"), "use.site": "organization/gpuinfra/site"}),
     ],
     "site_machines_are_known": [("gcp", {"network.machines": ["a3-ultragpu-8g"]})],
+    "project_audit_is_reported": [
+        ("gcp", {"audit.trail": "existing"}),
+        ("gcp", {"audit.data_events": False}),
+        ("gcp", {"use.foundation": "organization/gpuinfra/base"}),
+    ],
     "first_batch_is_canary": [
         ("gcp", {f"{_C}.0.count": 9}),
         ("gcp", {f"{_C}.0.count": 100, "pools.0.renew": {"canary": 20}}),
@@ -642,7 +647,7 @@ ACCEPTED: dict[str, list[Case]] = {
     ],
     "filestore_size_is_offered": [
         ("gcp", {"storage": lustre(capacity_gib=18000)}),
-        ("gcp", {"storage": [{"kind": "home", "capacity_gib": 100}]}),
+        ("gcp", {"storage": [{"kind": "home", "capacity_gib": 1280}]}),
         ("gcp", {"storage": [{"kind": "home", "capacity_gib": 10240}]}),
         ("gcp", {"storage": [{"kind": "home", "capacity_gib": 12800}]}),
     ],
@@ -1105,6 +1110,7 @@ REJECTED: dict[str, list[Case]] = {
         ("gcp", {"access.operators": ["group: ops"]}),
     ],
     "site_machines_are_known": [("gcp", {"network.machines": ["a3-megagpu-9g"]})],
+    "project_audit_is_reported": [("gcp", {}), ("gcp", {"audit.data_events": True})],
     "first_batch_is_canary": [("gcp", {f"{_C}.0.count": 10})],
     "registry_is_artifact_registry": [("gcp", {"software.registry": "registry.example.com/gpudirect"})],
     "nvlink_domains_are_unsupported": [("gcp", {"pools.0.machine": "a4x-highgpu-4g", _C: reserved(id="train")})],
@@ -1143,7 +1149,7 @@ REJECTED: dict[str, list[Case]] = {
         ("gcp", {"storage": lustre(capacity_gib=3078000)}),
     ],
     "filestore_size_is_offered": [
-        ("gcp", {"storage": [{"kind": "home", "capacity_gib": 99}]}),
+        *(("gcp", {"storage": [{"kind": "home", "capacity_gib": size}]}) for size in (500, 1100, 9985, 10100)),
         ("gcp", {"storage": [{"kind": "home", "capacity_gib": 10241}]}),
     ],
 }

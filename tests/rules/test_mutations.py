@@ -34,7 +34,7 @@ _SWAPS: dict[type[ast.cmpop], type[ast.cmpop]] = {
 }
 SURVIVORS = {
     ("block_is_purchasable", "days > 14 [swap]"),  # 14 days are two whole weeks
-    ("filestore_size_is_offered", "size > 10240 [swap]"),  # 10240 is four steps
+    ("filestore_size_is_offered", "one >= size [swap]"),  # only for a size that is not offered, so never equal
 }
 
 

@@ -18,6 +18,7 @@ from gpuinfra.clouds.gcp.instances import Lookup
 from gpuinfra.clouds.gcp.resources import resources
 from gpuinfra.clouds.planned import Found, find_retained
 from gpuinfra.errors import EnvironmentMissing, UsageError
+from gpuinfra.handover import gcp_credentials
 from gpuinfra.plan.model import Plan
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
@@ -86,19 +87,15 @@ class Project:
 
 
 def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]:
-    """Find the retained resources of the stack in the project, using Application Default Credentials."""
+    """Find the retained resources of the stack in the project, using the credentials of the environment."""
     if profile:
         raise UsageError("--profile is for AWS only; on Google Cloud set application default credentials")
     try:
-        import google.auth
-        from google.auth.exceptions import GoogleAuthError
-        from google.auth.transport.requests import AuthorizedSession
-    except ImportError:
-        raise EnvironmentMissing("adopt requires google-auth; install it with: pip install 'gpuinfra[gcp]'") from None
-    try:
-        credentials, default = google.auth.default(scopes=SCOPES)
-    except GoogleAuthError as problem:
+        credentials, default = gcp_credentials.find(SCOPES)
+    except gcp_credentials.NoCredentials as problem:
         raise EnvironmentMissing(f"Google Cloud credentials not found: {problem}") from None
+    from google.auth.transport.requests import AuthorizedSession
+
     project = plan.project or default
     if not project:
         raise EnvironmentMissing("the credentials have no project; set where.project or GOOGLE_CLOUD_PROJECT")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuinfra.clouds.gcp.instances import data_networks, node_health
 from gpuinfra.clouds.gcp.resources import RESOURCES, resources
 from gpuinfra.clouds.permissions import Permissions, collect, uses_of
 from gpuinfra.plan.model import Plan
@@ -47,7 +48,9 @@ def permissions(plan: Plan) -> Permissions:
         requests.pop(IMPORT, None)
     if "foundation" in plan.layers:
         requests["finding the service account that encrypts logs"] = ("logging.cmekSettings.get",)
-    uses = uses_of(resources(plan), ACTIONS, requests)
+    inputs = {"deleteDefaultRoutesOnCreate": data_networks(plan), "autoHealingPolicies": node_health(plan)}
+    unset = frozenset(name for name, instances in inputs.items() if not any(instances))
+    uses = uses_of(resources(plan), ACTIONS, requests, unset)
     project = [one for one in sorted(uses) if not one.startswith(BILLING)]
     billing = [one for one in sorted(uses) if one.startswith(BILLING)]
     documents = [_role(plan, "", project)] + ([_role(plan, " billing", billing)] if billing else [])

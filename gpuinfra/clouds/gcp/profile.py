@@ -288,7 +288,8 @@ def _placement(pool: Pool, machine: MachineType, kind: str) -> tuple[str | None,
         return None, "the reservation defines the placement"
     if kind == "flex":
         return None, "a flex group accepts no placement policy"
-    if machine.fabric is None or pool.fabric == "none" or pool.nodes < 2:
+    # Also for a pool of one node: Google refuses to add or remove the policy of a group that has instances.
+    if machine.fabric is None or pool.fabric == "none":
         return None, "the nodes share no fabric"
     return f"{pool.name}-near", "the fabric is fastest between nodes that are close together"
 

@@ -27,6 +27,7 @@ from gpuinfra.plan.model import Plan
 
 KEY_REASON = "data that a key encrypts is lost without it"
 GRANT_REASON = "services read encrypted data only while they may use its key"
+AUDIT_CONFIG_REASON = "without it, the project no longer records who reads and writes data"
 CONTAINS = "a retained file system is in it"
 
 _UPDATE_POLICY = "compute.networks.updatePolicy"
@@ -50,14 +51,24 @@ def _iam_policy(collection: str) -> Actions:
     return Actions(f"{read} {collection}.setIamPolicy", read, "", f"{read} {collection}.setIamPolicy")
 
 
-_NETWORK_ACTIONS = _crud("compute.networks", update="", wait=_GLOBAL)
+_NETWORK_ACTIONS = Actions(
+    f"compute.networks.create {_GLOBAL} compute.routes.list?deleteDefaultRoutesOnCreate compute.routes.delete?deleteDefaultRoutesOnCreate",
+    "compute.networks.get",
+    "",
+    f"compute.networks.delete {_GLOBAL}",
+)
 _SUBNET_ACTIONS = _crud("compute.subnetworks", _UPDATE_POLICY, wait=_REGION)
 _FIREWALL_ACTIONS = _crud("compute.firewalls", _UPDATE_POLICY, wait=_GLOBAL)
 _KEY_GRANT_ACTIONS = _iam_policy("cloudkms.cryptoKeys")
 _BUCKET_GRANT_ACTIONS = _iam_policy("storage.buckets")
 # A log bucket has no lookup: a create acquires an existing bucket. An import sets `project` to `projects/P`, so the next `up` would replace and
 # delete the bucket (docs/decisions/gcp-log-buckets.md).
-_LOG_BUCKET_ACTIONS = _crud("logging.buckets")
+_LOG_BUCKET_ACTIONS = Actions(
+    "logging.buckets.create logging.buckets.update logging.operations.get",
+    "logging.buckets.get",
+    "logging.buckets.update",
+    "logging.buckets.delete",
+)
 _SINK_ACTIONS = _crud("logging.sinks")
 
 # fmt: off
@@ -67,7 +78,7 @@ SERVICE = ResourceKind("gcp:projects/service:Service", "{component}-{api}", inst
     "serviceusage.services.get serviceusage.services.list",
 ))
 # Audit and budget.
-AUDIT_CONFIG = ResourceKind("gcp:projects/iAMAuditConfig:IAMAuditConfig", "{component}-config", instances.audit_trails, REMOVED, FREE,
+AUDIT_CONFIG = ResourceKind("gcp:projects/iAMAuditConfig:IAMAuditConfig", "{component}-config", instances.audit_trails, retained(AUDIT_CONFIG_REASON), FREE,
     Actions(_PROJECT_POLICY, "resourcemanager.projects.getIamPolicy", _PROJECT_POLICY, _PROJECT_POLICY))
 AUDIT_LOG_BUCKET = ResourceKind("gcp:logging/projectBucketConfig:ProjectBucketConfig", "{component}-log-bucket", instances.audit_trails, retained(AUDIT), BY_USAGE,
     _LOG_BUCKET_ACTIONS)

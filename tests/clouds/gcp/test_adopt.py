@@ -42,7 +42,8 @@ _SERVICES = {
 CONNECTION = "gcp:servicenetworking/connection:Connection"
 GRANT = "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember"
 LOG_BUCKET = "gcp:logging/projectBucketConfig:ProjectBucketConfig"
-CREATED_AGAIN = (GRANT, LOG_BUCKET)
+AUDIT_CONFIG = "gcp:projects/iAMAuditConfig:IAMAuditConfig"
+CREATED_AGAIN = (GRANT, LOG_BUCKET, AUDIT_CONFIG)
 
 
 @pytest.fixture(scope="module")
@@ -105,8 +106,7 @@ def test_grants_and_log_buckets_have_no_lookup() -> None:
     assert {one.type for one in again} == set(CREATED_AGAIN)
     assert all(one.lookup is None for one in again)
     assert [is_imported(one) for one in (*CREATED_AGAIN, CONNECTION, "other:own/type:Type")] == [
-        False,
-        False,
+        *(False for _ in CREATED_AGAIN),
         True,
         True,
     ]

@@ -165,7 +165,9 @@ class Budget(pulumi.ComponentResource):
         ]
         budget = gcp.billing.Budget(
             rows.BUDGET.logical(name),
-            billing_account=scope.billing_account,
+            billing_account=pulumi.Output.all(scope.billing_account, scope.project).apply(
+                lambda known: _account(*known)
+            ),
             display_name=f"{scope.cluster} per month",
             budget_filter=gcp.billing.BudgetBudgetFilterArgs(
                 projects=[pulumi.Output.concat("projects/", scope.number)],
@@ -191,6 +193,15 @@ class Budget(pulumi.ComponentResource):
         )
         self.name = budget.name
         self.register_outputs({"name": self.name})
+
+
+def _account(account: str, project: str) -> str:
+    if not account:
+        raise pulumi.RunError(
+            f"budget: the billing account of project {project} cannot be read; enable cloudbilling.googleapis.com in the project and "
+            "check that the project has a billing account and that your credentials can read it"
+        )
+    return account
 
 
 @dataclass(frozen=True, kw_only=True)

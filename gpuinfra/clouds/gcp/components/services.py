@@ -39,5 +39,11 @@ class Services(pulumi.ComponentResource):
             )
             for api in args.apis
         ]
-        self.scope = replace(args.scope, project=ready_after(args.scope.project, enabled))
+        known = args.scope
+        self.scope = replace(
+            known,
+            project=ready_after(known.project, enabled),
+            number=ready_after(known.number, enabled),
+            billing_account=ready_after(known.billing_account, enabled),
+        )
         self.register_outputs({"project": self.scope.project})

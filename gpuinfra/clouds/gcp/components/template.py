@@ -134,8 +134,10 @@ def pinned_image(name: str, scope: Scope, pool: PoolPlan, parent: pulumi.Resourc
             f"the image source of pool {pool.name!r} is {image.source!r}; allowed on Google Cloud: 'id', 'family'"
         )
     project, _, family = image.ref.rpartition("/")
+    # The lookup needs the Compute Engine API, so it waits for `scope.project`, which is known after the APIs are enabled.
+    ready = pulumi.Output.from_input(scope.project)
     newest = gcp.compute.get_image_output(
-        project=project or scope.project, family=family, opts=pulumi.InvokeOutputOptions(parent=parent)
+        project=ready.apply(lambda own: project or own), family=family, opts=pulumi.InvokeOutputOptions(parent=parent)
     )
     pinned = Stash(
         naming.logical(name, "image", naming.text_token(image.ref)),

@@ -159,14 +159,16 @@ def lustre_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def filestore_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A zonal Filestore has 100 to 102400 GiB, in steps of 2560 above 10240."""
+    """A zonal Filestore has 1024 to 9984 GiB in steps of 256, or 10240 to 102400 GiB in steps of 2560."""
     for i, entry in enumerate(spec.storage):
         if entry.kind != "home":
             continue
         size = entry.capacity_gib
-        if size < 100 or (size > 10_240 and size % 2_560):
-            what = f"is {size}; allowed: 100 to 102400, in steps of 2560 above 10240"
-            yield error(f"storage[{i}].capacity_gib", what, f"use {-(-size // 2560) * 2560}")
+        small, large = range(1_024, 9_984 + 1, 256), range(10_240, 102_400 + 1, 2_560)
+        if size not in small and size not in large:
+            what = f"is {size}; allowed: 1024 to 9984 in steps of 256, or 10240 to 102400 in steps of 2560"
+            least = next((one for one in (*small, *large) if one >= size), large[-1])
+            yield error(f"storage[{i}].capacity_gib", what, f"use {least}")
 
 
 RULES = (*rules_in(vars()), *site.RULES)

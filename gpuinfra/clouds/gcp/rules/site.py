@@ -132,6 +132,16 @@ def first_batch_is_canary(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             yield info(f"pools[{i}].renew.canary", what, hint)
 
 
+def project_audit_is_reported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A foundation replaces the audit configuration of the project, and data access logs are billed by use."""
+    if spec.audit.trail == "create" and "foundation" in spec.made_layers and spec.audit.data_events:
+        what = (
+            "records reads and writes of data for all services of the project, replaces the project's audit configuration for allServices, "
+            "and is billed by GiB, which the plan does not include"
+        )
+        yield info("audit.data_events", what, "use a project of its own, or set audit.data_events: false")
+
+
 def registry_is_artifact_registry(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The registry is an Artifact Registry repository, to which gpuinfra grants nodes read access."""
     registry = spec.software.registry

@@ -1,5 +1,5 @@
-"""The permissions that Google requires for an operation, from the table of the generated roles. A role applies to the
-whole project."""
+"""The permissions that Google requires for an operation, from the table of the generated roles and from the recorded
+requests of the provider (`calls.py`). A role applies to the whole project."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuinfra.clouds.gcp.permissions import ACTIONS, FUNCTIONS
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
 from gpuinfra.rehearsal.cloud.core.operator import actions_of, listed
-from gpuinfra.rehearsal.cloud.gcp import tokens
+from gpuinfra.rehearsal.cloud.gcp import calls, tokens
 from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT
 
@@ -35,7 +35,9 @@ def required(
     """Return the permissions of an operation."""
     before = old.plain if old else {}
     resource = old.id if old else f"projects/{inputs.get('project') or PROJECT}"
-    for action in actions_of(ACTIONS, token, operation, before, inputs):
+    listed_ = actions_of(ACTIONS, token, operation, before, inputs)
+    recorded = calls.permissions(token, operation, before if operation == "delete" else inputs)
+    for action in dict.fromkeys((*listed_, *recorded)):
         yield AccessRequest(OPERATOR, action, resource)
 
 

@@ -169,6 +169,14 @@ class LogBucket(Behavior):
 
 
 @behaves
+class AuditConfig(Behavior):
+    """The audit configuration of one service of a project. A create replaces an existing one."""
+
+    types = ("gcp:projects/iAMAuditConfig:IAMAuditConfig",)
+    joins = True
+
+
+@behaves
 class Sink(Behavior):
     """A sink writes with its own service account."""
 

@@ -1,0 +1,69 @@
+"""Google credentials of the operator, from the same variables as the Pulumi provider and in the same order.
+
+Source: `provider.go.tmpl` and `GetCredentials` in `config.go.tmpl`, GoogleCloudPlatform/magic-modules at d577844, read 2026-11-22.
+The plugin runs in a process of its own and cannot read the provider's settings in a stack file (`gcp:accessToken`, `gcp:credentials`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+TOKEN = "GOOGLE_OAUTH_ACCESS_TOKEN"
+KEYS = ("GOOGLE_CREDENTIALS", "GOOGLE_CLOUD_KEYFILE_JSON", "GCLOUD_KEYFILE_JSON")
+"""Variables with a key file or its content. The first one that is set applies."""
+IMPERSONATED = "GOOGLE_IMPERSONATE_SERVICE_ACCOUNT"
+PROJECTS = ("GOOGLE_PROJECT", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT")
+
+
+class NoCredentials(Exception):
+    """There are no credentials, or they cannot be read."""
+
+
+def find(scopes: Sequence[str]) -> tuple[Any, str | None]:
+    """Return google-auth credentials and the default project. Raises NoCredentials. Sends no request."""
+    try:
+        import google.auth
+        from google.auth import impersonated_credentials
+        from google.auth.exceptions import GoogleAuthError
+        from google.oauth2.credentials import Credentials
+    except ImportError:
+        raise NoCredentials("google-auth is not installed; install it with: pip install 'gpuinfra[gcp]'") from None
+    key = next((name for name in KEYS if os.environ.get(name)), None)
+    try:
+        if os.environ.get(TOKEN):
+            found, project = Credentials(token=_content(os.environ[TOKEN])), None
+        elif key is not None:
+            with warnings.catch_warnings():  # deprecated for keys of strangers; this one is the operator's own
+                warnings.simplefilter("ignore", DeprecationWarning)
+                found, project = google.auth.load_credentials_from_dict(_json(key), scopes=list(scopes))
+        else:
+            found, project = google.auth.default(scopes=list(scopes))
+    except GoogleAuthError as error:
+        raise NoCredentials(f"{' '.join(str(error).split())} (variables: {TOKEN}, {', '.join(KEYS)})") from None
+    if target := os.environ.get(IMPERSONATED):
+        found = impersonated_credentials.Credentials(found, target_principal=target, target_scopes=list(scopes))
+    named = next((value for name in PROJECTS if (value := os.environ.get(name))), None)
+    return found, named or project
+
+
+def _content(value: str) -> str:
+    """Return the content of a file, if the value is the path of one."""
+    try:
+        path = Path(value).expanduser()
+        return path.read_text(encoding="utf-8").strip() if path.is_file() else value
+    except OSError:  # a value that is too long for a path
+        return value
+
+
+def _json(variable: str) -> dict[str, Any]:
+    try:
+        return dict(json.loads(_content(os.environ[variable])))
+    except (ValueError, TypeError):
+        raise NoCredentials(
+            f"{variable} is neither the path of a key file nor its content; set it to one of the two, or unset it"
+        ) from None
