@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,15 +13,26 @@ from cfnlint.api import lint_all
 
 from gpuinfra.clouds.aws.permissions import POLICIES_OF_A_ROLE, POLICY_LIMIT, documents_of
 from gpuinfra.clouds.permissions import Permissions, permissions_of
+from gpuinfra.planning import make_plan
 from gpuinfra.rehearsal.cloud.aws import operator as judge
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.operator import Operator
 from gpuinfra.rehearsal.cloud.core.store import Resource
 from gpuinfra.rehearsal.least_privilege import compare
+from gpuinfra.spec import ClusterSpec, parse_spec
 from tests.clouds.recorder import Recording
-from tests.clouds.stacks import plan_of, recording_of, shipped_aws_stacks
+from tests.clouds.stacks import TODAY, plan_of, recording_of, recording_of_spec, shipped_aws_stacks, spec_of
 
 STACKS = shipped_aws_stacks()
+
+
+GENERATED = ("aws:iam/role:Role", "aws:iam/instanceProfile:InstanceProfile", "aws:autoscaling/group:Group")
+_NAME = re.compile(r'(?<=["/])[\w-]+(?=\\?")')
+
+
+def _named(name: str, generated: set[str]) -> str:
+    """The name as Pulumi's provider generates it from a logical name: with seven hexadecimal digits."""
+    return f"{name}-0a1b2c3" if name in generated else name
 
 
 class Held:
@@ -27,8 +40,15 @@ class Held:
 
     def __init__(self, recording: Recording) -> None:
         self.store = self
+        generated = {one.id for one in recording.custom if one.type in GENERATED and "name" not in one.inputs}
         self._held = {
-            (one.type, one.id): Resource(one.type, str(one.inputs.get("region", "")), one.id, one.inputs, {})
+            (one.type, _named(one.id, generated)): Resource(
+                one.type,
+                str(one.inputs.get("region", "")),
+                _named(one.id, generated),
+                json.loads(_NAME.sub(lambda found: _named(found[0], generated), json.dumps(one.inputs, default=str))),
+                {},
+            )
             for one in recording.custom
         }
 
@@ -41,11 +61,11 @@ class Held:
         return [one for one in self._held.values() if one.type.startswith("aws:")]
 
 
-def _life(stack: str, operator: Operator) -> Iterator[str]:
+def _life(stack: str | Recording, operator: Operator) -> Iterator[str]:
     """Create, read, update and delete all resources of a stack as the operator; yields denied requests."""
-    recording = recording_of(stack)
+    recording = recording_of(stack) if isinstance(stack, str) else stack
     cloud: Any = Held(recording)
-    kept = {(one.type, one.id) for one in recording.custom if one.retained}
+    kept = {(one.type, one.id) for one in recording.custom if one.retained and one.type not in GENERATED}
     for one in cloud.every():
         named = {"name": one.id, **one.inputs} if "name" not in one.inputs else one.inputs
         changed = {**named, **_changes(named)}
@@ -125,6 +145,46 @@ def test_resources_of_another_cluster_are_denied() -> None:
     refused = "\n".join(_life("aws-p5-block", Operator(_permissions("aws-p4d").documents)))
     for action in ("ec2:DeleteVpc", "s3:PutBucketPolicy", "iam:CreateRole", "ec2:CreateVpc", "autoscaling:UpdateAutoScalingGroup"):  # fmt: skip
         assert f"perform: {action} on" in refused
+
+
+def _cluster(name: str, mount: str = "/scratch", pool: str = "gpu") -> ClusterSpec:
+    whole = spec_of("aws-p4d").model_dump(mode="json", exclude_unset=True)
+    storage = [{**whole["storage"][0], "mount": mount}]
+    return parse_spec({**whole, "name": name, "storage": storage, "pools": [{**whole["pools"][0], "name": pool}]})
+
+
+@pytest.mark.parametrize(
+    ("name", "mount", "pool"),
+    [
+        ("llm-pretraining-prod", "/checkpoints", "gpu"),
+        ("a-very-long-name-of-a-cl", "/checkpoints-of-all-experiments-of-the-year", "a-very-long-name-of-poo"),
+        ("a--b", "/scratch", "g"),
+        ("x", "/d", "y"),
+    ],
+)
+def test_long_and_short_names_deploy_under_their_policies(name: str, mount: str, pool: str) -> None:
+    """The patterns in the policies match the names that the program creates, also where they are shortened."""
+    spec = _cluster(name, mount, pool)
+    recording = recording_of_spec(spec, stack="prod")
+    assert list(_life(recording, Operator(permissions_of(make_plan(spec, TODAY)).documents))) == []
+
+
+@pytest.mark.parametrize("other", ["training", "train-b", "trainers-org", "trai"])
+def test_similar_names_are_denied(other: str) -> None:
+    """The policies of `train` allow no change of the named resources of a cluster whose name starts like it."""
+    operator = Operator(permissions_of(make_plan(_cluster("train"), TODAY)).documents)
+    refused = "\n".join(_life(recording_of_spec(_cluster(other), stack="prod"), operator))
+    for action in ("iam:PassRole", "iam:CreateRole", "cloudtrail:DeleteTrail", "s3:PutBucketPolicy", "s3:PutObject", "ssm:PutParameter",
+                   "autoscaling:UpdateAutoScalingGroup", "budgets:ModifyBudget", "logs:PutRetentionPolicy", "ec2:DeleteSecurityGroup"):  # fmt: skip
+        assert f"perform: {action} on" in refused, action
+
+
+def test_arns_are_of_the_partition_of_the_region() -> None:
+    """In GovCloud, each ARN in the policies has the partition aws-us-gov."""
+    plan = make_plan(_cluster("train"), TODAY)
+    text = json.dumps(permissions_of(replace(plan, region="us-gov-west-1")).documents)
+    assert "arn:aws-us-gov:" in text
+    assert "arn:aws:" not in text
 
 
 @pytest.mark.parametrize("stack", STACKS)

@@ -1,6 +1,6 @@
 """Least-privilege IAM policies for deploying a plan, generated from the actions in the resource table. Pure.
 
-Each action is restricted by the first of these that AWS supports: the cluster name in the ARN, the cluster tag, or the Region.
+Each action is restricted by the first of these that AWS supports: the names that the plan creates, the cluster tag, or the Region.
 Actions contain no wildcards. The policies do not allow the deletion of resources that `destroy` retains.
 """
 
@@ -12,9 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpuinfra.clouds.aws import instances
+from gpuinfra.clouds.aws.regions import partition
 from gpuinfra.clouds.aws.resources import RESOURCES, resources
 from gpuinfra.clouds.permissions import Permissions, collect, uses_of
-from gpuinfra.naming import short
+from gpuinfra.naming import TOKEN_LENGTH, bucket_name, unique_name
 from gpuinfra.plan.model import Plan
 
 POLICY_LIMIT = 6144
@@ -41,16 +43,22 @@ ASKED: dict[str, tuple[str, ...]] = {
 ACTIONS = {row.type: row.actions for row in RESOURCES}
 """Maps a resource type to its actions by operation."""
 
-_NAME_LENGTH = 20
-"""Bucket names, and therefore the patterns, contain at most this many characters of the cluster name."""
-_GLOBAL = frozenset({"iam", "s3", "budgets", "route53"})
-"""Services whose requests have no Region, or whose ARNs are specific enough."""
+SESSIONS_POLICY = "AmazonSSMManagedInstanceCore"
+"""The managed policy of the node role."""
+_CLUSTER = "gpuinfra:cluster"
+_ACCOUNT, _TOKEN = "?" * 12, "?" * TOKEN_LENGTH
+"""IAM patterns for the account and the token of the stack in a name. A policy does not know them."""
+_PROFILE = "aws:iam/instanceProfile:InstanceProfile"
+_DESCRIBED_BY_ID = frozenset({"DescribeVpcAttribute"})
+"""Describe actions of EC2 that support resources."""
+_TAGGING = frozenset({"ec2:CreateTags", "ec2:DeleteTags", "kms:TagResource", "kms:UntagResource", "fsx:TagResource", "fsx:UntagResource"})  # fmt: skip
 
 # Actions that support the condition aws:ResourceTag. Service authorization reference, read 2026-11-21.
 # Revoking security group rules is not listed, because the rules of the default VPC group are removed before the group is tagged.
+# Requests of the provider right after the creation of a key are not listed either, because a tag can take minutes to count
+# (KMS developer guide, "Using tags to control access to KMS keys").
 _BY_TAG = ("ec2:Modify", "ec2:Delete", "ec2:Detach", "ec2:Release", "ec2:Replace", "ec2:Disassociate", "fsx:Update", "fsx:Delete",
-           "kms:PutKeyPolicy", "kms:EnableKeyRotation", "kms:UpdateKeyDescription", "kms:ScheduleKeyDeletion", "kms:GetKey", "kms:ListResourceTags")  # fmt: skip
-_NOT_BY_TAG = frozenset({"ec2:DeleteTags"})
+           "kms:PutKeyPolicy", "kms:UpdateKeyDescription", "kms:ScheduleKeyDeletion")  # fmt: skip
 
 _SERVICE_ROLES = {
     "autoscaling.amazonaws.com": "autoscaling/group:Group",
@@ -82,6 +90,7 @@ def permissions(plan: Plan) -> Permissions:
     notes = [
         "attach all documents to the role that runs Pulumi; they are one policy, split at the size limit of IAM",
         "a principal that can edit policies of roles and pass these roles to instances can escalate its privileges; require a permissions boundary to prevent it",
+        "the policies contain the names of this declaration; before you remove a pool or file system, keep the previous policies until `pulumi up` has deleted it",
         "access to the Pulumi state is not included: an S3 backend needs s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket",
     ]
     if any(one.retained for one in resources(plan)):
@@ -138,73 +147,142 @@ def _statements(plan: Plan, uses: Mapping[str, list[tuple[str, str]]]) -> Iterat
 def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
     """Return the resources and conditions for an action."""
     service, _, call = action.partition(":")
-    own = short(plan.name, _NAME_LENGTH)
+    arn = f"arn:{partition(plan.region)}:"
+    own = {f"aws:ResourceTag/{_CLUSTER}": plan.name}
+    roles = [f"{arn}iam::*:role/{name}" for name in _generated(plan, "aws:iam/role:Role")]
     if action == "iam:PassRole":
         to = sorted(service for service, of in _PASSED_TO.items() if types & set(of))
-        yield _scope("PassRoles", [f"arn:aws:iam::*:role/{own}*"], StringEquals={"iam:PassedToService": _one(to)})
+        yield _scope("PassRoles", roles, StringEquals={"iam:PassedToService": _one(to)})
     elif action == "iam:CreateServiceLinkedRole":
         of = sorted(service for service, type_ in _SERVICE_ROLES.items() if type_ in types)
-        where = [f"arn:aws:iam::*:role/aws-service-role/{service}/*" for service in of]
+        where = [f"{arn}iam::*:role/aws-service-role/{service}/*" for service in of]
         yield _scope("MakeServicesRoles", where, StringLike={"iam:AWSServiceName": _one(of)})
     elif service == "iam":
         if "fsx/dataRepositoryAssociation:DataRepositoryAssociation" in types:
-            linked = "arn:aws:iam::*:role/aws-service-role/s3.data-source.lustre.fsx.amazonaws.com/*"
-            yield _scope("LetFileSystemReadItsBucket", [linked])
-        yield _scope("Roles", [f"arn:aws:iam::*:role/{own}*", f"arn:aws:iam::*:instance-profile/{own}*"])
+            yield _scope(
+                "LetFileSystemReadItsBucket",
+                [f"{arn}iam::*:role/aws-service-role/s3.data-source.lustre.fsx.amazonaws.com/*"],
+            )
+        profiles = [f"{arn}iam::*:instance-profile/{name}" for name in _generated(plan, _PROFILE)]
+        if call in ("AttachRolePolicy", "DetachRolePolicy"):
+            managed = f"{arn}iam::aws:policy/{SESSIONS_POLICY}"
+            # Only the role of the nodes has a managed policy.
+            if profiles:
+                yield _scope("AttachPolicies", roles, ArnEquals={"iam:PolicyARN": managed})
+        elif roles or profiles:
+            yield _scope("Roles", [*roles, *profiles])
     elif service == "s3":
-        yield _scope(*_in_buckets(plan, action, own))
+        yield _scope(*_in_buckets(plan, action))
     elif action in ("kms:GenerateDataKey", "kms:Decrypt"):
-        yield _scope("UseKeysThroughS3", ["*"], StringEquals={"kms:ViaService": f"s3.{plan.region}.amazonaws.com"})
+        keys = [f"{arn}kms:{plan.region}:*:key/*"]
+        yield _scope("UseKeysThroughS3", keys, StringEquals={"kms:ViaService": f"s3.{plan.region}.amazonaws.com"})
     elif action == "kms:CreateGrant":
-        yield _scope("LetFileSystemUseItsKey", ["*"], Bool={"kms:GrantIsForAWSResource": "true"})
-    elif service == "budgets":
-        yield _scope("Budget", [f"arn:aws:budgets::*:budget/{own}*"])
+        keys = [f"{arn}kms:{plan.region}:*:key/*"]
+        yield _scope("LetFileSystemUseItsKey", keys, Bool={"kms:GrantIsForAWSResource": "true"})
     elif service == "route53":
-        yield _scope("NameEndpoints", ["*"])
-    elif named := _named(plan, action, own):
+        yield _scope("NameEndpoints", [f"{arn}route53:::hostedzone/*"])
+    elif action in _TAGGING:
+        yield from _tagging(plan, action, own)
+    elif named := _named(plan, action):
         yield _scope(service.capitalize(), named)
-    elif action.startswith(_BY_TAG) and action not in _NOT_BY_TAG:
-        yield _scope("ChangeWhatIsTagged", ["*"], StringEquals={"aws:ResourceTag/gpuinfra:cluster": plan.name})
+    elif action.startswith(_BY_TAG):
+        yield _scope("ChangeWhatIsTagged", _regional(plan, action), StringEquals=own)
     else:
         sid = "Look" if call.startswith(("Describe", "List", "Get")) else "Make"
-        yield _scope(sid, ["*"], StringEquals={"aws:RequestedRegion": plan.region})
+        yield _scope(sid, _regional(plan, action), StringEquals={"aws:RequestedRegion": plan.region})
 
 
-def _in_buckets(plan: Plan, action: str, own: str) -> tuple[str, list[str]]:
+def _tagging(plan: Plan, action: str, own: Mapping[str, str]) -> Iterator[_Scope]:
+    """Return the scopes of an action that sets tags. A cluster tag gives rights, so it is set only by the creation of a resource, and changed only on resources that have it."""
+    service = action.partition(":")[0]
+    where = _regional(plan, action)
+    request = {f"aws:RequestTag/{_CLUSTER}": plan.name}
+    yield _scope(f"ChangeTags{service.capitalize()}", where, StringEquals=own)
+    if action == "ec2:DeleteTags":
+        return
+    if service == "ec2":
+        yield _scope("TagWhatIsMade", where, Null={"ec2:CreateAction": "false"})
+        # The provider tags rules of security groups after their creation.
+        rules = [f"arn:{partition(plan.region)}:ec2:{plan.region}:*:security-group-rule/*"]
+        yield _scope("TagRules", rules, StringEquals=request)
+    elif service == "kms":
+        # A new key has no alias. Other keys of the account have one.
+        yield _scope("TagNewKeys", where, StringEquals=request, Null={"kms:ResourceAliases": "true"})
+    else:
+        # Only resources without a cluster tag: those of another cluster keep theirs.
+        untagged = {f"aws:ResourceTag/{_CLUSTER}": "true"}
+        yield _scope("TagFileSystems", where, StringEquals=request, Null=untagged)
+
+
+def _regional(plan: Plan, action: str) -> list[str]:
+    """Return the ARNs of a service in the Region of the plan, or `*` for actions that support no resource."""
+    service, _, call = action.partition(":")
+    where = f"arn:{partition(plan.region)}:{service}:{plan.region}:*"
+    if service == "ec2" and (not call.startswith("Describe") or call in _DESCRIBED_BY_ID):
+        return [f"{where}:*"]
+    if service == "kms" and call not in ("CreateKey", "ListAliases"):
+        return [f"{where}:key/*"]
+    if service == "fsx" and not call.startswith("Describe"):
+        return [f"{where}:file-system/*", f"{where}:association/*"]
+    return ["*"]
+
+
+def _generated(plan: Plan, type_: str) -> list[str]:
+    """Return the names that the provider generates for the resources of a type: the logical name, a hyphen and seven characters."""
+    return [f"{one.name}-{'?' * 7}" for one in resources(plan) if one.type == type_]
+
+
+def _buckets(plan: Plan) -> list[str]:
+    """Return the names of the buckets of the stack. `?` stands for the account and the token of the stack."""
+    return [
+        bucket_name(plan.name, one.values["purpose"], _ACCOUNT, plan.region, _TOKEN) for one in instances.buckets(plan)
+    ]
+
+
+def _in_buckets(plan: Plan, action: str) -> tuple[str, list[str]]:
     """Return the buckets of the stack and, if the stack creates no evidence bucket, the evidence buckets of other stacks."""
-    buckets = [f"arn:aws:s3:::{own}*"]
-    given = [one.bucket for one in plan.file_systems if one.bucket not in (None, "auto")]
+    arn = f"arn:{partition(plan.region)}:s3:::"
+    buckets = [arn + name for name in _buckets(plan)]
+    others = [] if "foundation" in plan.layers else [f"{arn}*-evidence-{_ACCOUNT}-{plan.region}-{_TOKEN}"]
     if "Object" in action.replace("ObjectLock", "") or action == "s3:ListBucketVersions":
-        if "foundation" not in plan.layers:
-            buckets.append("arn:aws:s3:::*-evidence-*")
         if action == "s3:ListBucketVersions":
-            return "FindOldVersions", buckets
-        return "Objects", [f"{bucket}/*" for bucket in buckets]
+            return "FindOldVersions", [*buckets, *others]
+        return "Objects", [f"{bucket}/*" for bucket in (*buckets, *others)]
     if action == "s3:ListBucket":
-        others = ["arn:aws:s3:::*-evidence-*"] if "foundation" not in plan.layers else []
-        return "ListBuckets", [*buckets, *others, *(f"arn:aws:s3:::{bucket}" for bucket in given)]
+        given = [arn + one.bucket for one in plan.file_systems if one.bucket not in (None, "auto")]
+        return "ListBuckets", [*buckets, *others, *given]
     return "Buckets", buckets
 
 
-def _named(plan: Plan, action: str, own: str) -> list[str]:
-    """Return ARNs with the cluster name, if the service supports them for this action."""
+def _named(plan: Plan, action: str) -> list[str]:
+    """Return the ARNs of the resources that the plan creates, if the service supports them for this action."""
     service, _, call = action.partition(":")
-    where = f"{plan.region}:*"
+    arn, where = f"arn:{partition(plan.region)}:", f"{plan.region}:*"
+
+    def unique(purpose: str, limit: int = 64) -> str:
+        return unique_name(plan.name, purpose, _TOKEN, limit)
+
     if service == "autoscaling" and not call.startswith("Describe"):
-        return [f"arn:aws:autoscaling:{where}:autoScalingGroup:*:autoScalingGroupName/{own}*"]
+        groups = _generated(plan, "aws:autoscaling/group:Group")
+        return [f"{arn}autoscaling:{where}:autoScalingGroup:*:autoScalingGroupName/{name}" for name in groups]
     if service == "logs" and call != "DescribeLogGroups":
-        return [f"arn:aws:logs:{where}:log-group:{path}/{own}*" for path in ("/gpuinfra", "/aws/fsx")]
+        names = [f"/gpuinfra/{unique('trail')}"] if any(instances.trails(plan)) else []
+        names += [f"/gpuinfra/{unique('flow')}"] if any(instances.networks(plan)) else []
+        names += [f"/aws/fsx/{unique(one.values['purpose'])}" for one in instances.file_systems(plan)]
+        return [f"{arn}logs:{where}:log-group:{name}" for name in names]
     if service == "ssm" and call != "DescribeParameters":
-        own_ones = [f"arn:aws:ssm:{where}:parameter/gpuinfra/{own}*"]
-        return (
-            [*own_ones, f"arn:aws:ssm:{plan.region}::parameter/aws/service/*"] if call == "GetParameter" else own_ones
-        )
+        names = [f"{unique(pool.name)}/image-*" for pool in plan.pools]
+        own = [f"{arn}ssm:{where}:parameter/gpuinfra/{name}" for name in names]
+        return [*own, f"{arn}ssm:{plan.region}::parameter/aws/service/*"] if call == "GetParameter" else own
     if service == "cloudtrail" and call != "DescribeTrails":
-        return [f"arn:aws:cloudtrail:{where}:trail/{own}*"]
-    if service == "fsx" and call.startswith(("Create", "TagResource")):
-        return [f"arn:aws:fsx:{where}:file-system/*", f"arn:aws:fsx:{where}:association/*"]
+        return [f"{arn}cloudtrail:{where}:trail/{instances.trail_name(unique('trail', 128))}"]
+    if service == "budgets":
+        return [f"{arn}budgets::*:budget/{unique('month', 100)}"]
+    if service == "fsx" and call.startswith("Create"):
+        return _regional(plan, action)
     if action in ("kms:CreateAlias", "kms:UpdateAlias", "kms:DeleteAlias"):
-        return [f"arn:aws:kms:{where}:alias/gpuinfra/{own}*", f"arn:aws:kms:{where}:key/*"]
+        aliases = [f"alias/gpuinfra/{unique(one.values['purpose'])}" for one in instances.keys(plan)]
+        return [f"{arn}kms:{where}:{name}" for name in (*aliases, "key/*")]
     return []
 
 

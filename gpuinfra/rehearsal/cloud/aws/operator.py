@@ -38,6 +38,9 @@ _TAGGED_BY = {
 """Maps types without their own tags to the type and the input of the resource whose tags apply."""
 
 
+_TAGGING = frozenset({"ec2:CreateTags", "kms:TagResource", "fsx:TagResource"})
+
+
 def required(
     store: Store, operation: str, token: str, inputs: Mapping[str, Any], region: str, old: Resource | None
 ) -> Iterator[AccessRequest]:
@@ -56,9 +59,14 @@ def required(
         "kms:GrantIsForAWSResource": "true",
     }
     for word in dict.fromkeys(word.partition("?")[0] for word in words):
-        more = _context(word, kind, region)
+        more = _context(word, kind, region) | _tag_context(word, operation, kind, {**before, **inputs})
+        if operation == "create" and word in _TAGGING:
+            # The resource has no tags yet.
+            context_of_word = {key: value for key, value in context.items() if not key.startswith("aws:ResourceTag/")}
+        else:
+            context_of_word = context
         for resource in _resources(store, word, kind, {**before, **inputs}, region, old.id if old else ""):
-            yield AccessRequest(OPERATOR, word, resource, {**context, **more})
+            yield AccessRequest(OPERATOR, word, resource, {**context_of_word, **more})
 
 
 def required_by_function(token: str, args: Mapping[str, Any], region: str) -> Iterator[AccessRequest]:
@@ -91,7 +99,8 @@ def http(action: str, resource: str, region: str) -> list[AccessRequest]:
     found = [AccessRequest(OPERATOR, action, resource, {"aws:RequestedRegion": region})]
     if action in ("s3:GetObject", "s3:PutObject"):
         use = "kms:Decrypt" if action == "s3:GetObject" else "kms:GenerateDataKey"
-        found.append(AccessRequest(OPERATOR, use, "*", {"kms:ViaService": f"s3.{region}.amazonaws.com"}))
+        key = f"arn:aws:kms:{region}:{ACCOUNT}:key/{ids.uuid(0)}"
+        found.append(AccessRequest(OPERATOR, use, key, {"kms:ViaService": f"s3.{region}.amazonaws.com"}))
     return found
 
 
@@ -135,6 +144,21 @@ def _context(action: str, kind: str, region: str) -> dict[str, str]:
     return {"kms:ViaService": f"s3.{region}.amazonaws.com"} if kind.startswith("s3/") else {}
 
 
+def _tag_context(action: str, operation: str, kind: str, inputs: Mapping[str, Any]) -> dict[str, str]:
+    """Return the context keys of a request that sets tags. EC2 names the creating action, except for rules of security groups, which the provider tags afterwards."""
+    if action == "iam:AttachRolePolicy" or action == "iam:DetachRolePolicy":
+        return {"iam:PolicyARN": str(inputs.get("policyArn") or "")}
+    if action not in _TAGGING:
+        return {}
+    tags = inputs.get("tags")
+    found = {f"aws:RequestTag/{key}": str(value) for key, value in tags.items()} if isinstance(tags, Mapping) else {}
+    if operation == "create" and action == "ec2:CreateTags" and "Rule:" not in kind:
+        found["ec2:CreateAction"] = f"Create{kind.rsplit(':', 1)[-1]}"
+    if operation == "update" and action == "kms:TagResource":
+        found["kms:ResourceAliases"] = "alias"
+    return found
+
+
 def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], region: str, id: str) -> Iterator[str]:
     """Return the ARNs of the resources that a call concerns."""
     account, where = ACCOUNT, f"{region}:{ACCOUNT}"
@@ -148,6 +172,8 @@ def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], 
     elif action.startswith("s3:"):
         bucket = f"arn:aws:s3:::{inputs.get('bucket')}"
         yield f"{bucket}/{inputs['key']}" if "key" in inputs and action != "s3:ListBucketVersions" else bucket
+    elif action == "iam:GetRole" and inputs.get("cloudWatchLogsRoleArn"):
+        yield str(inputs["cloudWatchLogsRoleArn"])
     elif action.startswith("iam:"):
         own = "instance-profile" if "InstanceProfile" in kind else "role"
         yield f"arn:aws:iam::{account}:{own}/{inputs.get('role') if own == 'role' and inputs.get('role') else name}"
@@ -168,7 +194,9 @@ def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], 
     elif action.startswith("fsx:"):
         yield f"arn:aws:fsx:{where}:{'association' if 'Association' in kind else 'file-system'}/{id or '*'}"
     else:
-        yield f"arn:aws:{action.partition(':')[0]}:{where}:{ids.kebab(ids.class_name('aws:' + kind))}/{id or '*'}"
+        shape = "security-group-rule" if "Rule:" in kind else ids.kebab(ids.class_name("aws:" + kind))
+        shape = "key" if action.startswith("kms:") else shape
+        yield f"arn:aws:{action.partition(':')[0]}:{where}:{shape}/{id or '*'}"
 
 
 def _passed(store: Store, kind: str, inputs: Mapping[str, Any]) -> Iterator[str]:

@@ -1,0 +1,81 @@
+"""The policies of `gpuinfra permissions` on AWS under parliament, an IAM linter of Duo Labs (BSD-3-Clause)."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import json
+import warnings
+from typing import Any
+
+import pytest
+
+from gpuinfra import naming
+from gpuinfra.clouds.aws.instances import buckets
+from gpuinfra.clouds.permissions import permissions_of
+from tests.clouds.stacks import plan_of, shipped_aws_stacks
+
+
+@functools.cache
+def _linter() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # parliament leaves its own files open while it is imported
+        import parliament
+
+        gc.collect()
+    return parliament
+
+
+def _documents(stack: str) -> tuple[Any, ...]:
+    return permissions_of(plan_of(stack)).documents
+
+
+def _findings(stack: str, documents: tuple[Any, ...]) -> list[str]:
+    """Findings of all documents as one policy, because they are attached to one role."""
+    plan = plan_of(stack)
+    own = [
+        "arn:aws:s3:::" + naming.bucket_name(plan.name, one.values["purpose"], "?" * 12, plan.region, "?" * 8)
+        for one in buckets(plan)
+    ]
+    whole = {"Version": "2012-10-17", "Statement": [one for document in documents for one in document["Statement"]]}
+    whole["Statement"] = [{**one, "Sid": f"S{index}"} for index, one in enumerate(whole["Statement"])]
+    found = []
+    for one in _linter().analyze_policy_string(json.dumps(whole)).findings:
+        bucket = str(one.detail).partition(" on ")[2].partition(" due to ")[0]
+        # The stack creates this bucket with its policy, so its operator can set the policy.
+        if one.issue == "RESOURCE_POLICY_PRIVILEGE_ESCALATION" and bucket in own:
+            continue
+        found.append(f"{one.issue} {one.detail}")
+    return found
+
+
+@pytest.mark.parametrize("stack", shipped_aws_stacks())
+def test_an_iam_linter_has_no_finding(stack: str) -> None:
+    """parliament has no finding about the policies of a shipped stack."""
+    assert _findings(stack, _documents(stack)) == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "issue"),
+    [
+        ({"Action": ["ec2:DeleteVpc"], "Resource": "*"}, "RESOURCE_STAR"),
+        ({"Action": ["iam:PassRole"], "Resource": "arn:aws:s3:::x"}, "RESOURCE_MISMATCH"),
+        ({"Action": ["s3:PutBucketPolicy"], "Resource": "arn:aws:s3:::other"}, "RESOURCE_POLICY_PRIVILEGE_ESCALATION"),
+    ],
+)
+def test_the_linter_finds_a_broken_policy(statement: dict[str, Any], issue: str) -> None:
+    """A statement that is too wide, or whose resource does not fit, is a finding."""
+    broken = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", **statement}]}
+    assert any(one.startswith(issue) for one in _findings("aws-p4d", (*_documents("aws-p4d"), broken)))
+
+
+@pytest.mark.parametrize("stack", shipped_aws_stacks())
+def test_tags_and_policies_are_fenced(stack: str) -> None:
+    """Each action that sets a tag, and each that attaches a policy to a role of the stack, has a condition on what it sets."""
+    for document in _documents(stack):
+        for one in document["Statement"]:
+            keys = {key for test in one.get("Condition", {}).values() for key in test}
+            if {"ec2:CreateTags", "kms:TagResource", "fsx:TagResource"} & set(one["Action"]):
+                assert keys & {"aws:ResourceTag/gpuinfra:cluster", "aws:RequestTag/gpuinfra:cluster", "ec2:CreateAction"}, one  # fmt: skip
+            if "iam:AttachRolePolicy" in one["Action"] and "aws-service-role" not in json.dumps(one["Resource"]):
+                assert keys == {"iam:PolicyARN"}, one
