@@ -54,8 +54,8 @@ def test_it_serves_http_until_terminated(tmp_path: Path) -> None:
         except OSError:
             pytest.skip("this system has no further loopback addresses")
     (tmp_path / "node.json").write_text(json.dumps(NODE))
-    code = f"from pathlib import Path; from gpuinfra.node import health; health.serve(Path({str(tmp_path / 'node.json')!r}), Path({str(tmp_path)!r}))"
-    process = subprocess.Popen([sys.executable, "-c", code], env={health.ADDRESS_VARIABLE: "127.84.0.1"})
+    code = f"from pathlib import Path; from gpuinfra.node import health; health.serve(Path({str(tmp_path / 'node.json')!r}), Path({str(tmp_path)!r}), '127.84.0.1')"
+    process = subprocess.Popen([sys.executable, "-c", code], env={})
     try:
         url = f"http://127.84.0.1:{health.PORT}{health.PATH}"
         for _ in range(100):
