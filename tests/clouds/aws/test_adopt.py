@@ -239,3 +239,14 @@ def _file_system(fsx: Any, group: str) -> str:
         SubnetIds=["subnet-0123456789abcdef0"],
         LustreConfiguration={"LogConfiguration": {"Level": "WARN_ERROR", "Destination": _log_arn(group)}},
     )["FileSystem"]["FileSystemId"]
+
+
+def test_a_file_system_is_not_created_if_fsx_cannot_be_asked(account: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an answer of FSx, the error names the missing credentials and the permission."""
+
+    def refuse(*_: object) -> None:
+        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "DescribeFileSystems")
+
+    monkeypatch.setattr(one_file_system, "find", refuse)
+    with pytest.raises(RuntimeError, match="cannot check whether train-scratch-0-lustre.*fsx:DescribeFileSystems"):
+        one_file_system.check("/aws/fsx/train", REGION, None, "train-scratch-0-lustre")

@@ -27,10 +27,17 @@ def refuse_second(name: str, group: pulumi.Input[str], region: str) -> pulumi.Re
 
 
 def check(group: str, region: str, profile: str | None, name: str) -> None:
-    """Raise an error if the account has the file system."""
+    """Raise an error if the account has the file system, or if the account cannot be asked."""
     import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
 
-    found = find(boto3.Session(profile_name=profile, region_name=region).client("fsx"), group)
+    try:
+        found = find(boto3.Session(profile_name=profile, region_name=region).client("fsx"), group)
+    except (BotoCoreError, ClientError) as problem:
+        raise RuntimeError(
+            f"cannot check whether {name} already exists: {problem}; set credentials in the environment or in "
+            "`aws:profile` that allow fsx:DescribeFileSystems"
+        ) from None
     if found is None:
         return
     stack = pulumi.get_stack()
