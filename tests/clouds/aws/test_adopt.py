@@ -248,5 +248,5 @@ def test_a_file_system_is_not_created_if_fsx_cannot_be_asked(account: str, monke
         raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "DescribeFileSystems")
 
     monkeypatch.setattr(one_file_system, "find", refuse)
-    with pytest.raises(RuntimeError, match="cannot check whether train-scratch-0-lustre.*fsx:DescribeFileSystems"):
+    with pytest.raises(RuntimeError, match=r"cannot check whether train-scratch-0-lustre.*fsx:DescribeFileSystems"):
         one_file_system.check("/aws/fsx/train", REGION, None, "train-scratch-0-lustre")
