@@ -28,6 +28,11 @@ WHERE = {
         "{cloud: aws, region: us-east-1, zone: use1-az4}",
         "- {kind: lustre, mount: /scratch, capacity_gib: 4800}",
     ),
+    "azure": (
+        "azure-native:location: southcentralus",
+        '{cloud: azure, region: southcentralus, zone: "1"}',
+        "- {kind: lustre, mount: /scratch, capacity_gib: 8192}",
+    ),
     "gcp": (
         "gcp:region: us-central1",
         "{cloud: gcp, region: us-central1, zone: us-central1-b}",
