@@ -86,6 +86,8 @@ class Gatherer:
         self._read: dict[tuple[str, str], bytes] = {}
         self._checks: dict[tuple[str, str], list[Check]] = {}
         self._refused: dict[tuple[str, str], str] = {}
+        self.leaving = False
+        """True if a node is ending. Its reservation is occupied until it is gone, so missing capacity is not final."""
 
     @property
     def groups(self) -> list[GroupExpected]:
@@ -97,6 +99,7 @@ class Gatherer:
         members = self._ports.membership.members(self.groups)
         refs = ranked(self._ports.store.list(), self._owners)
         here = {m.instance_id for m in members if not m.leaving}
+        self.leaving = any(m.leaving for m in members)
         submissions = {i: self._accepted(i, held) for i, held in refs.items() if i in here}
         return judge_fleet(self._pools, members, submissions, judge_node=self._judge, names=names)
 
@@ -245,7 +248,8 @@ def watch(
             if problem.message not in logged:
                 logged.add(problem.message)
                 log(f"{problem.group}: {problem.message}")
-        stuck_since = (stuck_since if stuck_since is not None else spent) if problems else None
+        stuck = bool(problems) and not gatherer.leaving
+        stuck_since = (stuck_since if stuck_since is not None else spent) if stuck else None
         patience = min(STOCKOUT_PATIENCE_S, wait.deadline_s / 2)
         only_missing = all(node.settled for node in verdict.nodes)
         if stuck_since is not None and only_missing and spent - stuck_since >= patience:

@@ -58,6 +58,8 @@ class Registered:
     """Inputs in `replace_on_changes`."""
     old_first: bool | None
     """`delete_before_replace`; None if the provider decides."""
+    timeouts: dict[str, str]
+    """Custom timeouts by operation."""
     depends_on: tuple[str, ...]
     urn: str
     id: str
@@ -125,6 +127,11 @@ class _Monitor(mocks.MockMonitor):
                 ignored=tuple(request.ignoreChanges),
                 fixed=tuple(request.replaceOnChanges),
                 old_first=request.deleteBeforeReplace if request.deleteBeforeReplaceDefined else None,
+                timeouts={
+                    key: value
+                    for key in ("create", "update", "delete")
+                    if (value := getattr(request.customTimeouts, key))
+                },
                 depends_on=tuple(request.dependencies),
                 urn=response.urn,
                 id=response.id,

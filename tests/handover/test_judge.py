@@ -405,6 +405,26 @@ def test_stock_out_is_reported_early() -> None:
     assert "another zone" in text
 
 
+def test_missing_capacity_is_not_final_while_a_node_ends() -> None:
+    """While the previous node of a full reservation ends, the group cannot launch its replacement, and the wait goes on."""
+    fleet = healthy(1)
+    fleet.launch(2, leaving=True)
+    fleet.problems_ = [GroupProblem(group="asg-1", kind="capacity", message="ReservationCapacityExceeded")]
+    seconds = iter(range(0, 10_000, 60))
+    outcome = watch(
+        Gatherer(fleet.ports, [pool()], judge_node=judge), Wait(deadline_s=2700), log=lambda _: None,
+        cancelled=Always(), clock=lambda: float(next(seconds)),
+    )  # fmt: skip
+    assert outcome.ended == "deadline"
+    fleet.members_.pop()
+    seconds = iter(range(0, 10_000, 60))
+    outcome = watch(
+        Gatherer(fleet.ports, [pool()], judge_node=judge), Wait(deadline_s=2700), log=lambda _: None,
+        cancelled=Always(), clock=lambda: float(next(seconds)),
+    )  # fmt: skip
+    assert outcome.ended == "stock-out"
+
+
 def test_each_group_shows_its_own_problem() -> None:
     """Two groups that lack nodes for two reasons show both; a group without a message from the cloud shows none."""
     groups = tuple(

@@ -37,7 +37,8 @@ ROOT_MIN_GIB = 75
 """Root snapshot size of the deep learning image."""
 BLOCK_LEAD = timedelta(minutes=35)
 """AWS terminates instances 30 minutes before a Capacity Block ends. The plan stops them earlier."""
-ENDPOINTS = ("ec2", "ssm", "ssmmessages", "logs", "monitoring", "sts", "kms")
+ENDPOINTS = ("ec2", "ecr.api", "ecr.dkr", "ssm", "ssmmessages", "logs", "monitoring", "sts", "kms")
+"""Interface endpoints of a network without internet access. The two of ECR let nodes pull container images."""
 EFA_STEP_GIB = {125: 38400, 250: 19200, 500: 9600, 1000: 4800}
 """Maps a throughput tier to the capacity increment, in GiB, of an FSx file system with EFA."""
 TIERS = {

@@ -125,3 +125,12 @@ def test_the_bundle_has_at_most_ten_tags() -> None:
     recording = recording_of_spec(parse_spec({"name": "train", "where": WHERE, "pools": [pool], "tags": tags}))
     assert len(recording.one("aws:s3/bucketObjectv2:BucketObjectv2").inputs["tags"]) <= 10
     assert len(recording.one("aws:ec2/vpc:Vpc").inputs["tags"]) > 30
+
+
+@pytest.mark.parametrize(("machine", "minutes"), [("p5.48xlarge", 60), ("p4d.24xlarge", 60), ("g5.48xlarge", 20)])
+def test_the_deletion_of_a_group_waits_for_its_machines(machine: str, minutes: int) -> None:
+    """The provider waits longer than its 10 minutes for the instances of a group, and longest for P machines."""
+    pool = {"name": "gpu", "machine": machine, "capacity": [{"kind": "on_demand", "count": 2}]}
+    recording = recording_of_spec(parse_spec({"name": "slow", "where": WHERE, "pools": [pool]}))
+    group = recording.one("aws:autoscaling/group:Group")
+    assert group.timeouts == {"update": f"{minutes}m", "delete": f"{minutes}m"}

@@ -128,8 +128,11 @@ class NodePool(BaseNodePool[NodePoolArgs]):
             termination_policies=["OldestLaunchTemplate", "OldestInstance"],
             tags=self._propagated(group),
             # If the time window is in the future, scheduled actions set the group size.
-            opts=child(
-                self, rows.GROUP, ignore_changes=["desiredCapacity"] if group.starts_at and not group.count else ()
+            opts=pulumi.ResourceOptions.merge(
+                child(
+                    self, rows.GROUP, ignore_changes=["desiredCapacity"] if group.starts_at and not group.count else ()
+                ),
+                pulumi.ResourceOptions(custom_timeouts=_timeouts(pool.machine)),
             ),
         )
         self._schedule(logical, group, scaling)
@@ -199,6 +202,12 @@ def _reservation(group: Group) -> aws.autoscaling.GroupCapacityReservationSpecif
     return aws.autoscaling.GroupCapacityReservationSpecificationArgs(
         capacity_reservation_preference=group.reservation_preference, capacity_reservation_target=target
     )
+
+
+def _timeouts(machine: str) -> pulumi.CustomTimeouts:
+    """Return how long the provider waits for the instances of a group to end. It waits 10 minutes by default, and P machines can take longer to stop (terraform-provider-aws issues 567 and 760)."""
+    minutes = 60 if machine.startswith("p") else 20
+    return pulumi.CustomTimeouts(update=f"{minutes}m", delete=f"{minutes}m")
 
 
 def _rolling(pool: PoolPlan, group: Group) -> aws.autoscaling.GroupInstanceRefreshArgs:
