@@ -8,12 +8,16 @@ from collections.abc import Mapping
 from gpuinfra.rehearsal.cloud.core.sdk import Property
 
 # Types without a method that patches them. Compute API discovery document, read 2026-11-21.
+# Further inputs: `immutable` and `ForceNew` in GoogleCloudPlatform/magic-modules at d577844, read 2026-11-22, and the recorded answers in tests/providers/recordings/gcp.
 _IMMUTABLE = frozenset(
     {"gcp:compute/instanceTemplate:InstanceTemplate", "gcp:compute/regionInstanceTemplate:RegionInstanceTemplate"}
 )
 
 _FORCED: dict[str, tuple[str, ...]] = {
-    "gcp:compute/network:Network": ("autoCreateSubnetworks", "description", "networkProfile"),
+    "gcp:compute/network:Network": ("autoCreateSubnetworks", "description", "internalIpv6Range", "networkProfile"),
+    "gcp:compute/firewall:Firewall": ("direction",),
+    "gcp:dns/managedZone:ManagedZone": ("dnsName", "reverseLookup", "serviceDirectoryConfig", "visibility"),
+    "gcp:dns/recordSet:RecordSet": ("managedZone",),
     "gcp:compute/disk:Disk": ("type", "image", "snapshot"),
     "gcp:compute/instance:Instance": ("bootDisk.initializeParams",),
     "gcp:storage/bucket:Bucket": ("location", "customPlacementConfig"),
@@ -24,11 +28,13 @@ _FORCED: dict[str, tuple[str, ...]] = {
     "gcp:projects/service:Service": ("service",),
     "gcp:projects/iAMAuditConfig:IAMAuditConfig": ("service",),
     "gcp:logging/projectBucketConfig:ProjectBucketConfig": ("bucketId",),
-    "gcp:logging/projectSink:ProjectSink": ("uniqueWriterIdentity",),
     "gcp:compute/instanceGroupManager:InstanceGroupManager": ("baseInstanceName", "targetSizePolicies"),
     "gcp:compute/routerNat:RouterNat": ("router",),
     "gcp:servicenetworking/connection:Connection": ("service",),
-    "gcp:storage/bucketObject:BucketObject": ("bucket", "kmsKeyName"),
+    "gcp:storage/bucketObject:BucketObject": (
+        "bucket", "kmsKeyName", "source", "cacheControl", "contentDisposition", "contentEncoding", "contentLanguage", "contentType",
+        "storageClass", "metadata",
+    ),
     "gcp:artifactregistry/repository:Repository": ("repositoryId", "format", "kmsKeyName", "mode"),
 }  # fmt: skip
 _WHOLE = re.compile(
