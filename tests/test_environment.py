@@ -123,11 +123,10 @@ def test_locks_have_hashes_and_no_address(lock):
         ("train", "where:\n  cloud: 'azure'\n", "azure"),
         ("train", "# cloud: gcp\nwhere: {region: us-east-1, cloud: aws}", "aws"),
         ("train", "config: {}", "dev"),
-        ("typo", "where: {cloud: gcp}", "aws"),
     ],
 )
 def test_stack_selects_the_sdk_of_its_cloud(checkout, stack, content, target):
-    """`--for STACK` installs the SDK of the stack's cloud, or all SDKs if the file names no cloud. gpuinfra reports an unknown stack."""
+    """`--for STACK` installs the SDK of the stack's cloud, or all SDKs if the file names no cloud."""
     (checkout / "stacks").mkdir()
     (checkout / "stacks" / "Pulumi.train.yaml").write_text(content)
     code, err, calls = install(checkout, "--for", stack)
@@ -152,3 +151,15 @@ def test_lock_of_a_cloud_is_part_of_the_dev_lock(lock):
     }
     assert pins[lock]
     assert pins[lock] <= pins["dev.txt"]
+
+
+def test_stack_that_does_not_exist_installs_nothing(checkout: Path) -> None:
+    """`make rehearse STACK=nope` is one error with the nearest name, and nothing is installed."""
+    shutil.copytree(ROOT / "stacks", checkout / "stacks")
+    code, said, calls = install(checkout, "--for", "aws-p4")
+    assert (code, calls) == (2, [])
+    assert "STACK is 'aws-p4'" in said
+    assert "did you mean aws-p4d?" in said
+    code, said, calls = install(checkout, "--for", "nope")
+    assert (code, calls) == (2, [])
+    assert "allowed: aws-" in said

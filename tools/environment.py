@@ -11,6 +11,7 @@ A stamp file, written last, records the installed files. An interrupted run leav
 from __future__ import annotations
 
 import contextlib
+import difflib
 import fcntl
 import hashlib
 import json
@@ -43,6 +44,9 @@ MISSING = 3
 
 def main() -> int:
     """Install the target from the command line. Print nothing if it is already installed."""
+    if sys.argv[1:2] == ["--for"] and len(sys.argv) == 3 and (wrong := unknown(sys.argv[2])):
+        print(wrong, file=sys.stderr)
+        return 2
     target = sys.argv[1] if len(sys.argv) == 2 else needed_by(sys.argv[2]) if sys.argv[1:2] == ["--for"] else ""
     if target not in WHAT:
         print(f"usage: {sys.argv[0]} {'|'.join(WHAT)} | --for STACK", file=sys.stderr)
@@ -121,16 +125,24 @@ def fits(target: str) -> bool:
     return False
 
 
+def unknown(stack: str) -> str:
+    """Return the error for a stack that does not exist, before anything is installed for it."""
+    if any(path.is_file() for path in (ROOT / "stacks" / f"Pulumi.{stack}.yaml", Path(stack))):
+        return ""
+    names = sorted(path.name[len("Pulumi.") : -len(".yaml")] for path in (ROOT / "stacks").glob("Pulumi.*.yaml"))
+    near = difflib.get_close_matches(stack, names, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(names)}"
+    return f"STACK is {stack!r}, which is neither a file nor a stack in stacks/; {hint}"
+
+
 def needed_by(stack: str) -> str:
     """Return the target for a stack: its cloud, or `dev` if the file does not name exactly one.
 
-    Errors in the name or the file are reported later, by gpuinfra.
+    Errors in the file are reported later, by gpuinfra.
     """
     candidates = [ROOT / "stacks" / f"Pulumi.{stack}.yaml", Path(stack)]
     text = next((path.read_text(errors="replace") for path in candidates if path.is_file()), "")
     named = set(re.findall(r"""^[^#\n]*\bcloud:\s*["']?(\w+)""", text, re.MULTILINE))
-    if not text:
-        return "aws"
     return named.pop() if len(named) == 1 and named <= set(CLOUDS) else "dev"
 
 

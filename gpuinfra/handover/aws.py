@@ -31,6 +31,7 @@ from gpuinfra.handover.text import kind_of
 from gpuinfra.safe_text import MAX_LINE, printable
 
 LEAVING = ("Terminating", "Terminated", "Detaching", "Detached")
+TRUST_VARIABLES = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL_AUTO_SCALING")
 PROOF_BODY = "Action=GetCallerIdentity&Version=2011-06-15"
 
 SIGNED_HEADERS = {

@@ -34,6 +34,11 @@ from gpuinfra.handover.text import kind_of, moment
 from gpuinfra.safe_text import MAX_LINE, printable
 
 API_COMPUTE, API_NICS, API_ACTIVITY = "2024-11-01", "2018-10-01", "2015-04-01"
+TRUST_VARIABLES = (
+    "GPUINFRA_AZURE_ATTESTATION_CERTIFICATES",
+    "GPUINFRA_AZURE_RESOURCE_MANAGER",
+    "AZURE_STORAGE_SERVICE_ENDPOINT",
+)
 TEMPLATE_TAG = "gpuinfra:template"
 """Tag of a scale set with a short hash of its model. `NodePool` writes the tag together with the model."""
 CONSOLE_LIMIT = 256 * 1024

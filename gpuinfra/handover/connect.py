@@ -19,18 +19,18 @@ def ports_of(
     `evidence_bucket` is the bucket's name or, on Azure, the container's address. `profile` and `role_arn` select AWS
     credentials; the other clouds refuse them. Raises `PortUnavailable`.
     """
-    ports: Ports = _module(cloud).connect(region, evidence_bucket, evidence_prefix, profile=profile, role_arn=role_arn)
+    ports: Ports = module(cloud).connect(region, evidence_bucket, evidence_prefix, profile=profile, role_arn=role_arn)
     return ports
 
 
 def check_credentials(inputs: Mapping[str, object]) -> None:
     """Raise `PortUnavailable` if the cloud's module can tell, without a request, that the operator has no credentials."""
-    check = getattr(_module(str(inputs.get("cloud"))), "check_credentials", None)
+    check = getattr(module(str(inputs.get("cloud"))), "check_credentials", None)
     if check is not None:
         check()
 
 
-def _module(cloud: str) -> Any:
+def module(cloud: str) -> Any:
     """Import the module that defines a cloud's `connect(region, bucket, prefix, *, profile, role_arn) -> Ports`.
 
     The module is `gpuinfra.handover.<cloud>`, or `handover` in the cloud's package.

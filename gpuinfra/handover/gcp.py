@@ -19,6 +19,7 @@ import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -36,12 +37,14 @@ from gpuinfra.handover.ports import (
     parse_key,
 )
 from gpuinfra.handover.text import kind_of, moment
+from gpuinfra.handover.trust import checked_address
 from gpuinfra.safe_text import MAX_LINE, one_line, printable
 
 COMPUTE = "https://compute.googleapis.com/compute/v1/"
 STORAGE = "https://storage.googleapis.com"
 JWKS = "https://www.googleapis.com/oauth2/v3/certs"
 JWKS_VARIABLE = "GPUINFRA_GOOGLE_JWKS_URL"
+TRUST_VARIABLES = (JWKS_VARIABLE, "STORAGE_EMULATOR_HOST", "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE")
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 TIMEOUT_S = 30.0
 
@@ -78,13 +81,12 @@ def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_ar
         )
     environ = os.environ
     client = Client()
-    membership = ManagedInstances(client, environ.get("CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE") or COMPUTE)
+    keys = checked_address(JWKS_VARIABLE, JWKS, environ)
+    membership = ManagedInstances(client, checked_address("CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE", COMPUTE, environ))
     return Ports(
         membership=membership,
-        store=StorageEvidence(client, environ.get("STORAGE_EMULATOR_HOST") or STORAGE, bucket, prefix),
-        identity=GoogleIdentity(
-            lambda: client.json("GET", environ.get(JWKS_VARIABLE) or JWKS), lambda: membership.projects
-        ),
+        store=StorageEvidence(client, checked_address("STORAGE_EMULATOR_HOST", STORAGE, environ), bucket, prefix),
+        identity=GoogleIdentity(partial(public_keys, keys), lambda: membership.projects),
         console=SerialPort(client, membership),
     )
 
@@ -102,6 +104,21 @@ def _session() -> Any:
     from google.auth.transport.requests import AuthorizedSession
 
     return AuthorizedSession(credentials)
+
+
+def public_keys(url: str) -> dict[str, Any]:
+    """Return Google's public keys. The request carries no credentials, because they are public and the address can be changed."""
+    import requests
+
+    try:
+        answer = requests.get(url, timeout=TIMEOUT_S, allow_redirects=False)
+        if answer.status_code != 200:
+            raise PortUnavailable(f"{url} answered {answer.status_code}")
+        return dict(answer.json())
+    except (requests.RequestException, OSError) as error:
+        raise PortUnavailable(f"{url} cannot be reached: {' '.join(str(error).split())[:300]}") from error
+    except (ValueError, TypeError):
+        raise PortUnavailable(f"the answer of {url} is not a JSON object") from None
 
 
 def classify(message: str) -> str:

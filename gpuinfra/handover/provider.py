@@ -28,7 +28,7 @@ from pulumi.runtime.proto import (
     status_pb2,
 )
 
-from gpuinfra.handover import azure_images, upload, wire
+from gpuinfra.handover import azure_images, trust, upload, wire
 from gpuinfra.handover.azure_rest import Rest
 from gpuinfra.handover.connect import check_credentials, connect
 from gpuinfra.handover.explain import reasons
@@ -195,7 +195,7 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
             outcome = self._watch(request.urn, inputs, state, Wait(mode="none"))
         except PortUnavailable as error:
             return _abort(context, f"cannot read the state of the nodes: {error}")
-        properties = {**inputs, **wire.outputs_of(outcome, summary(outcome))}
+        properties = {**inputs, **wire.outputs_of(outcome, summary(outcome)), "trust": self._trust(request.urn, inputs)}
         return provider_pb2.ReadResponse(
             id=request.id, properties=wire.to_struct(properties), inputs=wire.to_struct(inputs)
         )
@@ -233,10 +233,17 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
         early = outcome.ended == NOT_DUE
         passed = outcome.ready or early or (wait.mode == "none" and outcome.ended == "once")
         # An `up` that did not wait passes, but only a judged fleet is ready. The next `up` judges the others.
-        properties = {**inputs, **wire.outputs_of(outcome, summary(outcome))}
+        properties = {**inputs, **wire.outputs_of(outcome, summary(outcome)), "trust": self._trust(urn, inputs)}
         if not passed:
             return _fail(context, name, properties, reasons(outcome))
         return wire.to_struct(properties)
+
+    def _trust(self, urn: str, inputs: Mapping[str, object]) -> list[str]:
+        """Report the variables that changed what proves an identity, and return them for the state."""
+        cloud = str(inputs.get("cloud"))
+        if said := trust.stated(cloud):
+            self._engine.info(urn, said)
+        return trust.changed(cloud)
 
     def _watch(self, urn: str, inputs: dict[str, object], state: dict[str, object], wait: Wait) -> Outcome:
         pools = wire.pools_of(inputs)
@@ -323,7 +330,15 @@ def summary(outcome: Outcome) -> str:
 def _unreachable_outputs(state: Mapping[str, object]) -> dict[str, object]:
     """Return the outputs if the cloud cannot be reached: the previous values, marked as not ready."""
     known = {name: state[name] for name in wire.OUTPUTS if name in state}
-    return {"nodesVerified": 0, "gpusVerified": 0, "nodes": [], "summary": "not checked", **known, "ready": False}
+    return {
+        "nodesVerified": 0,
+        "gpusVerified": 0,
+        "nodes": [],
+        "summary": "not checked",
+        "trust": [],
+        **known,
+        "ready": False,
+    }
 
 
 def _fail(context: Any, name: str, properties: Mapping[str, object], texts: Sequence[str]) -> NoReturn:

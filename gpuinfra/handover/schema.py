@@ -43,6 +43,11 @@ def package_schema(version: str) -> dict[str, object]:
             "description": "Highest number in each pool's labels, so that numbers are not reused.",
         },
         "summary": _STRING,
+        "trust": {
+            "type": "array",
+            "items": _STRING,
+            "description": "Environment variables that changed what proves an identity, as NAME=VALUE.",
+        },
     }
     return {
         "name": "gpuinfra",

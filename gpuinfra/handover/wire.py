@@ -17,7 +17,7 @@ from gpuinfra.handover.watch import Outcome, Wait
 TYPE = "gpuinfra:index:NodesReady"
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """The engine's marker for an unknown string (pulumi/sdk/go/common/resource/plugin, UnknownStringValue)."""
-OUTPUTS = ("ready", "nodesVerified", "gpusVerified", "nodes", "lastNumbers", "summary")
+OUTPUTS = ("ready", "nodesVerified", "gpusVerified", "nodes", "lastNumbers", "summary", "trust")
 WAITING_ONLY = frozenset({"deadlineS", "profile", "roleArn"})
 """Inputs that concern the wait and the access. A change to them does not cause a new judgement."""
 

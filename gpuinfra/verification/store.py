@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpuinfra.handover import wire
+from gpuinfra.handover import trust, wire
 from gpuinfra.handover.connect import connect
 from gpuinfra.handover.explain import hint
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict, PoolExpected
@@ -56,7 +56,9 @@ def found_of(resources: Sequence[Mapping[str, Any]]) -> tuple[Found, dict[str, M
                 newest.append(one)
                 expected[node.instance_id] = expectations[node.pool]
         absent += _never_launched(seen.verdict)
-    return Found(newest=tuple(newest), absent=tuple(absent), about=ABOUT), expected
+    clouds = dict.fromkeys(str((one.get("outputs") or {}).get("cloud")) for one in handovers_of(resources))
+    about = " ".join([ABOUT, *filter(None, map(trust.stated, clouds))])
+    return Found(newest=tuple(newest), absent=tuple(absent), about=about), expected
 
 
 def _evidence(gatherer: Gatherer, node: NodeVerdict) -> Evidence | None:

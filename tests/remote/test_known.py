@@ -6,6 +6,8 @@ import hmac
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from gpuinfra.errors import UsageError
 from gpuinfra.remote.hosts import Host
@@ -99,3 +101,58 @@ def test_invalid_host_key_of_a_host_is_refused(tmp_path: Path) -> None:
     host = Host(name="gpu-1", address="10.0.0.1", host_keys=("ssh-ed25519 nonsense",))
     with pytest.raises(HostProblem, match="not a public key"):
         KnownHosts([]).trust(host)
+
+
+def field(data: bytes) -> bytes:
+    """A string of the SSH protocol: length and content."""
+    return len(data).to_bytes(4, "big") + data
+
+
+def certificate(signer: Ed25519PrivateKey, *, claims: Ed25519PrivateKey | None = None) -> bytes:
+    """A host certificate for gpu-1 that `signer` signed. `claims` is the authority that it names, by default its signer."""
+
+    def public(key: Ed25519PrivateKey) -> bytes:
+        return key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+
+    kind = b"ssh-ed25519-cert-v01@openssh.com"
+    times = (0).to_bytes(8, "big") + (2**64 - 1).to_bytes(8, "big")
+    content = field(kind) + field(b"n" * 32) + field(public(Ed25519PrivateKey.generate()))
+    content += (1).to_bytes(8, "big") + (2).to_bytes(4, "big") + field(b"id") + field(field(b"gpu-1")) + times
+    content += field(b"") + field(b"") + field(b"")
+    content += field(field(b"ssh-ed25519") + field(public(claims or signer)))
+    return content + field(field(b"ssh-ed25519") + field(signer.sign(content)))
+
+
+def test_certificate_that_its_authority_did_not_sign_is_refused(tmp_path: Path) -> None:
+    """A well-formed certificate that names a trusted authority, with a valid signature of another key, is refused."""
+    authority, attacker = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+    trusted = authority.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    file = tmp_path / "known_hosts"
+    file.write_text(f"@cert-authority * {trusted}\n")
+    trust = KnownHosts([file]).trust(HOST)
+    good = certificate(authority)
+    trust.check(good)
+    for forged in (certificate(attacker, claims=authority), good[:-1] + bytes([good[-1] ^ 1])):
+        with pytest.raises(HostProblem, match="cannot be verified") as error:
+            trust.check(forged)
+        assert error.value.kind is Kind.HOST_KEY_REFUSED
+    with pytest.raises(HostProblem, match="not trusted"):
+        trust.check(certificate(attacker))
+
+
+@pytest.mark.parametrize("names", ["gpu-1", "10.0.0.1", "*", "gpu-*"])
+def test_key_of_the_handover_is_the_only_trusted_one(tmp_path: Path, names: str) -> None:
+    """Beside a key of the handover, neither an entry of known_hosts nor a host CA there is believed."""
+    authority = Ed25519PrivateKey.generate()
+    trusted = authority.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    file = tmp_path / "known_hosts"
+    file.write_text(f"{names} {line(b'a')}\n@cert-authority {names} {trusted}\n")
+    host = Host(name="gpu-1", address="10.0.0.1", host_keys=(line(b"b"),))
+    trust = KnownHosts([file]).trust(host)
+    trust.check(blob(b"b"))
+    with pytest.raises(HostProblem) as error:
+        trust.check(blob(b"a"))
+    assert error.value.kind is Kind.HOST_KEY_CHANGED
+    with pytest.raises(HostProblem) as error:
+        trust.check(certificate(authority))
+    assert error.value.kind is Kind.HOST_KEY_UNKNOWN
