@@ -44,7 +44,7 @@ def of_log(lines: list[str], package: str) -> Iterator[Exchange]:
         entry = json.loads(line)
         call = entry["method"].rsplit("/", 1)[1]
         request = entry.get("request") or {}
-        if (entry.get("metadata") or {}).get("name") != package or call not in CALLS or request.get("preview"):
+        if call not in CALLS or request.get("preview") or _package(entry, request) != package:
             continue
         if entry.get("progress") == "request_started" or "ResourceProvider" not in entry["method"]:
             continue
@@ -60,6 +60,13 @@ def of_log(lines: list[str], package: str) -> Iterator[Exchange]:
             yield made | {"error": "; ".join(map(str, entry.get("errors") or []))[:300]}
         else:
             yield made | {"answer": _answer(call, answer)}
+
+
+def _package(entry: dict[str, Any], request: dict[str, Any]) -> str:
+    """The provider's package. Older logs do not name it."""
+    named = (entry.get("metadata") or {}).get("name")
+    token = str(request.get("tok") or str(request.get("urn") or "::::").split("::")[2].rpartition("$")[2])
+    return str(named or token.partition(":")[0])
 
 
 def _given(call: str, request: dict[str, Any]) -> Any:

@@ -10,10 +10,11 @@ import pytest
 from gpuinfra.clouds.gcp.components.nodes import _update_policy
 from gpuinfra.clouds.gcp.components.template import scheduling
 from gpuinfra.plan.model import Group
+from gpuinfra.planning import make_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.gcp.variants import BASE, SHIPPED, ULTRA, VARIANTS, recorded, variant
 from tests.clouds.recorder import Recording, Registered
-from tests.clouds.stacks import plan_of, recording_of, recording_of_spec
+from tests.clouds.stacks import TODAY, plan_of, recording_of, recording_of_spec
 
 TEMPLATE = "gcp:compute/instanceTemplate:InstanceTemplate"
 GROUP = "gcp:compute/instanceGroupManager:InstanceGroupManager"
@@ -268,3 +269,16 @@ def test_user_data_is_below_the_limit_and_has_no_secret() -> None:
             assert word in script
         assert "PRIVATE KEY" not in script
         assert "startup-script" not in template.inputs["metadata"]
+
+
+def test_the_workload_policy_does_not_depend_on_the_number_of_nodes() -> None:
+    """Google refuses to add or remove the policy of a group with instances, so a second node must not add it."""
+    found = set()
+    for count in (1, 2, 9):
+        declared: dict[str, Any] = variant("no storage")
+        declared["pools"] = [
+            {"name": "gpu", "machine": "a3-megagpu-8g", "capacity": [{"kind": "spot", "count": count}]}
+        ]
+        (pool,) = make_plan(parse_spec(declared), TODAY).pools
+        found |= {group.placement_group for group in pool.groups}
+    assert found == {"gpu-near"}
