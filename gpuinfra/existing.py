@@ -65,6 +65,31 @@ def references(layer: Layer, existing: Existing) -> Any:
     return layer.refs(**given)
 
 
+class Used:
+    """Existing resources, and the fields that were read from them."""
+
+    def __init__(self, existing: Existing) -> None:
+        self._existing = existing
+        self._names: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        self._names.add(name)
+        return getattr(self._existing, name)
+
+    def add(self, layer: Layer) -> None:
+        """Record that a layer takes its references from the existing resources."""
+        self._names |= {one.name for one in _shared(layer.refs, self._existing)}
+
+    def check(self, given: Existing) -> None:
+        """Raise `ValueError` for a field that the program passed in and that nothing read."""
+        passed = [one.name for one in fields(given) if getattr(given, one.name) is not None]
+        if unused := [name for name in passed if name not in self._names]:
+            raise ValueError(
+                f"existing has {unused[0]}, which has no effect, because this stack creates that resource; remove it, or "
+                "declare only the layers that this stack creates (use.foundation, use.site)"
+            )
+
+
 def outputs(refs: Any) -> dict[str, Any]:
     """Return the outputs that a layer adds to its stack."""
     return {one.name: getattr(refs, one.name) for one in fields(refs) if one.metadata.get("output", True)}

@@ -43,6 +43,32 @@ def test_the_existing_resources_of_another_cloud_are_refused() -> None:
         build(builder, None, plan_of("gcp-a3mega"), Existing(vpc_id="vpc-1"), foundation_stack=None, site_stack=None)  # pyright: ignore[reportArgumentType]
 
 
+UNUSED = [
+    ("aws", "aws-p4d", "data_key_arn", "arn:aws:kms:us-east-1:123456789012:key/1"),
+    ("aws", "aws-p4d", "file_systems", ({"kind": "lustre", "mount": "/scratch"},)),
+    ("aws", "aws-p4d", "nodes_group_id", "sg-1"),
+    ("aws", "aws-p4d", "evidence_bucket", "mine"),
+    ("azure", "azure-ndv4", "file_systems", ({"kind": "lustre", "mount": "/scratch"},)),
+    ("azure", "azure-ndv4", "evidence_bucket", "mine"),
+    ("gcp", "gcp-a3mega", "file_systems", ({"kind": "lustre", "mount": "/scratch"},)),
+    ("gcp", "gcp-a3mega", "evidence_bucket", "mine"),
+]
+
+
+@pytest.mark.parametrize(("cloud", "stack", "field", "value"), UNUSED)
+def test_a_resource_that_the_stack_creates_itself_is_refused(cloud: str, stack: str, field: str, value: object) -> None:
+    """A field of a layer that this stack creates is an error that names the field, because it would have no effect."""
+    builder = importlib.import_module(f"{CLOUDS[cloud]}.components.cluster").Builder
+    given = builder.existing_type(**{field: value})
+
+    def program() -> None:
+        parent = pulumi.ComponentResource("test:index:Parent", "parent")
+        build(builder, parent, plan_of(stack), given, foundation_stack=None, site_stack=None)
+
+    with pytest.raises(ValueError, match=f"existing has {field}, which has no effect"):
+        recorder.record(program)
+
+
 def test_the_error_for_a_missing_reference_names_the_field_and_the_layer() -> None:
     """The message contains the layer, the key of `use` and the argument."""
     site = Layer(name="site", stack=None, refs=SiteRefs)

@@ -15,7 +15,7 @@ import pulumi
 from gpuinfra import naming
 from gpuinfra.clouds.node_pool import BaseNodePool, FileSystems
 from gpuinfra.clouds.nodes_ready import wait_for_nodes
-from gpuinfra.existing import Existing, Layer, joined, outputs, references
+from gpuinfra.existing import Existing, Layer, Used, joined, outputs, references
 from gpuinfra.plan.model import Plan, PoolPlan
 
 SubnetIds = pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]]
@@ -133,22 +133,27 @@ def build(
     below = Layer(name="foundation", stack=foundation_stack, refs=builder.foundation_refs)
     around = Layer(name="site", stack=site_stack, refs=builder.site_refs)
     known = joined(given, (below, around), pulumi.ResourceOptions(parent=parent))
-    cloud = builder(parent, plan, known)
+    used = Used(known)
+    cloud = builder(parent, plan, used)
     result = cloud.outputs()
     if "foundation" in plan.layers:
         foundation = cloud.foundation()
         result |= outputs(foundation)
     else:
         foundation = references(below, known)
+        used.add(below)
     if "site" in plan.layers:
         site = cloud.site(foundation)
         result |= outputs(site)
     elif "cluster" in plan.layers:
         site = references(around, known)
+        used.add(around)
     else:
+        used.check(given)
         return result
     if "cluster" in plan.layers and plan.pools:
         result |= _nodes(cloud, foundation, site)
+    used.check(given)
     return result
 
 
