@@ -200,6 +200,13 @@ def security_groups(plan: Plan) -> Iterator[Instance]:
             yield from _security_group(plan, role)
 
 
+def member_groups(plan: Plan) -> Iterator[Instance]:
+    """The group of the nodes' interfaces in an existing network, whose address ranges are unknown."""
+    if plan.network and plan.network.existing_id is not None:
+        for above in sites(plan):
+            yield common.inside("azure", above, "SecurityGroups", "security")
+
+
 def storage_security_groups(plan: Plan) -> Iterator[Instance]:
     """The network security group for file systems."""
     if any(_lustre(plan)) and plan.network:

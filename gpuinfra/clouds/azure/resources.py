@@ -65,7 +65,10 @@ _IDENTITY_ACTIONS = _actions("Microsoft.ManagedIdentity/userAssignedIdentities")
 _DIAGNOSTIC_ACTIONS = _actions("Microsoft.Insights/diagnosticSettings", f"{_SEND_LOGS}?workspaceId")
 _CONTAINER_ACTIONS = _actions(_CONTAINERS)
 _ADDRESS_ACTIONS = _actions("Microsoft.Network/publicIPAddresses")
-_SECURITY_GROUP_ACTIONS = _actions("Microsoft.Network/networkSecurityGroups")
+_SECURITY_GROUP_ACTIONS = _actions(
+    "Microsoft.Network/networkSecurityGroups",
+    "Microsoft.Network/applicationSecurityGroups/joinNetworkSecurityRule/action",
+)
 
 # fmt: off
 # Resource groups, one for each layer.
@@ -138,6 +141,8 @@ BASTION_ADDRESS = ResourceKind("azure-native:network:PublicIPAddress", "{compone
     _ADDRESS_ACTIONS)
 SECURITY_GROUP = ResourceKind("azure-native:network:NetworkSecurityGroup", "{component}-{purpose}", instances.security_groups, REMOVED, FREE,
     _SECURITY_GROUP_ACTIONS)
+MEMBERS = ResourceKind("azure-native:network:ApplicationSecurityGroup", "{component}-members", instances.member_groups, REMOVED, FREE,
+    _actions("Microsoft.Network/applicationSecurityGroups"))
 STORAGE_GROUP = ResourceKind("azure-native:network:NetworkSecurityGroup", "{component}-storage", instances.storage_security_groups, retained(CONTAINS, with_data=True), FREE,
     _SECURITY_GROUP_ACTIONS, find("security-group"))
 # Private endpoints.
@@ -171,7 +176,8 @@ NODE_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{compone
 BUNDLE = ResourceKind("gpuinfra:index:Upload", "{component}-bundle", planned.pools, REMOVED, BY_USAGE, Actions("", ""))
 SCALE_SET = ResourceKind("azure-native:compute:VirtualMachineScaleSet", "{component}", planned.groups, REMOVED, priced("node"), _actions(
     "Microsoft.Compute/virtualMachineScaleSets",
-    f"{_JOIN_SUBNET} {_JOIN_GROUP} {_ASSIGN}?identity Microsoft.Compute/diskEncryptionSets/read",
+    f"{_JOIN_SUBNET} {_JOIN_GROUP} {_ASSIGN}?identity Microsoft.Compute/diskEncryptionSets/read"
+    " Microsoft.Network/applicationSecurityGroups/joinIpConfiguration/action",
 ))
 
 NODES_READY = ResourceKind[Lookup]("gpuinfra:index:NodesReady", "{component}-ready", planned.nodes_ready, REMOVED, Price(item=None, reason="it waits, and creates nothing in the account"),

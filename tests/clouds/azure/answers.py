@@ -12,6 +12,7 @@ OPERATOR = "00000000-0000-4000-8000-000000000003"
 _KINDS = {
     "network:VirtualNetwork": ("Microsoft.Network/virtualNetworks", "virtualNetworkName"),
     "network:NetworkSecurityGroup": ("Microsoft.Network/networkSecurityGroups", "networkSecurityGroupName"),
+    "network:ApplicationSecurityGroup": ("Microsoft.Network/applicationSecurityGroups", "applicationSecurityGroupName"),
     "network:NatGateway": ("Microsoft.Network/natGateways", "natGatewayName"),
     "network:PublicIPAddress": ("Microsoft.Network/publicIPAddresses", "publicIpAddressName"),
     "network:PrivateEndpoint": ("Microsoft.Network/privateEndpoints", "privateEndpointName"),

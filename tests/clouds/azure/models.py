@@ -41,6 +41,7 @@ REQUESTS = {
     "keyvault:Key": Request("keyvault", "KeyCreateParameters", (_GROUP, "vaultName", "keyName")),
     "keyvault:Vault": Request("keyvault", "VaultCreateOrUpdateParameters", (_GROUP, "vaultName")),
     "managedidentity:UserAssignedIdentity": Request("msi.v2024_11_30", "Identity", (_GROUP, "resourceName")),
+    "network:ApplicationSecurityGroup": Request("network", "ApplicationSecurityGroup", (_GROUP, "applicationSecurityGroupName")),
     "network:BastionHost": Request("network", "BastionHost", (_GROUP, "bastionHostName")),
     "network:FlowLog": Request("network", "FlowLog", (_GROUP, "networkWatcherName", "flowLogName")),
     "network:NatGateway": Request("network", "NatGateway", (_GROUP, "natGatewayName")),

@@ -204,6 +204,9 @@ def _rule(rule: Mapping[str, Any], end: str) -> Rule:
 
 def _far(rule: Mapping[str, Any], end: str) -> tuple[str, ...]:
     """Prefixes of one end. The internet is any address; a service tag is that service."""
+    if rule.get(f"{end}ApplicationSecurityGroups"):
+        # Members are interfaces in the network of the group.
+        return ("VirtualNetwork",)
     given = rule.get(f"{end}AddressPrefixes") or [rule.get(f"{end}AddressPrefix") or "*"]
     return tuple("*" if one in ("*", "Internet", "0.0.0.0/0", "::/0") and end == "source" else one for one in given)
 

@@ -97,6 +97,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             network_id=network_id,
             subnet_ids=ready,
             nodes_group_id=security.nodes_group_id,
+            members_group_id=security.members_group_id,
             file_systems=self._file_systems(scope, foundation, endpoints, subnet_ids),
         )
 
@@ -173,6 +174,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 scope=scope,
                 subnet_id=site_subnet(site, pool.subnet, pool),
                 security_group_id=site.nodes_group_id,
+                members_group_id=site.members_group_id,
                 identity_id=role.identity_id,
                 client_id=role.client_id,
                 disk_encryption_set_id=foundation.disk_encryption_set_id,

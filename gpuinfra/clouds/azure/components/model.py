@@ -34,6 +34,7 @@ class ModelArgs:
     """Version of the marketplace image, or `None` for an image that is referenced by ID."""
     subnet_id: pulumi.Input[str]
     security_group_id: pulumi.Input[str] | None
+    members_group_id: pulumi.Input[str] | None
     disk_encryption_set_id: pulumi.Input[str] | None
     user_data: pulumi.Input[str]
     """Script that nodes run at first boot, as plain text."""
@@ -137,7 +138,12 @@ def _network(args: ModelArgs) -> compute.VirtualMachineScaleSetNetworkProfileArg
                 network_security_group=security_group,
                 ip_configurations=[
                     compute.VirtualMachineScaleSetIPConfigurationArgs(
-                        name=f"ip-{index}", primary=True, subnet=compute.ApiEntityReferenceArgs(id=args.subnet_id)
+                        name=f"ip-{index}",
+                        primary=True,
+                        subnet=compute.ApiEntityReferenceArgs(id=args.subnet_id),
+                        application_security_groups=[compute.SubResourceArgs(id=args.members_group_id)]
+                        if args.members_group_id is not None
+                        else None,
                     )
                 ],
             )

@@ -43,6 +43,8 @@ class NodePoolArgs(BaseNodePoolArgs):
     """Client ID of this identity, which nodes use to request tokens (`NodeRole.client_id`)."""
     security_group_id: pulumi.Input[str] | None = None
     """Network security group for every interface (`SecurityGroups.nodes_group_id`). If unset, only the security rules of the subnet apply."""
+    members_group_id: pulumi.Input[str] | None = None
+    """Application security group that every interface joins. If unset, the interfaces join none."""
     disk_encryption_set_id: pulumi.Input[str] | None = None
     """Disk encryption set. If unset, Azure encrypts the disks with a Microsoft-managed key."""
 
@@ -82,6 +84,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
             image_version=image,
             subnet_id=args.subnet_id,
             security_group_id=args.security_group_id,
+            members_group_id=args.members_group_id,
             disk_encryption_set_id=args.disk_encryption_set_id,
             user_data=user_data,
         )

@@ -43,6 +43,8 @@ class Existing(existing.Existing):
     """Site: subnet IDs by their names in the plan, for example `private-0`."""
     nodes_group_id: pulumi.Input[str] | None = None
     """Site: network security group for the nodes."""
+    members_group_id: pulumi.Input[str] | None = None
+    """Site, optional: application security group that the interfaces of the nodes join."""
     file_systems: pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]] | None = None
     """Site, optional: file systems that nodes mount, each with `kind`, `mount`, `dns_name` and `mount_name`."""
 
@@ -79,4 +81,5 @@ class SiteRefs(build.SiteRefs):
     """References to resources of the site."""
 
     nodes_group_id: pulumi.Input[str]
+    members_group_id: pulumi.Input[str] | None = None
     network_id: pulumi.Input[str] | None = None

@@ -59,6 +59,8 @@ class SecurityGroups(pulumi.ComponentResource):
 
     nodes_group_id: pulumi.Output[str]
     """Security group for every network interface of the nodes."""
+    members_group_id: pulumi.Output[str] | None
+    """Application security group that the interfaces of the nodes join in an existing network, or `None` in a network of this stack."""
     storage_group_id: pulumi.Output[str] | None
     """Security group for the file system subnets."""
     group_ids: dict[str, pulumi.Output[str]]
@@ -68,6 +70,7 @@ class SecurityGroups(pulumi.ComponentResource):
         super().__init__("gpuinfra:azure:SecurityGroups", name, None, args.scope.options(opts))
         self._name, self._args = name, args
         self._prefixes = {role: _prefixes(args.plan, role) for role in ("nodes", "storage", "endpoints", "bastion")}
+        self.members_group_id = self._members() if args.plan.existing_id is not None else None
         self.group_ids = {"nodes": self._group("nodes", self._nodes())}
         if args.storage:
             self.group_ids["storage"] = self._group("storage", self._storage())
@@ -93,12 +96,26 @@ class SecurityGroups(pulumi.ComponentResource):
             opts=child(self, row, data=self._args.holds_data if storage else None),
         ).id
 
+    def _members(self) -> pulumi.Output[str]:
+        return network.ApplicationSecurityGroup(
+            rows.MEMBERS.logical(self._name),
+            application_security_group_name=self._args.scope.unique_name("members", 80),
+            resource_group_name=self._args.scope.group,
+            opts=child(self, rows.MEMBERS),
+        ).id
+
     def _nodes(self) -> Rules:
         plan, nodes, storage = self._args.plan, self._prefixes["nodes"], self._prefixes["storage"]
-        rules = [
-            _rule("allow-internal-ingress", 100, "Inbound", source=nodes, to=nodes, why="between nodes"),
-            _rule("allow-internal-egress", 100, "Outbound", source=nodes, to=nodes, why="between nodes"),
-        ]
+        if self.members_group_id is None:
+            rules = [
+                _rule("allow-internal-ingress", 100, "Inbound", source=nodes, to=nodes, why="between nodes"),
+                _rule("allow-internal-egress", 100, "Outbound", source=nodes, to=nodes, why="between nodes"),
+            ]
+        else:
+            rules = [
+                _between(self.members_group_id, "allow-internal-ingress", "Inbound"),
+                _between(self.members_group_id, "allow-internal-egress", "Outbound"),
+            ]
         if self._args.storage:
             rules += _both_ways("allow-file-systems", 110, nodes, storage, "nodes and file servers")
         if self._has("bastion"):
@@ -190,6 +207,23 @@ def _rule(
         destination_port_range=one(ports),
         destination_port_ranges=many(ports),
         description=why or None,
+    )
+
+
+def _between(members: pulumi.Input[str], name: str, direction: str) -> network.SecurityRuleArgs:
+    """Allow all traffic between the members of an application security group."""
+    group = [network.ApplicationSecurityGroupArgs(id=members)]
+    return network.SecurityRuleArgs(
+        name=name,
+        priority=100,
+        direction=direction,
+        access="Allow",
+        protocol="*",
+        source_port_range="*",
+        destination_port_range="*",
+        source_application_security_groups=group,
+        destination_application_security_groups=group,
+        description="between nodes",
     )
 
 

@@ -27,6 +27,7 @@ TEXTS = (
     _name("monitor:*DiagnosticSetting", "name", r"[^*<>%&:\\?+/#]*[^*<>%&:\\?+/# .]", 1, 260),
     _name("network:VirtualNetwork", "virtualNetworkName", _NETWORK, 2, 64),
     _name("network:Subnet", "subnetName", _NETWORK, 1, 80),
+    _name("network:ApplicationSecurityGroup", "applicationSecurityGroupName", _NETWORK, 1, 80),
     _name("network:NetworkSecurityGroup", "networkSecurityGroupName", _NETWORK, 1, 80),
     _name("network:NetworkSecurityGroup", "securityRules[].name", _NETWORK, 1, 80),
     _name("network:NatGateway", "natGatewayName", _NETWORK, 1, 80),

@@ -1,0 +1,47 @@
+"""In an existing network, the security group of the nodes lets other machines of the network in on no port."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuinfra.clouds.azure.components.security import LUSTRE_PORTS
+from tests.clouds.azure.variants import variant
+
+GUARD = "azure-native:network:NetworkSecurityGroup"
+MEMBERS = "azure-native:network:ApplicationSecurityGroup"
+SET = "azure-native:compute:VirtualMachineScaleSet"
+EXISTING = ["existing network", "existing network with lustre", "existing DNS zone"]
+
+
+def _ingress(name: str) -> list[dict[str, Any]]:
+    group = next(one for one in variant(name).of(GUARD) if one.name.endswith("-nodes"))
+    return [
+        rule for rule in group.inputs["securityRules"] if (rule["direction"], rule["access"]) == ("Inbound", "Allow")
+    ]
+
+
+@pytest.mark.parametrize("name", EXISTING)
+def test_the_tag_of_the_whole_network_opens_the_ports_of_lustre_only(name: str) -> None:
+    """The service tag covers peered and on-premises networks, so a rule with it has the ports of the file servers."""
+    for rule in _ingress(name):
+        if rule.get("sourceAddressPrefix") in ("VirtualNetwork", "*"):
+            assert rule.get("destinationPortRanges") == list(LUSTRE_PORTS), rule["name"]
+
+
+@pytest.mark.parametrize("name", EXISTING)
+def test_nodes_reach_each_other_as_members_of_one_group(name: str) -> None:
+    """Each interface joins the group, and the group's members reach each other on all ports."""
+    (group,) = variant(name).of(MEMBERS)
+    between = [rule for rule in _ingress(name) if rule.get("sourceApplicationSecurityGroups")]
+    assert [one["sourceApplicationSecurityGroups"] for one in between] == [[{"id": group.id}]]
+    assert [one["destinationApplicationSecurityGroups"] for one in between] == [[{"id": group.id}]]
+    for one in variant(name).of(SET):
+        for card in one.inputs["virtualMachineProfile"]["networkProfile"]["networkInterfaceConfigurations"]:
+            assert [ip["applicationSecurityGroups"] for ip in card["ipConfigurations"]] == [[{"id": group.id}]]
+
+
+def test_a_network_of_the_stack_uses_the_ranges_of_its_subnets() -> None:
+    """Without an existing network there is no such group, because the ranges are known."""
+    assert variant("no storage").of(MEMBERS) == []
