@@ -43,7 +43,15 @@ def members(pool: PoolPlan) -> dict[str, bytes]:
 
 def test_it_contains_exactly_the_pools_steps(pool: PoolPlan, members: dict[str, bytes]) -> None:
     """The layout matches docs/formats.md."""
-    shared = {"lib.sh", "lib-downloads.sh", "lib-images.sh", "lib-lnet.sh", "lib-mounts.sh", "lib-packages.sh"}
+    shared = {
+        "lib.sh",
+        "lib-downloads.sh",
+        "lib-images.sh",
+        "lib-lnet.sh",
+        "lib-mounts.sh",
+        "lib-nccl.sh",
+        "lib-packages.sh",
+    }
     expected = {"versions.env", "node.pyz", "expectation.json", "steps.json"} | {f"bootstrap/{part}" for part in shared}
     expected |= {f"bootstrap/{step.id}.sh" for step in pool.steps} | {f"units/gpuinfra-{unit}" for unit in UNITS}
     assert set(members) == expected

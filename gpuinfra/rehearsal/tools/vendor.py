@@ -10,6 +10,10 @@ from . import kernel
 from .state import State, change_state, exists, fail, link, read_state, read_text, walk, write_file
 from .universe import Universe, upstream
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 LAUNCHER = "/run/standin/lib/tool"
 EFA = "/opt/amazon/efa"
 NVLSM = "/opt/nvidia/nvlsm/sbin/nvlsm"
@@ -80,9 +84,12 @@ def persistenced(argv: list[str]) -> int:
     def change(state: State) -> None:
         state["persistenced"] = "--no-persistence-mode" not in argv
 
+    def end(state: State) -> None:
+        state["persistenced"] = False
+
     change_state(change)
     sys.stdout.write("Started (stand-in)\n")
-    return stay()
+    return stay(lambda: change_state(end))
 
 
 def nvlsm(argv: list[str]) -> int:
@@ -298,11 +305,16 @@ def _gpu_indexes() -> list[str] | None:
     )
 
 
-def stay() -> int:
-    """Run as a daemon until SIGTERM."""
+def stay(end: Callable[[], object] = lambda: None) -> int:
+    """Run as a daemon until SIGTERM; `end` runs then."""
     import signal
 
     sys.stdout.flush()
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+
+    def terminate(*_: object) -> None:
+        end()
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, terminate)
     while True:
         signal.pause()

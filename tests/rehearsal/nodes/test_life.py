@@ -218,7 +218,7 @@ def test_a_kill_during_the_first_boot_leaves_a_complete_machine(
         nodes.launch()
         assert nodes.run("systemctl is-active nvidia-fabricmanager daemon").split() == ["active", "active"]
         assert len(nodes.run("nvidia-smi -L").split("\n")) == 8
-        assert nodes.run("dpkg-query -W -f='${Version}' nvidia-open").startswith("580.")
+        assert nodes.run("dpkg-query -W -f='${Version}' nvidia-open").startswith("595.")
     finally:
         host.close()
 

@@ -123,7 +123,7 @@ def test_checks_run_after_every_service_of_the_steps() -> None:
 
 @pytest.mark.parametrize(
     ("cloud", "machine", "version"),
-    [("aws", "g6.xlarge", "1:4.5.2-1"), ("azure", "Standard_NC24ads_A100_v4", "1:4.6.0-1")],
+    [("aws", "g6.xlarge", "1:4.7.0-1"), ("azure", "Standard_NC24ads_A100_v4", "1:4.6.0-1")],
 )
 def test_dcgm_has_its_diagnostic_plugins(host: NodeHost, cloud: str, machine: str, version: str) -> None:
     """All four packages are installed at one version: the image's if it is accepted, else the pin; a removed one comes back."""
