@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.inventory import handovers_of, nodes_of
+from tests.handover.test_host_keys import GOOD
 
 TYPE = "gpuinfra:index:NodesReady"
 
@@ -14,7 +15,7 @@ def node(**more: Any) -> dict[str, Any]:
     return {
         "label": "gpu-1", "instanceId": "i-0abc", "pool": "gpu", "group": "gpu-spot-0", "machine": "p4d.24xlarge",
         "zone": "us-east-1a", "privateIp": "10.64.0.9", "outcome": "verified", "gpus": 8, "gpuUuids": ["GPU-1"],
-        "sshHostKeys": ["ssh-ed25519 AAAA root@x\n@cert-authority * ssh-rsa BBBB"], "evidenceSha256": "a", **more,
+        "sshHostKeys": [GOOD, f"{GOOD}\n@cert-authority * {GOOD}"], "evidenceSha256": "a", **more,
     }  # fmt: skip
 
 
@@ -37,9 +38,9 @@ def test_nodes_of_a_state() -> None:
     ("outcome", "keys"), [("verified", 1), ("failed", 1), ("refused", 0), ("waiting", 0), ("never reported", 0)]
 )
 def test_host_keys_come_only_from_evidence_with_a_verified_signer(outcome: str, keys: int) -> None:
-    """Keys of a refused node are not used, and the comment of a key, which the node writes, is dropped."""
+    """Keys of a refused node are not used, and a key with a second line is dropped."""
     (found,) = nodes_of(state(node(outcome=outcome)))
-    assert found.host_keys == ("ssh-ed25519 AAAA",) * keys
+    assert found.host_keys == (GOOD,) * keys
 
 
 def test_a_state_without_a_handover_has_no_nodes() -> None:

@@ -99,7 +99,7 @@ def test_json_has_the_documented_keys() -> None:
     for key in (*answer, *answer["plan"], *answer["cost"]):
         assert f"`{key}`" in documented, key
     assert answer["resources"]["aws:autoscaling/group:Group"] == 2
-    assert answer["software"]["gpu"]["DRIVER_BRANCH"] == "580"
+    assert answer["software"]["gpu"]["DRIVER_BRANCH"] == "595"
 
 
 class _Page(HTMLParser):

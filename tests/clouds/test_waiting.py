@@ -44,15 +44,19 @@ def _groups(recording: Recording) -> Pairs:
 
 
 def _firewalls(recording: Recording) -> Pairs:
-    """Instance templates require every firewall rule of their networks."""
+    """Groups require every firewall rule of the networks of their nodes."""
     rules: dict[str, list[Registered]] = {}
     for one in recording.of("gcp:compute/firewall:Firewall"):
         rules.setdefault(str(one.inputs["network"]), []).append(one)
     networks = {one.id: str(one.inputs["network"]) for one in recording.of("gcp:compute/subnetwork:Subnetwork")}
-    for one in recording.of("gcp:compute/instanceTemplate:InstanceTemplate"):
-        for interface in one.inputs["networkInterfaces"]:
-            if subnet := networks.get(str(interface.get("subnetwork"))):
-                yield one, rules.get(subnet, [])
+    templates = {one.id: one for one in recording.of("gcp:compute/instanceTemplate:InstanceTemplate")}
+    for group in recording.of("gcp:compute/instanceGroupManager:InstanceGroupManager"):
+        (version,) = group.inputs["versions"]
+        used = [one for id, one in templates.items() if f"/{id}?" in str(version["instanceTemplate"])]
+        assert len(used) == 1
+        for interface in used[0].inputs["networkInterfaces"]:
+            if network := networks.get(str(interface.get("subnetwork"))):
+                yield group, rules.get(network, [])
 
 
 def _apis(recording: Recording) -> Pairs:

@@ -153,8 +153,10 @@ def lustre_is_in_clients_zone(spec: ClusterSpec, today: date) -> Iterator[Findin
 
 def lustre_zone_is_named(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """In a region with availability zones, a file system is in one zone, which the declaration names."""
+    if spec.where.region in WITHOUT_ZONES or spec.where.region not in PROFILE.regions:
+        return  # An unknown region has its own finding.
     for i, entry in enumerate(spec.storage):
-        if entry.kind == "lustre" and not (entry.zone or spec.where.zone) and spec.where.region not in WITHOUT_ZONES:
+        if entry.kind == "lustre" and not (entry.zone or spec.where.zone):
             what = f"is not set, so the file system is in zone {LUSTRE_ZONE} of {spec.where.region}, and Azure can place the nodes in another zone"
             hint = "set where.zone to the zone that offers the machine in your subscription (az vm list-skus --zone); it cannot be changed later"
             yield warn(f"storage[{i}].zone", what, hint)
