@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -13,6 +15,10 @@ DAY = "2026-11-21"
 # The speed of the machine is not under test.
 settings.register_profile("any-pace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-pace")
+
+# A shell without job control starts background commands with SIGINT ignored, and programs that tests start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -36,7 +36,9 @@ def run(tmp_path: Path, text: str, *, ci: bool) -> subprocess.CompletedProcess[s
         str(file),
     ]
     environment = {**os.environ, "CI": "true" if ci else "", "PYTHONPATH": str(root)}
-    return subprocess.run(words, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path, timeout=60)
+    return subprocess.run(
+        words, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path, timeout=300
+    )
 
 
 @pytest.mark.parametrize("case", CASES)

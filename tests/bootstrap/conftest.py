@@ -86,7 +86,7 @@ class Node:
     def run(self, *options: str, program: str = LAUNCH, before: tuple[str, ...] = ()) -> tuple[int, str]:
         """Run it to its end: exit code and output."""
         process = self.start(*options, program=program, before=before)
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=300)
         return process.returncode, output
 
     @property

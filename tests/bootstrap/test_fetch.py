@@ -41,7 +41,7 @@ def fetch(
     script.write_text(source.replace("PATIENCE_S = 900", f"PATIENCE_S = {patience_s}"), encoding="utf-8")
     command = [sys.executable, "-I", "-c", SHORT, str(script), "bucket", key, "us-east-1", sha256, str(target)]
     env = {"PATH": os.environ["PATH"], **cloud.environment, **environment}
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=300)
 
 
 def trouble(status: int, body: bytes = b""):

@@ -80,7 +80,7 @@ def fetch(
     env = {
         "PATH": os.environ["PATH"], "GCE_METADATA_HOST": google.host, "STORAGE_EMULATOR_HOST": f"http://{google.host}", **environment,
     }  # fmt: skip
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=300)
 
 
 def test_it_downloads_with_the_service_accounts_token(google: Google, tmp_path: Path) -> None:

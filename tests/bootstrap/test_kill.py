@@ -89,7 +89,7 @@ def kill_at_random(node: Node, seed: int) -> None:
         process = node.start()
         time.sleep(chance.uniform(0.05, 0.5))
         process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=20)
+        process.communicate(timeout=300)
     finish(node)
     assert {entry["status"] for entry in node.state["steps"]} == {"done"}
 
@@ -124,7 +124,7 @@ def test_processes_of_a_killed_run_are_ended_first(node: Node) -> None:
         time.sleep(0.01)
     assert not alive(left)
     (node.root / "world/go").touch()
-    second.communicate(timeout=20)
+    second.communicate(timeout=300)
     assert second.returncode == 0
 
 

@@ -216,7 +216,7 @@ def test_concurrent_run_is_refused(node: Node) -> None:
     assert code == 3
     assert f"process {first.pid}" in output
     (node.root / "world/go").touch()
-    first.communicate(timeout=20)
+    first.communicate(timeout=300)
     assert first.returncode == 0
 
 
@@ -226,7 +226,7 @@ def test_termination_ends_the_step_too(node: Node) -> None:
     process = node.start()
     _wait_for(node.root / "world/pid")
     process.terminate()
-    process.communicate(timeout=20)
+    process.communicate(timeout=300)
     assert process.returncode == 128 + signal.SIGTERM
     assert not alive(int(node.world["pid"]))
     (node.root / "world/go").touch()

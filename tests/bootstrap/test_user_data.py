@@ -153,7 +153,7 @@ def test_it_boots_a_node(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=300,
         )
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert cloud.served == [f"/train-evidence/{key}"], "the second run needs no second download"

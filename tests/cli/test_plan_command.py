@@ -21,7 +21,7 @@ def _run(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
         cwd=cwd,
         env=environment,
         check=False,
-        timeout=60,
+        timeout=300,
     )
 
 

@@ -83,12 +83,12 @@ def stack(engine: Engine, tmp_path: Path) -> Stack:
 
 @pytest.fixture
 def eventually() -> Callable[[Callable[[], bool]], None]:
-    """Wait up to ten seconds until a condition is true."""
+    """Wait until a condition is true."""
 
     def wait(condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + 10
+        end = time.monotonic() + 300
         while not condition():
-            assert time.monotonic() < end, "the condition was not true within 10 s"
+            assert time.monotonic() < end, "the condition was not true within 300 s"
             time.sleep(0.02)
 
     return wait

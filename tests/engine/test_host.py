@@ -183,7 +183,7 @@ def test_nothing_outlives_the_engine(stack, eventually, number):
     eventually((stack.folder / "pids").exists)
     pids = [int(text) for text in (stack.folder / "pids").read_text().split()]
     os.kill(running.pid, number)
-    output, _ = running.communicate(timeout=30)
+    output, _ = running.communicate(timeout=300)
     eventually(lambda: not any(alive(pid) for pid in pids))
     assert "Traceback" not in output
     assert running.returncode != 0
@@ -201,7 +201,7 @@ def test_program_ends_when_its_host_is_killed(stack, eventually):
     eventually((stack.folder / "pids").exists)
     host, program = (int(text) for text in (stack.folder / "pids").read_text().split())
     os.kill(host, signal.SIGKILL)
-    running.communicate(timeout=60)
+    running.communicate(timeout=300)
     eventually(lambda: not alive(program))
     assert running.returncode != 0
 
@@ -224,7 +224,7 @@ def test_background_process_of_a_program_does_not_block_the_engine(stack):
     started = time.monotonic()
     code, output = stack.up()
     assert code == 0, output
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 250
     pid = int(json.loads(stack.run("stack", "output", "--json")[1])["pid"])
     assert alive(pid)
     os.kill(pid, signal.SIGKILL)

@@ -29,7 +29,7 @@ def zipapp(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def call(zipapp: Path, *args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run it as a node does, isolated from this checkout."""
     command = [sys.executable, "-I", str(zipapp), *args]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=cwd or zipapp.parent, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=cwd or zipapp.parent, check=False)
 
 
 @pytest.fixture

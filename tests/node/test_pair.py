@@ -52,7 +52,7 @@ def start(libraries: Path, folder: Path, place: int, **environ: str) -> subproce
 def both(libraries: Path, folder: Path, **environ: str) -> list[tuple[int, str, str]]:
     """Exit code, stdout and stderr of both nodes."""
     nodes = [start(libraries, folder, place, **environ) for place in (1, 0)][::-1]
-    found = [node.communicate(timeout=60) for node in nodes]
+    found = [node.communicate(timeout=300) for node in nodes]
     return [(node.returncode, *output) for node, output in zip(nodes, found, strict=True)]
 
 
@@ -156,7 +156,7 @@ def test_invalid_assignment_is_refused(tmp_path: Path, changes: dict[str, Any], 
 def test_missing_assignment_is_reported(libraries: Path, tmp_path: Path) -> None:
     """Exit code 3 and one line without a traceback."""
     words = [sys.executable, str(libraries / "node.pyz"), "pair", "--assignment", str(tmp_path / "none.json")]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 3
     assert done.stderr == f"gpuinfra: no partner is assigned: {tmp_path}/none.json does not exist\n"
 

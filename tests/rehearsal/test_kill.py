@@ -110,7 +110,7 @@ def test_interrupted_in_order(tmp_path: Path) -> None:
         if "resources" in line:
             break
     process.send_signal(signal.SIGINT)
-    rest = process.communicate(timeout=60)[0]
+    rest = process.communicate(timeout=300)[0]
     assert process.returncode == 130, rest
     assert "Traceback" not in rest
     assert marked(root) == []

@@ -299,7 +299,7 @@ def test_stalled_handshake_times_out(lab: Lab, banner: bytes) -> None:
         pass
     assert error.value.kind in (Kind.TIMEOUT, Kind.DROPPED)
     assert error.value.kind.is_transient
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 200
 
 
 def test_refused_connection_is_unreachable(lab: Lab) -> None:

@@ -49,9 +49,9 @@ def test_alias_bomb_is_rejected_quickly() -> None:
     bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
     for level in range(1, 12):
         bomb += f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]\n"
-    start = time.monotonic()
+    start = time.process_time()
     assert "more than" in _error(bomb)
-    assert time.monotonic() - start < 2
+    assert time.process_time() - start < 2
 
 
 def test_deep_nesting_is_rejected() -> None:

@@ -93,7 +93,7 @@ def _hostile(draw: st.DrawFn) -> Any:
 
 def _check_declaration(spec: Any) -> None:
     """Assert that a declaration yields findings or a plan in time, without a secret in a message."""
-    start = time.monotonic()
+    start = time.process_time()
     messages = ""
     rejected: SpecError | None = None
     try:
@@ -113,7 +113,7 @@ def _check_declaration(spec: Any) -> None:
     assert SECRET not in messages
     assert "\x00" not in messages
     assert "\u202e" not in messages
-    assert time.monotonic() - start < MAX_SECONDS
+    assert time.process_time() - start < MAX_SECONDS
 
 
 # Hostile declarations are large, rarely complete and slow to generate on purpose.
@@ -143,7 +143,7 @@ def test_random_text_is_parsed_or_rejected() -> None:
     alphabet = string.printable + "&*!|>%@`\u2028é💥"
     for _ in range(300):
         text = "".join(dice.choice(alphabet) for _ in range(dice.randrange(200)))
-        start = time.monotonic()
+        start = time.process_time()
         with contextlib.suppress(SpecError):
             _check_declaration(parse(text, "x.yaml").value)
-        assert time.monotonic() - start < MAX_SECONDS
+        assert time.process_time() - start < MAX_SECONDS

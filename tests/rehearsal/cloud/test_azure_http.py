@@ -108,7 +108,7 @@ def ask(url: str, method: str = "GET", body: bytes | None = None, **headers: str
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     request = urllib.request.Request(url, data=body, method=method, headers=named)
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=300) as answer:
             return answer.status, answer.read(), {k.lower(): v for k, v in answer.headers.items()}
     except urllib.error.HTTPError as error:
         return error.code, error.read(), {k.lower(): v for k, v in error.headers.items()}
@@ -147,7 +147,7 @@ def test_the_provisioning_disk_keeps_its_custom_data(
 def test_azure_identity_gets_the_operators_token(cloud: Cloud, server: Server) -> None:
     """In a process with only the variables of a rehearsal."""
     code = "from azure.identity import DefaultAzureCredential as C; print(C().get_token('https://management.azure.com/.default').token[:8])"
-    run = subprocess.run([sys.executable, "-c", code], env={**environment(cloud), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False, timeout=60)  # fmt: skip
+    run = subprocess.run([sys.executable, "-c", code], env={**environment(cloud), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False, timeout=300)  # fmt: skip
     assert run.stdout.strip() == "standin.", run.stderr
 
 
@@ -422,7 +422,7 @@ def test_custom_data_downloads_the_bundle(cloud: Cloud, machine: dict[str, Any],
     def fetch(name: str, sha256: str) -> subprocess.CompletedProcess[str]:
         script = text.replace("PATIENCE_S = 900", "PATIENCE_S = 0")
         command = [sys.executable, "-I", "-c", script, URL, name, "southcentralus", sha256, str(tmp_path / "out")]
-        return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=300)
 
     done = fetch("bootstrap/b.tar.gz", hashlib.sha256(b"bundle").hexdigest())
     assert done.returncode == 0, done.stderr

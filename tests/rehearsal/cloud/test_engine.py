@@ -100,7 +100,7 @@ class Rehearsal:
             f"http://127.0.0.1:{self.ready['http']}/.control/{path}", data=None if body is None else json.dumps(body).encode(),
             headers={"X-Gpuinfra-Control": self.ready["control_token"]},
         )  # fmt: skip
-        with urllib.request.urlopen(request, timeout=5) as reply:
+        with urllib.request.urlopen(request, timeout=300) as reply:
             return json.load(reply)
 
     def running(self, count: int) -> list[str]:

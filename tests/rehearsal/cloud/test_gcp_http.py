@@ -56,7 +56,7 @@ def ask(url: str, method: str = "GET", body: bytes | None = None, **headers: str
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     request = urllib.request.Request(url, data=body, method=method, headers=named)
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=300) as answer:
             return answer.status, answer.read(), {k.lower(): v for k, v in answer.headers.items()}
     except urllib.error.HTTPError as error:
         return error.code, error.read(), {k.lower(): v for k, v in error.headers.items()}

@@ -68,7 +68,7 @@ def metadata(
     request = urllib.request.Request(
         f"http://127.0.0.1:{server.port}/.imds/{node['id']}/latest/{path}", method=method, headers=headers
     )
-    with urllib.request.urlopen(request, timeout=5) as reply:
+    with urllib.request.urlopen(request, timeout=300) as reply:
         return reply.read().decode()
 
 
@@ -253,12 +253,12 @@ def test_a_presigned_url_works_until_it_expires(cloud: Cloud, server: Server, aw
     cloud.store.put_object(BUCKET, "a", b"1")
     s3 = client(server, "s3", credentials.operator(cloud.store), signature_version="s3v4")
     address = s3.generate_presigned_url("get_object", Params={"Bucket": BUCKET, "Key": "a"}, ExpiresIn=60)
-    with urllib.request.urlopen(address, timeout=5) as reply:
+    with urllib.request.urlopen(address, timeout=300) as reply:
         assert reply.read() == b"1"
     with pytest.raises(urllib.error.HTTPError, match="403"):
-        urllib.request.urlopen(address.replace("/a?", "/b?"), timeout=5)
+        urllib.request.urlopen(address.replace("/a?", "/b?"), timeout=300)
     with pytest.raises(urllib.error.HTTPError, match="403"):
-        urllib.request.urlopen(address.replace("X-Amz-Expires=60", "X-Amz-Expires=600"), timeout=5)
+        urllib.request.urlopen(address.replace("X-Amz-Expires=60", "X-Amz-Expires=600"), timeout=300)
 
 
 def test_groups_and_instances_are_described_as_boto3_reads_them(
@@ -317,7 +317,7 @@ def control(server: Server, path: str, body: dict[str, Any] | None = None, token
         f"http://127.0.0.1:{server.port}/.control/{path}", data=None if body is None else json.dumps(body).encode(),
         headers={"X-Gpuinfra-Control": token},
     )  # fmt: skip
-    with urllib.request.urlopen(request, timeout=5) as reply:
+    with urllib.request.urlopen(request, timeout=300) as reply:
         return json.load(reply)
 
 

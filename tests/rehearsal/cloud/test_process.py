@@ -48,7 +48,7 @@ def test_it_prints_its_ports_and_ends_on_a_signal(tmp_path: Path) -> None:
             request = urllib.request.Request(
                 f"http://127.0.0.1:{said['http']}/.control/nodes", headers={"X-Gpuinfra-Control": said["control_token"]}
             )
-            with urllib.request.urlopen(request, timeout=5) as reply:
+            with urllib.request.urlopen(request, timeout=300) as reply:
                 assert json.load(reply) == {"available": False, "reason": "--no-nodes was given", "nodes": []}
             assert said["operator"]["aws"]["access_key_id"].startswith("AKIASTANDIN")
             ports.append(said["http"])
@@ -82,7 +82,7 @@ def test_a_kill_loses_nothing(tmp_path: Path) -> None:
                 data=body,
                 headers={"X-Gpuinfra-Control": said["control_token"]},
             )
-            urllib.request.urlopen(request, timeout=5).close()
+            urllib.request.urlopen(request, timeout=300).close()
             os.kill(process.pid, signal.SIGKILL)
     store = Store(tmp_path / "r" / "cloud.sqlite")
     assert store.all("external") == {"cr-0": {"count": 0}, "cr-1": {"count": 1}}

@@ -97,7 +97,7 @@ def test_resources_of_google_cloud_are_found_by_name(cloud: Cloud, server: Serve
 def _get(url: str, token: str) -> tuple[int, str]:
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=300) as answer:
             return answer.status, json.load(answer)["name"]
     except urllib.error.HTTPError as error:
         return error.code, ""

@@ -242,7 +242,7 @@ def test_nodes_need_no_root(namespaces: None, tmp_path_factory: pytest.TempPathF
         services = subprocess.run(
             ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", python, "-c", _ORDINARY, str(folder / "out")],
             env={"PATH": os.environ["PATH"], "PYTHONPATH": str(folder / "code"), "HOME": str(folder / "out")},
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         assert services.stdout.strip().endswith("0"), services.stdout + services.stderr
     finally:
@@ -254,7 +254,7 @@ def test_a_system_without_namespaces_is_reported(namespaces: None) -> None:
     code = "from gpuinfra.rehearsal.nodes import available; print(available())"
     done = subprocess.run(
         ["unshare", "-Ur", "/bin/sh", "-c", 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$0" -c "$1"', sys.executable, code],
-        capture_output=True, text=True, timeout=60, check=False, cwd=CHECKOUT,
+        capture_output=True, text=True, timeout=300, check=False, cwd=CHECKOUT,
     )  # fmt: skip
     assert done.stdout.startswith("(False, 'this system forbids user namespaces"), done.stdout + done.stderr
 

@@ -47,7 +47,7 @@ def ssh(
         "-p",
         str(port),
     ]
-    return subprocess.run(["ssh", *options, f"{user}@127.0.0.1", command], capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
+    return subprocess.run(["ssh", *options, f"{user}@127.0.0.1", command], capture_output=True, text=True, timeout=300, check=False)  # fmt: skip
 
 
 def test_a_node_answers_ssh_with_its_own_keys_and_runs_the_command_inside(shared: Nodes) -> None:
