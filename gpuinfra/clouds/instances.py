@@ -64,7 +64,9 @@ def bucket(cloud: str, above: Instance, part: str, purpose: str, why: str) -> In
 
 
 def buckets(cloud: str, plan: Plan, file_systems: Iterable[tuple[FileSystemPlan, Instance]]) -> Iterator[Instance]:
-    """Yield the private buckets for audit records, evidence, and file system data."""
+    """Yield the private buckets for audit records, evidence, and file system data. `destroy` retains each of them; the last argument of
+    `bucket` is the reason. AWS adds a bucket for access logs (`aws/instances.py`), and on Azure the buckets are storage accounts.
+    """
     for above in audit_trails(cloud, plan):
         if plan.audit.existing_bucket is None:
             yield bucket(cloud, above, "records", "audit", AUDIT)

@@ -28,7 +28,8 @@ BY_CHECK = {
 }
 """Check -> action when it fails. A check that is not listed concerns the installation: `configure`.
 
-`_action` decides by the result for X1 (the Xid), G5, G6, G10, B1 and B6, and for a tool that does not respond.
+For X1 (the Xid), G5, G6, G10, B1, B6 and tools that do not respond, `_action` selects the action from the result. docs/checks.md lists the
+names of the checks.
 """
 
 

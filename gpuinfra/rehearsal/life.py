@@ -207,7 +207,7 @@ class _Life:
         if not self.declares_nodes:
             return "no nodes are declared"
         if not self.rehearses_nodes:
-            return "nodes are not rehearsed on this system"
+            return "this system cannot run stand-in nodes"
         outputs = self._nodes_ready()
         if outputs.get("ready") is not True:
             raise StepFailed(f"the nodes are not ready: {outputs.get('summary', 'the state has no NodesReady')}")

@@ -182,6 +182,10 @@ def _kernel(request: LockRequest) -> Choice:
 
 
 def _driver(machine: MachineType, request: LockRequest, conflicts: _Conflicts) -> Choice:
+    """Return the requested driver, else the driver of the image, else the pinned version of the default branch.
+
+    `tables.BRANCHES` has the pinned version of each branch and the reason for it.
+    """
     gpu = machine.gpu
     assert gpu is not None
     use_default = f"use {tables.DEFAULT_BRANCH}"
@@ -236,7 +240,7 @@ def _fabric_manager(driver: Choice, request: LockRequest, conflicts: _Conflicts)
 
 def _subnet_manager() -> Choice:
     low, high = tables.NVLSM_RANGE
-    why = "fourth-generation NVSwitch requires it in addition to fabric manager; its versions are dates, independent of the driver"
+    why = "fourth-generation NVSwitch requires nvlsm in addition to the fabric manager; nvlsm versions are dates and do not depend on the driver version"
     return Choice(name="nvlsm", version=tables.NVLSM_PIN, why=why, low=low, high=high)
 
 

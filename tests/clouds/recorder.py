@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import importlib
 import uuid
@@ -263,6 +264,11 @@ def record(
     """
     held = held or {}
     recording = Recording()
+    # `asyncio.run` leaves the thread without a current event loop, which Pulumi's mocks need.
+    try:
+        asyncio.get_event_loop_policy().get_event_loop()
+    except RuntimeError:
+        asyncio.set_event_loop(asyncio.new_event_loop())
     # Otherwise the root of an earlier recording is the parent of all resources of this one.
     settings.ROOT.set(None)
     mocks.set_mocks(

@@ -3,7 +3,7 @@
 Facts only. Sources: the size pages of Microsoft Learn (SIZES), the node health-check configurations that Azure
 publishes (NHC), the Retail Prices API (RETAIL), and quota family names used by schedulers (QUOTA).
 Azure passes InfiniBand adapters through, so layouts contain Ethernet interfaces only.
-Sizes with InfiniBand are listed explicitly, because the letter `r` in size names has exceptions.
+Sizes with InfiniBand are listed explicitly, because the letter `r` (RDMA) in a size name is not a reliable sign of InfiniBand.
 For regions and service prices, see `regions.py`. For decisions, see `profile.py`.
 """
 

@@ -225,7 +225,7 @@ def write_log_group(group_arn: pulumi.Input[str]) -> list[Statement]:
 
 
 def flow_log_delivery(group_arn: pulumi.Input[str]) -> list[Statement]:
-    """Return the permissions for flow logs, which also list their log group and streams."""
+    """Return the permissions for flow log delivery: write to one log group, and list log groups and their streams."""
     return [
         *write_log_group(group_arn),
         {

@@ -27,7 +27,7 @@ MOST_UNHEALTHY_PERCENT = 20
 """Maximum percentage of upgraded nodes that can be unhealthy before the upgrade stops. The first batch is the canary."""
 
 BATCH_PAUSE = "PT2M"
-"""Pause after a batch, in which its nodes report that they are not verified yet."""
+"""Pause between batches. It gives the nodes of a batch time to report that they are not verified yet, so that their former health state does not count."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -74,7 +74,7 @@ class SharedFilesystem(pulumi.ComponentResource):
         )
 
     def _agent(self) -> pulumi.Output[str]:
-        """Return the service agent as a member. Without this resource, the agent is created only with the first file system in the project."""
+        """Return the service agent as an IAM member. Without this resource, the agent is created only with the first file system in the project."""
         service = "file" if self._args.plan.kind == "home" else "lustre"
         return gcp.projects.ServiceIdentity(
             rows.SERVICE_AGENT.logical(self._name),

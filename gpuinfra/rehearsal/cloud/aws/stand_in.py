@@ -40,7 +40,7 @@ class Aws(StandIn):
     texts = texts.TEXTS
 
     def identify(self, token: str, name: str, inputs: Mapping[str, Any], region: str, count: Count) -> str:
-        """Return a counted ID, an ARN, or the inputs that form the ID."""
+        """Return a sequential ID, an ARN, or the inputs that form the ID."""
         return ids.new_id(token, name, inputs, region, count)
 
     def own_names(self, token: str) -> list[str]:
