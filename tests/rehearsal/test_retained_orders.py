@@ -26,18 +26,18 @@ WHERE = {
     "aws": (
         "aws:region: us-east-1",
         "{cloud: aws, region: us-east-1, zone: use1-az4}",
-        "- {kind: lustre, mount: /scratch, capacity_gib: 4800}",
+        "- {kind: lustre, mount: /scratch, capacity_gib: 4800, bucket: auto, export_events: [NEW]}",
     ),
     "azure": (
         "azure-native:location: southcentralus",
         '{cloud: azure, region: southcentralus, zone: "1"}',
-        "- {kind: lustre, mount: /scratch, capacity_gib: 8192}",
+        "- {kind: lustre, mount: /scratch, capacity_gib: 8192, bucket: auto, importer_id: 00000000-0000-4000-8000-000000000000}",
     ),
     "gcp": (
         "gcp:region: us-central1",
         "{cloud: gcp, region: us-central1, zone: us-central1-b}",
         (
-            "- {kind: lustre, mount: /scratch, capacity_gib: 18000, throughput_mb_s_per_tib: 500}\n"
+            "- {kind: lustre, mount: /scratch, capacity_gib: 18000, throughput_mb_s_per_tib: 500, bucket: auto}\n"
             "      - {kind: home, mount: /home, capacity_gib: 1024}"
         ),
     ),

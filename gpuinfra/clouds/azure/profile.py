@@ -193,8 +193,6 @@ class AzureProfile:
 
     def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str, region: str) -> FileSystemPlan:
         """Return a Managed Lustre file system, an NFS file share, or a mounted container."""
-        kept = entry.kind == "home" or (isinstance(entry, Lustre) and entry.bucket is None)
-        lifetime = Lifetime.KEPT if kept else Lifetime.ENDS
         if isinstance(entry, Lustre):
             tier = entry.throughput_mb_s_per_tib or DEFAULT_TIER
             return FileSystemPlan(
@@ -209,10 +207,10 @@ class AzureProfile:
                 importer_id=entry.importer_id,
                 bucket=entry.bucket,
                 bucket_prefix=entry.bucket_prefix,
-                lifetime=lifetime,
+                lifetime=Lifetime.KEPT,
                 lifetime_reason="the only copy of its data"
-                if kept
-                else "imported from a container; changes that were not exported are deleted",
+                if entry.bucket is None
+                else "the only copy of changes that were not exported to its container, because exports are manual",
             )
         return FileSystemPlan(
             name=name,
@@ -223,8 +221,10 @@ class AzureProfile:
             throughput_mb_s_per_tib=None,
             subnet=self.subnet(zone),
             bucket=entry.bucket if isinstance(entry, ObjectMount) else None,
-            lifetime=lifetime,
-            lifetime_reason="home directories hold user data" if kept else "the mount of a container holds no data",
+            lifetime=Lifetime.KEPT if entry.kind == "home" else Lifetime.ENDS,
+            lifetime_reason="home directories hold user data"
+            if entry.kind == "home"
+            else "the mount of a container holds no data",
         )
 
     def resources(self, plan: Plan) -> dict[str, int]:

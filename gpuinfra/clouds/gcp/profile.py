@@ -240,13 +240,12 @@ class GcpProfile:
 
     def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str, region: str) -> FileSystemPlan:
         """Return a Managed Lustre file system, a Filestore instance, or a mounted bucket."""
-        stays = entry.kind == "home" or (isinstance(entry, Lustre) and entry.bucket is None)
-        reason = (
-            "holds the only copy of its data"
-            if stays
-            else "linked to a bucket; changes that were not exported are deleted"
-        )
         lustre = isinstance(entry, Lustre)
+        reason = "holds the only copy of its data"
+        if entry.kind == "object":
+            reason = "the mount of a bucket holds no data"
+        elif lustre and entry.bucket is not None:
+            reason = "holds the only copy of changes that were not exported to its bucket, because exports are manual"
         return FileSystemPlan(
             name=name,
             kind=entry.kind,
@@ -260,7 +259,7 @@ class GcpProfile:
             zone=zone,
             bucket=getattr(entry, "bucket", None),
             bucket_prefix=getattr(entry, "bucket_prefix", ""),
-            lifetime=Lifetime.KEPT if stays else Lifetime.ENDS,
+            lifetime=Lifetime.ENDS if entry.kind == "object" else Lifetime.KEPT,
             lifetime_reason=reason,
         )
 

@@ -170,15 +170,15 @@ def test_in_an_existing_network_one_rule_connects_the_nodes_and_one_admits_probe
 
 
 def test_file_systems_with_the_only_copy_of_data_are_protected_from_deletion() -> None:
-    """A retained Lustre and a Filestore refuse deletion; a Lustre with a bucket is removed with its stack."""
+    """A Lustre, with or without a bucket, and a Filestore refuse deletion."""
     both = recorded("home directories beside lustre")
     home = both.one(HOME).inputs
     assert home["deletionProtectionEnabled"] is True
     assert home["protocol"] == "NFS_V3"
     assert home["networks"][0]["connectMode"] == "PRIVATE_SERVICE_ACCESS"
     assert home["tier"] == "ZONAL"
-    assert both.one(LUSTRE).inputs.get("deletionPolicy") is None
-    assert recorded("lustre without a bucket").one(LUSTRE).inputs["deletionPolicy"] == "PREVENT"
+    for name in ("home directories beside lustre", "lustre without a bucket"):
+        assert recorded(name).one(LUSTRE).inputs["deletionPolicy"] == "PREVENT"
 
 
 @pytest.mark.parametrize("name", ["home directories beside lustre", "lustre without a bucket"])

@@ -142,14 +142,12 @@ def lustre_import_uses_account_keys(spec: ClusterSpec, today: date) -> Iterator[
 
 
 def container_export_is_manual(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Managed Lustre exports to its container only if you start an export."""
+    """Managed Lustre exports to its container only if you start an export, so `destroy` retains the file system."""
     for i, entry in enumerate(spec.storage):
         if isinstance(entry, Lustre) and entry.bucket is not None:
-            what = (
-                "is set, and exports are manual: changes since the last export are lost when the file system is deleted"
-            )
-            hint = "run `az amlfs archive` before a destroy, or remove the bucket to retain the file system"
-            yield warn(f"storage[{i}].bucket", what, hint)
+            what = "is set, and exports are manual, so destroy retains the file system, which is billed until you delete it"
+            hint = "to give it up after a destroy, check that your last export (`az amlfs archive`) has all changes, and delete the file system"
+            yield info(f"storage[{i}].bucket", what, hint)
 
 
 def existing_network_ids_are_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:

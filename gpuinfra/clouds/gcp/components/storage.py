@@ -37,10 +37,7 @@ class SharedFilesystemArgs:
 
 
 class SharedFilesystem(pulumi.ComponentResource):
-    """A Managed Lustre or Filestore file system. `destroy` retains the file system if it has the only copy of its data. `destroy` always retains the bucket.
-
-    `destroy` deletes a Lustre file system with a bucket, including all data that was not exported. Data is not exported automatically.
-    """
+    """A Managed Lustre or Filestore file system. `destroy` retains it, and its bucket. Data is not exported to the bucket automatically."""
 
     server: pulumi.Output[str]
     """Address from which nodes mount the file system."""
@@ -51,7 +48,7 @@ class SharedFilesystem(pulumi.ComponentResource):
     import_command: pulumi.Output[str] | None
     """Command that copies the bucket contents to the file system, or `None` without a bucket."""
     export_command: pulumi.Output[str] | None
-    """Command that copies the file system contents to the bucket, or `None` without a bucket. Run it before you destroy or replace the file system."""
+    """Command that copies the file system contents to the bucket, or `None` without a bucket. Run it before you delete or replace the file system."""
 
     def __init__(self, name: str, args: SharedFilesystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:SharedFilesystem", name, None, args.scope.options(opts))

@@ -91,11 +91,11 @@ def existing_network_is_peered(spec: ClusterSpec, today: date) -> Iterator[Findi
 
 
 def bucket_export_is_manual(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Managed Lustre exports to its bucket only if you start an export, and `destroy` deletes a file system that has a bucket."""
+    """Managed Lustre exports to its bucket only if you start an export, so `destroy` retains the file system."""
     for i, entry in enumerate(spec.storage):
         if isinstance(entry, Lustre) and entry.bucket is not None and "site" in spec.made_layers:
-            what = f"is {entry.bucket}, and exports from {entry.mount} are manual: a destroy deletes changes since the last export"
-            hint = "run the output export_commands before a destroy or a tier change, or remove bucket to retain the file system"
+            what = f"is {entry.bucket}, and exports from {entry.mount} are manual, so destroy retains the file system, which is billed until you delete it"
+            hint = "to give it up, run the output export_commands before the destroy, and delete the file system after it"
             yield info(f"storage[{i}].bucket", what, hint)
 
 
