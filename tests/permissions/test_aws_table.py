@@ -20,7 +20,6 @@ ACTIONS = {type_.removeprefix("aws:"): actions for type_, actions in BY_TYPE.ite
 
 COUNTERPARTS = {
     "ec2/internetGateway:InternetGateway": ("AWS::EC2::InternetGateway", "AWS::EC2::VPCGatewayAttachment"),
-    "ec2/defaultSecurityGroup:DefaultSecurityGroup": ("AWS::EC2::SecurityGroup",),
     "vpc/securityGroupIngressRule:SecurityGroupIngressRule": ("AWS::EC2::SecurityGroupIngress",),
     "vpc/securityGroupEgressRule:SecurityGroupEgressRule": ("AWS::EC2::SecurityGroupEgress",),
     "autoscaling/schedule:Schedule": ("AWS::AutoScaling::ScheduledAction",),
@@ -35,6 +34,7 @@ NO_HANDLERS = {
     "s3/bucketObjectv2:BucketObjectv2": "CloudFormation makes no objects",
     "fsx/lustreFileSystem:LustreFileSystem": "an old schema without handlers",
     "iam/rolePolicyAttachment:RolePolicyAttachment": "a member of a role there",
+    "ec2/defaultSecurityGroup:DefaultSecurityGroup": "a part of the VPC there",
 }
 
 THEIRS_ONLY = {
@@ -52,7 +52,7 @@ THEIRS_ONLY = {
     ),
     "an organization's trail or a delivery to a bucket needs the role of the service": "iam:createservicelinkedrole",
     "a member there, a type of its own here": (
-        "ec2:authorizesecuritygroup* ec2:createsecuritygroup ec2:deletesecuritygroup iam:*rolepolicy iam:passrole s3:putbucketlogging"
+        "ec2:authorizesecuritygroup* iam:*rolepolicy iam:passrole s3:putbucketlogging"
         " s3:putbucketownershipcontrols s3:putbucketpublicaccessblock s3:putencryptionconfiguration s3:putlifecycleconfiguration s3:putobjectlockconfiguration"
     ),
     "CloudFormation reads more": "ec2:describe* ec2:get* ssm:get*",

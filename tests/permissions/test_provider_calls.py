@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
 from gpuinfra.clouds.aws.permissions import ACTIONS
 from gpuinfra.clouds.permissions import OPERATIONS
+from gpuinfra.rehearsal.cloud.aws.operator import required
+from tests.clouds.stacks import recording_of, shipped_aws_stacks
 
 CALLS: dict[str, dict[str, list[str]]] = YAML(typ="safe").load(
     (Path(__file__).parents[1] / "providers" / "calls.yaml").read_text(encoding="utf-8")
 )
+
+CREATING = ("ec2:Create", "ec2:Allocate", "ec2:Run", "ec2:Request", "ec2:Import")
+"""Calls that take tags for the resource that they create."""
 
 
 def _ours(token: str, operation: str) -> set[str]:
@@ -44,3 +51,22 @@ def test_no_action_is_allowed_that_the_provider_never_calls(token: str) -> None:
 def test_unused_calls_are_not_allowed(token: str) -> None:
     """A call for a feature that gpuinfra does not use is not in the table."""
     assert {action for one in OPERATIONS for action in _ours(token, one)} & set(CALLS[token].get("unused", ())) == set()
+
+
+@pytest.mark.parametrize("token", [one for one, calls in CALLS.items() if "ec2:CreateTags" in calls.get("tags", ())])
+def test_the_stand_in_names_the_creating_action_only_if_the_provider_calls_one(token: str) -> None:
+    """EC2 sends `ec2:CreateAction` with the tags of a call that creates a resource. A resource that the provider adopts, and rules, are tagged in a call of its own."""
+    creating = {action.removeprefix("ec2:") for action in CALLS[token]["create"] if action.startswith(CREATING)}
+    store: Any = SimpleNamespace(find=lambda *_: None, where=lambda *_, **__: [], all=lambda *_: [])
+    inputs = {"tags": {"gpuinfra:cluster": "train"}}
+    calls = required(store, "create", token, inputs, "us-east-1", None)
+    contexts = [one.context for one in calls if one.action == "ec2:CreateTags"]
+    assert {context["ec2:CreateAction"] for context in contexts if "ec2:CreateAction" in context} == creating
+
+
+@pytest.mark.parametrize("stack", shipped_aws_stacks())
+def test_tagged_resources_are_tagged_at_creation(stack: str) -> None:
+    """The program tags only resources whose permissions for creation include their tags."""
+    for one in recording_of(stack).custom:
+        if one.inputs.get("tags") and "ec2:CreateTags" in CALLS.get(one.type, {}).get("tags", ()):
+            assert "ec2:CreateTags" in _ours(one.type, "create"), one.name

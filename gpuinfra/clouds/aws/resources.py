@@ -165,9 +165,9 @@ VPC = ResourceKind("aws:ec2/vpc:Vpc", "{component}-vpc", instances.networks, ret
     "ec2:DeleteVpc",
 ), find("vpc"))
 DEFAULT_SECURITY_GROUP = ResourceKind("aws:ec2/defaultSecurityGroup:DefaultSecurityGroup", "{component}-default-security-group", instances.networks, REMOVED, FREE, Actions(
-    "ec2:CreateTags?tags ec2:DescribeSecurityGroupRules ec2:RevokeSecurityGroupIngress ec2:RevokeSecurityGroupEgress",
+    "ec2:DescribeSecurityGroupRules ec2:RevokeSecurityGroupIngress ec2:RevokeSecurityGroupEgress",
     "ec2:DescribeSecurityGroups",
-    "ec2:CreateTags?tags ec2:DeleteTags?-tags",
+    "",
 ))
 SUBNET = ResourceKind("aws:ec2/subnet:Subnet", "{component}-{subnet}", instances.subnets, retained(CONTAINS, with_data=True), FREE, Actions(
     "ec2:CreateSubnet ec2:CreateTags?tags",

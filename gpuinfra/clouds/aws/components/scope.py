@@ -21,6 +21,9 @@ __all__ = ["Scope", "child", "partition_of"]
 OBJECT = "aws:s3/bucketObjectv2:BucketObjectv2"
 """An S3 object can have at most ten tags, so the tags in a declaration are not applied to objects."""
 
+UNTAGGED = "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup"
+"""The VPC creates this group, so the provider would tag it in a separate call. The policies of `gpuinfra permissions` allow tags only at creation."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Scope(BaseScope):
@@ -45,7 +48,7 @@ class Scope(BaseScope):
             if "region" in args and args["region"] is None:
                 found["region"] = self.region
             tags = args.get("tags") or {}
-            if "tags" in args and isinstance(tags, Mapping):
+            if "tags" in args and isinstance(tags, Mapping) and type_ != UNTAGGED:
                 found["tags"] = {**self.tagged(name), **tags}
             if type_ == OBJECT:
                 found["tags"] = {

@@ -145,18 +145,24 @@ def _context(action: str, kind: str, region: str) -> dict[str, str]:
 
 
 def _tag_context(action: str, operation: str, kind: str, inputs: Mapping[str, Any]) -> dict[str, str]:
-    """Return the context keys of a request that sets tags. EC2 names the creating action, except for rules of security groups, which the provider tags afterwards."""
+    """Return the context keys of a request that sets tags. EC2 names the action that creates the resource with its tags."""
     if action == "iam:AttachRolePolicy" or action == "iam:DetachRolePolicy":
         return {"iam:PolicyARN": str(inputs.get("policyArn") or "")}
     if action not in _TAGGING:
         return {}
     tags = inputs.get("tags")
     found = {f"aws:RequestTag/{key}": str(value) for key, value in tags.items()} if isinstance(tags, Mapping) else {}
-    if operation == "create" and action == "ec2:CreateTags" and "Rule:" not in kind:
-        found["ec2:CreateAction"] = f"Create{kind.rsplit(':', 1)[-1]}"
+    if operation == "create" and action == "ec2:CreateTags" and (creating := _creating(kind)):
+        found["ec2:CreateAction"] = creating
     if operation == "update" and action == "kms:TagResource":
         found["kms:ResourceAliases"] = "alias"
     return found
+
+
+def _creating(kind: str) -> str | None:
+    """Return the EC2 action that creates a resource with its tags. The provider tags rules of security groups, and a default security group, in a call of its own."""
+    words = (word.partition("?")[0].partition(":")[2] for word in ACTIONS[f"aws:{kind}"].of("create"))
+    return next((word for word in words if word.startswith(("Create", "Allocate")) and word != "CreateTags"), None)
 
 
 def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], region: str, id: str) -> Iterator[str]:
