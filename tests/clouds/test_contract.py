@@ -33,6 +33,7 @@ TAGGED: dict[str, tuple[str, str, tuple[str, ...]]] = {
 """Package of the types -> SDK, key of the tag with the cluster name, arguments for tags."""
 
 UNTAGGED = {
+    "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": "the VPC creates it, and policies allow tags only at creation",
     "gcp:kms/cryptoKeyVersion:CryptoKeyVersion": "versions follow their key",
     "gcp:compute/resourcePolicy:ResourcePolicy": "no labels in the API",
 }
