@@ -7,6 +7,7 @@ does not affect the plan. Adding a pool does not change the names or addresses o
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date
 
@@ -64,6 +65,7 @@ def make_plan(spec: ClusterSpec, today: date) -> Plan:
             lock_days=spec.audit.lock_days,
             lock_mode=spec.audit.lock_mode.upper(),
             data_events=spec.audit.data_events,
+            recorded_buckets=None if spec.audit.all_buckets else _recorded(file_systems if "site" in layers else ()),
             log_retention_days=spec.audit.log_retention_days,
         ),
         budget=None,
@@ -78,6 +80,11 @@ def make_plan(spec: ClusterSpec, today: date) -> Plan:
     )
     plan = replace(plan, budget=_budget(spec, plan, today), decisions=tuple(decisions))
     return replace(plan, resources=cloud.resources(plan), kept=cloud.kept(plan))
+
+
+def _recorded(file_systems: Iterable[FileSystemPlan]) -> tuple[str, ...]:
+    """Return the purposes of the buckets whose objects the audit trail records: evidence, and created buckets of file systems."""
+    return ("evidence", *(one.name for one in file_systems if one.bucket == "auto"))
 
 
 def _pool(

@@ -93,6 +93,8 @@ class CloudProfile(Protocol):
     """Kinds of storage that gpuinfra creates on this cloud."""
     access_fields: frozenset[str]
     """Fields of `access` that this cloud uses, or that a rule of its own reports."""
+    selects_buckets: bool
+    """Whether the audit trail records the objects of selected buckets, so that `audit.all_buckets` has an effect."""
 
     metadata_to_guard: tuple[str, ...]
     """Addresses of the metadata service to which nodes block access from containers. Empty if the cloud has a hop limit."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NAT_MAX_NODES = 32
 """Maximum number of nodes for which Google Cloud bills NAT."""
 BY_USE = (
-    "object storage, logs and the audit trail: billed by volume",
+    "object storage, logs and the audit trail with its data events: billed by volume",
     "traffic to the internet and through NAT: billed per GB",
 )
 

@@ -245,6 +245,8 @@ class AuditPlan:
     lock_days: int = 365
     lock_mode: str = "GOVERNANCE"
     data_events: bool = True
+    recorded_buckets: tuple[str, ...] | None = ("evidence",)
+    """AWS: purposes of the stack's buckets whose objects are recorded, or None for all buckets of the account."""
     log_retention_days: int = 365
 
 

@@ -77,6 +77,18 @@ def access_fields_have_an_effect(spec: ClusterSpec, today: date) -> Iterator[Fin
             )
 
 
+def all_buckets_are_recorded(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """`audit.all_buckets` needs data events and a cloud whose audit trail selects buckets."""
+    audit, cloud = spec.audit, profile_of(spec.cloud)
+    if audit.all_buckets and not cloud.selects_buckets:
+        yield error("audit.all_buckets", f"is true, which has no effect on {cloud.title}", "remove it")
+    elif audit.all_buckets and not audit.data_events:
+        yield error("audit.all_buckets", "is true, and audit.data_events is false", "remove one of them")
+    elif audit.all_buckets and audit.trail == "create" and "foundation" in spec.made_layers:
+        what = "is true, so each read and write of an object in the account is billed, which the price of the plan does not include"
+        yield info("audit.all_buckets", what, "remove it to record only the buckets of the stack")
+
+
 def compliance_lock_is_confirmed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A compliance lock, which cannot be shortened, requires confirm_compliance."""
     audit = spec.audit

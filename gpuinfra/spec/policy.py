@@ -135,7 +135,9 @@ class Audit(SpecModel):
     confirm_compliance: StrictBool = False
     """Confirms that the lock is irreversible. Must be true if `lock_mode` is `compliance`."""
     data_events: StrictBool = True
-    """Whether the trail also records reads and writes of objects."""
+    """Whether the trail also records reads and writes of objects. On AWS, these are the objects of the stack's buckets."""
+    all_buckets: StrictBool = False
+    """AWS: whether `data_events` records the objects of all buckets of the account. CIS 4.8 and 4.9 require it. AWS bills each event."""
     log_retention_days: Days = Field(default=365, ge=1, le=3653, examples=[365])
     """Retention of logs in the cloud's log service."""
 

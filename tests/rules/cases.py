@@ -250,6 +250,7 @@ ACCEPTED: dict[str, list[Case]] = {
         ("azure", {"access": {"bastion": True, "evidence_from": ["203.0.113.0/24"], "ssh_keys": [_KEY]}}),
         ("gcp", {"access.ssh_from": ["10.0.0.0/8"]}),
     ],
+    "all_buckets_are_recorded": [("aws", {}), ("azure", {}), ("aws", {"audit": {"trail": "existing", "all_buckets": True}})],
     "compliance_lock_is_confirmed": [
         ("aws", {"audit": {"lock_mode": "compliance", "confirm_compliance": True}}),
         ("aws", {"audit": {"lock_mode": "governance"}}),
@@ -784,6 +785,12 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"access.ssh_keys": [_KEY]}),
         ("aws", {"access.bastion": True}),
         ("gcp", {"access.evidence_from": ["203.0.113.0/24"]}),
+    ],
+    "all_buckets_are_recorded": [
+        ("aws", {"audit.all_buckets": True}),
+        ("aws", {"audit": {"all_buckets": True, "data_events": False}}),
+        ("azure", {"audit.all_buckets": True}),
+        ("gcp", {"audit.all_buckets": True}),
     ],
     "compliance_lock_is_confirmed": [("aws", {"audit": {"lock_mode": "compliance"}})],
     "machine_record_is_valid": [

@@ -73,6 +73,7 @@ class AwsProfile:
     )
     """https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html, read 2026-11-22."""
     access_fields = frozenset({"ssh_from", "operators"})
+    selects_buckets = True
     storage_kinds = frozenset({"lustre"})
     metadata_to_guard: tuple[str, ...] = ()
     """Empty, because the hop limit in the launch template blocks container access to the metadata service."""

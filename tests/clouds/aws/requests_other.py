@@ -182,8 +182,9 @@ def _trail(inputs: Inputs) -> Iterator[Call]:
     selectors = pascal(inputs.take("advancedEventSelectors"))
     for selector in selectors:
         for field in selector["FieldSelectors"]:
-            if "NotStartsWiths" in field:
-                field["NotStartsWith"] = field.pop("NotStartsWiths")
+            for name in ("StartsWith", "NotStartsWith"):
+                if f"{name}s" in field:
+                    field[name] = field.pop(f"{name}s")
     yield Call("cloudtrail", "CreateTrail", params | {"TagsList": inputs.tags()})
     yield Call("cloudtrail", "PutEventSelectors", {"TrailName": params["Name"], "AdvancedEventSelectors": selectors})
 

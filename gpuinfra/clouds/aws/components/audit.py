@@ -6,7 +6,7 @@ To use resources that already exist, pass them in `Existing`. Each component can
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -123,7 +123,7 @@ class AuditTrail(pulumi.ComponentResource):
             # CloudTrail requires the log group ARN with the `:*` suffix for log streams.
             cloud_watch_logs_group_arn=pulumi.Output.concat(group.arn, ":*"),
             cloud_watch_logs_role_arn=role.arn,
-            advanced_event_selectors=_selectors(scope, data_events=plan.data_events),
+            advanced_event_selectors=_selectors(scope, plan),
             opts=child(self, rows.TRAIL, depends_on=[delivery]),
         )
         self.trail_arn = trail.arn
@@ -190,27 +190,35 @@ class AuditTrail(pulumi.ComponentResource):
         return group, role, policy
 
 
-def _selectors(scope: Scope, *, data_events: bool) -> list[aws.cloudtrail.TrailAdvancedEventSelectorArgs]:
-    """Selects management events and, with `data_events`, object reads and writes in all buckets (CIS 4.8, 4.9)."""
+def _selectors(scope: Scope, plan: AuditPlan) -> list[aws.cloudtrail.TrailAdvancedEventSelectorArgs]:
+    """Selects management events and, with `data_events`, object reads and writes in the buckets of the stack or of the account (CIS 4.8, 4.9)."""
     field = aws.cloudtrail.TrailAdvancedEventSelectorFieldSelectorArgs
     selectors = [
         aws.cloudtrail.TrailAdvancedEventSelectorArgs(
             name="management events", field_selectors=[field(field="eventCategory", equals=["Management"])]
         )
     ]
-    if data_events:
-        # Without this exclusion, each delivery of the trail is an event that causes another delivery.
-        own = [
-            pulumi.Output.concat("arn:", scope.partition, ":s3:::", scope.bucket_name(purpose), "/")
-            for purpose in ("audit", "access")
-        ]
+    if plan.data_events:
+
+        def objects(purposes: Iterable[str]) -> list[pulumi.Output[str]]:
+            return [
+                pulumi.Output.concat("arn:", scope.partition, ":s3:::", scope.bucket_name(purpose), "/")
+                for purpose in purposes
+            ]
+
+        selected = (
+            # Without this exclusion, each delivery of the trail is an event that causes another delivery.
+            field(field="resources.ARN", not_starts_withs=objects(("audit", "access")))
+            if plan.recorded_buckets is None
+            else field(field="resources.ARN", starts_withs=objects(plan.recorded_buckets))
+        )
         selectors.append(
             aws.cloudtrail.TrailAdvancedEventSelectorArgs(
-                name="objects of all buckets",
+                name="objects of all buckets" if plan.recorded_buckets is None else "objects of the buckets of the stack",
                 field_selectors=[
                     field(field="eventCategory", equals=["Data"]),
                     field(field="resources.type", equals=["AWS::S3::Object"]),
-                    field(field="resources.ARN", not_starts_withs=own),
+                    selected,
                 ],
             )
         )
