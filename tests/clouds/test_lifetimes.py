@@ -28,7 +28,11 @@ TYPES = {
         "azure-native:network:VirtualNetwork",
         "azure-native:network:Subnet",
     ),
-    "gcp": ("gcp:lustre/instance:Instance", "gcp:compute/network:Network", "gcp:servicenetworking/connection:Connection"),
+    "gcp": (
+        "gcp:lustre/instance:Instance",
+        "gcp:compute/network:Network",
+        "gcp:servicenetworking/connection:Connection",
+    ),
 }
 """The file system, and what it cannot exist without."""
 LINKS = ("none", "created", "existing")

@@ -250,7 +250,11 @@ ACCEPTED: dict[str, list[Case]] = {
         ("azure", {"access": {"bastion": True, "evidence_from": ["203.0.113.0/24"], "ssh_keys": [_KEY]}}),
         ("gcp", {"access.ssh_from": ["10.0.0.0/8"]}),
     ],
-    "all_buckets_are_recorded": [("aws", {}), ("azure", {}), ("aws", {"audit": {"trail": "existing", "all_buckets": True}})],
+    "all_buckets_are_recorded": [
+        ("aws", {}),
+        ("azure", {}),
+        ("aws", {"audit": {"trail": "existing", "all_buckets": True}}),
+    ],
     "compliance_lock_is_confirmed": [
         ("aws", {"audit": {"lock_mode": "compliance", "confirm_compliance": True}}),
         ("aws", {"audit": {"lock_mode": "governance"}}),

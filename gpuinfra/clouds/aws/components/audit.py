@@ -214,7 +214,9 @@ def _selectors(scope: Scope, plan: AuditPlan) -> list[aws.cloudtrail.TrailAdvanc
         )
         selectors.append(
             aws.cloudtrail.TrailAdvancedEventSelectorArgs(
-                name="objects of all buckets" if plan.recorded_buckets is None else "objects of the buckets of the stack",
+                name="objects of all buckets"
+                if plan.recorded_buckets is None
+                else "objects of the buckets of the stack",
                 field_selectors=[
                     field(field="eventCategory", equals=["Data"]),
                     field(field="resources.type", equals=["AWS::S3::Object"]),

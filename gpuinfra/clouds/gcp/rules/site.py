@@ -95,7 +95,9 @@ def bucket_export_is_manual(spec: ClusterSpec, today: date) -> Iterator[Finding]
     for i, entry in enumerate(spec.storage):
         if isinstance(entry, Lustre) and entry.bucket is not None and "site" in spec.made_layers:
             what = f"is {entry.bucket}, and exports from {entry.mount} are manual, so destroy retains the file system, which is billed until you delete it"
-            hint = "to give it up, run the output export_commands before the destroy, and delete the file system after it"
+            hint = (
+                "to give it up, run the output export_commands before the destroy, and delete the file system after it"
+            )
             yield info(f"storage[{i}].bucket", what, hint)
 
 
