@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuinfra.cli.expectations import for_hosts
-from gpuinfra.cli.options import Target, expectation_option, ssh_options, stack_choice
+from gpuinfra.cli.options import Target, expectation_option, ssh_options
 from gpuinfra.cli.stack_context import connector_to, hosts_for
 from gpuinfra.errors import DeploymentError, UsageError
 
@@ -32,12 +32,13 @@ Task = Callable[["Host"], dict[str, Any]]
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; progress goes to stderr.")
 @expectation_option
 @ssh_options()
-@stack_choice
 def command(target: Target, shared_folder: str, as_json: bool, expectation: Path | None) -> int:
     """Measure pairs of nodes over the fabric and find the slow node.
 
     The two nodes of each pair run an NCCL all-reduce. Slow nodes are paired with others until the slow node, or the slow
     path between two good nodes, is known. Stop all jobs on the nodes first.
+
+    The stand-in nodes of a rehearsal have no GPUs to run NCCL on, so only real nodes can be measured.
 
     Exit code 0 if every node reaches the bandwidth of its machine type, otherwise 1.
     """

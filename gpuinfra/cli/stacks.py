@@ -36,9 +36,9 @@ class Stacks:
 
 
 def stacks_of(given: dict[str, Any]) -> Stacks:
-    """Take the options of a command and return the stacks that they select."""
-    folder = given.pop("folder")
-    if not given.pop("rehearsal"):
+    """Take the options of a command and return the stacks that they select: deployed ones, without `stack_choice`."""
+    folder = given.pop("folder", None)
+    if not given.pop("rehearsal", False):
         return Stacks(open=lambda name: nullcontext(exported(name)), up="pulumi up --stack {stack}")
     from gpuinfra.rehearsal.access import NOTICE, rehearsed
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpuinfra.handover.judge import AWAITS_UPGRADE, Check, NodeVerdict, describe
+from gpuinfra.handover.judge import AWAITS_UPGRADE, TOO_OLD, Check, NodeVerdict, describe
 from gpuinfra.handover.ports import GroupProblem
 from gpuinfra.handover.watch import Outcome, never_reported
 
@@ -118,6 +118,8 @@ def hint(node: NodeVerdict, console: Iterable[str] = ()) -> str:
         return "start an instance refresh for the Auto Scaling group, or terminate the instance so that the group replaces it"
     if AWAITS_UPGRADE in node.reason:
         return "run `pulumi up` again when its group has upgraded the node; if nothing changes, check the group's rolling upgrade"
+    if TOO_OLD in node.reason:
+        return "run `systemctl status gpuinfra-recheck.timer gpuinfra-recheck.service` on the node, or terminate the instance so that its group replaces it"
     if node.outcome == "waiting":
         return "wait for the node's next identity proof, then run `pulumi up` again"
     return "terminate the instance so that its group replaces it"

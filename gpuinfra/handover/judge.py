@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from gpuinfra.handover.names import Names
 from gpuinfra.handover.ports import EvidenceRef, Identity, Member, PoolExpected
@@ -19,6 +20,11 @@ Check = dict[str, object]
 JudgeNode = Callable[[Mapping[str, object], Mapping[str, object], Mapping[str, object] | None], list[Check]]
 
 EVIDENCE_SCHEMA = "gpuinfra.evidence/1"
+MAX_EVIDENCE_AGE = timedelta(hours=24)
+"""Age at which evidence no longer proves a node. Nodes repeat their checks every hour and upload unchanged evidence after six hours
+(`node/verify.py`), so an outage of the store of some hours does not count, and a node that stopped checking is found within a day."""
+TOO_OLD = "hours ago, so its GPUs are no longer proven"
+"""Part of a reason, by which `explain` selects a hint."""
 UNFINISHED = frozenset({"pending", "running", "reboot"})
 AWAITS_UPGRADE = "its group has not upgraded it yet"
 """Part of a reason, by which `explain` selects a hint."""
@@ -130,9 +136,10 @@ def judge_fleet(
     submissions: Mapping[str, Submission],
     *,
     judge_node: JudgeNode,
+    now: datetime,
     names: Names | None = None,
 ) -> FleetVerdict:
-    """Judge all pools. With the `names` of an earlier verdict, nodes keep their labels and new nodes get the next number."""
+    """Judge all pools at the time `now`. With the `names` of an earlier verdict, nodes keep their labels and new nodes get the next number."""
     nodes: list[NodeVerdict] = []
     missing: dict[str, int] = {}
     names = names or Names()
@@ -156,6 +163,7 @@ def judge_fleet(
                     names.labels[member.instance_id],
                     submissions.get(member.instance_id),
                     judge_node,
+                    now,
                 )
             )
     return FleetVerdict(nodes=tuple(nodes), missing=missing, names=names)
@@ -174,6 +182,7 @@ def _judge_one(
     label: str,
     submission: Submission | None,
     judge_node: JudgeNode,
+    now: datetime,
 ) -> NodeVerdict:
     """Judge one node. The first problem found decides."""
     gpus_expected = pool.expectation.get("gpus", 0)
@@ -239,6 +248,10 @@ def _judge_one(
     if not result.verified:
         reason = "; ".join(describe(c) for c in result.blockers)
         return verdict("failed", reason, settled=not _still_working(journal), **seen)
+    # The store's timestamp counts, not the node's clock. A node that is alive can still upload newer evidence.
+    if now - ref.modified > MAX_EVIDENCE_AGE:
+        hours = int((now - ref.modified).total_seconds() // 3600)
+        return verdict("waiting", f"its newest evidence was uploaded {hours} {TOO_OLD}", settled=False, **seen)
     return verdict("verified", "", settled=True, **seen)
 
 

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from gpuinfra.handover.judge import Check, FleetVerdict, JudgeNode, NodeVerdict, Submission, judge_fleet, ranked
 from gpuinfra.handover.names import Names
@@ -77,10 +78,12 @@ class Gatherer:
         *,
         judge_node: JudgeNode,
         trusted: Mapping[str, Identity] | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._ports = ports
         self._pools = pools
         self._judge_node = judge_node
+        self._now = now
         self._owners = {pool.evidence_owner for pool in pools if pool.evidence_owner}
         self._trusted = dict(trusted or {})
         self._read: dict[tuple[str, str], bytes] = {}
@@ -101,7 +104,7 @@ class Gatherer:
         here = {m.instance_id for m in members if not m.leaving}
         self.leaving = any(m.leaving for m in members)
         submissions = {i: self._accepted(i, held) for i, held in refs.items() if i in here}
-        return judge_fleet(self._pools, members, submissions, judge_node=self._judge, names=names)
+        return judge_fleet(self._pools, members, submissions, judge_node=self._judge, now=self._now(), names=names)
 
     def data_of(self, node: NodeVerdict) -> bytes | None:
         """Return the evidence by which a node was judged, or None."""

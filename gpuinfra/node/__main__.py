@@ -87,6 +87,11 @@ def _parser() -> argparse.ArgumentParser:
         "--watch", type=float, metavar="SECONDS", help="verify repeatedly with this pause; one line of JSON per round"
     )
     verify.add_argument(
+        "--again",
+        action="store_true",
+        help="repeat the checks that do not disturb jobs and keep this boot's measurements; upload only news",
+    )
+    verify.add_argument(
         "--evidence", type=Path, metavar="FILE", help="judge the evidence in this file instead of this node"
     )
     add(

@@ -50,8 +50,9 @@ def make(
     finished: str,
     host_keys: list[str],
     phases: Iterable[str] | None = None,
+    measured_in: int | None = None,
 ) -> dict[str, Any]:
-    """Return one evidence document."""
+    """Return one evidence document. `measured_in` is the number of the evidence that the output of loading probes is from."""
     probes = bounded(probes)
     try:
         gpus = [{key: gpu[key] for key in ("index", "uuid", "serial", "pci")} for gpu in gpu_list(Answers(probes))]
@@ -68,6 +69,7 @@ def make(
         "instance_id": instance_id,
         "boot_id": boot_id,
         "seq": seq,
+        "measured_in": seq if measured_in is None else measured_in,
         "bundle_sha256": bundle.get("sha256") if isinstance(bundle, Mapping) else None,
         "started": started,
         "finished": finished,

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .console import Missing
+from .outcome import shortened
 
 NCCL_NAMES = ("libnccl.so.2",)
 CUDART_NAMES = ("libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", "libcudart.so")
@@ -240,12 +241,20 @@ def _free(libraries: Libraries, made: list[_Rank]) -> None:
                 pass
 
 
+_ABSENT = "cannot open shared object file: No such file"
+"""The dynamic linker's words for a missing file. They follow the name of the library itself or of one that it needs."""
+
+
 def _load(names: list[str], what: str) -> ctypes.CDLL:
+    problems = []
     for name in names:
         try:
             return ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
-        except OSError:
-            continue
+        except OSError as error:
+            if not str(error).startswith("%s: %s" % (name, _ABSENT)):
+                problems.append(str(error))
+    if problems:
+        raise Missing("%s is installed but cannot be loaded: %s" % (what, shortened(problems[0], 300)))
     raise Missing("%s is not installed: none of %s can be loaded" % (what, ", ".join(names[:4])))
 
 

@@ -58,6 +58,8 @@ class Probe:
     """Keep only the first lines and matching lines, because most of a kernel log is irrelevant."""
     otherwise: tuple[tuple[str, ...], ...] = ()
     """Commands to try if the first one is missing or fails."""
+    loads: bool = False
+    """True if it loads the GPUs or the fabric. It then runs once for each boot and never beside a job."""
 
 
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -126,18 +128,19 @@ PROBES: dict[str, Probe] = {
         ("find", "-L", "/usr/local/gib/scripts/set_nccl_env.sh", "/var/lib/tcpxo/lib64", "-maxdepth", "0")
     ),
     "metrics": Probe(("curl", "-s", "--noproxy", "*", "--max-time", "10", "http://127.0.0.1:9400/metrics")),
-    "dcgm": Probe(("dcgmi", "diag", "-r", "1", "--json"), timeout_s=600),
+    "dcgm": Probe(("dcgmi", "diag", "-r", "1", "--json"), timeout_s=600, loads=True),
     # Measurements of minutes to hours: they run only on request, for the speed phase or burn-in.
-    "dcgm-medium": Probe(("dcgmi", "diag", "-r", "2", "--json"), timeout_s=1800),
-    "dcgm-long": Probe(("dcgmi", "diag", "-r", "3", "--json"), timeout_s=3600),
-    "dcgm-extra-long": Probe(("dcgmi", "diag", "-r", "4", "--json"), timeout_s=14400),
-    "heat": Probe((NODE_PART, "heat"), timeout_s=2400),
-    "links": Probe((NODE_PART, "links"), timeout_s=2400),
-    "nccl": Probe((NODE_PART, "nccl"), timeout_s=600),
-    "pair": Probe((NODE_PART, "pair"), timeout_s=1200),
+    "dcgm-medium": Probe(("dcgmi", "diag", "-r", "2", "--json"), timeout_s=1800, loads=True),
+    "dcgm-long": Probe(("dcgmi", "diag", "-r", "3", "--json"), timeout_s=3600, loads=True),
+    "dcgm-extra-long": Probe(("dcgmi", "diag", "-r", "4", "--json"), timeout_s=14400, loads=True),
+    "heat": Probe((NODE_PART, "heat"), timeout_s=2400, loads=True),
+    "links": Probe((NODE_PART, "links"), timeout_s=2400, loads=True),
+    "nccl": Probe((NODE_PART, "nccl"), timeout_s=600, loads=True),
+    "pair": Probe((NODE_PART, "pair"), timeout_s=1200, loads=True),
     "nvbandwidth": Probe(
         ("nvbandwidth", "-j", "-t", "host_to_device_memcpy_ce", "device_to_host_memcpy_ce"),
         timeout_s=600,
+        loads=True,
     ),
     "cloud-init": Probe(("cloud-init", "status", "--format=json")),
 }

@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from typing import Any
+from typing import Any, Mapping
 
 from .console import ENVIRONMENT, NODE, NOT_VERIFIED, OK, STATE, WRONG_USE, Missing, load, optional, print_message
 
@@ -15,6 +15,8 @@ def verify(args: argparse.Namespace) -> int:
     """Verify once. The exit code shows whether the node is verified."""
     if args.watch is not None:
         return _watch(args)
+    if args.again:
+        return _again(args)
     from .judge import judge, not_checked, verdict
 
     expectation = _expectation(args)
@@ -93,6 +95,59 @@ def _watch(args: argparse.Namespace) -> int:
         time.sleep(args.watch)
 
 
+RENEW_S = 6 * 3600
+"""Age in seconds at which unchanged evidence is uploaded again. The handover accepts evidence of one day (`handover/judge.py`)."""
+
+
+def _again(args: argparse.Namespace) -> int:
+    """Repeat the checks that do not disturb jobs; the output of the probes that load the GPUs or the fabric is kept from this boot.
+
+    New evidence is stored and uploaded if an outcome changed or if the newest evidence is older than `RENEW_S`.
+    """
+    from . import evidence
+    from .judge import verdict
+
+    if args.watch is not None or args.evidence or args.phase or args.also or args.burn_in:
+        print_message("--again cannot be combined with --watch, --evidence, --phase, --also or --burn-in")
+        return WRONG_USE
+    expectation = _expectation(args)
+    if expectation is None:
+        return WRONG_USE
+    newest = evidence.EvidenceFolder().newest()
+    if newest is None or newest[1].get("boot_id") != evidence.boot_id():
+        raise Missing("no evidence of this boot yet; gpuinfra-verify.service creates it")
+    before = newest[1]
+    document = _make_evidence(expectation, None, before)
+    result = verdict(document["checks"], expectation)
+    problem = _upload(document) if args.upload and is_news(before, document) else None
+    for check in result.blockers:
+        print_message("%s %s: %s; %s" % (check["id"], check["name"], check["reason"], check["hint"]), console=True)
+    if problem:
+        print_message(problem, console=True)
+        return ENVIRONMENT
+    return OK if result.verified else NOT_VERIFIED
+
+
+def is_news(before: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
+    """Return True if evidence has other outcomes, another bundle or other host keys than the one before, or if that one is old."""
+    import datetime
+
+    def content(one: Mapping[str, Any]) -> list[Any]:
+        outcomes = {check["id"]: check["outcome"] for check in one["checks"]}
+        return [outcomes, one.get("bundle_sha256"), one.get("ssh_host_keys")]
+
+    def moment(one: Mapping[str, Any]) -> datetime.datetime:
+        return datetime.datetime.strptime(str(one.get("finished")), "%Y-%m-%dT%H:%M:%SZ").replace(
+            tzinfo=datetime.timezone.utc
+        )
+
+    try:
+        age = (moment(document) - moment(before)).total_seconds()
+        return content(before) != content(document) or not 0 <= age < RENEW_S
+    except (ValueError, KeyError, TypeError):
+        return True
+
+
 def _expectation(args: argparse.Namespace) -> dict[str, Any] | None:
     """Return the expectation with the requested extra checks. For an unknown check, prints a message and returns None."""
     from .checks import ALL
@@ -133,20 +188,27 @@ def _limited_to_phases(
     )
 
 
-def _make_evidence(expectation: dict[str, Any], phases: list[str] | None) -> dict[str, Any]:
-    """Probe this node and create its evidence."""
+def _make_evidence(
+    expectation: dict[str, Any], phases: list[str] | None, before: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Probe this node and create its evidence. With the evidence `before`, the output of its loading probes is kept."""
     from . import evidence
     from .log import utc_now
     from .probe import probe_all
+    from .probes import PROBES
 
     node = optional(NODE) or {}
     journal = optional(STATE)
     folder = evidence.EvidenceFolder()
     newest = folder.newest()
     started = utc_now()
-    probes = probe_all(
-        evidence.needed_probes(expectation, phases), efa_devices=int(expectation.get("fabric_devices") or 0)
-    )
+    needed = evidence.needed_probes(expectation, phases)
+    kept: dict[str, Any] = {}
+    if before is not None:
+        held = before.get("probes") or {}
+        kept = {name: held[name] for name in needed if PROBES[name].loads and name in held}
+        needed = [name for name in needed if not PROBES[name].loads]
+    probes = {**probe_all(needed, efa_devices=int(expectation.get("fabric_devices") or 0)), **kept}
     return evidence.make(
         node=node,
         expectation=expectation,
@@ -161,6 +223,7 @@ def _make_evidence(expectation: dict[str, Any], phases: list[str] | None) -> dic
         finished=utc_now(),
         host_keys=evidence.ssh_host_keys(),
         phases=phases,
+        measured_in=None if before is None else before.get("measured_in"),
     )
 
 

@@ -168,7 +168,9 @@ class HostAgent:
             for unit in (self.bundles / "current/units").glob("gpuinfra-*"):
                 shutil.copy(unit, "/etc/systemd/system/")
             # Checks upload evidence. A machine whose node.json names no evidence bucket is checked by `gpuinfra verify --hosts`.
-            units = [UNIT] + (["gpuinfra-verify.service", "gpuinfra-attest.timer"] if uploads else [])
+            units = [UNIT] + (
+                ["gpuinfra-verify.service", "gpuinfra-attest.timer", "gpuinfra-recheck.timer"] if uploads else []
+            )
             for words in (
                 ["daemon-reload"],
                 ["enable", *units],

@@ -25,7 +25,7 @@ from gpuinfra.rules import load_stack
 from gpuinfra.shipped import shipped
 
 TODAY = date(2026, 11, 21)
-UNITS = ("attest.service", "attest.timer", "bootstrap.service", "verify.service")
+UNITS = ("attest.service", "attest.timer", "bootstrap.service", "recheck.service", "recheck.timer", "verify.service")
 
 
 @pytest.fixture(scope="module")

@@ -62,6 +62,7 @@ def test_missing_packages_of_a_cloud_are_reported_before_anything_starts(
         (["catalog", "--gpu", "H9"], "allowed: V100-32GB"),
         (["run", "aws-p4d"], "gpuinfra run STACK -- COMMAND"),
         (["ssh", "aws-p4d"], "gpuinfra ssh STACK NODE"),
+        (["pairs", "aws-p4d", "--shared-folder", "/scratch", "--rehearsal"], "No such option"),
         (["explain", ""], "top-level fields are name"),
         (["rehearse", "up", "aws-p4d", "--fault", "node:gpu-9:xid-79"], "gpu-1 to gpu-4"),
     ],

@@ -22,7 +22,8 @@ from gpuinfra.handover.ports import (
     PortUnavailable,
 )
 
-LAUNCHED = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
+LAUNCHED = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=3)
+"""Some hours ago, because evidence has a maximum age."""
 BUNDLE = "b" * 64
 ROLE, OWNER = "train-node", "AROA00000000000000001"
 

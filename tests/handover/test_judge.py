@@ -72,6 +72,27 @@ def test_newest_boot_counts() -> None:
     assert poll(fleet, pool(1)).nodes[0].outcome == "verified"
 
 
+@pytest.mark.parametrize(("hours", "outcome"), [(23.9, "verified"), (24.1, "waiting")])
+def test_evidence_has_a_maximum_age(hours: float, outcome: str) -> None:
+    """Evidence of up to one day verifies a node. With older evidence, the node waits for newer evidence, and the hint names the unit."""
+    fleet = healthy(1)
+    now = fleet.refs[0].modified + timedelta(hours=hours)
+    seen = Gatherer(fleet.ports, [pool(1)], judge_node=judge, now=lambda: now).poll().nodes[0]
+    assert (seen.outcome, seen.settled) == (outcome, outcome == "verified")
+    if outcome == "waiting":
+        assert seen.reason == "its newest evidence was uploaded 24 hours ago, so its GPUs are no longer proven"
+        assert "gpuinfra-recheck.timer" in hint(seen)
+
+
+def test_an_old_failure_stays_a_failure() -> None:
+    """A node whose old evidence failed is failed, not waiting."""
+    fleet = Fleet()
+    fleet.launch(1)
+    fleet.report(1, gpus=7)
+    now = LAUNCHED + timedelta(days=9)
+    assert Gatherer(fleet.ports, [pool(1)], judge_node=judge, now=lambda: now).poll().nodes[0].outcome == "failed"
+
+
 def test_dead_instances_do_not_count() -> None:
     """Evidence of an instance that left or is leaving its group does not count."""
     fleet = healthy(2)

@@ -10,6 +10,8 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent import futures
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from gpuinfra.handover import provider as module
 from gpuinfra.handover import wire
 from gpuinfra.shipped import shipped
 
-from .fleet import BUNDLE, OWNER, ROLE, Fleet, instance, judge
+from .fleet import BUNDLE, LAUNCHED, OWNER, ROLE, Fleet, instance, judge
 
 URN = "urn:pulumi:s::p::gpuinfra:index:NodesReady::train-ready"
 
@@ -162,6 +164,37 @@ def test_refresh_shows_a_replaced_node_as_drift(stub: Any, fleet: Fleet) -> None
     after = wire.from_struct(stub.Update(update).properties)
     assert after["ready"] is True
     assert [n["label"] for n in after["nodes"]] == ["gpu-2", "gpu-3"]
+
+
+def read(stub: Any, state: dict[str, Any]) -> dict[str, Any]:
+    """The state after a refresh."""
+    request = provider_pb2.ReadRequest(
+        id="train@us-east-1", urn=URN, properties=wire.to_struct(state), inputs=wire.to_struct(inputs())
+    )
+    return wire.from_struct(stub.Read(request).properties)
+
+
+def test_refresh_finds_a_gpu_that_disappeared_after_the_handover(stub: Any, fleet: Fleet) -> None:
+    """A repeated check that finds seven GPUs makes a verified node failed, and its GPUs no longer count."""
+    state = create(stub)
+    fleet.report(1, seq=2, gpus=7)
+    seen = read(stub, state)
+    assert (seen["ready"], seen["nodesVerified"], seen["gpusVerified"]) == (False, 1, 8)
+    assert seen["nodes"][0]["outcome"] == "failed"
+    assert "found 7, expected 8 GPUs" in seen["nodes"][0]["reason"]
+
+
+def test_refresh_finds_a_node_that_stopped_checking(stub: Any, fleet: Fleet) -> None:
+    """Evidence of more than a day no longer verifies a node, also when the state names its hash; newer evidence does."""
+    state = create(stub)
+    fleet.refs[0] = replace(fleet.refs[0], modified=fleet.refs[0].modified - timedelta(days=20))
+    fleet.members_[0] = replace(fleet.members_[0], launched=LAUNCHED - timedelta(days=21))
+    seen = read(stub, state)
+    assert (seen["ready"], seen["nodesVerified"], seen["gpusVerified"]) == (False, 1, 8)
+    assert seen["nodes"][0]["outcome"] == "waiting"
+    assert "its newest evidence was uploaded 48" in seen["nodes"][0]["reason"]
+    fleet.report(1, seq=2)
+    assert read(stub, seen)["ready"] is True
 
 
 def test_refresh_of_an_untouched_fleet_changes_nothing(stub: Any, fleet: Fleet) -> None:

@@ -43,7 +43,8 @@ def test_evidence_has_exactly_the_documented_fields() -> None:
     """The document has the fields of docs/formats.md: raw output, outcomes, GPUs, host keys, journal, and the hash of the previous document."""
     document = made()
     assert list(document) == [
-        "schema", "cloud", "cluster", "pool", "region", "machine", "instance_id", "boot_id", "seq", "bundle_sha256",
+        "schema", "cloud", "cluster", "pool", "region", "machine", "instance_id", "boot_id", "seq", "measured_in",
+        "bundle_sha256",
         "started", "finished", "probes", "checks", "gpus", "ssh_host_keys", "state", "previous",
     ]  # fmt: skip
     assert document["bundle_sha256"] == "b" * 64

@@ -38,6 +38,17 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_a_broken_library_is_not_called_missing(libraries: Path, tmp_path: Path) -> None:
+    """A library that exists but cannot be loaded is named with the dynamic linker's reason; only a missing one is not installed."""
+    shutil.copy(libraries / "node.pyz", tmp_path)
+    done = call(tmp_path)
+    assert "NCCL is not installed: none of libnccl.so.2 can be loaded" in done.stderr
+    broken = tmp_path / "libnccl.so.2"
+    broken.write_text("not a library\n" * 100)
+    done = call(tmp_path)
+    assert f"NCCL is installed but cannot be loaded: {broken}: invalid ELF header" in done.stderr
+
+
 def call(libraries: Path, *args: str, timeout: int = 60, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run the node's all-reduce on the library."""
     environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries), **environ}
