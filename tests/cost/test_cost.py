@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.catalog.records import CapacityKind
+from gpuinfra.clouds import profile_of
 from gpuinfra.cost import Cost, price
 from gpuinfra.cost.compare import compare
 from gpuinfra.cost.file import PriceFile, load
+from gpuinfra.cost.price import node_price
 from gpuinfra.errors import SpecError
 from gpuinfra.planning import make_plan
 from gpuinfra.spec import parse_spec
@@ -140,3 +143,41 @@ def test_nat_is_billed_by_each_clouds_model() -> None:
     assert _line(_cost(), "NAT").usd_per_hour == pytest.approx(0.045)
     gcp = _line(_cost("gcp", pools__0__capacity=[{"kind": "spot", "count": 50}]), "NAT")
     assert gcp.usd_per_hour == pytest.approx(32 * 0.0014)
+
+
+def test_a_block_is_billed_upfront_and_a_spot_price_has_a_maximum() -> None:
+    """Only a block has the note about its upfront bill. Where the spot price is unknown, the on-demand price is the maximum."""
+    aws = profile_of("aws").machines
+    block_price, note = node_price(aws["p5.48xlarge"], CapacityKind.BLOCK, "us-east-1")
+    assert block_price is not None
+    assert note == "billed upfront for the whole block"
+    _, note = node_price(aws["p5.48xlarge"], CapacityKind.ON_DEMAND, "us-east-1")
+    assert "upfront" not in note
+    full = aws["p4d.24xlarge"]
+    no_spot = replace(full, prices=tuple(one for one in full.prices if one.kind is not CapacityKind.SPOT))
+    found, note = node_price(no_spot, CapacityKind.SPOT, "us-east-1")
+    assert found == full.price(CapacityKind.ON_DEMAND, "us-east-1")
+    assert note == "spot price unknown; the on-demand price is the maximum"
+
+
+def test_network_services_are_counted_by_their_subnets() -> None:
+    """An interface endpoint has an address in each node subnet and in no other. A network without NAT subnets has one gateway."""
+    endpoints = _cost(network__egress="endpoints")
+    spec = parse_spec(declaration(("aws", {"network.egress": "endpoints"})))
+    network = make_plan(spec, TODAY).network
+    assert network is not None
+    nodes = [one for one in network.subnets if one.role == "nodes"]
+    assert _line(endpoints, "interface endpoint").quantity == len(network.interface_endpoints) * len(nodes) > 0
+    more = replace(network, subnets=(*network.subnets, *(replace(nodes[0], role="data") for _ in range(3))))
+    wider = price(replace(make_plan(spec, TODAY), network=more), TODAY)
+    assert _line(wider, "interface endpoint").quantity == _line(endpoints, "interface endpoint").quantity
+    assert _line(_cost("gcp"), "public address").quantity == 1
+
+
+def test_only_lustre_is_billed_as_lustre() -> None:
+    """A file system of another kind, or without a known capacity, has no line of Lustre."""
+    plan = make_plan(parse_spec(declaration(("aws", {"storage": lustre()}))), TODAY)
+    (lustre_entry,) = plan.file_systems
+    for changed in ({"kind": "home"}, {"capacity_gib": None}):
+        other = replace(plan, file_systems=(replace(lustre_entry, **changed),))  # pyright: ignore[reportArgumentType]
+        assert not [line for line in price(other, TODAY).lines if "Lustre" in line.what]

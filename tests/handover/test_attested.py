@@ -88,6 +88,16 @@ def test_changed_bytes_are_refused(trust: Trust) -> None:
     assert refused > len(raw) // 3 // 2
 
 
+def test_attributes_for_another_content_type_are_refused(trust: Trust) -> None:
+    """The signed attributes name the type of the content, which must be data, before the signature is looked at."""
+    raw = base64.b64decode(authority().document(nonces(SHA256)[0], attributes=True))
+    attribute = bytes.fromhex("06092a864886f70d010903310b06092a864886f70d0107")
+    assert raw.count(attribute + b"\x01") == 1
+    changed = raw.replace(attribute + b"\x01", attribute + b"\x02")
+    with pytest.raises(IdentityRefused, match="are for another content type"):
+        attested.read_document(base64.b64encode(changed).decode(), trust, NOW)
+
+
 @pytest.mark.parametrize("attributes", [True, False])
 def test_forged_content_with_a_matching_digest_is_refused(trust: Trust, attributes: bool) -> None:
     """A document whose machine was replaced, with the digest of the new content, is refused because its signature does not match."""
@@ -313,6 +323,14 @@ def test_published_authorities_are_under_the_pinned_root() -> None:
             )
         )
         assert re.sub(r"[^A-Za-z0-9]", "", name) in re.sub(r"[^A-Za-z0-9]", "", url.replace("%20", ""))
+
+
+def test_a_certificate_file_without_a_root_is_reported(tmp_path: Path) -> None:
+    """A file with intermediate certificates only cannot verify a signature, which is no fault of the node."""
+    path = tmp_path / "between.pem"
+    path.write_bytes(authority().between.public_bytes(Encoding.PEM))
+    with pytest.raises(PortUnavailable, match="no root certificate to verify Azure's signatures"):
+        check_proof(proof(), Trust({"GPUINFRA_AZURE_ATTESTATION_CERTIFICATES": str(path)}), NOW)
 
 
 def test_unusable_certificate_file_is_reported(tmp_path: Path) -> None:

@@ -122,6 +122,12 @@ def test_an_old_token_is_expired_and_not_refused() -> None:
         service().verify(proof(token(claims(iat=NOW - 3740, exp=NOW - 140))))
 
 
+def test_clocks_may_differ_by_a_minute() -> None:
+    """A token that expired less than a minute ago by this machine's clock is accepted."""
+    assert service().verify(proof(token(claims(iat=NOW - 3630, exp=NOW - 30)))).evidence_sha256
+    assert service().verify(proof(token(claims(iat=NOW + 30, exp=NOW + 3630)))).evidence_sha256
+
+
 def test_keys_are_reloaded_for_a_new_key_id_but_not_too_often() -> None:
     """Google's keys rotate every few days; invented key ids must not cause a request for each token."""
     asked: list[float] = []

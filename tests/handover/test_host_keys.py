@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from gpuinfra.handover.text import MAX_HOST_KEYS, host_keys
+from gpuinfra.handover.text import MAX_HOST_KEY, MAX_HOST_KEYS, host_keys, moment
 from gpuinfra.handover.wire import TYPE
 from gpuinfra.inventory import nodes_of
 
@@ -70,3 +71,26 @@ def test_a_state_with_a_hostile_key_gives_none(key: object) -> None:
     entry = {"instanceId": "i-1", "outcome": "verified", "sshHostKeys": [key]}
     (node,) = nodes_of([{"type": TYPE, "outputs": {"nodes": [entry]}}])
     assert node.host_keys == ()
+
+
+def test_a_key_without_content_is_dropped() -> None:
+    """A blob that holds the type only, or less, is no key; a key of the greatest length is one, and a longer line is not."""
+    name = b"ssh-ed25519"
+    head = len(name).to_bytes(4, "big") + name
+    lines = {size: f"ssh-ed25519 {base64.b64encode(head + bytes(size)).decode()}" for size in (0, 1, 32)}
+    assert host_keys(list(lines.values())) == (lines[1], lines[32])
+    longest = next(
+        line
+        for size in range(3100, 2900, -1)
+        if len(line := f"ssh-ed25519 {base64.b64encode(head + bytes(size)).decode()}") == MAX_HOST_KEY
+    )
+    assert host_keys([longest]) == (longest,)
+    assert host_keys([longest + "AAAA"]) == ()
+
+
+def test_moments_have_a_time_zone() -> None:
+    """A time without a zone is UTC, a zone is kept, and other text is no time."""
+    assert moment("2026-11-22T10:00:00") == datetime(2026, 11, 22, 10, tzinfo=UTC)
+    assert moment("2026-11-22T10:00:00+02:00") == datetime(2026, 11, 22, 8, tzinfo=UTC)
+    assert moment("yesterday") is None
+    assert moment(7) is None

@@ -48,6 +48,8 @@ ELSEWHERE = Host(name="gpu-1", address="10.0.0.1", port=2222)
         ("!gpu-1", Host(name="gpu-2", address="10.0.0.2"), False),
         (hashed("10.0.0.1"), HOST, True),
         (hashed("10.0.0.2"), HOST, False),
+        ("|1|c2FsdA==", HOST, False),
+        ("|1|c|d", HOST, False),
         ("[10.0.0.1]:2222", ELSEWHERE, True),
         ("[10.0.0.1]:2222", HOST, False),
         ("[10.0.0.*]:2222", ELSEWHERE, True),
@@ -156,3 +158,34 @@ def test_key_of_the_handover_is_the_only_trusted_one(tmp_path: Path, names: str)
     with pytest.raises(HostProblem) as error:
         trust.check(certificate(authority))
     assert error.value.kind is Kind.HOST_KEY_UNKNOWN
+
+
+def test_known_types_are_preferred(tmp_path: Path) -> None:
+    """The connection asks first for the type of key that is known, so that a server with several keys presents that one."""
+    file = tmp_path / "known_hosts"
+    key = b"\0\0\0\x07ssh-rsa" + b"k" * 32
+    file.write_text(f"gpu-1 ssh-rsa {base64.b64encode(key).decode()}\ngpu-2 {line(b'a')}\n")
+    trust = KnownHosts([file]).trust
+    assert trust(HOST).algorithms[:2] == ("rsa-sha2-512", "rsa-sha2-256")
+    assert trust(Host(name="gpu-2", address="10.0.0.2")).algorithms[0] == "ssh-ed25519"
+    assert set(trust(HOST).algorithms) == set(trust(ELSEWHERE).algorithms)
+
+
+def test_a_key_with_other_characters_is_not_read(tmp_path: Path) -> None:
+    """Characters outside base64 are not dropped: the line is ignored, also where the rest would be a key."""
+    file = tmp_path / "known_hosts"
+    file.write_text(f"gpu-1 {line(b'a')[:30]}*{line(b'a')[30:]}\n")
+    known = KnownHosts([file])
+    assert known.trust(HOST).keys == ()
+    assert known.ignored_lines == [f"{file}:1 cannot be parsed and is ignored"]
+
+
+def test_messages_name_the_files_and_the_authorities(tmp_path: Path) -> None:
+    """An unknown key is reported with the files that were read, or the hosts file if there is none."""
+    file = tmp_path / "known_hosts"
+    file.write_text("")
+    for files, named in (([file], str(file)), ([], "the hosts file")):
+        with pytest.raises(HostProblem, match=f"which is not in {named}; compare"):
+            KnownHosts(files).trust(HOST).check(blob(b"a"))
+    with pytest.raises(HostProblem, match="trusted authorities: none; sign"):
+        KnownHosts([file]).trust(HOST).check(b"\0\0\0\x20ssh-ed25519-cert-v01@openssh.com" + b"x" * 40)

@@ -1,0 +1,83 @@
+"""Runs the tests of a module against its mutants: `python -m tests.mutation.run MODULE ...` prints the survivors."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutation.mutants import sample, source_of
+from tests.mutation.plugin import NOT_LOADED, VARIABLE
+
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 120
+"""A mutant whose tests take longer never ends, and counts as found."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A module, the tests that must find its mutants, and the number of mutants in the sample."""
+
+    tests: tuple[str, ...]
+    most: int = 12
+
+
+TARGETS: dict[str, Target] = {
+    "gpuinfra.handover.judge": Target(("tests/handover/test_judge.py",)),
+    "gpuinfra.node.judge": Target(
+        ("tests/node/test_judge.py", "tests/node/test_never_pass.py", "tests/node/test_evidence.py")
+    ),
+    "gpuinfra.handover.gcp_identity": Target(("tests/handover/test_gcp_identity.py",)),
+    "gpuinfra.handover.attested": Target(("tests/handover/test_attested.py",)),
+    "gpuinfra.handover.text": Target(("tests/handover/test_host_keys.py",), 8),
+    "gpuinfra.remote.known": Target(("tests/remote/test_known.py",)),
+    "gpuinfra.cost.price": Target(("tests/cost",)),
+}
+
+
+def outcome(module: str, name: str | None) -> int:
+    """The exit code of the module's tests against a mutant; None is the module itself. 1 if they find it, 0 if they do not."""
+    words = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "tests.mutation.plugin",
+        "-m",
+        "not long",
+    ]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", VARIABLE))}
+    if name is not None:
+        environment[VARIABLE] = f"{module}|{name}"
+    try:
+        done = subprocess.run(
+            [*words, *TARGETS[module].tests],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return 1
+    assert done.returncode != NOT_LOADED, f"no test of {module} imports it"
+    return done.returncode
+
+
+def survivors(module: str) -> list[str]:
+    """The mutants of the sample that the module's tests do not find."""
+    names = sample(source_of(module).read_text(encoding="utf-8"), TARGETS[module].most)
+    return [name for name in names if outcome(module, name) == 0]
+
+
+if __name__ == "__main__":
+    for one in sys.argv[1:] or TARGETS:
+        assert outcome(one, None) == 0, f"the tests of {one} fail without a mutant"
+        for survivor in survivors(one):
+            print(f"{one}|{survivor}", flush=True)
