@@ -3,7 +3,7 @@
 #
 # Reads:  DCGM_PACKAGES              datacenter-gpu-manager-4-core datacenter-gpu-manager-4-cuda13 and the proprietary parts of both
 #         DCGM_VERSION               1:4.5.2-1
-#         DCGM_RANGE_MIN, _MAX       versions that an image may contain: 4.2, 5 (excluded)
+#         DCGM_RANGE_MIN, _MAX       versions that an image may contain: 4.4.1, 5 (excluded); older versions lack nvbandwidth, which check B5 uses
 #         CUDA_KEYRING_URL, _SHA256  package with NVIDIA's repository and its key
 # Proves: dcgmi reports an accepted version, all packages have that version, and nvidia-dcgm runs now and at the next boot.
 set -euo pipefail

@@ -71,6 +71,8 @@ class Gpu:
     ecc: bool = True
     source: Source
     mig: bool = False
+    needs_imex: bool = False
+    """Whether the GPUs of several nodes share an NVLink domain, which requires the service `nvidia-imex` on each node."""
     compute_capability: str = ""
     """CUDA compute capability, such as `9.0`."""
 
@@ -149,6 +151,7 @@ class Floor:
     at_least: float
     unit: str
     source: str
+    read: date
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

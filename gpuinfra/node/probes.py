@@ -66,6 +66,9 @@ SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e0
 NODE_PART = "@node-part"
 """Placeholder for this program; NCCL for example runs in a process of its own."""
 
+DCGM_PLUGINS = "/usr/libexec/datacenter-gpu-manager-4/plugins"
+HOST_COPIES = ("-j", "-t", "host_to_device_memcpy_ce", "device_to_host_memcpy_ce")
+
 KERNEL_LINES = r"NVRM|SXid|nvidia|nvswitch|Linux version|infiniband|efa |mlx5|lost carrier|Out of memory|Hardware Error"
 
 PROBES: dict[str, Probe] = {
@@ -137,10 +140,12 @@ PROBES: dict[str, Probe] = {
     "links": Probe((NODE_PART, "links"), timeout_s=2400, loads=True),
     "nccl": Probe((NODE_PART, "nccl"), timeout_s=600, loads=True),
     "pair": Probe((NODE_PART, "pair"), timeout_s=1200, loads=True),
+    # DCGM's package for the CUDA version of the driver contains nvbandwidth.
     "nvbandwidth": Probe(
-        ("nvbandwidth", "-j", "-t", "host_to_device_memcpy_ce", "device_to_host_memcpy_ce"),
+        (DCGM_PLUGINS + "/cuda13/nvbandwidth", *HOST_COPIES),
         timeout_s=600,
         loads=True,
+        otherwise=((DCGM_PLUGINS + "/cuda12/nvbandwidth", *HOST_COPIES), ("nvbandwidth", *HOST_COPIES)),
     ),
     "cloud-init": Probe(("cloud-init", "status", "--format=json")),
 }

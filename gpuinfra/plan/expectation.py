@@ -100,6 +100,11 @@ def _fabric_state(f: Facts) -> bool:
     return f.machine.nvswitch and f.machine.gpu is not None and f.machine.gpu.arch != "ampere"
 
 
+def _host_copy(f: Facts) -> bool:
+    """Whether the rate of the copy between host memory and GPU is known. A GPU with MIG shows one of its instances only."""
+    return not f.mig and any(floor.check == "B5" for floor in f.machine.floors)
+
+
 def _burn_in(level: int) -> Callable[[Facts], bool]:
     return lambda f: f.machine.gpu is not None and f.burn_in >= level and not f.mig
 
@@ -111,6 +116,7 @@ REQUIRED: dict[str, Callable[[Facts], bool]] = {
     **dict.fromkeys(("X1", "C1", "C2", "C3"), _gpu),
     "C4": _guarded,
     "B1": _gpu,
+    "B5": _host_copy,
     "G15": _partitioned,
     "B6": _burn_in(2),
     "B7": _burn_in(3),
@@ -133,7 +139,7 @@ REQUIRED: dict[str, Callable[[Facts], bool]] = {
     "L2": _home,
     "L3": _over_efa,
 }
-"""Maps each check to the condition under which nodes run it. Other checks (N5, B2 to B5, M1) run on request, and the report lists them as not checked."""
+"""Maps each check to the condition under which nodes run it. Other checks (N5, B2 to B4, M1) run on request, and the report lists them as not checked."""
 
 
 def expectation(
@@ -238,6 +244,7 @@ def _skips(machine: MachineType, *, mig: bool) -> dict[str, str]:
         skips |= {
             check: links for check, applies in (("F3", _linked), ("F4", _linked), ("F5", _joined)) if applies(machine)
         }
+        skips["B5"] = "a GPU with MIG shows one of its instances only"
         skips["B1"] = "the diagnostics of NVIDIA test whole GPUs only"
     return skips
 

@@ -46,6 +46,14 @@ def software_is_compatible(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             yield error(field, f"is not compatible with {machine.name}: {conflict.message}", conflict.hint)
 
 
+def nvlink_domain_has_its_service(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The pool has no GPUs that share an NVLink domain with other nodes, because no step installs `nvidia-imex`, which they require."""
+    for path, pool, machine in pools_of(spec):
+        if machine.gpu and machine.gpu.needs_imex:
+            what = f"is {pool.machine}, whose {machine.gpu.key} GPUs share an NVLink domain with other nodes; no step installs nvidia-imex, which they require"
+            yield error(f"{path}.machine", what, "use a machine type with B200 or B300 GPUs")
+
+
 def mig_layout_fits(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The MIG layout of a pool fits each GPU of its machine type."""
     for path, pool, machine in pools_of(spec):

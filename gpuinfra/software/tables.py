@@ -235,7 +235,8 @@ NVLSM_PIN = "2025.10.12-1"
 NVLSM_RANGE = ("2025", "2027")
 """From NVIDIA's repository. Public installation guides pin this version for B200 nodes. Versions are dates and independent of the driver version."""
 DCGM_PIN = "1:4.5.2-1"
-DCGM_RANGE = ("4.2", "5")
+DCGM_RANGE = ("4.4.1", "5")
+"""Check B5 uses the nvbandwidth of DCGM, which its packages contain since 4.4.1 (NVIDIA/DCGM, tag v4.4.1)."""
 """Azure/azhpc-images:versions.json of 2026-07-29. Google's instructions for A3 High pin 1:4.6.0-1."""
 GDRCOPY_PIN = "2.5.1"
 GDRCOPY_RANGE = ("2.4", "3")

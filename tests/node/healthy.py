@@ -91,7 +91,9 @@ P4D: dict[str, Any] = {
         "L1",
         "S1",
         "S2",
+        "B5",
     ],
+    "floors": [{"check": "B5", "at_least": 10}],
     "skips": {"F2": "A100 reports no fabric state", "F6": "fourth-generation NVSwitch only"},
     "steps": ["10-prepare", "30-driver"],
 }
@@ -105,10 +107,10 @@ H100 = {
     "nvlinks_per_gpu": 18,
     "nvlink_gb_s": 26.562,
     "fabric_devices": 32,
-    "floors": [{"check": "B2", "at_least": 460}, {"check": "B5", "at_least": 48}, {"check": "B3", "at_least": 400}],
+    "floors": [{"check": "B2", "at_least": 460}, {"check": "B5", "at_least": 21}, {"check": "B3", "at_least": 400}],
     "burn_in": 3,
     "lnet_efa": 8,
-    "required": [*P4D["required"], "L3", "F2", "F6", "B3", "N5", "B6", "B7", "B1", "B2", "B4", "B5", "M1"],
+    "required": [*P4D["required"], "L3", "F2", "F6", "B3", "N5", "B6", "B7", "B1", "B2", "B4", "M1"],
     "skips": {},
 }
 """An H100 node that also requires the speed checks and Blackwell's F6, so that every check passes on some machine."""
@@ -124,14 +126,6 @@ LNET = "net:\n" + "".join(
     for net, number, count in (("lo", 1, 0), ("tcp", 1, 90), ("efa", 8, 4096))
 )
 NCCL = {"schema": "gpuinfra.nccl/1", "ranks": 8, "busbw_gb_s": 478.2, "wrong": 0, "network": ["AWS Libfabric"]}
-COPIES = {
-    "nvbandwidth": {
-        "testcases": [
-            {"name": name, "status": "Passed", "bandwidth_matrix": [["52.10"] * 8]}
-            for name in ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce")
-        ]
-    }
-}
 
 JOURNAL = {
     "schema": "gpuinfra.state/1",
@@ -222,7 +216,6 @@ _HOST = {
     "curl": "# TYPE DCGM_FI_DEV_GPU_TEMP gauge\n"
     + "".join(f'DCGM_FI_DEV_GPU_TEMP{{gpu="{index}"}} 30\n' for index in range(8)),
     NODE_PART: json.dumps(NCCL) + "\n",
-    "nvbandwidth": json.dumps(COPIES) + "\n",
     "uname": KERNEL + "\n",
     "find": f"/lib/modules/{KERNEL}/build\n",
     "df": "       Avail\n107374182400\n",
@@ -315,7 +308,8 @@ def played(device_state: dict[str, Any], expectation: dict[str, Any] = P4D):
         if words[0] == "find" and "/var/lib/tcpxo/lib64" in words:
             wanted = FABRIC_LIBRARIES.get(device_state["hardware"]["fabric"], "")
             return record(words, wanted + "\n", 1)
-        if words[0] in devices.TOOLS and words[0] not in _HOST and "systemd-networkd" not in words:
+        tool = words[0].rpartition("/")[2]
+        if tool in devices.TOOLS and tool not in _HOST and "systemd-networkd" not in words:
             with contextlib.redirect_stdout(output):
                 code = devices.main(words, device_state)
             return record(words, output.getvalue(), code)

@@ -46,7 +46,6 @@ ON_DEMAND = [
     "B2",
     "B3",
     "B4",
-    "B5",
     "B6",
     "B7",
 ]
@@ -430,11 +429,11 @@ MUTATIONS["B4"] = [
     swaps("nccl", r'\["AWS Libfabric"\]', "[]"),
 ]
 MUTATIONS["B5"] = [
-    swaps("nvbandwidth", "52.10", "24.10"),
-    swaps("nvbandwidth", r'"52.10", ', ""),
+    swaps("nvbandwidth", "12.30", "6.10"),
+    swaps("nvbandwidth", r'"12.30",\s+', ""),
     swaps("nvbandwidth", "Passed", "Error"),
-    swaps("nvbandwidth", "52.10", "nan"),
-    swaps("nvbandwidth", "52.10", "inf"),
+    swaps("nvbandwidth", "12.30", "nan"),
+    swaps("nvbandwidth", "12.30", "inf"),
 ]
 
 MUTATIONS["N2"] = [

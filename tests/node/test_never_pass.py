@@ -65,7 +65,7 @@ PER_GPU = {
     "nvidia-smi-list": r"^GPU 3: .*\n", "nvlink-status": r"^GPU 3: .*\n(\s+Link.*\n)*", "nvlink-errors": r"^GPU 3: .*\n(\s+Link.*\n)*",
     "nvidia-smi-xml": r"\t<gpu id=(?:.|\n)*?</gpu>\n", "dcgm": r'"entity_id": 3,\s+"status": "Pass"', "cdi": r"^nvidia.com/gpu=3\n",
     "metrics": r'^DCGM_FI_DEV_GPU_TEMP\{gpu="3".*\n', "topology": r"^GPU3.*\n", "lspci": r"^.*3D controller.*\n",
-    "nvbandwidth": r'"52.10", ', "heat": r'\{"index": 3.*?\}, ',
+    "nvbandwidth": r'"(?:25.13|12.30)",\s+', "heat": r'\{"index": 3.*?\}, ',
 }  # fmt: skip
 """Probe that lists every GPU -> the part about one of them."""
 

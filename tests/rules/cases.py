@@ -271,6 +271,10 @@ ACCEPTED: dict[str, list[Case]] = {
         ("gcp", {"software": {}, "pools.0.fabric": "none"}),
         ("azure", {"software.image": "plain"}),
     ],
+    "nvlink_domain_has_its_service": [
+        ("aws", {"pools.0.machine": "p6-b200.48xlarge"}),
+        ("gcp", {"pools.0.machine": "a4-highgpu-8g"}),
+    ],
     "mig_layout_fits": [
         ("aws", {"pools.0.mig": ["3g.20gb", "3g.20gb"]}),
         ("aws", {"pools.0.machine": "p4x", "pools.0.mig": ["1g.5gb"]}),
@@ -800,6 +804,12 @@ REJECTED: dict[str, list[Case]] = {
     "machine_record_is_valid": [
         ("aws", {"machines": [{"name": "p4d.24xlarge", "like": "p5.48xlarge"}]}),
         ("aws", {"machines": [{"name": "p9.48xlarge", "like": "p5.48xlrge"}]}),
+    ],
+    "nvlink_domain_has_its_service": [
+        ("aws", {"pools.0.machine": "p6e-gb200.36xlarge", "pools.0.zone": "us-east-1-dfw-2a"}),
+        ("azure", {"pools.0.machine": "Standard_ND128isr_NDR_GB200_v6", "pools.0.fabric": "none"}),
+        ("azure", {"pools.0.machine": "Standard_ND128isr_GB300_v6", "pools.0.fabric": "none"}),
+        ("gcp", {"pools.0.machine": "a4x-highgpu-4g", _C: reserved(id="train")}),
     ],
     "mig_layout_fits": [
         ("aws", {"pools.0.mig": ["3g.40gb"]}),

@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import date
 
 from gpuinfra.catalog import gpus
+from gpuinfra.catalog.floors import over_link
 from gpuinfra.catalog.records import (
     CapacityKind,
     Fabric,
@@ -36,6 +37,12 @@ PRICE_READ = date(2026, 7, 28)
 SKY = "skypilot-org/skypilot-catalog:catalogs/v8/aws/vms.csv"
 SKY_READ = date(2026, 5, 31)
 CB = "https://aws.amazon.com/ec2/capacityblocks/pricing/"
+
+_READ = date(2026, 11, 20)
+_TOPOLOGY = "aws/aws-ofi-nccl:topology"
+_DUMPS = "aws/aws-ofi-nccl:tests/unit/fixtures/topology"
+_DCGM = "NVIDIA/DCGM:nvvs/diag-skus.yaml.in at 72fa3feaa67d, minimum of this GPU"
+_FLOORS_READ = date(2026, 11, 22)
 
 K = CapacityKind
 _ANY = frozenset({K.ON_DEMAND, K.SPOT, K.RESERVED})
@@ -124,9 +131,9 @@ P4D = MachineType(
     ),
     quotas={**_P_QUOTA, K.SPOT: "L-7212CCBC"},
     floors=(
-        Floor(check="B5", what="host to device copy", at_least=21, unit="GB/s", source="Azure/azurehpc-health-checks:conf/nd96asr_v4.conf, same board"),
-        Floor(check="B2", what="all-reduce of 16 GiB in one node", at_least=228, unit="GB/s", source="Azure/azurehpc-health-checks:conf/nd96asr_v4.conf, same board"),
-        Floor(check="B3", what="all-reduce of 2 GiB over two nodes", at_least=70, unit="GB/s", source="awslabs/awsome-distributed-ai:micro-benchmarks/nccl-tests/README.md measures 78.3 on p4de"),
+        over_link(3, source=f"{_TOPOLOGY}/p4d-24xl-topo.xml: 8 GT/s and 16 lanes between processor and switch", read=_FLOORS_READ),
+        Floor(check="B2", what="all-reduce of 16 GiB in one node", at_least=228, unit="GB/s", source="Azure/azurehpc-health-checks:conf/nd96asr_v4.conf, same board", read=_READ),
+        Floor(check="B3", what="all-reduce of 2 GiB over two nodes", at_least=70, unit="GB/s", source="awslabs/awsome-distributed-ai:micro-benchmarks/nccl-tests/README.md measures 78.3 on p4de", read=_READ),
     ),
     source=KARP,
     notes=("EFA on p4d and p4de connects only to nodes of the same machine type.",),
@@ -160,6 +167,11 @@ P5_4XL = MachineType(
     block_regions=(*_US_CB, "ap-northeast-1", "ap-south-1", "ap-southeast-2", "eu-west-2", "sa-east-1"),
     prices=(_on_demand(6.88), _block(5.191)),
     quotas={**_P_QUOTA, K.SPOT: "L-C4BD4855"},
+    floors=(
+        over_link(
+            4, source=f"{_TOPOLOGY}/p5.48xl-topo.xml, machine of the same generation (AMD EPYC 7R13)", read=_FLOORS_READ
+        ),
+    ),
     source=KARP,
     notes=("Does not support GPUDirect RDMA, according to the P5 page.",),
 )
@@ -197,9 +209,9 @@ P5 = MachineType(
     ),
     quotas={**_P_QUOTA, K.SPOT: "L-C4BD4855"},
     floors=(
-        Floor(check="B5", what="host to device copy", at_least=48, unit="GB/s", source="Azure/azurehpc-health-checks:conf/nd96isr_h100_v5.conf, same board"),
-        Floor(check="B2", what="all-reduce of 16 GiB in one node", at_least=460, unit="GB/s", source="Azure/azurehpc-health-checks:conf/nd96isr_h100_v5.conf, same board"),
-        Floor(check="B3", what="all-reduce of 2 GiB over two nodes", at_least=400, unit="GB/s", source="awslabs/awsome-distributed-ai:micro-benchmarks/nccl-tests/README.md measures 444"),
+        over_link(4, source=f"{_TOPOLOGY}/p5.48xl-topo.xml: 16 GT/s and 16 lanes between processor and bridge", read=_FLOORS_READ),
+        Floor(check="B2", what="all-reduce of 16 GiB in one node", at_least=460, unit="GB/s", source="Azure/azurehpc-health-checks:conf/nd96isr_h100_v5.conf, same board", read=_READ),
+        Floor(check="B3", what="all-reduce of 2 GiB over two nodes", at_least=400, unit="GB/s", source="awslabs/awsome-distributed-ai:micro-benchmarks/nccl-tests/README.md measures 444", read=_READ),
     ),
     source=KARP,
 )  # fmt: skip
@@ -214,7 +226,10 @@ P5E = replace(
         "eu-north-1", "sa-east-1",
     ),
     prices=(*_spot(us_east_2=(18.7, 63.0), us_west_2=(19.5, 19.5)), _block(34.608, date(2025, 12, 4)), _block(47.76)),
-    floors=(),
+    floors=(
+        Floor(check="B2", what="all-reduce of 16 GiB in one node", at_least=431, unit="GB/s", source="Azure/azurehpc-health-checks:conf/nd96isr_h200_v5.conf, same board", read=_READ),
+        next(floor for floor in P5.floors if floor.check == "B5"),
+    ),
     notes=("No on-demand price in us-east-1.",),
 )  # fmt: skip
 
@@ -240,7 +255,10 @@ P5EN = replace(
         _block(54.92),
         _block(63.158, date(2026, 10, 8)),
     ),
-    floors=(),
+    floors=(
+        Floor(check="B2", what="all-reduce of 16 GiB in one node", at_least=431, unit="GB/s", source="Azure/azurehpc-health-checks:conf/nd96isr_h200_v5.conf, same board", read=_READ),
+        over_link(5, source=f"{_DUMPS}/p5en/topology.xml: Xeon 8488C, which has PCIe 5.0", read=_FLOORS_READ),
+    ),
     notes=("EFA devices can appear late; the check retries three times.",),
 )  # fmt: skip
 
@@ -263,7 +281,10 @@ P6_B200 = replace(
         _block(98.84),
     ),
     quotas=dict(_P_QUOTA),
-    floors=(),
+    floors=(
+        Floor(check="B2", what="all-reduce of 16 GiB in one node", at_least=750, unit="GB/s", source="github.com/NVIDIA/nccl/issues/1807: more than 830 on eight B200", read=_FLOORS_READ),
+        over_link(5, source=f"{_DUMPS}/p6-b200/topology.xml: Xeon 8559C, which has PCIe 5.0", read=_FLOORS_READ),
+    ),
     notes=("Idle TCP connections are dropped after 350 s; use TCP keepalive.", "The spot quota code is not confirmed."),
 )  # fmt: skip
 
@@ -279,6 +300,17 @@ P6_B300 = replace(
     zones=zones_of("usw2:2"),
     block_regions=("us-east-1", "us-west-2", "us-gov-east-1"),
     prices=(_on_demand(142.416), *_spot(us_west_2=(33.4, 33.4)), _block(112.32)),
+    floors=(
+        Floor(
+            check="B2",
+            what="all-reduce of 16 GiB in one node",
+            at_least=750,
+            unit="GB/s",
+            source="github.com/NVIDIA/nccl/issues/1807: more than 830 on eight B200; same NVLink generation",
+            read=_FLOORS_READ,
+        ),
+        over_link(5, source=f"{_DUMPS}/p6-b300/topology.xml: Xeon 8559C, which has PCIe 5.0", read=_FLOORS_READ),
+    ),
     notes=(*P6_B200.notes, "Card 0 has no EFA."),
 )
 
@@ -308,6 +340,13 @@ P6E_GB200 = MachineType(
         "Sources differ on the EFA generation: v3 in the documentation, v4 on the product page.",
     ),
 )  # fmt: skip
+
+
+_G_FLOORS = {
+    "A10G": over_link(3, width=8, source=_DCGM, read=_FLOORS_READ),
+    "L4": over_link(3, source=_DCGM, read=_FLOORS_READ),
+    "L40S": over_link(4, width=8, source=_DCGM, read=_FLOORS_READ),
+}
 
 
 def _g(
@@ -352,6 +391,7 @@ def _g(
         capacity=_ANY,
         prices=(_on_demand(usd),) if usd else (),
         quotas=_G_QUOTA,
+        floors=(_G_FLOORS[gpu],),
         proprietary_module=(
             "On g5, AWS images use the proprietary kernel module with GSP firmware disabled" if family == "g5" else ""
         ),

@@ -23,6 +23,7 @@ _RETAIL = "https://prices.azure.com/api/retail/prices"
 _KAZ = "Azure/karpenter-provider-azure:pkg/providers/pricing/zz_generated.pricing.go"
 _FIELD_GUIDE = "Azure/ai-infrastructure-on-azure:skills/slurm/sku_performance_baseline/SKILL.md"
 _READ = date(2026, 11, 20)
+_NHC_READ = date(2026, 11, 22)
 _ZONES_NOTE = (
     "zones from the Resource SKUs list of one subscription on 2026-08-13; the list differs between subscriptions"
 )
@@ -65,7 +66,7 @@ def _floors(copy: float | None, one_node: float | None, hca: float | None, conf:
         ("N5", "RDMA write with GPU memory, one adapter", hca, "Gb/s"),
     )
     return tuple(
-        Floor(check=check, what=what, at_least=value, unit=unit, source=source)
+        Floor(check=check, what=what, at_least=value, unit=unit, source=source, read=_NHC_READ)
         for check, what, value, unit in rows
         if value is not None
     )
@@ -151,7 +152,7 @@ ND_H100 = MachineType(
     quotas=_quota("standardNDSH100v5Family"),
     floors=(
         *_floors(48, 460, 380, "nd96isr_h100_v5.conf"),
-        Floor(check="B3", what="all-reduce of 16 GiB over many nodes", at_least=400, unit="GB/s", source=_FIELD_GUIDE + ": about 450 expected, below 300 replace"),
+        Floor(check="B3", what="all-reduce of 16 GiB over many nodes", at_least=400, unit="GB/s", source=_FIELD_GUIDE + ": about 450 expected, below 300 replace", read=_READ),
     ),
     source=_source("ndh100v5-series"),
 )  # fmt: skip
@@ -173,7 +174,7 @@ ND_H200 = replace(
         *(_kaz(region, 84.80) for region in ("westus2", "westus3")),
     ),
     quotas=_quota("standardNDISRH200V5Family"),
-    floors=_floors(None, 431, 360, "nd96isr_h200_v5.conf"),
+    floors=_floors(48, 431, 360, "nd96isr_h200_v5.conf"),
     source=_source("nd-h200-v5-series"),
     notes=("Has an Ethernet RDMA device mlx5_an0 in addition to mlx5_ib0..7.",),
 )  # fmt: skip
@@ -212,7 +213,7 @@ ND_GB300 = replace(
     prices=(),
     quotas=_quota("standardNDISRGB300V6Family"),
     floors=(
-        Floor(check="B3", what="all-reduce of 16 GiB inside a rack", at_least=800, unit="GB/s", source=_FIELD_GUIDE + ": about 937 expected, below 600 replace"),
+        Floor(check="B3", what="all-reduce of 16 GiB inside a rack", at_least=800, unit="GB/s", source=_FIELD_GUIDE + ": about 937 expected, below 600 replace", read=_READ),
     ),
     source=_source("nd-gb300-v6-series", "the page states 4 x 800 Gb/s, the field guide measured 4 x 400; the lower value is used"),
     notes=(*ND_GB200.notes, "No service healing."),
@@ -296,13 +297,14 @@ _SINGLE = (
         "Standard_NC24ads_A100_v4", "A100-PCIE-80GB", 1, 24, 220, 20, 2, 894, "StandardNCADSA100v4Family", "nca100v4-series",
         zones=_NC_A100_REGIONS, capacity=_NC_A100,
         prices=(_price(K.ON_DEMAND, "eastus", 3.67, date(2026, 1, 1), note="captured in 2026, exact day unknown"),),
+        floors=_floors(21, None, None, "nc24ads_a100_v4.conf"),
     ),
-    _nc("Standard_NC48ads_A100_v4", "A100-PCIE-80GB", 2, 48, 440, 40, 4, 1788, "StandardNCADSA100v4Family", "nca100v4-series", zones=_NC_A100_REGIONS, capacity=_NC_A100),
+    _nc("Standard_NC48ads_A100_v4", "A100-PCIE-80GB", 2, 48, 440, 40, 4, 1788, "StandardNCADSA100v4Family", "nca100v4-series", zones=_NC_A100_REGIONS, capacity=_NC_A100, floors=_floors(21, 193, None, "nc48ads_a100_v4.conf")),
     _nc(
         "Standard_NC96ads_A100_v4", "A100-PCIE-80GB", 4, 96, 880, 80, 8, 3576, "StandardNCADSA100v4Family", "nca100v4-series",
         zones=_NC_A100_REGIONS, capacity=_NC_A100,
         prices=(_price(K.ON_DEMAND, "swedencentral", 19.10, _AUG), _price(K.SPOT, "swedencentral", 7.32, _AUG)),
-        floors=_floors(None, 25, None, "nc96ads_a100_v4.conf"),
+        floors=_floors(21, 25, None, "nc96ads_a100_v4.conf"),
     ),
     _nc(
         "Standard_NC40ads_H100_v5", "H100-NVL", 1, 40, 320, 40, 2, 3576, "StandardNCadsH100v5Family", "ncadsh100v5-series",
@@ -312,12 +314,13 @@ _SINGLE = (
             _price(K.ON_DEMAND, "spaincentral", 9.074, _AUG),
             _price(K.SPOT, "spaincentral", 2.80, _AUG),
         ),
+        floors=_floors(48, None, None, "nc40ads_h100_v5.conf"),
     ),
     _nc(
         "Standard_NC80adis_H100_v5", "H100-NVL", 2, 80, 640, 80, 4, 7152, "StandardNCadsH100v5Family", "ncadsh100v5-series",
         zones=_NC_H100_REGIONS,
         prices=(_price(K.ON_DEMAND, "spaincentral", 18.148, _AUG), _price(K.SPOT, "spaincentral", 5.595, _AUG)),
-        floors=_floors(None, 208, None, "nc80adis_h100_v5.conf"),
+        floors=_floors(48, 208, None, "nc80adis_h100_v5.conf"),
     ),
     _nc("Standard_NCC40ads_H100_v5", "H100-NVL", 1, 40, 320, 40, 2, 3576, "StandardNCCads2023Family", "nccadsh100v5-series", notes=("Confidential VM. The memory size is not confirmed.",)),
 )  # fmt: skip

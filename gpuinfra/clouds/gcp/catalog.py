@@ -12,6 +12,7 @@ from datetime import date
 from functools import partial
 
 from gpuinfra.catalog import gpus
+from gpuinfra.catalog.floors import over_link
 from gpuinfra.catalog.notation import price, zones_by_region
 from gpuinfra.catalog.records import CapacityKind, Fabric, Floor, MachineType, NicLimits, NicShape, Price, Source
 
@@ -111,6 +112,13 @@ def _shares(kind: CapacityKind, usd_per_gpu: float) -> Price:
 
 
 _CHS = "GoogleCloudPlatform/cluster-health-scanner:deploy/helm/health_checks/nccl_healthcheck"
+_FLOORS_READ = date(2026, 11, 22)
+_PCIE_5_HOST = over_link(
+    4,
+    source=_AOM + ": Sapphire and Emerald Rapids have PCIe 5.0; no page names the links to the GPUs, so 4.0 is assumed",
+    read=_FLOORS_READ,
+)
+_PCIE_3_HOST = over_link(3, source=_AOM + ": Cascade Lake has PCIe 3.0", read=_FLOORS_READ)
 _BLOCK_NOTE = "No on-demand capacity. Use a reservation, spot or flex-start."
 
 A3_HIGH = MachineType(
@@ -149,8 +157,9 @@ A3_HIGH = MachineType(
     ),
     quotas=_quota("NVIDIA_H100"),
     floors=(
-        Floor(check="B3", what="all-gather of 512 MiB over two nodes", at_least=60, unit="GB/s", source=f"{_CHS}; 70.9 measured in GoogleCloudPlatform/cluster-toolkit:examples/gke-a3-highgpu/multi-node-test-plan.md"),
-        Floor(check="B5", what="host to device copy", at_least=48, unit="GB/s", source="Azure/azurehpc-health-checks:conf/nd96isr_h100_v5.conf, same board"),
+        Floor(check="B3", what="all-gather of 512 MiB over two nodes", at_least=60, unit="GB/s", source=f"{_CHS}; 70.9 measured in GoogleCloudPlatform/cluster-toolkit:examples/gke-a3-highgpu/multi-node-test-plan.md", read=_READ),
+        Floor(check="B2", what="all-reduce of 16 GiB in one node", at_least=460, unit="GB/s", source="Azure/azurehpc-health-checks:conf/nd96isr_h100_v5.conf, same board", read=_READ),
+        _PCIE_5_HOST,
     ),
     source=_source(),
     notes=(
@@ -196,8 +205,8 @@ A3_MEGA = replace(
     ),
     quotas=_quota("NVIDIA_H100_MEGA"),
     floors=(
-        Floor(check="B3", what="all-gather of 8 GiB over two nodes", at_least=150, unit="GB/s", source=f"{_CHS}; 188.7 measured in GoogleCloudPlatform/cluster-toolkit:examples/gke-a3-megagpu/README.md"),
-        *(floor for floor in A3_HIGH.floors if floor.check == "B5"),
+        Floor(check="B3", what="all-gather of 8 GiB over two nodes", at_least=150, unit="GB/s", source=f"{_CHS}; 188.7 measured in GoogleCloudPlatform/cluster-toolkit:examples/gke-a3-megagpu/README.md", read=_READ),
+        *(floor for floor in A3_HIGH.floors if floor.check in {"B2", "B5"}),
     ),
     source=_source("one page states 1,800 Gbps, another 1,600 for the eight data interfaces without nic0"),
     notes=("Uses nine networks of the project quota.",),
@@ -226,7 +235,9 @@ A3_ULTRA = MachineType(
     prices=(_shares(K.ON_DEMAND, 10.4365), _shares(K.SPOT, 6.2607)),
     quotas=_quota("NVIDIA_H200"),
     floors=(
-        Floor(check="B3", what="all-gather of 8 GiB over two nodes", at_least=250, unit="GB/s", source=f"{_CHS}; 329 to 336 measured in GoogleCloudPlatform/cluster-toolkit:examples/gke-consumption-options/dws-flex-start/README.md"),
+        Floor(check="B3", what="all-gather of 8 GiB over two nodes", at_least=250, unit="GB/s", source=f"{_CHS}; 329 to 336 measured in GoogleCloudPlatform/cluster-toolkit:examples/gke-consumption-options/dws-flex-start/README.md", read=_READ),
+        Floor(check="B2", what="all-reduce of 16 GiB in one node", at_least=431, unit="GB/s", source="Azure/azurehpc-health-checks:conf/nd96isr_h200_v5.conf, same board", read=_READ),
+        _PCIE_5_HOST,
     ),
     source=_source(),
     notes=(_BLOCK_NOTE,),
@@ -253,7 +264,18 @@ A4 = replace(
         ),
     ),
     quotas=_quota("NVIDIA_B200"),
-    floors=(Floor(check="B3", what="all-gather over two nodes", at_least=250, unit="GB/s", source=_CHS),),
+    floors=(
+        Floor(check="B3", what="all-gather over two nodes", at_least=250, unit="GB/s", source=_CHS, read=_READ),
+        Floor(
+            check="B2",
+            what="all-reduce of 16 GiB in one node",
+            at_least=750,
+            unit="GB/s",
+            source="github.com/NVIDIA/nccl/issues/1807: more than 830 on eight B200",
+            read=_FLOORS_READ,
+        ),
+        _PCIE_5_HOST,
+    ),
 )
 
 A4X = MachineType(
@@ -273,7 +295,7 @@ A4X = MachineType(
     hypervisor="grace",
     capacity=_BOUND,
     quotas=_quota("NVIDIA_GB200"),
-    floors=(Floor(check="B3", what="all-gather over two nodes", at_least=160, unit="GB/s", source=_CHS),),
+    floors=(Floor(check="B3", what="all-gather over two nodes", at_least=160, unit="GB/s", source=_CHS, read=_READ),),
     source=_source(),
     notes=(
         "Available only with a reservation: no spot, flex-start or resize requests.",
@@ -314,6 +336,7 @@ def _a2(
         capacity=_ALL,
         zones=_zones(zones) if zones else {},
         prices=prices,
+        floors=(_PCIE_3_HOST,),
         quotas=_old_quota("NVIDIA_A100_GPUS" if gpu == "A100-40GB" else "NVIDIA_A100_80GB_GPUS"),
         source=_source(),
     )
@@ -390,6 +413,7 @@ def _g2(vcpus: int, memory: int, count: int, gbps: float, prices: tuple[Price, .
         hypervisor="cascade-lake",
         capacity=_ALL,
         prices=prices,
+        floors=(_PCIE_3_HOST,),
         quotas=_old_quota("NVIDIA_L4_GPUS"),
         source=_source("local SSD is optional and not attached"),
     )

@@ -1,4 +1,4 @@
-"""B: the speed of the node, compared with the figures of its machine type. These checks take minutes and run on request.
+"""B: the speed of the node, compared with the figures of its machine type. B5 takes seconds; the other checks run on request.
 
 The floors come from the machine's record (`floors`), which gives the source of each figure.
 """
@@ -175,11 +175,16 @@ class HostCopy(Check):
     phase, severity = Phase.SPEED, Severity.DRAIN
     probes = ("nvbandwidth",)
     hint = "compare G3 (link width and generation) and NUMA binding; reboot and measure again, then replace the node"
-    source = "Azure/azurehpc-health-checks: conf, host to device copies"
+    source = (
+        "NVIDIA/DCGM: nvvs/plugin_src/nvbandwidth (installed with the diagnostics of DCGM 4.4.1 and later); "
+        "`gpuinfra catalog MACHINE` names the source of each floor"
+    )
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, list[float]]:
         try:
-            cases = json.loads(answers.text("nvbandwidth"))["nvbandwidth"]["testcases"]
+            # Notices can precede the document.
+            text = answers.text("nvbandwidth")
+            cases = json.loads(text[max(text.find("{"), 0) :])["nvbandwidth"]["testcases"]
             figures = {}
             for case in cases:
                 if case["status"] != "Passed":

@@ -25,6 +25,7 @@ TOOLS: dict[str, tuple[str, str]] = {
     "ibstat": ("fabric", "ibstat"),
     "ibdev2netdev": ("fabric", "ibdev2netdev"),
     "dcgmi": ("dcgm", "main"),
+    "nvbandwidth": ("copies", "main"),
     "dmesg": ("kernel_log", "dmesg"),
     "journalctl": ("kernel_log", "journalctl"),
 }

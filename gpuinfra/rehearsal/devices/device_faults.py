@@ -30,6 +30,7 @@ FAULTS = {
     "remap-failed": "remapping a row of one GPU failed",
     "pcie-narrow": "the PCIe link of one GPU trained to half its width",
     "pcie-slow": "the PCIe link of one GPU runs at an older generation",
+    "host-copy-slow": "one GPU copies from and to host memory at a tenth of its rate, and its link looks healthy",
     "thermal": "one GPU is overheated and throttled by its hardware",
     "power-capped": "the power limit of one GPU is below its default",
     "recovery-reset": "the driver requests a reset of one GPU",

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-LINKED = ("bin", "sbin", "lib", "share", "share/keyrings", "include")
+LINKED = ("bin", "sbin", "lib", "libexec", "share", "share/keyrings", "include")
 """Folders of /usr that the node owns, filled with links to the host's files. Each other folder is one link."""
 OWN = (
     "lib/modules", "lib/systemd", "lib/modules-load.d", "lib/modprobe.d", "lib/sysctl.d",

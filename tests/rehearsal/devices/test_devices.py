@@ -49,7 +49,7 @@ NOTICED_BY = {
     "thermal": "G7", "power-capped": "G9", "recovery-reset": "G10", "recovery-reboot": "G10", "inforom-corrupt": "G1",
     "mig-enabled": "G12", "unknown-error": "G13", "stale-process": "G14", "memory-leaked": "G14", "fabric-unhealthy": "F2", "nvlink-inactive": "F3", "nvlink-errors": "F4",
     "efa-missing": "N1", "fabric-device-missing": "N2", "fabric-port-down": "N2", "fabric-port-slow": "N2", "fabric-no-key": "N9",
-    "fabric-flapping": "N6", "gvnic-missing": "N8",
+    "fabric-flapping": "N6", "gvnic-missing": "N8", "host-copy-slow": "B5",
 }  # fmt: skip
 """The check that tells each fault first."""
 MILD = {"power-capped", "stale-process", "nvlink-errors", "fabric-no-key"}

@@ -34,6 +34,7 @@ _DEVICE_TOOLS = {
     "ibv_devinfo",
     "ibv_devices",
     "ibstat",
+    "nvbandwidth",
 }
 _NOT_PLAYED = {
     "nvidia-debugdump",

@@ -1,0 +1,48 @@
+"""nvbandwidth on a stand-in node: `-j -t CASE ...` with the copies between host memory and each GPU.
+
+The format is that of nvbandwidth 0.8, which DCGM installs. A copy is as fast as the slower of the GPU's link and the processor's.
+"""
+
+from __future__ import annotations
+
+from . import device_faults
+from . import gpus as device_gpus
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .schema import State
+
+RATES = {3: 12.3, 4: 25.13, 5: 55.4}
+"""GB/s over 16 lanes by PCIe generation: NCCL's constant for 3.0, an A100 (NVIDIA/nvbandwidth issue 42), an H200
+(stas00/ml-engineering)."""
+HOSTS = {"p4": 3, "p5.": 4, "p5e.": 4, "a2-": 3, "g2-": 3, "g5.": 4, "g6.": 4, "g6e.": 4}
+"""Start of a machine type -> PCIe generation of its processor, if it is not 5."""
+CASES = ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce")
+
+
+def main(state: State, args: list[str]) -> int:
+    """Run the test cases of `-t`, or all."""
+    import json
+
+    gpus = device_gpus.listed(state)
+    if not state.get("driver", {}).get("loaded") or not gpus:
+        print("CUDA_ERROR: [CUDA_ERROR_NO_DEVICE] no CUDA-capable device is detected in expression cuInit(0)")
+        return 1
+    chosen = [word for word in args if word in CASES] or list(CASES)
+    machine = state.get("machine", "")
+    host = next((gen for start, gen in HOSTS.items() if machine.startswith(start)), 5)
+    faults = device_faults.active(state)
+    rates = []
+    for index, gpu in enumerate(gpus):
+        rate = RATES[min(int(gpu["GEN"]), host, 5)] * int(gpu["WIDTH"]) / 16
+        if "host-copy-slow" in faults and index == min(device_faults.GPU, len(gpus) - 1):
+            rate /= 10
+        rates.append("%.2f" % rate)
+    cases = [
+        {"name": name, "status": "Passed", "bandwidth_description": "memcpy CE CPU(row) %s GPU(column) bandwidth (GB/s)" % ("->" if at == 0 else "<-"),
+         "bandwidth_matrix": [rates], "sum": round(sum(float(rate) for rate in rates), 2)}
+        for at, name in enumerate(CASES) if name in chosen
+    ]  # fmt: skip
+    heads = {"CUDA Runtime Version": 13000, "Driver Version": state["driver"]["loaded"], "git_version": "v0.8"}
+    print(json.dumps({"nvbandwidth": {**heads, "testcases": cases}}, indent=2))
+    return 0
