@@ -31,6 +31,8 @@ def fabric_manager_start(argv: list[str]) -> int:
     if fourth:
         if "ib_umad" not in state["modules"]:
             return fail("Error: ib_umad kernel module is not loaded")
+        if "mlx5_ib" not in state["modules"]:
+            return fail("Error: no Infiniband device found; polling for at least one before starting Fabric Manager")
         for path in ("/usr/sbin/ibstat", NVLSM):
             if not exists(path):
                 return fail(f"Error: {path} not found")

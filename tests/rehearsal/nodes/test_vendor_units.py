@@ -97,6 +97,38 @@ def test_fabric_manager_starts_the_subnet_manager(host: NodeHost) -> None:
         node.reboot()
 
 
+def test_the_driver_of_the_bridges_is_installed_for_the_running_kernel(host: NodeHost) -> None:
+    """On AWS `mlx5_ib` is in linux-modules-extra, which the step installs and holds; the module is loaded at every boot."""
+    node = node_of(host, "aws", "p6-b200.48xlarge", "default", "20-kernel", "30-driver", "33-nvlink-subnet-manager")
+    package = f"linux-modules-extra-{node.run('uname', '-r')[1].strip()}"
+    assert package in node.run("apt-mark", "showhold")[1].split()
+    for _ in range(2):
+        assert "mlx5_ib" in node.run("lsmod")[1].split()
+        node.reboot()
+    code, said = node.steps("--again")
+    assert code == 0, said
+    assert "none made changes" in said, said
+
+
+def test_a_kernel_without_the_driver_of_the_bridges_is_named(host: NodeHost) -> None:
+    """Without a package of the missing module, the step ends at once with the module, the package and the field to set."""
+    assert host._library is not None
+    universe = next(host._library.folder.rglob("universe.json"))
+    data = json.loads(universe.read_text(encoding="utf-8"))
+    del data["packages"]["linux-modules-extra-{kernel}"]
+    universe.unlink()
+    universe.write_text(json.dumps(data), encoding="utf-8")
+    node = Machine(host, pool_of("aws", "p6-b200.48xlarge", "ubuntu-24.04", "default"))
+    node.launch("aws")
+    code, said, _ = node.through()
+    assert code == 1, said
+    entry = next(one for one in node.state["steps"] if one["id"] == "33-nvlink-subnet-manager")
+    assert entry["status"] == "failed"
+    for words in ("has no module mlx5_ib", "no repository has linux-modules-extra-", "software.kernel"):
+        assert words in entry["reason"]
+    assert "35-fabric-manager" not in {one["id"] for one in node.state["steps"] if one["status"] != "pending"}
+
+
 def test_the_cdi_specification_is_written_at_every_boot(host: NodeHost) -> None:
     """The vendor's service writes it to a file system in memory, and its package enables nothing during a boot."""
     node = node_of(host, "aws", "g6.xlarge", "default", "30-driver", "70-container-toolkit")
