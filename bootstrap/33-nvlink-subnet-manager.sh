@@ -44,14 +44,14 @@ main() {
 get_module() {
   local package
   package=linux-modules-extra-$(uname -r)
-  ! modinfo "$1" >/dev/null 2>&1 || return 0
+  ! modinfo -F vermagic "$1" >/dev/null 2>&1 || return 0
   would "install $package, because kernel $(uname -r) has no module $1" && return 0
   package_known "$package" || apt_refresh
   package_known "$package" ||
     refuse "kernel $(uname -r) has no module $1, which fabric manager needs, and no repository has $package; set software.kernel to a kernel with that package"
   install_packages "$package"
   hold "$package"
-  modinfo "$1" >/dev/null 2>&1 || refuse "$package has no module $1, which fabric manager needs; set software.kernel to a kernel that has it"
+  modinfo -F vermagic "$1" >/dev/null 2>&1 || refuse "$package has no module $1, which fabric manager needs; set software.kernel to a kernel that has it"
 }
 
 main "$@"

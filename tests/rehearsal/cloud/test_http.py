@@ -117,6 +117,25 @@ def test_metadata_describes_the_instance(server: Server, node: dict[str, Any]) -
         metadata(server, node, "meta-data/nothing", token)
 
 
+@pytest.mark.parametrize("version", ["2021-03-23", "2018-09-24", "2016-09-02", "2009-04-04", "latest"])
+def test_metadata_answers_each_version_that_cloud_init_requests(
+    server: Server, node: dict[str, Any], version: str
+) -> None:
+    """The root lists the versions, each answers as `latest` does, and an unknown version is not found."""
+    header = {"X-aws-ec2-metadata-token": session(server, node)}
+
+    def read(path: str) -> str:
+        url = f"http://127.0.0.1:{server.port}/.imds/{node['id']}/{path}"
+        with urllib.request.urlopen(urllib.request.Request(url, headers=header), timeout=300) as reply:
+            return reply.read().decode()
+
+    assert version in read("").split("\n")
+    for path in ("meta-data/", "meta-data/instance-id", "user-data", "dynamic/instance-identity/document"):
+        assert read(f"{version}/{path}") == read(f"latest/{path}")
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        read("2001-01-01/meta-data/instance-id")
+
+
 def test_credentials_of_an_instance_are_its_roles(server: Server, node: dict[str, Any], aws: Client) -> None:
     """The keys of the metadata service belong to role and instance, and expire."""
     token = session(server, node)

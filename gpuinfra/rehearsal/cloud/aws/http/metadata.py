@@ -20,6 +20,13 @@ from gpuinfra.rehearsal.cloud.core.http import Request, Response
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
 
+VERSIONS = (
+    "1.0", "2007-01-19", "2007-03-01", "2007-08-29", "2007-10-10", "2007-12-15", "2008-02-01", "2008-09-01", "2009-04-04", "2016-09-02",
+    "2018-03-28", "2018-08-17", "2018-09-24", "2019-10-01", "2021-03-23", "latest",
+)  # fmt: skip
+"""Versions that the service lists at `/`, of which clients choose one. EC2 lists more. Sources, read 2026-11-22: the versions that
+cloud-init requests (canonical/cloud-init:cloudinit/sources/DataSourceEc2.py), chef/ohai pull request 1457, and the list up to 2009-04-04
+in https://docs.openstack.org/nova/stein/user/metadata-service.html."""
 _NOT_FOUND = Response(404, b"not found: no such metadata\n")
 _UNAUTHORIZED = Response(401, b"unauthorized: a session token is required\n")
 
@@ -65,17 +72,22 @@ class Metadata:
         return owner == instance["id"] and time.time() < until
 
     def _find(self, instance: dict[str, Any], path: str) -> Response:
-        if path == "latest/user-data":
-            version = (
+        if not path:
+            return Response(200, "\n".join(VERSIONS).encode())
+        version, _, rest = path.partition("/")
+        if version not in VERSIONS:
+            return _NOT_FOUND
+        if rest == "user-data":
+            template = (
                 self.cloud.store.get("template-version", f"{instance['template']}:{instance['template_version']}") or {}
             )
-            data = base64.b64decode(version.get("userData") or "")
+            data = base64.b64decode(template.get("userData") or "")
             return Response(200, data, "application/octet-stream") if data else _NOT_FOUND
-        if path == "latest/dynamic/instance-identity/document":
+        if rest == "dynamic/instance-identity/document":
             return Response(200, json.dumps(self._document(instance), indent=2).encode())
         tree = self._tree(instance)
         found: Any = tree
-        for part in [part for part in path.removeprefix("latest").split("/") if part]:
+        for part in [part for part in rest.split("/") if part]:
             if not isinstance(found, dict) or part not in found:
                 return _NOT_FOUND
             found = found[part]
