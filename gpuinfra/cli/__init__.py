@@ -20,16 +20,16 @@ GROUPS = {
         "plan": "Validate a stack; show its topology, software and price",
         "catalog": "List machine types with GPUs, fabric, prices and regions",
         "permissions": "Print the minimum permissions to deploy a stack",
-        "rehearse": "Run a stack on a local simulation of its cloud and nodes",
+        "rehearse": "Run a stack against a local simulation of its cloud and nodes",
     },
     "Deploy": {
         "adopt": "Write the import file for resources that destroy retained",
-        "bootstrap": "Install existing machines over SSH",
+        "bootstrap": "Install software on existing machines over SSH",
     },
     "Operate": {
         "verify": "Judge the evidence that nodes uploaded",
-        "check": "Run the checks on nodes now",
-        "pairs": "Measure pairs of nodes to find a slow one",
+        "check": "Run the checks on the nodes now",
+        "pairs": "Measure pairs of nodes to find a slow node",
         "run": "Run a command on all nodes; identical output is grouped",
         "ssh": "Log in to a node",
     },
@@ -38,13 +38,13 @@ GROUPS = {
         "schema": "Print the JSON schema of a stack file",
     },
 }
-"""Group -> name -> one line of help. `gpuinfra.cli.<name>` defines the command."""
+"""Group -> name -> one-line help text. `gpuinfra.cli.<name>` defines the command."""
 
 COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
 
 
 class _LazyGroup(click.Group):
-    """A group that imports a subcommand's module on first use."""
+    """A command group that imports the module of a subcommand on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -75,13 +75,13 @@ class _LazyGroup(click.Group):
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.option("--debug", is_flag=True, help="Show the traceback if an error occurs.")
 @click.version_option(package_name="gpuinfra", message="gpuinfra %(version)s")
 @click.pass_context
 def cli(ctx: click.Context, debug: bool) -> None:
     """Declare one GPU cluster and deploy it on AWS, Azure or Google Cloud.
 
-    STACK is the name of a stack (aws-p4d) or the path of its file.
+    STACK is the name of a stack (aws-p4d) or the path to its file.
 
     Exit codes: 0 success, 1 findings or failures, 2 usage error, 3 missing prerequisite, 130 interrupted.
     """
@@ -108,11 +108,11 @@ def main(argv: list[str] | None = None) -> int:
         click.echo("interrupted", err=True)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader closed the pipe (`gpuinfra catalog | head`). This is not an error, and no more output is possible.
+        # The reader closed the pipe (`gpuinfra catalog | head`). This is not an error, but no further output can be written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as problem:
-        # Any other exception is a defect: print one line and how to see the traceback.
+        # Any other exception is a bug. Print one line that explains how to see the traceback.
         if os.environ.get("GPUINFRA_DEBUG"):
             traceback.print_exception(problem)
         what = f"{type(problem).__name__}: {problem}".splitlines()[0]
@@ -130,7 +130,7 @@ def _show(problem: GpuinfraError) -> None:
 
 
 def prefixed(text: str) -> list[str]:
-    """Prefix each finding with `gpuinfra:`. An indented line continues the line above."""
+    """Prefix each finding with `gpuinfra:`. An indented line continues the previous line."""
     return [line if line[:1].isspace() else f"gpuinfra: {line}" for line in text.splitlines() if line.strip()]
 
 

@@ -16,23 +16,23 @@ from gpuinfra.cli.options import FILE
     "--organization",
     default="organization",
     show_default=True,
-    help="Organization of the stack. The default is the organization of a self-managed backend.",
+    help="Organization of the stack. Default: the organization that self-managed backends use.",
 )
 @click.option("--project", default="gpuinfra", show_default=True, help="Pulumi project of the stack.")
-@click.option("--profile", help="AWS: named profile. By default, the credentials of the environment are used.")
+@click.option("--profile", help="Named AWS profile. Default: the credentials from the environment.")
 @click.option(
     "--state",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Output of `pulumi stack export`. Resources in it are left out of the import file.",
+    help="Output of `pulumi stack export`. The import file omits the resources that it contains.",
 )
 @click.option("--out", type=FILE, default=Path("adopt.json"), show_default=True, help="Import file to write.")
 def command(stack: str, organization: str, project: str, profile: str | None, state: Path | None, out: Path) -> None:
     """Write the Pulumi import file for resources that an earlier destroy of STACK retained.
 
     Destroy retains buckets, keys, audit logs, and file systems that hold the only copy of their data. Their names stay
-    in use, so the next `pulumi up` fails when it creates them again. This command finds them in the account with read
-    calls and prints the Pulumi commands that import them. The engine protects an imported resource until the next
-    `pulumi up`, so a `pulumi destroy` before it fails and deletes no retained resource.
+    in use, so the next `pulumi up` fails when it tries to create them again. This command finds them with read-only
+    calls to the account and prints the Pulumi commands that import them. The engine protects an imported resource until the next
+    `pulumi up`, so a `pulumi destroy` before that fails and does not delete any retained resource.
     """
     from gpuinfra import naming
     from gpuinfra.adopt import find_retained, import_file, urns_in

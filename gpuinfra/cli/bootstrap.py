@@ -1,4 +1,4 @@
-"""`gpuinfra bootstrap`: run the bootstrap steps over SSH, on many hosts at once."""
+"""`gpuinfra bootstrap`: run the bootstrap steps on many hosts in parallel, over SSH."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ RETRY = "retry in"
 
 @click.command("bootstrap")
 @click.argument("stack", required=False)
-@ssh_options(pool="Only the hosts of this pool; required where STACK has several pools.", timeout_s=7200)
-@click.option("--dry-run", is_flag=True, help="Print what the steps would change; change nothing.")
+@ssh_options(pool="Use only the hosts in this pool. Required if STACK has several pools.", timeout_s=7200)
+@click.option("--dry-run", is_flag=True, help="Print what the steps would change without changing anything.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; progress goes to stderr.")
 @stack_choice
 def command(target: Target, dry_run: bool, as_json: bool) -> int:
-    """Install the software of STACK's pools on existing machines, over SSH.
+    """Install the software for STACK's pools on existing machines over SSH.
 
-    Runs the steps that nodes run at their first boot. The machines are the hosts of a file, or the nodes of STACK. The
-    steps run detached on each host and survive a lost connection; run the same command again to continue watching them. Host keys are
+    This command runs the same steps that nodes run at first boot. The machines are the hosts in a hosts file or the nodes of STACK. The
+    steps run detached on each host and survive a lost connection. To follow them again, rerun the same command. Host keys are
     always verified and never added.
 
-    Exit code 0 if every host is done, otherwise 1.
+    The exit code is 0 if all steps are done on every host, and 1 otherwise.
     """
     with hosts_for(target) as hosts:
         name = target.stack or hosts.stack
@@ -80,7 +80,7 @@ def _bootstrap(
     record = Record(what, records)
     if record.before:
         done = sum(host.get("outcome") == "done" for host in record.before.get("hosts", {}).values())
-        progress.line(f"resumes the run of {record.before.get('started')}, in which {done} hosts were done")
+        progress.line(f"resuming the run from {record.before.get('started')}, which finished {done} hosts")
     record.begin({name: order.bundle.sha256 for name, order in orders.items()})
 
     def stage(host: Host, text: str) -> None:
@@ -165,7 +165,7 @@ def _entry(outcome: Any) -> dict[str, Any]:
 
 
 def _orders(plan: Plan, wanted: Iterable[str]) -> dict[str, Order]:
-    """Return what to install on the hosts of each pool."""
+    """Return the software to install on the hosts in each pool."""
     from gpuinfra import bundle
     from gpuinfra.remote.deliver import Order
 
@@ -176,7 +176,7 @@ def _orders(plan: Plan, wanted: Iterable[str]) -> dict[str, Order]:
             bundle=bundle.build(pools[name]),
             node={
                 "schema": "gpuinfra.node/1",
-                # A machine that was configured by cloud user data keeps its own node.json. This one is for all other machines.
+                # A machine that cloud user data configured keeps its own node.json. This file is for all other machines.
                 "cloud": "none",
                 "cluster": plan.name,
                 "pool": name,
@@ -189,7 +189,7 @@ def _orders(plan: Plan, wanted: Iterable[str]) -> dict[str, Order]:
 
 
 class _Progress:
-    """Progress on stderr: one line per change of a host, fewer lines for many hosts."""
+    """Prints progress to stderr: one line per change on a host, and fewer lines for large fleets."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -202,7 +202,7 @@ class _Progress:
             click.echo(text, err=True)
 
     def host(self, host: Host, text: str) -> None:
-        """Print a change of one host. With many hosts, only retries are printed."""
+        """Print a change on one host. For large fleets, print only retries."""
         if not self._brief or RETRY in text:
             self.line(f"{host.name}: {text}")
 

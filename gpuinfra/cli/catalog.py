@@ -20,13 +20,13 @@ SCHEMA = "gpuinfra.catalog/1"
 @click.command("catalog")
 @click.argument("machine", required=False)
 @click.option("--gpu", metavar="NAME", help="List only machine types with this GPU, such as H100.")
-@click.option("--cloud", type=click.Choice(list(CLOUDS)), help="List only machine types of this cloud.")
-@click.option("--region", help="List only machine types that this region offers, with its prices.")
+@click.option("--cloud", type=click.Choice(list(CLOUDS)), help="List only the machine types that this cloud offers.")
+@click.option("--region", help="List only the machine types that this region offers, with the prices in this region.")
 @click.option("--json", "as_json", is_flag=True, help="Print every field as one JSON object.")
 def command(machine: str | None, gpu: str | None, cloud: str | None, region: str | None, as_json: bool) -> int:
     """List machine types with GPUs, fabric and prices.
 
-    With MACHINE, print every fact about it, with dates and sources.
+    With MACHINE, print all facts about this machine type, with dates and sources.
     """
     clouds = [cloud] if cloud else list(CLOUDS)
     rows = [(name, record) for name in clouds for record in profile_of(name).machines.values()]
@@ -45,7 +45,7 @@ def command(machine: str | None, gpu: str | None, cloud: str | None, region: str
     else:
         click.echo("\n".join(tables.text(_table(rows, region))))
         click.echo(
-            f"\nPrices are the newest in {region or 'any region'}; - is unknown. "
+            f"\nThe table shows the newest price in {region or 'any region'}; - means unknown. "
             "`gpuinfra catalog MACHINE` shows dates and sources."
         )
     return 0
@@ -66,7 +66,7 @@ def _no_match(machine: str | None, gpu: str | None, clouds: list[str]) -> str:
 
     if machine:
         known = [name for cloud in clouds for name in profile_of(cloud).machines]
-        # For part of a name, such as `p4d` or `a3`, suggest the names that contain it.
+        # If the input is part of a name, such as `p4d` or `a3`, suggest the names that contain it.
         holding = [name for name in known if machine.lower() in name.lower()]
         near = listed(holding, 6) if holding else nearest(machine, known)
         return f"machine type {shown(machine)} is not in the catalog" + (f"; did you mean {near}?" if near else "")
@@ -111,7 +111,7 @@ def _usd(record: MachineType, kind: CapacityKind, region: str | None) -> str:
 
 
 def _details(record: MachineType) -> Iterator[tuple[str, str]]:
-    """Return label and text of each fact."""
+    """Yield the label and the text of each fact."""
     if gpu := record.gpu:
         yield (
             "GPUs",

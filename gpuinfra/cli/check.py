@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 @click.command("check")
 @click.argument("stack", required=False)
-@click.option("--phase", "phases", multiple=True, type=click.Choice(["presence", "correctness", "speed"]), help="Only checks of this phase. Repeatable.")  # fmt: skip
+@click.option("--phase", "phases", multiple=True, type=click.Choice(["presence", "correctness", "speed"]), help="Run only the checks in this phase. Repeatable.")  # fmt: skip
 @click.option("--also", multiple=True, metavar="CHECK", help="Also run a check that the machine type does not require, such as B2, B4 or B5. Repeatable.")  # fmt: skip
-@click.option("--burn-in", type=click.IntRange(1, 4), metavar="LEVEL", help="Also run DCGM diagnostics: 1 takes seconds, 2 minutes, 3 about 15 minutes plus a stress test, 4 hours.")  # fmt: skip
+@click.option("--burn-in", type=click.IntRange(1, 4), metavar="LEVEL", help="Also run DCGM diagnostics. Level 1 takes seconds, 2 takes minutes, 3 takes about 15 minutes plus a stress test, and 4 takes hours.")  # fmt: skip
 @ssh_options(timeout_s=900)
 @judgement_options
 @stack_choice
@@ -38,10 +38,10 @@ def command(
 ) -> int:
     """Run the checks now on the nodes of STACK or on the hosts that a file lists.
 
-    Connects over SSH, runs the probes, and judges their raw output here. Leaves nothing on the nodes. Checks of the phase
-    speed use the GPUs and the fabric: while jobs are running, use --phase presence --phase correctness.
+    This command connects over SSH, runs the probes, and judges their raw output locally. It leaves no files on the nodes. Checks in the phase
+    speed use the GPUs and the fabric. While jobs are running, use --phase presence --phase correctness.
 
-    Exit code 0 if every node is verified, otherwise 1.
+    The exit code is 0 if every node is verified, and 1 otherwise.
     """
     with hosts_for(target, announce=False) as hosts:
         by_host = for_hosts(target, expectation, hosts)
@@ -57,7 +57,7 @@ def command(
 
 
 def _probe(target: Target, hosts: Hosts, by_host: dict[str, tuple[str, Expectation]], **selection: Any) -> Found:
-    """Collect the evidence of all hosts. Raises `KeyboardInterrupt` after an interrupt."""
+    """Collect the evidence from all hosts. Raises `KeyboardInterrupt` after an interrupt."""
     from gpuinfra.remote.fleet import Fleet
     from gpuinfra.remote.verify import Verify
     from gpuinfra.verification.over_ssh import found_of
@@ -81,7 +81,7 @@ def _probe(target: Target, hosts: Hosts, by_host: dict[str, tuple[str, Expectati
 def _narrowed(
     expectation: Expectation, phases: Sequence[str], also: Sequence[str], burn_in: int | None
 ) -> dict[str, Any]:
-    """Limit the expectation to the checks of this run, so that only these decide."""
+    """Limit the expectation to the checks in this run, so that only these checks decide the result."""
     from gpuinfra.node.verify import burn_in_checks
 
     required = list(dict.fromkeys([*expectation.get("required", ()), *also, *burn_in_checks(burn_in)]))

@@ -1,4 +1,4 @@
-"""Loads the expectation of a healthy node from a stack's plan or from a file."""
+"""Loads the expectation for a healthy node from a stack's plan or from a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpuinfra.verification.read import Evidence
 
 Expectation = Mapping[str, Any]
-SOURCES = "give STACK, name it in the hosts file (stack: aws-p4d), or give --expectation FILE"
+SOURCES = "give STACK, set it in the hosts file (stack: aws-p4d), or give --expectation FILE"
 
 
 def from_file(file: Path) -> Expectation:
@@ -31,7 +31,7 @@ def from_file(file: Path) -> Expectation:
 
 
 def for_evidence(stack: str | None, file: Path | None) -> Callable[[Evidence], Expectation]:
-    """Return the expectation of each document's pool."""
+    """Return the expectation for the pool of each document."""
     if (stack is None) == (file is None):
         raise UsageError("the expectation must have one source; give either STACK or --expectation FILE")
     if file is not None:
@@ -44,7 +44,7 @@ def for_evidence(stack: str | None, file: Path | None) -> Callable[[Evidence], E
         pool = one.document.get("pool")
         if pool not in pools:
             raise UsageError(
-                f"the evidence of {one.instance_id} names pool {pool!r}; {stack} has {', '.join(pools)}; give the stack it belongs to"
+                f"the evidence of {one.instance_id} is from pool {pool!r}, but {stack} has {', '.join(pools)}; give the stack to which the node belongs"
             )
         return pools[pool]
 
@@ -52,13 +52,13 @@ def for_evidence(stack: str | None, file: Path | None) -> Callable[[Evidence], E
 
 
 def for_hosts(target: Target, file: Path | None, hosts: Hosts) -> dict[str, tuple[str, Expectation]]:
-    """Return the pool and expectation of each host."""
+    """Return the pool and the expectation for each host."""
     if file is not None:
         one = from_file(file)
         return {host.name: (host.pool or hosts.pool or target.pool or "", one) for host in hosts.hosts}
     name = target.stack or hosts.stack
     if name is None:
-        raise UsageError(f"the expectation of the hosts is not known; {SOURCES}")
+        raise UsageError(f"the expectation for the hosts is not known; {SOURCES}")
     plan = plan_of(name)
     by_pool = {one.name: one.expectation for one in plan.pools}
 

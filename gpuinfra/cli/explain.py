@@ -1,4 +1,4 @@
-"""`gpuinfra explain`: fields of a declaration, rules, node checks, bootstrap steps and Xids."""
+"""`gpuinfra explain`: explains fields of a declaration, rules, node checks, bootstrap steps and Xids."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 def command(name: str) -> int:
     """Explain a field, rule, check, bootstrap step or Xid.
 
-    Examples: the field `pools.capacity.count`, a rule as findings name it, the check G3 or pcie_link,
+    Examples: the field `pools.capacity.count`, a rule name from a finding, the check G3 or pcie_link,
     the step 30-driver, the NVIDIA driver error xid-79.
     """
     from gpuinfra.reference.explain import explain

@@ -1,4 +1,4 @@
-"""Shared by `verify` and `check`: judges the evidence, writes the result as text, pages and documents, returns the exit code."""
+"""Code that `verify` and `check` share: judges the evidence, writes the result as text, HTML, JSON and JUnit XML, and returns the exit code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def publish(
     junit: Path | None,
     html: Path | None,
 ) -> int:
-    """Write the judgement. Returns exit code 0 if every node is verified, otherwise 1."""
+    """Write the judgement. Return exit code 0 if every node is verified, and 1 otherwise."""
     from gpuinfra.report import verification_text as write
     from gpuinfra.verification.judged import judge_all
     from gpuinfra.verification.read import read_folder
@@ -54,7 +54,7 @@ def publish(
 
 
 def _save(folder: Path, found: Found) -> None:
-    """Write one file per node. Replaces an earlier file of the same node."""
+    """Write one file per node. A new file replaces the earlier file for the same node."""
     from gpuinfra.node import evidence
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ def _save(folder: Path, found: Found) -> None:
 
 
 def write_file(path: Path, content: str, option: str) -> None:
-    """Write the output file of an option."""
+    """Write the output file that an option requests."""
     from gpuinfra.errors import UsageError
 
     try:

@@ -1,4 +1,4 @@
-"""Options that several commands share, for consistent names, help and behavior."""
+"""Options that several commands share, so that names, help texts and behavior are consistent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWN_NAMES = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The hosts that a command works on, and how it connects to them."""
+    """The hosts on which a command works, and how the command connects to them."""
 
     stack: str | None
     hosts_file: Path | None
@@ -34,14 +34,14 @@ TARGET = [one.name for one in fields(Target)]
 
 
 def some(names: list[str]) -> str:
-    """Return the first names and the number of remaining names."""
+    """Return the first few names and the number of remaining names."""
     return ", ".join(names[:SHOWN_NAMES]) + (
         f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
     )
 
 
 def stack_choice(command: Any) -> Any:
-    """Add `--rehearsal` and `--folder`. Together with `ssh_options`, they are part of the `Target`."""
+    """Add `--rehearsal` and `--folder`. With `ssh_options`, both become part of the `Target`."""
     return _with(
         command,
         click.option("--rehearsal", is_flag=True, help="Use the stand-in nodes of STACK's rehearsal."),
@@ -64,17 +64,17 @@ folder_option = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(".rehearsal"),
     show_default=True,
-    help="Folder of rehearsals.",
+    help="Folder that contains the rehearsals.",
 )
 
 
-def ssh_options(*, pool: str = "Only the hosts of this pool.", timeout_s: int | None = None) -> Any:
+def ssh_options(*, pool: str = "Use only the hosts in this pool.", timeout_s: int | None = None) -> Any:
     """Add `--hosts`, `--pool`, `--parallel`, `--direct`, `--known-hosts`, and `--timeout` with a default.
 
     Together with the argument STACK and `stack_choice`, they are passed to the command as one `Target`.
     """
     options = [
-        click.option("--hosts", "hosts_file", type=FILE, metavar="FILE", help="Use the hosts of this file (docs/remote.md) instead of the nodes of STACK."),
+        click.option("--hosts", "hosts_file", type=FILE, metavar="FILE", help="Use the hosts in this file (docs/remote.md) instead of the nodes of STACK."),
         click.option("--pool", metavar="POOL", help=pool),
         click.option("--parallel", type=click.IntRange(1, 512), default=64, show_default=True, help="Maximum number of simultaneous connections."),
         click.option("--direct", is_flag=True, help="Connect to private addresses instead of through the cloud's tunnel."),
@@ -102,19 +102,19 @@ def expectation_option(command: Any) -> Any:
     """Add `--expectation`."""
     return _with(
         command,
-        click.option("--expectation", type=FILE, metavar="FILE", help="Judge against this expectation.json instead of STACK's plan."),
+        click.option("--expectation", type=FILE, metavar="FILE", help="Judge against this expectation.json instead of the plan of STACK."),
     )  # fmt: skip
 
 
 def judgement_options(command: Any) -> Any:
-    """Add the options of `verify` and `check` for the judgement and its output."""
+    """Add the options of `verify` and `check` that control the judgement and its output."""
     return expectation_option(_with(
         command,
-        click.option("--baseline", type=click.Path(path_type=Path), metavar="DIR", help="Report what got worse since this earlier evidence."),
-        click.option("--save", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Keep the evidence for a later --baseline."),
+        click.option("--baseline", type=click.Path(path_type=Path), metavar="DIR", help="Report what has become worse since this earlier evidence."),
+        click.option("--save", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Save the evidence in this folder for a later --baseline."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
         click.option("--junit", type=FILE, metavar="FILE", help="Write JUnit XML."),
-        click.option("--html", type=FILE, metavar="FILE", help="Write a self-contained page."),
+        click.option("--html", type=FILE, metavar="FILE", help="Write a self-contained HTML page."),
     ))  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`gpuinfra pairs`: measure pairs of nodes over the fabric to find the slow node."""
+"""`gpuinfra pairs`: measures pairs of nodes over the fabric to find a slow node."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ Task = Callable[["Host"], dict[str, Any]]
 
 @click.command("pairs")
 @click.argument("stack", required=False)
-@click.option("--shared-folder", required=True, metavar="FOLDER", help="Folder that all nodes mount, such as /scratch: the two nodes of a pair find each other through it. It is left empty.")  # fmt: skip
+@click.option("--shared-folder", required=True, metavar="FOLDER", help="Folder that all nodes mount, such as /scratch. The two nodes of a pair find each other through files in this folder. The command removes these files when it ends.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; progress goes to stderr.")
 @expectation_option
 @ssh_options()
 def command(target: Target, shared_folder: str, as_json: bool, expectation: Path | None) -> int:
-    """Measure pairs of nodes over the fabric and find the slow node.
+    """Measure pairs of nodes over the fabric to find a slow node.
 
-    The two nodes of each pair run an NCCL all-reduce. Slow nodes are paired with others until the slow node, or the slow
-    path between two good nodes, is known. Stop all jobs on the nodes first.
+    The two nodes in each pair run an NCCL all-reduce. The nodes of a slow pair are then paired with other nodes until the slow node, or the slow
+    path between two good nodes, is identified. Stop all jobs on the nodes first.
 
     The stand-in nodes of a rehearsal have no GPUs to run NCCL on, so only real nodes can be measured.
 
@@ -82,7 +82,7 @@ def measure_pairs(
     speeds: dict[tuple[str, str], float | None] = {}
 
     def run_on(names: Iterable[str], task: Callable[[Connector], Task], **more: Any) -> list[Outcome[dict[str, Any]]]:
-        """Run a task on several hosts at once, over new connections."""
+        """Run a task on several hosts in parallel, over new connections."""
         with connector_to(hosts, known_hosts) as connector:
             ended = Fleet([by_name[name] for name in names], task(connector), on_stop=connector.close, **more).run()
         if ended.interrupted:
@@ -105,7 +105,7 @@ def measure_pairs(
         for start in range(0, len(pairs), at_once):
             now = pairs[start : start + at_once]
             orders = assignments(now, run=secrets.token_hex(8), store=store)
-            # A single attempt: a node that connects later can no longer find its partner.
+            # Try only once, because a node that connects later can no longer find its partner.
             outcomes = run_on(
                 orders, partial(PairTest, assignments=orders, options=options), parallel=len(orders), tries=1
             )

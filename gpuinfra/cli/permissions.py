@@ -1,4 +1,4 @@
-"""`gpuinfra permissions`: the minimum permissions to deploy a stack, in the format of its cloud."""
+"""`gpuinfra permissions`: prints the minimum permissions for deploying a stack, in the format of its cloud."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import click
 
 @click.command("permissions")
 @click.argument("stack", metavar="STACK|FILE")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object with the reason for each action.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object that includes the reason for each action.")
 def command(stack: str, as_json: bool) -> int:
-    """Print the minimum permissions to deploy STACK.
+    """Print the minimum permissions that are required to deploy STACK.
 
-    Prints IAM policies for AWS, a role definition for Azure, or a custom role for Google Cloud on stdout. Notes
+    The output is a set of IAM policies for AWS, a role definition for Azure, or a custom role for Google Cloud. Notes
     go to stderr.
     """
     from gpuinfra.clouds.permissions import permissions_of

@@ -1,4 +1,4 @@
-"""`gpuinfra plan`: validate a stack and show its topology, software and price. Needs no engine, account or network."""
+"""`gpuinfra plan`: validates a stack and shows its topology, software and price. It requires no engine, account or network."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _COLORS = {Level.ERROR: "red", Level.WARN: "yellow", Level.INFO: "cyan"}
 @click.command("plan")
 @click.argument("stack", metavar="STACK|FILE")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/plan-json.md).")
-@click.option("--html", "page", type=FILE, help="Write a self-contained page.")
-@click.option("--prices", type=FILE, help="Your own prices, which override the catalog.")
-@click.option("--why", is_flag=True, help="List every decision with its reason.")
+@click.option("--html", "page", type=FILE, help="Write a self-contained HTML page.")
+@click.option("--prices", type=FILE, help="File with your own prices, which override the prices in the catalog.")
+@click.option("--why", is_flag=True, help="List each decision and its reason.")
 @click.option("--on", "day", metavar="DATE", help="Plan as of this day, such as 2026-12-01, instead of today.")
 def command(stack: str, as_json: bool, page: Path | None, prices: Path | None, why: bool, day: str | None) -> int:
     """Validate STACK and show its topology, software and price.
 
-    Needs no cloud account and no network, and creates nothing. STACK is the name of a stack or the path of its file.
+    This command requires no cloud account or network and creates no resources. STACK is the name of a stack or the path to its file.
 
-    Exit code 1 if a finding is an error.
+    The exit code is 1 if a finding is an error.
     """
     from gpuinfra.cost.file import load
     from gpuinfra.report.plan_json import plan_report
@@ -58,7 +58,7 @@ def command(stack: str, as_json: bool, page: Path | None, prices: Path | None, w
 
 
 def colored(finding: Finding) -> str:
-    """Format a finding for a terminal. Click removes the color elsewhere."""
+    """Format a finding for a terminal. Click removes the color if the output is not a terminal."""
     text = str(finding)
     word = f"{finding.level.value}:"
     return text.replace(word, click.style(word, fg=_COLORS[finding.level], bold=True), 1)

@@ -1,4 +1,4 @@
-"""`gpuinfra rehearse`: run a stack under Pulumi's engine with a stand-in cloud and stand-in nodes."""
+"""`gpuinfra rehearse`: runs a stack on Pulumi's engine with a stand-in cloud and stand-in nodes."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from gpuinfra.cli.options import folder_option
 @click.option(
     "--deadline",
     metavar="TIME",
-    help="Longest wait for the nodes, for example 90s. Default: 240s. A deployment uses the deadline of the stack file.",
+    help="Maximum wait for the nodes, for example 90s. Default: 240s. A deployment uses the deadline from the stack file.",
 )
 @click.option(
     "--under-least-permissions",
     "least_privilege",
     is_flag=True,
-    help="Allow the operator only what `gpuinfra permissions` prints.",
+    help="Grant the operator only the permissions that `gpuinfra permissions` prints.",
 )
 @click.option("--on", metavar="DATE", help="Rehearse as of this day, for example 2026-12-01. Default: today.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON on stdout and progress on stderr.")
@@ -45,10 +45,10 @@ def command(
     as_json: bool,
     folder: Path,
 ) -> int:
-    """Rehearse ACTION on STACK, the name of a stack or its file.
+    """Rehearse ACTION on STACK, which is the name of a stack or the path to its file.
 
     The program, the engine, the bootstrap steps and the checks are real. The cloud and the nodes are stand-ins on this
-    machine. Nothing is deployed, nothing is billed, and no cloud account is needed.
+    machine. A rehearsal deploys no cloud resources, incurs no costs, and requires no cloud account.
 
     ACTION is preview, up, refresh, destroy or life. `life` runs preview, up, up again, add a node, drift, replace a
     node, destroy, adopt and up after destroy, and checks the effect of each step.

@@ -1,4 +1,4 @@
-"""`gpuinfra run`: run a command on all nodes; identical output is grouped."""
+"""`gpuinfra run`: runs a command on all nodes and groups identical output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "gpuinfra.run/1"
 SHOWN_LINES = 200
-"""Lines shown of each distinct output, so that one node cannot flood the terminal."""
+"""Maximum number of lines shown for each distinct output, so that one node cannot flood the terminal."""
 
 
 @click.command("run", context_settings={"ignore_unknown_options": True})
@@ -31,12 +31,12 @@ SHOWN_LINES = 200
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @stack_choice
 def command(target: Target, words: tuple[str, ...], as_json: bool) -> int:
-    """Run COMMAND on all nodes of STACK, or on the hosts of a file.
+    """Run COMMAND on all nodes of STACK, or on the hosts in a hosts file.
 
-    A shell on each node interprets COMMAND. Nodes with identical output are grouped. A command that loses its connection
-    is not repeated, because it may have run already. With --hosts, omit STACK.
+    A shell on each node interprets COMMAND. Nodes with identical output are grouped. If the connection is lost, the command
+    is not repeated, because it may already have run. With --hosts, omit STACK.
 
-    Exit code 0 if COMMAND exits with 0 on every node, otherwise 1.
+    The exit code is 0 if COMMAND exits with 0 on every node, and 1 otherwise.
     """
     given = ([target.stack] if target.hosts_file and target.stack else []) + list(words)
     if not given:
@@ -64,7 +64,7 @@ def _run(target: Target, hosts: Hosts, words: Sequence[str]) -> FleetResult[Comm
             try:
                 return connection.run(line, limit_s=target.timeout_s)
             except HostProblem as problem:
-                # The connection was open, so the command may have started. STEP is not retried.
+                # The connection was open, so the command may have started. The kind STEP is not retried.
                 raise HostProblem(Kind.STEP, problem.reason, problem.hint) from None
 
     with connector_to(hosts, target.known_hosts) as connector:

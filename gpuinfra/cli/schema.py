@@ -1,4 +1,4 @@
-"""`gpuinfra schema`: the JSON schema of a stack file."""
+"""`gpuinfra schema`: prints the JSON schema for stack files."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import click
 
 @click.command("schema")
 def command() -> int:
-    """Print the JSON schema of a stack file, for editors and other programs.
+    """Print the JSON schema for stack files, for use in editors and other programs.
 
-    To use it in an editor, begin a stack file with
+    To use the schema in an editor, begin a stack file with
     `# yaml-language-server: $schema=PATH`.
     """
     from gpuinfra.reference.schema import FILE

@@ -1,4 +1,4 @@
-"""`gpuinfra ssh`: run OpenSSH's client with the host keys from the handover or from a hosts file."""
+"""`gpuinfra ssh`: runs the OpenSSH client with the host keys from the handover or from a hosts file."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 @click.command("ssh", context_settings={"ignore_unknown_options": True})
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[STACK] NODE [COMMAND]...")
-@click.option("--hosts", "hosts_file", type=FILE, metavar="FILE", help="Find NODE in this hosts file (docs/remote.md); leave STACK out.")  # fmt: skip
+@click.option("--hosts", "hosts_file", type=FILE, metavar="FILE", help="Find NODE in this hosts file (docs/remote.md). Omit STACK.")  # fmt: skip
 @click.option("--direct", is_flag=True, help="Connect to the private address instead of through the cloud's tunnel.")
 @stack_options
 def command(words: tuple[str, ...], hosts_file: Path | None, direct: bool, stacks: Stacks) -> int:
     """Log in to NODE of STACK, or run COMMAND on it.
 
-    NODE is a label (gpu-1) or an instance ID. The host key is always verified and never added. The exit code is that of
-    COMMAND, or 255 without a connection.
+    NODE is a label (gpu-1) or an instance ID. The host key is always verified and never added. The exit code is the exit code of
+    COMMAND, or 255 if the connection fails.
     """
     if shutil.which("ssh") is None:
         raise EnvironmentMissing("ssh is not installed; on Debian and Ubuntu: apt install openssh-client")
@@ -39,7 +39,7 @@ def command(words: tuple[str, ...], hosts_file: Path | None, direct: bool, stack
         from gpuinfra.remote.hosts import read_hosts
 
         if not stacks.hosts_files:
-            raise UsageError("--rehearsal uses the stand-in nodes of STACK; leave --hosts out")
+            raise UsageError("--rehearsal uses the stand-in nodes of STACK; omit --hosts")
         if not words:
             raise UsageError("no node is given; type gpuinfra ssh --hosts FILE NODE")
         return _connect(read_hosts(hosts_file), words[0], words[1:])
@@ -50,13 +50,13 @@ def command(words: tuple[str, ...], hosts_file: Path | None, direct: bool, stack
         if stacks.notice:
             click.echo(stacks.notice, err=True)
         hosts = active.hosts(plan_of(stack), direct)
-        # Hosts are named by instance ID. Accept labels as well.
+        # The names of hosts are instance IDs. Accept labels as well.
         names = {other: name for one in active.nodes for other, name in ((one.name, one.id), (one.id, one.name))}
         return _connect(hosts, node, rest, names)
 
 
 def client_config(hosts: Hosts, host: Host, folder: Path) -> Path:
-    """Return the OpenSSH configuration for one host. Your own configuration files are not read."""
+    """Return the OpenSSH configuration for one host. The user's own configuration files are not read."""
     lines: list[str] = []
     known = folder / "known_hosts"
     keys: list[str] = []

@@ -1,4 +1,4 @@
-"""The active stack of a command: its state, its nodes, and how to reach them over SSH."""
+"""The stack on which a command works: its state, its nodes, and how to reach them over SSH."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ActiveStack:
-    """A stack that is up."""
+    """A deployed stack."""
 
     name: str
     resources: Sequence[Mapping[str, Any]]
-    """The resources of its state."""
+    """The resources in the state."""
     folder: Path
-    """A folder for the key of this command."""
+    """A folder for the SSH key that this command creates."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """The nodes that its state lists."""
+        """The nodes that the state lists."""
         from gpuinfra.inventory import nodes_of
 
         return nodes_of(self.resources)
 
     def found(self) -> tuple[Found, dict[str, Mapping[str, Any]]]:
-        """Return its evidence and the expectation of each node; see `gpuinfra.verification.store`."""
+        """Return the stack's evidence and the expectation for each node. See `gpuinfra.verification.store`."""
         from gpuinfra.handover.ports import PortUnavailable
         from gpuinfra.verification.store import found_of
 
@@ -52,7 +52,7 @@ class ActiveStack:
             raise DeploymentError(f"the nodes of {self.name} cannot be read: {error}") from None
 
     def hosts(self, plan: Plan, direct: bool) -> Hosts:
-        """Return its nodes as SSH hosts, with the host keys from their verified evidence."""
+        """Return the nodes as SSH hosts, with the host keys from their verified evidence."""
         from gpuinfra.remote.tunnels import hosts_of
 
         return hosts_of(
@@ -79,16 +79,16 @@ def active_stack(name: str, stacks: Stacks) -> Iterator[ActiveStack]:
 
 @contextmanager
 def hosts_for(target: Target, *, announce: bool = True) -> Iterator[Hosts]:
-    """Open the hosts of a file or the nodes of a stack for a `with` block. Prints the notice of the stacks."""
+    """Open the hosts in a hosts file or the nodes of a stack for a `with` block. Prints the notice of `Stacks`."""
     if target.hosts_file is not None:
         from gpuinfra.remote.hosts import read_hosts
 
         if not target.stacks.hosts_files:
-            raise UsageError("--rehearsal uses the stand-in nodes of STACK; leave --hosts out")
+            raise UsageError("--rehearsal uses the stand-in nodes of STACK; omit --hosts")
         yield read_hosts(target.hosts_file).of_pool(target.pool)
         return
     if target.stack is None:
-        raise UsageError("no hosts are named; give STACK or --hosts FILE")
+        raise UsageError("no hosts are given; give STACK or --hosts FILE")
     with active_stack(target.stack, target.stacks) as active:
         if target.stacks.notice and announce:
             click.echo(target.stacks.notice, err=True)
@@ -97,7 +97,7 @@ def hosts_for(target: Target, *, announce: bool = True) -> Iterator[Hosts]:
 
 @contextmanager
 def connector_to(hosts: Hosts, known_hosts: tuple[Path, ...]) -> Iterator[Connector]:
-    """Open a connector for a `with` block. `known_hosts` takes precedence over the hosts file and OpenSSH's files."""
+    """Open a connector for a `with` block. `known_hosts` takes precedence over the hosts file and the OpenSSH files."""
     from gpuinfra.remote.connect import Connector
     from gpuinfra.remote.known import KnownHosts, default_files
 
@@ -109,7 +109,7 @@ def connector_to(hosts: Hosts, known_hosts: tuple[Path, ...]) -> Iterator[Connec
 
 
 def plan_of(name: str) -> Plan:
-    """Return the plan of a stack, as of today."""
+    """Return the plan for a stack, as of today."""
     from gpuinfra.day import today
     from gpuinfra.planning import make_plan
     from gpuinfra.rules import load_stack
@@ -119,7 +119,7 @@ def plan_of(name: str) -> Plan:
 
 
 def pool_of(host: Host, hosts: Hosts, plan: Plan, pool: str | None) -> str:
-    """Return the pool of a host: from its own field, the file's field, `--pool`, or the plan's only pool."""
+    """Return the pool of a host, from the field of the host, the field of the file, `--pool`, or the only pool in the plan."""
     names = [one.name for one in plan.pools]
     found = host.pool or hosts.pool or pool or (names[0] if len(names) == 1 else "")
     if not found:

@@ -1,4 +1,4 @@
-"""The stacks that a command works on: deployed stacks, or the stacks of rehearsals. The commands do not know which."""
+"""The stacks on which a command works: deployed or rehearsed stacks. The commands do not distinguish between the two."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ Resources = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Stacks:
-    """The stacks that a command works on."""
+    """The stacks on which a command works."""
 
     open: Callable[[str], AbstractContextManager[Resources]]
-    """Opens a stack by name and returns the resources of its state. Clouds and nodes can be used until it is closed."""
+    """Opens a stack by name and returns the resources in its state. The cloud and the nodes are reachable until the context is closed."""
     up: str
-    """The command that brings a stack up, with `{stack}` for its name."""
+    """The command that deploys a stack, with `{stack}` as the placeholder for its name."""
     notice: str = ""
-    """A line above every output."""
+    """A line to print above every output."""
     marks: Mapping[str, object] = field(default_factory=dict)
-    """Fields of every JSON document."""
+    """Fields to add to every JSON document."""
     records: Path | None = None
-    """Folder of the records of bootstrap runs. None for the user's state folder."""
+    """Folder for the records of bootstrap runs. None selects the user's state folder."""
     hosts_files: bool = True
     """Whether `--hosts` and `--evidence` can replace the stack."""
 
@@ -53,7 +53,7 @@ def stacks_of(given: dict[str, Any]) -> Stacks:
 
 
 def exported(name: str) -> list[dict[str, Any]]:
-    """Return the resources of a deployed stack, from its state backend."""
+    """Return the resources of a deployed stack from its state backend."""
     from gpuinfra.engine import find_engine
 
     engine = find_engine(lambda line: click.echo(line, err=True))
@@ -73,5 +73,5 @@ def exported(name: str) -> list[dict[str, Any]]:
 
 
 def short_name(name: str) -> str:
-    """Return the short name: `aws-p4d` for `stacks/Pulumi.aws-p4d.yaml`."""
+    """Return the short name of a stack: `aws-p4d` for `stacks/Pulumi.aws-p4d.yaml`."""
     return Path(name).stem.removeprefix("Pulumi.")

@@ -1,4 +1,4 @@
-"""`gpuinfra verify`: judge the evidence that nodes uploaded, or evidence in a folder."""
+"""`gpuinfra verify`: judges the evidence that nodes uploaded, or the evidence in a folder."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from gpuinfra.errors import UsageError
 
 @click.command("verify")
 @click.argument("stack", required=False)
-@click.option("--evidence", type=click.Path(path_type=Path), metavar="DIR", help="Judge this folder (or file) of evidence instead of STACK's bucket.")  # fmt: skip
+@click.option("--evidence", type=click.Path(path_type=Path), metavar="DIR", help="Judge the evidence in this folder or file instead of the bucket of STACK.")  # fmt: skip
 @judgement_options
 @stack_options
 def command(stack: str | None, evidence: Path | None, expectation: Path | None, stacks: Stacks, **output: Any) -> int:
     """Judge the evidence that the nodes of STACK uploaded to its evidence bucket.
 
-    Reads the newest evidence of each node, verifies who signed it, and judges the raw output against the plan. Prints
-    what to do with each node: nothing, look at, configure, reset, reboot or replace. The nodes are not contacted;
-    `gpuinfra check` runs the checks on them now.
+    This command reads the newest evidence of each node, verifies who signed it, and judges the raw output against the plan. It prints
+    the action for each node: nothing, look at, configure, reset, reboot or replace. It does not contact the nodes;
+    to run the checks on the nodes now, use `gpuinfra check`.
 
-    Exit code 0 if every node is verified, otherwise 1.
+    The exit code is 0 if every node is verified, and 1 otherwise.
     """
     from gpuinfra.verification.read import read_folder
 
     if evidence and not stacks.hosts_files:
-        raise UsageError("--rehearsal reads the evidence of STACK's stand-in nodes; leave --evidence out")
+        raise UsageError("--rehearsal reads the evidence of the stand-in nodes of STACK; omit --evidence")
     title = f"Verification of {stack or (evidence or Path()).resolve().name}"
     if evidence is not None:
         return publish(read_folder(evidence), for_evidence(stack, expectation), title, stacks=stacks, **output)
     if stack is None:
-        raise UsageError("no evidence is named; give STACK or --evidence DIR")
+        raise UsageError("no evidence is given; give STACK or --evidence DIR")
     with active_stack(stack, stacks) as active:
         found, deployed = active.found()
     one = from_file(expectation) if expectation else None

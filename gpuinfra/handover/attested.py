@@ -1,8 +1,8 @@
-"""Verifies Azure's attested documents, with which Azure signs a node's claims about itself and its evidence.
+"""Verifies Azure's attested documents, in which Azure signs a node's claims about itself and its evidence.
 
 A document is a PKCS7 message (RFC 5652) about one machine, signed with a certificate for metadata.azure.com. This module verifies
-the signature, chain, name, dates and nonce, offline except for missing intermediate certificates. It fetches them from the addresses that
-Microsoft publishes (`ISSUERS`), never from an address in a certificate that is not verified yet, and accepts them only under the pinned root.
+the signature, chain, name, dates and nonce. It works offline, except that it fetches missing intermediate certificates from the addresses that
+Microsoft publishes (`ISSUERS`), never from an address in an unverified certificate. It accepts them only under the pinned root.
 
 https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service#attested-data, read 2026-11-21; not yet tested on a real machine.
 """
@@ -51,7 +51,7 @@ ISSUERS = {
 
 https://learn.microsoft.com/azure/security/fundamentals/azure-certificate-authority-details, page of 2025-11-17 (MicrosoftDocs/azure-docs 03e5750)."""
 _CHAIN_LIMIT = 4
-"""Maximum number of certificates that are fetched for one signer."""
+"""Maximum number of certificates to fetch for one signer."""
 _SIGNED_DATA, _DATA = "1.2.840.113549.1.7.2", "1.2.840.113549.1.7.1"
 _CONTENT_TYPE, _MESSAGE_DIGEST = "1.2.840.113549.1.9.3", "1.2.840.113549.1.9.4"
 _DIGESTS = {
@@ -62,7 +62,7 @@ _DIGESTS = {
     "1.2.840.113549.1.1.12": "sha384",
     "1.2.840.113549.1.1.13": "sha512",
 }
-"""Digests by object identifier. The document that Microsoft publishes names the signature algorithm (sha256WithRSAEncryption) as its digest."""
+"""Digests by object identifier. Microsoft's published sample document gives the signature algorithm (sha256WithRSAEncryption) as its digest."""
 LEAST_BITS = 2048
 """Smallest RSA key that is accepted."""
 _LIMIT = 64 * 1024
@@ -70,7 +70,7 @@ _LIMIT = 64 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Attested:
-    """The claims of one document with a valid signature."""
+    """The claims in one document that has a valid signature."""
 
     vm_id: str
     subscription: str
@@ -104,7 +104,7 @@ def check_proof(proof: Mapping[str, object], trust: Trust, now: datetime) -> tup
         if one.nonce != nonce:
             raise IdentityRefused(f"Azure attested the nonce {one.nonce[:40]}, but its evidence requires {nonce}")
         if (one.vm_id, one.subscription) != (found[0].vm_id, found[0].subscription):
-            raise IdentityRefused("its identity proof contains documents of several machines")
+            raise IdentityRefused("its identity proof contains documents from several machines")
     if min(one.expires for one in found) <= now:
         raise IdentityExpired("its attested documents have expired")
     return found[0], sha256
@@ -166,7 +166,7 @@ def open_message(data: bytes) -> Message:
     key = signer[0].public_key()
     if name is None or not isinstance(key, rsa.RSAPublicKey) or key.key_size < LEAST_BITS:
         raise IdentityRefused(
-            f"an attested document uses an unsupported signature; supported is RSA of at least {LEAST_BITS} bits with SHA-2"
+            f"an attested document uses an unsupported signature; supported: RSA keys of at least {LEAST_BITS} bits with SHA-2"
         )
     digest = {"sha256": hashes.SHA256(), "sha384": hashes.SHA384(), "sha512": hashes.SHA512()}[name]
     signed, rest = _signed_bytes(parts[3:], content, name)
@@ -180,7 +180,7 @@ def open_message(data: bytes) -> Message:
 
 
 def _fields(fields: Sequence[der.Element]) -> tuple[bytes, list[der.Element], list[der.Element]]:
-    """Return content, certificates and signers of SignedData: version, digests, content, [0] certificates, [1] lists, signers."""
+    """Return the content, certificates and signers of a SignedData element: version, digests, content, [0] certificates, [1] lists, signers."""
     if len(fields) < 4:
         raise der.NotDer("the signed message is truncated")
     kind, held = _parts(fields[2].expect(der.SEQUENCE), 2)
@@ -192,7 +192,7 @@ def _fields(fields: Sequence[der.Element]) -> tuple[bytes, list[der.Element], li
 
 
 def _signed_bytes(parts: Sequence[der.Element], content: bytes, digest: str) -> tuple[bytes, Sequence[der.Element]]:
-    """Return the signed bytes (the content, or the attributes with its digest) and the elements after them."""
+    """Return the signed bytes (the content, or the attributes that contain its digest) and the elements after them."""
     if parts[0].tag != 0xA0:
         return content, parts
     attributes: dict[str, bytes] = {}
@@ -229,10 +229,10 @@ def _moment(text: str) -> datetime:
 
 
 class Trust:
-    """Verifies signers: a chain from the pinned root to a certificate for Azure's metadata service."""
+    """Verifies that a signer's chain leads from the pinned root to a certificate for Azure's metadata service."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ, fetch: Callable[[str], bytes] | None = None) -> None:
-        """`fetch` downloads a missing intermediate certificate. Default: from the issuer's own host."""
+        """`fetch` downloads a missing intermediate certificate. Default: download from the issuer's host."""
         self._path = environ.get(ROOTS_VARIABLE)
         self._fetch = fetch or _from_issuer
         self._given: tuple[list[Certificate], list[Certificate]] | None = None
@@ -277,7 +277,7 @@ class Trust:
                 every = x509.load_pem_x509_certificates(Path(self._path).read_bytes())
             except (OSError, ValueError) as error:
                 raise PortUnavailable(
-                    f"{ROOTS_VARIABLE} names {self._path}, which contains no certificates: {error}"
+                    f"{ROOTS_VARIABLE} is set to {self._path}, which contains no certificates: {error}"
                 ) from None
             self._given = (
                 [one for one in every if one.subject == one.issuer],
@@ -286,7 +286,7 @@ class Trust:
         else:
             import certifi
 
-            # Load only the pinned root: some of the other roots violate RFC 5280.
+            # Load only the pinned root, because some of the other roots violate RFC 5280.
             bundle = Path(certifi.where()).read_text(encoding="utf-8")
             marks = re.findall(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", bundle, re.S)
             ders = [ssl.PEM_cert_to_DER_cert(mark) for mark in marks]
@@ -299,7 +299,7 @@ class Trust:
         return self._given
 
     def _issuers(self, signer: Certificate, held: Sequence[Certificate]) -> list[Certificate]:
-        """Download the missing certificates between the signer and the root. The names are not verified yet, so they only select addresses of `ISSUERS`."""
+        """Download the missing certificates between the signer and the root. The names are not verified yet, so they only select addresses in `ISSUERS`."""
         found: list[Certificate] = []
         last = signer
         while len(found) < _CHAIN_LIMIT and not any(one.subject == last.issuer for one in held):
@@ -317,10 +317,10 @@ class Trust:
             try:
                 self._fetched[url] = x509.load_der_x509_certificate(self._fetch(url))
             except (OSError, ValueError) as error:
-                # One node can name any authority of the table, so the failure is this node's only.
+                # A node can name any authority in the table, so the failure concerns only this node.
                 raise IdentityUndecided(
                     f"the certificate at {url}, which issued the certificate of its attested document, cannot be read: {error}; "
-                    f"put it into a file together with its root and set {ROOTS_VARIABLE} to that file"
+                    f"save the certificate and its root in a file and set {ROOTS_VARIABLE} to the path of this file"
                 ) from None
         return self._fetched[url]
 
@@ -334,7 +334,7 @@ def _common_name(name: Name) -> str:
 def _metadata_name(certificate: Certificate) -> str:
     """Return the certificate's name. Raises `IdentityRefused` unless it belongs to Azure's metadata service.
 
-    Regions have subdomains of the cloud's name; a wildcard matches any of them.
+    Regions have subdomains of the cloud's domain name. A wildcard matches any of these subdomains.
     """
     from cryptography import x509
 

@@ -1,7 +1,7 @@
 """The four ports on AWS, with boto3.
 
-boto3 is imported when the first port is used, so previews do not load it. Credentials and endpoints come from the same
-sources as for any AWS tool (profile, role, environment), never from the evidence.
+boto3 is imported when the first port is used, so previews do not load it. As with any AWS tool, credentials and endpoints come from
+the profile, the role or the environment, never from the evidence.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ SIGNED_HEADERS = {
     "x-amz-security-token": r"[\x21-\x7e]+",
     "x-gpuinfra-evidence": r".*",
 }
-"""Headers that a node's request signs, with the form of their values. Other headers can change what STS answers."""
+"""Headers that a node's request signs, with the format of their values. Other headers can change the response from STS."""
 _STS = "{https://sts.amazonaws.com/doc/2011-06-15/}"
 
 NODE = r"(?:(?P<owner>[A-Za-z0-9_-]+):)?(?P<instance>i-[0-9a-f]+)"
 
 PROBLEMS: tuple[tuple[str, str], ...] = (
-    # EC2's messages in scaling activities, and the kind of problem. The first match wins.
+    # Messages from EC2 in scaling activities, and the kind of problem for each. The first match wins.
     (
         r"InsufficientInstanceCapacity|ReservationCapacityExceeded|UnfulfillableCapacity|(?:sufficient|available) .*capacity|no Spot capacity",
         "capacity",
@@ -61,7 +61,7 @@ PROBLEMS: tuple[tuple[str, str], ...] = (
 
 
 def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_arn: str = "") -> Ports:
-    """Return the ports of one region, with the operator's credentials."""
+    """Return the ports for one region, which use the operator's credentials."""
     session = _session(region, profile, role_arn)
     return Ports(
         membership=AutoScalingMembership(session.client("autoscaling"), session.client("ec2")),
@@ -87,19 +87,19 @@ def _session(region: str, profile: str, role_arn: str) -> Any:
 
 
 def classify(message: str) -> str:
-    """Classify a failed scaling activity by EC2's message."""
+    """Classify a failed scaling activity by the message from EC2."""
     return kind_of(message, PROBLEMS)
 
 
 class AutoScalingMembership:
-    """Members of auto scaling groups, with addresses and launch times from EC2."""
+    """Members of Auto Scaling groups, with addresses and launch times from EC2."""
 
     def __init__(self, autoscaling: Any, ec2: Any) -> None:
         self._autoscaling = autoscaling
         self._ec2 = ec2
 
     def members(self, groups: Sequence[GroupExpected]) -> list[Member]:
-        """Return the instances of the groups. An instance that EC2 does not list yet has no launch time."""
+        """Return the instances in the groups. An instance that EC2 does not list yet has no launch time."""
         held: list[tuple[str, dict[str, Any]]] = []
         with _cloud_errors():
             for names in _chunks([g.group for g in groups], 50):
@@ -129,7 +129,7 @@ class AutoScalingMembership:
         return members
 
     def _details(self, instances: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Return EC2's descriptions by instance ID. Uses a filter: a terminated instance in `InstanceIds` fails the request."""
+        """Return EC2's instance descriptions by instance ID. The request uses a filter, because a terminated instance in `InstanceIds` makes the request fail."""
         found: dict[str, dict[str, Any]] = {}
         for ids in _chunks(list(instances), 200):
             pages = self._ec2.get_paginator("describe_instances").paginate(
@@ -160,9 +160,9 @@ class AutoScalingMembership:
         return found
 
     def proceed(self, groups: Sequence[GroupExpected]) -> list[str]:
-        """Start an instance refresh of the remaining instances of each group whose last refresh ended at its canary.
+        """Start an instance refresh for the remaining instances in each group whose last refresh ended at its canary.
 
-        A refresh whose last checkpoint is below 100 % ends there as successful
+        A refresh whose last checkpoint is below 100 % ends successfully at this checkpoint
         (https://docs.aws.amazon.com/autoscaling/ec2/userguide/enable-checkpoints-console-cli.html, read 2026-11-22).
         """
         found: list[str] = []
@@ -186,7 +186,7 @@ _CARRIED = ("MinHealthyPercentage", "MaxHealthyPercentage", "InstanceWarmup")
 
 
 def stopped_at_canary(refreshes: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the preferences for the rest of a group if its newest refresh ended at a checkpoint below 100 %, or None."""
+    """Return the preferences for refreshing the rest of a group if its newest refresh ended at a checkpoint below 100 %, otherwise None."""
     if not refreshes or refreshes[0].get("Status") != "Successful":
         return None
     before = refreshes[0].get("Preferences") or {}
@@ -220,7 +220,7 @@ class S3Evidence:
         return self._get(ref.key, EVIDENCE_LIMIT)
 
     def proof(self, ref: EvidenceRef) -> bytes | None:
-        """Return its identity proof, or None if there is none yet."""
+        """Return the identity proof for one piece of evidence, or None if there is no proof yet."""
         try:
             return self._get(ref.proof_key, PROOF_LIMIT)
         except PortUnavailable as error:
@@ -235,23 +235,23 @@ class S3Evidence:
 
 
 class Ec2Console:
-    """The console log as EC2 stores it."""
+    """The console log that EC2 stores."""
 
     def __init__(self, ec2: Any) -> None:
         self._ec2 = ec2
 
     def tail(self, instance_id: str, lines: int) -> list[str]:
-        """Return its last lines, or an empty string if EC2 has none."""
+        """Return the last lines of the log, or an empty string if EC2 has no log."""
         with _cloud_errors():
             answer = self._ec2.get_console_output(InstanceId=instance_id, Latest=True)
         return [printable(line, MAX_LINE) for line in str(answer.get("Output") or "").splitlines()[-lines:]]
 
 
 class StsIdentity:
-    """Replays a node's signed `GetCallerIdentity` request at the region's own STS endpoint.
+    """Replays a node's signed `GetCallerIdentity` request at the regional STS endpoint.
 
     A proof cannot choose the host, path, method or body of the request.
-    Only identities of the operator's own account are accepted."""
+    Only identities in the operator's own account are accepted."""
 
     def __init__(self, sts: Any) -> None:
         self._sts = sts
@@ -266,7 +266,9 @@ class StsIdentity:
             with _cloud_errors():
                 self._account = str(self._sts.get_caller_identity()["Account"])
         if identity.account != self._account:
-            raise IdentityRefused(f"its evidence was signed in account {identity.account}, not in {self._account}")
+            raise IdentityRefused(
+                f"its evidence was signed in account {identity.account}, not in account {self._account}"
+            )
         return identity
 
     def _send(self, headers: dict[str, str]) -> bytes:
@@ -289,14 +291,14 @@ class StsIdentity:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects, which would send the request to another host."""
+    """Refuses redirects, which would send the request to a different host."""
 
     def redirect_request(self, *args: object, **more: object) -> None:
         return None
 
 
 def check_proof(proof: dict[str, object], host: str) -> tuple[dict[str, str], str]:
-    """Return the headers to send and the evidence hash that they sign. Raises `IdentityRefused` for anything unexpected."""
+    """Return the headers to send and the evidence hash that they sign. Raises `IdentityRefused` if the proof contains anything unexpected."""
     request = proof.get("request")
     if proof.get("schema") != "gpuinfra.proof/1" or not isinstance(request, dict):
         raise IdentityRefused("its identity proof is not of schema gpuinfra.proof/1")
@@ -318,7 +320,7 @@ def check_proof(proof: dict[str, object], host: str) -> tuple[dict[str, str], st
     if lacking:
         raise IdentityRefused(f"its identity proof does not sign {', '.join(sorted(lacking))}")
     if more := names - SIGNED_HEADERS.keys():
-        raise IdentityRefused(f"its identity proof signs {min(more)[:80]}, which a node's request does not have")
+        raise IdentityRefused(f"its identity proof signs {min(more)[:80]}, which is not a header of a node's request")
     for name, form in SIGNED_HEADERS.items():
         if name in names and not re.fullmatch(form, given.get(name, "")):
             raise IdentityRefused(f"its identity proof has {name} {given.get(name, '')[:80]!r}, which no node sends")
@@ -334,18 +336,18 @@ def check_proof(proof: dict[str, object], host: str) -> tuple[dict[str, str], st
 
 
 def parse_caller(answer: bytes, sha256: str) -> Identity:
-    """Parse the XML answer of STS."""
+    """Parse the XML response from STS."""
     from defusedxml.ElementTree import fromstring
 
     try:
         root = fromstring(answer)
     except Exception as error:
-        # A proof cannot cause this, because its headers are fixed: something else than STS answers.
-        raise PortUnavailable(f"cannot parse the answer of STS: {type(error).__name__}") from None
+        # A proof cannot cause this error, because its headers are fixed. The response does not come from STS.
+        raise PortUnavailable(f"cannot parse the response from STS: {type(error).__name__}") from None
     result = root.findall(f"{_STS}GetCallerIdentityResult")
     arns = [(one.text or "") for one in result[0].findall(f"{_STS}Arn")] if len(result) == 1 else []
     if root.tag != f"{_STS}GetCallerIdentityResponse" or len(arns) != 1:
-        raise IdentityRefused("STS's answer to its identity proof is not a GetCallerIdentityResponse")
+        raise IdentityRefused("the response from STS to its identity proof is not a GetCallerIdentityResponse")
     match = re.fullmatch(r"arn:[\w-]+:sts::(\d{12}):assumed-role/([\w+=,.@-]+)/([\w+=,.@-]+)", arns[0])
     if match is None:
         raise IdentityRefused(f"its evidence was signed by {arns[0][:120]}, which is not a node role")
@@ -353,7 +355,7 @@ def parse_caller(answer: bytes, sha256: str) -> Identity:
 
 
 class _cloud_errors:
-    """Convert boto3's exceptions to `PortUnavailable` with the cloud's message."""
+    """Convert boto3 exceptions to `PortUnavailable` with the message from the cloud."""
 
     def __enter__(self) -> None:
         return None

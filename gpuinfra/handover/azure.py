@@ -1,7 +1,7 @@
 """The four ports on Azure, over Azure Resource Manager and blob storage.
 
-A group is a scale set, identified by its full ARM ID. A node is a machine, named by its `vmId`. Evidence is stored in a container. A proof is a
-set of attested documents. API versions and answer formats come from the REST reference, read 2026-11-21, and were compared with the
+A group is a scale set, identified by its full ARM ID. A node is a machine, identified by its `vmId`. Evidence is stored in a container. A proof is a
+set of attested documents. API versions and response formats come from the REST reference, read 2026-11-21, and were compared with the
 models of azure-mgmt-compute; not yet tested on a real subscription.
 """
 
@@ -40,12 +40,12 @@ TRUST_VARIABLES = (
     "AZURE_STORAGE_SERVICE_ENDPOINT",
 )
 TEMPLATE_TAG = "gpuinfra:template"
-"""Tag of a scale set with a short hash of its model. `NodePool` writes the tag together with the model."""
+"""Scale set tag that contains a short hash of the scale set's model. `NodePool` writes the tag together with the model."""
 CONSOLE_LIMIT = 256 * 1024
 ACTIVITY_WINDOW = timedelta(hours=2)
 
 PROBLEMS: tuple[tuple[str, str], ...] = (
-    # Codes and messages of Azure's errors, and the kind of problem. The first match wins.
+    # Codes and messages of Azure errors, and the kind of problem for each. The first match wins.
     # https://learn.microsoft.com/azure/virtual-machines/allocation-failure and .../error-codes-spot, read 2026-11-21.
     (
         r"AllocationFail|ZonalAllocationFailed|Overconstrained\w*AllocationRequest|SkuNotAvailable|EvictedBy|OutOfCapacity|OverProvisioned|(in)?sufficient capacity",
@@ -64,7 +64,7 @@ PROBLEMS: tuple[tuple[str, str], ...] = (
 
 
 def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_arn: str = "") -> Ports:
-    """Return the ports of one subscription, with the operator's credentials. `bucket` is the evidence container's address."""
+    """Return the ports for one subscription, which use the operator's credentials. `bucket` is the address of the evidence container."""
     if profile or role_arn:
         raise PortUnavailable(
             "profile and role_arn apply to AWS only; on Azure, set the credentials in the environment"
@@ -80,7 +80,7 @@ def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_ar
 
 
 def classify(message: str) -> str:
-    """Classify a failure by Azure's error code and message."""
+    """Classify a failure by the error code and message from Azure."""
     return kind_of(message, PROBLEMS)
 
 
@@ -101,7 +101,7 @@ class ScaleSets:
         return self._arm_ids.get(vm_id)
 
     def members(self, groups: Sequence[GroupExpected]) -> list[Member]:
-        """Return the machines of the scale sets. A deleted scale set has none."""
+        """Return the machines in the scale sets. A deleted scale set has no machines."""
         found: list[Member] = []
         for group in groups:
             path = _scale_set(group.group)
@@ -135,7 +135,7 @@ class ScaleSets:
         )
 
     def _addresses(self, path: str) -> dict[str, str]:
-        """Return private addresses by ARM ID. Empty without permission to read network interfaces."""
+        """Return private addresses by ARM ID. The result is empty without permission to read network interfaces."""
         found: dict[str, str] = {}
         try:
             for interface in self._rest.pages(f"{path}/networkInterfaces", API_NICS):
@@ -150,11 +150,11 @@ class ScaleSets:
         return found
 
     def proceed(self, groups: Sequence[GroupExpected]) -> list[str]:
-        """Do nothing: the group itself continues after a healthy batch."""
+        """Do nothing, because the scale set continues on its own after a healthy batch."""
         return []
 
     def problems(self, groups: Sequence[GroupExpected]) -> list[GroupProblem]:
-        """Return current errors, and operations that failed in the last two hours without a later success."""
+        """Return current errors, and operations that failed in the last two hours and did not succeed later."""
         found: list[GroupProblem] = []
         for group in groups:
             path = _scale_set(group.group)
@@ -173,7 +173,7 @@ class ScaleSets:
         ]
 
     def _failed_operations(self, group: str, path: str) -> list[GroupProblem]:
-        """Return failures in the activity log, newest first. Empty without permission to read the log."""
+        """Return failures from the activity log, newest first. The result is empty without permission to read the log."""
         since = datetime.now(UTC) - ACTIVITY_WINDOW
         query = f"eventTimestamp ge '{since:%Y-%m-%dT%H:%M:%SZ}' and resourceUri eq '{path}'"
         log = f"/subscriptions/{path.split('/')[2]}/providers/Microsoft.Insights/eventtypes/management/values"
@@ -198,7 +198,7 @@ def _scale_set(group: str) -> str:
         group,
         re.I,
     ):
-        raise PortUnavailable(f"{group[:200]!r} is not the id of a scale set")
+        raise PortUnavailable(f"{group[:200]!r} is not the ID of a scale set")
     return group
 
 
@@ -221,7 +221,7 @@ def _problem(group: str, code: str, message: object, at: object) -> GroupProblem
 
 
 def _error(text: str) -> tuple[str, str]:
-    """Return code and message of an activity's status message, which is a JSON string."""
+    """Return the code and the message from an activity's status message, which is a JSON string."""
     try:
         error = json.loads(text)["error"]
         return str(error.get("code") or ""), str(error.get("message") or "")
@@ -267,7 +267,7 @@ class BlobEvidence:
         return raise_for(self._get(ref.key, EVIDENCE_LIMIT)).body
 
     def proof(self, ref: EvidenceRef) -> bytes | None:
-        """Return its identity proof, or None if there is none yet."""
+        """Return the identity proof for one piece of evidence, or None if there is no proof yet."""
         answer = self._get(ref.proof_key, PROOF_LIMIT)
         return None if answer.status == 404 else raise_for(answer).body
 
@@ -289,14 +289,14 @@ def parse_entry(prefix: str, blob: Any) -> EvidenceRef | None:
 
 @dataclass(frozen=True)
 class AttestedIdentity:
-    """Verifies attested documents locally by Azure's signature, without a request to Azure."""
+    """Verifies Azure's signature on attested documents locally, without a request to Azure."""
 
     trust: Trust
     subscriptions: Callable[[], set[str]]
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def verify(self, proof: dict[str, object]) -> Identity:
-        """Return the machine that signed and the evidence hash. `role` is empty, because documents do not contain a role."""
+        """Return the machine that signed the evidence, and the evidence hash. `role` is empty, because documents do not contain a role."""
         document, sha256 = check_proof(proof, self.trust, self.clock())
         allowed = self.subscriptions()
         if document.subscription not in allowed:
@@ -307,14 +307,14 @@ class AttestedIdentity:
 
 
 class BootDiagnostics:
-    """The serial console log as Azure's boot diagnostics store it."""
+    """The serial console log that Azure's boot diagnostics store."""
 
     def __init__(self, rest: Rest, arm_id: Callable[[str], str | None]) -> None:
         self._rest = rest
         self._arm_id = arm_id
 
     def tail(self, instance_id: str, lines: int) -> list[str]:
-        """Return its last lines. Empty if Azure has none or boot diagnostics are disabled."""
+        """Return the last lines of the log. The result is empty if Azure has no log or boot diagnostics are disabled."""
         arm_id = self._arm_id(instance_id)
         if arm_id is None:
             return []

@@ -1,6 +1,6 @@
 """Looks up the newest version of an Azure Marketplace image in one region: the plugin's function `gpuinfra:index:azureImageVersion`.
 
-The Azure provider has no such function. With `latest`, nodes that join a scale set later could get a different image.
+The Azure provider has no such function. With the version `latest`, nodes that join a scale set later could get a different image.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def check_inputs(inputs: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def newest(inputs: Mapping[str, object], rest: Rest) -> str:
-    """Return the newest version. Raises `PortUnavailable` if there is none or the request fails."""
+    """Return the newest version. Raises `PortUnavailable` if there is no version or the request fails."""
     path = (
         "/subscriptions/{subscription}/providers/Microsoft.Compute/locations/{region}/publishers/{publisher}"
         "/artifacttypes/vmimage/offers/{offer}/skus/{sku}/versions"
@@ -39,5 +39,5 @@ def newest(inputs: Mapping[str, object], rest: Rest) -> str:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Return the numbers of a dotted version for comparison: 22.04.10 is newer than 22.04.9."""
+    """Return the numbers in a dotted version for use in comparisons, because 22.04.10 is newer than 22.04.9."""
     return tuple(int(part) if part.isdigit() else -1 for part in version.split("."))

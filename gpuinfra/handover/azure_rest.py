@@ -1,7 +1,7 @@
 """Requests to Azure Resource Manager and blob storage, with the operator's own credentials.
 
-Uses plain HTTP requests, because Azure's clients refuse endpoints without TLS. azure-identity finds the credentials as
-Azure's own tools do. Tokens are sent only to Azure's hosts or the configured endpoint, never to an address in a response.
+This module uses plain HTTP requests, because Azure's client libraries refuse endpoints without TLS. azure-identity finds the credentials as
+Azure's own tools do. Tokens are sent only to Azure hosts or the configured endpoint, never to an address from a response.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Credential(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """A response, whatever its status."""
+    """A response with any status."""
 
     status: int
     headers: Mapping[str, str]
@@ -44,7 +44,7 @@ class Answer:
 
 
 class Refused(PortUnavailable):
-    """Azure returned an error. `code` is Azure's error code."""
+    """Azure returned an error. `code` is the error code from Azure."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(f"{code}: {' '.join(message.split())}" if message else f"{code} ({status})")
@@ -52,7 +52,7 @@ class Refused(PortUnavailable):
 
 
 class Rest:
-    """Requests with one credential."""
+    """Sends requests with one credential."""
 
     def __init__(self, credential: Credential | None = None, environ: Mapping[str, str] = os.environ) -> None:
         """If no credential is given, the first request looks up the default credential."""
@@ -63,7 +63,7 @@ class Rest:
     # Azure Resource Manager
 
     def arm(self, path: str, api: str, query: Mapping[str, str] | None = None, *, post: bool = False) -> dict[str, Any]:
-        """Return the response to one request to `path` (an ARM ID with a suffix)."""
+        """Send one request to `path` (an ARM ID with a suffix) and return the response."""
         url = f"{self._management}{path}?{urllib.parse.urlencode({'api-version': api, **(query or {})})}"
         return self._arm(url, post)
 
@@ -87,7 +87,7 @@ class Rest:
             value = json.loads(answer.body or b"{}")
         except ValueError as error:
             raise PortUnavailable(
-                f"Azure's answer about {urllib.parse.urlsplit(url).path} is not JSON: {error}"
+                f"the response from Azure for {urllib.parse.urlsplit(url).path} is not JSON: {error}"
             ) from None
         # A few older list operations return a bare list.
         return {"value": value} if isinstance(value, list) else value if isinstance(value, dict) else {}
@@ -105,14 +105,14 @@ class Rest:
     def blob(
         self, method: str, url: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
     ) -> Answer:
-        """Send one request to a blob or container. Returns the response, whatever its status."""
+        """Send one request to a blob or container. Return the response with any status."""
         token = self._token(STORAGE_SCOPE)
         return self._send(
             method, url, {"Authorization": f"Bearer {token}", "x-ms-version": BLOB_VERSION, **(headers or {})}, body
         )
 
     def blob_base(self, container: str) -> str:
-        """Return a container's address: its own, or an address under the endpoint set in the environment."""
+        """Return the address of a container: the given address, or an address under the endpoint that the environment sets."""
         from gpuinfra.node.azure import blob_url
         from gpuinfra.node.cloud import CloudError
 
@@ -157,7 +157,7 @@ class Rest:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects, which would send credentials to another host."""
+    """Refuses redirects, which would send credentials to a different host."""
 
     def redirect_request(self, *args: object, **more: object) -> None:
         return None
@@ -167,7 +167,7 @@ _OPENER = urllib.request.build_opener(_NoRedirect)
 
 
 def _refused(answer: Answer) -> Refused:
-    """Parse Azure's error: JSON with `error.code` from ARM, or a header and XML from blob storage."""
+    """Parse an error from Azure: JSON with `error.code` from ARM, or a header and XML from blob storage."""
     code = _header(answer, "x-ms-error-code")
     text = answer.body[:4096].decode("utf-8", "replace")
     message = text.partition("<Message>")[2].partition("</Message>")[0]

@@ -1,4 +1,4 @@
-"""`NodesReady`: the resource on which a program waits before the cluster is handed over."""
+"""`NodesReady`: the resource that a program waits for before the cluster is handed over."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from gpuinfra.handover.wire import TYPE
 
 @dataclass(frozen=True, kw_only=True)
 class GroupReady:
-    """One autoscaling group, scale set or managed instance group whose nodes must be verified."""
+    """One Auto Scaling group, scale set or managed instance group whose nodes must be verified."""
 
     name: str
-    """The plan's name of the group, `gpu-reserved-0`."""
+    """Name of the group in the plan, such as `gpu-reserved-0`."""
     group: pulumi.Input[str]
-    """The cloud's name of the group."""
+    """Name of the group in the cloud."""
     count: int
     template_id: pulumi.Input[str] | None = None
     template_version: pulumi.Input[int | str] | None = None
-    """Template version that its nodes must run. Nodes with another version are refused."""
+    """Template version that the group's nodes must run. Nodes with a different version are refused."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolReady:
-    """A pool of identical nodes, and the expectation against which their checks are judged."""
+    """A pool of identical nodes, and the expectation against which the results of their checks are judged."""
 
     name: str
     machine: str
@@ -35,9 +35,9 @@ class PoolReady:
     expectation: Mapping[str, object]
     """The content of the pool's `expectation.json`."""
     bundle_sha256: pulumi.Input[str]
-    """Checksum of the bundle. Nodes that were set up by another bundle are refused."""
+    """Checksum of the bundle. Nodes that a different bundle set up are refused."""
     node_role: pulumi.Input[str] | None = None
-    """Name of the nodes' role. Default: any role of the account, which is less strict."""
+    """Name of the nodes' role. Default: any role in the account, which is less strict."""
     evidence_owner: pulumi.Input[str] | None = None
     """Unique ID of that role, for stores whose access rules identify writers by it."""
 
@@ -59,7 +59,7 @@ class NodesReadyArgs:
     deadline_s: int = 2700
     """Seconds until `up` fails. `GPUINFRA_DEADLINE` shortens it for one run."""
     profile: str | None = None
-    """The operator's named AWS profile. Default: the credentials of the environment."""
+    """The operator's named AWS profile. Default: the credentials from the environment."""
     role_arn: pulumi.Input[str] | None = None
     """AWS role that the operator assumes to read groups and evidence. Default: none."""
     triggers: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
@@ -69,8 +69,8 @@ class NodesReadyArgs:
 class NodesReady(pulumi.CustomResource):
     """Waits until all nodes of a cluster are verified.
 
-    Creation completes when every expected node has uploaded evidence, signed with an identity that the cloud confirms,
-    and the evidence passes every check that its machine requires. Otherwise creation fails and lists the nodes, the findings
+    Creation completes when every expected node has uploaded evidence that is signed with an identity that the cloud confirms,
+    and the evidence passes every check that the machine requires. Otherwise, creation fails and lists the nodes, the findings
     and the actions to take. The resource stays in the state.
     """
 
@@ -101,11 +101,11 @@ class NodesReady(pulumi.CustomResource):
         super().__init__(TYPE, name, props, opts)
 
     def translate_output_property(self, prop: str) -> str:
-        """Return the Python name of an output that the engine names in camelCase."""
+        """Return the Python name of an output that has a camelCase name in the engine."""
         return next((ours for ours, wire in _OUTPUTS.items() if wire == prop), prop)
 
     def translate_input_property(self, prop: str) -> str:
-        """Return the engine's name of an output that Python names in snake_case."""
+        """Return the engine's name of an output that has a snake_case name in Python."""
         return _OUTPUTS.get(prop, prop)
 
 

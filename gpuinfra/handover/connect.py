@@ -1,4 +1,4 @@
-"""Connects to a cloud by name. A cloud's module and its SDK are imported on first use."""
+"""Connects to a cloud by name. The module and the SDK of a cloud are imported on first use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuinfra.registry import CLOUDS, has_module, module_of
 def ports_of(
     cloud: str, *, region: str, evidence_bucket: str, evidence_prefix: str, profile: str = "", role_arn: str = ""
 ) -> Ports:
-    """Return the ports of one cloud region, with the operator's credentials.
+    """Return the ports for one cloud region, which use the operator's credentials.
 
     `evidence_bucket` is the bucket's name or, on Azure, the container's address. `profile` and `role_arn` select AWS
     credentials; the other clouds refuse them. Raises `PortUnavailable`.
@@ -24,7 +24,7 @@ def ports_of(
 
 
 def check_credentials(inputs: Mapping[str, object]) -> None:
-    """Raise `PortUnavailable` if the cloud's module can tell, without a request, that the operator has no credentials."""
+    """Raise `PortUnavailable` if the cloud's module can determine, without a request, that the operator has no credentials."""
     check = getattr(module(str(inputs.get("cloud"))), "check_credentials", None)
     if check is not None:
         check()
@@ -47,7 +47,7 @@ def module(cloud: str) -> Any:
 
 
 def connect(inputs: Mapping[str, object]) -> Ports:
-    """Return the ports for the inputs of a `NodesReady`."""
+    """Return the ports for the inputs of a `NodesReady` resource."""
     return ports_of(
         str(inputs.get("cloud")),
         region=str(inputs["region"]),

@@ -1,6 +1,6 @@
-"""A DER reader for signed messages: definite lengths only, and every byte accounted for.
+"""A DER reader for signed messages. It accepts only definite lengths and requires that every byte belongs to an element.
 
-It does not verify anything. Pass certificates and keys to `cryptography`.
+It does not verify anything. To verify certificates and keys, pass them to `cryptography`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 INTEGER, OCTET_STRING, OID, SEQUENCE, SET = 0x02, 0x04, 0x06, 0x30, 0x31
 MAX_BYTES = 1 << 20
-"""Size limit. A cloud's signed message has a few thousand bytes."""
+"""Size limit. A signed message from a cloud has a few thousand bytes."""
 
 
 class NotDer(ValueError):
@@ -36,13 +36,13 @@ class Element:
         return found
 
     def expect(self, tag: int) -> Element:
-        """Return this element if it has the tag. Raises `NotDer` otherwise."""
+        """Return this element if it has the given tag. Otherwise, raise `NotDer`."""
         if self.tag != tag:
             raise NotDer(f"an element has tag {self.tag:#x}, expected {tag:#x}")
         return self
 
     def oid(self) -> str:
-        """Return the dotted form of an object identifier."""
+        """Return an object identifier in dotted form."""
         self.expect(OID)
         numbers, value = [], 0
         for byte in self.content:
@@ -61,7 +61,7 @@ class Element:
 
 
 def read(data: bytes) -> Element:
-    """Parse data that consists of exactly one element. Raises `NotDer`."""
+    """Parse data that must consist of exactly one element. Raises `NotDer`."""
     if len(data) > MAX_BYTES:
         raise NotDer(f"{len(data)} bytes exceed the limit of {MAX_BYTES}")
     element = _first(data)

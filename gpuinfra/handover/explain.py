@@ -12,7 +12,7 @@ from gpuinfra.handover.ports import GroupProblem
 from gpuinfra.handover.watch import Outcome, never_reported
 
 MOST_FINDINGS = 5
-"""Maximum findings shown per node. The report lists all of them."""
+"""Maximum number of findings shown per node. The report lists all findings."""
 
 PROBLEM_HINTS = {
     "capacity": "the cloud has no capacity for this machine type here; choose another zone or capacity kind, or wait and run `pulumi up` again",
@@ -58,7 +58,7 @@ def _problem_text(problems: Sequence[GroupProblem]) -> str:
 
 
 def node_reason(node: NodeVerdict, outcome: Outcome | None = None) -> str:
-    """Return the full explanation for one node that is not verified."""
+    """Return the full explanation for one unverified node."""
     head = f"{node.label} ({node.instance_id})"
     if never_reported(node):
         lines = [f"{head}: never reported: {node.reason}"]
@@ -76,7 +76,7 @@ def node_reason(node: NodeVerdict, outcome: Outcome | None = None) -> str:
 
 
 def _findings(blocking: Sequence[Check]) -> list[str]:
-    """Return the failed checks, root causes first. Checks with the same reason form one finding."""
+    """Return the failed checks with root causes first. Checks with the same reason form one finding."""
     lines: list[str] = []
     for checks in list(_by_reason(blocking).values())[:MOST_FINDINGS]:
         first, others = checks[0], checks[1:]
@@ -105,13 +105,13 @@ def _count(number: int, what: str) -> str:
 
 
 def hint(node: NodeVerdict, console: Iterable[str] = ()) -> str:
-    """Return what to do about a node, given the end of its console log. Empty for a verified node."""
+    """Return the action to take for a node, given the end of its console log. The result is empty for a verified node."""
     if node.outcome == "verified":
         return ""
     if never_reported(node):
         if not any(line.strip() for line in console):
             return "the node may not have booted yet; set a longer deadline, and if it still does not report, terminate the instance so that its group replaces it"
-        return "read the end of its console log; if it stops at a bootstrap step, fix the cause, then terminate the instance"
+        return "read the end of its console log; if the log stops at a bootstrap step, fix the cause, then terminate the instance"
     if node.blocking:
         return str(node.blocking[0].get("hint") or "")
     if "launch template" in node.reason:

@@ -1,13 +1,13 @@
 """The four ports on Google Cloud: plain HTTP with google-auth.
 
-Credentials are Application Default Credentials. Endpoints are Google's, or come from variables that Google's own
+The module uses Application Default Credentials. Endpoints are Google's defaults, or come from variables that Google's own
 tools read, never from the evidence:
 
 | variable | read by | what |
 | --- | --- | --- |
 | CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE | gcloud | Compute Engine, `https://compute.googleapis.com/compute/v1/` |
 | STORAGE_EMULATOR_HOST | the client libraries | Cloud Storage, `https://storage.googleapis.com` |
-| GPUINFRA_GOOGLE_JWKS_URL | gpuinfra only | the keys that Google signs identity tokens with; Google's tools have no such variable |
+| GPUINFRA_GOOGLE_JWKS_URL | gpuinfra only | the keys with which Google signs identity tokens; Google's tools have no such variable |
 
 google-auth is imported when the first port is used, so previews do not load it.
 """
@@ -49,15 +49,15 @@ SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 TIMEOUT_S = 30.0
 
 LEAVING = ("ABANDONING", "DELETING", "RECREATING", "STOPPING", "SUSPENDING")
-"""`currentAction` of managed instances that the group is terminating. Their evidence is ignored."""
+"""Values of `currentAction` for managed instances that the group is terminating. The evidence of these instances is ignored."""
 ENDED = ("STOPPING", "STOPPED", "SUSPENDING", "SUSPENDED", "TERMINATED", "DEPROVISIONING")
-"""`instanceStatus` of machines that are not running, including preempted machines until their group recreates them."""
+"""Values of `instanceStatus` for machines that are not running, including preempted machines that their group has not recreated yet."""
 
 LAUNCHING = ("CREATING", "CREATING_WITHOUT_RETRIES", "RECREATING", "STARTING", "RESUMING")
 """Actions that leave a group without a machine if they fail."""
 
 PROBLEMS: tuple[tuple[str, str], ...] = (
-    # Codes and messages of listErrors, and the kind of problem. The first match wins.
+    # Codes and messages from listErrors, and the kind of problem for each. The first match wins.
     (
         r"RESOURCE_POOL_EXHAUSTED|RESOURCE_NOT_READY|stockout|enough resources|(?:insufficient|available) .*capacity",
         "capacity",
@@ -73,7 +73,7 @@ NODE = r"(?P<instance>\d{1,20})"
 
 
 def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_arn: str = "") -> Ports:
-    """Return the ports, with the operator's credentials. The resource paths of the instance groups contain the project and the zone."""
+    """Return the ports, which use the operator's credentials. The resource paths of the instance groups contain the project and the zone."""
     if profile or role_arn:
         raise PortUnavailable(
             "profile and role_arn apply to AWS only; on Google Cloud, use application default credentials, "
@@ -92,7 +92,7 @@ def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_ar
 
 
 def check_credentials() -> None:
-    """Raise `PortUnavailable` if there are no credentials. Sends no request."""
+    """Raise `PortUnavailable` if there are no credentials. This function sends no request."""
     _session()
 
 
@@ -113,21 +113,21 @@ def public_keys(url: str) -> dict[str, Any]:
     try:
         answer = requests.get(url, timeout=TIMEOUT_S, allow_redirects=False)
         if answer.status_code != 200:
-            raise PortUnavailable(f"{url} answered {answer.status_code}")
+            raise PortUnavailable(f"{url} returned status {answer.status_code}")
         return dict(answer.json())
     except (requests.RequestException, OSError) as error:
         raise PortUnavailable(f"{url} cannot be reached: {' '.join(str(error).split())[:300]}") from error
     except (ValueError, TypeError):
-        raise PortUnavailable(f"the answer of {url} is not a JSON object") from None
+        raise PortUnavailable(f"the response from {url} is not a JSON object") from None
 
 
 def classify(message: str) -> str:
-    """Classify a failed action by Google's error code and message."""
+    """Classify a failed action by the error code and message from Google."""
     return kind_of(message, PROBLEMS)
 
 
 class Client:
-    """Sends requests with the operator's credentials. Errors become `PortUnavailable` with Google's message."""
+    """Sends requests with the operator's credentials. Converts errors to `PortUnavailable` with the message from Google."""
 
     def __init__(self, session: Any = None) -> None:
         self._session = session
@@ -145,7 +145,7 @@ class Client:
         try:
             return dict(answer.json())
         except (ValueError, TypeError):
-            raise PortUnavailable(f"the answer of {_without_query(url)} is not a JSON object") from None
+            raise PortUnavailable(f"the response from {_without_query(url)} is not a JSON object") from None
 
     def content(self, url: str, limit: int) -> bytes | None:
         """Return the first `limit` bytes of an object, or None if it does not exist."""
@@ -156,7 +156,7 @@ class Client:
             return answer.raw.read(limit, decode_content=True)
 
     def pages(self, method: str, url: str, parameters: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-        """Return all pages of a list."""
+        """Return the entries from all pages of a list."""
         token = ""
         while True:
             page = self.json(method, url, {**parameters, **({"pageToken": token} if token else {})})
@@ -192,7 +192,7 @@ class Client:
             return None
         if answer.status_code != 200:
             with answer:
-                raise PortUnavailable(f"{_without_query(url)} answered {answer.status_code}: {_message(answer)}")
+                raise PortUnavailable(f"{_without_query(url)} returned status {answer.status_code}: {_message(answer)}")
         return answer
 
 
@@ -203,13 +203,13 @@ class ManagedInstances:
         self._client = client
         self._compute = compute.rstrip("/") + "/"
         self.projects: frozenset[str] = frozenset()
-        """Projects of the groups that were read. Only identities of these projects are accepted."""
+        """Projects of the groups that were read. Only identities in these projects are accepted."""
         self._paths: dict[str, str] = {}
         self._launched: dict[str, datetime] = {}
         """Group -> creation time of its newest instance. Earlier failures count as resolved."""
 
     def members(self, groups: Sequence[GroupExpected]) -> list[Member]:
-        """Return the instances of the groups. Instances that Compute Engine has not created yet are left out."""
+        """Return the instances in the groups, except instances that Compute Engine has not created yet."""
         held: list[tuple[str, dict[str, Any]]] = []
         zones: set[tuple[str, str]] = set()
         for group in groups:
@@ -252,11 +252,11 @@ class ManagedInstances:
         return self._compute + found[0] if found else ""
 
     def proceed(self, groups: Sequence[GroupExpected]) -> list[str]:
-        """Do nothing: the group itself continues after a healthy batch."""
+        """Do nothing, because the group continues on its own after a healthy batch."""
         return []
 
     def problems(self, groups: Sequence[GroupExpected]) -> list[GroupProblem]:
-        """Return failed creations without a later success, newest first."""
+        """Return failed creations that did not succeed later, newest first."""
         found: list[GroupProblem] = []
         for group in groups:
             url, since = f"{self._url(group_path(group.group))}/listErrors", self._launched.get(group.group)
@@ -269,7 +269,7 @@ class ManagedInstances:
         return sorted(found, key=lambda one: one.at.timestamp() if one.at else 0.0, reverse=True)
 
     def _queued(self, group: GroupExpected) -> Iterator[GroupProblem]:
-        """Return why the last attempt to fulfill a queued request (flex-start) failed."""
+        """Return the reason why the last attempt to fulfill a queued request (flex-start) failed."""
         url = f"{self._url(group_path(group.group))}/resizeRequests"
         for page in self._client.pages("GET", url, {"maxResults": "100"}):
             for request in page.get("items") or []:
@@ -278,7 +278,7 @@ class ManagedInstances:
                     yield _problem(group.group, error, request.get("creationTimestamp"))
 
     def _instances(self, project: str, zone: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Return (number, Compute Engine's description) of a zone's instances."""
+        """Return the number and the Compute Engine description of each instance in a zone."""
         fields = "items(id,zone,creationTimestamp,networkInterfaces(networkIP)),nextPageToken"
         url = f"{self._compute}projects/{project}/zones/{zone}/instances"
         for page in self._client.pages("GET", url, {"maxResults": "500", "fields": fields}):
@@ -319,7 +319,7 @@ class StorageEvidence:
         return data
 
     def proof(self, ref: EvidenceRef) -> bytes | None:
-        """Return its identity proof, or None if there is none yet."""
+        """Return the identity proof for one piece of evidence, or None if there is no proof yet."""
         return self._get(ref.proof_key, PROOF_LIMIT)
 
     def _get(self, key: str, limit: int) -> bytes | None:
@@ -327,18 +327,18 @@ class StorageEvidence:
 
 
 class SerialPort:
-    """The console log as Compute Engine stores it: serial port 1."""
+    """The console log that Compute Engine stores, which is the output of serial port 1."""
 
     def __init__(self, client: Client, membership: ManagedInstances) -> None:
         self._client = client
         self._membership = membership
 
     def tail(self, instance_id: str, lines: int) -> list[str]:
-        """Return its last lines, or an empty string. Google keeps the last mebibyte."""
+        """Return the last lines of the log, or an empty string. Google keeps the last mebibyte of output."""
         path = self._membership.path_of(instance_id)
         if not path:
             return []
-        # A negative start counts from the end, so a long console log is not downloaded in full.
+        # A negative start position counts from the end, so that a long console log is not downloaded in full.
         answer = self._client.json("GET", f"{path}/serialPort", {"port": "1", "start": str(-lines * 400)})
         return [printable(line, MAX_LINE) for line in str(answer.get("contents") or "").splitlines()[-lines:]]
 
@@ -361,7 +361,7 @@ def parse_error(group: str, entry: Mapping[str, Any]) -> GroupProblem | None:
 
 
 def _problem(group: str, error: Mapping[str, Any], at: object) -> GroupProblem:
-    """Return a group's problem from Google's error code and message."""
+    """Return a group's problem, based on the error code and message from Google."""
     code, text = str(error.get("code") or ""), " ".join(str(error.get("message") or "").split())
     message = text if code in text else f"{code}: {text}"
     return GroupProblem(group=group, kind=classify(message), message=one_line(message), at=moment(at))

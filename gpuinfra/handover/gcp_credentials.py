@@ -1,7 +1,7 @@
-"""Google credentials of the operator, from the same variables as the Pulumi provider and in the same order.
+"""The operator's Google credentials, read from the same variables as in the Pulumi provider and in the same order.
 
 Source: `provider.go.tmpl` and `GetCredentials` in `config.go.tmpl`, GoogleCloudPlatform/magic-modules at d577844, read 2026-11-22.
-The plugin runs in a process of its own and cannot read the provider's settings in a stack file (`gcp:accessToken`, `gcp:credentials`).
+The plugin runs in a separate process and cannot read the provider settings in a stack file (`gcp:accessToken`, `gcp:credentials`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 TOKEN = "GOOGLE_OAUTH_ACCESS_TOKEN"
 KEYS = ("GOOGLE_CREDENTIALS", "GOOGLE_CLOUD_KEYFILE_JSON", "GCLOUD_KEYFILE_JSON")
-"""Variables with a key file or its content. The first one that is set applies."""
+"""Variables that contain the path or the content of a key file. The first variable that is set applies."""
 IMPERSONATED = "GOOGLE_IMPERSONATE_SERVICE_ACCOUNT"
 PROJECTS = ("GOOGLE_PROJECT", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT")
 
@@ -25,7 +25,7 @@ class NoCredentials(Exception):
 
 
 def find(scopes: Sequence[str]) -> tuple[Any, str | None]:
-    """Return google-auth credentials and the default project. Raises NoCredentials. Sends no request."""
+    """Return google-auth credentials and the default project. Raises NoCredentials. This function sends no request."""
     try:
         import google.auth
         from google.auth import impersonated_credentials
@@ -38,7 +38,7 @@ def find(scopes: Sequence[str]) -> tuple[Any, str | None]:
         if os.environ.get(TOKEN):
             found, project = Credentials(token=_content(os.environ[TOKEN])), None
         elif key is not None:
-            with warnings.catch_warnings():  # deprecated for keys of strangers; this one is the operator's own
+            with warnings.catch_warnings():  # deprecated for untrusted keys; this key belongs to the operator
                 warnings.simplefilter("ignore", DeprecationWarning)
                 found, project = google.auth.load_credentials_from_dict(_json(key), scopes=list(scopes))
         else:
@@ -52,7 +52,7 @@ def find(scopes: Sequence[str]) -> tuple[Any, str | None]:
 
 
 def _content(value: str) -> str:
-    """Return the content of a file, if the value is the path of one."""
+    """Return the content of the file if the value is the path to a file."""
     try:
         path = Path(value).expanduser()
         return path.read_text(encoding="utf-8").strip() if path.is_file() else value
@@ -65,5 +65,5 @@ def _json(variable: str) -> dict[str, Any]:
         return dict(json.loads(_content(os.environ[variable])))
     except (ValueError, TypeError):
         raise NoCredentials(
-            f"{variable} is neither the path of a key file nor its content; set it to one of the two, or unset it"
+            f"{variable} is neither the path nor the content of a key file; set it to one of the two, or unset it"
         ) from None

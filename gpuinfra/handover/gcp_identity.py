@@ -1,7 +1,7 @@
 """Verifies Google's identity tokens: JSON Web Tokens that the metadata server issues to an instance.
 
-The signature is verified with Google's own keys (a JWK set from an address that the operator sets, never an address that a token
-names), then the issuer, the times, the audience and the claims about the instance. The audience contains the hash of the
+The module verifies the signature with Google's public keys (a JWK set from an address that the operator sets, never an address from a
+token), then the issuer, the times, the audience and the claims about the instance. The audience contains the hash of the
 evidence. Formats: https://cloud.google.com/compute/docs/instances/verifying-instance-identity, read 2026-11-21.
 """
 
@@ -22,13 +22,13 @@ AUDIENCE = re.compile(r"gpuinfra:evidence:([0-9a-f]{64})")
 SKEW_S = 60
 """Allowed difference between Google's clock and the operator's clock."""
 KEYS_MAX_AGE_S = 3600.0
-"""How long Google's keys are cached. They rotate every few days, and Google serves old and new keys during a rotation."""
+"""How long Google's keys are cached. Google rotates the keys every few days and serves both old and new keys during a rotation."""
 KEYS_MIN_AGE_S = 30.0
-"""Minimum time between reloads for unknown key IDs, because anyone can invent a key ID."""
+"""Minimum time between reloads that unknown key IDs trigger. The limit is required because anyone can invent a key ID."""
 
 
 class GoogleIdentity:
-    """Verifies the signer by Google's token. Only instances of the groups' projects are accepted."""
+    """Verifies the signer with the identity token from Google. Only instances in the projects of the groups are accepted."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class GoogleIdentity:
         self._fetched = float("-inf")
 
     def verify(self, proof: dict[str, object]) -> Identity:
-        """Return the token's instance, service account and evidence hash."""
+        """Return the instance, the service account and the evidence hash from the token."""
         if proof.get("schema") != "gpuinfra.proof/1" or proof.get("cloud") != "gcp":
             raise IdentityRefused("its identity proof is not of schema gpuinfra.proof/1 for Google Cloud")
         token = proof.get("token")
@@ -68,9 +68,9 @@ class GoogleIdentity:
         google = claims.get("google")
         engine = google.get("compute_engine") if isinstance(google, dict) else None
         if not isinstance(engine, dict) or not engine.get("instance_id"):
-            raise IdentityRefused("its identity token names no instance; it was requested without format=full")
+            raise IdentityRefused("its identity token contains no instance; it was requested without format=full")
         if claims.get("email_verified") is not True or not claims.get("email"):
-            raise IdentityRefused("its identity token names no service account")
+            raise IdentityRefused("its identity token contains no service account")
         project, allowed = str(engine.get("project_id")), self._projects()
         if project not in allowed:
             raise IdentityRefused(
@@ -124,7 +124,7 @@ class GoogleIdentity:
 
 
 def read_keys(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the RSA keys of a JWK set by ID. Other keys are skipped."""
+    """Return the RSA keys in a JWK set by ID. Other keys are skipped."""
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers
 
     found: dict[str, Any] = {}
@@ -139,7 +139,7 @@ def read_keys(document: Mapping[str, Any]) -> dict[str, Any]:
         if public.key_size >= 2048:
             found[str(key.get("kid"))] = public
     if not found:
-        raise PortUnavailable("Google's keys cannot be read: the answer contains no RSA key")
+        raise PortUnavailable("Google's keys cannot be read: the response contains no RSA key")
     return found
 
 

@@ -1,6 +1,6 @@
-"""Judges a fleet by group membership, instance ID, boot ID, template version and evidence.
+"""Judges a fleet based on group membership, instance IDs, boot IDs, template versions and evidence.
 
-This module is pure: no clock, network or cloud access. `watch` collects the inputs. `gpuinfra.node.judge` judges the raw output of
+This module is pure: it does not access a clock, the network or a cloud. `watch` collects the inputs. `gpuinfra.node.judge` judges the raw output of
 each node with the same code that ran on the node. The results that the node itself wrote under `checks` are ignored.
 """
 
@@ -27,7 +27,7 @@ TOO_OLD = "hours ago, so its GPUs are no longer proven"
 """Part of a reason, by which `explain` selects a hint."""
 UNFINISHED = frozenset({"pending", "running", "reboot"})
 AWAITS_UPGRADE = "its group has not upgraded it yet"
-"""Part of a reason, by which `explain` selects a hint."""
+"""Part of a reason. `explain` selects a hint based on this text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Submission:
     identity: Identity | None = None
     """The identity that the cloud confirmed, or None while there is no valid proof."""
     identity_problem: str = ""
-    """Why the identity is not confirmed."""
+    """The reason why the identity is not confirmed."""
     identity_final: bool = False
     """True if a newer proof cannot change the result."""
 
@@ -74,21 +74,21 @@ class NodeVerdict:
     ssh_host_keys: tuple[str, ...] = ()
 
     stale: bool = False
-    """True if the node runs an outdated template. Only a replacement fixes it."""
+    """True if the node runs an outdated template. Only replacing the node fixes this problem."""
 
     @property
     def gpus_verified(self) -> int:
-        """The number of GPUs of a verified node, or 0 for any other node."""
+        """The number of GPUs in a verified node, or 0 for any other node."""
         return self.gpus_expected if self.outcome == "verified" else 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class FleetVerdict:
-    """The verdict on all nodes."""
+    """The verdict on all nodes in the fleet."""
 
     nodes: tuple[NodeVerdict, ...]
     missing: dict[str, int] = field(default_factory=dict)
-    """Group name in the plan -> number of nodes that the group has not launched."""
+    """Name of the group in the plan -> number of nodes that the group has not launched."""
     names: Names = field(default_factory=Names)
     """Labels of all instances seen so far, for the next poll."""
 
@@ -114,10 +114,10 @@ class FleetVerdict:
 
 
 def ranked(refs: Iterable[EvidenceRef], owners: Set[str] = frozenset()) -> dict[str, list[EvidenceRef]]:
-    """Return the evidence per instance, most recent first: the newest boot, then the highest sequence number.
+    """Return the evidence for each instance, most recent first, ordered by boot and then by sequence number.
 
-    The store's timestamp of the last evidence received dates a boot. The node's clock is not used.
-    With `owners`, only folders of those writers count, so other writers cannot supersede a node's evidence."""
+    The age of a boot is the store's timestamp for the last evidence from this boot. The node's clock is not used.
+    With `owners`, only the folders of these writers count, so that other writers cannot supersede a node's evidence."""
     boots: dict[tuple[str, str], list[EvidenceRef]] = {}
     for ref in refs:
         if not owners or ref.owner in owners:
@@ -184,7 +184,7 @@ def _judge_one(
     judge_node: JudgeNode,
     now: datetime,
 ) -> NodeVerdict:
-    """Judge one node. The first problem found decides."""
+    """Judge one node. The first problem that is found determines the verdict."""
     gpus_expected = pool.expectation.get("gpus", 0)
     common: dict[str, object] = {
         "label": label,
@@ -219,7 +219,7 @@ def _judge_one(
         return verdict("refused", problem, settled=True, **seen)
     if pool.bundle_sha256 and evidence.get("bundle_sha256") != pool.bundle_sha256:
         reason = (
-            f"it was set up by bundle {str(evidence.get('bundle_sha256'))[:12]}, expected is {pool.bundle_sha256[:12]}"
+            f"it was set up by bundle {str(evidence.get('bundle_sha256'))[:12]}, expected {pool.bundle_sha256[:12]}"
         )
         then = AWAITS_UPGRADE if member.renewed else "replace the node"
         return verdict("refused", f"{reason}; {then}", settled=not member.renewed, **seen)
@@ -256,7 +256,7 @@ def _judge_one(
 
 
 def describe(check: Check) -> str:
-    """Describe a check in one line: found and expected value, or the reason if the values do not show the problem."""
+    """Describe a check in one line: the found and expected values, or the reason if the values do not show the problem."""
     unit = f" {check['unit']}" if check.get("unit") else ""
     found, expected = check.get("found"), check.get("expected")
     text = f"{check.get('id')} {check.get('name')}"
@@ -283,11 +283,11 @@ def _read(submission: Submission) -> tuple[dict[str, object] | None, str]:
     except (ValueError, RecursionError):
         return None, f"its evidence {ref.key} is not JSON"
     if not isinstance(evidence, dict) or evidence.get("schema") != EVIDENCE_SCHEMA:
-        return None, f"its evidence {ref.key} is not of schema {EVIDENCE_SCHEMA}"
+        return None, f"its evidence {ref.key} does not have the schema {EVIDENCE_SCHEMA}"
     if evidence.get("instance_id") != ref.instance_id or evidence.get("boot_id") != ref.boot_id:
         return (
             None,
-            f"its evidence names {evidence.get('instance_id')} and boot {evidence.get('boot_id')}, but is stored under {ref.instance_id}/{ref.boot_id}",
+            f"its evidence is from instance {evidence.get('instance_id')} and boot {evidence.get('boot_id')}, but is stored under {ref.instance_id}/{ref.boot_id}",
         )
     return evidence, ""
 
@@ -296,14 +296,14 @@ def _identity_problem(submission: Submission, identity: Identity, pool: PoolExpe
     if identity.instance_id != submission.ref.instance_id:
         return f"its evidence was signed by {identity.instance_id}, not by {submission.ref.instance_id}"
     if identity.evidence_sha256 != submission.sha256:
-        return "its identity proof signs other evidence"
+        return "its identity proof signs different evidence"
     if pool.node_role and identity.role != pool.node_role:
-        return f"its evidence was signed under role {identity.role}, but its pool runs under {pool.node_role}"
+        return f"its evidence was signed with role {identity.role}, but the role of its pool is {pool.node_role}"
     return ""
 
 
 def _still_working(journal: Mapping[str, object] | None) -> bool:
-    """Return True while the node's journal lists unfinished steps, in which case a failed check can still pass."""
+    """Return True while the node's journal contains unfinished steps, because a failed check can still pass during this time."""
     steps = _list((journal or {}).get("steps"))
     states = {str(step.get("status")) for step in steps if isinstance(step, dict)}
     return "failed" not in states and bool(states & UNFINISHED)

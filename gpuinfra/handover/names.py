@@ -1,8 +1,8 @@
 """Node labels: `gpu-1` is the first instance seen in pool `gpu`, `gpu-2` the second.
 
-The state, reports, the live view of a rehearsal and the verification commands all use these labels.
-Numbers are never reused, so a label in an old log identifies one instance. The state therefore keeps each pool's
-highest number after the instance is deleted.
+The state, the reports, the live view of a rehearsal and the verification commands all use these labels.
+Numbers are never reused, so a label in an old log identifies exactly one instance. The state therefore keeps each pool's
+highest number even after the instance with this number is deleted.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class Names:
     labels: Mapping[str, str] = field(default_factory=dict)
     """Instance ID -> label."""
     last: Mapping[str, int] = field(default_factory=dict)
-    """Pool -> highest number assigned."""
+    """Pool -> highest number assigned in this pool."""
 
     def assign(self, pool: str, instances: Sequence[str]) -> Names:
-        """Return labels that include these instances of a pool, which are given in launch order."""
+        """Return labels that also include these instances of a pool. `instances` must be in launch order."""
         labels = dict(self.labels)
         last = max([self.last.get(pool, 0), *(_number(pool, label) for label in labels.values())])
         for instance in instances:
@@ -32,6 +32,6 @@ class Names:
 
 
 def _number(pool: str, label: str) -> int:
-    """Return the number in a label of this pool, or 0 for labels of other pools."""
+    """Return the number in a label if the label belongs to this pool, otherwise 0."""
     name, _, number = label.rpartition("-")
     return int(number) if name == pool and number.isdigit() else 0

@@ -1,6 +1,6 @@
 """The four ports: the interface between the handover and a cloud.
 
-Membership (which instances the groups hold), evidence store (which evidence was uploaded), identity service (which
+The ports are membership (which instances are in the groups), evidence store (which evidence was uploaded), identity service (which
 instance signed it) and console log (the last output of a node that never reported). To add a cloud, implement these four
 Protocols. The judge is the same on every cloud.
 """
@@ -14,15 +14,15 @@ from datetime import datetime
 from typing import Protocol
 
 EVIDENCE_LIMIT, PROOF_LIMIT = 8 * 1024 * 1024, 64 * 1024
-"""Maximum bytes to read of one piece of evidence and of one proof."""
+"""Maximum number of bytes to read from one piece of evidence and from one proof."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupExpected:
-    """One autoscaling group, scale set or managed instance group, as the program declares it."""
+    """One Auto Scaling group, scale set or managed instance group, as the program declares it."""
 
     name: str
-    """The plan's name, `gpu-reserved-0`."""
+    """Name of the group in the plan, such as `gpu-reserved-0`."""
     group: str
     """The cloud's name of the group."""
     count: int
@@ -31,7 +31,7 @@ class GroupExpected:
 
 @dataclass(frozen=True, kw_only=True)
 class PoolExpected:
-    """A pool of identical nodes, and the expectation against which their checks are judged."""
+    """A pool of identical nodes, and the expectation against which the results of their checks are judged."""
 
     name: str
     machine: str
@@ -39,9 +39,9 @@ class PoolExpected:
     expectation: dict[str, object]
     bundle_sha256: str
     node_role: str = ""
-    """Name of the nodes' role. Empty accepts any role of the account, which is less strict."""
+    """Name of the nodes' role. An empty string accepts any role in the account, which is less strict."""
     evidence_owner: str = ""
-    """Unique ID of that role: nodes can write only below `<prefix>/<owner>:<instance ID>/`. Empty on clouds without such IDs."""
+    """Unique ID of the nodes' role: nodes can write only below `<prefix>/<owner>:<instance ID>/`. Empty on clouds without such IDs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,22 +50,22 @@ class Member:
 
     instance_id: str
     group: str
-    """The cloud's name of its group."""
+    """Name of the instance's group in the cloud."""
     template_version: str = ""
     launched: datetime | None = None
     zone: str = ""
     private_ip: str = ""
     resource: str = ""
-    """Path of the instance in the cloud's own tools, if it differs from the instance ID: `/subscriptions/...`, `projects/P/zones/Z/instances/N`."""
+    """Path of the instance in the cloud's tools if it differs from the instance ID, such as `/subscriptions/...` or `projects/P/zones/Z/instances/N`."""
     leaving: bool = False
-    """True once the group starts to terminate the instance. Its evidence is then ignored."""
+    """True after the group starts to terminate the instance. The evidence of the instance is then ignored."""
     renewed: bool = False
-    """True if the group applies new bundles to running nodes, so that evidence of an older bundle is not final."""
+    """True if the group applies new bundles to running nodes, so that evidence from an older bundle is not final."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupProblem:
-    """Why a group cannot launch or replace nodes. `message` is the cloud's own text."""
+    """The reason why a group cannot launch or replace nodes. `message` is the unmodified text from the cloud."""
 
     group: str
     kind: str
@@ -73,12 +73,12 @@ class GroupProblem:
     message: str
     at: datetime | None = None
     name: str = ""
-    """The plan's name of the group, set by the caller."""
+    """Name of the group in the plan, set by the caller."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceRef:
-    """One stored piece of evidence, not read yet."""
+    """One piece of stored evidence that has not been read yet."""
 
     instance_id: str
     boot_id: str
@@ -87,18 +87,18 @@ class EvidenceRef:
     etag: str
     modified: datetime
     owner: str = ""
-    """The writer that owns its folder, as identified in the store's access rules."""
+    """The writer that owns the folder of the evidence, as identified in the store's access rules."""
 
     @property
     def proof_key(self) -> str:
-        """Where its identity proof is stored."""
+        """The key under which the identity proof for this evidence is stored."""
         return self.key.removesuffix(".json") + ".proof.json"
 
 
 def parse_key(node: str, prefix: str, key: str, *, etag: str, modified: datetime) -> EvidenceRef | None:
     """Parse a listed key as evidence. Returns None for anything else, such as a proof.
 
-    `node` is a pattern with the group `instance`, and the group `owner` if each writer owns a folder."""
+    `node` is a pattern that contains the group `instance`, and the group `owner` if each writer owns a folder."""
     match = re.fullmatch(node + r"/(?P<boot>[0-9a-f-]{8,64})/(?P<seq>\d{6})\.json", key.removeprefix(prefix))
     if match is None:
         return None
@@ -132,7 +132,7 @@ class IdentityExpired(Exception):
 
 
 class IdentityUndecided(Exception):
-    """The proof of one node cannot be verified now. The message gives the reason. The next attempt can succeed."""
+    """The proof from one node cannot be verified now. The message gives the reason. The next attempt can succeed."""
 
 
 class PortUnavailable(Exception):
@@ -151,7 +151,7 @@ class Membership(Protocol):
         ...
 
     def proceed(self, groups: Sequence[GroupExpected]) -> list[str]:
-        """Replace the remaining outdated nodes of groups whose replacement stopped after its canary. Return the names of these groups.
+        """Replace the remaining outdated nodes in groups whose replacement stopped after its canary. Return the names of these groups.
 
         Does nothing on clouds whose groups verify a canary themselves.
         """
@@ -170,7 +170,7 @@ class EvidenceStore(Protocol):
         ...
 
     def proof(self, ref: EvidenceRef) -> bytes | None:
-        """Return the current identity proof of one piece of evidence, or None if there is none yet."""
+        """Return the current identity proof for one piece of evidence, or None if there is no proof yet."""
         ...
 
 
@@ -192,7 +192,7 @@ class ConsoleLog(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Ports:
-    """The four ports of one cloud."""
+    """The four ports for one cloud."""
 
     membership: Membership
     store: EvidenceStore

@@ -1,6 +1,6 @@
 """gpuinfra's Pulumi provider: the resources `gpuinfra:index:NodesReady` and `gpuinfra:index:Upload`.
 
-Create and Update wait until every expected node is verified, and otherwise fail with the reasons. The state of a failed
+Create and Update wait until every expected node is verified. Otherwise, they fail with the reasons. The state of a failed
 resource is kept, so the next `up` judges the nodes again. Read polls membership and evidence, so a replaced node shows as
 drift. Delete does nothing, because NodesReady is not a cloud resource. `upload.py` implements `Upload`.
 The servicer class is generated. To offer components to other languages, add Construct here.
@@ -38,7 +38,7 @@ from gpuinfra.handover.watch import NOT_DUE, NOT_DUE_TEXT, Gatherer, Outcome, Wa
 from gpuinfra.node.judge import judge as judge_probes
 
 DEADLINE_VARIABLE = "GPUINFRA_DEADLINE"
-"""Shortens the deadline for one run, for example to `90s`, without a change to the declaration."""
+"""Shortens the deadline for one run, for example to `90s`, without changing the declaration."""
 WAIT_VARIABLE = "GPUINFRA_WAIT"
 """`none` skips the wait for the nodes in one run."""
 REQUIRED = ("cloud", "cluster", "region", "evidenceBucket", "evidencePrefix", "pools")
@@ -52,7 +52,7 @@ GRPC_OPTIONS = [
 def judge_node(
     probes: Mapping[str, object], expectation: Mapping[str, object], journal: Mapping[str, object] | None
 ) -> list[Check]:
-    """Judge the raw probe output in the evidence with the node's own judge."""
+    """Judge the raw probe output in the evidence with the same judge that runs on the node."""
     return judge_probes(dict(probes), dict(expectation), journal=dict(journal) if journal is not None else None)
 
 
@@ -82,11 +82,11 @@ class Engine:
                 engine_pb2.LogRequest(severity=engine_pb2.INFO, message=text, urn=urn, ephemeral=ephemeral), timeout=5
             )
         except grpc.RpcError:
-            return  # A lost progress line must not stop the wait.
+            return  # A lost progress message must not stop the wait.
 
 
 class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
-    """The provider's gRPC service."""
+    """The gRPC service of the provider."""
 
     def __init__(self, version: str) -> None:
         self._version = version
@@ -133,7 +133,7 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
     def Invoke(self, request: Any, context: Any) -> Any:
         inputs = wire.from_struct(request.args)
         if request.tok != azure_images.TOKEN:
-            return _abort(context, f"{request.tok} is not a function of gpuinfra; expected {azure_images.TOKEN}")
+            return _abort(context, f"{request.tok} is not a function in gpuinfra; expected {azure_images.TOKEN}")
         if wrong := azure_images.check_inputs(inputs):
             failures = [provider_pb2.CheckFailure(property=path, reason=reason) for path, reason in wrong]
             return provider_pb2.InvokeResponse(failures=failures)
@@ -232,14 +232,14 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
             return _fail(context, name, known, [f"cannot read the state of the nodes: {error}"])
         early = outcome.ended == NOT_DUE
         passed = outcome.ready or early or (wait.mode == "none" and outcome.ended == "once")
-        # An `up` that did not wait passes, but only a judged fleet is ready. The next `up` judges the others.
+        # An `up` that did not wait succeeds, but only a judged fleet is ready. The next `up` judges the remaining nodes.
         properties = {**inputs, **wire.outputs_of(outcome, summary(outcome)), "trust": self._trust(urn, inputs)}
         if not passed:
             return _fail(context, name, properties, reasons(outcome))
         return wire.to_struct(properties)
 
     def _trust(self, urn: str, inputs: Mapping[str, object]) -> list[str]:
-        """Report the variables that changed what proves an identity, and return them for the state."""
+        """Report the environment variables that change what proves an identity, and return them for the state."""
         cloud = str(inputs.get("cloud"))
         if said := trust.stated(cloud):
             self._engine.info(urn, said)
@@ -283,7 +283,7 @@ def _read_upload(request: Any, state: dict[str, object], inputs: dict[str, objec
 def check_inputs(token: str, inputs: Mapping[str, object]) -> list[tuple[str, str]]:
     """Return problems with the inputs, as (property, reason)."""
     if token != wire.TYPE:
-        return [("", f"{token} is not a type of gpuinfra; expected {wire.TYPE} or {upload.TYPE}")]
+        return [("", f"{token} is not a resource type in gpuinfra; expected {wire.TYPE} or {upload.TYPE}")]
     found = [(name, f"{name} is missing") for name in REQUIRED if inputs.get(name) in (None, "", [])]
     if inputs.get("wait", "all") not in (*WAITS, wire.UNKNOWN):
         found.append(("wait", f"wait is {inputs.get('wait')!r}; allowed: {', '.join(WAITS)}"))
@@ -304,22 +304,22 @@ def changes(state: Mapping[str, object], old_inputs: Mapping[str, object], news:
 
 
 def _check_credentials(inputs: Mapping[str, object], context: Any) -> None:
-    """Fail a preview if the handover has no credentials, before the cluster is created."""
+    """Fail during the preview, before the cluster is created, if the handover has no credentials."""
     if inputs.get("cloud") in (None, wire.UNKNOWN):
         return
     try:
         check_credentials(inputs)
     except PortUnavailable as error:
-        _abort(context, f"the handover needs the operator's credentials, also for a preview: {error}")
+        _abort(context, f"the handover requires the operator's credentials, even for a preview: {error}")
 
 
 def preview_properties(inputs: Mapping[str, object]) -> dict[str, object]:
-    """Return the properties during a preview: all outputs are unknown."""
+    """Return the properties for a preview, in which all outputs are unknown."""
     return {**inputs, **dict.fromkeys(wire.OUTPUTS, wire.UNKNOWN)}
 
 
 def summary(outcome: Outcome) -> str:
-    """Return a one-line summary, which is stored in the state."""
+    """Return a one-line summary for the state."""
     verdict = outcome.verdict
     if outcome.ended == NOT_DUE:
         return NOT_DUE_TEXT
@@ -354,7 +354,7 @@ def _fail(context: Any, name: str, properties: Mapping[str, object], texts: Sequ
 
 
 def _abort(context: Any, text: str) -> NoReturn:
-    """Fail without a state."""
+    """Fail without saving a state."""
     context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
     raise AssertionError("abort does not return")
 
@@ -377,7 +377,9 @@ def serve(arguments: Sequence[str]) -> int:
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
     parent = os.getppid()
-    while os.getppid() == parent:  # If the engine is killed without a Cancel request, only this check ends the process.
+    while (
+        os.getppid() == parent
+    ):  # If the engine is killed before it sends a Cancel request, only this check ends the process.
         time.sleep(0.5)
     provider._cancelled.set()
     server.stop(0)

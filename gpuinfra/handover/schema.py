@@ -24,7 +24,7 @@ def package_schema(version: str) -> dict[str, object]:
         "region": _STRING,
         "evidenceBucket": _STRING,
         "evidencePrefix": _STRING,
-        "pools": {"type": "array", "items": _ANY, "description": "Pools with their groups, expectation and bundle."},
+        "pools": {"type": "array", "items": _ANY, "description": "Pools with their groups, expectations and bundles."},
         "wait": {**_STRING, "description": "all, floor or none."},
         "floor": {**_INTEGER, "description": "With wait=floor: the number of verified nodes to wait for."},
         "deadlineS": {**_INTEGER, "description": "Seconds until the update fails."},
@@ -46,7 +46,7 @@ def package_schema(version: str) -> dict[str, object]:
         "trust": {
             "type": "array",
             "items": _STRING,
-            "description": "Environment variables that changed what proves an identity, as NAME=VALUE.",
+            "description": "Environment variables that changed what proves an identity, in the form NAME=VALUE.",
         },
     }
     return {

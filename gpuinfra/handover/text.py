@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 
 def kind_of(message: str, patterns: Iterable[tuple[str, str]]) -> str:
-    """Return the kind of the first pattern that matches a cloud's message, or `other`."""
+    """Return the kind for the first pattern that matches a message from the cloud, or `other`."""
     return next((kind for pattern, kind in patterns if re.search(pattern, message, re.IGNORECASE | re.DOTALL)), "other")
 
 
@@ -19,12 +19,12 @@ HOST_KEY_TYPES = frozenset(
 )
 MAX_HOST_KEYS = 8
 MAX_HOST_KEY = 4096
-"""Length of a key of 16,384 bits, the longest that OpenSSH makes, with room to spare."""
+"""Maximum length of a key. The longest key that OpenSSH generates has 16,384 bits and is shorter."""
 _HOST_KEY = re.compile(r"([a-z0-9-]+) ([A-Za-z0-9+/]+={0,2})")
 
 
 def host_keys(listed: object) -> tuple[str, ...]:
-    """Return the SSH host keys in evidence or in a state, each as `TYPE KEY` on one line. Other values are dropped.
+    """Return the SSH host keys from evidence or from a state, each as `TYPE KEY` on one line. Other values are dropped.
 
     The lines are written to known_hosts files, where a line break or a marker would add trust for other hosts.
     """
@@ -40,12 +40,12 @@ def _is_host_key(line: object) -> bool:
     except (binascii.Error, ValueError):
         return False
     name = match[1].encode()
-    # The key repeats its type, with its length in four bytes.
+    # The key data repeats the key type, preceded by the length of the type in four bytes.
     return blob.startswith(len(name).to_bytes(4, "big") + name) and len(blob) > 4 + len(name)
 
 
 def moment(text: object) -> datetime | None:
-    """Parse an RFC 3339 time. Without a time zone, UTC is assumed. Returns None if the time cannot be parsed."""
+    """Parse an RFC 3339 time. If the time has no time zone, UTC is assumed. Return None if the time cannot be parsed."""
     try:
         found = datetime.fromisoformat(text) if isinstance(text, str) else None
     except ValueError:

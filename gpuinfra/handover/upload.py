@@ -1,6 +1,6 @@
 """`Upload`: a file in an Azure blob storage container, uploaded with the operator's own identity.
 
-The Azure provider's own resource signs with the account's shared key, which our accounts disable
+The equivalent resource in the Azure provider signs with the account's shared key, which is disabled in our accounts
 (pulumi/pulumi-azure-native#2015). A blob's name depends on its content, so blobs are never updated in place.
 """
 
@@ -25,28 +25,28 @@ TYPE = "gpuinfra:index:Upload"
 INPUTS = ("container", "blob", "sha256", "source")
 OUTPUTS = ("url",)
 MAX_BYTES = 256 * 1024 * 1024
-"""Largest body of one Put Blob request that older service versions accept."""
+"""Maximum body size of one Put Blob request that older service versions accept."""
 PATIENCE_S = 600.0
-"""A new role assignment can take a few minutes to reach blob storage."""
+"""A new role assignment can take a few minutes to take effect in blob storage."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UploadArgs:
-    """Content and destination."""
+    """Content and destination of the upload."""
 
     container: pulumi.Input[str]
-    """Address of the container, `https://ACCOUNT.blob.core.windows.net/NAME`."""
+    """Address of the container, in the form `https://ACCOUNT.blob.core.windows.net/NAME`."""
     blob: pulumi.Input[str]
-    """Name in the container. Different content requires a different name."""
+    """Name of the blob in the container. Different content requires a different name."""
     sha256: pulumi.Input[str]
     """Hexadecimal SHA-256 of the content, or of the uncompressed data of a gzip file, because zlib releases compress the same data
-    to different bytes. An upload of other content fails."""
+    to different bytes. Uploading different content fails."""
     source: pulumi.Asset
     """The content, up to 256 MiB."""
 
 
 class Upload(pulumi.CustomResource):
-    """One blob.
+    """One blob in a container.
 
     The operator needs `Storage Blob Data Contributor` on the container. An existing blob with the same content is adopted; a blob with
     other content is an error. A blob under an immutability policy stays in the container when this resource is deleted.
@@ -62,7 +62,7 @@ class Upload(pulumi.CustomResource):
         super().__init__(TYPE, name, props, opts)
 
 
-# Implementation in the plugin. Properties are plain values; the engine passes an asset as a mapping with `path` or `text`.
+# The implementation in the plugin. Properties are plain values. The engine passes an asset as a mapping with `path` or `text`.
 
 
 def check_inputs(inputs: Mapping[str, object]) -> list[tuple[str, str]]:
@@ -79,12 +79,12 @@ def check_inputs(inputs: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def changes(state: Mapping[str, object], news: Mapping[str, object]) -> list[str]:
-    """Return the changed properties that force replacement of the blob. The source's path does not: the hash identifies content."""
+    """Return the changed properties that force a replacement of the blob. A changed source path does not force one, because the hash identifies the content."""
     return [name for name in INPUTS if name != "source" and state.get(name) != news.get(name)]
 
 
 def create(inputs: Mapping[str, object], rest: Rest, cancelled: threading.Event) -> wire.Properties:
-    """Upload the blob. Raises `PortUnavailable` with Azure's text, or ValueError if content and hash differ."""
+    """Upload the blob. Raises `PortUnavailable` with the message from Azure, or ValueError if the content does not match the hash."""
     body = _content(inputs.get("source"))
     found = _digest(body)
     if found != inputs["sha256"]:
@@ -129,7 +129,7 @@ def _content(source: object) -> bytes:
     elif isinstance(source, dict) and source.get("text") is not None:
         data = str(source["text"]).encode()
     else:
-        raise ValueError("the source of an upload must be a file or a text")
+        raise ValueError("the source of an upload must be a file or text")
     if len(data) > MAX_BYTES:
         raise ValueError(f"the source of an upload has {len(data)} bytes; allowed: up to {MAX_BYTES}")
     return data
@@ -144,7 +144,7 @@ def _digest(data: bytes) -> str:
 
 
 def _send_with_retry(send: Callable[[], Answer], cancelled: threading.Event) -> Answer:
-    """Send a request. Retries throttling and role assignments that are not effective yet; returns the last response."""
+    """Send a request, and return the last response. The request is retried if it is throttled or if a role assignment is not effective yet."""
     pause, waited = 2.0, 0.0
     while True:
         answer = send()
@@ -165,7 +165,7 @@ def _code(answer: Answer) -> str:
 
 
 def _exists(rest: Rest, url: str, sha256: str) -> bool:
-    """Return True if the existing blob has this content. Raises `PortUnavailable` if its content differs."""
+    """Return True if the existing blob has this content. Raises `PortUnavailable` if the content differs."""
     held = raise_for(rest.blob("GET", url)).body
     if _digest(held) != sha256:
         raise PortUnavailable(f"{url.split('?')[0]} already exists with different content")

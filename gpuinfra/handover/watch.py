@@ -1,7 +1,7 @@
-"""Polls the ports until the verdict is final, the deadline passes or the wait is canceled. `Outcome.ended` lists all end reasons.
+"""Polls the ports until the verdict is final, the deadline passes or the wait is canceled. `Outcome.ended` lists all reasons for the end of the wait.
 
-Owns the loop and the cache between polls: evidence already read and identities already confirmed.
-`judge` makes the verdict; the caller's `log` shows the progress.
+This module owns the loop and the cache, which keeps evidence and confirmed identities between polls.
+`judge` determines the verdict, and the caller's `log` shows the progress.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ POLL_S = 1.0
 POLL_MAX_S = 15.0
 STOCKOUT_PATIENCE_S = 300.0
 STALE_PATIENCE_S = 1500.0
-"""How long a group can leave outdated nodes in place. During a rolling replacement, a node is leaving, missing or new most
-of the time; the pauses are a warm-up and a checkpoint, ten minutes each on AWS."""
+"""How long a group can leave outdated nodes in place without making progress. During a rolling replacement, a node is leaving, missing or new most
+of the time. The only pauses are a warm-up and a checkpoint, which take ten minutes each on AWS."""
 CONSOLE_LINES = 15
 NOT_DUE = "not due"
-"""The wait ends with this reason if no node is expected yet: a capacity block has not started, or a request is queued."""
+"""The wait ends for this reason if no node is expected yet, because a capacity block has not started or a request is queued."""
 NOT_DUE_TEXT = "no node is due yet: the capacity block has not started, or the request is still queued"
 MAX_EVIDENCE_SEARCHED = 20
-"""Maximum pieces of evidence per instance that are searched for evidence that the instance itself signed."""
+"""Maximum number of pieces of evidence per instance in which to search for evidence that the instance itself signed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,11 +65,11 @@ class Outcome:
     seconds: float
     problems: tuple[GroupProblem, ...] = ()
     consoles: dict[str, list[str]] = field(default_factory=dict)
-    """Instance ID -> end of its console log, for nodes that never reported."""
+    """Instance ID -> end of the console log, for nodes that never reported."""
 
 
 class Gatherer:
-    """Polls one fleet and caches the results."""
+    """Polls the ports for one fleet and caches the results."""
 
     def __init__(
         self,
@@ -90,11 +90,11 @@ class Gatherer:
         self._checks: dict[tuple[str, str], list[Check]] = {}
         self._refused: dict[tuple[str, str], str] = {}
         self.leaving = False
-        """True if a node is ending. Its reservation is occupied until it is gone, so missing capacity is not final."""
+        """True if a node is terminating. The node occupies its reservation until it is gone, so missing capacity is not final."""
 
     @property
     def groups(self) -> list[GroupExpected]:
-        """All groups of all pools."""
+        """All groups in all pools."""
         return [group for pool in self._pools for group in pool.groups]
 
     def poll(self, names: Names | None = None) -> FleetVerdict:
@@ -107,12 +107,12 @@ class Gatherer:
         return judge_fleet(self._pools, members, submissions, judge_node=self._judge, now=self._now(), names=names)
 
     def data_of(self, node: NodeVerdict) -> bytes | None:
-        """Return the evidence by which a node was judged, or None."""
+        """Return the evidence on which the verdict for a node is based, or None."""
         found = (data for (key, _), data in self._read.items() if key == node.evidence_key and node.evidence_key)
         return next((d for d in found if hashlib.sha256(d).hexdigest() == node.evidence_sha256), None)
 
     def _accepted(self, instance_id: str, refs: Sequence[EvidenceRef]) -> Submission:
-        """Return the newest evidence. In a store without per-writer folders, only evidence signed by the instance counts.
+        """Return the newest evidence. In a store without per-writer folders, only evidence that the instance itself signed counts.
 
         In such a store, a compromised node can write newer evidence under another node's name but cannot sign it.
         """
@@ -137,7 +137,7 @@ class Gatherer:
         )
 
     def _identity(self, ref: EvidenceRef, sha256: str) -> tuple[Identity | None, str, bool]:
-        """Return the confirmed identity of this evidence. Confirmed hashes are cached, so each requires one request."""
+        """Return the confirmed identity for this evidence. Confirmed hashes are cached, so each hash requires only one request."""
         if sha256 in self._trusted:
             return self._trusted[sha256], "", True
         raw = self._ports.store.proof(ref)
@@ -151,7 +151,7 @@ class Gatherer:
                 raise IdentityRefused("its identity proof is not a JSON object")
             identity = self._ports.identity.verify(proof)
         except IdentityExpired as error:
-            return None, f"{error}; the node signs a new one every ten minutes", False
+            return None, f"{error}; the node signs a new proof every ten minutes", False
         except IdentityUndecided as error:
             return None, str(error), False
         except (IdentityRefused, ValueError, RecursionError) as error:
@@ -178,12 +178,12 @@ class Gatherer:
         return [replace(one, name=short[one.group].name) if one.group in short else one for one in found]
 
     def proceed(self, verdict: FleetVerdict) -> list[str]:
-        """Continue the replacement of groups in which every node is verified or outdated. Return their names."""
+        """Continue the replacement in groups in which every node is verified or outdated. Return the names of these groups."""
         ready = [group for group in self.groups if _has_verified_canary(verdict, group.name)]
         return self._ports.membership.proceed(ready) if ready else []
 
     def console(self, instance_id: str) -> list[str]:
-        """Return the end of a console log. Empty if unavailable, so that the actual finding is still reported."""
+        """Return the end of a console log. If the log is unavailable, return an empty string, so that the actual finding is still reported."""
         try:
             return self._ports.console.tail(instance_id, CONSOLE_LINES)
         except PortUnavailable:
@@ -238,7 +238,7 @@ def watch(
             return _end(gatherer, verdict, "canary", spent, problems, wait)
         try:
             for name in gatherer.proceed(verdict):
-                log(f"{name}: the canary is verified; the other nodes are replaced")
+                log(f"{name}: the canary is verified; replacing the other nodes")
                 stale_since = None
         except PortUnavailable as error:
             log(f"the cloud does not answer, retrying: {error}")
@@ -286,7 +286,7 @@ def _has_verified_canary(verdict: FleetVerdict, group: str) -> bool:
 
 
 def canary_failed(verdict: FleetVerdict) -> bool:
-    """Return True if a group has outdated nodes and a node of its new template that failed for good. The group's replacement stops there."""
+    """Return True if a group has outdated nodes and a node with the new template that failed permanently. The group's replacement stops at this node."""
     outdated = {node.group for node in verdict.nodes if node.stale}
     if not outdated:
         return False
@@ -302,7 +302,7 @@ def _stale_text(verdict: FleetVerdict) -> str:
     one = len(stale) == 1
     return (
         f"{who} {'runs' if one else 'run'} an outdated launch template, and no replacement is in progress; "
-        "start an instance refresh of the group, or terminate the instance"
+        "start an instance refresh for the group, or terminate the instance"
     )
 
 
@@ -315,7 +315,7 @@ def _poll(
     wait: Wait,
     clock: Callable[[], float],
 ) -> FleetVerdict | None:
-    """Poll once, with retries while the cloud does not respond. Returns None on deadline or cancellation."""
+    """Poll once, and retry while the cloud does not respond. Return None if the deadline passes or the wait is canceled."""
     pause = POLL_S
     while True:
         try:
@@ -353,7 +353,7 @@ def _end(
 
 
 def progress(verdict: FleetVerdict) -> str:
-    """Return one line: how many nodes are verified, and the state of the others."""
+    """Return one line with the number of verified nodes and the state of the other nodes."""
     rest = [n for n in verdict.nodes if n.outcome != "verified"]
     parts = [f"{n.label} {n.outcome}" for n in rest[:6]]
     parts += [f"{len(rest) - 6} more"] if len(rest) > 6 else []

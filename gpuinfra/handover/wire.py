@@ -1,6 +1,6 @@
-"""The wire format between engine, plugin and state of the resource `gpuinfra:index:NodesReady`.
+"""The wire format of the resource `gpuinfra:index:NodesReady` between engine, plugin and state.
 
-Names are camelCase, as in every Pulumi provider. Values are plain. During a preview, an unknown value is a marker string.
+Names are in camelCase, as in every Pulumi provider. Values are plain. During a preview, a marker string represents an unknown value.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from gpuinfra.handover.watch import Outcome, Wait
 
 TYPE = "gpuinfra:index:NodesReady"
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
-"""The engine's marker for an unknown string (pulumi/sdk/go/common/resource/plugin, UnknownStringValue)."""
+"""The marker that the engine uses for an unknown string (pulumi/sdk/go/common/resource/plugin, UnknownStringValue)."""
 OUTPUTS = ("ready", "nodesVerified", "gpusVerified", "nodes", "lastNumbers", "summary", "trust")
 WAITING_ONLY = frozenset({"deadlineS", "profile", "roleArn"})
-"""Inputs that concern the wait and the access. A change to them does not cause a new judgement."""
+"""Inputs that concern the wait and the access to the cloud. A change to these inputs does not cause a new judgement."""
 
 Properties = dict[str, object]
 
@@ -47,7 +47,7 @@ def to_struct(properties: Mapping[str, object]) -> struct_pb2.Struct:
 
 
 def inputs_of(properties: Mapping[str, object]) -> Properties:
-    """Return the inputs among a state's properties."""
+    """Return those properties in a state that are inputs."""
     return {k: v for k, v in properties.items() if k not in OUTPUTS and not k.startswith("__")}
 
 
@@ -76,7 +76,7 @@ def pools_of(inputs: Mapping[str, object]) -> list[PoolExpected]:
 
 
 def wait_of(inputs: Mapping[str, object], shortened_s: float | None, mode: str | None = None) -> Wait:
-    """Return how long to wait. For one run, the operator can shorten the deadline or skip the wait, but not extend it."""
+    """Return how long to wait. For one run, the operator can shorten the deadline or skip the wait, but cannot extend it."""
     deadline = float(str(inputs.get("deadlineS") or 2700))
     if shortened_s is not None:
         deadline = min(deadline, shortened_s)
@@ -88,7 +88,7 @@ def wait_of(inputs: Mapping[str, object], shortened_s: float | None, mode: str |
 
 
 def seconds(text: str) -> float:
-    """Parse `90s`, `15m`, `1h` or plain seconds. Raises ValueError with the allowed forms."""
+    """Parse `90s`, `15m`, `1h` or plain seconds. Raises ValueError with the allowed formats."""
     units = {"s": 1.0, "m": 60.0, "h": 3600.0}
     number, unit = (text[:-1], text[-1]) if text[-1:] in units else (text, "s")
     try:
@@ -103,7 +103,7 @@ def seconds(text: str) -> float:
 
 
 def outputs_of(outcome: Outcome, summary: str) -> Properties:
-    """Return the outputs for the state. They identify nodes and allow skipping identity checks; they exclude check results."""
+    """Return the outputs for the state. They identify the nodes and make it possible to skip identity checks. They do not include check results."""
     verdict = outcome.verdict
     return {
         "ready": outcome.ready,
@@ -138,7 +138,7 @@ def _node(node: NodeVerdict) -> Properties:
 
 
 def names_of(properties: Mapping[str, object]) -> Names:
-    """Return the labels in a state. If the state has no highest numbers, they are derived from the labels."""
+    """Return the labels from a state. If the state has no highest numbers, these numbers are derived from the labels."""
     last = _mapping(properties.get("lastNumbers"))
     return Names(
         labels={str(n["instanceId"]): str(n["label"]) for n in _mappings(properties.get("nodes"))},
@@ -147,7 +147,7 @@ def names_of(properties: Mapping[str, object]) -> Names:
 
 
 def trusted_of(properties: Mapping[str, object], pools: list[PoolExpected]) -> dict[str, Identity]:
-    """Return the evidence hashes of verified nodes, whose signers are confirmed. Others are confirmed again."""
+    """Return the evidence hashes of verified nodes, whose signers are confirmed. The signers of other nodes are confirmed again."""
     roles = {pool.name: pool.node_role for pool in pools}
     return {
         str(n["evidenceSha256"]): Identity(

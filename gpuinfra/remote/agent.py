@@ -1,4 +1,4 @@
-"""The host agent: a program that runs on a host as root and exits.
+"""The host agent: a short-lived program that runs on a host as root.
 
 The agent is a single file for Python 3.9 and later that imports only the standard library. Its source is sent over standard input, before the request
 and the bundle, and is not written to disk. It reports the state of the host, installs a bundle as user data does, and starts the runner
@@ -30,11 +30,11 @@ UNIT = "gpuinfra-bootstrap.service"
 
 
 class Refused(Exception):
-    """The host cannot fulfil the request. The text gives the reason and the action to take."""
+    """The host cannot fulfill the request. The text gives the reason and the action to take."""
 
 
 class HostAgent:
-    """One host, or a folder that contains the files of one."""
+    """One host, or a folder that contains the files of a host."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -92,7 +92,7 @@ class HostAgent:
         return self.status()
 
     def dry_run(self, order: dict[str, Any], payload: bytes) -> dict[str, Any]:
-        """Report what the steps would change. The runner's own files are in a temporary folder."""
+        """Report what the steps would change. The runner writes its own files to a temporary folder."""
         with tempfile.TemporaryDirectory(prefix="gpuinfra-dry-") as folder:
             inside = Path(folder)
             bundle = self.bundles / order["sha256"]
@@ -130,7 +130,7 @@ class HostAgent:
         assignment = order["assignment"]
         shared_folder = Path(assignment["store"]).parent
         if not shared_folder.is_dir():
-            raise Refused(f"{shared_folder} is not a folder on this machine; name one that all nodes mount")
+            raise Refused(f"{shared_folder} is not a folder on this machine; give a folder that all nodes mount")
         with tempfile.TemporaryDirectory(prefix="gpuinfra-pair-") as folder:
             part, assignment_file = Path(folder, "node.pyz"), Path(folder, "assignment.json")
             part.write_bytes(gzip.decompress(payload))
@@ -141,7 +141,7 @@ class HostAgent:
         return {"exit": done.returncode, "result": done.stdout.decode("utf-8", "replace")[:65536], "output": output}
 
     def clear_pairs(self, order: dict[str, Any], payload: bytes) -> dict[str, Any]:
-        """Remove the files that the nodes of pairs exchanged. Call it after the last pair: a partner may still read them."""
+        """Remove the files that the nodes of pairs exchanged. Call this function after the last pair, because a partner may still read the files."""
         store = Path(order["store"])
         if store.name == ".gpuinfra-pairs":
             shutil.rmtree(store, ignore_errors=True)
@@ -195,7 +195,7 @@ class HostAgent:
             process = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/"
             )
-        # The runner writes its process ID to the lock shortly after it starts. Wait for it, so that the next status finds it.
+        # The runner writes its process ID to the lock file shortly after it starts. Wait for the ID, so that the next status request finds it.
         lock = self.root / "var/lib/gpuinfra/lock"
         for _ in range(500):
             if (_json(lock) or {}).get("pid") == process.pid or process.poll() is not None:
@@ -204,7 +204,7 @@ class HostAgent:
                 process.wait(0.02)
 
     def _runner(self) -> int | None:
-        """Return the runner's process ID from its lock file. Taking the lock instead would make a starting runner fail."""
+        """Return the runner's process ID from its lock file. Acquiring the lock instead would make a starting runner fail."""
         pid = (_json(self.root / "var/lib/gpuinfra/lock") or {}).get("pid")
         if not isinstance(pid, int) or pid <= 1:
             return None
@@ -223,7 +223,7 @@ class HostAgent:
 
 
 def _packed(data: bytes) -> str:
-    """Compress text to one line."""
+    """Shorten text to one line."""
     return base64.b64encode(zlib.compress(data, 6)).decode("ascii")
 
 
@@ -235,7 +235,7 @@ def _unpack(payload: bytes, sha256: str, target: Path) -> None:
     found = hashlib.sha256(tar).hexdigest()
     if found != sha256:
         raise Refused(
-            f"the bundle arrived damaged: its checksum is {found[:12]}, expected {sha256[:12]}; run the command again"
+            f"the bundle was damaged in transfer: its checksum is {found[:12]}, expected {sha256[:12]}; run the command again"
         )
     target.mkdir(exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(tar), mode="r:") as archive:
@@ -268,7 +268,7 @@ def _json(path: Path) -> dict[str, Any] | None:
 
 
 def main() -> int:
-    """Read one request, handle it, print one line."""
+    """Read one request, handle it, and print one line."""
     source = sys.stdin.buffer
     order = json.loads(source.readline().decode("utf-8"))
     payload = source.read(order["size"])

@@ -1,9 +1,9 @@
 """Azure Bastion as a proxy command: `python -m gpuinfra.remote.bastion --name B --resource-group G --target ID [PORT]`.
 
 The Azure CLI opens its tunnel on a local port, but SSH requires a proxy command on standard input and output. This program opens the
-tunnel on a free loopback port, waits until it accepts a connection, and copies bytes in both directions until either side closes. SSH
-verifies the host key inside the tunnel as on any other connection.
-`az network bastion tunnel` needs a Bastion of SKU Standard or Premium with `enable_tunneling`
+tunnel on a free loopback port, waits until the port accepts a connection, and copies bytes in both directions until either side closes. SSH
+verifies the host key inside the tunnel, as it does on any other connection.
+`az network bastion tunnel` requires a Bastion host with the Standard or Premium SKU and `enable_tunneling`
 (https://learn.microsoft.com/azure/bastion/native-client, read 2026-11-20).
 """
 
@@ -25,7 +25,7 @@ OPENS_WITHIN_S = 45.0
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run until the connection ends. Exit code 1 with the reason on stderr if it cannot be opened."""
+    """Run until the connection ends. If the connection cannot be opened, print the reason to stderr and return exit code 1."""
     given = _arguments(argv)
     port = _free_port()
     words = ["az", "network", "bastion", "tunnel", "--name", given.name, "--resource-group", given.resource_group]
@@ -60,7 +60,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--name", required=True, help="name of the Bastion")
     parser.add_argument("--resource-group", required=True, help="resource group of the Bastion")
     parser.add_argument("--target", required=True, help="resource ID of the virtual machine or scale set instance")
-    parser.add_argument("--subscription", default="", help="subscription of the Bastion (default: the CLI's)")
+    parser.add_argument(
+        "--subscription", default="", help="subscription of the Bastion (default: the subscription that the CLI uses)"
+    )
     parser.add_argument("port", nargs="?", type=int, default=22, help="port on the machine (default: 22)")
     return parser.parse_args(argv)
 
@@ -72,7 +74,7 @@ def _free_port() -> int:
 
 
 def _open(tunnel: subprocess.Popen[bytes], port: int) -> socket.socket | None:
-    """Connect to the local end of the tunnel. Returns None if the tunnel did not open."""
+    """Connect to the local end of the tunnel. Return None if the tunnel did not open."""
     until = time.monotonic() + OPENS_WITHIN_S
     while time.monotonic() < until and tunnel.poll() is None:
         with contextlib.suppress(OSError):

@@ -1,6 +1,6 @@
 """The route to a host: sockets, jump hosts and proxy commands. `connection.py` runs SSH over it.
 
-This module never retries. `fleet.py` does, without occupying a thread while it waits.
+This module never retries. `fleet.py` retries without occupying a thread while it waits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gpuinfra.remote.problem import HostProblem, Kind
 from gpuinfra.remote.proxy import ProxyCommand
 
 _TCP_USER_TIMEOUT_MS = 45_000
-"""How long sent data can remain unacknowledged. TCP's default is about 15 minutes."""
+"""How long sent data can remain unacknowledged. The TCP default is about 15 minutes."""
 
 
 class Connector:
@@ -45,7 +45,7 @@ class Connector:
             self._close(connection)
 
     def close(self) -> None:
-        """Close every connection, which also ends all waits on them."""
+        """Close every connection, which also ends all waits on these connections."""
         self.closed = True
         with self._guard:
             every = list(self._open)
@@ -95,7 +95,7 @@ class Connector:
             raise HostProblem(
                 Kind.UNREACHABLE,
                 f"{host.name} ({host.where}) cannot be reached: {getattr(error, 'strerror', None) or error}",
-                "check that sshd is running and that address and port are correct",
+                "check that sshd is running and that the address and the port are correct",
             ) from None
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):

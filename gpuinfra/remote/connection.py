@@ -1,6 +1,6 @@
 """An SSH connection: handshake, host key, login and commands, each with a time limit.
 
-`known.py` verifies the host key before any key of the user is offered. `connect.py` provides the stream. This module never retries.
+`known.py` verifies the host key before the connection offers any key of the user. `connect.py` provides the stream. This module never retries.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WEAK = {
 }
 """Weak algorithms that paramiko accepts by default. No supported image needs them."""
 MAX_OUTPUT_BYTES = 1 << 20
-"""Bytes to keep from the end of a command's output, so that one host cannot exhaust the operator's memory."""
+"""Number of bytes to keep from the end of a command's output, so that one host cannot exhaust the operator's memory."""
 _KEEPALIVE_S = 15
 _LOG = logging.getLogger("gpuinfra.remote.ssh")
 _LOG.addHandler(logging.NullHandler())
@@ -54,11 +54,11 @@ class CommandResult:
     exit: int
     output: bytes
     dropped_bytes: int
-    """Size of the discarded output."""
+    """Number of bytes of output that were discarded."""
 
     @property
     def last_line(self) -> str:
-        """The last line of the output, for messages, without control characters."""
+        """The last line of the output without control characters, for use in messages."""
         return last_line(self.output) or "no output"
 
 
@@ -125,7 +125,7 @@ class Connection:
     def run(
         self, command: str, stdin: bytes = b"", limit_s: float = 120.0, keep_bytes: int = MAX_OUTPUT_BYTES
     ) -> CommandResult:
-        """Run one command to completion. Raises `HostProblem` if the connection closes or the time limit expires first."""
+        """Run one command to completion. Raises `HostProblem` if the connection closes or the time limit expires before the command ends."""
         until = time.monotonic() + limit_s
         try:
             return self._run(command, stdin, until, limit_s, keep_bytes)
@@ -133,7 +133,7 @@ class Connection:
             raise HostProblem(
                 Kind.TIMEOUT,
                 f"{self.host.name} did not answer within {limit_s:g} s",
-                "check that the machine is not overloaded; a started command continues on the host, run this again to see its state",
+                "check that the machine is not overloaded; a started command continues on the host, so run this command again to see its state",
             ) from None
         except (paramiko.SSHException, EOFError, OSError) as error:
             raise self._dropped(error_text(error)) from None
@@ -158,7 +158,7 @@ class Connection:
         assert self._transport is not None
         channel = self._transport.open_session(timeout=min(self._limits.channel_s, limit_s))
         try:
-            # One combined stream: an unread second stream would fill its window and block the command.
+            # Use one combined stream, because an unread second stream would fill its window and block the command.
             channel.set_combine_stderr(True)
             channel.settimeout(_remaining(until))
             channel.exec_command(command)
@@ -242,7 +242,7 @@ class Connection:
             return HostProblem(
                 Kind.TIMEOUT if "timeout" in repr(error.__context__).lower() else Kind.UNREACHABLE,
                 f"{self.host.name} ({self.host.where}) did not send an SSH banner: {text}",
-                "check that sshd listens on this port and that its MaxStartups is not exceeded",
+                "check that sshd listens on this port and that the MaxStartups limit of sshd is not exceeded",
             )
         return self._dropped(text, "during the handshake")
 
@@ -250,7 +250,7 @@ class Connection:
         return HostProblem(
             Kind.DROPPED,
             f"the connection to {self.host.name} was lost{' ' + when if when else ''}: {text}",
-            "a started command continues on the host; run this again to see its state",
+            "a started command continues on the host; run this command again to see its state",
         )
 
 

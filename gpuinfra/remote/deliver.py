@@ -33,7 +33,7 @@ DRY_LIMIT_S = 580.0
 STARTS = 3
 """Maximum number of times that one run starts the runner. A runner that repeatedly ends without a result is not started again."""
 REBOOT_PATIENCE_S = 1200.0
-"""Machines with eight GPUs and terabytes of progress take many minutes to reboot."""
+"""Machines with eight GPUs and terabytes of memory take many minutes to reboot."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class Order:
 
 @dataclass(frozen=True, kw_only=True)
 class BootstrapResult:
-    """The result for a host that completed every step of the bundle."""
+    """The result for a host that completed every step in the bundle."""
 
     steps: int
     changed: int
@@ -58,14 +58,14 @@ class BootstrapResult:
 
 @dataclass(frozen=True, kw_only=True)
 class DryRunResult:
-    """What the steps would change on a host."""
+    """The changes that the steps would make on a host."""
 
     lines: tuple[str, ...]
 
 
 @dataclass
 class _Progress:
-    """The state of one host in this run."""
+    """The state of one host during this run."""
 
     since: float = 0.0
     starts: int = 0
@@ -129,7 +129,7 @@ class Bootstrap:
         order = self._orders[self._pool_of(host)]
         if time.monotonic() - progress.since > self._limit_s:
             raise HostProblem(
-                # Not a transient kind: the run's time limit has expired.
+                # This kind is not transient, because the time limit of the run has expired.
                 Kind.STEP,
                 f"{host.name} did not finish within {self._limit_s:g} s; last stage: {progress.stage or 'none'}",
                 "its steps continue on the host; run the command again to follow them, or set a longer --timeout",
@@ -142,7 +142,7 @@ class Bootstrap:
                     return result
                 sha256 = order.bundle.sha256
                 payload = b"" if sha256 in found["bundles"] else order.bundle.data
-                self._stage(host, progress, f"sends {len(payload) // 1024} KiB" if payload else "restarts")
+                self._stage(host, progress, f"sending {len(payload) // 1024} KiB" if payload else "restarting")
                 call_agent(
                     connection,
                     {"do": "start", "sha256": sha256, "node": dict(order.node)},
@@ -156,13 +156,13 @@ class Bootstrap:
             raise
         progress.starts += 1
         progress.polls = 0
-        self._stage(host, progress, "starts the steps")
+        self._stage(host, progress, "starting the steps")
         return Reschedule(0.5)
 
     def _result(
         self, host: Host, order: Order, found: Mapping[str, Any], progress: _Progress
     ) -> BootstrapResult | Reschedule | None:
-        """Return the result, or when to call again. Returns None if the runner must be started."""
+        """Return the result, or the time of the next call. Return None if the runner must be started."""
         sha256 = order.bundle.sha256
         is_current = found["current"] == sha256
         state = found["state"] or {}
@@ -173,7 +173,7 @@ class Bootstrap:
                 raise HostProblem(
                     Kind.BUSY,
                     f"{host.name} is installing another bundle, {str(found['current'])[:12]}",
-                    "wait until it finishes, or check on the host who started it",
+                    "wait until the installation finishes, or find out on the host who started it",
                 )
             progress.rebooting_since = None
             self._stage(host, progress, _stage_text(steps, len(names)))
@@ -197,7 +197,7 @@ class Bootstrap:
                 raise HostProblem(
                     Kind.REBOOT,
                     f"{host.name}: {one_line(waiting.get('id'))}: {one_line(waiting.get('reason'))}",
-                    "reboot the host, then run the command again; without systemd it does not continue after the reboot",
+                    "reboot the host, then run the command again; without systemd, the steps do not continue after the reboot",
                 )
             progress.rebooting_since = progress.rebooting_since or time.monotonic()
             if time.monotonic() - progress.rebooting_since < REBOOT_PATIENCE_S:
@@ -256,7 +256,7 @@ def _steps(state: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _stage_text(steps: Sequence[Mapping[str, Any]], total: int) -> str:
     done = sum(step.get("status") == "done" for step in steps)
     now = next((step for step in steps if step.get("status") == "running"), None)
-    return f"{done} of {total} steps" + (f", {one_line(now.get('id'))} runs" if now else "")
+    return f"{done} of {total} steps" + (f", running {one_line(now.get('id'))}" if now else "")
 
 
 def _refusal_kind(found: Mapping[str, Any]) -> Kind:
@@ -270,7 +270,7 @@ def _no_answer(host: Host, code: int, output: str) -> HostProblem:
         return HostProblem(
             Kind.UNUSABLE,
             f"{host.user} on {host.name} cannot run sudo without a password: {output}",
-            "allow it (NOPASSWD in sudoers), or log in as root",
+            "allow passwordless sudo (NOPASSWD in sudoers), or log in as root",
         )
     return HostProblem(
         Kind.UNUSABLE,

@@ -1,7 +1,7 @@
 """Short tasks on many hosts in parallel.
 
-A task returns either a result or the time of its next call. A few dozen threads can therefore serve hundreds of hosts whose installation takes
-half an hour, and a stalled host occupies one thread only until its own time limit.
+A task returns either a result or the time of its next call. A few dozen threads can therefore serve hundreds of hosts on which the installation takes
+half an hour, and a stalled host occupies one thread only until the host's time limit expires.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class FleetResult(Generic[Value]):
 
 
 def back_off(tries: int, chance: Callable[[], float] = random.random) -> float:
-    """Return the seconds before the next attempt: exponential with jitter, so that hundreds of hosts do not retry at once."""
+    """Return the seconds before the next attempt, with exponential backoff and jitter, so that hundreds of hosts do not retry at the same time."""
     return min(30.0, 1.0 * 2 ** (tries - 1)) * (0.5 + chance())
 
 
@@ -78,7 +78,7 @@ class Fleet(Generic[Value]):
         self._on_stop = on_stop
         self._tries = tries
         self._guard = threading.Lock()
-        # Two conditions: a finished host must not wake hundreds of idle workers.
+        # Use two conditions, because a finished host must not wake hundreds of idle workers.
         self._work_due = threading.Condition(self._guard)
         self._all_ended = threading.Condition(self._guard)
         self._due: list[tuple[float, int, Host]] = []
@@ -184,7 +184,7 @@ def interrupted_problem(host: Host) -> HostProblem:
 
 
 def by_kind(problems: Sequence[HostProblem]) -> list[tuple[Kind, list[HostProblem]]]:
-    """Group problems by kind, most frequent kind first."""
+    """Group problems by kind, with the most frequent kind first."""
     groups: dict[Kind, list[HostProblem]] = {}
     for problem in problems:
         groups.setdefault(problem.kind, []).append(problem)

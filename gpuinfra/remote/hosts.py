@@ -1,6 +1,6 @@
-"""Reads hosts, and how to reach them, from a hosts file.
+"""Reads hosts and their connection settings from a hosts file.
 
-`tunnels.py` creates the same `Host` objects for the nodes of a deployed stack. `known.py` verifies host keys, `connect.py` connects.
+`tunnels.py` creates the same `Host` objects for the nodes of a deployed stack. `known.py` verifies host keys, and `connect.py` connects.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ class Host:
     jump: str | None = None
     """Name of the jump host."""
     proxy_command: tuple[str, ...] | None = None
-    """Arguments of a proxy command, whose standard input and output carry the connection. Tokens: %n name, %h address, %p port, %r user."""
+    """Arguments of a proxy command, whose standard input and output carry the connection. Tokens: %n is the name, %h the address, %p the port, %r the user."""
     identity: tuple[Path, ...] = ()
-    """Private keys. A certificate next to a key (KEY-cert.pub) is used with it. Default: the keys of the SSH agent and of ~/.ssh."""
+    """Private keys. A certificate next to a key (KEY-cert.pub) is used together with the key. Default: the keys in the SSH agent and in ~/.ssh."""
     host_keys: tuple[str, ...] = ()
     """Trusted host keys, `ssh-ed25519 AAAA...`, from the handover or the hosts file. Default: the known_hosts files."""
     pool: str | None = None
     sudo: bool = False
     root: Path = Path("/")
-    """Root of the machine's file system. Set another folder to prepare a mounted image."""
+    """Root of the machine's file system. Set a different folder to prepare a mounted image."""
 
     @property
     def where(self) -> str:
-        """Address and port, for messages."""
+        """Address and port, for use in messages."""
         return f"{self.address}:{self.port}"
 
     def proxy_words(self) -> list[str]:
@@ -55,29 +55,31 @@ class Host:
 
 @dataclass(frozen=True, kw_only=True)
 class Hosts:
-    """The hosts of one command."""
+    """The hosts on which one command works."""
 
     hosts: tuple[Host, ...]
     """The target hosts."""
     jumps: dict[str, Host] = field(default_factory=dict)
-    """Jump hosts and target hosts by name."""
+    """Jump hosts and target hosts, by name."""
     known_hosts: tuple[Path, ...] = ()
     stack: str | None = None
     pool: str | None = None
 
     def of_pool(self, pool: str | None) -> Hosts:
-        """Return the hosts of one pool."""
+        """Return the hosts in one pool."""
         if pool is None:
             return self
         chosen = tuple(host for host in self.hosts if (host.pool or self.pool or pool) == pool)
         if not chosen:
             pools = sorted({host.pool for host in self.hosts if host.pool})
-            raise UsageError(f"pool is {pool!r}; pools of the hosts: {', '.join(pools) or 'none'}; name one of them")
+            raise UsageError(
+                f"pool is {pool!r}; pools of the hosts: {', '.join(pools) or 'none'}; give one of these pools"
+            )
         return replace(self, hosts=chosen)
 
 
 def read_hosts(path: Path) -> Hosts:
-    """Read a hosts file in YAML or JSON. Reports all mistakes in the file in one error."""
+    """Read a hosts file in YAML or JSON. Reports all errors in the file together."""
     content = _load(path)
     reader = _Reader(path)
     reader.only(content, "", {"stack", "pool", "known_hosts", "defaults", "hosts", "jumps"})
@@ -129,7 +131,7 @@ def _load(path: Path) -> dict[str, Any]:
         raise UsageError(f"hosts file {path} is not {path.suffix.lstrip('.') or 'YAML'}: {error}") from None
     if not isinstance(content, dict):
         raise UsageError(
-            f"hosts file {path} is not a mapping; it needs at least `hosts:`, docs/remote.md has an example"
+            f"hosts file {path} is not a mapping; it requires at least `hosts:`; docs/remote.md has an example"
         )
     return content
 
@@ -164,7 +166,7 @@ class _Reader:
                 self.wrong.append(f"{where + '.' if where else ''}{name} is not a known field; {hint}")
 
     def section(self, value: object, where: str, defaults: Mapping[str, Any]) -> list[Host]:
-        """Convert a mapping of names to fields, or a list of names or addresses, to hosts."""
+        """Convert a mapping from names to fields, or a list of names or addresses, to hosts."""
         if value is None:
             return []
         if isinstance(value, list):

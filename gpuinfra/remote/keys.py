@@ -10,7 +10,7 @@ import paramiko
 
 
 def ssh_agent() -> paramiko.Agent | None:
-    """Connect to the user's SSH agent. Each login opens its own connection: paramiko's client is not safe for concurrent use."""
+    """Connect to the user's SSH agent. Each login opens a separate connection, because paramiko's client is not safe for concurrent use."""
     try:
         return paramiko.Agent()
     except (paramiko.SSHException, OSError):
@@ -29,7 +29,7 @@ _KEYS_GUARD = threading.Lock()
 
 
 def private_key(path: Path, reasons: list[str]) -> paramiko.PKey | None:
-    """Load a private key with its certificate. It is loaded once, because decrypting it for hundreds of hosts takes minutes."""
+    """Load a private key with its certificate. The key is loaded once, because decrypting it for hundreds of hosts would take minutes."""
     with _KEYS_GUARD:
         if path not in _KEYS:
             try:

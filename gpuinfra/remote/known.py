@@ -1,6 +1,6 @@
 """Host key verification.
 
-A host key is trusted if it is listed in the hosts file or comes from the handover, if a known_hosts file contains it, or if a host CA from a known_hosts file
+A host key is trusted if the hosts file, the handover or a known_hosts file contains it, or if a host CA from a known_hosts file
 signed its certificate. Keys are never added automatically: trust on first use would trust an attacker on any of hundreds of first
 connections. Files are parsed once for the whole fleet; paramiko's parser takes quadratic time and does not support markers.
 """
@@ -26,7 +26,7 @@ _CERT = "-cert-v01@openssh.com"
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One key and its source."""
+    """One key and the place from which it was read."""
 
     blob: bytes = field(repr=False)
     type: str
@@ -38,7 +38,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class HostTrust:
-    """The trusted keys and authorities of one host."""
+    """The trusted keys and authorities for one host."""
 
     name: str
     keys: tuple[Entry, ...]
@@ -48,7 +48,7 @@ class HostTrust:
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """Return host key algorithms in order of preference: those of trusted keys first."""
+        """Return host key algorithms in order of preference, with the algorithms of trusted keys first."""
         plain = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
         every = (*plain, "rsa-sha2-512", "rsa-sha2-256")
         known = {entry.type for entry in self.keys}
@@ -134,7 +134,7 @@ class HostTrust:
 
 
 class KnownHosts:
-    """The contents of known_hosts files, parsed once."""
+    """The contents of all known_hosts files, parsed once."""
 
     def __init__(self, files: Iterable[Path] = ()) -> None:
         self._exact: dict[str, list[tuple[str, Entry]]] = {}
@@ -146,7 +146,7 @@ class KnownHosts:
             self._read(path)
 
     def trust(self, host: Host) -> HostTrust:
-        """Return the trusted keys of one host. Keys from the hosts file or the handover replace those in known_hosts files."""
+        """Return the trusted keys for one host. Keys from the hosts file or the handover replace the keys in known_hosts files."""
         names = _names(host)
         found = [pair for name in names for pair in self._exact.get(name, ())]
         found += [(marker, entry) for marker, names_, entry in self._patterns if _matches(names_, names)]
@@ -158,7 +158,7 @@ class KnownHosts:
                 raise HostProblem(
                     Kind.HOST_KEY_REFUSED,
                     f"host_key of {host.name} is {invalid[0][:60]!r}, which is not a public key",
-                    "write it as `ssh-ed25519 AAAA...`",
+                    "write the key as `ssh-ed25519 AAAA...`",
                 )
             found = [("", entry) for entry in own if entry is not None]
         return HostTrust(
@@ -218,7 +218,7 @@ def _type(blob: bytes) -> str:
 
 
 def _names(host: Host) -> tuple[str, ...]:
-    """Return the host's names in a known_hosts file: name and address, with the port unless it is 22."""
+    """Return the names under which a known_hosts file lists the host: its name and its address, with the port unless it is 22."""
     plain = tuple(dict.fromkeys([host.name.lower(), host.address.lower()]))
     return plain if host.port == 22 else (*(f"[{name}]:{host.port}" for name in plain), *plain)
 

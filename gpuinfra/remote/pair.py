@@ -1,4 +1,4 @@
-"""Runs one half of an all-reduce between two hosts over SSH. The operator's node program is copied and then removed.
+"""Runs one half of an all-reduce between two hosts over SSH. The operator's node program is copied to the host and then removed.
 
 `gpuinfra.verification.pairs` chooses the pairs. `gpuinfra.node.pair` connects the two machines through a folder that both mount.
 """
@@ -16,11 +16,11 @@ from gpuinfra.remote.deliver import call_agent
 from gpuinfra.remote.hosts import Host
 
 SPARE_S = 120.0
-"""Additional time to connect and to load the driver's libraries."""
+"""Additional time for connecting and for loading the driver's libraries."""
 
 
 class PairTest:
-    """The fleet task that returns the all-reduce result of one host with its partner."""
+    """The fleet task that returns the result of the all-reduce between one host and its partner."""
 
     def __init__(
         self, connector: Connector, assignments: Mapping[str, Mapping[str, Any]], *, options: Sequence[str] = ()
@@ -38,7 +38,7 @@ class PairTest:
 
 
 def assignments(pairs: Sequence[tuple[str, str]], *, run: str, store: str) -> dict[str, dict[str, Any]]:
-    """Return the assignment of each host, for pairs that run at the same time."""
+    """Return the assignment for each host, for pairs that run at the same time."""
     found: dict[str, dict[str, Any]] = {}
     for pair in pairs:
         for place, name in enumerate(pair):

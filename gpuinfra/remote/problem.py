@@ -1,4 +1,4 @@
-"""The errors of one host, by kind, so that a summary of hundreds of hosts can group them."""
+"""Errors that concern one host. Each error has a kind, so that a summary of hundreds of hosts can group the errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 
 class HostProblem(Exception):
-    """An error of one host, with its reason and a hint."""
+    """An error that concerns one host, with its reason and a hint."""
 
     def __init__(self, kind: Kind, reason: str, hint: str) -> None:
         self.kind = kind

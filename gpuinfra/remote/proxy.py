@@ -1,4 +1,4 @@
-"""Proxy commands: processes whose standard input and output carry an SSH connection, such as the tunnel of a cloud."""
+"""Proxy commands: processes whose standard input and output carry an SSH connection, such as a cloud's tunnel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ProxyCommand:
         self.socket, child_end = socket.socketpair()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process runs
         try:
-            # A separate session, so that Ctrl-C at the terminal does not reach the process. close() ends it.
+            # Use a separate session, so that Ctrl-C in the terminal does not reach the process. close() ends the process.
             self._process = subprocess.Popen(
                 words, stdin=child_end.fileno(), stdout=child_end.fileno(), stderr=self._stderr, start_new_session=True
             )
@@ -38,7 +38,7 @@ class ProxyCommand:
             child_end.close()
 
     def last_error(self) -> str:
-        """Return the last line of its standard error."""
+        """Return the last line of the command's standard error."""
         with contextlib.suppress(OSError, ValueError):
             end = self._stderr.seek(0, os.SEEK_END)
             self._stderr.seek(max(0, end - 2000))

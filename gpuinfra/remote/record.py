@@ -1,7 +1,7 @@
 """The record of a bootstrap run: a file in the user's state folder that stays consistent if the process is killed.
 
-The journal on each host is authoritative. The record prevents concurrent runs from one account. After a crash, the next run reads from it
-which hosts the interrupted run finished.
+The journal on each host is authoritative. The record prevents concurrent runs from one account. After a crash, the next run reads from the record
+which hosts the interrupted run had finished.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _EVERY_S = 1.0
 
 
 def state_folder() -> Path:
-    """Return the folder for persistent state of the user's programs."""
+    """Return the folder in which the user's programs keep persistent state."""
     base = os.environ.get("XDG_STATE_HOME", "")
     return (Path(base) if os.path.isabs(base) else Path("~/.local/state").expanduser()) / "gpuinfra"
 
 
 class Record:
-    """The record of one target: a stack or a hosts file."""
+    """The record for one target, which is a stack or a hosts file."""
 
     def __init__(self, what: str, folder: Path | None = None) -> None:
         name = hashlib.sha256(what.encode()).hexdigest()[:16]
@@ -47,12 +47,12 @@ class Record:
         self._guard = threading.Lock()
         self._written = 0.0
         self.before = self._read()
-        """The previous run, if that was interrupted."""
+        """The previous run, if it was interrupted."""
         self._hosts: dict[str, dict[str, Any]] = {}
         self._body: dict[str, Any] = {"schema": SCHEMA, "what": what, "started": _now(), "ended": None}
 
     def begin(self, bundles: Mapping[str, str]) -> None:
-        """Record the requested bundles: pool to checksum."""
+        """Record the requested bundles, as a mapping from pool to checksum."""
         self._body["bundles"] = dict(bundles)
         self._write()
 

@@ -1,7 +1,7 @@
-"""The nodes of a deployed stack as SSH hosts, through their cloud's tunnel.
+"""The nodes of a deployed stack as SSH hosts, reached through their cloud's tunnel.
 
-A cloud's `tunnel` module makes the login and runs the cloud's CLI as a proxy command. The CLI authenticates you to the
-cloud. The host key inside the tunnel is verified against the handover.
+A cloud's `tunnel` module creates the login and runs the cloud's CLI as a proxy command. The CLI authenticates you to the
+cloud. The host key inside the tunnel is verified against the keys from the handover.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def hosts_of(
     folder: Path,
     resources: Sequence[Mapping[str, Any]] = (),
 ) -> Hosts:
-    """Return the nodes of a stack as SSH hosts, with the login of their cloud and the host keys from their verified evidence.
+    """Return the nodes of a stack as SSH hosts, with the login for their cloud and the host keys from their verified evidence.
 
     Port 22 is closed, so connections use the cloud's tunnel unless `direct` is set. `resources` come from the stack's state.
-    `folder` takes the key of this command and must exist as long as the hosts are used.
+    `folder` receives the SSH key for this command and must exist as long as the hosts are used.
     """
     if not has_module(cloud, "tunnel"):
         raise UsageError(f"gpuinfra has no login for the cloud {cloud}; use --hosts FILE (docs/remote.md)")

@@ -1,6 +1,6 @@
-"""Collects new evidence from a host over SSH. The operator's node program is copied and then removed.
+"""Collects new evidence from a host over SSH. The operator's node program is copied to the host and then removed.
 
-The checks come from the operator's version of gpuinfra, even if the host was never bootstrapped. The evidence has the same format as in the
+The checks come from the operator's version of gpuinfra, even if the host was never bootstrapped. The evidence has the same format as the evidence in the
 bucket; `gpuinfra.verification` judges it.
 """
 
@@ -22,14 +22,14 @@ from gpuinfra.remote.problem import HostProblem, Kind
 from gpuinfra.safe_text import one_line
 
 MAX_EVIDENCE_BYTES = 8 * 1024 * 1024
-"""Limit of the uncompressed evidence: twice the size that a node can write."""
+"""Size limit for the uncompressed evidence: twice the maximum size that a node writes."""
 STRESS_S = 2700.0
 LIMIT_S = 900.0
-"""Presence and correctness take seconds, measurements take minutes."""
+"""The phases presence and correctness take seconds; measurements take minutes."""
 
 
 class Verify:
-    """The fleet task that returns the evidence of one host, as bytes."""
+    """The fleet task that returns the evidence of one host as bytes."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Verify:
 
 
 def _unpacked(host: Host, text: object) -> bytes:
-    """Uncompress the evidence, up to a size limit, so that a host cannot exhaust the operator's memory."""
+    """Decompress the evidence up to a size limit, so that a host cannot exhaust the operator's memory."""
     try:
         unpack = zlib.decompressobj()
         data = unpack.decompress(base64.b64decode(str(text), validate=True), MAX_EVIDENCE_BYTES)

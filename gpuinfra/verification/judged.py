@@ -1,4 +1,4 @@
-"""Judges evidence: whether each node is verified, which action it requires, and what got worse since a baseline."""
+"""Judges evidence: whether each node is verified, which action it requires, and what has become worse since a baseline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RANK = {"pass": 0, "skip": 0, "warn": 1, "error": 2, "fail": 2}
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """The judgement of one node."""
+    """The judgement for one node."""
 
     evidence: Evidence
     checks: tuple[dict[str, Any], ...]
@@ -41,7 +41,7 @@ class Judged:
 def judge_all(
     found: Found, expected: Callable[[Evidence], Expectation], baseline: Found | None = None
 ) -> tuple[Judged, ...]:
-    """Judge the newest evidence of each node. `expected` returns the expectation of its machine type."""
+    """Judge the newest evidence of each node. `expected` returns the expectation for the node's machine type."""
     before = {one.instance_id: one for one in baseline.newest} if baseline else {}
     return tuple(_judge(one, expected(one), before.get(one.instance_id)) for one in found.newest)
 
@@ -72,7 +72,7 @@ def _checks(one: Evidence, expectation: Expectation) -> list[dict[str, Any]]:
 
 
 def _worse(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    """Return what got worse, once per reason: one GPU that does not respond fails twenty checks."""
+    """Return the checks that have become worse, one entry per reason, because one unresponsive GPU can fail twenty checks."""
     earlier = {check["id"]: check for check in before}
     grouped: dict[str, list[tuple[str, str, str]]] = {}
     for check in after:

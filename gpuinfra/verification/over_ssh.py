@@ -10,11 +10,11 @@ from gpuinfra.verification.read import Absent, Evidence, Found, parse
 if TYPE_CHECKING:
     from gpuinfra.remote.fleet import Outcome
 
-ABOUT = "Checked over SSH on hosts with verified host keys; judged here from the raw output."
+ABOUT = "Checked over SSH on hosts with verified host keys, and judged on this machine from the raw output."
 
 
 def found_of(outcomes: Sequence[Outcome[bytes]], by_host: Mapping[str, tuple[str, Mapping[str, Any]]]) -> Found:
-    """Return the evidence of hosts, or the reason why a host has none. `by_host` maps a host to pool and expectation."""
+    """Return the evidence of each host, or the reason why it has none. `by_host` maps a host to its pool and expectation."""
     newest: list[Evidence] = []
     absent: list[Absent] = []
     for outcome in outcomes:

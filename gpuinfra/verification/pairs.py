@@ -1,9 +1,9 @@
-"""Selects the nodes to pair for an all-reduce and finds the slow node. Pure: results in, next pairs or a verdict out.
+"""Selects the nodes to pair for an all-reduce and finds the slow node. The module is pure: it turns results into the next pairs or a verdict.
 
-A slow pair does not show which of its two nodes is slow. Each of them is then paired with a node that reached the bandwidth
+A slow pair does not show which of its two nodes is slow. Each node is then paired with a node that reached the bandwidth
 with another partner. The node that is slow again is the slow node. Two nodes that are fast with others and slow together have
 a slow path between them. Until a pair is fast, no node can serve as a reference. Nodes then change partners a few times, and
-after that the fabric or the floor is suspected, not a node.
+after that, the suspect is the fabric or the floor, not a node.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 MOST_PARTNERS = 4
-"""Maximum partners of a node while no pair is fast. After that, the nodes are no longer the first suspects."""
+"""Maximum number of partners per node while no pair is fast. After that, the nodes are no longer the first suspects."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,27 +28,27 @@ class PairResult:
 
     @property
     def nodes(self) -> frozenset[str]:
-        """Both nodes, in no order."""
+        """Both nodes, in no particular order."""
         return frozenset((self.first, self.second))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PairsVerdict:
-    """The conclusion from all results."""
+    """The conclusion drawn from all results."""
 
     good: tuple[str, ...] = ()
     slow: dict[str, str] = field(default_factory=dict)
     """Node -> reason: slow with every partner, at least one of which is good with others."""
     slow_paths: tuple[tuple[str, str], ...] = ()
-    """Pairs that are slow together although each node is good with another one."""
+    """Pairs that are slow although each of the two nodes is good with another partner."""
     unknown: tuple[str, ...] = ()
-    """Nodes that were paired only with unverified nodes. The fabric or the floor can also be the cause."""
+    """Nodes that were paired only with unverified nodes. The cause can also be the fabric or the floor."""
 
 
 def first_round(nodes: Sequence[str]) -> list[tuple[str, str]]:
     """Pair neighbors in the given order. With an odd number of nodes, the last node waits for the next round.
 
-    An order by rack or placement measures short paths first.
+    If nodes are ordered by rack or placement, short paths are measured first.
     """
     unique = list(dict.fromkeys(nodes))
     return list(zip(unique[::2], unique[1::2], strict=False))
@@ -57,7 +57,7 @@ def first_round(nodes: Sequence[str]) -> list[tuple[str, str]]:
 def next_round(nodes: Sequence[str], results: Iterable[PairResult]) -> list[tuple[str, str]]:
     """Return the pairs to measure next. Empty if the verdict is final.
 
-    Each node is in at most one pair per round, because concurrent all-reduces would share its adapters. Pairs are not repeated.
+    Each node is in at most one pair per round, because concurrent all-reduces would share the node's network adapters. Pairs are not repeated.
     """
     unique, done = list(dict.fromkeys(nodes)), list(results)
     measured = {result.nodes for result in done}
@@ -100,7 +100,7 @@ def _is_slow(node: str, results: list[PairResult]) -> bool:
 
 
 def _is_confirmed_slow(node: str, results: list[PairResult]) -> bool:
-    """Return True if the node is slow with two partners, one of them good. With one partner, the path could be the cause."""
+    """Return True if the node is slow with two partners, of which at least one is good. With one partner, the path could be the cause."""
     return _is_slow(node, results) and _partners(node, results) >= 2
 
 

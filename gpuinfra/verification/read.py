@@ -1,4 +1,4 @@
-"""Reads evidence documents: parses one document, or reads a folder with the layout of the bucket."""
+"""Reads evidence: parses one document, or reads a folder that has the layout of the bucket."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gpuinfra.errors import UsageError
 
 SCHEMA = "gpuinfra.evidence/1"
 MAX_BYTES = 8 * 1024 * 1024
-"""Twice the size that a node can write. Larger files are refused."""
-FROM_A_FOLDER = "Judged from the evidence alone: who signed it was verified only in the handover."
+"""Twice the maximum size that a node writes. Larger files are refused."""
+FROM_A_FOLDER = "Judged from the evidence alone. Only the handover verifies who signed it."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class Evidence:
     """One evidence document."""
 
     where: str
-    """Path, key or host that it was read from."""
+    """Path, key or host from which the document was read."""
     sha256: str
     document: Mapping[str, Any]
     name: str = ""
@@ -36,7 +36,7 @@ class Evidence:
 
     @property
     def label(self) -> str:
-        """Name of the node in tables."""
+        """Name of the node as shown in tables."""
         return self.name or self.instance_id
 
     @property
@@ -63,14 +63,14 @@ class Absent:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """The evidence of a set of nodes."""
+    """The evidence for a set of nodes."""
 
     newest: tuple[Evidence, ...]
     """The newest document of each node."""
     about: str
     """One sentence that states the source of the evidence and what it proves."""
     problems: tuple[str, ...] = ()
-    """Unusable files, and breaks in the chain of a node's documents."""
+    """Unusable files, and breaks in the hash chain of a node's documents."""
     absent: tuple[Absent, ...] = ()
 
 
@@ -78,7 +78,7 @@ def read_folder(folder: Path) -> Found:
     """Read all evidence in a folder and its subfolders, or in one file."""
     paths = [folder] if folder.is_file() else sorted(folder.rglob("*.json")) if folder.is_dir() else []
     if not paths:
-        raise UsageError(f"no evidence is in {folder}; give a folder with files of format {SCHEMA}")
+        raise UsageError(f"{folder} contains no evidence; give a folder with files of format {SCHEMA}")
     found: list[Evidence] = []
     problems: list[str] = []
     for path in paths:
@@ -91,7 +91,7 @@ def read_folder(folder: Path) -> Found:
             problems.append(one)
     if not found:
         reason = f" ({problems[0]})" if problems else ""
-        raise UsageError(f"no evidence is in {folder}{reason}; give a folder with files of format {SCHEMA}")
+        raise UsageError(f"{folder} contains no evidence{reason}; give a folder with files of format {SCHEMA}")
     by_node: dict[str, list[Evidence]] = {}
     for one in found:
         by_node.setdefault(one.instance_id, []).append(one)
@@ -110,7 +110,7 @@ def _read(path: Path) -> Evidence | str:
 
 
 def parse(data: bytes, where: str, name: str = "") -> Evidence | str:
-    """Parse an evidence document. Returns an error message, or an empty string if the document has another schema."""
+    """Parse an evidence document. Returns an error message on failure, or an empty string if the document has a different schema."""
     short = where.rpartition("/")[2]
     try:
         document = json.loads(data)
@@ -125,7 +125,7 @@ def parse(data: bytes, where: str, name: str = "") -> Evidence | str:
 
 
 def _chain(documents: list[Evidence]) -> list[str]:
-    """Return breaks in the hash chain of a node's documents. A break means that a document was changed, lost or forged."""
+    """Return the breaks in the hash chain of a node's documents. A break means that a document was changed, lost or forged."""
     problems = []
     for before, after in pairwise(documents):
         if before.seq == after.seq:

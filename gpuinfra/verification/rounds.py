@@ -19,14 +19,14 @@ class NodeResult:
     """The result that one node of a pair returned."""
 
     result: str = ""
-    """The JSON that its node program printed."""
+    """The JSON that the node program printed."""
     exit: int | None = None
     problem: str = ""
     """Why there is no result."""
 
 
 def run_rounds(nodes: Sequence[str], measure: Callable[[list[Pair]], list[PairResult]]) -> list[PairResult]:
-    """Measure rounds until the verdict is final. The pairs of a round run at the same time."""
+    """Measure rounds of pairs until the verdict is final. All pairs in a round run at the same time."""
     results: list[PairResult] = []
     pairs = first_round(nodes)
     while pairs:
@@ -38,7 +38,7 @@ def run_rounds(nodes: Sequence[str], measure: Callable[[list[Pair]], list[PairRe
 def pair_result(
     pair: Pair, by_node: Mapping[str, NodeResult], expectations: Mapping[str, Mapping[str, Any]]
 ) -> PairResult:
-    """Judge a pair: good if both nodes pass check B3, otherwise with the reasons."""
+    """Judge a pair. It is good if both nodes pass check B3; otherwise, the result contains the reasons."""
     reasons = []
     for name in pair:
         one = by_node.get(name, NodeResult(problem=f"{name} returned no result"))
@@ -70,7 +70,7 @@ def _problem(one: NodeResult, expectation: Mapping[str, Any]) -> str:
 def document(
     found: PairsVerdict, results: Sequence[PairResult], speeds: Mapping[Pair, float | None], absent: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the stable JSON form."""
+    """Return the verdict in its stable JSON form."""
     return {
         "schema": SCHEMA,
         "verified": not (found.slow or found.slow_paths or found.unknown or absent),

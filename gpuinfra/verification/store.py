@@ -1,6 +1,6 @@
-"""Reads evidence from a stack's bucket, for the nodes that are currently in its groups.
+"""Reads the evidence of the nodes that are currently in a stack's groups, from the stack's bucket.
 
-It reads once, through the ports of the handover, and does not wait.
+This module reads once, through the ports of the handover, and does not wait.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from gpuinfra.handover.watch import Gatherer
 from gpuinfra.inventory import handovers_of
 from gpuinfra.verification.read import Absent, Evidence, Found, parse
 
-ABOUT = "Read from the stack's evidence bucket for the nodes that its groups hold now; the cloud verified each signer."
+ABOUT = (
+    "Read from the stack's evidence bucket for the nodes that are now in its groups; the cloud verified each signer."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +33,7 @@ class Poll:
 
 
 def poll(handover: Mapping[str, Any]) -> Poll:
-    """Read the current groups and evidence of a `NodesReady`. Raises `PortUnavailable`."""
+    """Read the current groups and evidence of a `NodesReady` resource. Raises `PortUnavailable`."""
     outputs: Mapping[str, object] = handover.get("outputs") or {}
     # After a failed update, the engine keeps the previous inputs. The requested inputs are among the outputs.
     inputs = wire.inputs_of(outputs)
@@ -62,7 +64,7 @@ def found_of(resources: Sequence[Mapping[str, Any]]) -> tuple[Found, dict[str, M
 
 
 def _evidence(gatherer: Gatherer, node: NodeVerdict) -> Evidence | None:
-    """Return evidence of the current bundle with a verified signer, otherwise None."""
+    """Return the evidence if it is from the current bundle and its signer is verified, otherwise None."""
     data = gatherer.data_of(node) if node.outcome in ("verified", "failed") else None
     one = parse(data, node.evidence_key, node.label) if data is not None else None
     return one if isinstance(one, Evidence) else None

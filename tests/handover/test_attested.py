@@ -119,7 +119,7 @@ def test_forged_content_with_a_matching_digest_is_refused(trust: Trust, attribut
 def test_short_key_is_refused(tmp_path: Path, bits: int) -> None:
     """An RSA key of fewer than 2048 bits is refused."""
     by = authority("metadata.azure.com", bits=bits)
-    with pytest.raises(IdentityRefused, match="RSA of at least 2048 bits"):
+    with pytest.raises(IdentityRefused, match="RSA keys of at least 2048 bits"):
         check_proof(proof(by), Trust(by.pem(tmp_path), no_internet), NOW)
 
 
@@ -137,7 +137,7 @@ REAL = json.loads((Path(__file__).parent / "recordings/azure-attested-document.j
 
 def test_the_document_that_microsoft_publishes_is_parsed(trust: Trust, monkeypatch: pytest.MonkeyPatch) -> None:
     """The published document is read with its signature; its certificate of 2018 is refused, because its key is short."""
-    with pytest.raises(IdentityRefused, match="RSA of at least 2048 bits"):
+    with pytest.raises(IdentityRefused, match="RSA keys of at least 2048 bits"):
         attested.read_document(REAL, trust, NOW)
     monkeypatch.setattr(attested, "LEAST_BITS", 1024)
     message = attested.open_message(base64.b64decode(REAL))

@@ -174,7 +174,7 @@ def test_a_token_without_instance_details_is_refused(site: Site, ports: Ports) -
     one = site.cloud.store.get("instance", site.numbers()[0])
     assert one is not None
     short = gcp_tokens.identity_token(site.cloud.store, one, f"gpuinfra:evidence:{'d' * 64}", full=False)
-    with pytest.raises(IdentityRefused, match="names no instance"):
+    with pytest.raises(IdentityRefused, match="contains no instance"):
         ports.identity.verify({"schema": "gpuinfra.proof/1", "cloud": "gcp", "token": short})
 
 
@@ -311,7 +311,7 @@ def test_failed_requests_are_reported(site: Site, ports: Ports, monkeypatch: pyt
     """A missing group, an invalid path and missing credentials each give one sentence."""
     lost = [GroupExpected(name="x", group=google.path("missing"), count=1)]
     with pytest.raises(
-        PortUnavailable, match=r"listManagedInstances answered 404: The resource .*missing' was not found"
+        PortUnavailable, match=r"listManagedInstances returned status 404: The resource .*missing' was not found"
     ):
         ports.membership.members(lost)
     with pytest.raises(PortUnavailable, match="is not a zonal managed instance group"):

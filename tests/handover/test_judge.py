@@ -111,7 +111,7 @@ def test_dead_instances_do_not_count() -> None:
         ({"document": {"bundle_sha256": "c" * 64}}, "set up by bundle cccccccccccc"),
         ({"document": {"instance_id": instance(9)}}, f"names {instance(9)}"),
         ({"document": {"boot_id": "another"}}, "boot another"),
-        ({"document": {"schema": "gpuinfra.evidence/9"}}, "not of schema"),
+        ({"document": {"schema": "gpuinfra.evidence/9"}}, "does not have the schema"),
         ({"document": {"probes": None}}, "no raw probe output"),
         ({"data": b"\xff\x00 not json"}, "not JSON"),
         ({"data": b"[" * 100_000}, "not JSON"),
@@ -136,7 +136,7 @@ def test_proof_over_other_evidence() -> None:
     first = fleet.report(1)
     second = fleet.report(1, seq=2, gpus=6)
     fleet.proofs[second.key] = fleet.proofs[first.key]
-    assert "signs other evidence" in poll(fleet, pool(1)).nodes[0].reason
+    assert "signs different evidence" in poll(fleet, pool(1)).nodes[0].reason
 
 
 def test_role_is_compared() -> None:
@@ -319,7 +319,7 @@ def test_a_group_continues_only_after_its_canary_is_verified() -> None:
     outcome, lines = _wait(fleet)
     assert outcome.ready
     assert fleet.proceeded == [["gpu-reserved-0"]]
-    assert "gpu-reserved-0: the canary is verified; the other nodes are replaced" in lines
+    assert "gpu-reserved-0: the canary is verified; replacing the other nodes" in lines
 
 
 def test_a_failed_canary_stops_the_replacement() -> None:

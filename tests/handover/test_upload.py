@@ -142,7 +142,7 @@ def test_immutable_blob_stays_with_a_reason(blobs: Blobs, inputs: wire.Propertie
     [
         ({"sha256": "0" * 64}, "has SHA-256"),
         ({"source": {"path": "/nowhere/b"}}, "No such file"),
-        ({"source": {"uri": "https://example.com"}}, "must be a file or a text"),
+        ({"source": {"uri": "https://example.com"}}, "must be a file or text"),
         ({"container": "http://x/y"}, "is not the address of a container"),
     ],
 )

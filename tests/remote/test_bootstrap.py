@@ -138,7 +138,7 @@ def test_steps_continue_after_the_operator_is_killed(lab: Lab, machine: Callable
 
     outcome = run(lab, [host], what, on_stage=on_stage).outcomes[0]
     assert outcome.value == BootstrapResult(steps=1, changed=1, already=True)
-    assert seen[0] == "0 of 1 steps, 10-slow runs"
+    assert seen[0] == "0 of 1 steps, running 10-slow"
     assert (host.root / "starts").read_text() == "x\n"
 
 
@@ -203,7 +203,7 @@ def test_damaged_bundle_is_refused(lab: Lab, machine: Callable[[str], Host]) -> 
     )
     outcome = run(lab, [host], damaged).outcomes[0]
     assert outcome.problem is not None
-    assert "arrived damaged" in outcome.problem.reason
+    assert "damaged in transfer" in outcome.problem.reason
     assert not list((host.root / "opt/gpuinfra").iterdir())
 
 

@@ -271,7 +271,7 @@ def test_interrupted_command_explains_how_to_continue(lab: Lab) -> None:
         assert "Traceback" not in err
         again = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
         assert again.stderr is not None
-        assert again.stderr.readline().startswith("resumes the run of ")
+        assert again.stderr.readline().startswith("resuming the run from ")
         again.send_signal(signal.SIGINT)
         again.communicate(timeout=300)
 

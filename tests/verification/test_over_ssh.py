@@ -107,10 +107,10 @@ def test_a_decompression_bomb_is_refused() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["check", "aws-p4d", "--rehearsal", "--hosts", "h"], "leave --hosts out"),
+        (["check", "aws-p4d", "--rehearsal", "--hosts", "h"], "omit --hosts"),
         (["check"], "give STACK or --hosts FILE"),
         (["check", "--hosts", "no-such-file"], "cannot be read"),
-        (["verify", "aws-p4d", "--rehearsal", "--evidence", "e"], "leave --evidence out"),
+        (["verify", "aws-p4d", "--rehearsal", "--evidence", "e"], "omit --evidence"),
         (["verify", "aws-p4d", "--rehearsal", "--folder", "nowhere"], "gpuinfra rehearse up aws-p4d"),
     ],
 )

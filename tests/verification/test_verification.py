@@ -151,7 +151,7 @@ def test_the_plan_of_a_stack_gives_the_expectation(tmp_path: Path, write: Write)
     assert result_json["nodes"][0]["blocking"] == ["S2", "B1"]
     document["pool"] = "other"
     write(document)
-    with pytest.raises(UsageError, match="pool 'other'; aws-p4d has gpu"):
+    with pytest.raises(UsageError, match="pool 'other', but aws-p4d has gpu"):
         CliRunner().invoke(command, words, standalone_mode=False, catch_exceptions=False)
 
 
@@ -159,7 +159,7 @@ def test_the_plan_of_a_stack_gives_the_expectation(tmp_path: Path, write: Write)
     ("args", "words"),
     [
         ([], "give STACK or --evidence DIR"),
-        (["--evidence", "/nonexistent", "--expectation", "x"], "no evidence is in /nonexistent"),
+        (["--evidence", "/nonexistent", "--expectation", "x"], "/nonexistent contains no evidence"),
         (["--evidence", "."], "give either STACK or --expectation"),
         (["stack", "--evidence", ".", "--expectation", "x"], "one source"),
     ],
@@ -187,7 +187,7 @@ def test_a_usage_error_names_the_missing_option(tmp_path: Path, write: Write, ar
 def test_a_folder_without_evidence_is_a_usage_error(tmp_path: Path, text: str) -> None:
     """A folder without a valid document is a usage error, not an empty success."""
     (tmp_path / "x.json").write_text(text)
-    with pytest.raises(UsageError, match="no evidence is in"):
+    with pytest.raises(UsageError, match="contains no evidence"):
         read_folder(tmp_path)
 
 

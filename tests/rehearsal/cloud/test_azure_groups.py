@@ -346,7 +346,7 @@ def test_groups_of_another_kind_are_refused_by_the_handover(cloud: Cloud) -> Non
     from gpuinfra.handover.azure_rest import Rest
     from gpuinfra.handover.ports import GroupExpected, PortUnavailable
 
-    with pytest.raises(PortUnavailable, match="'asg-1' is not the id of a scale set"):
+    with pytest.raises(PortUnavailable, match="'asg-1' is not the ID of a scale set"):
         ScaleSets(Rest()).members([GroupExpected(name="g", group="asg-1", count=1)])
 
 
