@@ -2,7 +2,7 @@
 
 It uses the standard library only and Python 3.9 or newer, because the node's own interpreter runs it before anything is
 installed. The bundle contains it as one zipapp.
-`judge.py` is pure (raw output in, outcomes out): `pulumi up` and the verification commands run the same judgement.
+`judge.py` is pure: it turns raw output into outcomes. `pulumi up` and the verification commands use the same judge.
 Start with `judge.py`, then read one file of `checks/`, then `probe.py` and `evidence.py`.
 """
 

@@ -42,9 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="node.pyz", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--version", action="version", version="gpuinfra node program %s" % VERSION)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    commands.add_parser(
-        "steps", help="run the bootstrap steps, continuing after the last one that is done", add_help=False
-    )
+    commands.add_parser("steps", help="run the bootstrap steps, starting after the last completed step", add_help=False)
 
     def add(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text)
@@ -67,24 +65,27 @@ def _parser() -> argparse.ArgumentParser:
         "--phase",
         action="append",
         choices=("presence", "correctness", "speed"),
-        help="run only this phase; repeatable",
+        help="run only the checks in this phase; repeatable",
     )
     verify.add_argument(
         "--also",
         action="append",
         default=[],
         metavar="CHECK",
-        help="also run this check, although the machine does not require it (for example B2, B4, B5); repeatable",
+        help="also run this check, even if the machine does not require it (for example B2, B4, B5); repeatable",
     )
     verify.add_argument(
         "--burn-in",
         type=int,
         choices=(1, 2, 3, 4),
         metavar="LEVEL",
-        help="run DCGM diagnostics at this level: 1 takes seconds, 2 minutes, 3 about 15 minutes plus a stress test, 4 hours",
+        help="run DCGM diagnostics at this level: 1 takes seconds, 2 takes minutes, 3 takes about 15 minutes plus a stress test, 4 takes hours",
     )
     verify.add_argument(
-        "--watch", type=float, metavar="SECONDS", help="verify repeatedly with this pause; one line of JSON per round"
+        "--watch",
+        type=float,
+        metavar="SECONDS",
+        help="verify repeatedly with this pause between rounds; print one line of JSON per round",
     )
     verify.add_argument(
         "--again",
@@ -97,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "attest",
         _attest,
-        "renew the identity proof of the newest evidence, and upload the evidence if it is not uploaded yet",
+        "renew the identity proof for the newest evidence, and upload the evidence if it is not uploaded yet",
     )
     health = add("health", _health, "serve the verification state of this node over HTTP until terminated")
     health.add_argument(
@@ -114,13 +115,13 @@ def _parser() -> argparse.ArgumentParser:
     pair.add_argument("--assignment", type=Path, metavar="FILE", help="default: /var/lib/gpuinfra/pair.json")
     for command, gib in ((nccl, 8.0), (pair, 2.0)):
         command.add_argument(
-            "--gib", type=float, default=gib, help="GiB summed on each GPU; twice as much memory is allocated"
+            "--gib", type=float, default=gib, help="GiB to sum on each GPU; each GPU allocates twice as much memory"
         )
         command.add_argument("--rounds", type=int, default=20)
     add(
         "links",
         _printed("links", "measure"),
-        "measure each fabric device in a loopback test; print one JSON object",
+        "measure each fabric device with a loopback test; print one JSON object",
     )
     heat = add(
         "heat",
@@ -138,9 +139,9 @@ def _parser() -> argparse.ArgumentParser:
             "--expectation", type=Path, default=BUNDLE / "expectation.json", help="default: %(default)s"
         )
     add("mounts", _printed("mounts", "mounts"), "test the mounted network file systems; print one JSON object")
-    add("ports", _printed("ports", "ports"), "list the RDMA ports from the kernel; print one JSON object")
+    add("ports", _printed("ports", "ports"), "list the RDMA ports that the kernel reports; print one JSON object")
     explain = add("explain", _explain, "show what a check proves, how it works, and what to do if it fails")
-    explain.add_argument("check", metavar="CHECK", help="id or name: G5, ecc_errors")
+    explain.add_argument("check", metavar="CHECK", help="ID or name of the check, such as G5 or ecc_errors")
     return parser
 
 

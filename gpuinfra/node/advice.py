@@ -1,4 +1,4 @@
-"""Selects the action for a node: the strongest action that any of its failed checks requires, with the reasons.
+"""Selects the action for a node, which is the strongest action that any of its failed checks requires, and gives the reasons.
 
 This module is pure. Its input is the outcomes of `judge.py`. The actions are ordered by strength: a reboot also fixes what a reset fixes, and a
 replacement fixes everything but depends on available capacity. `BY_CHECK` gives the action of a check. The action of an Xid is in `xids.py`, and
@@ -26,7 +26,7 @@ BY_CHECK = {
     **dict.fromkeys(("G5", "G6", "G10", "G12", "G14"), "reset"),
     **dict.fromkeys(("G8", "G9", "F4", "D4", "C2", "C3", "N9", "M1"), "look"),
 }
-"""Check -> action when it fails. A check that is not listed concerns the installation: `configure`.
+"""Check -> action if the check fails. A check that is not listed concerns the installation, so its action is `configure`.
 
 For X1 (the Xid), G5, G6, G10, B1, B6 and tools that do not respond, `_action` selects the action from the result. docs/checks.md lists the
 names of the checks.
@@ -39,16 +39,16 @@ class Advice:
 
     action: str
     why: tuple[str, ...]
-    """The checks that require this action with their reasons, root causes first."""
+    """The checks that require this action and their reasons, with root causes first."""
 
     @property
     def drain(self) -> bool:
-        """True if the node must not take new work."""
+        """True if the node must not accept new work."""
         return ACTIONS.index(self.action) >= ACTIONS.index("configure")
 
 
 def advise(checks: Iterable[Mapping[str, Any]]) -> Advice:
-    """Return the strongest action that the checks that did not pass require."""
+    """Return the strongest action that is required by a check that did not pass."""
     actions = [(_action(check), check) for check in checks if check.get("outcome") in ("warn", "fail", "error")]
     strongest = max((ACTIONS.index(action) for action, _ in actions), default=0)
     matching = sorted((check for action, check in actions if ACTIONS.index(action) == strongest), key=root_cause_order)

@@ -1,4 +1,4 @@
-"""`Answer` is the recorded result of one probe; `Answers` holds the results of one node.
+"""`Answer` is the recorded result of one probe. `Answers` contains the results from one node.
 
 Exit code, stdout and stderr are always checked together because none of them is reliable alone.
 `Answers` parses each output once for all checks; truncated or unreadable output raises an exception for each reader.
@@ -29,7 +29,7 @@ class Answer:
 
     @property
     def command(self) -> str:
-        """The command line, short enough for a message."""
+        """The command line, shortened for messages."""
         return shortened(" ".join(self.argv), 80)
 
 
@@ -40,7 +40,7 @@ def read(name: str, record: object) -> Answer:
     argv, code = record.get("argv"), record.get("exit")
     stdout, stderr, problem = record.get("stdout"), record.get("stderr"), record.get("problem")
     if not isinstance(argv, (list, tuple)) or not argv or not all(isinstance(word, str) for word in argv):
-        raise Unreadable("probe %s names no command" % name)
+        raise Unreadable("probe %s contains no command" % name)
     if isinstance(code, bool) or not isinstance(code, int):
         raise Unreadable("probe %s has no exit code" % name)
     if not isinstance(stdout, str) or not isinstance(stderr, str):
@@ -67,7 +67,7 @@ def _repeated(counts: object) -> int:
 
 
 class Answers:
-    """All probe results of one node, by probe name."""
+    """All probe results from one node, by probe name."""
 
     def __init__(self, probes: Mapping[str, object]) -> None:
         self._probes = probes if isinstance(probes, Mapping) else {}
@@ -91,13 +91,13 @@ class Answers:
         return [line for line in self.text(name).splitlines() if line.strip()]
 
     def csv(self, name: str) -> "table.Table":
-        """Return the table of `nvidia-smi --query-...`, by column name."""
+        """Return the table from `nvidia-smi --query-...`, by column name."""
         return self._cached(
             "csv", name, lambda probe: table.parse(self.text(probe), free_last=probe == "nvidia-smi-apps")
         )
 
     def xml(self) -> "nvsmi.Log":
-        """Return the output of `nvidia-smi -q -x`, by element name."""
+        """Return the output from `nvidia-smi -q -x`, by element name."""
         return self._cached("xml", "nvidia-smi-xml", lambda probe: nvsmi.parse(self.text(probe)))
 
     def _read(self, name: str) -> Answer:

@@ -121,7 +121,7 @@ def sign(
 
 
 def object_url(bucket: str, key: str, region: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the URL of an object: at AWS's regional endpoint, or in path style at the endpoint that the environment sets."""
+    """Return the URL of an object: at the regional AWS endpoint, or in path style at the endpoint that the environment sets."""
     path = urllib.parse.quote(key, safe="/" + _UNRESERVED)
     endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
     if endpoint:
@@ -154,7 +154,7 @@ class Aws:
         try:
             return str(self._metadata.identity()["instanceId"])
         except (KeyError, ValueError) as error:
-            raise CloudError("cannot read the identity document of the metadata service: %s" % error) from None
+            raise CloudError("cannot read the identity document from the metadata service: %s" % error) from None
 
     def put(self, bucket: str, key: str, body: bytes, *, once: bool) -> None:
         """Write one object to a bucket. With `once`, an existing object is not replaced, so evidence is append-only."""
@@ -177,7 +177,7 @@ class Aws:
         )
 
     def get(self, bucket: str, key: str) -> bytes | None:
-        """Return one small object of a bucket, or None if it does not exist.
+        """Return one small object from a bucket, or None if it does not exist.
 
         Nodes have no permission to list the bucket, so S3 returns 403 for a missing object. Both 403 and 404 mean "not yet".
         """

@@ -58,7 +58,7 @@ class Metadata:
         return answer["access_token"]
 
     def attested(self, nonce: str) -> str:
-        """Return a document about this machine, signed by Azure: PKCS7 in base64.
+        """Return a document about this machine that Azure signed, as PKCS7 in base64.
 
         The service can answer with a cached document for an earlier nonce (Microsoft's guide), so the request is repeated.
         """
@@ -74,7 +74,7 @@ class Metadata:
                     return text
             except ValueError:
                 raise CloudError("the attested document is not base64") from None
-        raise CloudError("the metadata service returned cached attested documents only, none for nonce %s" % nonce)
+        raise CloudError("the metadata service returned only cached attested documents, and none for nonce %s" % nonce)
 
     def _get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
         """Send one request, with retries: the service throttles requests and is briefly unavailable during host updates."""
@@ -143,7 +143,7 @@ class Azure:
         return found
 
     def put(self, bucket: str, key: str, body: bytes, *, once: bool) -> None:
-        """Write one blob to a container; `bucket` is the container's address. With `once`, an existing blob is not replaced."""
+        """Write one blob to a container. `bucket` is the container's address. With `once`, an existing blob is not replaced."""
         url = blob_url(bucket, key, self._environ)
 
         def request() -> urllib.request.Request:

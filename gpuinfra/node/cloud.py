@@ -1,4 +1,4 @@
-"""Interface between the node program and a cloud. Each cloud has one module that implements it.
+"""The interface between the node program and a cloud. Each cloud has one module that implements this interface.
 
 Nodes import only the module of their own cloud.
 """
@@ -24,7 +24,7 @@ class Exists(CloudError):
 
 
 class Cloud(Protocol):
-    """The node's cloud, accessed with the node's own identity. Credentials never appear in a repr.
+    """The node's cloud, which is accessed with the node's own identity. Credentials never appear in a repr.
 
     Every method raises `CloudError` if a request fails.
     """
@@ -34,7 +34,7 @@ class Cloud(Protocol):
         ...
 
     def put(self, bucket: str, key: str, body: bytes, *, once: bool) -> None:
-        """Write one JSON object to the bucket or container that `node.json` names.
+        """Write one JSON object to the bucket or container that `node.json` specifies.
 
         With `once`, raises `Exists` instead of replacing an existing object. Throttling, server errors and an identity that is
         not effective yet are retried with increasing pauses.
@@ -52,12 +52,12 @@ def of(node: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Clou
     try:
         connect = importlib.import_module("." + name, __package__).connect
     except (ModuleNotFoundError, AttributeError):
-        raise CloudError("node.json names the cloud %s, which this node program does not support" % name) from None
+        raise CloudError("the cloud in node.json is %s, which this node program does not support" % name) from None
     return connect(node, environ)
 
 
 def field(record: Mapping[str, Any], name: str) -> str:
-    """Return a required text field of `node.json`."""
+    """Return a required text field from `node.json`."""
     value = record.get(name)
     if not isinstance(value, str) or not value:
         raise CloudError("node.json has no %s" % name)
@@ -100,7 +100,7 @@ def put_with_retry(
     exists: Callable[[int, str], bool],
     retried: Collection[int],
 ) -> None:
-    """Write one object, with a new `request` for each attempt. Raises `CloudError`, or `Exists` if `once` is set.
+    """Write one object, with a new `request` for each attempt. Raises `CloudError`, or `Exists` if `once` is set and the object exists.
 
     `explain` returns the error code or message of an answer, and `exists` decides from status and code whether the object is
     already there. Server errors and the statuses in `retried` are retried with increasing pauses.

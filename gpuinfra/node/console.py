@@ -1,4 +1,4 @@
-"""Exit codes, paths and messages that all commands of the node program share."""
+"""Exit codes, paths and messages that all commands in the node program share."""
 
 from __future__ import annotations
 

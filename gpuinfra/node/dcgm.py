@@ -1,4 +1,4 @@
-"""Parse `dcgmi diag --json`. The parser collects statuses at any depth, so that none is missed in another version's layout.
+"""Parse the output of `dcgmi diag --json`. The parser collects statuses at any depth, so that it misses no status if the layout differs between versions.
 
 Formats: NVIDIA/DCGM, testing/python3/dcgm_diag_schema.json (DCGM 4), and real outputs of DCGM 3 and 4.2.3 in tests/recordings/outputs.
 Levels: NVIDIA/DCGM at 72fa3fea (2026-07-06), nvvs/src/NvidiaValidationSuite.cpp, `FillTestVectors`.
@@ -22,7 +22,7 @@ TESTS = {
     3: ("software", "memory", "pcie", "diagnostic", "nvbandwidth", "memory_bandwidth", "targeted_stress", "targeted_power"),
 }  # fmt: skip
 TESTS[4] = (*TESTS[3], "memtest", "pulse_test")
-"""Level -> tests that must pass on every GPU. A missing plugin package shows as `Skip`. `eud`, `cpu_eud`, `nccl_tests` and `rist` need more
+"""Level -> tests that must pass on every GPU. A missing plugin package results in `Skip`. `eud`, `cpu_eud`, `nccl_tests` and `rist` require more
 software than DCGM's packages, so they may be skipped."""
 PERSISTENCE_MODE = 29
 """DCGM_FR_PERSISTENCE_MODE: a setting of the node and no fault of the GPU. Check D5 reports it."""
@@ -39,14 +39,14 @@ SEVERITIES = {
 
 @dataclass(frozen=True)
 class Result:
-    """One status of one test."""
+    """One status from one test."""
 
     test: str
     where: str
     """`GPU 3`, or empty for a status of the whole test."""
     status: str
     warnings: str
-    """The warnings of the test, in one line."""
+    """The warnings from the test in one line."""
     errors: tuple[int | None, ...] = ()
     """The number of each error (dcgm_errors.h), or None for an error without one."""
 

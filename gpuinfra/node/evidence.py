@@ -1,4 +1,4 @@
-"""Evidence: size-limited probe output, chained by hash, stored on disk first and then uploaded under the node's
+"""Evidence: size-limited probe output that is chained by hash, stored on disk, and then uploaded with the node's
 own identity.
 
 Format `gpuinfra.evidence/1` of docs/formats.md. Only the raw output is authoritative, because the operator's machine judges it again;
@@ -26,7 +26,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def needed_probes(expectation: Mapping[str, Any], phases: Iterable[str] | None = None) -> list[str]:
-    """Return the names of the probes that the machine's checks read, without duplicates, in the order of the checks."""
+    """Return the names of the probes that the machine's checks read, without duplicates and in the order of the checks."""
     allowed = None if phases is None else set(phases)
     names: dict[str, None] = {}
     for check in ALL.values():
@@ -83,7 +83,7 @@ def make(
 
 
 def bounded(probes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the records, truncated to the size limit. A truncated record is marked, and no check passes on it."""
+    """Return the records, truncated to the size limit. A truncated record is marked, and no check passes with it."""
     left = MAX_BYTES - 512 * 1024  # space for the journal, the outcomes and JSON escapes
     kept = {}
     for name, record in probes.items():

@@ -1,4 +1,4 @@
-"""The expected state of a machine in this pool: the bundle's `expectation.json` and the versions its steps recorded.
+"""The expected state of a machine in this pool: the bundle's `expectation.json` and the versions that its steps recorded.
 
 A check that needs a missing field ends in an error, so an incomplete record never lets a node pass.
 """
@@ -37,7 +37,7 @@ class Machine:
 
     @property
     def gpus(self) -> int:
-        """The number of GPUs of the machine type."""
+        """The number of GPUs in the machine type."""
         return self.need("gpus", int)
 
     def version(self, software: str) -> str | None:
@@ -51,7 +51,7 @@ class Machine:
         value = recorded.get(software) if isinstance(recorded, Mapping) else None
         if not isinstance(value, str) or not value:
             raise Broken(
-                "no bootstrap step recorded a version of %s" % software,
+                "no bootstrap step recorded a version for %s" % software,
                 "rerun the bootstrap: systemctl start gpuinfra-bootstrap",
             )
         self.inside_range(software, value)
@@ -69,9 +69,9 @@ class Machine:
         for bound in bounds:
             if not _holds(value, bound):
                 raise Broken(
-                    "%s is %s, outside the range %s of the software lock"
+                    "%s is %s, which is outside the range %s in the software lock"
                     % (software, value, ", ".join(str(one) for one in bounds)),
-                    "install the pinned version, or widen the lock's range after testing this version",
+                    "install the pinned version, or test this version and then widen the range in the lock",
                 )
 
 
@@ -85,7 +85,7 @@ def _parts(version: str) -> tuple[int, ...]:
 def _holds(version: str, bound: object) -> bool:
     match = re.match(r"^(>=|<=|==|<|>)\s*(\S+)$", bound) if isinstance(bound, str) else None
     if match is None:
-        raise Unreadable("%r is not a version bound; write for example >=580.95 or <581" % (bound,))
+        raise Unreadable("%r is not a version bound; for example, write >=580.95 or <581" % (bound,))
     left, right = _parts(version), _parts(match.group(2))
     width = max(len(left), len(right))
     left, right = left + (0,) * (width - len(left)), right + (0,) * (width - len(right))

@@ -16,7 +16,7 @@ from typing import Any, Mapping
 from .cloud import CloudError, get_optional, make_proof, put_with_retry, read_metadata
 
 AUDIENCE = "gpuinfra:evidence:%s"
-"""The audience of an identity token, filled with the SHA-256 of the evidence: the token is valid for that evidence only."""
+"""The audience of an identity token. It contains the SHA-256 of the evidence, so the token is valid only for this evidence."""
 _FLAVOR = {"Metadata-Flavor": "Google"}
 
 
@@ -32,7 +32,7 @@ class Metadata:
         request = urllib.request.Request(self._base + path, headers=_FLAVOR)
         headers, text = read_metadata(request, "the metadata server", path.split("?")[0])
         if headers.get("Metadata-Flavor") != "Google":
-            raise CloudError("the answer does not come from Google's metadata server")
+            raise CloudError("the response is not from Google's metadata server")
         return text
 
     def instance_id(self) -> str:
@@ -108,7 +108,7 @@ class Gcp:
         )
 
     def get(self, bucket: str, key: str) -> bytes | None:
-        """Return one small object of a bucket, or None if it does not exist.
+        """Return one small object from a bucket, or None if it does not exist.
 
         Nodes have no permission to list the bucket: a missing object is a 403 or a 404, and both mean "not yet".
         """

@@ -1,4 +1,4 @@
-"""`node.pyz health`: serve this node's verification state to a cloud that waits for health during rolling updates.
+"""`node.pyz health`: serves this node's verification state to a cloud that waits for healthy nodes during rolling updates.
 
 Azure's Application Health extension polls it on the machine, in the format of its rich health states
 (https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-health-extension, read 2026-11-21, not yet tested).
@@ -24,7 +24,7 @@ PORT, PATH = 8467, "/health"
 VERIFIED_PATH = "/verified"
 """Answers 200 if this node is verified, and 503 otherwise."""
 ADDRESS_VARIABLE = "GPUINFRA_HEALTH_ADDRESS"
-"""Another local address, for machines that share one network."""
+"""A different local address, for machines that share one network."""
 HEALTHY, UNHEALTHY, UNKNOWN = "Healthy", "Unhealthy", "Unknown"
 
 

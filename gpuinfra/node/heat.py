@@ -1,4 +1,4 @@
-"""Stress the GPUs until the temperatures are steady: `node.pyz heat`.
+"""`node.pyz heat`: stresses the GPUs until the temperatures are steady.
 
 DCGM's targeted stress loads every GPU while nvidia-smi samples it every few seconds. The test ends when the temperature of each GPU
 has stayed within two degrees for three minutes, when the load ends, or at the time limit. Only a test under steady load shows thermal
@@ -20,7 +20,7 @@ FIELDS = (
     "utilization.gpu", "ecc.errors.uncorrected.volatile.total",
 )  # fmt: skip
 SAMPLE_S, STEADY_S, WITHIN_C, LIMIT_S = 10.0, 180.0, 2.0, 1800
-"""Seconds between samples, duration and temperature range of a steady state, and the time limit of the load."""
+"""Seconds between samples, duration and temperature range of a steady state, and time limit for the load."""
 
 
 def load(limit_s: int) -> list[str]:
@@ -36,7 +36,7 @@ def measure(
     wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, Any]:
-    """Load and sample the GPUs. Returns a `gpuinfra.heat/1` object in degrees Celsius, watts, MHz and seconds.
+    """Stress and sample the GPUs. Returns a `gpuinfra.heat/1` object with values in degrees Celsius, watts, MHz and seconds.
 
     Raises `Missing` if the load cannot be started or a GPU stops responding.
     """
@@ -65,7 +65,9 @@ def measure(
                 break
             series.append((clock() - started, sample()))
             if len(series[-1][1]) != len(first):
-                raise Missing("%d GPUs responded before the stress, %d during it" % (len(first), len(series[-1][1])))
+                raise Missing(
+                    "%d GPUs responded before the stress test, %d during the test" % (len(first), len(series[-1][1]))
+                )
             steady = is_steady(series)
     finally:
         if process.poll() is None:
@@ -86,7 +88,7 @@ def measure(
 
 
 def is_steady(series: list[tuple[float, list[Row]]]) -> bool:
-    """Return True if the temperature of every GPU was steady for long enough under load."""
+    """Return True if the temperature of every GPU under load was steady for long enough."""
     now = series[-1][0]
     recent = [rows for at, rows in series if at >= now - STEADY_S]
     if now < STEADY_S or len(recent) < 3:

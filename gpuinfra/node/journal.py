@@ -1,4 +1,4 @@
-"""The journal of a node's steps. The file stays consistent even if the process is killed.
+"""The journal of the steps on a node. The file stays consistent even if the process is killed.
 
 Owns `state.json` (docs/formats.md, "Journal") and the lock against concurrent runs.
 `steps.py` decides which steps run.

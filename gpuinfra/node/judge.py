@@ -1,4 +1,4 @@
-"""The judge: turns recorded tool output and a machine's expectation into outcomes. It is pure and the only judge.
+"""The judge, which turns recorded tool output and a machine's expectation into outcomes. It is pure, and there is no other judge.
 
 It runs on the node, inside `NodesReady` during `pulumi up`, and in the verification commands, always on raw output;
 results that a node reports about itself are not trusted.
@@ -25,7 +25,7 @@ class Verdict:
 
     verified: bool
     blockers: tuple[dict[str, Any], ...]
-    """Checks of severity block or drain that did not pass, and required checks that did not run; root causes
+    """Checks with severity block or drain that did not pass, and required checks that did not run, with root causes
     first."""
     missing: tuple[str, ...]
     """Required checks without an outcome."""
@@ -62,7 +62,7 @@ def judge(
 
 
 def verdict(checks: Iterable[Mapping[str, Any]], expectation: Mapping[str, Any]) -> Verdict:
-    """Decide if a node is verified: all required checks ran, and each check of severity block or drain passed or was skipped
+    """Decide if a node is verified. All required checks must have run, and each check with severity block or drain must have passed or been skipped
     as the machine's record lists. A warning of a check in `WARNS` does not block; an error of any check does."""
     required, skips = _required_and_skipped(expectation)
     by_id = {check.get("id"): check for check in checks}
@@ -105,7 +105,7 @@ def _required_and_skipped(expectation: Mapping[str, Any]) -> tuple[list[str], di
     if not isinstance(required, (list, tuple)) or not required or not all(isinstance(name, str) for name in required):
         raise ValueError("the expectation lists no required checks")
     if not isinstance(skips, Mapping) or not all(isinstance(why, str) and why for why in skips.values()):
-        raise ValueError("a skip of the expectation has no reason")
+        raise ValueError("a skip in the expectation has no reason")
     return [name for name in required if name not in skips], dict(skips)
 
 

@@ -1,9 +1,9 @@
-"""Measures each fabric device of this node in a loopback test: `node.pyz links`.
+"""`node.pyz links`: measures each fabric device in this node with a loopback test.
 
 `ib_write_bw` (perftest) measures RDMA devices, from GPU memory if it was built with CUDA. `fi_pingpong` (libfabric) measures EFA
 domains, with the shared-memory path disabled. Devices are measured one at a time, because two devices can share a PCIe switch.
 Both ends run on this node, so a slow link is this node's fault; `pair.py` measures pairs of nodes.
-Output is read by column name. This module measures and does not judge.
+The module reads output by column name. It measures and does not judge.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _measure_rdma(at: int, device: str, layer: str, wait: Callable[[float], None
     text, problem = _server_and_client(words + gpu, {}, wait)
     memory = "gpu"
     if problem and re.search(r"(?i)unrecognized option|invalid option|use_cuda|cuda", text + problem):
-        memory = "host"  # the distribution's perftest is built without CUDA
+        memory = "host"  # the distribution builds perftest without CUDA
         text, problem = _server_and_client(words, {}, wait)
     rate = column(text, "BW average[Gb/sec]", r"#bytes\s")
     return _result(device, rate, memory, problem or (None if rate is not None else "ib_write_bw printed no average"))
@@ -98,7 +98,7 @@ def column(text: str, name: str, header: str) -> float | None:
 
 
 def _server_and_client(words: list[str], more: dict[str, str], wait: Callable[[float], None]) -> tuple[str, str | None]:
-    """Run a server and its client on this node; returns the client's output and the problem."""
+    """Run a server and its client on this node. Return the client's output and the problem."""
     environment = dict(os.environ, LC_ALL="C", **more)
     # EFA's tools are not in the PATH of a service.
     environment["PATH"] = environment.get("PATH", "/usr/bin:/bin") + ":/opt/amazon/efa/bin"
@@ -111,7 +111,7 @@ def _server_and_client(words: list[str], more: dict[str, str], wait: Callable[[f
         wait(1.0)
         if server.poll() is not None:
             output = server.stdout.read(4096).decode("utf-8", "replace") if server.stdout else ""
-            return output, "%s exited at once: %s" % (words[0], _last_line(output))
+            return output, "%s exited immediately: %s" % (words[0], _last_line(output))
         done = subprocess.run([*words, "127.0.0.1"], env=environment, timeout=LIMIT_S, check=False, cwd="/", **pipes)
     except subprocess.TimeoutExpired:
         return "", "%s timed out after %d s" % (words[0], LIMIT_S)

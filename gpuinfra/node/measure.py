@@ -14,12 +14,12 @@ from .console import NODE, NOT_VERIFIED, OK, WRONG_USE, Missing, load, print_mes
 PROFILE = "/etc/profile.d/gpuinfra-nccl.sh"
 """Sets the environment in which NCCL uses the fabric. The bootstrap step of the fabric writes it."""
 MANAGERS = ("/usr/local/sbin/gpuinfra-tcpxo", "/usr/local/sbin/gpuinfra-tcpx")
-"""Commands that start and stop the receive manager of TCPXO and TCPX."""
+"""Commands that start and stop the receive manager for TCPXO and TCPX."""
 WITH_PROFILE = "GPUINFRA_WITH_PROFILE"
 
 
 def in_fabric_environment(argv: Sequence[str], *, managers: Sequence[str] = (), profile: str = PROFILE) -> int | None:
-    """Run this command again with the environment of the fabric, which the dynamic loader reads at the start of a process.
+    """Run this command again with the environment for the fabric, which the dynamic loader reads when a process starts.
 
     Returns its exit code, or None if this process has that environment, or the node has none. A receive manager runs meanwhile.
     """
@@ -119,7 +119,7 @@ def mig_command(args: argparse.Namespace) -> int:
 
 
 def _is_wrong(args: argparse.Namespace) -> bool:
-    """Return True, after printing a message, if the size or the number of rounds is outside the limits."""
+    """Return True and print a message if the size or the number of rounds is outside the limits."""
     if 0 < args.gib <= 64 and 0 < args.rounds <= 10_000:
         return False
     print_message("--gib must be between 0 and 64, and --rounds between 1 and 10000")

@@ -1,7 +1,7 @@
-"""Create the MIG instances that the pool declares on this node's GPUs: `node.pyz mig`.
+"""`node.pyz mig`: creates the MIG instances that the pool declares on this node's GPUs.
 
 Instances do not survive a reboot, and on newer GPUs neither does the MIG mode, so this runs at each boot and changes only what differs.
-It uses nvidia-smi with profile names. It creates the largest profile first, because a small instance in the middle of a GPU would
+It uses nvidia-smi with profile names and creates the largest profile first, because a small instance in the middle of a GPU would
 leave no space for it.
 """
 
@@ -22,7 +22,7 @@ _INSTANCE = re.compile(r"^MIG (\S+)\s+Device\s+(\d+): \(UUID: (MIG-[0-9a-zA-Z/-]
 
 
 class MigError(Exception):
-    """The MIG configuration failed; the message names the command and its output."""
+    """The MIG configuration failed. The message contains the command and its output."""
 
 
 class RebootNeeded(Exception):

@@ -1,4 +1,4 @@
-"""Test the mounted network file systems: `node.pyz mounts`.
+"""`node.pyz mounts`: tests the mounted network file systems.
 
 systemd mounts an automount on first access, so the test first accesses each automount, which may be unmounted after a reboot.
 A file system stays in the list of mounts when its server is gone, so the test accesses each mount. It uses a separate process for
@@ -20,7 +20,7 @@ SCHEMA = "gpuinfra.mounts/1"
 KINDS = ("lustre", "nfs", "nfs4")
 ANSWER_S = 45.0
 MAX_MOUNTS = 64
-"""Maximum number of mounts that are tested."""
+"""Maximum number of mounts to test."""
 
 _ASK = "import os, sys; os.statvfs(sys.argv[1]); os.close(os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECTORY))"
 

@@ -1,10 +1,10 @@
-"""An all-reduce directly on libnccl and libcudart through ctypes, without a framework, MPI or SSH.
+"""An all-reduce that calls libnccl and libcudart directly through ctypes, without a framework, MPI or SSH.
 
 One process drives all GPUs of this node as ranks `first_rank ...` of `ranks`; if there are more ranks than local GPUs, the others
 run on other nodes with the same unique ID. The sum is verified, so a link that is fast but corrupts data does not pass.
-It runs as a process of its own (`node.pyz nccl`), because a hanging collective can only be ended with its process.
+It runs in a separate process (`node.pyz nccl`), because a hanging collective ends only when its process ends.
 
-The signatures are those of nccl.h (2.x) and cuda_runtime_api.h. `network_of` reads the network from NCCL's log.
+The signatures come from nccl.h (2.x) and cuda_runtime_api.h. `network_of` reads the network from NCCL's log.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Rank:
 
 
 class Libraries:
-    """NCCL and the CUDA runtime with typed functions. A failing call raises `Missing`."""
+    """NCCL and the CUDA runtime with typed functions. A call that fails raises `Missing`."""
 
     def __init__(self, nccl: str | None = None, cudart: str | None = None) -> None:
         self._nccl = _load([nccl] if nccl else list(NCCL_NAMES), "NCCL")
@@ -282,5 +282,5 @@ def network_in(log: str) -> list[str]:
 
 
 def network_of(log: str) -> list[str]:
-    """Return the names of the networks in NCCL's log. One possible name is `Socket`, which GPU nodes should never use."""
+    """Return the names of the networks in NCCL's log. A possible name is `Socket`, which GPU nodes should never use."""
     return sorted(set(re.findall(r"NCCL INFO (?:\[\d+\] )?Using network (.+?)\s*$", log, re.MULTILINE)))

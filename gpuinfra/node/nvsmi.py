@@ -1,4 +1,4 @@
-"""Parse `nvidia-smi -q -x` by element name, with a parser that rejects XML attacks.
+"""Parse the output of `nvidia-smi -q -x` by element name, with a parser that rejects XML attacks.
 
 Each GPU becomes a mapping from a path such as `pci/pci_gpu_link_info/pcie_gen/max_link_gen` to its text.
 Elements differ by driver and by MIG mode, so this module has no list of paths; each check decides what a missing path means.
@@ -48,7 +48,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Log:
-    """The whole document."""
+    """The parsed document."""
 
     driver_version: str
     cuda_version: str

@@ -1,4 +1,4 @@
-"""Types that all checks use: phase, severity, outcome, and the two exceptions for tool output."""
+"""Types that all checks use: phase, severity, outcome, and two exceptions for tool output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Severity(str, enum.Enum):
     BLOCK = "block"
     """The node is not handed over."""
     DRAIN = "drain"
-    """The node takes no new work until the cause is fixed."""
+    """The node accepts no new work until the cause is fixed."""
     WARN = "warn"
     """Investigate while work continues."""
     INFO = "info"
@@ -82,7 +82,7 @@ def equal(found: Any, expected: Any, unit: str | None = None, reason: str | None
     return failed(found, expected, reason or "found %s, expected %s" % (found, expected), unit)
 
 
-# C0 and C1 control characters and text direction marks: any of them can change what a terminal shows.
+# C0 and C1 control characters and text direction marks, all of which can change what a terminal shows.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 

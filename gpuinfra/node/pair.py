@@ -1,7 +1,7 @@
-"""Runs an all-reduce between this node and a partner node, directly on libnccl: `node.pyz pair`.
+"""`node.pyz pair`: runs an all-reduce between this node and a partner node directly with libnccl.
 
 Two nodes find each other through a store, without SSH, MPI or a framework: the first one creates NCCL's ID and stores it, the
-second one answers, and both join. A store is the evidence bucket (each node writes under its own name and reads its partner's
+second node answers, and both join. A store is the evidence bucket (each node writes under its own name and reads its partner's
 rendezvous) or a folder that both nodes mount. `gpuinfra.verification.pairs` decides which nodes are paired; an assignment names
 the run, the partner and the place. `nccl.py` runs the collective; a hanging collective is ended with its process.
 """
@@ -31,7 +31,7 @@ _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")
 
 
 class Store(Protocol):
-    """Storage through which two nodes exchange a few hundred bytes."""
+    """A store through which two nodes exchange a few hundred bytes."""
 
     def put(self, owner: str, name: str, data: bytes) -> None:
         """Write a file under this node's own name."""
@@ -145,13 +145,13 @@ def meet(
         one_id = libraries.unique_id()
         mine["unique_id"] = one_id.tobytes().hex()
         store.put(assignment["self"], _name(assignment, 0), json.dumps(mine).encode("ascii"))
-        # Joining before the partner arrives would hang inside NCCL, without a message.
+        # Joining before the partner arrives would hang inside NCCL without a message.
         theirs = _await(assignment, store, 1, wait_s, wait, clock)
         return one_id, 0, here + theirs["gpus"]
     theirs = _await(assignment, store, 0, wait_s, wait, clock)
     text = theirs.get("unique_id")
     if not isinstance(text, str) or not re.match(r"^[0-9a-f]{256}$", text):
-        raise Missing("%s stored no complete NCCL id" % assignment["partner"])
+        raise Missing("%s stored no complete NCCL ID" % assignment["partner"])
     one_id = nccl.UniqueId.from_buffer_copy(bytes.fromhex(text))
     store.put(assignment["self"], _name(assignment, 1), json.dumps(mine).encode("ascii"))
     return one_id, theirs["gpus"], theirs["gpus"] + here
@@ -182,7 +182,7 @@ def _await(
                 or answer.get("schema") != "gpuinfra.rendezvous/1"
                 or answer.get("run") != assignment["run"]
             ):
-                raise Missing("%s stored no valid rendezvous of this run" % assignment["partner"])
+                raise Missing("%s stored no valid rendezvous for this run" % assignment["partner"])
             gpus = answer.get("gpus")
             if isinstance(gpus, bool) or not isinstance(gpus, int) or not 0 < gpus <= 64:
                 raise Missing("the rendezvous of %s has no valid number of GPUs" % assignment["partner"])
@@ -213,7 +213,7 @@ def run(
 
 
 def _end_process(partner: str, limit_s: float) -> None:
-    """End the process, because a hanging collective inside the library cannot be interrupted."""
+    """End the process, because a collective that hangs inside the library cannot be interrupted."""
     sys.stderr.write("gpuinfra: the all-reduce with %s timed out after %d s\n" % (partner, limit_s))
     sys.stderr.flush()
     os._exit(3)

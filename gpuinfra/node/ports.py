@@ -1,4 +1,4 @@
-"""List the RDMA ports from /sys/class/infiniband: `node.pyz ports`.
+"""`node.pyz ports`: lists the RDMA ports from /sys/class/infiniband.
 
 Bridges to NVSwitches are left out. It requires no vendor tools, so it works on every image. ibstat stops at a device that it cannot read.
 A missing value is null. This module measures and does not judge.

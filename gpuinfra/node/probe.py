@@ -1,8 +1,8 @@
-"""Run probes: with time and size limits, without a shell, and with control characters escaped in the record.
+"""Runs probes with time and size limits and without a shell, and escapes control characters in the record.
 
 A record is part of the evidence: `argv`, `exit`, `stdout`, `stderr`, `truncated`, `seconds`,
 `problem` (null, or why there is no result), `kept` (the filter, if only matching lines were kept) and `repeated` (the number of lines
-that were left out because enough lines of the same kind were kept).
+that were omitted because enough lines of the same kind were kept).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIRST_LINES = 20
 _ALIKE = 50
 """Lines of the same kind that are kept: a storm of one error must neither hide other errors nor fill the evidence."""
 _KINDS = 200
-"""Kinds of lines that are counted. Lines of further kinds are all kept, up to the size limit."""
+"""Number of kinds of lines to count. Lines of all further kinds are kept, up to the size limit."""
 _GRACE_S = 5.0
 Run = Callable[[Iterable[str], Probe], "dict[str, Any]"]
 
@@ -85,7 +85,7 @@ def _collect(process: subprocess.Popen, keeper: "_Keeper", deadline: float) -> s
                 if not data:
                     selector.unregister(key.fileobj)
                 elif not keeper.take(key.data, data):
-                    # Truncation is not a failure of the command, but the remaining output is not needed.
+                    # Truncation is not a failure of the command. The remaining output is not needed.
                     return _end(process, None)
         if problem is None:
             try:
@@ -113,7 +113,7 @@ def _end(process: subprocess.Popen, problem: str | None) -> str | None:
 
 
 class _Keeper:
-    """The kept output: everything up to the limit, or the matching lines up to the limit."""
+    """The output to keep: everything up to the limit, or the matching lines up to the limit."""
 
     def __init__(self, probe: Probe) -> None:
         self.truncated = False
@@ -211,9 +211,9 @@ def _record(
 def probe_all(
     names: Iterable[str], do: Run = run, retry_wait_s: float = 5.0, efa_devices: int = 0
 ) -> dict[str, dict[str, Any]]:
-    """Run the named probes one at a time: nvidia-smi is not faster in parallel.
+    """Run the given probes one at a time, because nvidia-smi is not faster in parallel.
 
-    `efa_devices` is the number of EFA devices of the machine. Devices can appear late, so the probe is repeated up to three times
+    `efa_devices` is the number of EFA devices in the machine. Devices can appear late, so the probe is repeated up to three times
     while some are missing.
     """
     records = {}
@@ -224,7 +224,7 @@ def probe_all(
         elif name == "efa":
             records[name] = _run_probe(probe, do)
             for _ in range(3):
-                # Each fabric of the provider lists the same device once, so domains are counted once.
+                # Each fabric of the provider lists every device, so each domain is counted only once.
                 domains = set(re.findall(r"domain: (\S+)", records[name]["stdout"]))
                 if records[name]["problem"] or len(domains) >= efa_devices:
                     break

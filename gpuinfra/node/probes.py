@@ -39,7 +39,7 @@ GPU_FIELDS = (
     "fabric.status",
     "fabric.health.summary",
 )
-"""Columns that checks judge; index, serial and address name a GPU in messages. nvidia-smi fails for a column that the driver does not have, so `probe.py` lists the driver's
+"""Columns that checks judge. Index, serial number and address identify a GPU in messages. nvidia-smi fails if the driver does not have a column, so `probe.py` lists the driver's
 columns first and omits the others; a check reports a missing column that it needs."""
 
 OLDER_NAMES = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
@@ -64,7 +64,7 @@ class Probe:
 
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 NODE_PART = "@node-part"
-"""Placeholder for this program; NCCL for example runs in a process of its own."""
+"""Placeholder for this program. NCCL, for example, runs in a separate process."""
 
 DCGM_PLUGINS = "/usr/libexec/datacenter-gpu-manager-4/plugins"
 HOST_COPIES = ("-j", "-t", "host_to_device_memcpy_ce", "device_to_host_memcpy_ce")

@@ -1,4 +1,4 @@
-"""Known broken states of a GPU node: their tool output, their meaning, and what to do.
+"""Known broken states of a GPU node, with their tool output, their meaning, and what to do.
 
 The data comes from public reports, read 2026-11-20: lyulyul/shine-cluster#50, canonical/nvidia-graphics-drivers#78,
 NVIDIA/open-gpu-kernel-modules#587, #789 and #862, Start9Labs/start-technologies#3693, leptonai/gpud: sxid/README.md,
@@ -36,8 +36,8 @@ class State:
 STATES = (
     State(
         r"Driver/library version mismatch",
-        "the loaded kernel module and the user-space libraries are of different versions (NVML error 18)",
-        "drain and reboot the node; if the mismatch stays, an upgrade replaced the driver: compare "
+        "the loaded kernel module and the user-space libraries have different versions (NVML error 18)",
+        "drain and reboot the node; if the mismatch persists, an upgrade replaced the driver: compare "
         "/proc/driver/nvidia/version with dpkg -l 'libnvidia*', reinstall the pinned version and hold it",
         exit=18,
     ),
@@ -104,7 +104,7 @@ _END = 4096
 def recognize(argv: tuple[str, ...], code: int, text: str) -> State | None:
     """Return the known state that the output shows, if any."""
     tool = argv[0].rsplit("/", 1)[-1]
-    # The text is the whole output, its start or its end. Check G13 handles error tokens inside a long document.
+    # The text is the whole output, or its start or end. Check G13 handles error tokens inside a long document.
     if len(text) > 2 * _END:
         text = text[:_END] + "\n" + text[-_END:]
     for state in STATES:

@@ -1,4 +1,4 @@
-"""The steps of a bundle: their list, their hashes, and the environment that they read."""
+"""The steps in a bundle: their list, their hashes, and the environment that they read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Unusable(Exception):
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the bundle."""
+    """One step in the bundle."""
 
     id: str
     file: Path

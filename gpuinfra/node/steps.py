@@ -1,4 +1,4 @@
-"""Runs the bundle's steps in order; the process can be killed at any time.
+"""Runs the bundle's steps in order. The process can be killed at any time.
 
 `steps.json` lists the steps, `journal.py` records their state, and steps report through `bootstrap/lib.sh`.
 A step that is done with the same content (its file, lib.sh, versions.env) does not run again, not even after a reboot:
@@ -33,7 +33,7 @@ FULL_BELOW_BYTES = 1 << 20
 
 @dataclass
 class Attempt:
-    """The result of one attempt of a step."""
+    """The result of one attempt to run a step."""
 
     code: Optional[int]
     """Exit code; None after a timeout."""
@@ -54,7 +54,7 @@ class Attempt:
 
 @dataclass
 class Runner:
-    """One run over the bundle's steps."""
+    """One run of the bundle's steps."""
 
     steps: Sequence[Step]
     journal: j.Journal
@@ -203,7 +203,7 @@ class Runner:
         return attempt
 
     def _mark(self, step: Step) -> Path:
-        """Return a file that exists while the step installs (`begin_installing` of lib.sh)."""
+        """Return a file that exists while the step installs (`begin_installing` in lib.sh)."""
         return self.journal.path.with_name(f"unfinished-{step.id}")
 
     @staticmethod
@@ -284,7 +284,7 @@ def _options(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         "--retry-pause-s",
         type=float,
         default=5.0,
-        help="pause before the second attempt; each further pause is three times as long",
+        help="pause before the second attempt; each further pause is three times as long as the previous one",
     )
     return parser.parse_args(argv)
 

@@ -1,4 +1,4 @@
-"""Parse the tables of `nvidia-smi --query-... --format=csv` by column name, never by position.
+"""Parse the tables that `nvidia-smi --query-... --format=csv` prints, by column name and never by position.
 
 A cell can contain an error token even if the exit code is 0, so each cell is a value, absent or a failure.
 Reading by position made a public ECC check test a column that its query did not contain.
@@ -60,7 +60,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows with a header."""
+    """A table with a header."""
 
     header: tuple[str, ...]
     rows: tuple[Row, ...]

@@ -1,4 +1,4 @@
-"""Uploads evidence. It is stored on this node first and written to the bucket once; its identity proof is renewed.
+"""Uploads evidence. Evidence is first stored on this node and then written once to the bucket. Its identity proof is renewed regularly.
 
 Section "Evidence" of docs/formats.md defines locations and names.
 """
@@ -12,7 +12,7 @@ from . import evidence
 from .cloud import Cloud, CloudError, Exists, field
 
 MAX_TAKEN_NUMBERS = 20
-"""Maximum number of sequence numbers in use to skip."""
+"""Maximum number of used sequence numbers to skip."""
 
 
 def deliver(node: Mapping[str, Any], document: dict[str, Any], folder: evidence.EvidenceFolder, cloud: Cloud) -> None:
@@ -35,7 +35,7 @@ def deliver(node: Mapping[str, Any], document: dict[str, Any], folder: evidence.
 
 
 def renew(node: Mapping[str, Any], folder: evidence.EvidenceFolder, cloud: Cloud, boot_id: str) -> str | None:
-    """Sign the newest evidence again, because signatures expire within minutes. Uploads the evidence if necessary.
+    """Sign the newest evidence again, because signatures expire within minutes. Upload the evidence if necessary.
 
     Returns the reason if there is nothing to renew, otherwise None.
     """

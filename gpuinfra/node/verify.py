@@ -24,7 +24,7 @@ def verify(args: argparse.Namespace) -> int:
         return WRONG_USE
     unchecked = not_checked(load(args.expectation, "", ""))
     if args.evidence:
-        document = load(args.evidence, "the evidence", "name a file of format gpuinfra.evidence/1")
+        document = load(args.evidence, "the evidence", "give a file of format gpuinfra.evidence/1")
         checks = judge(document.get("probes") or {}, expectation, journal=document.get("state"), phases=args.phase)
     else:
         document = _make_evidence(expectation, args.phase)
@@ -149,7 +149,7 @@ def is_news(before: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
 
 
 def _expectation(args: argparse.Namespace) -> dict[str, Any] | None:
-    """Return the expectation with the requested extra checks. For an unknown check, prints a message and returns None."""
+    """Return the expectation with the requested extra checks. If a check is unknown, print a message and return None."""
     from .checks import ALL
     from .judge import not_checked
 
@@ -172,14 +172,14 @@ def _expectation(args: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def burn_in_checks(level: int | None) -> list[str]:
-    """Return the checks of a burn-in level."""
+    """Return the checks for a burn-in level."""
     return [] if not level else ["B1"] if level == 1 else ["B6"] if level == 2 else ["B6", "B7"]
 
 
 def _limited_to_phases(
     expectation: dict[str, Any], checks: list[dict[str, Any]], phases: list[str] | None
 ) -> dict[str, Any]:
-    """Limit the expectation to the requested phases. A node is not verified if no check of these phases ran."""
+    """Limit the expectation to the requested phases. A node is not verified if no check in these phases ran."""
     if not phases:
         return expectation
     ran = {check["id"] for check in checks}
@@ -228,7 +228,7 @@ def _make_evidence(
 
 
 def _upload(document: dict[str, Any]) -> str | None:
-    """Store and upload the evidence. Returns the problem instead of raising, because the outcomes are printed first."""
+    """Store and upload the evidence. Return a problem instead of raising it, because the outcomes are printed first."""
     from . import cloud, evidence, upload
 
     node = load(NODE, "the node's configuration", "user data writes it")
@@ -248,5 +248,5 @@ def _instance_id(node: dict[str, Any]) -> str:
         try:
             return cloud.of(node).instance_id()
         except cloud.CloudError as error:
-            raise Missing("cannot determine the id of this instance: %s" % error) from None
+            raise Missing("cannot determine the ID of this instance: %s" % error) from None
     return os.uname().nodename

@@ -1,4 +1,4 @@
-"""The meaning of each Xid for a node. It is a data table because sources disagree and the list changes with hardware.
+"""The meaning of each Xid for a node. The module is a data table, because sources disagree and the list changes with the hardware.
 
 Sources, read 2026-11-20: NVIDIA's Xid catalog, https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html;
 leptonai/gpud: xid/catalog_generated.go; NVIDIA/k8s-device-plugin: internal/rm/health.go; Azure/azurehpc-health-checks;
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 TO_DO = {
     "nothing": "an application error: no action for the node",
-    "look": "watch whether it repeats, and report it to the cloud's support if it does",
+    "look": "watch whether the error recurs, and report it to the cloud's support if it does",
     "reset": "drain the node and reset the GPU, or reboot if it cannot be reset alone",
     "reboot": "drain and reboot the node; replace it if the error returns",
     "replace": "drain and replace the node: the hardware needs service",
@@ -89,5 +89,5 @@ ACTIONS_OF_154 = {
     "Drain P2P": "reset",
     "Drain and Reset": "reset",
 }
-"""Action in the text of Xid 154 -> what to do. Drivers use other words for the same number: 0x1 is `GPU Reset Required` or `PF FLR` (a reset
+"""Action in the text of Xid 154 -> what to do. Drivers use different words for the same number: 0x1 is `GPU Reset Required` or `PF FLR` (a reset
 of the PCIe function), 0x2 is `Node Reboot Required` or `OS Reboot` (public kernel logs, drivers 575 to 595, read 2026-11)."""

@@ -164,7 +164,7 @@ def test_signed_request_goes_to_the_regions_endpoint() -> None:
 
 def test_identity_of_another_account_is_refused() -> None:
     """A role and session of the same name in another account is refused."""
-    with pytest.raises(IdentityRefused, match="account 111111111111, not in 000000000000"):
+    with pytest.raises(IdentityRefused, match="account 111111111111, not in account 000000000000"):
         asked(200, CALLER.format(account="111111111111"))
 
 

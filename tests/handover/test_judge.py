@@ -109,7 +109,7 @@ def test_dead_instances_do_not_count() -> None:
     ("change", "words"),
     [
         ({"document": {"bundle_sha256": "c" * 64}}, "set up by bundle cccccccccccc"),
-        ({"document": {"instance_id": instance(9)}}, f"names {instance(9)}"),
+        ({"document": {"instance_id": instance(9)}}, f"is from instance {instance(9)}"),
         ({"document": {"boot_id": "another"}}, "boot another"),
         ({"document": {"schema": "gpuinfra.evidence/9"}}, "does not have the schema"),
         ({"document": {"probes": None}}, "no raw probe output"),

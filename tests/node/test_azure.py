@@ -261,7 +261,7 @@ def test_cached_documents_for_another_nonce_are_requested_again(service: Service
     assert proof["documents"] == [document_of(nonce) for nonce in azure.nonces("5e" * 32)]
     assert len(service.asked) == azure.DOCUMENTS + 3
     service.cached = 100
-    with pytest.raises(CloudError, match="cached attested documents only"):
+    with pytest.raises(CloudError, match="only cached attested documents"):
         service.node.proof("5e" * 32, NOW)
 
 

@@ -160,7 +160,7 @@ def test_missing_evidence_is_uploaded_by_the_timer(cloud: Cloud, tmp_path: Path)
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"cloud": "moon"}, "names the cloud moon, which this node program does not support"),
+        ({"cloud": "moon"}, "the cloud in node.json is moon, which this node program does not support"),
         ({"evidence": None}, "has no evidence location"),
         ({"region": ""}, "has no region"),
         ({"evidence": {"prefix": "p"}}, "has no bucket"),

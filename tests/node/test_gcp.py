@@ -180,7 +180,7 @@ def test_proof_is_an_identity_token_for_the_hash(google: Google) -> None:
 def test_answer_without_googles_header_is_refused(google: Google) -> None:
     """An answer without Google's header may come from another host."""
     google.flavor = "Else"
-    with pytest.raises(cloud.CloudError, match="not come from Google's"):
+    with pytest.raises(cloud.CloudError, match="not from Google's"):
         gcp.Metadata(google.environ).instance_id()
 
 

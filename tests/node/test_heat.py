@@ -88,7 +88,7 @@ def test_gpu_that_disappears_ends_the_stress() -> None:
     """A GPU that no longer responds raises an error."""
     clock = Clock()
     answers: Iterator[list[Row]] = iter([rows(30), rows(31)[:1]])
-    with pytest.raises(Missing, match="2 GPUs responded before the stress, 1 during it"):
+    with pytest.raises(Missing, match="2 GPUs responded before the stress test, 1 during the test"):
         heat.measure(600, heat=LOAD, sample=lambda: next(answers), wait=clock.wait, clock=clock.read)
 
 

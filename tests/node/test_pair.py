@@ -119,12 +119,12 @@ def test_id_is_transferred_completely(libraries: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("left", "reason"),
     [
-        (b"\xff", "no valid rendezvous of this run"),
-        (b"[]", "no valid rendezvous of this run"),
-        (b'{"schema": "gpuinfra.rendezvous/1", "run": "other", "gpus": 8}', "no valid rendezvous of this run"),
+        (b"\xff", "no valid rendezvous for this run"),
+        (b"[]", "no valid rendezvous for this run"),
+        (b'{"schema": "gpuinfra.rendezvous/1", "run": "other", "gpus": 8}', "no valid rendezvous for this run"),
         (b'{"schema": "gpuinfra.rendezvous/1", "run": "r1", "gpus": true}', "no valid number of GPUs"),
-        (b'{"schema": "gpuinfra.rendezvous/1", "run": "r1", "gpus": 8, "unique_id": "abc"}', "no complete NCCL id"),
-        (b'{"schema": "gpuinfra.rendezvous/1", "run": "r1", "gpus": 8}', "no complete NCCL id"),
+        (b'{"schema": "gpuinfra.rendezvous/1", "run": "r1", "gpus": 8, "unique_id": "abc"}', "no complete NCCL ID"),
+        (b'{"schema": "gpuinfra.rendezvous/1", "run": "r1", "gpus": 8}', "no complete NCCL ID"),
     ],
 )
 def test_invalid_rendezvous_is_refused(libraries: Path, tmp_path: Path, left: bytes, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""The base of checks: probes, a parser and a judgement. Transport, time limits, logging and exit codes belong to the
+"""The base class for checks: probes, a parser and a judgement. Transport, time limits, logging and exit codes belong to the
 engine."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import TypeGuard  # Python 3.10
 
 KINDS: list[type[Check]] = []
-"""All checks of the imported modules."""
+"""All checks in the imported modules."""
 
 
 class Check:
@@ -44,7 +44,7 @@ class Check:
         raise NotImplementedError
 
     def judge(self, found: Any, machine: Machine) -> Outcome:
-        """Compare the value with the values of a healthy machine."""
+        """Compare the value with the values for a healthy machine."""
         raise NotImplementedError
 
 
@@ -52,15 +52,15 @@ def gpu_rows(answers: Answers) -> Table:
     """Return the table of all GPUs. Raises `Unreadable` if it is empty."""
     table = answers.csv("nvidia-smi-csv")
     if not table.rows:
-        raise Unreadable("the table of nvidia-smi contains no GPU")
+        raise Unreadable("the table from nvidia-smi contains no GPU")
     return table
 
 
 def all_gpu_rows(answers: Answers, machine: Machine) -> Table:
-    """Return the table of all GPUs. Raises `Unreadable` if it does not list every GPU of the machine."""
+    """Return the table of all GPUs. Raises `Unreadable` if it does not list every GPU in the machine."""
     table = gpu_rows(answers)
     if len(table.rows) != machine.gpus:
-        raise Unreadable("the table of nvidia-smi lists %d of %d GPUs, see G1" % (len(table.rows), machine.gpus))
+        raise Unreadable("the table from nvidia-smi lists %d of %d GPUs, see G1" % (len(table.rows), machine.gpus))
     return table
 
 
@@ -77,7 +77,7 @@ def result_of(answers: Answers, probe: str, schema: str, what: str, part: str = 
     """Return the JSON object that a `node.pyz` command printed. `part` names its list."""
     found = json_object(answers.text(probe), what)
     if found.get("schema") != schema or (part and not isinstance(found.get(part), list)):
-        raise Unreadable("%s has another format" % what)
+        raise Unreadable("%s has an unknown format" % what)
     return found
 
 
@@ -124,7 +124,7 @@ def json_object(text: str, what: str) -> dict[str, Any]:
 
 
 def listed(items: list[str], most: int = 8) -> str:
-    """Return the first items in one line, followed by the number of remaining items."""
+    """Return the first items on one line, followed by the number of remaining items."""
     text = "; ".join(shortened(item, 160) for item in items[:most])
     return text if len(items) <= most else "%s; and %d more" % (text, len(items) - most)
 
@@ -138,7 +138,7 @@ def needed(row: Row, column: str) -> int:
 
 
 def word(row: Row, column: str) -> str:
-    """Return a cell, which can be `[N/A]` but not an error token."""
+    """Return a cell, which can contain `[N/A]` but not an error token."""
     cell = row.get(column)
     if failure(cell):
         raise Unreadable("%s: %s is %s" % (row.label, column, cell))

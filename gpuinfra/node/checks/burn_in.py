@@ -1,4 +1,4 @@
-"""B: burn-in - DCGM's diagnostics by level, and stress until the temperatures are steady.
+"""B: burn-in - DCGM diagnostics by level, and a stress test until the temperatures are steady.
 
 Every verification runs the quick level. The other levels take minutes to hours and run only if `burn_in` is set.
 """
@@ -33,7 +33,7 @@ def _outcome(code: int, found: list[Result], level: int, gpus: int) -> Outcome:
     # A setting that D5 reports: DCGM fails the test for it on each GPU, and its summary.
     setting = {(one.test, one.where) for one in failing if one.where and set(one.errors) == {PERSISTENCE_MODE}}
     tests_with_setting = {test for test, _ in setting}
-    # The summary of a test repeats the results of its GPUs; it counts only if no GPU has a result.
+    # The summary of a test repeats the results for its GPUs. It counts only if no GPU has a result.
     named = {one.test for one in failing if one.where}
     wrong = [
         "%s%s: %s%s"
@@ -53,7 +53,7 @@ def _outcome(code: int, found: list[Result], level: int, gpus: int) -> Outcome:
         if len(passing) != gpus and name not in failed_tests:
             wrong.append("%s passed on %d of %d GPUs%s" % (name, len(passing), gpus, _skipped(name, found)))
     if code != 0 and not wrong and not setting:
-        wrong.append("dcgmi ended with exit code %d" % code)
+        wrong.append("dcgmi exited with code %d" % code)
     if not wrong and setting:
         return warned(
             len(tests_with_setting), 0, "persistence mode is disabled on %d GPUs, see D5" % len(setting), "tests"
@@ -67,7 +67,7 @@ def _skipped(name: str, found: list[Result]) -> str:
 
 
 class Diagnostics(Check):
-    """NVIDIA's quick diagnostics ran on every GPU and found no problem."""
+    """NVIDIA's quick diagnostics ran on every GPU and found no problems."""
 
     id, name = "B1", "dcgm_diagnostics"
     phase, severity = Phase.SPEED, Severity.BLOCK
@@ -112,7 +112,7 @@ class BurnIn(Check):
 
 
 class SteadyHeat(Check):
-    """Under stress every GPU reaches a steady temperature, without a hardware slowdown and without a memory error."""
+    """Under stress, every GPU reaches a steady temperature without a hardware slowdown or a memory error."""
 
     id, name = "B7", "steady_heat"
     phase, severity = Phase.SPEED, Severity.DRAIN
@@ -136,7 +136,7 @@ class SteadyHeat(Check):
                 raise Unreadable("the stress test describes a GPU in an unknown format")
             errors, busy, hot = gpu.get("new_errors"), gpu.get("busy_percent"), gpu.get("highest_c")
             if not is_number(busy) or not is_number(hot):
-                raise Unreadable("the stress test reports no utilization or temperature of a GPU")
+                raise Unreadable("the stress test reports no utilization or no temperature for a GPU")
             label = "GPU %s" % shortened(str(gpu.get("index")), 8)
             if int(gpu["reasons"], 16) & 0xC8:
                 wrong.append("%s was slowed down at %g C (reasons %s)" % (label, hot, gpu["reasons"]))

@@ -1,6 +1,6 @@
 """C: containers - the runtime's configuration, the CDI specification, and access to the node's identity.
 
-No check runs a container: that would pull an image, and a public registry throttles a whole fleet.
+No check runs a container, because this would pull an image, and public registries throttle the requests of a whole fleet.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ class CdiDevices(Check):
 
 
 class ContainersKeepGpus(Check):
-    """A running container keeps its GPUs when systemd reloads: devices come from CDI, or Docker does not use systemd's cgroup driver.
+    """A running container keeps its GPUs when systemd reloads, because its devices come from CDI or Docker does not use the systemd cgroup driver.
 
-    With the older hooks and systemd's cgroup driver, every `systemctl daemon-reload` removes the GPUs from running containers.
+    With the older hooks and the systemd cgroup driver, every `systemctl daemon-reload` removes the GPUs from running containers.
     """
 
     id, name = "C3", "containers_keep_gpus"
@@ -137,7 +137,7 @@ class ContainersKeepGpus(Check):
 class ContainersKeptFromMetadata(Check):
     """Containers cannot reach the cloud's metadata service, which gives the node's identity to any caller.
 
-    For clouds without a hop limit. Containers on the host network can still reach it.
+    This check is for clouds without a hop limit. Containers on the host network can still reach the metadata service.
     """
 
     id, name = "C4", "containers_kept_from_metadata"
@@ -147,7 +147,7 @@ class ContainersKeptFromMetadata(Check):
     source = "nft(8): a drop is final, whatever other tables accept; output format of nftables 1.0.6"
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
-        """Return the addresses that the first rules of the chain drop."""
+        """Return the addresses that the first rules in the chain drop."""
         if not answers.installed("metadata-guard"):
             return []
         if "No such file or directory" in answers.raw("metadata-guard").stderr:

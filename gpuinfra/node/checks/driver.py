@@ -22,7 +22,7 @@ def loaded_driver(answers: Answers) -> tuple[str, bool]:
         return "", False
     match = _MODULE.search(answers.text("driver-version"))
     if match is None or "Kernel Module" not in match.group(1):
-        raise Unreadable("/proc/driver/nvidia/version names no kernel module")
+        raise Unreadable("/proc/driver/nvidia/version contains no kernel module version")
     return match.group(2), "Open Kernel Module" in match.group(1)
 
 
@@ -62,7 +62,7 @@ class KernelModule(Check):
 
 
 class DriverVersion(Check):
-    """Every GPU answers through user-space libraries of the pinned driver version."""
+    """Every GPU responds through user-space libraries of the pinned driver version."""
 
     id, name = "D2", "driver_version"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
@@ -105,8 +105,8 @@ _DKMS = re.compile(r"^nvidia(?:-open)?[/,]\s*([\w.]+),\s*([\w.+~-]+),\s*\w+:\s*(
 class ModuleKept(Check):
     """The pinned module is installed for the running kernel, so that it is still available after a reboot.
 
-    If DKMS builds the module, DKMS reports `installed`; with `added` or `built` it would be missing after a reboot. If the
-    distribution ships the module, it is among the modules of this kernel, in the pinned version and built for this kernel.
+    If DKMS builds the module, DKMS must report `installed`; with `added` or `built`, the module would be missing after a reboot. If the
+    distribution ships the module, it must be in this kernel's module folder, have the pinned version and be built for this kernel.
     """
 
     id, name = "D3", "dkms_installed"
@@ -163,8 +163,8 @@ class ModuleKept(Check):
 
 
 class DriverAfterReboot(Check):
-    """The driver that passed in an earlier boot is also loaded in this boot. A driver that was installed in this boot has no
-    reboot behind it yet, so it gives a warning."""
+    """The driver that passed in an earlier boot is also loaded in this boot. A driver that was installed during this boot has not
+    been proven by a reboot yet, so it results in a warning."""
 
     id, name = "D7", "driver_after_reboot"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
@@ -175,7 +175,7 @@ class DriverAfterReboot(Check):
     def parse(self, answers: Answers, machine: Machine) -> tuple[str, str, object]:
         boot = answers.text("boot-id").strip()
         if not re.match(r"^[0-9a-f-]{32,36}$", boot):
-            raise Unreadable("the kernel's boot id is invalid: %s" % shortened(boot, 40))
+            raise Unreadable("the kernel's boot ID is invalid: %s" % shortened(boot, 40))
         steps = machine.journal.get("steps") if machine.journal is not None else None
         entry = (
             next((step for step in steps if isinstance(step, Mapping) and step.get("id") == "30-driver"), None)
@@ -202,15 +202,13 @@ class DriverAfterReboot(Check):
 
 
 class DriverLibrary(Check):
-    """Programs load the driver's own libcuda, not the one of a forward-compatibility package. Those packages are for hosts
-    with an older driver; with this driver they cause CUDA error 804."""
+    """Programs load libcuda from the driver, not from a forward-compatibility package. These packages are for hosts
+    with an older driver; with this driver, they cause CUDA error 804."""
 
     id, name = "D8", "driver_library"
     phase, severity = Phase.PRESENCE, Severity.WARN
     probes = ("libcuda",)
-    hint = (
-        "remove the cuda-compat packages and the files in /etc/ld.so.conf.d that name their folder, then run ldconfig"
-    )
+    hint = "remove the cuda-compat packages and the files in /etc/ld.so.conf.d that contain their folder, then run ldconfig"
     source = (
         "NVIDIA: forward compatibility, https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html, read 2026-11; "
         "gpustack/gpustack#1254: error 804"
@@ -279,7 +277,7 @@ class Persistence(GpuTableCheck):
     id, name = "D5", "persistence_mode"
     phase, severity = Phase.PRESENCE, Severity.WARN
     hint = (
-        "run nvidia-smi -pm 1; to keep it, start nvidia-persistenced without --no-persistence-mode, which the unit of the "
+        "run nvidia-smi -pm 1; to keep the mode after a reboot, start nvidia-persistenced without --no-persistence-mode, which the unit of the "
         "package sets, then run systemctl enable --now nvidia-persistenced"
     )
     source = "NVIDIA/nvidia-persistenced: init/systemd/nvidia-persistenced.service.template; Azure/azhpc-images: configure_nvidia_persistence.sh"
@@ -293,7 +291,7 @@ class Persistence(GpuTableCheck):
 
 
 class DriverModules(Check):
-    """nvidia_uvm is loaded, and GPUDirect RDMA is available: through DMA-BUF with the open module, through nvidia_peermem otherwise."""
+    """nvidia_uvm is loaded, and GPUDirect RDMA is available through DMA-BUF (open module) or nvidia_peermem (proprietary module)."""
 
     id, name = "D6", "driver_modules"
     phase, severity = Phase.PRESENCE, Severity.WARN

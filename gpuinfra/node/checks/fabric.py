@@ -28,7 +28,7 @@ _INFORMATION = re.compile(
     r"^(?:[TR]x (?:packets|bytes)|Total link recovery events|(?:Effective|Symbol) BER|Raw (?:BER|Errors) (?:Lane \d+|Total)|"
     r"FEC Errors - \d+|PLR (?!Xmit Retry Blocks).+)$"
 )
-"""Counters that are not zero on a healthy link: traffic, rates, and errors that the link corrects. `Raw` counts before any
+"""Counters whose value is not zero on a healthy link: traffic, rates, and errors that the link corrects. `Raw` counts before any
 correction, and bucket 0 of `FEC Errors` counts code words without an error."""
 RATE_SHARE = 0.94
 """nvidia-smi prints the rate of a link with or without its encoding, depending on the driver: 53.125 or 50 GB/s on NVLink 5."""
@@ -41,8 +41,8 @@ class FabricManager(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("fabric-manager", "fabric-manager-version", "driver-version")
     hint = (
-        "install nvidia-fabricmanager in exactly the driver's version, then run systemctl enable --now "
-        "nvidia-fabricmanager; without it CUDA fails with error 802"
+        "install exactly the driver's version of nvidia-fabricmanager, then run systemctl enable --now "
+        "nvidia-fabricmanager; without it, CUDA fails with error 802"
     )
     source = "NVIDIA/gpu-operator#544: the service refuses to start with another driver version"
 
@@ -77,7 +77,7 @@ class FabricState(GpuTableCheck):
     id, name = "F2", "fabric_state"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
     hint = (
-        "run systemctl restart nvidia-fabricmanager and wait up to 300 s; if the state stays, read "
+        "run systemctl restart nvidia-fabricmanager and wait up to 300 s; if the state does not change, read "
         "journalctl -u nvidia-fabricmanager"
     )
     source = "nvidia-ml-py 13.615.71: pynvml.py, fabric state; utkuozdemir/nvidia_gpu_exporter: internal/captures"
@@ -86,7 +86,7 @@ class FabricState(GpuTableCheck):
         seen = []
         for row in found.rows:
             state, status = row.get("fabric.state"), row.get("fabric.status")
-            # Older drivers have no column for the health, and GPUs before Blackwell show N/A.
+            # Older drivers have no health column, and GPUs before Blackwell show N/A.
             health = row.cells.get("fabric.health.summary", "N/A")
             wrong = []
             if (state, status) != ("Completed", "Success"):
@@ -159,7 +159,7 @@ class NvlinkActive(Check):
 
 
 class NvlinkErrors(Check):
-    """No NVLink has counted errors. The counters of NVLink 5 that are never zero are information, and an unknown counter gives a warning."""
+    """No NVLink has counted errors. NVLink 5 counters that are never zero are only informational. An unknown counter results in a warning."""
 
     id, name = "F4", "nvlink_errors"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
@@ -197,7 +197,7 @@ class NvlinkErrors(Check):
                 why += "; unknown lines: %s" % listed(unknown)
             return failed(len(gpus), machine.gpus, why, "GPUs")
         if unknown and not counted:
-            return warned(0, 0, "unknown counters of nvidia-smi nvlink -e: %s" % listed(unknown), "counters")
+            return warned(0, 0, "unknown counters in nvidia-smi nvlink -e: %s" % listed(unknown), "counters")
         return judged(len(counted), 0, counted, "counters")
 
 
@@ -212,7 +212,7 @@ def _short(name: str) -> str:
 
 
 class Topology(Check):
-    """Every pair of GPUs is connected by all NVLinks of the machine."""
+    """All NVLinks in the machine connect every pair of GPUs."""
 
     id, name = "F5", "topology"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
@@ -252,8 +252,8 @@ class Topology(Check):
 
 
 class SubnetManager(Check):
-    """On machines with fourth-generation NVSwitch, the NVLink subnet manager runs, its kernel module is loaded, and every GPU has joined
-    the fabric. The start script of the fabric manager starts the subnet manager, which has no unit of its own."""
+    """On machines with fourth-generation NVSwitches, the NVLink subnet manager is running, its kernel module is loaded, and every GPU has joined
+    the fabric. The fabric manager's start script starts the subnet manager, which does not have a separate unit."""
 
     id, name = "F6", "nvlink_subnet_manager"
     phase, severity = Phase.PRESENCE, Severity.BLOCK

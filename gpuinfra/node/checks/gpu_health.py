@@ -61,7 +61,7 @@ class RemappedRows(GpuTableCheck):
 
     id, name = "G6", "remapped_rows"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
-    hint = "pending: drain and reset the GPU; failure: the spare rows are used up, replace the node"
+    hint = "if a remapping is pending, drain the node and reset the GPU; if a remapping failed, the spare rows are used up: replace the node"
     source = "Azure/azurehpc-health-checks: customTests/azure_gpu_ecc.nhc; utkuozdemir/nvidia_gpu_exporter: internal/captures"
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
@@ -85,7 +85,7 @@ class Throttling(GpuTableCheck):
 
     id, name = "G7", "throttling"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
-    hint = "check temperatures (G8) and power limits (G9); if a hardware slowdown stays, drain and replace the node"
+    hint = "check temperatures (G8) and power limits (G9); if a hardware slowdown persists, drain and replace the node"
     source = (
         "Azure/azurehpc-health-checks: customTests/azure_gpu_clock_throttling.nhc; nvidia-ml-py 13.615.71: pynvml.py; "
         "hardware bits 0x8, 0x40, 0x80 are faults, 0x20 is a warning"
@@ -188,7 +188,7 @@ class RecoveryAction(GpuTableCheck):
 
 _RECOVERY = (
     ("drain and reset", "drain the node, wait for running work to end, then run nvidia-smi --gpu-reset on that GPU"),
-    ("drain p2p", "drain jobs that use peer-to-peer traffic of that GPU, then reset it"),
+    ("drain p2p", "drain jobs that use peer-to-peer traffic with that GPU, then reset the GPU"),
     ("imex", "restart the IMEX domain of the rack"),
     ("bus reset", "drain the node and reboot it: the GPU needs a bus reset"),
     ("reboot", "drain the node and reboot it"),
@@ -223,7 +223,7 @@ class InfoRom(GpuTableCheck):
 class ErrorTokens(Check):
     """No field of any GPU contains an error token, which nvidia-smi prints with exit code 0.
 
-    `Insufficient Permissions` in the XML is not an error of the GPU: every Blackwell GPU prints it for power smoothing, also for root.
+    `Insufficient Permissions` in the XML is not a GPU error: every Blackwell GPU prints this text for power smoothing, even for root.
     """
 
     id, name = "G13", "error_tokens"

@@ -58,7 +58,7 @@ class GpuModel(GpuTableCheck):
 
     id, name = "G2", "gpu_model"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
-    hint = "replace the node: a GPU of another model or with less memory slows down or breaks every job on it"
+    hint = "replace the node: a GPU that is a different model or has less memory slows down or breaks every job on the node"
     source = "utkuozdemir/nvidia_gpu_exporter: internal/captures (H100 and H200, driver 590.48.01, 2026-07-14)"
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
@@ -77,15 +77,15 @@ class GpuModel(GpuTableCheck):
 
 
 class PcieLink(GpuTableCheck):
-    """The PCIe link of each GPU has the machine's generation and width.
+    """The PCIe link of each GPU has the generation and width that the machine type specifies.
 
-    The width must always reach the machine's, and the maximum generation must match it.
-    An idle GPU may lower its current generation to save power, so a lower one counts only while the GPU is busy.
+    The width must always reach the machine's width, and the maximum generation must match the machine's generation.
+    An idle GPU may lower its current generation to save power, so a lower generation counts only while the GPU is busy.
     """
 
     id, name = "G3", "pcie_link"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
-    hint = "drain, reboot once and compare again; if the link stays narrow or slow, replace the node"
+    hint = "drain the node, reboot it once and compare again; if the link is still narrow or slow, replace the node"
     source = "utkuozdemir/nvidia_gpu_exporter: internal/captures (H100 and H200, driver 590.48.01, 2026-07-14); stas00/ml-engineering"
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
@@ -171,13 +171,13 @@ class MigLayout(Check):
 
 
 class NoProcesses(Check):
-    """No GPU memory is in use at handover. Processes on the GPUs give a warning; memory that no process holds is a failure, because no
+    """No GPU memory is in use at handover. Processes on the GPUs result in a warning. Memory that no process holds is a failure, because no
     job can use it until the GPU is reset."""
 
     id, name = "G14", "no_processes"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("nvidia-smi-apps", "nvidia-smi-csv")
-    hint = "end the process; if no process holds the memory, drain the node and reset the GPU, or reboot"
+    hint = "end the process; if no process holds the memory, drain the node and reset the GPU, or reboot the node"
     source = "nvidia-smi(1) of driver 550.163.01, --query-compute-apps; real idle GPUs: at most 4 MiB used (tests/recordings)"
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[list[str], Table]:
@@ -201,7 +201,7 @@ class NoProcesses(Check):
 
 
 IDLE_MIB = 1024
-"""MiB of GPU memory that may be in use without a process: the driver's own, and those of monitoring agents in containers."""
+"""MiB of GPU memory that may be in use without a process: memory of the driver and of monitoring agents in containers."""
 
 
 def gpu_list(answers: Answers) -> list[dict[str, Any]]:
@@ -219,6 +219,6 @@ def gpu_list(answers: Answers) -> list[dict[str, Any]]:
 
 
 def _address(pci: str) -> str:
-    """Return a common form of addresses from nvidia-smi (00000000:10:1C.0) and lspci (0000:10:1c.0)."""
+    """Convert an address from nvidia-smi (00000000:10:1C.0) or lspci (0000:10:1c.0) to a common form."""
     domain, _, rest = pci.lower().partition(":")
     return "%x:%s" % (int(domain, 16) if re.match(r"^[0-9a-f]+$", domain) else -1, rest)

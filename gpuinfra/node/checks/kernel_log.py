@@ -1,4 +1,4 @@
-"""X: the kernel log of this boot - Xid lines of the GPUs, SXid lines of the NVSwitches."""
+"""X: the kernel log for this boot - Xid lines for GPUs, SXid lines for NVSwitches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def kernel_log(answers: Answers) -> list[str]:
     """Lines about GPUs in this boot. Raises `Unreadable` if it is no kernel log."""
     lines = answers.lines("kernel-log")
     if not any(_TIMED.match(line) for line in lines):
-        raise Unreadable("the kernel log contains no line with a time, so no result can be concluded from it")
+        raise Unreadable("the kernel log contains no line with a time, so it does not allow a conclusion")
     return lines
 
 
@@ -27,7 +27,7 @@ _TIMED = re.compile(r"^(?:\d{4}-\d\d-\d\dT\S+ |\[ *[^\]]*\d\])")
 
 
 def incomplete(answers: Answers) -> list[str]:
-    """Return what limits a result: a log without the start of the boot, because the journal is rotated, and lines that were only counted."""
+    """Return the limitations of a result: a rotated log that does not contain the start of the boot, and lines that were only counted."""
     notes = []
     lines = kernel_log(answers)
     if not any("Linux version" in line for line in lines):
@@ -111,7 +111,7 @@ def _judge_xids(found: list[tuple[int, str, str]]) -> Outcome:
 class SwitchErrors(Check):
     """No NVSwitch reported a fatal error in this boot.
 
-    The driver logs an error in up to three lines: `Fatal` or `Non-fatal` with the link, `Severity`, and `Data`. They are one event for each
+    The driver logs an error in up to three lines: `Fatal` or `Non-fatal` with the link, `Severity`, and `Data`. These lines form one event for each
     switch, number and second. SXid 22013 appears at boot on healthy switches and passes.
     """
 
@@ -177,5 +177,5 @@ class SwitchError:
 
     @property
     def is_harmless(self) -> bool:
-        """True if the line states that the event is not fatal. Anything else counts."""
+        """True if the line states that the event is not fatal. All other lines count."""
         return bool(re.match(r"(?i)non-?fatal\b|Severity 0\b", self.text))

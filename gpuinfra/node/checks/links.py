@@ -16,8 +16,8 @@ SHARE = 0.8
 
 
 class LinkSpeed(Check):
-    """Each fabric device reaches the machine's floor in a loopback test; without a known floor, no device is far below the
-    others."""
+    """Each fabric device reaches the machine's floor in a loopback test. If no floor is known, no device is far below the
+    other devices."""
 
     id, name = "N5", "link_speed"
     phase, severity = Phase.SPEED, Severity.DRAIN
@@ -55,6 +55,6 @@ class LinkSpeed(Check):
             elif one["gbps"] < least or least <= 0:
                 wrong.append("%s: %.1f Gb/s" % (name, one["gbps"]))
             elif counters:
-                wrong.append("%s: counters rose: %s" % (name, shortened(str(counters), 80)))
+                wrong.append("%s: counters increased: %s" % (name, shortened(str(counters), 80)))
         slowest = rates[0] if rates else None
         return judged(slowest, least, wrong, "Gb/s")

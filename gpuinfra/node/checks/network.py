@@ -13,7 +13,7 @@ _16_GIB_IN_KIB = 16 * 1024 * 1024
 
 
 class EfaDevices(Check):
-    """libfabric offers one EFA domain for each EFA device of the machine."""
+    """libfabric lists one EFA domain for each EFA device in the machine."""
 
     id, name = "N1", "efa_devices"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
@@ -38,7 +38,7 @@ class EfaDevices(Check):
             if match.group(1) == "provider":
                 blocks.append({})
             blocks[-1][match.group(1)] = match.group(2)
-        # Each fabric of the provider (efa, efa-direct) lists the same device once, so domains are counted once.
+        # Each fabric of the provider (efa, efa-direct) lists every device, so each domain is counted only once.
         domains = set()
         for block in blocks:
             if (block["provider"], block.get("type")) != ("efa", "FI_EP_RDM") or not {"domain", "protocol"} <= set(
@@ -66,14 +66,14 @@ class FabricLibraries(Check):
     id, name = "N3", "fabric_libraries"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("fabric-libraries",)
-    hint = "rerun the fabric step; without the plugin NCCL silently falls back to sockets"
+    hint = "rerun the fabric step; without the plugin, NCCL silently falls back to sockets"
     source = "GoogleCloudPlatform/cluster-toolkit: examples/machine-learning/a3-megagpu-8g and a3-ultragpu-8g"
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
         # find exits with 1 because some of the paths are always missing.
         answer = answers.raw("fabric-libraries")
         if answer.exit not in (0, 1):
-            raise Unreadable("find ended with exit code %d" % answer.exit)
+            raise Unreadable("find exited with code %d" % answer.exit)
         return answer.stdout.splitlines()
 
     def judge(self, found: list[str], machine: Machine) -> Outcome:

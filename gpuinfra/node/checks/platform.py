@@ -34,7 +34,7 @@ class PciGpus(Check):
     id, name = "P1", "pci_gpus"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("lspci",)
-    hint = "stop and start the instance to move it to other hardware, or terminate it so that its group replaces it"
+    hint = "stop and start the instance to move it to different hardware, or terminate it so that its group replaces it"
     source = "awslabs/amazon-eks-ami: nvidia-kmod-load.sh; device ids: NVIDIA/open-gpu-kernel-modules, README.md"
 
     def parse(self, answers: Answers, machine: Machine) -> list[tuple[str, str]]:
@@ -58,7 +58,7 @@ class PciGpus(Check):
 
 
 class KernelHeaders(Check):
-    """The running kernel is the one that the bootstrap locked, and its headers are installed for the next module
+    """The running kernel is the kernel that the bootstrap locked, and its headers are installed for the next module
     build."""
 
     id, name = "P2", "kernel_headers"

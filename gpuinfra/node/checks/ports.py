@@ -22,7 +22,7 @@ _INTERFACES = {
     # The interface on bus 0, eth0 or enp0s12, is the host's own.
     **dict.fromkeys(("tcpx", "tcpxo"), re.compile(r"^(?:eth[1-9]\d*|en[ps][1-9]\w*)$")),
 }
-"""Fabric -> names of its interfaces. docker0 and the veth interfaces of containers lose their carrier in normal work, and so does eth0."""
+"""Fabric -> names of its interfaces. eth0, docker0 and the veth interfaces of containers can lose their carrier during normal operation."""
 
 
 def rdma_ports(answers: Answers) -> list[dict[str, Any]]:
@@ -102,7 +102,7 @@ class RdmaDevices(Check):
 
 
 class GoogleInterfaces(Check):
-    """Every gVNIC of the machine type is on the PCI bus: TCPX and TCPXO send over four or eight of them."""
+    """Every gVNIC in the machine type is on the PCI bus. TCPX and TCPXO send over four or eight gVNICs."""
 
     id, name = "N8", "gvnics"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
@@ -131,9 +131,9 @@ class GoogleInterfaces(Check):
 
 
 class PartitionKeys(Check):
-    """Every InfiniBand port has its tenant's partition key, and all ports have the same one.
+    """Every InfiniBand port has its tenant's partition key, and all ports have the same key.
 
-    NCCL does not need the key; MPI and UCX do, and a port without it cannot communicate.
+    NCCL does not require the key, but MPI and UCX do. A port without the key cannot communicate.
     """
 
     id, name = "N9", "partition_keys"
@@ -175,12 +175,12 @@ class PartitionKeys(Check):
 
 
 class LinkFlaps(Check):
-    """No fabric device lost its link more than five times in this boot."""
+    """No fabric device has lost its link more than five times in this boot."""
 
     id, name = "N6", "link_flaps"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("ports", "link-log", "kernel-log")
-    hint = "drain the node and redeploy it: a flapping link slows every job that uses it"
+    hint = "drain the node and redeploy it: a flapping link slows down every job that uses it"
     source = (
         "Azure/azurehpc-health-checks: customTests/azure_ib_link_flapping.nhc; "
         "it counts per 24 hours, this check per boot, because the judge has no clock; "

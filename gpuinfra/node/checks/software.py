@@ -44,7 +44,7 @@ class CloudInit(Check):
 
     def judge(self, found: tuple[int, str, list[str]], machine: Machine) -> Outcome:
         code, status, problems = found
-        # The exit code is 2 for recoverable errors, and for a notice that a key is deprecated.
+        # The exit code is 2 for recoverable errors and for a notice that a key is deprecated.
         if code in (0, 2) and status == "done" and not problems:
             return passed("done", "done")
         shown = status if status != "done" else "done with errors"
@@ -61,7 +61,7 @@ class BootstrapSteps(Check):
     id, name = "S2", "bootstrap_steps"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ()
-    hint = "run systemctl start gpuinfra-bootstrap to continue; /var/log/gpuinfra/bootstrap.log contains the reason of the stop"
+    hint = "run systemctl start gpuinfra-bootstrap to continue; /var/log/gpuinfra/bootstrap.log contains the reason why it stopped"
     source = "the journal that the bootstrap writes on the node"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def judge_all_reduce(found: dict[str, Any], ranks: int, least: float) -> Outcome
         seen = shortened(str(found.get("ranks")), 12)
         return failed(seen, ranks, "the all-reduce ran over %s of %d GPUs" % (seen, ranks), "GPUs")
     if wrong:
-        hint = "drain the node at once: it computes wrong results"
+        hint = "drain the node immediately: it computes wrong results"
         return failed(wrong, 0, "%d bytes of the sum are wrong" % wrong, "bytes", hint)
     if not least <= bandwidth < math.inf:
         why = "%.1f GB/s, but a healthy machine reaches %g GB/s" % (bandwidth, least)
@@ -57,7 +57,7 @@ def judge_all_reduce(found: dict[str, Any], ranks: int, least: float) -> Outcome
 
 
 def known_floor(machine: Machine, check: str) -> float | None:
-    """Return the lowest figure that a healthy machine of this type reaches, or None if it was not measured."""
+    """Return the lowest figure that a healthy machine of this type reaches, or None if no machine was measured."""
     for entry in machine.get("floors", []):
         if isinstance(entry, Mapping) and entry.get("check") == check:
             value = entry.get("at_least")
@@ -96,7 +96,7 @@ class Metrics(Check):
 
 
 class AllReduce(Check):
-    """An all-reduce over all GPUs of the node gives the right result and reaches the machine's bandwidth."""
+    """An all-reduce over all GPUs in the node returns the correct result and reaches the machine's bandwidth."""
 
     id, name = "B2", "all_reduce"
     phase, severity = Phase.SPEED, Severity.DRAIN
@@ -104,7 +104,7 @@ class AllReduce(Check):
     hint = "compare F3 and G3 of this node with a fast node, reboot and measure again; replace a node that stays slow"
     source = (
         "floors by machine type from Azure/azurehpc-health-checks: conf, and public NCCL logs; "
-        "`gpuinfra catalog MACHINE` names the source of each"
+        "`gpuinfra catalog MACHINE` shows the source of each floor"
     )
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
@@ -115,15 +115,15 @@ class AllReduce(Check):
 
 
 class PairReduce(Check):
-    """An all-reduce between this node and another one gives the right result, uses the fabric's plugin and reaches the machine's bandwidth."""
+    """An all-reduce between this node and another node returns the correct result, uses the fabric's plugin and reaches the machine's bandwidth."""
 
     id, name = "B3", "pair_all_reduce"
     phase, severity = Phase.SPEED, Severity.DRAIN
     probes = ("pair",)
-    hint = "one of the two nodes is weak: test each with a partner that is known to be good, then drain the weak one"
-    source = (
-        "floors by machine type from public NCCL logs of two nodes; `gpuinfra catalog MACHINE` names the source of each"
+    hint = (
+        "one of the two nodes is weak: test each node with a partner that is known to be good, then drain the weak node"
     )
+    source = "floors by machine type from public NCCL logs of two nodes; `gpuinfra catalog MACHINE` shows the source of each floor"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
         return nccl_result(answers, "pair", "gpuinfra.pair/1")
@@ -141,7 +141,7 @@ class PairReduce(Check):
 
 
 class NetworkPlugin(Check):
-    """NCCL uses the fabric's plugin; with sockets a job runs at a twentieth of the speed."""
+    """NCCL uses the fabric's plugin. With sockets, a job runs at a twentieth of the speed."""
 
     id, name = "B4", "network_plugin"
     phase, severity = Phase.SPEED, Severity.BLOCK
@@ -169,7 +169,7 @@ class NetworkPlugin(Check):
 
 
 class HostCopy(Check):
-    """Each GPU copies from and to host memory at the machine's rate."""
+    """Each GPU copies data to and from host memory at the machine's rate."""
 
     id, name = "B5", "host_copy"
     phase, severity = Phase.SPEED, Severity.DRAIN

@@ -12,7 +12,7 @@ from .base import Check, judged, result_of
 
 
 def network_mounts(answers: Answers) -> dict[str, tuple[str, str | None]]:
-    """Return mount point -> (kind, problem), as the node program measured it. The problem is None if the mount responds."""
+    """Return mount point -> (kind, problem), as measured by the node program. The problem is None if the mount responds."""
     found = {}
     for one in result_of(answers, "mounts", "gpuinfra.mounts/1", "the list of mounts", "mounts")["mounts"]:
         texts = [one.get(name) for name in ("mount", "kind")] if isinstance(one, dict) else [None]
@@ -37,7 +37,7 @@ def mount_problems(
 
 
 class LustreMounts(Check):
-    """The Lustre module matches the running kernel, and every Lustre file system of the pool is mounted and responds."""
+    """The Lustre module matches the running kernel, and every Lustre file system in the pool is mounted and responds."""
 
     id, name = "L1", "lustre_mounts"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
@@ -69,12 +69,12 @@ class LustreMounts(Check):
 
 
 class HomeMounts(Check):
-    """Every home directory of the pool is mounted over NFS and responds."""
+    """Every home directory in the pool is mounted over NFS and responds."""
 
     id, name = "L2", "home_mounts"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("mounts",)
-    hint = "mount it (mount /home) and read the error of mount; the server's address is in /etc/fstab and node.json"
+    hint = "run mount for the directory (mount /home) and read the error message; the server's address is in /etc/fstab and node.json"
     source = "the home directories that the pool declares"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, tuple[str, str | None]]:
@@ -99,7 +99,7 @@ class LustreOverEfa(Check):
     probes = ("lnet",)
     hint = (
         "compare lnetctl net show -v with a healthy node; the security groups of nodes and file system must allow all "
-        "traffic in both directions, each referring to the other by its id; then run systemctl restart gpuinfra-lnet and mount again"
+        "traffic in both directions, and each must refer to the other by its ID; then run systemctl restart gpuinfra-lnet and mount again"
     )
     source = (
         "AWS: EFA with FSx for Lustre, https://docs.aws.amazon.com/fsx/latest/LustreGuide/efa-file-systems.html; "
