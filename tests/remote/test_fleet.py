@@ -195,7 +195,7 @@ def bootstrap_many(lab: Lab, count: int, parallel: int) -> None:
     task = Bootstrap(connector, {"gpu": what}, lambda host: "gpu", on_stage=on_stage)
     ended = Fleet(nodes, task, parallel=parallel, on_stop=connector.close).run()
     assert [outcome.problem for outcome in ended.outcomes if outcome.problem] == []
-    assert seen["sends"] == count
+    assert seen["sending"] == count
     for host in nodes:
         journal = json.loads((host.root / "var/lib/gpuinfra/state.json").read_text())
         assert [step["status"] for step in journal["steps"]] == ["done", "done"]

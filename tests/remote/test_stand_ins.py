@@ -78,7 +78,7 @@ def test_real_bundle_is_installed_over_ssh_and_the_node_is_verified(node: tuple[
     outcome = Fleet([host], task).run().outcomes[0]
     assert isinstance(outcome.value, BootstrapResult), outcome.problem
     assert outcome.value.steps == len(plan.pools[0].steps)
-    assert stages[0].startswith("sends ")
+    assert stages[0].startswith("sending ")
     journal = json.loads(there.run("cat /var/lib/gpuinfra/state.json"))
     assert journal["bundle_sha256"] == what["gpu"].bundle.sha256
     assert {step["status"] for step in journal["steps"]} == {"done"}
