@@ -1,4 +1,4 @@
-"""How an operator logs in to the nodes of a stack. A cloud's `tunnel` module makes a `Login` and a route to each node.
+"""How an operator logs in to the nodes of a stack. A cloud's `tunnel` module creates a `Login` and a route to each node.
 
 | cloud | user | key |
 | --- | --- | --- |
@@ -24,7 +24,7 @@ class Login:
 
     user: str
     identity: tuple[Path, ...] = ()
-    """Private keys. Empty for the keys of your SSH agent and of ~/.ssh."""
+    """Private keys. If empty, the keys in your SSH agent and in ~/.ssh are used."""
 
 
 def new_key(folder: Path) -> Path:
@@ -43,7 +43,7 @@ def new_key(folder: Path) -> Path:
 
 
 def answer_of(words: Sequence[str], install: str) -> str:
-    """Run a program of the cloud and return its output. `install` is the hint for a missing program."""
+    """Run a cloud's command-line program and return its output. `install` is the hint if the program is missing."""
     try:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     except OSError as error:

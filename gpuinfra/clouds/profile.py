@@ -58,7 +58,7 @@ class BilledCapacity:
 
 @dataclass(frozen=True, kw_only=True)
 class TagForm:
-    """Tags that a cloud accepts. The limits of its services differ. These values are valid for all services."""
+    """Tags that a cloud accepts. Limits differ between the cloud's services. These values are valid for all services."""
 
     key: str
     """Regular expression that matches an entire key."""

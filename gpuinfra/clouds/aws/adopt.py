@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import boto3
 
 _GONE = frozenset({"404", "NoSuchBucket", "NotFoundException", "ResourceNotFoundException"})
-"""Error codes that mean that the resource does not exist. Any other code, such as access denied, is raised as an error."""
+"""Error codes for a resource that does not exist. Any other code, such as access denied, is raised as an error."""
 
 
 class Account:

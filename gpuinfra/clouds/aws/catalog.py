@@ -1,6 +1,6 @@
 """AWS machine types: network layouts, zones, capacity kinds and prices.
 
-Facts only. Sources: the instance-type reference and VPC limits that the Karpenter provider generates from the EC2 API
+This module contains only facts. Sources: the instance-type reference and VPC limits that the Karpenter provider generates from the EC2 API
 (KARP), the AWS guide to EFA on accelerated instances (EFA), a public catalog built from instance-type offerings (SKY),
 the AWS price list (PRICE), and the AWS pages on Capacity Blocks (CB). Each price records the date on which it was read.
 For regions, zones and service prices, see `regions.py`. For decisions, see `profile.py`.

@@ -1,7 +1,7 @@
 """Finds the file system of a stack in an account.
 
-FSx file systems have no name, and another stack can have the same tags. The log group identifies the file system: its
-name contains the token of the stack.
+FSx file systems have no name, and a different stack can have the same tags. The log group identifies the file system, because its
+name contains the stack token.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 from gpuinfra import naming
 
 _ENDED = ("DELETING", "FAILED")
-"""States of a file system whose data is lost."""
+"""States in which the data of a file system is lost."""
 
 
 def log_group(cluster: str, purpose: str, token: str) -> str:
-    """Return the name of the log group. FSx accepts only names with this prefix."""
+    """Return the name of the log group. FSx accepts only log group names with this prefix."""
     return f"/aws/fsx/{naming.unique_name(cluster, purpose, token)}"
 
 

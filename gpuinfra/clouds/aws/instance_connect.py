@@ -1,9 +1,9 @@
 """EC2 Instance Connect as a proxy command: `python -m gpuinfra.clouds.aws.instance_connect --instance ID --user U --key FILE [PORT]`.
 
 It sends the public key to the metadata service of the instance, which offers it to sshd for 60 seconds, and then opens a
-session of AWS Systems Manager on standard input and output. With `--address`, it connects to that address instead.
-SSH verifies the host key inside the session as on any other connection. Your identity needs
-`ec2-instance-connect:SendSSHPublicKey`, and `ssm:StartSession` without `--address`
+Systems Manager session on standard input and output. With `--address`, it connects to that address instead.
+SSH verifies the host key inside the session, as it does on any other connection. Your identity requires
+`ec2-instance-connect:SendSSHPublicKey` and, without `--address`, `ssm:StartSession`
 (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/connect-linux-inst-eic.html, read 2026-11-22).
 """
 
@@ -21,7 +21,7 @@ CONNECT_S = 20.0
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run until the connection ends. Exit code 1 with the reason on stderr if it cannot be opened."""
+    """Run until the connection ends. If the connection cannot be opened, print the reason to stderr and return exit code 1."""
     given = _arguments(argv)
     region = ["--region", given.region] if given.region else []
     send = ["aws", "ec2-instance-connect", "send-ssh-public-key", "--instance-id", given.instance]
@@ -56,8 +56,8 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--instance", required=True, help="ID of the instance")
     parser.add_argument("--user", required=True, help="user on the instance")
-    parser.add_argument("--key", required=True, help="file of the public key")
-    parser.add_argument("--region", default="", help="region of the instance (default: the CLI's)")
+    parser.add_argument("--key", required=True, help="file that contains the public key")
+    parser.add_argument("--region", default="", help="region of the instance (default: the region that the CLI uses)")
     parser.add_argument("--address", default="", help="connect to this address instead of through Session Manager")
     parser.add_argument("port", nargs="?", type=int, default=22, help="port on the instance (default: 22)")
     return parser.parse_args(argv)

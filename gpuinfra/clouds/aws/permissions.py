@@ -1,6 +1,6 @@
 """Least-privilege IAM policies for deploying a plan, generated from the actions in the resource table. Pure.
 
-Each action is restricted by the first of these that AWS supports: the names that the plan creates, the cluster tag, or the Region.
+Each action is restricted by the first of the following that AWS supports: the names that the plan creates, the cluster tag, or the Region.
 Actions contain no wildcards. The policies do not allow the deletion of resources that `destroy` retains.
 """
 
@@ -47,15 +47,15 @@ SESSIONS_POLICY = "AmazonSSMManagedInstanceCore"
 """The managed policy of the node role."""
 _CLUSTER = "gpuinfra:cluster"
 _ACCOUNT, _TOKEN = "?" * 12, "?" * TOKEN_LENGTH
-"""IAM patterns for the account and the token of the stack in a name. A policy does not know them."""
+"""IAM patterns for the account and the stack token in a name. These values are unknown when the policy is generated."""
 _PROFILE = "aws:iam/instanceProfile:InstanceProfile"
 _DESCRIBED_BY_ID = frozenset({"DescribeVpcAttribute"})
-"""Describe actions of EC2 that support resources."""
+"""EC2 Describe actions that support resource-level permissions."""
 _TAGGING = frozenset({"ec2:CreateTags", "ec2:DeleteTags", "kms:TagResource", "kms:UntagResource", "fsx:TagResource", "fsx:UntagResource"})  # fmt: skip
 
 # Actions that support the condition aws:ResourceTag. Service authorization reference, read 2026-11-21.
 # Revoking security group rules is not listed, because the rules of the default VPC group are removed before the group is tagged.
-# Requests of the provider right after the creation of a key are not listed either, because a tag can take minutes to count
+# Requests that the provider sends right after it creates a key are not listed either, because a tag can take minutes to take effect
 # (KMS developer guide, "Using tags to control access to KMS keys").
 _BY_TAG = ("ec2:Modify", "ec2:Delete", "ec2:Detach", "ec2:Release", "ec2:Replace", "ec2:Disassociate", "fsx:Update", "fsx:Delete",
            "kms:PutKeyPolicy", "kms:UpdateKeyDescription", "kms:ScheduleKeyDeletion")  # fmt: skip
@@ -88,7 +88,7 @@ def permissions(plan: Plan) -> Permissions:
     """Return the policies for a plan, with the reason for every action."""
     uses = _uses(plan)
     notes = [
-        "attach all documents to the role that runs Pulumi; they are one policy, split at the size limit of IAM",
+        "attach all documents to the role that runs Pulumi; together, they form one policy that is split because of the IAM size limit",
         "a principal that can edit policies of roles and pass these roles to instances can escalate its privileges; require a permissions boundary to prevent it",
         "the policies contain the names of this declaration; before you remove a pool or file system, keep the previous policies until `pulumi up` has deleted it",
         "access to the Pulumi state is not included: an S3 backend needs s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket",
@@ -193,7 +193,7 @@ def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
 
 
 def _tagging(plan: Plan, action: str, own: Mapping[str, str]) -> Iterator[_Scope]:
-    """Return the scopes of an action that sets tags. A cluster tag gives rights, so it is set only by the creation of a resource, and changed only on resources that have it."""
+    """Return the scopes of an action that sets tags. A cluster tag grants permissions, so it is set only when a resource is created, and changed only on resources that have it."""
     service = action.partition(":")[0]
     where = _regional(plan, action)
     request = {f"aws:RequestTag/{_CLUSTER}": plan.name}
@@ -202,20 +202,20 @@ def _tagging(plan: Plan, action: str, own: Mapping[str, str]) -> Iterator[_Scope
         return
     if service == "ec2":
         yield _scope("TagWhatIsMade", where, Null={"ec2:CreateAction": "false"})
-        # The provider tags rules of security groups after their creation.
+        # The provider tags security group rules after it creates them.
         rules = [f"arn:{partition(plan.region)}:ec2:{plan.region}:*:security-group-rule/*"]
         yield _scope("TagRules", rules, StringEquals=request)
     elif service == "kms":
-        # A new key has no alias. Other keys of the account have one.
+        # A new key has no alias. Other keys in the account have an alias.
         yield _scope("TagNewKeys", where, StringEquals=request, Null={"kms:ResourceAliases": "true"})
     else:
-        # Only resources without a cluster tag: those of another cluster keep theirs.
+        # The scope includes only resources without a cluster tag, so that the resources of a different cluster keep their tags.
         untagged = {f"aws:ResourceTag/{_CLUSTER}": "true"}
         yield _scope("TagFileSystems", where, StringEquals=request, Null=untagged)
 
 
 def _regional(plan: Plan, action: str) -> list[str]:
-    """Return the ARNs of a service in the Region of the plan, or `*` for actions that support no resource."""
+    """Return the ARNs of a service in the Region of the plan, or `*` for actions that do not support resources."""
     service, _, call = action.partition(":")
     where = f"arn:{partition(plan.region)}:{service}:{plan.region}:*"
     if service == "ec2" and (not call.startswith("Describe") or call in _DESCRIBED_BY_ID):
@@ -228,7 +228,7 @@ def _regional(plan: Plan, action: str) -> list[str]:
 
 
 def _generated(plan: Plan, type_: str) -> list[str]:
-    """Return the names that the provider generates for the resources of a type: the logical name, a hyphen and seven characters."""
+    """Return the names that the provider generates for resources of a type: the logical name, a hyphen and seven characters."""
     return [f"{one.name}-{'?' * 7}" for one in resources(plan) if one.type == type_]
 
 
@@ -291,6 +291,6 @@ def _scope(sid: str, resources: Iterable[str], **conditions: Mapping[str, Any]) 
 
 
 def _one(values: Iterable[str]) -> Any:
-    """Unwrap a list with a single value, as is usual in policies."""
+    """Unwrap a list that contains a single value, as is common in policies."""
     held = list(values)
     return held[0] if len(held) == 1 else held

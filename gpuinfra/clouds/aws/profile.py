@@ -38,7 +38,7 @@ ROOT_MIN_GIB = 75
 BLOCK_LEAD = timedelta(minutes=35)
 """AWS terminates instances 30 minutes before a Capacity Block ends. The plan stops them earlier."""
 ENDPOINTS = ("ec2", "ecr.api", "ecr.dkr", "ssm", "ssmmessages", "logs", "monitoring", "sts", "kms")
-"""Interface endpoints of a network without internet access. The two of ECR let nodes pull container images."""
+"""Interface endpoints for a network without internet access. The two ECR endpoints let nodes pull container images."""
 EFA_STEP_GIB = {125: 38400, 250: 19200, 500: 9600, 1000: 4800}
 """Maps a throughput tier to the capacity increment, in GiB, of an FSx file system with EFA."""
 TIERS = {
@@ -138,7 +138,7 @@ class AwsProfile:
         return tuple(groups), tuple(decisions)
 
     def network(self, spec: ClusterSpec, zoning: Zoning, today: date) -> NetworkPlan:
-        """An existing network as it is declared, or a new one: a private subnet per zone, and a NAT subnet per zone if egress is `nat`."""
+        """Return the declared existing network, or a new network with a private subnet per zone, and a NAT subnet per zone if egress is `nat`."""
         storage = {entry.zone for entry in spec.storage if isinstance(entry, Lustre) and entry.zone}
         zones = sorted({zoning.default, *zoning.by_pool.values(), *storage}, key=self.zone_number)
         if spec.network.existing:
@@ -270,7 +270,7 @@ def _group(pool: Pool, machine: MachineType, entry: Capacity, name: str, nodes: 
         ends_at = _rfc3339(_moment(entry.ends_at) - BLOCK_LEAD)
         count = 0 if today < _moment(entry.starts_at).date() else nodes
     if isinstance(entry, Reserved):
-        # With `only`, the group targets the reservation. `first` allows overflow, for which AWS accepts no target.
+        # With `only`, the group targets the reservation. `first` allows overflow, in which case AWS does not accept a target.
         preference = "capacity-reservations-first" if entry.overflow else "capacity-reservations-only"
     reservation = entry.id if isinstance(entry, (Reserved, Block)) else None
     return Group(
@@ -336,7 +336,7 @@ def exports_everything(entry: Lustre) -> bool:
 
 
 def _lifetime(entry: Lustre, kind: str) -> tuple[Lifetime, str]:
-    """Return whether `destroy` retains a file system, and why. It ends only if its data is elsewhere or declared as temporary."""
+    """Return whether `destroy` retains a file system, and the reason. A file system is deleted only if its data is stored elsewhere or declared as temporary."""
     if exports_everything(entry):
         return Lifetime.ENDS, "exports all files to the linked bucket, which is retained"
     if not kind.startswith("persistent"):

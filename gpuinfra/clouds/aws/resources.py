@@ -191,8 +191,8 @@ NAT_ADDRESS = ResourceKind("aws:ec2/eip:Eip", "{component}-{subnet}-address", in
     "ec2:AllocateAddress ec2:CreateTags?tags",
     "ec2:DescribeAddresses ec2:DescribeAddressesAttribute",
     "ec2:CreateTags?tags ec2:DeleteTags?-tags",
-    # After a refresh, the state has the address's association with the NAT gateway. The provider then disassociates
-    # the address before it releases it, also if the gateway is gone.
+    # After a refresh, the state contains the association of the address with the NAT gateway. The provider then disassociates
+    # the address before it releases it, even if the gateway no longer exists.
     "ec2:DisassociateAddress ec2:ReleaseAddress",
 ))
 NAT_GATEWAY = ResourceKind("aws:ec2/natGateway:NatGateway", "{component}-{subnet}-gateway", instances.nat_subnets, REMOVED, priced("nat_hour"), Actions(

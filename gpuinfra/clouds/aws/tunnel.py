@@ -1,6 +1,6 @@
 """SSH to nodes on AWS: EC2 Instance Connect accepts the key, and Systems Manager Session Manager carries the connection.
 
-Ubuntu's images contain the package `ec2-instance-connect`, whose AuthorizedKeysCommand reads the keys from the metadata
+Ubuntu images contain the package `ec2-instance-connect`, whose AuthorizedKeysCommand reads the keys from the metadata
 service (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/connect-linux-inst-eic.html, read 2026-11-22). A key is valid
 for 60 seconds, so the proxy command sends it for each connection.
 """
@@ -16,7 +16,7 @@ from gpuinfra.clouds.login import Login, new_key
 from gpuinfra.inventory import Node
 
 USER = "ubuntu"
-"""The default user of Ubuntu's images, which may run every command with sudo."""
+"""The default user in Ubuntu images, which can run every command with sudo."""
 
 
 def login(folder: Path, resources: Sequence[Mapping[str, Any]]) -> Login:

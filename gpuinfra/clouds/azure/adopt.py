@@ -21,7 +21,7 @@ from gpuinfra.plan.model import Plan
 SUBSCRIPTION_VARIABLE = "ARM_SUBSCRIPTION_ID"
 """Environment variable that selects the subscription. The Azure provider also reads it."""
 KEY_USER = "e147488a-f6f5-4113-8e2d-b22465e65bf6"
-"""Role of retained role assignments. Same value as `grants.CRYPTO_USER`, which cannot be used here because its module imports the SDK."""
+"""Role of retained role assignments. The value is the same as `grants.CRYPTO_USER`, which cannot be used here because its module imports the SDK."""
 
 Ask = Callable[[str, str], Mapping[str, Any] | None]
 """Reads a resource by ID and API version. Returns `None` if the resource does not exist."""
@@ -60,7 +60,7 @@ class Subscription:
         return path if path is not None and self._ask(path, _VERSIONS[lookup.kind]) is not None else None
 
     def path(self, lookup: Lookup) -> str:
-        """Return the ID that a resource has if it exists."""
+        """Return the ID of a resource, whether or not the resource exists."""
         kind, purpose = lookup.kind, lookup.purpose
         cluster, token = self._plan.name, self._token
         group = naming.unique_name(cluster, lookup.layer, token, 90)

@@ -1,6 +1,6 @@
 """Azure VM sizes: GPUs, InfiniBand, zones, capacity kinds and prices.
 
-Facts only. Sources: the size pages of Microsoft Learn (SIZES), the node health-check configurations that Azure
+This module contains only facts. Sources: the size pages on Microsoft Learn (SIZES), the node health-check configurations that Azure
 publishes (NHC), the Retail Prices API (RETAIL), and quota family names used by schedulers (QUOTA).
 Azure passes InfiniBand adapters through, so layouts contain Ethernet interfaces only.
 Sizes with InfiniBand are listed explicitly, because the letter `r` (RDMA) in a size name is not a reliable sign of InfiniBand.

@@ -21,7 +21,7 @@ LOG_CONTAINER = "import-log"
 BASTION_SUBNET = "AzureBastionSubnet"
 """Subnet name that Bastion requires (https://learn.microsoft.com/azure/bastion/configuration-settings)."""
 REGIONAL = "regional"
-"""Zone value for resources for which Azure selects a zone."""
+"""Zone value for resources whose zone Azure selects."""
 ENDPOINTS_SUBNET = "endpoints-0"
 DNS_ZONES = {"blob": "privatelink.blob.core.windows.net", "vault": "privatelink.vaultcore.azure.net"}
 """Maps the service of a private endpoint to its private DNS zone (https://learn.microsoft.com/azure/private-link/private-endpoint-dns)."""
@@ -62,7 +62,7 @@ def vaults(plan: Plan) -> Iterator[Instance]:
 
 
 def audited_vaults(plan: Plan) -> Iterator[Instance]:
-    """The key vault, if its requests are logged."""
+    """The key vault, if requests to it are logged."""
     return vaults(plan) if plan.audit.trail else iter(())
 
 
@@ -117,7 +117,7 @@ def _store(above: Instance, part: str, purpose: str, why: str) -> Instance:
 
 
 def logged_stores(plan: Plan) -> Iterator[Instance]:
-    """Storage accounts whose requests are logged: all except the flow log account."""
+    """Storage accounts to which requests are logged: all accounts except the flow log account."""
     logged = "foundation" in plan.layers and plan.audit.trail and plan.audit.data_events
     return (one for one in stores(plan) if logged and one.values["purpose"] != "flow")
 

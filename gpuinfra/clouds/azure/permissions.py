@@ -52,12 +52,12 @@ def permissions(plan: Plan) -> Permissions:
         "AssignableScopes": ["/subscriptions/SUBSCRIPTION"],
     }
     notes = [
-        "replace SUBSCRIPTION with the id of your subscription, then run `az role definition create --role-definition FILE`",
+        "replace SUBSCRIPTION with the ID of your subscription, then run `az role definition create --role-definition FILE`",
         "an owner of the subscription must register the resource providers once",
-        "bundles and evidence need no data action: the stack of the evidence container assigns access.operators a role on that container",
+        "bundles and evidence require no data action: the stack that contains the evidence container assigns a role on that container to access.operators",
     ]
     if any(one.retained for one in resources(plan)):
-        notes.append("the role cannot delete retained resources; to delete them later, you need more permissions")
+        notes.append("the role cannot delete retained resources; to delete them later, you need additional permissions")
     if "Microsoft.Authorization/roleAssignments/write" in uses:
         notes.append(
             "an operator who can assign roles can extend their own permissions; restrict the roles that they can assign with a condition on the role assignment (Azure ABAC)"

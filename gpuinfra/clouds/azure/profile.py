@@ -42,7 +42,7 @@ SET_LIMIT = 600
 """Maximum number of nodes per scale set without InfiniBand."""
 DEFAULT_TIER = 250
 LUSTRE_ZONE = "1"
-"""Zone of a file system if the declaration names none. A rule warns about it, because Azure chooses the zone of the nodes."""
+"""Zone of a file system if the declaration does not set a zone. A rule warns about this case, because Azure chooses the zone of the nodes."""
 GIB_PER_TIB = 1024
 
 
@@ -163,7 +163,7 @@ class AzureProfile:
         small = small_ranges(network)
         roles = [(self.subnet(""), "nodes", eighths[1])]
         roles += [(name, "storage", small[index]) for index, name in enumerate(lustre)]
-        # Allocated from the end of the range, so that adding a file system changes no addresses.
+        # Subnets are allocated from the end of the range, so that adding a file system does not change any addresses.
         roles.append((ENDPOINTS_SUBNET, "endpoints", small[-1]))
         if spec.access.bastion:
             roles.append((BASTION_SUBNET, "bastion", small[-2]))
@@ -257,7 +257,7 @@ def small_ranges(network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> list
 
 
 def file_system_limit(network: ipaddress.IPv4Network | ipaddress.IPv6Network, *, bastion: bool) -> int:
-    """Return how many file systems fit into a network, beside the subnets for private endpoints and Bastion."""
+    """Return how many file systems fit into a network in addition to the subnets for private endpoints and Bastion."""
     return len(small_ranges(network)) - (2 if bastion else 1)
 
 

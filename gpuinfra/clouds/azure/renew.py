@@ -1,8 +1,8 @@
-"""The script that updates the bundle of a running node. Pure.
+"""The script that updates the bundle on a running node. Pure.
 
 The Azure agent runs the script for every profile of a node. For the first profile, cloud-init has already run the user data, so the script changes
-nothing. Otherwise it installs the bundle, starts the units and exits. It does not wait for them: a step can reboot the node, and the agent does not run
-a script again that a reboot ended (https://learn.microsoft.com/azure/virtual-machines/extensions/custom-script-linux, read 2026-11-22: no reboots in a script).
+nothing. Otherwise, it installs the bundle, starts the units and exits. It does not wait for the units, because a step can reboot the node, and the agent does not rerun
+a script that a reboot ended (https://learn.microsoft.com/azure/virtual-machines/extensions/custom-script-linux, read 2026-11-22: no reboots in a script).
 The node reports `Unknown` as soon as its bundle changes and `Healthy` when the new bundle is verified, so the health of the node holds the rolling upgrade.
 """
 
@@ -40,7 +40,9 @@ def renewal(user_data: str) -> str:
     """Return the script for the given user data. Raises `ValueError` if the user data contains no `node.json`."""
     before, after = _NODE_JSON
     if before not in user_data:
-        raise ValueError("the user data writes no node.json, so the script cannot compare it with that of the node")
+        raise ValueError(
+            "the user data writes no node.json, so the script cannot compare it with the node.json on the node"
+        )
     node_json = user_data.split(before, 1)[1].split(after, 1)[0]
     wanted = hashlib.sha256(node_json.encode()).hexdigest()
     return _SCRIPT.replace("@SHA256@", wanted).replace("@USER_DATA@", user_data.rstrip("\n"))

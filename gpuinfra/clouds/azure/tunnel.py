@@ -14,17 +14,17 @@ from gpuinfra.errors import UsageError
 from gpuinfra.inventory import Node
 
 USER = "gpuinfra"
-"""The administrator of the scale sets, who may run every command with sudo."""
+"""The administrator of the scale sets, who can run every command with sudo."""
 
 
 def login(folder: Path, resources: Sequence[Mapping[str, Any]]) -> Login:
-    """Return the administrator of the stack's scale sets. Refuses a stack whose scale sets accept no key."""
+    """Return the administrator of the stack's scale sets. Raises `UsageError` if the scale sets accept no key."""
     profiles = [one for one in map(_os_profile, resources) if one]
     users = {str(one.get("adminUsername") or "") for one in profiles} - {""}
     keys = {str(key.get("keyData") or "") for one in profiles for key in _keys(one)} - {placeholder_key()}
     if not users or not keys:
         raise UsageError(
-            "the nodes accept no SSH key; add your public key to access.ssh_keys, and run `pulumi up` (new nodes accept it)"
+            "the nodes accept no SSH key; add your public key to access.ssh_keys, and run `pulumi up` (only new nodes accept the key)"
         )
     return Login(user=min(users))
 

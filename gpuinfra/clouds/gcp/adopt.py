@@ -1,8 +1,8 @@
 """Find the resources that an earlier `destroy` retained, and their import IDs.
 
 Names depend only on the project, region and stack (`names.py`), so no record of the destroyed stack is needed. This module makes only read requests;
-the engine imports the resources. Grants and log buckets are not looked up: creating a grant again has no effect, and the create of a log bucket
-acquires an existing one.
+the engine imports the resources. Grants and log buckets are not looked up: creating a grant again has no effect, and creating a log bucket
+acquires the existing log bucket.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Project:
 def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]:
     """Find the retained resources of the stack in the project, using the credentials of the environment."""
     if profile:
-        raise UsageError("--profile is for AWS only; on Google Cloud set application default credentials")
+        raise UsageError("--profile applies to AWS only; on Google Cloud, set application default credentials")
     try:
         credentials, default = gcp_credentials.find(SCOPES)
     except gcp_credentials.NoCredentials as problem:

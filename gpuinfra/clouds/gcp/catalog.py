@@ -1,7 +1,7 @@
 """Google Cloud machine types: GPUs, network interfaces, zones, capacity kinds and prices.
 
-Facts only. Sources: the page on accelerator-optimized machines (AOM), the pages that create managed instance groups
-of A3 and A4 (MIG3, MIG4), a generated price list (PRC), a public catalog of zones (SKY), and reference blueprints (CT).
+This module contains only facts. Sources: the page on accelerator-optimized machines (AOM), the pages on creating managed instance groups
+with A3 and A4 machines (MIG3, MIG4), a generated price list (PRC), a public catalog of zones (SKY), and reference blueprints (CT).
 For regions, images and service prices, see `regions.py`. For decisions, see `profile.py`.
 """
 

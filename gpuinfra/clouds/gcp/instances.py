@@ -17,7 +17,7 @@ from gpuinfra.clouds.planned import Instance
 from gpuinfra.plan.model import FileSystemPlan, Lifetime, NetworkPlan, Plan, PoolPlan
 
 ZONAL_NETWORKS = frozenset({"roce"})
-"""Networks that belong to one zone, so the cluster creates them. Each interface has its own subnet."""
+"""Networks that belong to one zone and that the cluster therefore creates. Each interface has its own subnet."""
 
 PRIVATE_DOMAINS = ("googleapis.com", "pkg.dev")
 """Domains for which a network without internet access has private DNS zones: Google APIs, and Google's package and image registries."""

@@ -1,7 +1,7 @@
 """Least-privilege custom roles for operators of a plan on Google Cloud. Pure.
 
 A custom role lists permissions. Each permission covers all resources of a project, because only a few services support conditions on a binding. The
-role contains only the permissions for the requests of the plan, and none to delete retained resources.
+role contains only the permissions for requests that the plan requires, and no permissions to delete retained resources.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ def permissions(plan: Plan) -> Permissions:
         )
     if any(one.retained for one in resources(plan)):
         notes.append(
-            "the role cannot delete resources that destroy retains; deleting them later needs more permissions"
+            "the role cannot delete resources that destroy retains; to delete them later, you need additional permissions"
         )
     notes.append(
-        "a principal that can set the IAM policy of a project or a bucket can grant itself more; Google has no narrower permission for a grant"
+        "a principal that can set the IAM policy of a project or a bucket can grant itself more permissions; Google has no narrower permission for creating a grant"
     )
     return Permissions(cloud="gcp", needs=collect(uses), documents=tuple(documents), notes=tuple(notes), source=SOURCE)
 

@@ -81,7 +81,7 @@ class GcpProfile:
         return f"{region}-b"
 
     def region_of_zone(self, zone: str, region: str) -> str | None:
-        """The region is the first part of the zone name."""
+        """Return the region, which is the first part of the zone name."""
         return places.region_of(zone)
 
     def group_limit(self, machine: MachineType) -> int | None:
@@ -196,7 +196,7 @@ class GcpProfile:
             ),
             service_range=service,
             mtu=MTU_RDMA if any(name.startswith("host-") for name in shared) else MTU_TCP,
-            # `gpuinfra ssh` connects through IAP, which reaches nodes from this range only.
+            # `gpuinfra ssh` connects through IAP, which reaches nodes only from this range.
             ssh_from=tuple(sorted({*spec.access.ssh_from, IAP_RANGE})),
             flow_log_retention_days=spec.network.flow_log_days,
         )
@@ -288,7 +288,7 @@ def _placement(pool: Pool, machine: MachineType, kind: str) -> tuple[str | None,
         return None, "the reservation defines the placement"
     if kind == "flex":
         return None, "a flex group accepts no placement policy"
-    # Also for a pool of one node: Google refuses to add or remove the policy of a group that has instances.
+    # This also applies to a pool with one node, because Google refuses to add or remove the policy of a group that has instances.
     if machine.fabric is None or pool.fabric == "none":
         return None, "the nodes share no fabric"
     return f"{pool.name}-near", "the fabric is fastest between nodes that are close together"

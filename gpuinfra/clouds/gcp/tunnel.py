@@ -18,11 +18,11 @@ from gpuinfra.errors import DeploymentError
 from gpuinfra.inventory import Node
 
 KEY_LIFETIME = "3h"
-"""Longer than the default time limit of `gpuinfra bootstrap`, which opens connections until it ends."""
+"""Lifetime of a key. It is longer than the default time limit of `gpuinfra bootstrap`, which opens connections until it ends."""
 
 
 def login(folder: Path, resources: Sequence[Mapping[str, Any]]) -> Login:
-    """Add a new key to the OS Login profile of the operator, and return its user."""
+    """Add a new key to the operator's OS Login profile, and return a login with the user of this profile."""
     key = new_key(folder)
     words = ["gcloud", "compute", "os-login", "ssh-keys", "add", f"--key-file={key}.pub", f"--ttl={KEY_LIFETIME}"]
     answer = answer_of([*words, "--format=json", "--quiet"], "install the Google Cloud CLI and sign in")

@@ -100,7 +100,7 @@ def reservation_id_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]
         for j, entry in enumerate(pool.capacity):
             path = f"pools[{i}].capacity[{j}]"
             if isinstance(entry, (Reserved, Block)) and entry.id and not _is_reservation(entry.id):
-                what = "is not a reservation id; allowed: an id such as cr-0123456789abcdef0"
+                what = "is not a reservation ID; allowed: an ID such as cr-0123456789abcdef0"
                 yield error(f"{path}.id", what, "copy it from the console")
             if isinstance(entry, Reserved) and entry.group_arn and ":resource-groups:" not in entry.group_arn:
                 what = "is not the ARN of a resource group; allowed: an ARN such as arn:aws:resource-groups:us-east-1:123456789012:group/name"

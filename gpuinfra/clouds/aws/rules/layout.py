@@ -54,7 +54,7 @@ def primary_interface_has_address(spec: ClusterSpec, today: date) -> Iterator[Fi
         if len(first) != 1 or first[0].kind == "efa-only":
             found = ", ".join(nic.kind for nic in first) or "nothing"
             what = f"is {machine.name}, whose layout has {found} at card 0, device 0"
-            yield error(path, what, "put one interface of kind interface or efa there")
+            yield error(path, what, "put one interface of kind interface or efa at this position")
 
 
 def interfaces_fit_cards(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -89,7 +89,7 @@ def card_supports_fabric(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         for nic in machine.nics:
             if nic.kind in FABRIC_KINDS and nic.card in bare:
                 what = f"is {machine.name}, whose layout puts {nic.kind} on card {nic.card}, which supports no fabric device"
-                yield error(path, what, "put an interface of kind interface there")
+                yield error(path, what, "put an interface of kind interface on this card")
 
 
 def shared_cards_have_one_interface(spec: ClusterSpec, today: date) -> Iterator[Finding]:

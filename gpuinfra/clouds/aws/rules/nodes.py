@@ -27,7 +27,7 @@ def machine_has_efa(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     for path, pool, machine in pools_of(spec):
         if pool.fabric == "required" and machine.fabric is None:
             larger = [m.name for m in machines_of(spec).values() if m.family == machine.family and m.fabric]
-            hint = f"use {listed(larger)}, which have EFA" if larger else "use another machine type"
+            hint = f"use {listed(larger)}, which have EFA" if larger else "use a different machine type"
             yield error(f"{path}.fabric", f"is required, but {machine.name} has no EFA", hint)
 
 
@@ -89,7 +89,7 @@ def one_local_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def local_zone_is_named(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A machine type that a Region offers in a Local Zone only has that zone in the declaration. The plan never chooses a Local Zone, because an account must opt in to it."""
+    """A machine type that a Region offers only in a Local Zone has that zone in the declaration. The plan never chooses a Local Zone, because an account must opt in to it."""
     zoning = zoning_of(spec)
     for path, pool, machine in pools_of(spec):
         zones = set(machine.zones.get(spec.where.region, ()))
@@ -105,7 +105,7 @@ def existing_network_covers_zones(spec: ClusterSpec, today: date) -> Iterator[Fi
     if existing is None:
         return
     if not existing.id.startswith("vpc-"):
-        what = "is not a VPC id; allowed: an id such as vpc-0123456789abcdef0"
+        what = "is not a VPC ID; allowed: an ID such as vpc-0123456789abcdef0"
         yield error("network.existing.id", what, "copy it from the console")
     zones = {zone for zone in (spec.where.zone, *(pool.zone for pool in spec.pools)) if zone}
     if not zones:
@@ -148,7 +148,7 @@ def image_fits_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                 what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
                 yield error(f"{path}.image.arch", what, "use an image with that architecture")
             if not wanted.ref.startswith(("ami-", "/aws/service/")):
-                what = "is not an AMI id; allowed: an id such as ami-0123456789abcdef0, or an SSM parameter below /aws/service/"
+                what = "is not an AMI ID; allowed: an ID such as ami-0123456789abcdef0, or an SSM parameter below /aws/service/"
                 yield error(f"{path}.image.ref", what, "copy it from the console")
 
 
@@ -161,7 +161,7 @@ def idle_connections_are_dropped(spec: ClusterSpec, today: date) -> Iterator[Fin
 
 
 def name_is_not_reserved(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The name of the cluster does not start with `sg-`, because names of security groups start with it, and EC2 reserves that prefix (EC2 API `CreateSecurityGroup`)."""
+    """The name of the cluster does not start with `sg-`. Security group names start with the cluster name, and EC2 reserves that prefix (EC2 API `CreateSecurityGroup`)."""
     if spec.name.startswith("sg-") and "site" in spec.made_layers:
         what = f"is {spec.name}; allowed on AWS: a name that does not start with sg-, which EC2 reserves for IDs"
         yield error("name", what, f"use {spec.name.removeprefix('sg-')}")
@@ -170,11 +170,11 @@ def name_is_not_reserved(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 def access_uses_session_manager(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """`ssh_from` and `operators` have no effect on AWS. Access to nodes is provided by Session Manager and controlled by IAM."""
     if spec.access.ssh_from:
-        what = "has no effect on AWS: port 22 stays closed, and Session Manager gives access to nodes"
+        what = "has no effect on AWS: port 22 stays closed, and Session Manager provides access to nodes"
         yield warn("access.ssh_from", what, "remove it, and use `gpuinfra ssh`")
     if spec.access.operators:
-        what = "has no effect on AWS: IAM controls who deploys and who reads evidence"
-        yield warn("access.operators", what, "attach the policies of `gpuinfra permissions` to the operators")
+        what = "has no effect on AWS: IAM controls who can deploy and who can read evidence"
+        yield warn("access.operators", what, "attach the policies that `gpuinfra permissions` prints to the operators")
 
 
 RULES = rules_in(vars())

@@ -128,7 +128,7 @@ def lustre_bucket_link_is_supported(spec: ClusterSpec, today: date) -> Iterator[
 
 
 def lustre_data_is_exported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A scratch file system has no replicas: what it does not export to its bucket is lost with it. A persistent one that does not export everything is retained."""
+    """A scratch file system has no replicas, so data that it does not export to its bucket is lost when it fails or is deleted. A persistent file system that does not export all data is retained."""
     for path, entry, kind in _lustre(spec):
         if not entry.bucket or exports_everything(entry):
             continue

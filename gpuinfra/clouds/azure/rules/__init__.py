@@ -152,7 +152,7 @@ def lustre_is_in_clients_zone(spec: ClusterSpec, today: date) -> Iterator[Findin
 
 
 def lustre_zone_is_named(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """In a region with availability zones, a file system is in one zone, which the declaration names."""
+    """In a region with availability zones, a file system is in one zone, which the declaration must specify."""
     if spec.where.region in WITHOUT_ZONES or spec.where.region not in PROFILE.regions:
         return  # An unknown region has its own finding.
     for i, entry in enumerate(spec.storage):
@@ -180,7 +180,7 @@ def lustre_subnet_is_large_enough(spec: ClusterSpec, today: date) -> Iterator[Fi
 
 
 def file_systems_fit_network(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The network has a subnet for each file system, beside those for private endpoints and Bastion."""
+    """The network has a subnet for each file system, in addition to the subnets for private endpoints and Bastion."""
     try:
         network = ipaddress.ip_network(spec.network.cidr, strict=False)
         fits = file_system_limit(network, bastion=spec.access.bastion)
@@ -191,7 +191,7 @@ def file_systems_fit_network(spec: ClusterSpec, today: date) -> Iterator[Finding
         what = (
             f"has {count} file systems; allowed: up to {max(0, fits)} in {network}, because each one has its own subnet"
         )
-        yield error("storage", what, "use fewer file systems, or another cluster with its own network")
+        yield error("storage", what, "use fewer file systems, or a second cluster with its own network")
 
 
 def node_subnet_is_large_enough(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -32,15 +32,15 @@ def evidence_account_is_reachable(spec: ClusterSpec, today: date) -> Iterator[Fi
     if "foundation" not in spec.made_layers or spec.access.evidence_from:
         return
     if "site" in spec.made_layers and "cluster" in spec.made_layers and not spec.network.existing:
-        what = "is required: `up` uploads the bundles to an account that only the cluster's network reaches, and this stack creates that network"
+        what = "is required: `up` uploads the bundles to an account that only the cluster's network can reach, and this stack creates that network"
         yield error("access.evidence_from", what, "list the public ranges of your operators, such as [203.0.113.0/24]")
     else:
-        what = "is empty, so only the cluster's network reaches the evidence account, and you must run `up` inside it"
+        what = "is empty, so only the cluster's network can reach the evidence account, and you must run `up` inside that network"
         yield warn("access.evidence_from", what, "list the public ranges of your operators")
 
 
 def lustre_container_is_in_the_subscription(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """An existing container is in the subscription of the existing network, because Managed Lustre uses resources of its own subscription only (create-file-system-resource-manager)."""
+    """An existing container is in the subscription of the existing network, because Managed Lustre uses only resources in its own subscription (create-file-system-resource-manager)."""
     if spec.network.existing is None or not _NETWORK.fullmatch(spec.network.existing.id):
         return
     own = spec.network.existing.id.split("/")[2].lower()
@@ -50,7 +50,7 @@ def lustre_container_is_in_the_subscription(spec: ClusterSpec, today: date) -> I
             if other != own:
                 what = f"is in subscription {other}; allowed: the subscription of the network, {own}"
                 yield error(
-                    f"storage[{i}].bucket", what, "use a container of that subscription, or copy the data to one"
+                    f"storage[{i}].bucket", what, "use a container in that subscription, or copy the data to one"
                 )
 
 
@@ -82,7 +82,7 @@ def operators_are_object_ids(spec: ClusterSpec, today: date) -> Iterator[Finding
     """Operators are object IDs, to which roles are assigned."""
     for i, one in enumerate(spec.access.operators):
         if not _GUID.fullmatch(one):
-            what = f"is {shown(one)}; allowed: an object id"
+            what = f"is {shown(one)}; allowed: an object ID"
             hint = "run: az ad signed-in-user show --query id"
             yield error(f"access.operators[{i}]", what, hint)
 
@@ -91,7 +91,7 @@ def bastion_is_public(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A warning is reported for Bastion, because the host has a public address."""
     if spec.access.bastion and not spec.network.existing:
         what = "is true, which creates a host with a public address for users who have the role"
-        yield warn("access.bastion", what, "remove it if a VPN reaches the network")
+        yield warn("access.bastion", what, "remove it if you can reach the network over a VPN")
 
 
 def bastion_subnet_fits(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -104,7 +104,7 @@ def bastion_subnet_fits(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         return
     prefix = int(spec.network.cidr.rpartition("/")[2])
     if min(28, prefix + 7) > 26:
-        what = f"is a /{prefix}, which is too small for the /26 of Bastion"
+        what = f"is a /{prefix}, which is too small for the /26 that Bastion requires"
         yield error("network.cidr", what, "use a /19 or larger")
 
 
@@ -120,7 +120,7 @@ def lustre_importer_is_named(spec: ClusterSpec, today: date) -> Iterator[Finding
                 yield error(f"{path}.importer_id", what, "remove it, or add bucket: auto")
             continue
         if entry.bucket != "auto" and not _CONTAINER.fullmatch(entry.bucket):
-            what = f"is {shown(entry.bucket)}; allowed: auto, or the id of a container"
+            what = f"is {shown(entry.bucket)}; allowed: auto, or the ID of a container"
             hint = "use /subscriptions/.../storageAccounts/NAME/blobServices/default/containers/NAME"
             yield error(f"{path}.bucket", what, hint)
         if entry.importer_id is None and entry.bucket == "auto":
@@ -129,7 +129,7 @@ def lustre_importer_is_named(spec: ClusterSpec, today: date) -> Iterator[Finding
             )
             yield error(f"{path}.importer_id", what, f"run: {_IMPORTER}")
         elif entry.importer_id is not None and not _GUID.fullmatch(entry.importer_id):
-            what = f"is {shown(entry.importer_id)}; allowed: an object id"
+            what = f"is {shown(entry.importer_id)}; allowed: an object ID"
             yield error(f"{path}.importer_id", what, f"run: {_IMPORTER}")
 
 
@@ -157,16 +157,16 @@ def existing_network_ids_are_valid(spec: ClusterSpec, today: date) -> Iterator[F
         return
     path = "network.existing"
     if not _NETWORK.fullmatch(existing.id):
-        what = f"is {shown(existing.id)}; allowed: the id of a virtual network"
+        what = f"is {shown(existing.id)}; allowed: the ID of a virtual network"
         yield error(f"{path}.id", what, "run: az network vnet show --query id")
     for key, value in existing.subnets.items():
         if not _SUBNET.fullmatch(value):
-            what = f"is {shown(value)}; allowed: the id of a subnet"
+            what = f"is {shown(value)}; allowed: the ID of a subnet"
             hint = "run: az network vnet subnet show --query id"
             yield error(f"{path}.subnets.{key}", what, hint)
     for key, value in existing.dns_zones.items():
         if not _ZONE.fullmatch(value):
-            what = f"is {shown(value)}; allowed: the id of a private DNS zone"
+            what = f"is {shown(value)}; allowed: the ID of a private DNS zone"
             hint = "run: az network private-dns zone show --query id"
             yield error(f"{path}.dns_zones.{key}", what, hint)
     for name, entry in named(spec.storage):
@@ -181,7 +181,7 @@ def reservation_is_group_id(spec: ClusterSpec, today: date) -> Iterator[Finding]
     for i, pool in enumerate(spec.pools):
         for j, entry in enumerate(pool.capacity):
             if isinstance(entry, Reserved) and not _GROUP.fullmatch(entry.id or ""):
-                what = f"is {shown(entry.id)}; allowed: the id of a capacity reservation group"
+                what = f"is {shown(entry.id)}; allowed: the ID of a capacity reservation group"
                 hint = "run: az capacity reservation group show --query id"
                 yield error(f"pools[{i}].capacity[{j}].id", what, hint)
 
@@ -192,11 +192,11 @@ def audit_settings_fit_azure(spec: ClusterSpec, today: date) -> Iterator[Finding
     if audit.trail != "create" or "foundation" not in spec.made_layers:
         return
     if audit.bucket and not _ACCOUNT.fullmatch(audit.bucket):
-        what = f"is {shown(audit.bucket)}; allowed: the id of a storage account"
+        what = f"is {shown(audit.bucket)}; allowed: the ID of a storage account"
         yield error("audit.bucket", what, "run: az storage account show --query id")
     if audit.lock_mode == "compliance":
         what = "is compliance, but `up` creates an unlocked immutability policy, because only a user can lock it"
-        hint = "run afterwards: az storage container immutability-policy lock"
+        hint = "after `up`, run: az storage container immutability-policy lock"
         yield warn("audit.lock_mode", what, hint)
     if not WORKSPACE_DAYS[0] <= audit.log_retention_days <= WORKSPACE_DAYS[1]:
         what = f"is {audit.log_retention_days}; Log Analytics keeps {WORKSPACE_DAYS[0]} to {WORKSPACE_DAYS[1]} days, and the nearest value is used"

@@ -29,8 +29,8 @@ def project_id_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The project is specified by its project ID."""
     project = getattr(spec.where, "project", None)
     if project and not _PROJECT.fullmatch(project):
-        what = "is not a project id; allowed: 6 to 30 lower-case letters, digits and hyphens, with a letter first"
-        yield error("where.project", what, "use the project id, not the name or number")
+        what = "is not a project ID; allowed: 6 to 30 lower-case letters, digits and hyphens, starting with a letter"
+        yield error("where.project", what, "use the project ID, not the project name or number")
 
 
 def reservation_name_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -40,7 +40,7 @@ def reservation_name_is_valid(spec: ClusterSpec, today: date) -> Iterator[Findin
             if not isinstance(entry, Reserved):
                 continue
             if entry.id and not _RESERVATION.fullmatch(entry.id):
-                what = "is not a reservation; allowed: NAME, projects/PROJECT/reservations/NAME, or a block of one"
+                what = "is not a reservation; allowed: NAME, projects/PROJECT/reservations/NAME, or a block of a reservation"
                 yield error(f"{path}.capacity[{j}].id", what, "copy the name of the reservation")
             if entry.group_arn or entry.placement_group or entry.overflow:
                 what = "has a field that only AWS supports (group_arn, placement_group, overflow)"
@@ -112,7 +112,7 @@ def network_quota_is_enough(spec: ClusterSpec, today: date) -> Iterator[Finding]
     """The network quota of the project covers a network for each interface."""
     names = {nic.network for _, pool, m in pools_of(spec) if pool.fabric != "none" for nic in m.nics}
     if len(names) > 5 and not spec.network.existing:
-        what = f"need {len(names)} networks of the project's quota, which includes `default`"
+        what = f"need {len(names)} networks from the project's quota, which also counts the network `default`"
         yield info("pools", what, "check the quota in the console")
 
 

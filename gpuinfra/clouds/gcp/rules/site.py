@@ -102,7 +102,7 @@ def bucket_export_is_manual(spec: ClusterSpec, today: date) -> Iterator[Finding]
 
 
 def operators_are_members(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Operators are IAM members with a type prefix, and not allUsers."""
+    """Operators are IAM members with a type prefix. The member allUsers is not allowed."""
     for i, one in enumerate(spec.access.operators):
         if not _MEMBER.fullmatch(one):
             what = f"is {shown(one)}; allowed: an IAM member with the prefix {listed(_KINDS)}"
@@ -141,7 +141,7 @@ def project_audit_is_reported(spec: ClusterSpec, today: date) -> Iterator[Findin
             "records reads and writes of data for all services of the project, replaces the project's audit configuration for allServices, "
             "and is billed by GiB, which the plan does not include"
         )
-        yield info("audit.data_events", what, "use a project of its own, or set audit.data_events: false")
+        yield info("audit.data_events", what, "use a separate project, or set audit.data_events: false")
 
 
 def registry_is_artifact_registry(spec: ClusterSpec, today: date) -> Iterator[Finding]:
