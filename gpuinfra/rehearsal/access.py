@@ -1,7 +1,7 @@
-"""Opens a rehearsed stack for the commands that read evidence or log in to nodes.
+"""Opens a rehearsed stack for commands that read evidence or log in to nodes.
 
-The commands run as for a deployed stack. Only their environment differs: the endpoints and credentials of the stand-in
-cloud, and the stand-in programs `aws`, `az` and `gcloud` on PATH. Your SSH keys are those of a deployed stack.
+The commands run as they do for a deployed stack. Only their environment differs: the endpoints and credentials of the stand-in
+cloud, and the stand-in programs `aws`, `az` and `gcloud` on PATH. The commands use the same SSH keys as for a deployed stack.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from gpuinfra.rehearsal.session import Options, Session, open_session
 NOTICE = "rehearsal: these are stand-in nodes on this machine"
 RESUME_LIMIT_S = 120.0
 _KEYS = ("HOME", "SSH_AUTH_SOCK")
-"""Variables that lead to your SSH keys."""
+"""Environment variables that determine where your SSH keys are found."""
 
 
 @contextmanager
 def rehearsed(name: str, folder: Path) -> Iterator[Sequence[Mapping[str, Any]]]:
-    """Open a rehearsed stack and return the resources of its state. Its cloud and nodes run until the `with` block ends."""
+    """Open a rehearsed stack and return the resources in its state. Its cloud and nodes run until the `with` block ends."""
     from gpuinfra.report.progress import view_for
 
     with open_session(Options(stack=name, folder=folder), view_for(sys.stderr)) as session:

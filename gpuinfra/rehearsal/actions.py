@@ -1,4 +1,4 @@
-"""One engine action against the stand-ins (preview, up, refresh, destroy), its result and its errors."""
+"""One engine action (preview, up, refresh or destroy) against the stand-ins, with its result and its errors."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Result:
     ok: bool
     report: dict[str, Any]
     problems: tuple[str, ...] = ()
-    """Errors of the engine, the cloud or the handover."""
+    """Errors from the engine, the cloud or the handover."""
     closing: tuple[str, ...] = ()
-    """Notes to read before the next run. Printed last."""
+    """Notes to read before the next run. They are printed last."""
 
 
 def perform(session: Session, action: str) -> Operation:
@@ -35,7 +35,7 @@ def perform(session: Session, action: str) -> Operation:
     if action == "up":
         session.adopt()
     if action == "destroy":
-        # Recorded before the destroy, so that an interrupted destroy loses no data.
+        # Record the resources before the destroy, so that an interrupted destroy does not lose any data.
         found = (*retained.recorded(session.folder), *retained.retained_in(session.pulumi.deployment()))
         retained.record(session.folder, list({(one.type, one.name): one for one in found}.values()))
     flags = () if action == "preview" else ("--yes", "--skip-preview")

@@ -2,7 +2,7 @@
 environment.
 
 A rehearsal reads only the given stack file. It does not read the user's Pulumi state, tokens, cloud credentials, or
-settings under HOME. Only TMPDIR and the variables of `PASSED_ON` are inherited.
+settings under HOME. Only TMPDIR and the variables in `PASSED_ON` are inherited.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def environment(folder: Folder, python: Path | None = None) -> dict[str, str]:
 
 
 def with_stand_in_cloud(env: Mapping[str, str], ready: Mapping[str, object], cloud: str, region: str) -> dict[str, str]:
-    """Return the environment once the stand-in cloud responds: its provider plugins, and the endpoint variables of the
+    """Return the environment after the stand-in cloud is ready. It contains the provider plugins and the endpoint variables for the
     SDKs."""
     providers, operator = ready["providers"], ready["operator"]
     assert isinstance(providers, dict)
@@ -78,7 +78,7 @@ def with_stand_in_cloud(env: Mapping[str, str], ready: Mapping[str, object], clo
 
 @contextmanager
 def applied(env: Mapping[str, str]) -> Iterator[None]:
-    """Replace the environment of this process within a `with` block, for SDKs that read it."""
+    """Replace the environment of this process within a `with` block, because SDKs read it."""
     before = dict(os.environ)
     os.environ.clear()
     os.environ.update(env)

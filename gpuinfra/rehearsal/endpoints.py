@@ -1,8 +1,8 @@
 """Environment variables that point each cloud's own tools and SDKs to the stand-in cloud, for the operator.
 
-Most variables are documented by the clouds' own tools. If a tool has none, gpuinfra defines one
-(docs/stand-in-cloud.md). The operator gets the variables of all clouds, because a program may use several; their names
-do not collide.
+The clouds' own tools document most of these variables. If a tool has no such variable, gpuinfra defines one
+(docs/stand-in-cloud.md). The operator's environment contains the variables for all clouds, because a program can use several clouds. The names
+of the variables do not collide.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _aws(endpoint: str, operator: Mapping[str, Any], region: str) -> dict[str, s
 
 
 def _azure(endpoint: str, operator: Mapping[str, Any], region: str) -> dict[str, str]:
-    """Use a managed identity: azure-identity sends other kinds of credentials only over TLS."""
+    """Use a managed identity, because azure-identity sends other kinds of credentials only over TLS."""
     azure = operator.get("azure")
     if not azure:
         return {}
@@ -65,7 +65,7 @@ def _azure(endpoint: str, operator: Mapping[str, Any], region: str) -> dict[str,
 
 
 def _gcp(endpoint: str, operator: Mapping[str, Any], region: str) -> dict[str, str]:
-    """Use a key file whose tokens the stand-in cloud issues. Google has no variable for the address of its public keys."""
+    """Use a key file for which the stand-in cloud issues tokens. Google has no variable for the address of its public keys."""
     gcp = operator.get("gcp")
     if not gcp:
         return {}

@@ -1,4 +1,4 @@
-"""Runs Pulumi's CLI on the project of a rehearsal: one command, its events and its exit code."""
+"""Runs one command of Pulumi's CLI on the project of a rehearsal and returns its events and its exit code."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Operation:
 
 @dataclass
 class Pulumi:
-    """The CLI with the project and the environment of this rehearsal."""
+    """The Pulumi CLI with the project and the environment of this rehearsal."""
 
     path: Path
     version: str
@@ -57,7 +57,7 @@ class Pulumi:
         return out
 
     def operate(self, name: str, *arguments: str, watch: Callable[[Progress, str | None], None]) -> Operation:
-        """Run an operation with events. `watch` is called for each event and, between events, a few times per second."""
+        """Run an operation and read its events. `watch` is called for each event and, between events, a few times per second."""
         self.folder.events.unlink(missing_ok=True)
         begun, tail, progress = time.monotonic(), Tail(self.folder.events), Progress()
         argv = (
@@ -92,7 +92,7 @@ class Pulumi:
 
     @contextlib.contextmanager
     def _recorded(self, arguments: Sequence[str], stdout: Any, stderr: Any) -> Iterator[subprocess.Popen[str]]:
-        """A running CLI, recorded for cleanup. An interrupt is forwarded once, and the CLI gets time to exit."""
+        """A running CLI process that is recorded for cleanup. An interrupt is forwarded once, and the CLI then has time to exit."""
         process = processes.start(
             [str(self.path), *arguments, *COMMON_FLAGS],
             env=self.env,
@@ -122,7 +122,7 @@ class Pulumi:
         return next(iter(sorted(self.folder.state.glob(f".pulumi/stacks/*/{self.folder.stack}.json"))), None)
 
     def deployment(self) -> dict[str, Any]:
-        """Return the state that the engine wrote last (`resources`, `pending_operations`), or an empty mapping."""
+        """Return the last state that the engine wrote (`resources`, `pending_operations`), or an empty mapping."""
         path = self.checkpoint
         if path is None:
             return {}
@@ -130,7 +130,7 @@ class Pulumi:
         return latest if isinstance(latest, dict) else {}
 
     def resources(self) -> list[dict[str, Any]]:
-        """Return the resources in the state without the stack and the providers."""
+        """Return the resources in the state, except the stack and the providers."""
         return [r for r in self.deployment().get("resources") or [] if not str(r.get("type", "")).startswith("pulumi:")]
 
     def ensure_stack(self) -> None:

@@ -1,6 +1,6 @@
 """The engine's event log: one JSON object per line, read while the engine writes it.
 
-Results come from events, not from the engine's text output.
+Results are taken from events, not from the engine's text output.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ MARKUP = re.compile(r"<\{%[^%]*%\}>")
 
 @dataclass
 class Progress:
-    """The events so far."""
+    """The events that have been read so far."""
 
     done: dict[str, int] = field(default_factory=dict)
     """Number of finished resources by operation."""
     current: dict[str, str] = field(default_factory=dict)
-    """Operation in progress by URN."""
+    """The operation in progress, by URN."""
     diagnostics: list[tuple[str, str, str]] = field(default_factory=list)
     """(severity, URN, text) of warnings and errors."""
     status: dict[str, str] = field(default_factory=dict)
-    """Last status line by URN."""
+    """The last status line, by URN."""
     summary: dict[str, int] | None = None
-    """Count by operation, from the engine's final summary."""
+    """Number of resources by operation, from the engine's final summary."""
     changed: list[tuple[str, str]] = field(default_factory=list)
     """(operation, URN) of each change."""
 
     def take(self, event: Mapping[str, Any]) -> str | None:
-        """Add one event. Returns its kind if it should be displayed."""
+        """Add one event. Return its kind if the event should be displayed."""
         if pre := event.get("resourcePreEvent"):
             meta = pre.get("metadata", {})
             if meta.get("op") not in ("same", "read"):
@@ -98,7 +98,7 @@ class Tail:
         self._rest = b""
 
     def new(self) -> Iterator[dict[str, Any]]:
-        """Return the events written since the last call."""
+        """Return the events that were written since the last call."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)

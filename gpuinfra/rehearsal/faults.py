@@ -1,4 +1,4 @@
-"""Parse and validate the faults of `--fault`. The stand-ins simulate them.
+"""Parses and validates the faults from `--fault`, which the stand-ins simulate.
 
 A fault changes the output of a node's tools or the responses of the cloud. It does not change how checks are evaluated.
 """
@@ -34,7 +34,7 @@ class Fault:
 
 
 def node_faults() -> dict[str, str]:
-    """Return the effect of each node fault by name."""
+    """Return the effect of each node fault, by name."""
     from gpuinfra.rehearsal import devices
     from gpuinfra.rehearsal.nodes.state import NODE_FAULTS
 
@@ -48,9 +48,9 @@ def parse(texts: Iterable[str], pools: Mapping[str, int] | None = None) -> tuple
 
 
 def check_against_plan(faults: Iterable[Fault], plan: Plan, *, replaces: bool = False) -> None:
-    """Reject a fault that cannot occur in this plan, because a run without its effect would look successful.
+    """Reject a fault that cannot occur in this plan, because a run in which it has no effect would appear successful.
 
-    With `replaces`, the rehearsal already has nodes, and nodes that replace them have the next numbers.
+    With `replaces`, the rehearsal already has nodes, and the nodes that replace them get the next numbers.
     """
     groups = [group for pool in plan.pools for group in pool.groups]
     targets = sorted({word for g in groups for word in (g.pool, g.name, g.kind.replace("_", "-"))})
@@ -65,7 +65,7 @@ def check_against_plan(faults: Iterable[Fault], plan: Plan, *, replaces: bool = 
         elif fault.name == "no-capacity":
             if fault.target.replace("_", "-") not in targets:
                 raise UsageError(
-                    f"--fault {fault.text}: {fault.target!r} is no pool, group or capacity kind; "
+                    f"--fault {fault.text}: {fault.target!r} is not a pool, group or capacity kind; "
                     f"allowed: {', '.join(targets)}"
                 )
         else:
@@ -96,15 +96,15 @@ def _node(text: str, label: str, fault: str, pools: Mapping[str, int] | None) ->
     match = re.fullmatch(r"(?P<pool>[a-z0-9][a-z0-9-]*)-(?P<number>[1-9]\d*)", label)
     if match is None:
         raise UsageError(
-            f"--fault {text}: {label!r} is no node name; nodes are numbered in launch order: gpu-1 is the first node of pool gpu"
+            f"--fault {text}: {label!r} is not a node name; nodes are numbered in launch order: gpu-1 is the first node in pool gpu"
         )
     if pools is not None and match["pool"] not in pools:
-        raise UsageError(f"--fault {text}: {match['pool']!r} is no pool; allowed: {', '.join(sorted(pools))}")
+        raise UsageError(f"--fault {text}: {match['pool']!r} is not a pool; allowed: {', '.join(sorted(pools))}")
     known = node_faults()
     if fault not in known:
         near = get_close_matches(fault, known, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise UsageError(f"--fault {text}: {fault!r} is no node fault; {hint}allowed: {', '.join(sorted(known))}")
+        raise UsageError(f"--fault {text}: {fault!r} is not a node fault; {hint}allowed: {', '.join(sorted(known))}")
     return Fault(text=text, scope="node", name=fault, target=label)
 
 
@@ -112,7 +112,7 @@ def _cloud(text: str, name: str, target: str) -> Fault:
     if name not in CLOUD_FAULTS:
         near = get_close_matches(name, CLOUD_FAULTS, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise UsageError(f"--fault {text}: {name!r} is no cloud fault; {hint}allowed: {', '.join(CLOUD_FAULTS)}")
+        raise UsageError(f"--fault {text}: {name!r} is not a cloud fault; {hint}allowed: {', '.join(CLOUD_FAULTS)}")
     if name == "no-capacity":
         if not target:
             raise UsageError(f"--fault {text}: the pool or capacity kind is missing; example: cloud:no-capacity:spot")

@@ -1,6 +1,6 @@
 """The folder of one rehearsal, `.rehearsal/<stack>/`, and the Pulumi project in it.
 
-`stack init` writes to a stack file and secrets need a key, so a rehearsal works on a copy and only reads your file.
+`stack init` writes to a stack file, and secrets require a key. A rehearsal therefore works on a copy and only reads your file.
 Each run rewrites the project file with absolute paths, because the program is not copied.
 """
 
@@ -29,7 +29,7 @@ DEFAULT_FOLDER = Path(".rehearsal")
 
 
 class _Below:
-    """A path relative to another path of the same folder."""
+    """A path relative to a different path in the same folder."""
 
     def __init__(self, base: str, *names: str) -> None:
         self._base, self._names = base, names
@@ -45,7 +45,7 @@ class Folder:
     root: Path
     stack: str
     shared: Path | None = None
-    """The rehearsal whose state and stand-in cloud are shared, because this stack uses its stack. None if there is
+    """The rehearsal whose state and stand-in cloud this rehearsal shares, because this stack uses the other stack. None if there is
     none."""
 
     @property
@@ -60,23 +60,23 @@ class Folder:
     pulumi_home = _Below("root", "home")
     """PULUMI_HOME."""
     empty_home = _Below("root", "home", "empty")
-    """HOME of every process in the rehearsal. It is empty, so that tools do not find your settings."""
+    """HOME for every process in the rehearsal. The folder is empty, so that tools do not find your settings."""
     processes = _Below("base", "processes.json")
     """The running processes."""
     events = _Below("root", "events.jsonl")
-    """Events of the engine's last operation."""
+    """Events from the engine's last operation."""
     log = _Below("root", "engine.log")
-    """Output of the engine."""
+    """Text output from the engine."""
     report = _Below("root", "report.json")
-    """The machine-readable report. The page is next to it."""
+    """The machine-readable report. The HTML page is in the same folder."""
     page = _Below("root", "report.html")
-    """The report as a page."""
+    """The report as an HTML page."""
     retained = _Below("root", "retained.json")
     """Resources that a destroy retained in the stand-in cloud. The next `up` adopts them."""
 
     @property
     def stack_file(self) -> Path:
-        """The copy that the engine modifies."""
+        """The copy of the stack file, which the engine modifies."""
         return self.project / f"Pulumi.{self.stack}.yaml"
 
     def make(self) -> None:
@@ -110,8 +110,8 @@ class Folder:
             except OSError:
                 file.seek(0)
                 raise DeploymentError(
-                    f"a rehearsal of {self.stack} already runs in {self.base} (process {file.read().strip() or 'unknown'}); "
-                    "wait until it ends, or set another --folder"
+                    f"a rehearsal of {self.stack} is already running in {self.base} (process {file.read().strip() or 'unknown'}); "
+                    "wait until it ends, or set a different --folder"
                 ) from None
             file.truncate(0)
             file.write(str(os.getpid()))
@@ -131,7 +131,7 @@ class Program:
 
 
 def find_program(stack_file: Path) -> Program:
-    """Return the program of a stack file: the program of its project, or gpuinfra's built-in program if there is no
+    """Return the program for a stack file: the program of its project, or gpuinfra's built-in program if there is no
     project."""
     for folder in stack_file.resolve().parents:
         candidate = folder / "Pulumi.yaml"
@@ -167,14 +167,14 @@ def _from_project(path: Path) -> Program:
 
 
 def _environment(configured: Path | None) -> Path | None:
-    """Return the program's virtual environment: the project's if it exists, otherwise that of this process."""
+    """Return the virtual environment for the program: the project's environment if it exists, otherwise the environment of this process."""
     if configured is not None and (configured / "bin" / "python").exists():
         return configured.resolve()
     return Path(sys.prefix) if sys.prefix != sys.base_prefix else None
 
 
 def write_project(folder: Folder, program: Program, stack_file: Path) -> list[str]:
-    """Write the project and the stack file. Returns one note per value that differs in the copy."""
+    """Write the project and the stack file. Return one note for each value that differs in the copy."""
     runtime: dict[str, Any] = {"name": "python"}
     if program.virtualenv is not None:
         runtime["options"] = {"virtualenv": str(program.virtualenv)}
@@ -243,7 +243,7 @@ def _dump(document: Mapping[str, Any], path: Path) -> None:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace a file atomically, so that a kill leaves the old or the new content."""
+    """Replace a file atomically. If the process is killed, the file contains either the old or the new content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     part.write_text(text, encoding="utf-8")

@@ -37,7 +37,7 @@ def usage(cloud: StandInCloud, plan: Plan | None) -> dict[str, Any] | None:
 
 
 def compare(permissions: Permissions, seen: dict[str, Any]) -> dict[str, Any]:
-    """Report each unused permission, unless this rehearsal did not perform the permission's operation."""
+    """Report each unused permission, except if this rehearsal did not perform the operation that requires the permission."""
     used, performed = set(seen["used"]), {tuple(one) for one in seen["operations"]}
     unused = [need for need in permissions.needs if need.action not in used]
     not_exercised = [need.action for need in unused if not any(_performed(use, performed) for use in need.uses)]

@@ -1,7 +1,7 @@
 """`gpuinfra rehearse life`: the life cycle of a cluster as a series of steps, each with an expected effect.
 
-preview, up, up again, add a node, drift, replace a node, destroy, adopt, up after destroy. A step without its expected
-effect ends the run, because the steps after it would report the same defect.
+The steps are preview, up, up again, add a node, drift, replace a node, destroy, adopt, and up after destroy. A step without the expected
+effect ends the run, because the subsequent steps would report the same defect.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _Life:
         self.retained: list[Retained] = []
         """The resources that `destroy` retained."""
         self.imported: set[Key] = set()
-        """Type and name of the resources that `adopt` imported. Resources that a create finds again, such as IAM
+        """Types and names of the resources that `adopt` imported. Resources that a create operation finds again, such as IAM
         members, are not imported."""
 
     def steps(self) -> list[tuple[str, Callable[[], str]]]:
@@ -162,7 +162,7 @@ class _Life:
         if state := self.session.pulumi.resources():
             raise StepFailed(f"the state still has {len(state)} resources")
         if nodes := self._running():
-            raise StepFailed(f"{len(nodes)} nodes still run")
+            raise StepFailed(f"{len(nodes)} nodes are still running")
         for one in self.retained:
             self.session.view.line(f"retained: {one.name} ({one.type}, {one.id})")
         return f"{len(self.retained)} resources retained, everything else deleted"
@@ -171,7 +171,7 @@ class _Life:
         count = self.session.adopt()
         self.imported = {(str(r["type"]), name_of(str(r["urn"]))) for r in self.session.pulumi.resources()}
         if self.retained and not count:
-            raise StepFailed("`gpuinfra adopt` found no retained resource")
+            raise StepFailed("`gpuinfra adopt` found no retained resources")
         return f"{count} of {len(self.retained)} retained resources imported"
 
     def up_after_destroy(self) -> str:
@@ -185,7 +185,7 @@ class _Life:
         if replaced:
             raise StepFailed(f"up replaced imported resources: {changes_text(replaced)}")
         # An import cannot read every input of the program, so the next `up` updates the resource in place.
-        updated = f"{len(changed)} of the imported ones updated in place" if changed else "the imported ones unchanged"
+        updated = f"{len(changed)} imported resources updated in place" if changed else "imported resources unchanged"
         return f"{len(self.retained)} retained resources in the state, {updated}; {self._verified()}"
 
     def _perform(self, action: str) -> Operation:
@@ -224,7 +224,7 @@ class _Life:
 
 
 def _add_node(declaration: dict[str, Any]) -> None:
-    """Add one to the last capacity entry of the first pool."""
+    """Increase the count in the last capacity entry of the first pool by one."""
     pool = declaration["pools"][0]
     entry = pool["capacity"][-1] if isinstance(pool.get("capacity"), list) else pool.get("capacity")
     if isinstance(entry, dict) and "count" in entry:

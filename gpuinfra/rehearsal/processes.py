@@ -32,7 +32,7 @@ class RecordedProcess:
     name: str
     pid: int
     started: str
-    """Start time in clock ticks since boot, from /proc. Together with the ID, it identifies the process."""
+    """Start time from /proc, in clock ticks since boot. Together with the ID, it identifies the process."""
 
 
 def start(
@@ -44,9 +44,9 @@ def start(
     stderr: int | IO[Any],
     death_signal: int = signal.SIGKILL,
 ) -> subprocess.Popen[str]:
-    """Start a process in a separate session that ends when this process ends.
+    """Start a process in a separate session. The process ends when this process ends.
 
-    A separate session does not receive the terminal's Ctrl-C. The caller forwards interrupts in order."""
+    A separate session does not receive Ctrl-C from the terminal. The caller forwards interrupts in order."""
     libc, parent = ctypes.CDLL(None), os.getpid()
 
     def tie() -> None:
@@ -68,13 +68,13 @@ def start(
 
 
 def record(folder: Folder, running: Mapping[str, int]) -> None:
-    """Record the running processes (process ID by name)."""
+    """Record the running processes as a mapping from name to process ID."""
     rows = [{"name": name, "pid": pid, "started": start_time(pid)} for name, pid in running.items()]
     write_json(folder.processes, {"schema": "gpuinfra.processes/1", "leader": os.getpid(), "processes": rows})
 
 
 def sweep(folder: Folder) -> list[str]:
-    """End processes that an earlier run left behind. Returns their names."""
+    """End processes that an earlier run left behind. Return the names of these processes."""
     left = {p.pid: p for p in _recorded(folder) if start_time(p.pid) == p.started and p.started}
     names = {pid: p.name for pid, p in left.items()}
     for pid in marked(folder.base):
@@ -91,7 +91,7 @@ def sweep(folder: Folder) -> list[str]:
 
 
 def marked(root: Path) -> list[int]:
-    """Return the IDs of processes whose environment has this folder's marker."""
+    """Return the IDs of processes whose environment contains this folder's marker."""
     variable = f"{MARKER}={root}".encode()
     found = []
     for entry in os.scandir("/proc"):
@@ -116,7 +116,7 @@ def _is_running(pid: int) -> bool:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat after the name, state first, or an empty list if the process does not exist."""
+    """Return the fields of /proc/PID/stat after the name, starting with the state, or an empty list if the process does not exist."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,8 +1,8 @@
 """Recovery after an interrupted run: reconciles the state with the stand-in cloud before the next operation.
 
 A killed run can leave processes, the engine's lock, a truncated state file, pending operations, and resources in the
-stand-in cloud that the engine never recorded. Only resources of the interrupted operation are touched: recovery deletes
-them, and if the cloud refuses, the engine imports them (`refresh --import-pending-creates`), as for a real deployment.
+stand-in cloud that the engine never recorded. Recovery changes only resources of the interrupted operation. It deletes
+these resources. If the cloud refuses, the engine imports them (`refresh --import-pending-creates`), as in a real deployment.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RecoveryPlan:
 
 
 def is_locked(pulumi: Pulumi) -> bool:
-    """Return whether the engine's lock file is left over."""
+    """Return whether the engine left a lock file behind."""
     return any(pulumi.folder.state.glob(f".pulumi/locks/**/{pulumi.folder.stack}/*.json"))
 
 
@@ -61,15 +61,15 @@ def plan_recovery(
 
 
 def import_flags(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the flags of `pulumi refresh` that import (URN, ID). The engine's list alternates, so each value has its
+    """Return the flags for `pulumi refresh` that import (URN, ID). The engine expects an alternating list, so each value has its
     own flag."""
     return [word for pair in pairs for part in pair for word in ("--import-pending-creates", part)]
 
 
 def restore_state(checkpoint: Path) -> bool:
-    """Replace a truncated state file with its backup. Returns whether that was necessary.
+    """Replace a truncated state file with its backup. Return whether the replacement was necessary.
 
-    The file backend copies the state to `.bak` before each write, so one of the two is always complete.
+    The file backend copies the state to `.bak` before each write, so one of the two files is always complete.
     """
     if _is_complete(checkpoint):
         return False
@@ -87,7 +87,7 @@ def restore_state(checkpoint: Path) -> bool:
 def drop_truncated_attributes(state: Path) -> int:
     """Remove truncated attribute files (`*.attrs`) and return their number.
 
-    The file backend writes one next to each file and rejects the file if its attributes are unreadable. A missing one
+    The file backend writes an attribute file next to each file and rejects the file if the attributes are unreadable. A missing attribute file
     means defaults.
     """
     truncated = [path for path in state.rglob("*.attrs") if not _is_complete(path)]
@@ -104,15 +104,15 @@ def _is_complete(path: Path) -> bool:
 
 
 def recover(pulumi: Pulumi, cloud: StandInCloud, retained: Collection[str], report: Callable[[str], None]) -> None:
-    """Recover from an interrupted run, if there was one. `report` receives one line per action."""
+    """Recover from an interrupted run if there was one. `report` receives one line for each action."""
     drop_truncated_attributes(pulumi.folder.state)
     if pulumi.checkpoint is None:
         return
     if restore_state(pulumi.checkpoint):
-        report("an earlier run was killed while it wrote the state; the backup of the state is used")
+        report("an earlier run was killed while it wrote the state; using the backup of the state")
     if is_locked(pulumi):
         pulumi.quick("cancel", "--yes", "--stack", pulumi.folder.stack)
-        report("an earlier run was interrupted; its lock is removed")
+        report("an earlier run was interrupted; removed its lock")
     plan = plan_recovery(pulumi.deployment(), cloud.resources(), retained)
     for item in plan.delete:
         cloud.ask("delete", {"type": item["type"], "id": item["id"]})

@@ -1,4 +1,4 @@
-"""Collects the report of a rehearsal: operations, nodes, price, retained resources, and limitations.
+"""Collects the report for a rehearsal: operations, nodes, price, retained resources, and limitations.
 
 The nodes are evaluated again from their evidence, with the operator's credentials. The outputs of `NodesReady` are not
 copied.
@@ -100,7 +100,7 @@ def _engine(session: Session) -> dict[str, Any]:
 
 
 def _nodes(session: Session) -> tuple[FleetVerdict | None, list[dict[str, Any]]]:
-    """Return all nodes, evaluated from their current evidence. Empty without a `NodesReady` in the state."""
+    """Return all nodes, evaluated from their current evidence. The result is empty if the state contains no `NodesReady` resource."""
     stages = {str(n.get("instance_id")): n for n in session.cloud.nodes()}
     entries: list[dict[str, Any]] = []
     last: FleetVerdict | None = None
@@ -131,7 +131,7 @@ def _cost(plan: Plan | None) -> dict[str, Any] | None:
 
 
 def _kept(session: Session, plan: Plan | None, action: str) -> list[dict[str, Any]]:
-    """Return the resources that destroy retains: those in the plan or, after a destroy, those that exist."""
+    """Return the resources that destroy retains: the retained resources in the plan or, after a destroy, the retained resources that exist."""
     reasons = {(k.type, k.what): k.why for k in (plan.kept if plan else ())}
     if action != "destroy":
         return [{"type": kind, "name": name, "why": why} for (kind, name), why in reasons.items()]

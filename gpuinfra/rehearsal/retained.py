@@ -1,4 +1,4 @@
-"""The resources that a destroy of a rehearsed stack retains: read from the state, and recorded in the rehearsal's
+"""The resources that a destroy of a rehearsed stack retains. They are read from the state and recorded in the rehearsal's
 folder.
 
 The next `up` adopts the recorded resources. Recovery after an interrupted run does not delete them.

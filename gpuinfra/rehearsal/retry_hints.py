@@ -1,4 +1,4 @@
-"""Hints on what to do after a failed rehearsal, before you run it again."""
+"""Hints on what to do after a failed rehearsal before you run it again."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _CONTINUES = (
 
 
 def hint_for(error: str) -> str:
-    """Return the hint for an error of one resource. Created resources stay in the state, so the same command continues."""
+    """Return the hint for an error that concerns one resource. Created resources stay in the state, so the same command continues."""
     if _TRANSIENT.search(error):
         return (
             "the failure may be temporary: run the same command again; created resources stay, and the run continues from "
             "there. If it fails again, check the status page of the cloud's service and read engine.log beside the report"
         )
     if "VirtualMachineScaleSet" in error:
-        # Azure reports the failure on the scale set itself. In other clouds the groups stay empty, and the handover
+        # Azure reports the failure on the scale set itself. On other clouds, the groups stay empty, and the handover
         # reports the reason.
         from gpuinfra.handover.azure import classify
         from gpuinfra.handover.explain import PROBLEM_HINTS
@@ -60,7 +60,7 @@ def broken_nodes(folder: Folder, rehearsals: Path, nodes: Iterable[Mapping[str, 
 
 
 def faults_of(folder: Folder, instance_id: str) -> list[str]:
-    """Return the faults of a stand-in node. Empty if its folder no longer exists."""
+    """Return the faults of a stand-in node. The result is empty if the folder of the node no longer exists."""
     try:
         state = json.loads((folder.base / "nodes" / instance_id / "standin.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -72,7 +72,7 @@ def faults_of(folder: Folder, instance_id: str) -> list[str]:
 def ineffective_faults(
     folder: Folder, rehearsals: Path, faults: Iterable[str], nodes: Iterable[Mapping[str, Any]]
 ) -> tuple[str, ...]:
-    """One line if an ordered fault is on no node, because a node takes its faults when it is launched."""
+    """Return one line if no node has a requested fault, because a node gets its faults only when it is launched."""
     by_label = {str(node["label"]): str(node["instance_id"]) for node in nodes}
     missed = []
     for text in faults:

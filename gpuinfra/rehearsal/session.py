@@ -48,19 +48,19 @@ from gpuinfra.shipped import shipped
 from gpuinfra.spec.load import LoadedStack, find_stack, stack_name
 
 DEFAULT_DEADLINE = "240s"
-"""Stand-in nodes boot in seconds, so a rehearsal does not wait as long as a deployment."""
+"""Maximum wait. Stand-in nodes boot in seconds, so a rehearsal does not have to wait as long as a deployment."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The command line of a rehearsal."""
+    """The command-line options of a rehearsal."""
 
     stack: str
     faults: tuple[str, ...] = ()
     deadline: str | None = None
     folder: Path = DEFAULT_FOLDER
     least_privilege: bool = False
-    """Allow the operator only what `gpuinfra permissions` prints."""
+    """Grant the operator only the permissions that `gpuinfra permissions` prints."""
     on: date | None = None
     """Rehearse as if today were this date."""
 
@@ -85,7 +85,7 @@ class Session:
     notes: list[str] = field(default_factory=list)
 
     def operate(self, name: str, *arguments: str, title: str) -> Operation:
-        """Run one operation of the engine, show its progress, and record it for the report."""
+        """Run one engine operation, show its progress, and record it for the report."""
         self.cloud.ask("operation", {"operation": f"{name}-{self.folder.operations()}"})
         plan = self.plan()
         total = sum(plan.resources.values()) if plan and plan.resources else None
@@ -109,7 +109,7 @@ class Session:
         return make_plan(self.loaded.spec, self.options.day) if self.loaded else None
 
     def names(self) -> dict[str, Names]:
-        """Return the handover's machine names by cluster, from the state."""
+        """Return the machine names that the handover assigned, by cluster, from the state."""
         outputs = [one.get("outputs") or {} for one in handovers_of(self.pulumi.resources())]
         return {str(one.get("cluster")): wire.names_of(one) for one in outputs}
 
@@ -140,7 +140,7 @@ class Session:
         return count
 
     def _record_missing(self) -> bool:
-        """Keep the record of retained resources that are not in the state. Returns whether there are any.
+        """Keep the record of retained resources that are not in the state. Return whether there are any such resources.
 
         A resource that is created again instead of imported stays in the record until `up` creates it, so that recovery
         does not delete it.
@@ -190,7 +190,7 @@ class _NodePoller:
                 self.latest = self._labeled([n for n in self._cloud.nodes() if n.get("stage") != "terminated"])
 
     def _labeled(self, nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the nodes under the handover's names, so that a node has the same name during boot and in the report."""
+        """Return the nodes with the names that the handover assigns, so that a node has the same name during boot and in the report."""
         for cluster, pool in sorted({(str(n["cluster"]), str(n["pool"])) for n in nodes}):
             own = sorted((n for n in nodes if (n["cluster"], n["pool"]) == (cluster, pool)), key=_launch_order)
             names = self._names[cluster] = self._names.get(cluster, Names()).assign(
@@ -210,12 +210,12 @@ class _NodePoller:
 
 
 def _launch_order(node: Mapping[str, Any]) -> tuple[int, str]:
-    """Return the handover's launch order: by whole seconds, then by ID."""
+    """Return the sort key for the launch order that the handover uses: by whole seconds, then by ID."""
     return int(node.get("launched") or 0), str(node["instance_id"])
 
 
 def read_options(options: Options) -> tuple[Path, Program, LoadedStack | None]:
-    """Return the stack file, its program and its declaration. Errors in them are reported before anything starts."""
+    """Return the stack file, its program and its declaration. Errors in these are reported before anything starts."""
     path = find_stack(options.stack)
     program = find_program(path)
     try:
@@ -248,7 +248,7 @@ def _count(pool: object) -> int:
 
 
 def _has_declaration(path: Path) -> bool:
-    """Return whether this file must contain the declaration: it has one, or it uses gpuinfra's built-in program."""
+    """Return whether this file must contain the declaration, because it already has one or uses gpuinfra's built-in program."""
     try:
         document = read_yaml(path)
     except UsageError:
@@ -303,7 +303,7 @@ def open_session(options: Options, view: View) -> Iterator[Session]:
 
 
 def _folder(options: Options, stack: str, loaded: LoadedStack | None) -> Folder:
-    """Return the rehearsal's folder. A stack that uses other stacks shares their state and account, so they must be up."""
+    """Return the rehearsal's folder. A stack that uses other stacks shares their state and account, so these stacks must be deployed."""
     root = (options.folder / stack).resolve()
     use = loaded.spec.use if loaded else None
     used = [name.rpartition("/")[2] for name in (use.foundation, use.site) if name] if use else []
@@ -313,7 +313,7 @@ def _folder(options: Options, stack: str, loaded: LoadedStack | None) -> Folder:
     for name in used:
         if not any(folder.state.glob(f".pulumi/stacks/*/{name}.json")):
             raise DeploymentError(
-                f"{stack} uses the stack {name}, which is not up in {options.folder}; run: gpuinfra rehearse up {name}"
+                f"{stack} uses the stack {name}, which is not deployed in {options.folder}; run: gpuinfra rehearse up {name}"
             )
     return folder
 
@@ -325,7 +325,7 @@ def _aws_region(path: Path) -> str:
 
 @contextmanager
 def _sigterm_as_interrupt() -> Iterator[None]:
-    """Handle SIGTERM like Ctrl-C, so that a rehearsal shuts down in order."""
+    """Handle SIGTERM like Ctrl-C, so that a rehearsal shuts down in an orderly way."""
 
     def stop(_signal: int, _frame: object) -> None:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""The stand-in cloud as a process, and its control API."""
+"""The stand-in cloud process and its control API."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class StandInCloud:
         return value if isinstance(value, dict) else {}
 
     def nodes(self) -> list[dict[str, Any]]:
-        """Return the stand-in nodes with their stages."""
+        """Return the stand-in nodes and the stage of each node."""
         return [n for n in self.ask("nodes").get("nodes", []) if isinstance(n, dict)]
 
     def nodes_available(self) -> tuple[bool, str]:
-        """Return whether this system can run stand-in nodes, and the reason if it cannot."""
+        """Return whether this system can run stand-in nodes and, if not, the reason."""
         answer = self.ask("nodes")
         return bool(answer.get("available", True)), str(answer.get("reason") or "")
 
@@ -79,9 +79,9 @@ class StandInCloud:
 def running_cloud(
     folder: Folder, env: Mapping[str, str], python: str, faults: Sequence[str], operator: Path | None = None
 ) -> Iterator[StandInCloud]:
-    """Run the stand-in cloud within a `with` block. Its nodes are suspended at the end.
+    """Run the stand-in cloud within a `with` block. Its nodes are suspended when the block ends.
 
-    `operator` is the file with the operator's policy. Without it, the operator is allowed everything.
+    `operator` is the file that contains the operator's policy. Without this file, the operator has all permissions.
     """
     argv = [python, "-m", "gpuinfra.rehearsal.cloud", "--folder", str(folder.base)]
     for fault in faults:
@@ -100,7 +100,7 @@ def running_cloud(
 
 
 def _ready(process: subprocess.Popen[str], folder: Folder) -> dict[str, Any]:
-    """Return the line that the process prints when it is ready. Raises DeploymentError with the end of its log if it
+    """Return the line that the process prints when it is ready. Raise DeploymentError with the end of the log if the process
     does not start."""
     assert process.stdout is not None
     limit = time.monotonic() + READY_TIMEOUT_S

@@ -23,9 +23,9 @@ def test_documented_node_faults_exist(name: str) -> None:
     ("text", "words"),
     [
         ("xid-79", "starts with node: or cloud:"),
-        ("node:gpu:xid-79", "'gpu' is no node name"),
-        ("node:gpu-0:xid-79", "is no node name"),
-        ("node:cpu-1:xid-79", "'cpu' is no pool; allowed: gpu"),
+        ("node:gpu:xid-79", "'gpu' is not a node name"),
+        ("node:gpu-0:xid-79", "is not a node name"),
+        ("node:cpu-1:xid-79", "'cpu' is not a pool; allowed: gpu"),
         ("node:gpu-1:xid-97", "did you mean xid-79"),
         ("node:gpu-1:", "allowed:"),
         ("cloud:no-capacity", "the pool or capacity kind is missing"),
