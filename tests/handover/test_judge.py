@@ -8,7 +8,7 @@ import pytest
 
 from gpuinfra.handover import wire
 from gpuinfra.handover.explain import hint, reasons
-from gpuinfra.handover.judge import FleetVerdict
+from gpuinfra.handover.judge import FleetVerdict, describe
 from gpuinfra.handover.names import Names
 from gpuinfra.handover.ports import GroupExpected, GroupProblem, PoolExpected
 from gpuinfra.handover.watch import Gatherer, Outcome, Wait, watch
@@ -72,7 +72,7 @@ def test_newest_boot_counts() -> None:
     assert poll(fleet, pool(1)).nodes[0].outcome == "verified"
 
 
-@pytest.mark.parametrize(("hours", "outcome"), [(23.9, "verified"), (24.1, "waiting")])
+@pytest.mark.parametrize(("hours", "outcome"), [(23.9, "verified"), (24, "verified"), (24.1, "waiting")])
 def test_evidence_has_a_maximum_age(hours: float, outcome: str) -> None:
     """Evidence of up to one day verifies a node. With older evidence, the node waits for newer evidence, and the hint names the unit."""
     fleet = healthy(1)
@@ -82,6 +82,12 @@ def test_evidence_has_a_maximum_age(hours: float, outcome: str) -> None:
     if outcome == "waiting":
         assert seen.reason == "its newest evidence was uploaded 24 hours ago, so its GPUs are no longer proven"
         assert "gpuinfra-recheck.timer" in hint(seen)
+
+
+def test_a_list_of_values_is_named_in_a_reason() -> None:
+    """A check that finds several values names each of them, and an empty list is none."""
+    wrong = {"id": "D4", "name": "holds", "outcome": "fail", "found": [], "expected": ["a", "b"], "unit": None}
+    assert describe(wrong) == "D4 holds: found none, expected a, b"
 
 
 def test_an_old_failure_stays_a_failure() -> None:

@@ -52,3 +52,18 @@ def test_lists_stay_lists() -> None:
         for one in outcomes
         for part in (one["found"] if isinstance(one["found"], list) else [])
     )
+
+
+@pytest.mark.parametrize("required", [[], None, "G1", [1], ["G1", None]])
+def test_an_expectation_names_its_checks(required: object) -> None:
+    """An expectation without a list of required checks is refused, because it would verify any node."""
+    with pytest.raises(ValueError, match="the expectation lists no required checks"):
+        verdict([check("G1", "pass")], {"required": required, "skips": {}})
+
+
+def test_a_listed_skip_is_not_judged() -> None:
+    """A skipped check has the reason of the expectation, also where its probe was collected and is broken."""
+    outcomes = judge({}, {"required": ["G1"], "skips": {"P1": "not on this machine"}})
+    assert [(one["id"], one["outcome"], one["reason"]) for one in outcomes if one["id"] == "P1"] == [
+        ("P1", "skip", "not on this machine")
+    ]
