@@ -39,7 +39,7 @@ def test_only_passed_and_listed_outcomes_verify(first: dict[str, Any], second: d
 @pytest.mark.parametrize("why", ["", None, 7])
 def test_a_skip_needs_a_reason(why: object) -> None:
     """An expectation that skips a check without a reason is refused."""
-    with pytest.raises(ValueError, match="a skip of the expectation has no reason"):
+    with pytest.raises(ValueError, match="a skip in the expectation has no reason"):
         verdict([check("G1", "pass")], {"required": ["G1"], "skips": {"F2": why}})
 
 

@@ -80,10 +80,10 @@ def test_json_junit_and_page_agree(tmp_path: Path, write: Write) -> None:
     result_json = json.loads(result.output)
     assert (result_json["schema"], result_json["verified"]) == ("gpuinfra.verification/1", False)
     assert result_json["totals"] == {"nodes": 1, "nodes_verified": 0, "gpus": 8, "gpus_verified": 0}
-    assert (result_json["nodes"][0]["blocking"], result_json["nodes"][0]["action"]) == (["G3"], "reboot")
+    assert (result_json["nodes"][0]["blocking"], result_json["nodes"][0]["action"]) == (["G3", "B5"], "reboot")
     suite = ElementTree.parse(junit).getroot()[0]
-    assert (suite.get("failures"), suite.get("errors"), suite.get("skipped")) == ("1", "0", "2")
-    assert [case.get("name") for case in suite if case.find("failure") is not None] == ["G3 pcie_link"]
+    assert (suite.get("failures"), suite.get("errors"), suite.get("skipped")) == ("2", "0", "2")
+    assert [case.get("name") for case in suite if case.find("failure") is not None] == ["G3 pcie_link", "B5 host_copy"]
     text = page.read_text()
     assert "x8 of x16 lanes" in text
     assert "<script" not in text

@@ -69,11 +69,10 @@ def test_a_retained_file_system_retains_its_network() -> None:
 
 
 def test_a_removed_file_system_retains_no_network() -> None:
-    """If a container holds the data, the network is removed with the stack."""
-    assert (
-        _retained(storage=[{**LUSTRE, "bucket": "auto", "importer_id": "00000000-0000-4000-8000-000000000009"}])
-        == set()
-    )
+    """Without a file system, the network is removed with the stack. With a container, a file system and its network are retained."""
+    linked = {**LUSTRE, "bucket": "auto", "importer_id": "00000000-0000-4000-8000-000000000009"}
+    assert _retained(storage=[LUSTRE])
+    assert _retained(storage=[LUSTRE]) <= _retained(storage=[linked])
     assert _retained() == set()
 
 

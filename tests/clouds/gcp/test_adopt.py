@@ -139,7 +139,7 @@ def test_a_refused_request_is_an_error() -> None:
 
 def test_profile_is_refused() -> None:
     """The AWS option `--profile` is an error on Google Cloud."""
-    with pytest.raises(UsageError, match="--profile is for AWS only"):
+    with pytest.raises(UsageError, match="--profile applies to AWS only"):
         adopt.look(_plan(), _token(), "somebody")
 
 

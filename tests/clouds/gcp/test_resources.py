@@ -80,9 +80,9 @@ def test_a_retained_file_system_retains_its_network_and_peering() -> None:
 
 
 def test_a_removed_file_system_retains_no_network() -> None:
-    """Without a file system, or with a bucket that has the data, the network is removed with the stack."""
-    assert _kept(storage=[{**LUSTRE, "bucket": "auto"}]) == {}
+    """Without a file system, the network is removed with the stack. A link to a bucket does not change what is retained."""
     assert _kept() == {}
+    assert _kept(storage=[{**LUSTRE, "bucket": "auto"}]) == _kept(storage=[LUSTRE]) != {}
 
 
 def test_in_an_existing_network_only_the_file_system_is_retained() -> None:

@@ -19,9 +19,11 @@ OVER_EFA = {"fabric": True, "throughput_mb_s_per_tib": 500, "capacity_gib": 1920
 
 
 def node_of(host: NodeHost, machine: str, *faults: str) -> Machine:
-    """A machine on AWS's GPU image with one step."""
+    """A machine on AWS's GPU image with the step of Lustre, and that of the NVSwitch bridges where it has them."""
     node = Machine(host, pool_of("aws", machine, "ubuntu-22.04", "default", lustre=OVER_EFA))
-    node.pool = replace(node.pool, steps=tuple(step for step in node.pool.steps if step.id == "60-lustre"))
+    node.pool = replace(
+        node.pool, steps=tuple(step for step in node.pool.steps if step.id in ("33-nvlink-subnet-manager", "60-lustre"))
+    )
     node.launch("aws", faults=faults)
     return node
 
@@ -59,11 +61,11 @@ def test_lustre_uses_efa_at_every_boot(host: NodeHost, machine: str, devices: in
 def test_lustre_uses_no_bridge_of_the_switches(host: NodeHost) -> None:
     """On B200 and B300, /sys/class/infiniband also lists ConnectX bridges to the NVSwitches; LNet gets EFA devices only."""
     node = node_of(host, "p6-b300.48xlarge")
+    code, said = node.steps()
+    assert code == 0, said
     names = set(node.run("ls", "/sys/class/infiniband")[1].split())
     assert {"ibp198s0f0", "ibp199s0f0"} <= names
     assert len(names) > 2
-    code, said = node.steps()
-    assert code == 0, said
     assert "ibp" not in node.run("lnetctl", "net", "show", "--net", "efa")[1]
     ports = json.loads(node.run("python3", NODE_PART, "ports")[1])["ports"]
     assert not [port for port in ports if port["device"].startswith("ibp")]
