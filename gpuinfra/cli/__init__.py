@@ -6,6 +6,7 @@ command named `command`, imported on first use, so `gpuinfra plan` does not load
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -13,7 +14,7 @@ import traceback
 
 import click
 
-from gpuinfra.errors import INTERRUPTED, GpuinfraError
+from gpuinfra.errors import INTERRUPTED, EnvironmentMissing, GpuinfraError
 
 GROUPS = {
     "Before you buy": {
@@ -95,6 +96,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     try:
         result = cli.main(args=arguments, prog_name="gpuinfra", standalone_mode=False)
+        sys.stdout.flush()
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
         return INTERRUPTED
@@ -109,16 +111,54 @@ def main(argv: list[str] | None = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         # The reader closed the pipe (`gpuinfra catalog | head`). This is not an error, but no further output can be written.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 0
+    except SystemExit:
+        # click ends with 1 if the reader closes the pipe during the command.
+        if type(sys.stdout).__name__ == "PacifyFlushWrapper":
+            return 0
+        raise
+    except OSError as problem:
+        if problem.errno not in _FIXES:
+            return _internal_error(problem)
+        if problem.filename is None:
+            _discard_output()
+        where = problem.filename if problem.filename is not None else "the output"
+        what = f"{where} cannot be used: {problem.strerror}; {_FIXES[problem.errno]}"
+        _show(EnvironmentMissing(what))
+        return EnvironmentMissing.exit_code
     except Exception as problem:
-        # Any other exception is a bug. Print one line that explains how to see the traceback.
-        if os.environ.get("GPUINFRA_DEBUG"):
-            traceback.print_exception(problem)
-        what = f"{type(problem).__name__}: {problem}".splitlines()[0]
-        click.echo(f"gpuinfra: internal error: {what}; run `gpuinfra --debug ...` for the traceback", err=True)
-        return 1
+        return _internal_error(problem)
     return result if isinstance(result, int) else 0
+
+
+_AGAIN = "and run the command again"
+_FIXES = {
+    errno.ENOSPC: f"free space on the disk, {_AGAIN}",
+    errno.EDQUOT: f"free space in your quota, {_AGAIN}",
+    errno.EROFS: f"choose a folder on a file system that you can write to, {_AGAIN}",
+    errno.EACCES: f"change the permissions or choose another folder, {_AGAIN}",
+    errno.EPERM: f"change the permissions or choose another folder, {_AGAIN}",
+    errno.ENAMETOOLONG: f"choose a shorter path, {_AGAIN}",
+    errno.EMFILE: f"raise the limit of open files (`ulimit -n`), {_AGAIN}",
+    errno.ENFILE: f"close other programs, {_AGAIN}",
+    errno.EIO: f"check the disk, {_AGAIN}",
+}
+"""Error of the operating system -> what the user can do about it."""
+
+
+def _discard_output() -> None:
+    """Send later output to the null device. Without this, the interpreter reports the same error at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _internal_error(problem: Exception) -> int:
+    """Report a defect of gpuinfra in one line that explains how to see the traceback."""
+    if os.environ.get("GPUINFRA_DEBUG"):
+        traceback.print_exception(problem)
+    what = f"{type(problem).__name__}: {problem}".splitlines()[0]
+    click.echo(f"gpuinfra: internal error: {what}; run `gpuinfra --debug ...` for the traceback", err=True)
+    return 1
 
 
 def _show(problem: GpuinfraError) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -12,7 +13,7 @@ from typing import Any
 
 import click
 
-from gpuinfra.errors import DeploymentError
+from gpuinfra.errors import DeploymentError, UsageError
 
 Resources = Sequence[Mapping[str, Any]]
 
@@ -56,8 +57,12 @@ def exported(name: str) -> list[dict[str, Any]]:
     """Return the resources of a deployed stack from its state backend."""
     from gpuinfra.engine import find_engine
 
+    short = short_name(name)
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", short):
+        # The engine uses the selected stack if the name is empty or a path.
+        raise UsageError(f"{name} is not the name of a stack or the path of its file; specify one, such as aws-p4d")
     engine = find_engine(lambda line: click.echo(line, err=True))
-    words = [str(engine.path), "stack", "export", "--stack", short_name(name), "--non-interactive"]
+    words = [str(engine.path), "stack", "export", "--stack", short, "--non-interactive"]
     done = subprocess.run(words, env=engine.environ(), capture_output=True, text=True, check=False)
     if done.returncode != 0:
         reason = (done.stderr.strip() or "no error message").splitlines()[-1]

@@ -5,6 +5,7 @@ On-demand, spot, and flex nodes are billed for the hours of use. Commitments, re
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import date
 
@@ -34,11 +35,10 @@ class Row:
 def compare(plan: Plan, today: date) -> tuple[Row, ...]:
     """Return each kind of capacity that has a price for every machine type in the plan, with the highest monthly price first."""
     machines = profile_of(plan.cloud).machines
-    nodes = {
-        pool.machine: sum(group.max_count for group in pool.groups)
-        for pool in plan.pools
-        if pool.expectation.get("gpus") and pool.machine in machines
-    }
+    nodes: Counter[str] = Counter()
+    for pool in plan.pools:
+        if pool.expectation.get("gpus") and pool.machine in machines:
+            nodes[pool.machine] += sum(group.max_count for group in pool.groups)
     priced = {machine: _ways(machines[machine].prices, plan.region) for machine in nodes}
     common = set.intersection(*(set(ways) for ways in priced.values())) if priced else set()
     hourly = {way: sum(nodes[m] * priced[m][way].usd_per_hour for m in nodes) for way in common}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import date
 
@@ -28,14 +28,43 @@ _ORDER = {Level.ERROR: 0, Level.WARN: 1, Level.INFO: 2}
 
 
 def check(spec: ClusterSpec, today: date) -> tuple[Finding, ...]:
-    """Return all findings from the common rules and the cloud's rules: errors first, then in the order of the declaration."""
+    """Return the findings from the common rules and the cloud's rules: errors first, then in the order of the rules.
+
+    A field with an error has one finding, because the other findings about it can change when you correct it.
+    """
     hidden = _hidden(spec)
     unique = {(one.path, one.message): _redacted(one, hidden) for one in _found(spec, today)}
     told = {(one.path, one.rule) for one in unique.values()}
-    for one in _found(_in_chosen_zones(spec), today):
-        if one.level is not Level.INFO and (one.path, one.rule) not in told:
-            unique[one.path, one.message] = _redacted(one, hidden)
-    return tuple(sorted(unique.values(), key=lambda finding: _ORDER[finding.level]))
+    if not any(one.level is Level.ERROR and one.path == "where.zone" for one in unique.values()):
+        for one in _found(_in_chosen_zones(spec), today):
+            if one.level is not Level.INFO and (one.path, one.rule) not in told:
+                unique[one.path, one.message] = _redacted(one, hidden)
+    # The machine type determines what the rest of a pool can be, so its errors come first.
+    found = sorted(unique.values(), key=lambda one: (_ORDER[one.level], not one.path.endswith(".machine")))
+    return tuple(_without_consequences(found))
+
+
+def _without_consequences(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield the first error of each field, and the warnings and notes about fields without errors. Errors come first."""
+    refused: list[str] = []
+    for one in findings:
+        if any(_overlap(one.path, path) for path in refused):
+            continue
+        if one.level is Level.ERROR:
+            refused.append(_section(one.path))
+        yield one
+
+
+def _section(path: str) -> str:
+    """Return the section that has to be written again because of an error: the kind of an entry and the machine type of a pool determine their other fields."""
+    section, _, field = path.rpartition(".")
+    return section if field in ("kind", "machine") else path
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Return whether two paths are equal or one of them contains the other. The empty path, which is the document, overlaps only itself."""
+    short, long = sorted((one, other), key=len)
+    return short == long or (bool(short) and long.startswith((f"{short}.", f"{short}[")))
 
 
 def _found(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -151,4 +151,15 @@ def tags_are_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                 yield error(path, what, "change the tag")
 
 
+def fields_are_implemented(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A field that gpuinfra does not implement yet is not set."""
+    if spec.handover.on_failure != "keep":
+        what = f"is {spec.handover.on_failure}, which is not implemented; allowed: keep"
+        yield error("handover.on_failure", what, "remove it, and delete nodes that fail verification yourself")
+    for i, pool in enumerate(spec.pools):
+        if pool.fallback:
+            what = "is set, and the search for other capacity is not implemented"
+            yield error(f"pools[{i}].fallback", what, "remove it, and change the pool if it gets no capacity")
+
+
 RULES = rules_in(vars())

@@ -37,13 +37,24 @@ _NEEDED_MINUTES = {
 def software_is_compatible(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Driver, fabric manager, CUDA, NCCL, frameworks, fabric, and Lustre client are compatible with each other and with the machine type."""
     cloud = profile_of(spec.cloud)
+    declared = {f"software.{name}" for name, value in spec.software.model_dump(exclude_defaults=True).items() if value}
+    declared |= {f"software.framework.{name}" for name in spec.software.framework.model_dump(exclude_defaults=True)}
     for path, pool, machine in pools_of(spec):
         image, _ = cloud.image(spec, pool, machine)
-        for conflict in pool_lock(spec, pool, machine, cloud.software, os=image.os, prebuilt=image.prebuilt).conflicts:
-            field = _PATHS.get(conflict.name, f"software.{conflict.name}")
-            if conflict.name in ("tcpx", "tcpxo", "gib", "doca_ofed"):
-                field = f"{path}.image"
-            yield error(field, f"is not compatible with {machine.name}: {conflict.message}", conflict.hint)
+        found = pool_lock(spec, pool, machine, cloud.software, os=image.os, prebuilt=image.prebuilt).conflicts
+        fields = [
+            f"{path}.image"
+            if conflict.name in ("tcpx", "tcpxo", "gib", "doca_ofed")
+            else _PATHS.get(conflict.name, f"software.{conflict.name}")
+            for conflict in found
+        ]
+        # The lock derives the versions that the declaration omits, so their conflicts follow from the declared ones.
+        # What requires a driver conflicts with each driver that is refused.
+        cause = declared.intersection(fields)
+        cause = cause & {"software.driver"} or cause
+        for field, conflict in zip(fields, found, strict=True):
+            if not cause or field in cause:
+                yield error(field, f"is not compatible with {machine.name}: {conflict.message}", conflict.hint)
 
 
 def nvlink_domain_has_its_service(spec: ClusterSpec, today: date) -> Iterator[Finding]:

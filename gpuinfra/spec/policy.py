@@ -161,11 +161,9 @@ class Access(SpecModel):
     """Access to nodes and evidence, in addition to the cloud's session service."""
 
     ssh_from: tuple[Cidr, ...] = Field(default=(), max_length=20, examples=[["203.0.113.0/24"]])
-    """Networks that can connect to port 22 of the nodes. If omitted, port 22 is closed, and `gpuinfra ssh` uses the cloud's tunnel."""
-    operators: tuple[Line, ...] = Field(
-        default=(), max_length=20, examples=[["arn:aws:iam::123456789012:role/gpu-operators"]]
-    )
-    """Principals that can read evidence: role ARNs on AWS, IAM members on Google Cloud, object IDs on Azure. If omitted on Azure, the deploying identity can read evidence. If set, include that identity."""
+    """Azure and Google Cloud: networks that can connect to port 22 of the nodes. If omitted, port 22 is closed, and `gpuinfra ssh` uses the cloud's tunnel. On AWS, port 22 is always closed, and Session Manager provides access."""
+    operators: tuple[Line, ...] = Field(default=(), max_length=20, examples=[["group:gpu-operators@example.com"]])
+    """Principals that can read evidence: IAM members on Google Cloud, object IDs on Azure. On AWS, attach the policies that `gpuinfra permissions` prints instead. If omitted on Azure, the deploying identity can read evidence. If set, include that identity."""
     evidence_from: tuple[Cidr, ...] = Field(default=(), max_length=100, examples=[["203.0.113.0/24"]])
     """Azure: public IPv4 ranges from which operators can read evidence and upload bundles. If omitted, access is possible only from the cluster's network, and you must run `up` there."""
     ssh_keys: tuple[PublicKey, ...] = Field(
@@ -188,7 +186,7 @@ class Handover(SpecModel):
     deadline_minutes: Annotated[StrictInt, Unit("minutes")] = Field(default=60, ge=1, le=1440, examples=[90])
     """Maximum time that `up` waits for the nodes."""
     on_failure: Literal["keep", "scale_to_zero"] = "keep"
-    """Action for nodes that fail verification. Not implemented: nodes are kept with either value."""
+    """Action for nodes that fail verification. Only `keep` is implemented: the rule `fields_are_implemented` rejects other values."""
     burn_in: Annotated[StrictInt, Unit("level of NVIDIA DCGM diagnostics")] = Field(default=1, ge=1, le=4, examples=[2])
     """DCGM diagnostics that each node must pass before handover. Level 1 takes seconds, level 2 takes minutes, level 3 takes up to an hour and includes a stress test that runs until temperatures are stable, and level 4 takes hours. Nodes are billed during this time."""
 

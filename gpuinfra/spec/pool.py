@@ -89,7 +89,7 @@ class Pool(OnTarget[On], SpecModel):
     capacity: Annotated[tuple[Capacity, ...], BeforeValidator(_as_list)] = Field(min_length=1, max_length=20)
     """Capacity of the pool: one entry, or a list of entries. Each entry creates one group of nodes."""
     fallback: tuple[Candidate, ...] = Field(default=(), max_length=20)
-    """Alternatives if no capacity is available for the pool, in order of preference. Not implemented: entries are checked but otherwise ignored."""
+    """Alternatives if no capacity is available for the pool, in order of preference. Not implemented: the rule `fields_are_implemented` rejects it."""
     zone: Line | None = Field(default=None, examples=["use1-az4"])
     """Zone of this pool. If omitted, the zone in `where` is used."""
     image: Literal["default", "plain"] | CustomImage | None = None

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pulumi
 import pytest
@@ -73,3 +78,66 @@ def test_a_usage_error_names_the_right_words(
     """A usage error ends with exit code 2 and the allowed or nearest words, before anything starts."""
     assert main(words) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("stack", ["/", ".", "..", "a b", "--x"])
+@pytest.mark.parametrize("words", [["verify"], ["run"], ["ssh"]])
+def test_a_path_that_names_no_stack_is_a_usage_error(
+    words: list[str], stack: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A path without a stack name does not select the stack that Pulumi selected last."""
+    rest = {"verify": [], "run": ["ls"], "ssh": ["gpu-1"]}[words[0]]
+    assert main([*words, "--", stack, *rest]) == 2
+    assert "is not the name of a stack" in capsys.readouterr().err
+
+
+def _command(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gpuinfra", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=300,
+        **options,
+    )
+
+
+def test_output_to_a_full_disk_is_an_error_with_a_fix() -> None:
+    """Output that cannot be written ends with exit code 3 and one line, which names the cause and the fix."""
+    with Path("/dev/full").open("w") as full:
+        done = _command("catalog", stdout=full)
+    assert done.returncode == 3
+    (line,) = done.stderr.splitlines()
+    assert line == (
+        "gpuinfra: the output cannot be used: No space left on device; free space on the disk, and run the command again"
+    )
+
+
+def test_output_to_a_closed_pipe_is_not_an_error() -> None:
+    """A reader that closes the pipe ends the command without a message."""
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = _command("schema", stdout=write)
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "number", [errno.EROFS, errno.EACCES, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EIO], ids=errno.errorcode.get
+)
+def test_an_error_of_the_file_system_names_the_file_and_the_fix(
+    number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that cannot be written is not reported as a defect of gpuinfra."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number), "plan.html")
+
+    monkeypatch.setattr("gpuinfra.planning.make_plan", refuse)
+    monkeypatch.setattr("gpuinfra.cli.plan.make_plan", refuse, raising=False)
+    assert main(["plan", "aws-p4d"]) == 3
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith(f"gpuinfra: plan.html cannot be used: {os.strerror(number)}; ")
+    assert line.endswith("and run the command again")

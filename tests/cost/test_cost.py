@@ -16,7 +16,7 @@ from gpuinfra.cost.price import node_price
 from gpuinfra.errors import SpecError
 from gpuinfra.planning import make_plan
 from gpuinfra.spec import parse_spec
-from tests.rules.cases import TODAY, block, declaration, lustre, reserved
+from tests.rules.cases import TODAY, block, declaration, lustre, pool, reserved
 
 
 def _cost(cloud: str = "aws", prices: PriceFile | None = None, today: date = TODAY, **changes: Any) -> Cost:
@@ -136,6 +136,19 @@ def test_kinds_of_capacity_are_compared_with_break_even_hours() -> None:
     assert one_year.break_even_hours == pytest.approx(730 * 13.92 / 21.957642)
     assert rows["spot"].break_even_hours is None
     assert rows["block"].usd_per_hour == pytest.approx(2 * 11.80)
+
+
+def test_the_comparison_counts_the_nodes_of_all_pools() -> None:
+    """Two pools of one machine type cost as much as one pool with all their nodes."""
+    one = parse_spec(declaration(("aws", {"pools.0.capacity": [{"kind": "on_demand", "count": 9}]})))
+    two = parse_spec(
+        declaration(("aws", {"pools.0.capacity.0.count": 1, "pools.1": pool("more", "p4d.24xlarge", count=8)}))
+    )
+    first, second = (
+        {row.way: row.usd_per_hour for row in compare(make_plan(spec, TODAY), TODAY)} for spec in (one, two)
+    )
+    assert first == pytest.approx(second)
+    assert first
 
 
 def test_nat_is_billed_by_each_clouds_model() -> None:

@@ -201,7 +201,7 @@ def row_11(spec: ClusterSpec, plan: Plan, path: Path) -> None:
     assert again == spec
     assert make_plan(again, TODAY) == plan
     unused = set(ClusterSpec.model_fields) - spec.model_fields_set
-    assert unused == {"use"}
+    assert unused == {"access", "use"}
 
 
 @row(13)

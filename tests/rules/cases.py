@@ -126,6 +126,7 @@ def _azure_network(**subnets: str) -> dict[str, Any]:
 
 
 ACCEPTED: dict[str, list[Case]] = {
+    "fields_are_implemented": [("aws", {"handover.on_failure": "keep"}), ("aws", {"pools.0.fallback": []})],
     "region_is_known": [("aws", {}), ("azure", {}), ("gcp", {})],
     "zone_is_in_region": [
         ("aws", {"where.region": "us-esat-1"}),
@@ -226,7 +227,7 @@ ACCEPTED: dict[str, list[Case]] = {
     "name_is_not_reserved": [("aws", {"name": "sgx"}), ("azure", {"name": "sg-a"})],
     "local_zone_is_named": [
         ("aws", {}),
-        ("aws", {"pools.0.machine": "p6e-gb200.36xlarge", "pools.0.zone": "us-east-1-dfw-2a"}),
+        ("aws", {"pools.0.machine": "p6e-gb200.36xlarge", "pools.0.zone": "us-east-1-dfw-2a", _C: block(count=9)}),
     ],
     "tags_are_allowed": [
         ("aws", {"tags": {f"a{n}": "x" for n in range(20)}, "pools.0.tags": {f"b{n}": "x" for n in range(20)}}),
@@ -558,7 +559,6 @@ ACCEPTED: dict[str, list[Case]] = {
     "region_has_pair": [("azure", {})],
     "labels_are_unique": [("gcp", {"tags": {"team": "research"}}), ("gcp", {"pools.0.tags": {"cost_centre": "42"}})],
     "budget_recipients_fit": [("gcp", {"budget.recipients": [f"a{i}@example.com" for i in range(5)]})],
-    "access_uses_session_manager": [("aws", {})],
     "ssh_uses_iap": [
         ("gcp", {"access.ssh_from": ["35.235.240.0/20"]}),
         ("gcp", {"access.ssh_from": ["10.0.0.0/8"]}),
@@ -663,6 +663,10 @@ ACCEPTED: dict[str, list[Case]] = {
 }
 
 REJECTED: dict[str, list[Case]] = {
+    "fields_are_implemented": [
+        ("aws", {"handover.on_failure": "scale_to_zero"}),
+        ("aws", {"pools.0.fallback": [{"zone": "use1-az6"}]}),
+    ],
     "region_is_known": [
         ("aws", {"where.region": "us-esat-1"}),
         ("azure", {"where.region": "us-east-1"}),
@@ -705,7 +709,7 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"storage": lustre(mount="/data/../etc")}),
     ],
     "cluster_layer_has_pools": [
-        ("aws", {"pools": None, "layers": ["site", "cluster"]}),
+        ("aws", {"pools": None, "layers": ["site", "cluster"], "use": {"foundation": "org/gpuinfra/base"}}),
         ("aws", {"layers": ["foundation", "site"]}),
     ],
     "layer_is_created_or_used": [
@@ -715,7 +719,7 @@ REJECTED: dict[str, list[Case]] = {
     "storage_needs_site": [("aws", {"pools": None, "layers": ["foundation"], "storage": lustre()})],
     "storage_kind_is_supported": [
         *((cloud, {"storage": [{"kind": "home"}]}) for cloud in ("aws", "azure")),
-        *((cloud, {"storage": [{"kind": "object", "mount": "/data", "bucket": "b"}]}) for cloud in BASES),
+        *((cloud, {"storage": [{"kind": "object", "mount": "/data", "bucket": "corpus"}]}) for cloud in BASES),
         ("aws", {"storage": [*lustre(), {"kind": "home"}]}),
     ],
     "site_storage_is_repeated": [("aws", {"use": {"site": "org/gpuinfra/site"}})],
@@ -761,7 +765,7 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"handover": {"wait": "floor", "floor": 3}}),
     ],
     "name_is_not_reserved": [("aws", {"name": "sg-a"})],
-    "local_zone_is_named": [("aws", {"pools.0.machine": "p6e-gb200.36xlarge"})],
+    "local_zone_is_named": [("aws", {"pools.0.machine": "p6e-gb200.36xlarge", _C: block(count=9)})],
     "tags_are_allowed": [
         ("aws", {"tags": {f"a{n}": "x" for n in range(21)}, "pools.0.tags": {f"b{n}": "x" for n in range(20)}}),
         ("aws", {"tags": {"aws:team": "x"}}),
@@ -791,6 +795,8 @@ REJECTED: dict[str, list[Case]] = {
     ],
     "access_fields_have_an_effect": [
         ("aws", {"access.ssh_keys": [_KEY]}),
+        ("aws", {"access.ssh_from": ["203.0.113.0/24"]}),
+        ("aws", {"access.operators": ["arn:aws:iam::123456789012:role/ops"]}),
         ("aws", {"access.bastion": True}),
         ("gcp", {"access.evidence_from": ["203.0.113.0/24"]}),
     ],
@@ -806,7 +812,7 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"machines": [{"name": "p9.48xlarge", "like": "p5.48xlrge"}]}),
     ],
     "nvlink_domain_has_its_service": [
-        ("aws", {"pools.0.machine": "p6e-gb200.36xlarge", "pools.0.zone": "us-east-1-dfw-2a"}),
+        ("aws", {"pools.0.machine": "p6e-gb200.36xlarge", "pools.0.zone": "us-east-1-dfw-2a", _C: block(count=9)}),
         ("azure", {"pools.0.machine": "Standard_ND128isr_NDR_GB200_v6", "pools.0.fabric": "none"}),
         ("azure", {"pools.0.machine": "Standard_ND128isr_GB300_v6", "pools.0.fabric": "none"}),
         ("gcp", {"pools.0.machine": "a4x-highgpu-4g", _C: reserved(id="train")}),
@@ -1028,7 +1034,16 @@ REJECTED: dict[str, list[Case]] = {
         ("azure", {"storage": file_systems(16)}),
         ("azure", {"storage": file_systems(15), "access.bastion": True}),
     ],
-    "node_subnet_is_large_enough": [("azure", {"network.cidr": "10.0.0.0/20", f"{_C}.0.count": 508})],
+    "node_subnet_is_large_enough": [
+        (
+            "azure",
+            {
+                "network.cidr": "10.0.0.0/20",
+                f"{_C}.0.count": 508,
+                "pools.0.machine": "Standard_NC96ads_A100_v4",
+            },
+        )
+    ],
     "evidence_account_is_reachable": [
         ("azure", {}),
         ("azure", {"network.existing": _azure_network()}),
@@ -1041,7 +1056,7 @@ REJECTED: dict[str, list[Case]] = {
         (
             "azure",
             {
-                "network.existing": _azure_network(),
+                "network.existing": _azure_network(**{"storage-scratch-0": _AZURE_NET + "/subnets/lustre"}),
                 "storage": lustre(bucket=_AZURE_CONTAINER.replace("000000000001", "000000000002")),
             },
         ),
@@ -1102,10 +1117,6 @@ REJECTED: dict[str, list[Case]] = {
         ("gcp", {"pools.0.tags": {"gpuinfra-cluster": "other"}}),
     ],
     "budget_recipients_fit": [("gcp", {"budget.recipients": [f"a{i}@example.com" for i in range(6)]})],
-    "access_uses_session_manager": [
-        ("aws", {"access.ssh_from": ["203.0.113.0/24"]}),
-        ("aws", {"access.operators": ["arn:aws:iam::123456789012:role/ops"]}),
-    ],
     "ssh_uses_iap": [
         ("gcp", {"access.ssh_from": ["203.0.114.0/24"]}),
         (

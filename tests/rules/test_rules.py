@@ -5,16 +5,21 @@ import inspect
 
 import pytest
 
-from gpuinfra.findings import Finding
+from gpuinfra.clouds.profile import Rule
+from gpuinfra.findings import Finding, Level
 from gpuinfra.rules import check
-from gpuinfra.rules.run import all_rules
+from gpuinfra.rules.run import COMMON, all_rules, cloud_rules
 from gpuinfra.spec import parse_spec
 from tests.rules.cases import ACCEPTED, REJECTED, TODAY, Case, declaration
 
 
 def _of(rule: str, case: Case) -> list[Finding]:
     spec = parse_spec(declaration(case))
-    return [finding for finding in check(spec, TODAY) if finding.rule == rule]
+    return [one for function in _rules(spec.cloud) if function.__name__ == rule for one in function(spec, TODAY)]
+
+
+def _rules(cloud: str) -> tuple[Rule, ...]:
+    return (*COMMON, *cloud_rules(cloud))
 
 
 def _ids(cases: dict[str, list[Case]]) -> list[tuple[str, Case]]:
@@ -49,7 +54,8 @@ def test_misspelled_value_gives_one_finding(rule: str, case: Case, field: str) -
     else:
         for pool in wrong.get("pools", []):
             pool["machine"] = "nothing.48xlarge"
-    told = {(finding.rule, finding.path) for finding in check(parse_spec(right), TODAY)}
+    spec = parse_spec(right)
+    told = {(rule.__name__, finding.path) for rule in _rules(spec.cloud) for finding in rule(spec, TODAY)}
     more = {(finding.rule, finding.path) for finding in check(parse_spec(wrong), TODAY)} - told
     assert {name for name, _ in more} <= {f"{field}_is_known"}
 
@@ -80,3 +86,12 @@ def test_all_findings_are_returned_errors_first() -> None:
     }
     levels = [finding.level.value for finding in found]
     assert levels == sorted(levels, key=["error", "warn", "info"].index)
+
+
+@pytest.mark.parametrize(("rule", "case"), _ids(REJECTED), ids=lambda value: value if isinstance(value, str) else "")
+def test_one_mistake_gives_one_finding(rule: str, case: Case) -> None:
+    """A declaration with one mistake gets one error, and no warning or note about the same field."""
+    usual = {(one.rule, one.path) for one in check(parse_spec(declaration((case[0], {}))), TODAY)}
+    found = [one for one in check(parse_spec(declaration(case)), TODAY) if (one.rule, one.path) not in usual]
+    errors = [one for one in found if one.level is Level.ERROR]
+    assert len(errors) <= 1, "\n".join(map(str, errors))

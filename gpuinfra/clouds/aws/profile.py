@@ -72,7 +72,7 @@ class AwsProfile:
         allowed="letters, digits, spaces and _ . : / = + - @, in a key up to 127 characters",
     )
     """https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html, read 2026-11-22."""
-    access_fields = frozenset({"ssh_from", "operators"})
+    access_fields: frozenset[str] = frozenset()
     selects_buckets = True
     storage_kinds = frozenset({"lustre"})
     metadata_to_guard: tuple[str, ...] = ()

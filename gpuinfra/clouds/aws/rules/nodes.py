@@ -167,14 +167,4 @@ def name_is_not_reserved(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         yield error("name", what, f"use {spec.name.removeprefix('sg-')}")
 
 
-def access_uses_session_manager(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """`ssh_from` and `operators` have no effect on AWS. Access to nodes is provided by Session Manager and controlled by IAM."""
-    if spec.access.ssh_from:
-        what = "has no effect on AWS: port 22 stays closed, and Session Manager provides access to nodes"
-        yield warn("access.ssh_from", what, "remove it, and use `gpuinfra ssh`")
-    if spec.access.operators:
-        what = "has no effect on AWS: IAM controls who can deploy and who can read evidence"
-        yield warn("access.operators", what, "attach the policies that `gpuinfra permissions` prints to the operators")
-
-
 RULES = rules_in(vars())
