@@ -114,10 +114,8 @@ def main(argv: list[str] | None = None) -> int:
         _discard_output()
         return 0
     except SystemExit:
-        # click ends with 1 if the reader closes the pipe during the command.
-        if type(sys.stdout).__name__ == "PacifyFlushWrapper":
-            return 0
-        raise
+        # Without standalone mode, click exits by itself only if the reader closes the pipe during the command.
+        return 0
     except OSError as problem:
         if problem.errno not in _FIXES:
             return _internal_error(problem)
