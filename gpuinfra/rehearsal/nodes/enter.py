@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import select
 import signal
 import sys
 
@@ -39,10 +40,11 @@ def main(argv: list[str]) -> int:
     parent = int(config["parent"])
     unshare()
     die_with(parent)
-    me = os.getpid()
+    ended, alive = os.pipe()
     child = os.fork()
     if child == 0:
-        _become_init(config, me)
+        os.close(alive)
+        _become_init(config, ended)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     sys.stdout.write(f"init {child}\n")
@@ -91,9 +93,12 @@ def bind(source: str, target: str, read_only: bool = False) -> None:
         mount(source, target, None, MS_REMOUNT | MS_BIND | MS_RDONLY | locked)
 
 
-def _become_init(config: dict, parent: int) -> None:
-    """In the child: mount the root, change to it, and execute the node's init."""
+def _become_init(config: dict, ended: int) -> None:
+    """In the child: mount the root, change to it, and execute the node's init. `ended` is readable when the parent has
+    ended, because the parent's ID is not visible in a new PID namespace."""
     _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "tie init to its parent")
+    if select.select([ended], [], [], 0)[0]:
+        os._exit(137)  # the parent ended before prctl took effect
     try:
         os.setsid()
         root = config["root"]

@@ -2,7 +2,8 @@
 
 One thread starts and watches all process trees, because the kernel ends a child with the thread that started it.
 A node's record is on disk before its process starts, so the next rehearsal can continue after a kill: a node that was
-running boots again with a new boot ID, as after a power failure, and a suspended one resumes.
+running boots again with a new boot ID, as after a power failure, and a suspended one resumes. Only a node whose boot
+has reached its units can be suspended: before that, nothing records how far the boot came, so the node boots again.
 The number of nodes that boot at once is limited to the number of cores.
 """
 
@@ -36,6 +37,8 @@ from gpuinfra.rehearsal.nodes.support import ISOLATED
 
 REBOOT, POWEROFF = 40, 41
 """Exit codes of a node's init (`tools/init.py`)."""
+DEFAULT_TARGET = "multi-user.target"
+"""The unit that a node's init starts first (`tools/init.py`)."""
 BOOT_SLOT_S = 30.0
 """After this time the next node can boot, because this node may be waiting for others."""
 
@@ -83,16 +86,12 @@ class NodeHost:
         self._call(lambda: self._terminate(instance_id))
 
     def suspend_all(self) -> None:
-        """End the processes of all nodes. Their boot IDs are preserved."""
+        """End the processes of all nodes. A node whose units have been started keeps its boot ID; others boot again."""
         self._call(lambda: [self._suspend(node) for node in self._nodes.values()])
 
     def resume_all(self) -> None:
         """Resume suspended nodes with the same boot ID. Services and timers start again, completed jobs do not."""
-        self._call(
-            lambda: [
-                self._request_start(node, resume=True) for node in self._nodes.values() if node.power == "suspended"
-            ]
-        )
+        self._call(lambda: [self._continue(node) for node in self._nodes.values()])
 
     def close(self) -> None:
         """Suspend all nodes and stop the thread."""
@@ -165,9 +164,16 @@ class NodeHost:
             data = json.loads(record.read_text(encoding="utf-8"))
             values = {**data["instance"], "faults": tuple(data["instance"]["faults"])}
             node = Node(record.parent, Instance(**values), data["power"], data["boot_id"], data["boots"])
+            if node.power == "ended":  # a kill interrupted the termination
+                self._bury(node)
+                continue
             self._nodes[node.instance.id] = node
-            if node.power in ("on", "suspended"):
-                self._request_start(node, resume=node.power == "suspended")
+            self._continue(node)
+
+    def _continue(self, node: Node) -> None:
+        """Queue the start of a node that is on or suspended and has neither a process nor a place in the queue."""
+        if node.process is None and node.power in ("on", "suspended") and node not in (n for n, _ in self._waiting):
+            self._request_start(node, resume=node.power == "suspended")
 
     def _launch(self, instance: Instance) -> None:
         assert self._library is not None
@@ -206,12 +212,16 @@ class NodeHost:
         while self._waiting and busy < self.slots and not self._stopping:
             node, resume = self._waiting.pop(0)
             if node.process is None and node.power in ("on", "suspended"):
-                self._power_on(node, resume)
+                try:
+                    self._power_on(node, resume)
+                except OSError as error:
+                    self._stopped(node, f"cannot start: {error}")
                 busy += 1
 
     def _power_on(self, node: Node, resume: bool) -> None:
         assert self._library is not None
         node.settled, node.slot_until = False, time.monotonic() + BOOT_SLOT_S  # before the new boot is visible
+        node.ending = None
         if not resume or not node.boot_id:
             resume = False
             node.boot_id = str(uuid.uuid4())
@@ -278,7 +288,8 @@ class NodeHost:
         }
 
     def _read_messages(self, node: Node, fd: int) -> None:
-        """Read messages of a node's init: `init PID`, and `settled` when all jobs are done."""
+        """Read messages of a node's init: `init PID`, `settled` when all jobs are done, and `ending CODE` when a reboot
+        or power off begins."""
         try:
             data = os.read(fd, 4096)
         except (BlockingIOError, OSError):
@@ -286,6 +297,8 @@ class NodeHost:
         for line in data.decode(errors="replace").splitlines():
             if line == "settled":
                 node.settled = True
+            elif line.startswith("ending "):
+                node.ending = int(line.split()[1])
             elif line.startswith("init "):
                 node.init_pid = int(line.split()[1])
                 (node.folder / "init.pid").write_text(str(node.init_pid), encoding="ascii")
@@ -299,14 +312,18 @@ class NodeHost:
             return
         if code == REBOOT:
             self._request_start(node, resume=False)
-            return
+        elif code == POWEROFF:
+            node.power = "off"
+            node.save()
+        else:
+            self._stopped(node, f"stopped with status {code}")
+
+    def _stopped(self, node: Node, what: str) -> None:
+        """Switch off a node that failed. Its record stays `on`: the failure can be a kill of all processes of the
+        rehearsal that ended this node first."""
         node.power = "off"
-        node.save()
-        if code != POWEROFF:
-            with open(node.folder / "console.log", "a", encoding="utf-8") as console:
-                console.write(
-                    f"the stand-in machine stopped with status {code}; the rehearsal does not start it again\n"
-                )
+        with open(node.folder / "console.log", "a", encoding="utf-8") as console:
+            console.write(f"the stand-in machine {what}; the next rehearsal boots it again\n")
 
     def _kill(self, node: Node) -> None:
         process = node.process
@@ -318,6 +335,7 @@ class NodeHost:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(target, signal.SIGKILL)
             process.wait()
+            self._read_messages(node, process.stdout.fileno())
         self._forget(node)
 
     def _forget(self, node: Node) -> None:
@@ -333,12 +351,23 @@ class NodeHost:
         self._request_start(node, resume=False)
 
     def _suspend(self, node: Node) -> None:
-        if node.power == "on":
-            never_started = node.boots == 0
-            node.power = "on" if never_started else "suspended"
-            node.save()
         self._waiting = [item for item in self._waiting if item[0] is not node]
+        if node.process is None:
+            return
         self._kill(node)
+        if node.power == "on" and node.ending == POWEROFF:
+            node.power = "off"
+        elif node.power == "on" and node.ending is None and self._units_started(node):
+            node.power = "suspended"
+        node.save()
+
+    def _units_started(self, node: Node) -> bool:
+        """Return whether init recorded the units of this boot. `_power_on` removes the record of the previous boot."""
+        try:
+            units = json.loads((node.root / "run/standin/units.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return False
+        return DEFAULT_TARGET in units
 
     def _terminate(self, instance_id: str) -> None:
         node = self._nodes.pop(instance_id, None)
@@ -349,10 +378,13 @@ class NodeHost:
         self.ssh_ports.close(instance_id)
         self._waiting = [item for item in self._waiting if item[0] is not node]
         self._kill(node)
+        self._bury(node)
+
+    def _bury(self, node: Node) -> None:
         gone = self.nodes_folder / ".gone"
         gone.mkdir(exist_ok=True)
-        shutil.rmtree(gone / instance_id, ignore_errors=True)
-        node.folder.rename(gone / instance_id)
+        shutil.rmtree(gone / node.instance.id, ignore_errors=True)
+        node.folder.rename(gone / node.instance.id)
 
     def _status(self, node: Node) -> NodeStatus:
         stage, detail = stage_of(node.root, power=node.power, running=node.process is not None, booted=node.boots > 0)

@@ -39,6 +39,8 @@ class Node:
     process: subprocess.Popen[bytes] | None = None
     init_pid: int | None = None
     settled: bool = False
+    ending: int | None = None
+    """Exit code that the node's init announced: a reboot or power off has begun."""
     slot_until: float = 0.0
 
     @property

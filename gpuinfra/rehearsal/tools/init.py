@@ -1,7 +1,8 @@
 """Process 1 of a stand-in node: the work of kernel, udev and systemd at boot, and the socket that `systemctl` uses.
 
 `init boot` starts the enabled units of a new boot; `init resume` continues after a suspension. Exit codes: 40 reboot,
-41 power off (`nodes/host.py`). On stdout it prints `settled` for the node host when all jobs are done.
+41 power off (`nodes/host.py`), 70 an error of this program. On stdout it prints for the node host `settled` when all jobs
+are done, and `ending CODE` when a reboot or power off begins.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from .process import Reaper, end_all
 from .state import RUN, link, make_folder, read_state, write_file
 from .unitfile import wanted_by
 
-REBOOT, POWEROFF = 40, 41
+REBOOT, POWEROFF, ERROR = 40, 41, 70
 SOCKET = RUN + "/init.sock"
 JOURNAL = "/var/log/journal/stand-in.log"
 DEFAULT_TARGET = "multi-user.target"
@@ -76,7 +77,7 @@ class Init:
             write_file("/run/standin/booted", f"{time.time():.3f}")
         threading.Thread(target=self._serve, daemon=True).start()
         try:
-            if resume and read_state()["image"].get("complete"):
+            if resume:
                 mounts.restore()
                 self.manager.resume()
             else:
@@ -92,6 +93,7 @@ class Init:
                 self.manager.start([DEFAULT_TARGET], wait=False)
         except Exception as error:
             os.write(2, f"stand-in init: {error!r}\n".encode())
+            self.ending = ERROR
             raise
 
     def _say_settled(self) -> None:
@@ -156,7 +158,11 @@ class Init:
             return self._run_command(asked["argv"], float(asked.get("limit", 60)))
         if do in ("reboot", "poweroff"):
             os.write(2, f"systemd[1]: {'Rebooting' if do == 'reboot' else 'Powering off'}.\n".encode())
-            self.ending = REBOOT if do == "reboot" else POWEROFF
+            code = REBOOT if do == "reboot" else POWEROFF
+            with contextlib.suppress(BrokenPipeError):
+                # Sent first: services that end now are recorded as failed, and a suspension must not resume that state.
+                os.write(1, f"ending {code}\n".encode())
+            self.ending = code
             return {}
         return {"error": f"unknown: {do}"}
 

@@ -82,14 +82,19 @@ class Manager:
         return self.states.get(full_name(name)) or {"active": "inactive", "sub": "dead"}
 
     def resume(self) -> None:
-        """Resume after a suspension: units that were running start again in the same boot, finished units do not."""
+        """Resume after a suspension: units that were running start again in the same boot, finished units do not.
+
+        All of them are recorded as queued before the first starts, so that another suspension does not lose any.
+        """
         earlier = loads(read_text(UNITS, "{}"))
         again = []
         with self.lock:
             for name, state in earlier.items():  # type: ignore[union-attr]
-                running = state.get("queued") or state["active"] == "activating" or state["sub"] == "running"
-                self.states[name] = {**state, "active": "inactive", "queued": False} if running else state
+                waits = state.get("queued") or state.get("restarting")
+                running = waits or state["active"] == "activating" or state["sub"] == "running"
+                self.states[name] = {**state, "stopping": False}
                 if running:
+                    self.states[name].update(active="inactive", queued=True)
                     again.append(name)
         self.start(again, wait=False)
 
@@ -206,14 +211,16 @@ class Manager:
             job.result = "failed"
             self._set(unit.name, active="failed", sub="failed", result="resources", ended=time.time())
         finally:
+            ended = job.result == "failed" and unit.type == "oneshot" and unit.kind == "service"
+            again = ended and _restarts(unit, False, self.state(unit.name).get("result", ""))
             with self.lock:
                 self.jobs.pop(job.name, None)
                 self.last_job = time.monotonic()
-                self._set(job.name, queued=False)
+                self._set(job.name, queued=False, **({"restarting": True} if again else {}))
             job.done.set()
             self._follow(unit, job.result)
-        if job.result == "failed" and unit.type == "oneshot" and unit.kind == "service":
-            self._restart(unit, False, self.states[unit.name].get("result", ""))
+        if again:
+            self._restart(unit)
 
     def _follow(self, unit: Unit, result: str) -> None:
         if unit.type == "oneshot" or result != "done":
@@ -235,6 +242,7 @@ class Manager:
             unit.name,
             active="activating",
             sub="start",
+            restarting=False,
             result="success",
             status=0,
             started=time.time(),
@@ -288,32 +296,35 @@ class Manager:
         if state.get("stopping") or state.get("pid") != pid:
             return
         clean = code == 0 or str(code) in unit.words("Service", "SuccessExitStatus")
+        again = _restarts(unit, clean, state.get("result", "") if clean else _result(code if code is not None else 1))
         if clean:
-            self._set(unit.name, active="inactive", sub="dead", ended=time.time(), status=code, pid=0)
+            self._set(unit.name, active="inactive", sub="dead", ended=time.time(), status=code, pid=0, restarting=again)
         else:
-            self._failed(unit, code if code is not None else 1)
-        self._restart(unit, clean, self.states[unit.name].get("result", ""))
+            self._failed(unit, code if code is not None else 1, restarting=again)
+        if again:
+            self._restart(unit)
 
-    def _restart(self, unit: Unit, clean: bool, result: str) -> None:
-        """Apply `Restart=`, after `RestartSec=` and at most five times in ten seconds."""
-        policy = unit.one("Service", "Restart", "no")
-        abnormal = result in ("signal", "timeout")
-        if not (policy == "always" or (policy == "on-failure" and not clean) or (policy == "on-abnormal" and abnormal)):
-            return
+    def _restart(self, unit: Unit) -> None:
+        """Start a unit again, after `RestartSec=` and at most five times in ten seconds. The pause is recorded, so
+        that a suspension does not lose the start."""
         state = self.states[unit.name]
         times = [moment for moment in state.get("restarts", []) if time.time() - moment < 10] + [time.time()]
-        self._set(unit.name, restarts=times)
+        self._set(unit.name, restarts=times, restarting=len(times) <= 5)
         if len(times) > 5:
             self.log("systemd", f"{unit.name}: Start request repeated too quickly.", True)
             return
         time.sleep(min(seconds(unit.one("Service", "RestartSec", "100ms")), 10.0))
         if self.states[unit.name]["active"] in ("inactive", "failed") and not self.states[unit.name].get("stopping"):
             self.start([unit.name], wait=False)
+        else:
+            self._set(unit.name, restarting=False)
 
-    def _failed(self, unit: Unit, code: int) -> str:
-        result = "timeout" if code == TIMED_OUT else "signal" if code < 0 else "exit-code"
+    def _failed(self, unit: Unit, code: int, **more: object) -> str:
+        result = _result(code)
         self.log("systemd", f"{unit.name}: Failed with result '{result}' (status={code}).", True)
-        self._set(unit.name, active="failed", sub="failed", result=result, status=code, ended=time.time(), pid=0)
+        self._set(
+            unit.name, active="failed", sub="failed", result=result, status=code, ended=time.time(), pid=0, **more
+        )
         return "failed"
 
     def _start_passive(self, unit: Unit) -> str:
@@ -354,10 +365,25 @@ class Manager:
         if unit.one("Timer", "OnUnitInactiveSec") and last.get("ended"):
             due.append(last["ended"] + seconds(unit.one("Timer", "OnUnitInactiveSec")))
         if due and time.time() >= min(due):
-            self._set(name, fired=time.time())
-            self.start([service], wait=False)
+            with self.lock:
+                self.states[name] = {
+                    **self.states[name],
+                    "fired": time.time(),
+                }  # recorded together with the queued service
+                self.start([service], wait=False)
 
     def _set(self, name: str, **values: object) -> None:
         with self.lock:
             self.states[name] = {**self.states.get(name, {"active": "inactive", "sub": "dead"}), **values}
             write_atomically(UNITS, dumps(self.states))
+
+
+def _result(code: int) -> str:
+    return "timeout" if code == TIMED_OUT else "signal" if code < 0 else "exit-code"
+
+
+def _restarts(unit: Unit, clean: bool, result: str) -> bool:
+    """Return whether `Restart=` applies to a service that ended."""
+    policy = unit.one("Service", "Restart", "no")
+    abnormal = result in ("signal", "timeout")
+    return policy == "always" or (policy == "on-failure" and not clean) or (policy == "on-abnormal" and abnormal)

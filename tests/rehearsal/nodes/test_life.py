@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gpuinfra.rehearsal.nodes import Instance, NodeHost
+from gpuinfra.rehearsal.nodes import Instance, NodeHost, root
 from tests.rehearsal.nodes.conftest import Metadata, Nodes, wait_for
 
 NAME = "i-00000000000000001"
@@ -144,6 +148,166 @@ systemctl start --no-block long next
     assert log.read_text().split() == ["began", "began", "ended", "next"]
 
 
+HELD = "/etc/systemd/system/held.service"
+"""A unit file that is a FIFO holds init where it reads this unit."""
+
+
+@pytest.mark.parametrize(
+    ("path", "boots"), [("etc/modules-load.d/held.conf", 2), ("etc/fstab", 2), (HELD.lstrip("/"), 1)]
+)
+def test_a_node_suspended_during_its_first_boot_starts_its_units(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch, path: str, boots: int
+) -> None:
+    """Suspended between the installed image and the first unit, it boots again; suspended later, it resumes."""
+    build = root.build
+
+    def hold(folder: Path, **values: Any) -> None:
+        build(folder, **values)
+        (folder / path).unlink(missing_ok=True)
+        os.mkfifo(folder / path)
+        wants = folder / "etc/systemd/system/multi-user.target.wants"
+        wants.mkdir()
+        (wants / Path(HELD).name).symlink_to(HELD)
+
+    monkeypatch.setattr(root, "build", hold)
+    nodes.metadata.user_data = TWO_UNITS
+    nodes.host.launch(Instance(id=NAME, machine="p4d.24xlarge"))
+    with _held(nodes.host._nodes[NAME].root / path):
+        nodes.host.suspend_all()
+    (nodes.host._nodes[NAME].root / path).unlink()
+    nodes.host.resume_all()
+    nodes.settle(NAME)
+    assert nodes.host.status()[0].boots == boots
+    assert nodes.run("systemctl is-active daemon") == "active"
+    assert nodes.run("test -e /sys/module/nvidia/srcversion") == ""
+
+
+def test_a_node_suspended_while_it_resumes_loses_no_unit(nodes: Nodes) -> None:
+    """Each unit that ran before the first suspension runs after the second."""
+    nodes.metadata.user_data = TWO_UNITS
+    nodes.launch()
+    folder = nodes.host._nodes[NAME].root
+    nodes.run("cp /etc/systemd/system/daemon.service /etc/systemd/system/first.service; systemctl start first")
+    nodes.run(
+        "printf '[Service]\\nType=oneshot\\nExecStart=/bin/sh -c \"echo began >>/var/log/last; until test -e /root/go; do sleep 0.1; done\"\\n'"
+        " >/etc/systemd/system/last.service; systemctl start --no-block last"
+    )
+    log = folder / "var/log/last"
+    wait_for(log.exists, "the job begins")
+    nodes.host.suspend_all()
+    unit = folder / "etc/systemd/system/first.service"
+    text = unit.read_text()
+    unit.unlink()
+    os.mkfifo(unit)
+    nodes.host.resume_all()
+    with _held(unit):
+        nodes.host.suspend_all()
+    unit.unlink()
+    unit.write_text(text)
+    nodes.host.resume_all()
+    wait_for(lambda: log.read_text().split() == ["began"] * 2, "the job begins again")
+    nodes.run("touch /root/go")
+    nodes.settle(NAME)
+    assert nodes.run("systemctl is-active first daemon").split() == ["active"] * 2
+    assert nodes.host.status()[0].boots == 1
+
+
+def test_a_node_suspended_while_a_unit_waits_to_restart_starts_it(nodes: Nodes) -> None:
+    """A service in the pause of `RestartSec=` is not lost."""
+    nodes.launch()
+    nodes.run(
+        "printf '[Service]\\nRestart=always\\nRestartSec=10\\nExecStart=/bin/sh -c \"test -e /root/fixed && exec sleep 1000\"\\n'"
+        " >/etc/systemd/system/again.service; systemctl start again"
+    )
+    wait_for(lambda: nodes.run("systemctl is-active again", code=None) == "failed", "the service fails")
+    nodes.run("touch /root/fixed")
+    nodes.host.suspend_all()
+    nodes.host.resume_all()
+    nodes.settle(NAME)
+    wait_for(lambda: nodes.run("systemctl is-active again", code=None) == "active", "the service starts again")
+
+
+def test_a_node_suspended_while_it_reboots_boots_again(nodes: Nodes) -> None:
+    """Services that the reboot ended are not resumed as failed."""
+    nodes.metadata.user_data = TWO_UNITS
+    nodes.launch()
+    nodes.run(
+        "printf '[Service]\\nExecStart=/bin/bash -c \"trap : TERM; while :; do sleep 1; done\"\\n'"
+        " >/etc/systemd/system/slow.service; systemctl start slow; (sleep 0.2; systemctl reboot) & disown"
+    )
+    wait_for(lambda: "Rebooting" in nodes.host.console(NAME), "the reboot begins")
+    nodes.host.suspend_all()
+    nodes.host.resume_all()
+    wait_for(lambda: nodes.host.status()[0].boots == 2, "the node boots again")
+    nodes.settle(NAME)
+    assert nodes.run("cat /var/log/once").split() == ["ran", "ran"]
+
+
+def test_a_node_whose_processes_were_killed_first_boots_again(nodes: Nodes, metadata: Metadata, tmp_path: Path) -> None:
+    """A kill of all processes can end a node before its host. The next rehearsal boots this node."""
+    nodes.launch()
+    init = nodes.host._nodes[NAME].init_pid
+    assert init is not None
+    os.kill(init, signal.SIGKILL)
+    wait_for(lambda: nodes.stage() == "failed", "the host sees that the node stopped")
+    nodes.host.close()
+    host = NodeHost(tmp_path / "rehearsal", endpoint=metadata.url)
+    host.start()
+    try:
+        Nodes(host, metadata).settle(NAME)
+        assert host.status()[0].boots == 2
+    finally:
+        host.close()
+
+
+def test_an_interrupted_termination_is_completed(nodes: Nodes, metadata: Metadata, tmp_path: Path) -> None:
+    """A machine of the same ID, as after a reimage, starts with a new disk."""
+    nodes.launch()
+    nodes.run("touch /root/old")
+    nodes.host.close()
+    record = nodes.host.nodes_folder / NAME / "host.json"
+    record.write_text(json.dumps({**json.loads(record.read_text()), "power": "ended"}))
+    host = NodeHost(tmp_path / "rehearsal", endpoint=metadata.url)
+    host.start()
+    try:
+        assert host.status() == []
+        again = Nodes(host, metadata)
+        again.launch()
+        assert again.run("ls /root") == ""
+    finally:
+        host.close()
+
+
+def test_a_node_that_cannot_start_does_not_stop_the_others(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of the system when a node starts is on its console, and other nodes boot."""
+    make = root.proc_files
+
+    def fail_for_one(folder: Path, **values: str) -> list[dict[str, str]]:
+        if folder.parent.name == NAME:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        return make(folder, **values)
+
+    monkeypatch.setattr(root, "proc_files", fail_for_one)
+    nodes.host.launch(Instance(id=NAME, machine="p4d.24xlarge"))
+    nodes.launch(2)
+    assert nodes.stage() == "failed"
+    assert "cannot start: [Errno 11] Resource temporarily unavailable" in nodes.host.console(NAME)
+
+
+def test_init_does_not_outlive_a_parent_that_was_killed_at_once(namespaces: None, tmp_path: Path) -> None:
+    """A kill between the fork and the child's death signal leaves no node."""
+    config = tmp_path / "enter.json"
+    started = {"argv": ["/bin/sh", "-c", f"touch {tmp_path}/started"], "environ": {}}
+    config.write_text(json.dumps({"root": "/", "hostname": "h", "binds": [], "proc": [], "parent": 0, **started}))
+    done = subprocess.run(
+        [sys.executable, "-c", _KILLED_AT_ONCE, str(config)],
+        capture_output=True, text=True, timeout=300, check=False, cwd=CHECKOUT,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGKILL
+    assert done.stderr == ""
+    assert not (tmp_path / "started").exists()
+
+
 def test_a_terminated_node_is_gone(nodes: Nodes) -> None:
     """It has no process and no folder among the nodes; its console can still be read."""
     nodes.launch()
@@ -259,10 +423,25 @@ def test_a_system_without_namespaces_is_reported(namespaces: None) -> None:
     assert done.stdout.startswith("(False, 'this system forbids user namespaces"), done.stdout + done.stderr
 
 
+_KILLED_AT_ONCE = """
+import os, signal, sys
+from gpuinfra.rehearsal.nodes import enter
+fork, (gone, here) = os.fork, os.pipe()
+def killed_at_once():
+    child = fork()
+    if child:
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.close(here)
+    os.read(gone, 1)  # returns when the parent has ended
+    return 0
+os.fork, enter.die_with, enter._pivot, enter._proc, enter.bind = killed_at_once, *[lambda *_: None] * 4
+enter.main(sys.argv[1:])
+"""
+
 _ORDINARY = """
 import sys, time
 from pathlib import Path
-from gpuinfra.rehearsal.nodes import Instance, NodeHost
+from gpuinfra.rehearsal.nodes import Instance, NodeHost, root
 host = NodeHost(Path(sys.argv[1]), endpoint="http://127.0.0.1:9")
 host.start()
 host.launch(Instance(id="i-00000000000000001", machine="p4d.24xlarge", faults=("never-reports",)))
@@ -278,13 +457,28 @@ print(output)
 _HOST = """
 import sys, time
 from pathlib import Path
-from gpuinfra.rehearsal.nodes import Instance, NodeHost
+from gpuinfra.rehearsal.nodes import Instance, NodeHost, root
 host = NodeHost(Path(sys.argv[1]), endpoint=sys.argv[2])
 host.start()
 print("started", flush=True)
 host.launch(Instance(id="i-00000000000000001", machine="p4d.24xlarge", name="gpu-1"))
 time.sleep(600)
 """
+
+
+@contextlib.contextmanager
+def _held(fifo: Path) -> Iterator[None]:
+    """Wait until a process reads a FIFO, and let it wait for data inside the block."""
+    opened: list[int] = []
+
+    def is_open() -> bool:
+        with contextlib.suppress(OSError):  # ENXIO: nobody reads it
+            opened.append(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(opened)
+
+    wait_for(is_open, f"init reads {fifo.name}")
+    yield
+    os.close(opened[0])
 
 
 def _host_process(folder: Path, url: str) -> subprocess.Popen[str]:
