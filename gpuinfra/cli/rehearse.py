@@ -32,6 +32,7 @@ from gpuinfra.cli.options import folder_option
     is_flag=True,
     help="Grant the operator only the permissions that `gpuinfra permissions` prints.",
 )
+@click.option("--without-nodes", is_flag=True, help="Rehearse the cloud only: nodes do not start and are not verified.")
 @click.option("--on", metavar="DATE", help="Rehearse as of this day, for example 2026-12-01. Default: today.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON on stdout and progress on stderr.")
 @folder_option
@@ -41,6 +42,7 @@ def command(
     faults: tuple[str, ...],
     deadline: str | None,
     least_privilege: bool,
+    without_nodes: bool,
     on: str | None,
     as_json: bool,
     folder: Path,
@@ -66,6 +68,7 @@ def command(
         deadline=deadline,
         folder=folder,
         least_privilege=least_privilege,
+        without_nodes=without_nodes,
         on=read_day(on, "--on") if on else None,
     )
     result = rehearse(action, options, view)

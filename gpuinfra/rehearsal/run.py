@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from gpuinfra.errors import EnvironmentMissing
 from gpuinfra.rehearsal.actions import Result, errors_of, finish, perform
 from gpuinfra.rehearsal.life import run_life
-from gpuinfra.rehearsal.session import Options, open_session
+from gpuinfra.rehearsal.session import Options, Session, open_session
 from gpuinfra.report.progress import View
 
 
 def rehearse(action: str, options: Options, view: View) -> Result:
     """Run `action` and write its report."""
     with open_session(options, view) as session:
+        if action in ("up", "life"):
+            _require_nodes(session)
         if action == "life":
             return run_life(session)
         operation = perform(session, action)
         return finish(session, action, ok=operation.ok, problems=errors_of(operation))
+
+
+def _require_nodes(session: Session) -> None:
+    """Raise EnvironmentMissing if this system cannot run the nodes of the stack and the user did not choose to omit them."""
+    available, reason = session.cloud.nodes_available()
+    plan = session.plan()
+    if not available and not session.options.without_nodes and (plan is None or plan.nodes):
+        raise EnvironmentMissing(
+            f"stand-in nodes cannot run: {reason}; to rehearse the cloud without its nodes, add --without-nodes"
+        )

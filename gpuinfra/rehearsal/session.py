@@ -61,6 +61,8 @@ class Options:
     folder: Path = DEFAULT_FOLDER
     least_privilege: bool = False
     """Grant the operator only the permissions that `gpuinfra permissions` prints."""
+    without_nodes: bool = False
+    """Rehearse the cloud only. No node starts, and `up` does not wait for nodes."""
     on: date | None = None
     """Rehearse as if today were this date."""
 
@@ -276,7 +278,9 @@ def open_session(options: Options, view: View) -> Iterator[Session]:
         env = engine.environ(base)
         where = (loaded.spec.cloud, loaded.spec.where.region) if loaded else ("aws", _aws_region(path))
         operator = least_privilege.write_policy(folder, loaded, options.day) if options.least_privilege else None
-        with running_cloud(folder, base, sys.executable, options.faults, operator) as cloud:
+        with running_cloud(
+            folder, base, sys.executable, options.faults, operator, nodes=not options.without_nodes
+        ) as cloud:
             env = applied_environment.with_stand_in_cloud(env, cloud.ready, *where)
             available, reason = cloud.nodes_available()
             if not available:

@@ -77,15 +77,24 @@ class StandInCloud:
 
 @contextmanager
 def running_cloud(
-    folder: Folder, env: Mapping[str, str], python: str, faults: Sequence[str], operator: Path | None = None
+    folder: Folder,
+    env: Mapping[str, str],
+    python: str,
+    faults: Sequence[str],
+    operator: Path | None = None,
+    *,
+    nodes: bool = True,
 ) -> Iterator[StandInCloud]:
     """Run the stand-in cloud within a `with` block. Its nodes are suspended when the block ends.
 
     `operator` is the file that contains the operator's policy. Without this file, the operator has all permissions.
+    Without `nodes`, instances do not boot.
     """
     argv = [python, "-m", "gpuinfra.rehearsal.cloud", "--folder", str(folder.base)]
     for fault in faults:
         argv += ["--fault", fault]
+    if not nodes:
+        argv += ["--no-nodes"]
     if operator is not None:
         argv += ["--operator", str(operator)]
     with (folder.root / "cloud.log").open("w", encoding="utf-8") as log:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import REPOSITORY, Rehearse
+from .conftest import REPOSITORY, Rehearse, command, run
 
 GOOD = (REPOSITORY / "stacks" / "Pulumi.aws-p4d.yaml").read_text(encoding="utf-8")
 MISTAKES = {
@@ -57,3 +57,34 @@ def test_an_invalid_command(rehearse: Rehearse, words: tuple[str, ...], said: st
     assert said in result.err
     assert "Traceback" not in result.err
     assert not result.root.exists()
+
+
+_WITHOUT_NAMESPACES = (
+    "unshare",
+    "-Ur",
+    "/bin/sh",
+    "-c",
+    'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"',
+    "sh",
+)
+"""Runs a command in a user namespace that forbids further user namespaces."""
+
+
+def test_up_without_namespaces_is_a_missing_prerequisite(needs_nodes: None, tmp_path: Path) -> None:
+    """Where nodes cannot run, `up` ends with exit code 3, the reason, and the option that omits the nodes."""
+    folder = tmp_path / "r"
+    words = command("rehearse", "up", "aws-p4d", "--folder", str(folder))
+    result = run([*_WITHOUT_NAMESPACES, *words], folder / "aws-p4d")
+    assert result.code == 3, result.out + result.err
+    line = result.err.splitlines()[-1]
+    assert line.startswith("gpuinfra: stand-in nodes cannot run: this system forbids user namespaces: ")
+    assert "--without-nodes" in line
+    assert not (folder / "aws-p4d/report.json").exists()
+
+
+def test_up_without_nodes_rehearses_the_cloud(rehearse: Rehearse) -> None:
+    """`--without-nodes` creates every resource, starts no node and reports no node as verified."""
+    result = rehearse("up", "aws-p4d", "--without-nodes")
+    assert result.code == 0, result.out + result.err
+    assert {one["outcome"] for one in result.report["nodes"]} == {"not rehearsed"}
+    assert not list(result.root.glob("nodes/*/console*"))

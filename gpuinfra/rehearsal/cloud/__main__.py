@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
         return error.exit_code
     token = secrets.token_urlsafe(24)
     server = Server(cloud, token)
-    host, reason = (None, "--no-nodes was given") if options.no_nodes else _node_host(folder, cloud.endpoint)
+    host, reason = (None, "--without-nodes is set") if options.no_nodes else _node_host(folder, cloud.endpoint)
     cloud.fleet = Fleet(cloud, host, reason)
     cloud.operator = Operator.read(options.operator)
     server.start()

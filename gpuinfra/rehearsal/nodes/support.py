@@ -26,7 +26,7 @@ limit."""
 def available() -> tuple[bool, str]:
     """Return whether this system allows the namespaces that a node needs without root, and the reason if it does not."""
     if sys.platform != "linux":
-        return False, f"stand-in nodes need Linux; this is {sys.platform}, so nodes are not rehearsed"
+        return False, f"stand-in nodes need Linux; this is {sys.platform}"
     try:
         done = subprocess.run(
             [*ISOLATED, enter.__file__, "--probe"], capture_output=True, text=True, timeout=20, check=False
@@ -36,7 +36,7 @@ def available() -> tuple[bool, str]:
     if done.returncode == 0:
         return True, ""
     reason = (done.stdout or done.stderr).strip() or "no reason given"
-    return False, f"this system forbids user namespaces, so nodes are not rehearsed: {reason}{_hint()}"
+    return False, f"this system forbids user namespaces: {reason}{_hint()}"
 
 
 def _hint() -> str:
