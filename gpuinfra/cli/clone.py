@@ -1,0 +1,156 @@
+"""`gpuinfra clone`: writes the stack file of a second region."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpuinfra.cli.plan import colored
+from gpuinfra.errors import SpecError, UsageError
+
+
+@click.command("clone")
+@click.argument("stack", metavar="STACK|FILE")
+@click.option("--region", required=True, help="Region of the clone.")
+@click.option("--zone", help="Zone of the clone. If omitted, the clone gets a zone that offers every machine type.")
+@click.option(
+    "--mode",
+    default="cold",
+    show_default=True,
+    help="What runs before a failover: cold (nothing), pilot-light (foundation and site) or hot (everything).",
+)
+@click.option("--count", multiple=True, metavar="[POOL=]N", help="Number of nodes in the clone. Repeatable.")
+@click.option("--machine", multiple=True, metavar="[POOL=]TYPE", help="Machine type in the clone. Repeatable.")
+@click.option("--rpo", metavar="MINUTES", help="Check that the replica of the data can be at most this old.")
+@click.option("--cloud", help="Cloud of the clone. If omitted, the cloud of the stack.")
+@click.option("--cidr", metavar="RANGE", help="Address range of the clone's network.")
+@click.option("--peer", multiple=True, metavar="RANGE", help="Network that the clone must not overlap. Repeatable.")
+@click.option(
+    "--set",
+    "values",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Set a field of the clone, such as pools[0].capacity[0].id=ID. Repeatable.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File of the clone. If omitted, Pulumi.STACK-REGION.yaml next to the stack file.",
+)
+@click.option("--force", is_flag=True, help="Replace the file of the clone if it exists.")
+@click.option("--dry-run", is_flag=True, help="Print the report and the file, and write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/second-region.md).")
+def command(
+    stack: str,
+    count: tuple[str, ...],
+    machine: tuple[str, ...],
+    rpo: str | None,
+    peer: tuple[str, ...],
+    values: tuple[str, ...],
+    output: Path | None,
+    force: bool,
+    dry_run: bool,
+    as_json: bool,
+    **given: Any,
+) -> int:
+    """Write the stack file of STACK in a second region, with the reason for each change.
+
+    This command requires no cloud account or network and creates no resources. Fields that depend on a region are
+    replaced. What a stack file cannot copy, such as a reservation or a quota, is listed with the command that provides it.
+
+    The exit code is 1 if the clone is not possible. The report then lists alternatives.
+    """
+    from gpuinfra.clone import Request, clone
+    from gpuinfra.clone.write import write_atomic
+    from gpuinfra.day import today
+    from gpuinfra.report.clone_text import text as report
+    from gpuinfra.spec.load import find_stack, read_stack
+
+    path = find_stack(stack)
+    request = Request(
+        count={name: _number("--count", number) for name, number in _pairs("--count", count)},
+        machine=dict(_pairs("--machine", machine)),
+        rpo_minutes=None if rpo is None else _number("--rpo", rpo),
+        peers=peer,
+        values=tuple(_value(one) for one in values),
+        project=_project(path),
+        **{name: value for name, value in given.items() if value is not None},
+    )
+    loaded = read_stack(path)
+    result = clone(loaded, path.read_text(encoding="utf-8-sig"), request, today(), output)
+    write = result.ok and not dry_run
+    if write:
+        for one in result.files:
+            if one.path.resolve() == path.resolve():
+                raise UsageError(f"{one.path} is the file of the stack; give another path after --output")
+        for one in result.files:
+            write_atomic(one.path, one.text, force=force)
+    if as_json:
+        click.echo(json.dumps(result.as_dict(written=write), indent=2))
+        return 0 if result.ok else 1
+    for finding in result.findings:
+        click.echo(colored(finding), err=True)
+    if text := report(result):
+        click.echo(text)
+    for one in result.files:
+        if dry_run:
+            click.echo(f"\n{one.path} (not written):\n\n{one.text}")
+        else:
+            click.echo(f"\nwritten: {one.path}")
+    return 0 if result.ok else 1
+
+
+def _pairs(option: str, values: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Parse `N` and `POOL=N`. The name of a value without a pool is `*`."""
+    found: dict[str, str] = {}
+    for value in values:
+        name, equals, rest = value.partition("=")
+        name, rest = (name, rest) if equals else ("*", name)
+        if name in found:
+            raise UsageError(f"{option} is given twice for {'every pool' if name == '*' else name}; give it once")
+        found[name] = rest
+    return list(found.items())
+
+
+def _number(option: str, text: str) -> int:
+    from gpuinfra.spec.shown import shown
+
+    try:
+        if len(text) > 12:
+            raise ValueError
+        return int(text)
+    except ValueError:
+        raise UsageError(f"{option} is {shown(text)}; allowed: a whole number") from None
+
+
+def _value(text: str) -> tuple[str, object]:
+    """Parse `PATH=VALUE`, with the value in YAML."""
+    from gpuinfra.spec.document import parse
+
+    path, equals, value = text.partition("=")
+    if not equals:
+        from gpuinfra.spec.shown import shown
+
+        raise UsageError(f"--set is {shown(text)}; allowed: PATH=VALUE, such as pools[0].capacity[0].id=ID")
+    try:
+        return path, parse(value, "--set").value
+    except SpecError as problem:
+        raise SpecError([replace(one, path="--set", file="", line=None) for one in problem.findings]) from None
+
+
+def _project(path: Path) -> str:
+    """Return the name of the Pulumi project of a stack file, or `gpuinfra`."""
+    from gpuinfra.spec.document import read
+
+    for folder in path.resolve().parents:
+        file = folder / "Pulumi.yaml"
+        if file.is_file():
+            value = read(file).value
+            name = value.get("name") if isinstance(value, dict) else None
+            return name if isinstance(name, str) else "gpuinfra"
+    return "gpuinfra"

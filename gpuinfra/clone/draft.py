@@ -1,0 +1,119 @@
+"""A declaration as plain values, and the edits that turn it into its clone."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from gpuinfra.clone.model import Change
+from gpuinfra.errors import UsageError
+from gpuinfra.safe_text import one_line
+from gpuinfra.spec.document import Route
+from gpuinfra.spec.shown import looks_secret, shown
+
+_PART = re.compile(r"([A-Za-z_][\w:-]*)((?:\[\d+\])*)(?:\.|$)")
+
+
+class Draft:
+    """The declaration of the clone while it is made. `changes` records each edit with its reason."""
+
+    def __init__(self, value: dict[str, Any]) -> None:
+        self.value: dict[str, Any] = copy.deepcopy(value)
+        self.changes: list[Change] = []
+
+    def get(self, route: Route) -> Any:
+        """Return the value at a path, or None."""
+        return value_at(self.value, route)
+
+    def set(self, route: Route, after: object, reason: str) -> None:
+        """Set a value, or remove it if `after` is None. An edit that changes nothing is not recorded."""
+        before = self.get(route)
+        if before == after:
+            return
+        self.changes.append(
+            Change(route=route, before=copy.deepcopy(before), after=copy.deepcopy(after), reason=reason)
+        )
+        put(self.value, route, copy.deepcopy(after))
+
+
+def value_at(value: Any, route: Route) -> Any:
+    """Return the value at a path, or None if there is none."""
+    for part in route:
+        if isinstance(part, int):
+            if not isinstance(value, list) or part >= len(value):
+                return None
+            value = value[part]
+        else:
+            if not isinstance(value, dict) or part not in value:
+                return None
+            value = value[part]
+    return value
+
+
+def put(value: Any, route: Route, after: object) -> None:
+    """Set the value at a path in place, or remove it if `after` is None. Missing mappings on the way are created."""
+    for index, part in enumerate(route[:-1]):
+        if isinstance(value, dict) and part not in value:
+            if after is None:
+                return
+            value[part] = [] if isinstance(route[index + 1], int) else {}
+        value = value[part]
+    last = route[-1]
+    if isinstance(value, list):
+        assert isinstance(last, int)
+        if last == len(value):
+            value.append(after)
+        elif after is None:
+            del value[last]
+        else:
+            value[last] = after
+    elif after is None:
+        value.pop(last, None)
+    else:
+        value[last] = after
+
+
+def apply(value: Any, changes: Iterable[Change], prefix: Route = ()) -> None:
+    """Apply edits in place. `prefix` is the path of the declaration in the document."""
+    for change in changes:
+        put(value, (*prefix, *change.route), copy.deepcopy(change.after))
+
+
+def route_of(text: str, value: Any) -> Route:
+    """Parse a path such as `pools[0].capacity[0].id`. An entry that stands alone instead of in a list has the index 0.
+
+    Raises `UsageError` if the text is not a path, or leads into a list that has no such entry.
+    """
+    route: list[str | int] = []
+    rest = text
+    while rest:
+        match = _PART.match(rest)
+        if not match or match.end() == 0:
+            raise UsageError(
+                f"--set {_shown(text)} is not a path; allowed: a form such as pools[0].capacity[0].id=VALUE"
+            )
+        route.append(match[1])
+        route.extend(int(number) for number in re.findall(r"\d+", match[2]))
+        rest = rest[match.end() :]
+    if not route or text.endswith("."):
+        raise UsageError(f"--set {_shown(text)} is not a path; allowed: a form such as pools[0].capacity[0].id=VALUE")
+    found: list[str | int] = []
+    for part in route:
+        here = value_at(value, tuple(found))
+        if isinstance(part, int):
+            if isinstance(here, dict) and part == 0:
+                continue
+            length = len(here) if isinstance(here, list) else 0
+            if part > length:
+                raise UsageError(f"--set {_shown(text)} has the index {part}, but the list has {length} entries")
+        elif here is not None and not isinstance(here, dict):
+            raise UsageError(f"--set {_shown(text)} leads into {shown(here)}, which is not a mapping")
+        found.append(part)
+    return tuple(found)
+
+
+def _shown(text: str) -> str:
+    """Return a path for a message. `shown` describes texts with brackets instead."""
+    return shown(text) if looks_secret(text) else repr(one_line(text, 60))

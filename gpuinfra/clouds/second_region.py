@@ -1,0 +1,123 @@
+"""What `gpuinfra clone` must know about a cloud: partitions, prices of transfer, and commands for what a stack file cannot copy.
+
+Each cloud implements `SecondRegion` in its module `second_region`. The modules are pure: they import no SDK and make no calls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from typing import Protocol
+
+from gpuinfra.catalog.records import CapacityKind, MachineType
+from gpuinfra.registry import has_module, module_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manual:
+    """Something that a stack file cannot copy to another region, and the command that provides it."""
+
+    path: str
+    """Field of the declaration, or the setting of the stack file."""
+    what: str
+    why: str
+    command: str
+    """Command to run. A word in capital letters, such as `BUCKET`, is a value that only you know."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransferPrice:
+    """Price of data that leaves a region."""
+
+    usd_per_gb: float | None
+    """Price per GB, or None if no source has it."""
+    read: date
+    source: str
+    certain: bool = True
+    """False if the price does not come from a primary source."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replication:
+    """How far a replica of object storage can lag behind."""
+
+    minutes: int | None
+    """Lag that the cloud commits to, or None if it commits to none."""
+    feature: str
+    """Feature to enable for this lag, and what it requires."""
+    export: str
+    """When changes in the file system reach the bucket that is replicated."""
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quota:
+    """A quota of a region, and how much of it a node uses."""
+
+    name: str
+    """Code or name in the terms of the cloud. Empty if it is unknown."""
+    per_node: int
+    unit: str
+    """`vCPUs` or `GPUs`."""
+
+
+class SecondRegion(Protocol):
+    """The facts of a cloud."""
+
+    region_settings: tuple[str, ...]
+    """Pulumi provider settings that contain the region."""
+    zone_settings: tuple[str, ...]
+    """Pulumi provider settings that contain a zone."""
+    storage_fields: frozenset[str]
+    """Fields of a `lustre` entry that other clouds do not have. A clone on another cloud drops them."""
+    tiers: tuple[int, ...]
+    """Throughput tiers of Lustre in MB/s per TiB."""
+    replication: Replication
+
+    def partition(self, region: str) -> str:
+        """Return the partition of a region. Accounts, keys and images do not cross partitions."""
+        ...
+
+    def transfer(self, source: str, target: str) -> TransferPrice:
+        """Return the price of data from one region to another."""
+        ...
+
+    def egress(self, region: str) -> TransferPrice:
+        """Return the price of data from a region to the internet, in the first tier."""
+        ...
+
+    def quota(self, machine: MachineType, kind: CapacityKind) -> Quota | None:
+        """Return the quota that a node uses. None if the kind of capacity needs no quota."""
+        ...
+
+    def request(self, quota: Quota, total: int, region: str, project: str | None) -> str:
+        """Return the command that requests a quota of `total` in a region."""
+        ...
+
+    def purchase(self, kind: CapacityKind, machine: MachineType, nodes: int, region: str, zone: str | None) -> str:
+        """Return the command that finds or creates reserved capacity."""
+        ...
+
+    def image(self, ref: str, source: str, target: str) -> tuple[str, str] | None:
+        """Return the reason and the command if an image must be copied to the region. None if the image is global."""
+        ...
+
+    def registry(self, registry: str, source: str, target: str) -> tuple[str, str] | None:
+        """Return the registry in the other region, and the command that copies an image. None if the registry is not regional."""
+        ...
+
+    def network(self, region: str) -> str:
+        """Return the command that lists the existing networks of a region."""
+        ...
+
+    def bucket(self, bucket: str, source: str, target: str) -> str:
+        """Return the command that starts the replication of a bucket."""
+        ...
+
+
+def second_region_of(cloud: str) -> SecondRegion | None:
+    """Return the facts of a cloud, or None if its package has no module `second_region`."""
+    if not has_module(cloud, "second_region"):
+        return None
+    facts: SecondRegion = module_of(cloud, "second_region").SECOND_REGION
+    return facts

@@ -1,0 +1,108 @@
+"""Formats a clone as text: changes with reasons, what is not cloned, price, and alternatives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from gpuinfra.clone import Result
+from gpuinfra.cost import Cost
+from gpuinfra.report import tables
+from gpuinfra.report.prices import usd
+from gpuinfra.report.tables import Cell, Column, Table
+
+
+def text(result: Result) -> str:
+    """Return the whole report. A clone that is not possible has only alternatives."""
+    return "\n".join(_lines(result))
+
+
+def _lines(result: Result) -> Iterator[str]:
+    if not result.ok:
+        yield from _alternatives(result)
+        return
+    zones = f", {', '.join(result.plan.zones)}" if result.plan else ""
+    place = f"{result.cloud} {result.request.region}{zones}"
+    yield f"{result.stack} ({result.source_region}) -> {place}, mode {result.request.mode}"
+    yield ""
+    columns = [
+        Column("field", wrap=True),
+        Column("before", wrap=True),
+        Column("after", wrap=True),
+        Column("reason", wrap=True),
+    ]
+    rows = [(Cell(one.path, strong=True), _value(one.before), _value(one.after), one.reason) for one in result.changes]
+    yield from tables.text(Table(columns, rows))
+    if result.manual:
+        yield ""
+        yield "not cloned"
+        for one in result.manual:
+            yield from tables.fields([(one.path, f"{one.what}: {one.why}"), ("", one.command)], indent=2)
+    yield ""
+    yield from _price(result)
+    yield ""
+    yield "next"
+    for line in result.next:
+        yield f"  {line}"
+
+
+def _price(result: Result) -> Iterator[str]:
+    standing = "0.00" if result.standing is None else _hour(result.standing)
+    rows = [
+        ("stack", _hour(result.before), _month(result.before)),
+        ("clone, while it runs", _hour(result.after), _month(result.after)),
+        (
+            f"clone, before a failover ({result.request.mode})",
+            standing,
+            "0" if result.standing is None else _month(result.standing),
+        ),
+    ]
+    if result.estimate:
+        row = f"clone, at the prices of {result.source_region}"
+        rows.insert(2, (row, _hour(result.estimate), _month(result.estimate)))
+    yield from tables.text(
+        Table([Column("price"), Column("USD/hour", right=True), Column("USD/month", right=True)], rows)
+    )
+    for one in result.transfers:
+        doubt = "" if one.certain else " (not certain)"
+        each = f"{one.usd_per_gb:g} USD per GB{doubt}, {one.read}" if one.usd_per_gb is not None else "price unknown"
+        yield f"  {one.what}: {one.gib:,.0f} GiB, {usd(one.usd, 0)} USD ({each})"
+    yield "  not included: storage of the replica, requests, and changes after the first copy"
+
+
+def _hour(cost: Cost | None) -> str:
+    return _amount(cost, cost.usd_per_hour, 2) if cost else "unknown"
+
+
+def _month(cost: Cost | None) -> str:
+    return _amount(cost, cost.usd_per_month, 0) if cost else "unknown"
+
+
+def _amount(cost: Cost, value: float, digits: int) -> str:
+    if not cost.nodes_priced:
+        return "unknown"
+    return f"{'' if cost.complete else 'at least '}{usd(value, digits)}"
+
+
+def _alternatives(result: Result) -> Iterator[str]:
+    if not result.alternatives:
+        return
+    yield "alternatives"
+    rows = [
+        (one.region, one.machine, usd(one.usd_per_hour), one.reason, Cell(one.options, code=True))
+        for one in result.alternatives
+    ]
+    columns = [
+        Column("region"),
+        Column("machine"),
+        Column("USD/hour", right=True),
+        Column("reason", wrap=True),
+        Column("options", wrap=True),
+    ]
+    yield from tables.text(Table(columns, rows), indent=2)
+
+
+def _value(value: object) -> str:
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
