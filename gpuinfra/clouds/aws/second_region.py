@@ -29,12 +29,12 @@ BLOCK_HOURS = 168
 class AwsSecondRegion:
     """Amazon Web Services."""
 
-    region_settings = ("aws:region",)
+    region_settings: tuple[str, ...] = ("aws:region",)
     zone_settings: tuple[str, ...] = ()
     storage_fields = frozenset(
         {"deployment", "bucket_path", "import_events", "export_events", "version", "metadata_iops", "fabric"}
     )
-    tiers = TIERS["persistent_2"]
+    tiers: tuple[int, ...] = TIERS["persistent_2"]
     replication = Replication(
         minutes=15,
         feature="S3 Replication Time Control on the replication rule of the bucket",

@@ -16,10 +16,10 @@ _SUBSCRIPTION = "$(az account show --query id --output tsv)"
 class AzureSecondRegion:
     """Microsoft Azure."""
 
-    region_settings = ("azure-native:location",)
+    region_settings: tuple[str, ...] = ("azure-native:location",)
     zone_settings: tuple[str, ...] = ()
     storage_fields = frozenset({"importer_id"})
-    tiers = tuple(sorted(LUSTRE_SKUS))
+    tiers: tuple[int, ...] = tuple(sorted(LUSTRE_SKUS))
     replication = Replication(
         minutes=None,
         feature="object replication between two containers, with versioning on both and a change feed on the source",

@@ -16,10 +16,10 @@ _SUFFIX = "-docker.pkg.dev"
 class GcpSecondRegion:
     """Google Cloud."""
 
-    region_settings = ("gcp:region",)
-    zone_settings = ("gcp:zone",)
+    region_settings: tuple[str, ...] = ("gcp:region",)
+    zone_settings: tuple[str, ...] = ("gcp:zone",)
     storage_fields = frozenset[str]()
-    tiers = tuple(sorted(LUSTRE_TIERS))
+    tiers: tuple[int, ...] = tuple(sorted(LUSTRE_TIERS))
     replication = Replication(
         minutes=None,
         feature="a transfer job between two buckets; only a dual-region bucket with turbo replication has a target, which is 15 minutes",
