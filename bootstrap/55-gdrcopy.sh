@@ -31,21 +31,6 @@ main() {
 
 gdrdrv_version() { modinfo -F version gdrdrv 2>/dev/null || true; }
 
-install_gdrcopy() {
-  local work url sha256 debs=()
-  would "install GDRCopy $GDRCOPY_VERSION" && return 0
-  need_variables GDRCOPY_DEBS
-  work=$(work_folder gdrcopy)
-  while read -r url sha256; do
-    [[ -n $url ]] || continue
-    fetch "$url" "$sha256" "$work/${url##*/}"
-    debs+=("$work/${url##*/}")
-  done <<<"${GDRCOPY_DEBS//;/$'\n'}"
-  begin_installing
-  repair_packages
-  apt_refresh
-  retry 3 "installing GDRCopy" apt-get "${APT_OPTIONS[@]}" install "${debs[@]}"
-  changed "installed GDRCopy $GDRCOPY_VERSION"
-}
+install_gdrcopy() { install_files GDRCOPY "GDRCopy $GDRCOPY_VERSION"; }
 
 main "$@"

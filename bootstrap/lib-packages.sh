@@ -109,6 +109,25 @@ install_packages() {
   changed "installed ${missing[*]}"
 }
 
+# install_files PREFIX WHAT: installs package files that are in no repository. PREFIX_DEBS lists them as `URL SHA256; URL SHA256`.
+install_files() {
+  local list=$1_DEBS what=$2 work url sha256 debs=()
+  would "install $what" && return 0
+  need_variables "$list"
+  need_tools curl
+  work=$(work_folder "${1,,}")
+  while read -r url sha256; do
+    [[ -n $url ]] || continue
+    fetch "$url" "$sha256" "$work/${url##*/}"
+    debs+=("$work/${url##*/}")
+  done <<<"${!list//;/$'\n'}"
+  begin_installing
+  repair_packages
+  apt_refresh
+  retry 3 "installing $what" apt-get "${APT_OPTIONS[@]}" install "${debs[@]}"
+  changed "installed $what"
+}
+
 # hold PACKAGE...: holds the packages, so that apt does not change them.
 hold() {
   local name held todo=()

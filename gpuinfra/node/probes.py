@@ -117,6 +117,11 @@ PROBES: dict[str, Probe] = {
     "cdi": Probe(("nvidia-ctk", "cdi", "list")),
     "docker": Probe(("docker", "info", "--format", "{{json .}}")),
     "containerd": Probe(("containerd", "config", "dump")),
+    # The namespaces of a container, as an unprivileged user creates them; the version alone does not show that Ubuntu allows this.
+    "enroot": Probe(("enroot", "version")),
+    "enroot-namespaces": Probe(
+        ("runuser", "-u", "nobody", "--", "enroot-nsenter", "--user", "--mount", "readlink", "/proc/self/ns/user")
+    ),
     "metadata-guard": Probe(("nft", "list", "table", "inet", "gpuinfra_metadata")),
     "lustre-module": Probe(("modinfo", "-F", "vermagic", "lustre")),
     "mounts": Probe((NODE_PART, "mounts"), timeout_s=120),

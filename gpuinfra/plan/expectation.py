@@ -26,6 +26,8 @@ class Facts(NamedTuple):
     home: bool = False
     lnet_efa: int = 0
     """Number of EFA devices that Lustre uses."""
+    containers: tuple[str, ...] = ()
+    """Container runtimes that the declaration lists."""
     guarded: bool = False
     """Whether nodes block containers from the metadata service."""
 
@@ -91,6 +93,15 @@ def _over_efa(f: Facts) -> bool:
     return f.lnet_efa > 0
 
 
+def _container_runtime(f: Facts) -> bool:
+    """Whether containers use the GPUs, or the declaration lists a runtime that C1 reads."""
+    return f.machine.gpu is not None or "docker" in f.containers
+
+
+def _enroot(f: Facts) -> bool:
+    return "enroot" in f.containers
+
+
 def _guarded(f: Facts) -> bool:
     return f.guarded
 
@@ -114,7 +125,9 @@ REQUIRED: dict[str, Callable[[Facts], bool]] = {
     **dict.fromkeys(("P1", "P4", "P5", "D1", "D2", "D3", "D4", "D5", "D6", "D7", "D8"), _gpu),
     **dict.fromkeys((f"G{number}" for number in range(1, 15)), _gpu),
     **dict.fromkeys(("X1", "C1", "C2", "C3"), _gpu),
+    "C1": _container_runtime,
     "C4": _guarded,
+    "C5": _enroot,
     "B1": _gpu,
     "B5": _host_copy,
     "G15": _partitioned,
@@ -158,6 +171,7 @@ def expectation(
     guarded: tuple[str, ...] = (),
 ) -> dict[str, object]:
     """Return the content of `expectation.json` for a pool."""
+    containers = tuple(name for name in ("docker", "enroot") if lock.choice(name))
     facts = Facts(
         machine=machine,
         fabric=fabric,
@@ -168,6 +182,7 @@ def expectation(
         home=bool(homes),
         lnet_efa=lnet_efa,
         guarded=bool(guarded),
+        containers=containers,
     )
     gpu = machine.gpu
     content: dict[str, object] = {
@@ -201,6 +216,8 @@ def expectation(
         }
     if lnet_efa:
         content["lnet_efa"] = lnet_efa
+    if containers:
+        content["containers"] = list(containers)
     if guarded:
         content["metadata_guarded"] = list(guarded)
     if homes:

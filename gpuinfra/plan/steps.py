@@ -40,6 +40,8 @@ def steps(
             )
         chosen.append(Step(id="40-cuda", timeout_s=1800, retries=2, why="tests and programs are compiled on the nodes"))
         chosen.append(Step(id="45-nccl", timeout_s=600, retries=2, why="programs that do not bundle NCCL use it"))
+    if lock.choice("docker"):
+        chosen.append(Step(id="48-docker", timeout_s=900, retries=2, why="the declaration lists docker"))
     if machine.fabric and lock.fabric:
         why = f"{machine.fabric.devices} {lock.fabric} devices connect the nodes"
         chosen.append(Step(id=f"50-{lock.fabric}", timeout_s=1200, retries=2, why=why))
@@ -52,6 +54,8 @@ def steps(
         chosen.append(Step(id="62-home", timeout_s=600, retries=3, why="the cluster has home directories"))
     if machine.gpu:
         chosen.append(Step(id="70-container-toolkit", timeout_s=900, retries=2, why="containers use the GPUs"))
+    if lock.choice("enroot"):
+        chosen.append(Step(id="71-enroot", timeout_s=600, retries=2, why="the declaration lists enroot"))
     if metadata:
         why = "the cloud has no hop limit, so nodes control whether containers reach the metadata service"
         chosen.append(Step(id="72-metadata", timeout_s=600, retries=2, why=why))

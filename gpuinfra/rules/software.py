@@ -21,6 +21,7 @@ _PATHS = {
     "tensorflow": "software.framework.tensorflow",
     "jax": "software.framework.jax_cuda",
     "lustre_client": "software.kernel",
+    "enroot": "software.containers",
 }
 
 
@@ -63,6 +64,16 @@ def nvlink_domain_has_its_service(spec: ClusterSpec, today: date) -> Iterator[Fi
         if machine.gpu and machine.gpu.needs_imex:
             what = f"is {pool.machine}, whose {machine.gpu.key} GPUs share an NVLink domain with other nodes; no step installs nvidia-imex, which they require"
             yield error(f"{path}.machine", what, "use a machine type with B200 or B300 GPUs")
+
+
+def container_runtimes_are_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Each container runtime is listed once and can be installed. Pyxis is a plugin of Slurm, which is not supported."""
+    listed = spec.software.containers
+    for name in sorted({name for name in listed if listed.count(name) > 1}):
+        yield error("software.containers", f"lists {name} {listed.count(name)} times", "list each runtime once")
+    if "pyxis" in listed:
+        what = "lists pyxis, which is a plugin of Slurm and is compiled for one release of it; no pool runs a scheduler"
+        yield error("software.containers", what, "remove pyxis, and use enroot to run containers on the nodes")
 
 
 def mig_layout_fits(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -85,6 +85,21 @@ def environment(
             "CONTAINER_TOOLKIT_KEY_URL": tables.CONTAINER_TOOLKIT_KEY_URL,
             "CONTAINER_TOOLKIT_KEY_FINGERPRINT": tables.CONTAINER_TOOLKIT_KEY_FINGERPRINT,
         }
+    if docker := chosen.choice("docker"):
+        release = f"~ubuntu.{distribution.number}~{distribution.suite}"
+        values |= {
+            **_version("DOCKER", docker),
+            "DOCKER_PACKAGES": " ".join(
+                f"{name}={version}{release}" for name, version in tables.DOCKER_PACKAGES.items()
+            ),
+            "DOCKER_REPOSITORY": tables.DOCKER_REPOSITORY,
+            "DOCKER_SUITE": f"{distribution.suite} stable",
+            "DOCKER_KEY_URL": tables.DOCKER_KEY_URL,
+            "DOCKER_KEY_FINGERPRINT": tables.DOCKER_KEY_FINGERPRINT,
+        }
+    if enroot := chosen.choice("enroot"):
+        debs = "; ".join(f"{url} {sha256}" for url, sha256 in tables.ENROOT_DEBS.items())
+        values |= {**_version("ENROOT", enroot), "ENROOT_DEBS": debs}
     if machine.local_disk_gb:
         values |= {
             "SCRATCH_MOUNT": "/mnt/nvme",

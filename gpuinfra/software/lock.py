@@ -20,7 +20,7 @@ class Choice:
     """The version of a software package and the reason for it."""
 
     name: str
-    """`driver`, `fabric_manager`, `nvlsm`, `cuda`, `nccl`, `efa_installer`, `doca_ofed`, `tcpx`, `tcpxo`, `gib`, `gdrcopy`, `lustre_client`, `container_toolkit`, `dcgm`, `kernel`."""
+    """`driver`, `fabric_manager`, `nvlsm`, `cuda`, `nccl`, `efa_installer`, `doca_ofed`, `tcpx`, `tcpxo`, `gib`, `gdrcopy`, `lustre_client`, `container_toolkit`, `docker`, `enroot`, `dcgm`, `kernel`."""
     version: str
     why: str
     low: str = ""
@@ -87,6 +87,8 @@ class LockRequest:
     jax_cuda: int | None = None
     registry: str | None = None
     fabric: bool = True
+    containers: tuple[str, ...] = ()
+    """Container runtimes that the steps install: `docker`, `enroot`."""
     kinds: frozenset[str] = frozenset()
     """Kinds of capacity in the pool: `on_demand`, `spot`, `reserved`, `flex`."""
 
@@ -121,6 +123,12 @@ def lock(machine: MachineType, request: LockRequest) -> Lock:
         _frameworks(machine, driver, request, conflicts)
         choices += [_toolkit(), _dcgm(cuda)]
         holds += ["nvidia-container-toolkit*", "libnvidia-container*", "datacenter-gpu-manager-4-*"]
+    if "docker" in request.containers:
+        choices.append(_docker())
+        holds += ["docker*", "containerd*", "moby-*"]
+    if "enroot" in request.containers:
+        choices.append(_enroot(machine, conflicts))
+        holds.append("enroot*")
     provider = fabric_provider(machine, request)
     if provider:
         choices += _fabric(machine, provider, request, conflicts)
@@ -313,6 +321,21 @@ def _toolkit() -> Choice:
     low = tables.CONTAINER_TOOLKIT_FLOOR
     why = "1.20.0 fixed a drop-in file without a runtime type; all four packages have the same version"
     return Choice(name="container_toolkit", version=tables.CONTAINER_TOOLKIT_PIN, why=why, low=low, high="2")
+
+
+def _docker() -> Choice:
+    low, high = tables.DOCKER_RANGE
+    why = "declared; from Docker's own repository, unless the image contains a version in the accepted range"
+    return Choice(name="docker", version=tables.DOCKER_PIN, why=why, low=low, high=high)
+
+
+def _enroot(machine: MachineType, conflicts: _Conflicts) -> Choice:
+    if machine.arch != "x86_64":
+        message = "the lock has checksums of enroot only for x86_64"
+        conflicts.add("enroot", message, "remove enroot, or use machine types with x86_64 processors")
+    low, high = tables.ENROOT_RANGE
+    why = "declared; the release contains the AppArmor profile that Ubuntu 24.04 requires"
+    return Choice(name="enroot", version=tables.ENROOT_PIN, why=why, low=low, high=high)
 
 
 def _fabric(machine: MachineType, provider: str, request: LockRequest, conflicts: _Conflicts) -> list[Choice]:

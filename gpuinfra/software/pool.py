@@ -32,6 +32,7 @@ def pool_lock(
             jax_cuda=software.framework.jax_cuda,
             registry=software.registry,
             fabric=pool.fabric != "none",
+            containers=software.containers,
             kinds=frozenset(entry.kind for entry in pool.capacity),
         ),
     )

@@ -129,6 +129,7 @@ class Distribution:
     """A release of Ubuntu: the names of its package suites, and the package that sets up NVIDIA's repository."""
 
     suite: str
+    number: str
     repository: str
     keyring_sha256: str
 
@@ -137,11 +138,13 @@ KEYRING = "cuda-keyring_1.1-1_all.deb"
 DISTRIBUTIONS = {
     "ubuntu-22.04": Distribution(
         suite="jammy",
+        number="22.04",
         repository="ubuntu2204",
         keyring_sha256="d93190d50b98ad4699ff40f4f7af50f16a76dac3bb8da1eaaf366d47898ff8df",
     ),
     "ubuntu-24.04": Distribution(
         suite="noble",
+        number="24.04",
         repository="ubuntu2404",
         keyring_sha256="d2a6b11c096396d868758b86dab1823b25e14d70333f1dfa74da5ddaf6a06dba",
     ),
@@ -176,6 +179,32 @@ CONTAINER_TOOLKIT_FLOOR = "1.18"
 CONTAINER_TOOLKIT_REPOSITORY = "https://nvidia.github.io/libnvidia-container/stable/deb"
 CONTAINER_TOOLKIT_KEY_URL = "https://nvidia.github.io/libnvidia-container/gpgkey"
 CONTAINER_TOOLKIT_KEY_FINGERPRINT = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
+
+DOCKER_PIN = "29.8.1"
+DOCKER_RANGE = ("26.1", "30")
+"""CDI requires Docker 26.1 (NVIDIA/cloud-native-docs: container-toolkit/cdi-support.md). The cloud's own images contain 28.x."""
+DOCKER_PACKAGES = {
+    "containerd.io": "2.3.6-1",
+    "docker-ce-cli": "5:29.8.1-1",
+    "docker-ce": "5:29.8.1-1",
+    "docker-buildx-plugin": "0.37.1-1",
+}
+"""Package -> version without the release of Ubuntu, in a set that other projects pin for jammy and noble (public installation
+scripts and `apt-cache policy` outputs of September 2026, read 2026-11-22). `docker build` requires the buildx plugin."""
+DOCKER_REPOSITORY = "https://download.docker.com/linux/ubuntu"
+DOCKER_KEY_URL = "https://download.docker.com/linux/ubuntu/gpg"
+DOCKER_KEY_FINGERPRINT = "9DC858229FC7DD38854AE2D88D81803C0EBFCD88"
+"""https://docs.docker.com/engine/install/ubuntu/"""
+
+ENROOT_PIN = "4.2.1"
+ENROOT_RANGE = ("4", "5")
+_ENROOT = f"https://github.com/NVIDIA/enroot/releases/download/v{ENROOT_PIN}"
+ENROOT_DEBS = {
+    f"{_ENROOT}/enroot_{ENROOT_PIN}-1_amd64.deb": "5955c51e88df0c5ed538d87abb5264609d4bad55fa8570745ed5d4ec66c8ab91",
+    f"{_ENROOT}/enroot+caps_{ENROOT_PIN}-1_amd64.deb": "ca22652dcbdd3ebb6e2c68df781ef4301647c79dd7a41ed62899c2fd0f692750",
+}
+"""URL -> SHA-256. Release v4.2.1 of 2026-06-09. NVIDIA publishes no checksum file; the values come from a public installation
+script for a machine with H100, which downloads the release and compares its checksums, read 2026-11-22."""
 
 GOOGLE_PACKAGES = "https://us-apt.pkg.dev/projects"
 GOOGLE_KEY_URL = "https://us-apt.pkg.dev/doc/repo-signing-key.gpg"

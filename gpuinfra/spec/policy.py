@@ -80,6 +80,10 @@ class Software(SpecModel):
     """CUDA toolkit version to install. If omitted, the lock selects the version."""
     nccl: Version | None = Field(default=None, examples=["2.28.9"])
     """NCCL version for programs that you build on the nodes. If omitted, the lock selects the version."""
+    containers: tuple[Literal["docker", "enroot", "pyxis"], ...] = Field(
+        default=(), max_length=3, examples=[["docker", "enroot"]]
+    )
+    """Container runtimes that the bootstrap steps install on each node of each pool: `docker` and `enroot`. `pyxis` is not supported yet. If omitted, nodes have the runtimes of their image, and plain images have none."""
     framework: Framework = Framework()
     """Machine learning frameworks that you plan to use, for compatibility checks."""
     kernel: (

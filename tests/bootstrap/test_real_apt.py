@@ -102,6 +102,21 @@ def test_gdrcopy_is_installed_from_pinned_files(bench: Bench) -> None:
     assert "none made changes" in output, output
 
 
+def test_docker_and_enroot_are_installed_at_their_pins(bench: Bench) -> None:
+    """Docker comes from its signed repository and enroot from verified files, at the pins although newer versions exist; a second run changes nothing."""
+    root = bench.machine(lustre=False, containers=("docker", "enroot"))
+    order = ("10-prepare", "48-docker", "71-enroot")
+    root.bundle(replace(bench.pool, steps=tuple(one for one in bench.pool.steps if one.id in order)), bench.versions)
+    code, output = root.steps()
+    assert code == 0, output + root.read("var/log/gpuinfra/bootstrap.log")
+    assert root.state["recorded"] == {"docker": "29.8.1", "enroot": "4.2.1"}
+    assert (
+        "docker-ce 5:29.8.1-1~ubuntu.22.04~jammy" in root.run("dpkg-query", "-W", "-f", "${Package} ${Version}\\n")[1]
+    )
+    code, output = root.steps("--again")
+    assert "none made changes" in output, output
+
+
 @pytest.mark.long
 def test_azure_lists_kernels_with_a_lustre_client(bench: Bench) -> None:
     """If one package name has all clients by version, the message still lists their kernels."""

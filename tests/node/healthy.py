@@ -49,6 +49,7 @@ P4D: dict[str, Any] = {
     "software": {"driver": {"pin": DRIVER, "range": [">=580.95", "<581"]}},
     "root_free_gib": 50,
     "file_systems": ["/scratch"],
+    "containers": ["docker"],
     "required": [
         "P1",
         "P2",
@@ -110,8 +111,10 @@ H100 = {
     "floors": [{"check": "B2", "at_least": 460}, {"check": "B5", "at_least": 21}, {"check": "B3", "at_least": 400}],
     "burn_in": 3,
     "lnet_efa": 8,
-    "required": [*P4D["required"], "L3", "F2", "F6", "B3", "N5", "B6", "B7", "B1", "B2", "B4", "M1"],
+    "required": [*P4D["required"], "L3", "F2", "F6", "B3", "N5", "B6", "B7", "B1", "B2", "B4", "M1", "C5"],
     "skips": {},
+    "containers": ["docker", "enroot"],
+    "software": {**P4D["software"], "enroot": {"pin": "4.2.1", "range": [">=4", "<5"]}},
 }
 """An H100 node that also requires the speed checks and Blackwell's F6, so that every check passes on some machine."""
 
@@ -210,6 +213,8 @@ _HOST = {
     "ldconfig": "3 libs found in cache `/etc/ld.so.cache'\n\tlibc.so.6 (libc6,x86-64) => /lib/x86_64-linux-gnu/libc.so.6\n"
     "\tlibcuda.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libcuda.so.1\n\tlibcuda.so (libc6) => /lib/i386-linux-gnu/libcuda.so\n",
     "docker": json.dumps(DOCKER) + "\n",
+    "enroot": "4.2.1\n",
+    "runuser": "user:[4026532874]\n",
     "lnetctl": LNET,
     "nft": NFT,
     "containerd": CONTAINERD,

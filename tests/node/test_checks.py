@@ -39,6 +39,7 @@ ON_DEMAND = [
     "N6",
     "N9",
     "C4",
+    "C5",
     "L3",
     "M1",
     "N5",
@@ -191,6 +192,18 @@ MUTATIONS: dict[str, list[Callable[[Node], None]]] = {
         swaps("docker", '"ServerVersion": "28.2.2"', '"ServerErrors": ["Cannot connect to the Docker daemon"]'),
         says("containerd", "version = 2\n[plugins]\n"),
         says("containerd", "containerd is what this is\n"),
+        swaps("docker", '"nvidia": {[^}]*}, ', ""),
+        lambda one: one["probes"].update(docker=record(["docker"], "", 127, problem="not found")),
+    ],
+    "C5": [
+        says("enroot", "3.5.0\n"),
+        says("enroot", "latest\n"),
+        lambda one: one["probes"].update(enroot=record(["enroot"], "", 127, problem="not found")),
+        says("enroot-namespaces", "true\n"),
+        *(
+            lambda one, text=text: one["probes"].update({"enroot-namespaces": record(["runuser"], "", 1, stderr=text)})
+            for text in ("enroot-nsenter: failed to create user namespace: Permission denied\n", "")
+        ),
     ],
     "C3": [
         swaps("docker", '"CDISpecDirs": .*]', '"CDISpecDirs": []'),
@@ -808,3 +821,13 @@ def test_a_log_class_xid_passes_and_is_shown() -> None:
     )(one)
     found = judged(one)["X1"]
     assert (found["outcome"], found["found"]) == ("pass", [31, 154])
+
+
+def test_docker_on_a_machine_without_gpus_needs_no_runtime_nvidia() -> None:
+    """Docker that the declaration lists must answer on a CPU machine; the runtime nvidia is only for GPUs."""
+    one = node()
+    one["expectation"].update(gpus=0, required=["C1"])
+    one["probes"]["docker"]["stdout"] = '{"ServerVersion": "29.8.1", "Runtimes": {"runc": {}}}'
+    assert judged(one)["C1"]["outcome"] == "pass"
+    one["probes"]["docker"] = record(["docker"], "", 127, problem="not found")
+    assert judged(one)["C1"]["reason"] == "the declaration lists docker, which is not installed"

@@ -272,6 +272,11 @@ ACCEPTED: dict[str, list[Case]] = {
         ("gcp", {"software": {}, "pools.0.fabric": "none"}),
         ("azure", {"software.image": "plain"}),
     ],
+    "container_runtimes_are_supported": [
+        ("aws", {"software.containers": ["docker", "enroot"]}),
+        ("azure", {"software": {"image": "plain", "containers": ["enroot"]}}),
+        ("gcp", {"software.containers": []}),
+    ],
     "nvlink_domain_has_its_service": [
         ("aws", {"pools.0.machine": "p6-b200.48xlarge"}),
         ("gcp", {"pools.0.machine": "a4-highgpu-8g"}),
@@ -810,6 +815,11 @@ REJECTED: dict[str, list[Case]] = {
     "machine_record_is_valid": [
         ("aws", {"machines": [{"name": "p4d.24xlarge", "like": "p5.48xlarge"}]}),
         ("aws", {"machines": [{"name": "p9.48xlarge", "like": "p5.48xlrge"}]}),
+    ],
+    "container_runtimes_are_supported": [
+        ("aws", {"software.containers": ["pyxis"]}),
+        ("azure", {"software.containers": ["enroot", "docker", "enroot"]}),
+        ("gcp", {"software.containers": ["enroot", "pyxis"]}),
     ],
     "nvlink_domain_has_its_service": [
         ("aws", {"pools.0.machine": "p6e-gb200.36xlarge", "pools.0.zone": "us-east-1-dfw-2a", _C: block(count=9)}),

@@ -157,3 +157,18 @@ def test_tables_are_consistent() -> None:
 def test_versions_are_compared_by_number(version: str, floor: str, answer: bool) -> None:
     """Versions are compared part by part as numbers."""
     assert at_least(version, floor) is answer
+
+
+def test_container_runtimes_are_chosen_only_if_declared() -> None:
+    """Docker and enroot have a pin, a range and holds if they are declared; enroot on arm64 is a conflict."""
+    request = LockRequest(cloud=SOFTWARE, os="ubuntu-24.04", prebuilt=False, lustre=False)
+    assert lock(P4D, request).choice("docker") is None
+    chosen = lock(P4D, replace(request, containers=("docker", "enroot")))
+    docker, enroot = chosen.choice("docker"), chosen.choice("enroot")
+    assert docker is not None
+    assert enroot is not None
+    assert (docker.version, docker.low, enroot.version) == ("29.8.1", "26.1", "4.2.1")
+    assert {"docker*", "enroot*"} <= set(chosen.holds)
+    assert not chosen.conflicts
+    arm = lock(replace(P4D, arch="arm64"), replace(request, containers=("enroot",)))
+    assert "enroot" in {conflict.name for conflict in arm.conflicts}

@@ -33,7 +33,7 @@ def offers_cdi(info: dict[str, Any]) -> bool:
 
 
 class ContainerRuntime(Check):
-    """Each container runtime on the node is configured to give GPUs to containers; a node without a runtime passes."""
+    """Each container runtime on the node is configured to give GPUs to containers, and Docker is installed if the declaration lists it."""
 
     id, name = "C1", "container_runtime"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
@@ -69,6 +69,14 @@ class ContainerRuntime(Check):
         return found
 
     def judge(self, found: dict[str, str], machine: Machine) -> Outcome:
+        declared = "docker" in machine.get("containers", [])
+        if declared and "docker" not in found:
+            return failed("none", "docker", "the declaration lists docker, which is not installed")
+        if declared and not machine.gpus:
+            return passed("docker answers", "docker answers")
+        if declared and "runtime nvidia" not in found["docker"]:
+            shown = "docker: %s" % (found["docker"] or "nothing")
+            return failed(shown, "runtime nvidia", "docker has no runtime nvidia, which docker run --gpus uses")
         if not found:
             return Outcome(
                 "pass", "none", "a runtime that gives GPUs, or none", reason="no container runtime is installed"
@@ -132,6 +140,38 @@ class ContainersKeepGpus(Check):
         if driver == "systemd" and not offers_cdi(found):
             return failed(shown, wanted, "systemctl daemon-reload removes the GPUs from running containers")
         return passed(shown, wanted)
+
+
+class Enroot(Check):
+    """Enroot is installed at an accepted version, and an unprivileged user can create the namespaces of a container."""
+
+    id, name = "C5", "enroot"
+    phase, severity = Phase.CORRECTNESS, Severity.BLOCK
+    probes = ("enroot", "enroot-namespaces")
+    hint = "rerun the step 71-enroot; on Ubuntu 24.04 the AppArmor profile /etc/apparmor.d/enroot must be loaded (aa-status)"
+    source = "NVIDIA/enroot: doc/requirements.md, doc/cmd/version.md and bin/enroot-nsenter.c"
+
+    def parse(self, answers: Answers, machine: Machine) -> tuple[str, str]:
+        """Return the version, and the error of the namespaces or an empty text."""
+        if not answers.installed("enroot"):
+            return "", "enroot is not installed"
+        version = answers.text("enroot").strip()
+        if not re.match(r"^\d+\.\d+\.\d+$", version):
+            raise Unreadable("enroot version printed no version: %s" % shortened(version, 60))
+        made = answers.raw("enroot-namespaces")
+        if made.exit != 0:
+            return version, shortened(made.stderr.strip(), 160) or "exit code %d" % made.exit
+        if not re.match(r"^user:\[\d+\]$", made.stdout.strip()):
+            raise Unreadable("enroot-nsenter printed no user namespace: %s" % shortened(made.stdout.strip(), 60))
+        return version, ""
+
+    def judge(self, found: tuple[str, str], machine: Machine) -> Outcome:
+        version, problem = found
+        if problem:
+            why = "an unprivileged user cannot start a container: %s" % problem
+            return failed(version or "none", "namespaces for users", why)
+        machine.inside_range("enroot", version)
+        return passed(version, "namespaces for users")
 
 
 class ContainersKeptFromMetadata(Check):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "apparmor_parser": ("vendor", "apparmor_parser"),
     "apt": ("apt", "apt_get"),
     "apt-get": ("apt", "apt_get"),
     "apt-cache": ("apt", "apt_cache"),
@@ -24,6 +25,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "dpkg": ("dpkg", "dpkg"),
     "dpkg-query": ("dpkg", "dpkg_query"),
     "efa-installer": ("vendor", "efa_installer"),
+    "enroot": ("vendor", "enroot"),
+    "enroot-nsenter": ("vendor", "enroot_nsenter"),
     "findmnt": ("mounts", "findmnt"),
     "gpg": ("trust", "gpg"),
     "gpgconf": ("kernel", "nothing"),
@@ -57,6 +60,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "poweroff": ("systemctl", "shutdown"),
     "reboot": ("systemctl", "reboot"),
     "rmmod": ("kernel", "rmmod"),
+    "runuser": ("vendor", "runuser"),
     "sha256sum": ("trust", "sha256sum"),
     "shutdown": ("systemctl", "shutdown"),
     "sysctl": ("machine", "sysctl"),

@@ -11,7 +11,7 @@ import sys
 from zlib import crc32
 
 from .state import State, change_state, fail, read_state, read_text, unit_active, write_file
-from .universe import table
+from .universe import table, upstream
 
 _WORDS = ("login", "pull", "run", "stop")
 _VALUED = (
@@ -42,17 +42,28 @@ def run(argv: list[str]) -> int:
     return _run(words[1:])
 
 
-def info() -> int:
-    """`docker info --format '{{json .}}'`: the runtimes of its configuration."""
+def docker_version() -> str:
+    """Return the version of the installed engine, such as 29.8.1."""
+    packages = read_state()["packages"]
+    found = next(
+        (packages[name]["version"] for name in ("docker-ce", "docker.io", "moby-engine") if name in packages), "0"
+    )
+    return upstream(found)
+
+
+def info(argv: list[str]) -> int:
+    """`docker info --format '{{json .}}'` or `'{{.ServerVersion}}'`: the version, and the runtimes of its configuration."""
     if not unit_active("docker.service"):
         return fail("Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?")
     import json
 
     configured = json.loads(read_text("/etc/docker/daemon.json", "{}"))
-    packages = read_state()["packages"]
-    version = next((packages[name]["version"] for name in ("docker.io", "moby-engine") if name in packages), "0")
+    version = docker_version()
+    if "{{.ServerVersion}}" in argv:
+        sys.stdout.write(version + "\n")
+        return 0
     answer = {
-        "ServerVersion": version.partition("-")[0],
+        "ServerVersion": version,
         "Runtimes": {"runc": {"path": "runc"}, **configured.get("runtimes", {})},
         "DefaultRuntime": configured.get("default-runtime", "runc"),
         "CgroupDriver": "systemd",

@@ -27,7 +27,8 @@ class Universe:
             entry.get("name", key): entry for key, entry in self.data["packages"].items() if self._offered(entry)
         }
         self.distro = self.os.replace("-", "").replace(".", "")
-        self.suite = {"ubuntu-22.04": "jammy", "ubuntu-24.04": "noble"}[self.os]
+        self.number = self.os.partition("-")[2]
+        self.suite = {"22.04": "jammy", "24.04": "noble"}[self.number]
         self.kernels = self.data["kernels"][self.cloud][self.os]
         self.running = state["kernel"]
         self._cache: dict[str, dict] = {}
@@ -113,7 +114,7 @@ class Universe:
         if "versions_of" in entry:  # the version of Azure's client is the kernel of its module
             return self.lustre_kernels(entry["versions_of"])
         values = {"kernel_deb": _deb(entry["values"].get("kernel", "")), "kernel_meta": _deb(self.newest(entry))}
-        values |= entry["values"]
+        values |= {**entry["values"], "number": self.number, "suite": self.suite}
         found = []
         for version in entry["versions"]:
             for name, value in values.items():

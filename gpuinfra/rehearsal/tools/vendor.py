@@ -7,6 +7,7 @@ import sys
 
 from .. import devices
 from . import kernel
+from .passthrough import run_real
 from .state import State, change_state, exists, fail, link, read_state, read_text, walk, write_file
 from .universe import Universe, upstream
 
@@ -18,6 +19,7 @@ LAUNCHER = "/run/standin/lib/tool"
 EFA = "/opt/amazon/efa"
 NVLSM = "/opt/nvidia/nvlsm/sbin/nvlsm"
 CDI = "/var/run/cdi/nvidia.yaml"
+ENROOT_PROFILE = "/etc/apparmor.d/enroot"
 
 
 def fabric_manager_start(argv: list[str]) -> int:
@@ -250,14 +252,48 @@ def container(argv: list[str]) -> int:
     if images.handles(argv):
         return images.run(argv)
     if argv[:1] == ["--version"] or argv[:1] == ["version"]:
-        packages = read_state()["packages"]
-        sys.stdout.write(
-            f"Docker version {upstream(packages.get('docker.io', packages.get('containerd', {'version': '0'}))['version'])} (stand-in)\n"
-        )
+        sys.stdout.write(f"Docker version {images.docker_version()}, build stand-in\n")
         return 0
     if argv[:1] in (["info"], ["ps"], ["images"]):
-        return images.info() if argv[:1] == ["info"] else 0
+        return images.info(argv) if argv[:1] == ["info"] else 0
     return fail("a stand-in node runs no containers")
+
+
+def enroot(argv: list[str]) -> int:
+    """`enroot version`."""
+    if argv[:1] == ["version"]:
+        sys.stdout.write(upstream(read_state()["packages"]["enroot"]["version"]) + "\n")
+        return 0
+    return fail("a stand-in node runs no containers")
+
+
+def enroot_nsenter(argv: list[str]) -> int:
+    """`enroot-nsenter --user --mount COMMAND`, which Ubuntu 24.04 refuses to users unless the program's AppArmor profile is loaded."""
+    state = read_state()
+    if state["image"]["os"] == "ubuntu-24.04" and ENROOT_PROFILE not in state.get("apparmor", []):
+        return fail("enroot-nsenter: failed to create user namespace: Permission denied")
+    command = argv[next(at for at, word in enumerate(argv) if not word.startswith("-")) :]
+    return run_real(command[0], command[1:])
+
+
+def apparmor_parser(argv: list[str]) -> int:
+    """`apparmor_parser --replace|--remove FILE`. A loaded profile is loaded again at each boot by apparmor.service."""
+    path = argv[-1]
+    if not exists(path):
+        return fail(f"File not found ({path}), skipping...")
+
+    def change(state: State) -> None:
+        others = [one for one in state.get("apparmor", []) if one != path]
+        state["apparmor"] = others if "--remove" in argv else [*others, path]
+
+    change_state(change)
+    return 0
+
+
+def runuser(argv: list[str]) -> int:
+    """`runuser -u USER -- COMMAND...`. A stand-in node has one user, so the command runs as that user."""
+    command = argv[argv.index("--") + 1 :]
+    return os.waitstatus_to_exitcode(os.waitpid(os.posix_spawnp(command[0], command, os.environ), 0)[1])
 
 
 def dockerd(argv: list[str]) -> int:

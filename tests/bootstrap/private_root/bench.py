@@ -26,9 +26,11 @@ PLACES = {
 }
 
 
-def pool_of(machine: str, os_name: str, *, lustre: bool = True, cloud: str = "aws") -> PoolPlan:
+def pool_of(
+    machine: str, os_name: str, *, lustre: bool = True, cloud: str = "aws", containers: tuple[str, ...] = ()
+) -> PoolPlan:
     """One pool on plain Ubuntu, where every step installs."""
-    software = {"image": "plain", "os": os_name}
+    software: dict[str, object] = {"image": "plain", "os": os_name, "containers": list(containers)}
     if cloud == "gcp":
         software["registry"] = "us-central1-docker.pkg.dev/my-project/gpudirect"
     declared = {
@@ -61,11 +63,12 @@ class Bench:
         kernels: tuple[str, ...] = (KERNEL,),
         lustre: bool = True,
         cloud: str = "aws",
+        containers: tuple[str, ...] = (),
         lock: dict[str, str] | None = None,
         **published: object,
     ) -> PrivateRoot:
         """A freshly booted machine."""
-        self.pool = pool_of(machine, os_name, lustre=lustre, cloud=cloud)
+        self.pool = pool_of(machine, os_name, lustre=lustre, cloud=cloud, containers=containers)
         self.versions = self.vendors.publish(lock or self.pool.versions, kernels, **published)  # type: ignore[arg-type]
         root = PrivateRoot(self.folder / "machine", self.base, self.vendors.url.partition("://")[2])
         root.prepare(self.pool, self.versions, kernel=kernel, ubuntu_ring=self.vendors.keys["ubuntu"].ring)

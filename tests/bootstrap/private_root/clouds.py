@@ -53,6 +53,10 @@ def publish_clouds(vendors: Vendors, versions: Mapping[str, str], kernels: tuple
         changed |= _gpudirect(vendors)
     if "GDRCOPY_VERSION" in versions:
         changed |= _gdrcopy(vendors, kernels[-1])
+    if "DOCKER_VERSION" in versions:
+        changed |= _docker(vendors, versions)
+    if "ENROOT_VERSION" in versions:
+        changed |= _enroot(vendors, versions["ENROOT_VERSION"])
     return changed
 
 
@@ -123,11 +127,44 @@ def _gpudirect(vendors: Vendors) -> dict[str, str]:
 
 def _gdrcopy(vendors: Vendors, kernel: str) -> dict[str, str]:
     drv = Deb("gdrdrv-dkms", "2.5.1-1", files=module(kernel, "gdrdrv", "2.5.1"))
+    return {"GDRCOPY_DEBS": _files(vendors, GDRCOPY, drv, Deb("libgdrapi", "2.5.1-1"))}
+
+
+def _files(vendors: Vendors, folder: str, *debs: Deb) -> str:
+    """Publish package files outside a repository; returns the list with their checksums."""
     listed = []
-    for path in [deb.build(vendors.folder / "web") for deb in (drv, Deb("libgdrapi", "2.5.1-1"))]:
-        vendors._put(f"{GDRCOPY.replace('%20', ' ')}/{path.name}", path.read_bytes())
-        listed.append(f"https://{GDRCOPY}/{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}")
-    return {"GDRCOPY_DEBS": "; ".join(listed)}
+    for path in [deb.build(vendors.folder / "web") for deb in debs]:
+        vendors._put(f"{folder.replace('%20', ' ')}/{path.name}", path.read_bytes())
+        listed.append(f"https://{folder}/{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}")
+    return "; ".join(listed)
+
+
+def _docker(vendors: Vendors, versions: Mapping[str, str]) -> dict[str, str]:
+    """Docker's packages at the locked versions, and a newer engine."""
+    pins = dict(spec.split("=") for spec in versions["DOCKER_PACKAGES"].split())
+    debs = [Deb(name, pins[name]) for name in ("containerd.io", "docker-buildx-plugin")]
+    for version in (pins["docker-ce"], pins["docker-ce"].replace("5:29.", "5:30.")):
+        number = version.removeprefix("5:").partition("-")[0]
+        client = f"#!/bin/sh\ncase $1 in --version) echo 'Docker version {number}, build 1' ;; info) systemctl is-active --quiet docker.service && echo {number} ;; esac\n"
+        debs.append(Deb("docker-ce-cli", version, files={"/usr/bin/docker": client}))
+        unit = {"/lib/systemd/system/docker.service": UNIT.format("/usr/bin/dockerd")}
+        debs.append(Deb("docker-ce", version, "docker-ce-cli, containerd.io (>= 1.7.27)", files=unit))
+    suite, component = versions["DOCKER_SUITE"].split()
+    folder = vendors.folder / "web" / versions["DOCKER_REPOSITORY"].removeprefix("https://")
+    publish(folder, suite, debs, vendors.keys["docker"], component=component)
+    vendors._put(versions["DOCKER_KEY_URL"].removeprefix("https://"), vendors.keys["docker"].public)
+    return {"DOCKER_KEY_FINGERPRINT": vendors.keys["docker"].fingerprint}
+
+
+def _enroot(vendors: Vendors, version: str) -> dict[str, str]:
+    """Enroot's files; its helper runs the command without namespaces."""
+    shell = {
+        "/usr/bin/enroot": f"#!/bin/sh\necho {version}\n",
+        "/usr/bin/enroot-nsenter": '#!/bin/sh\nshift 2\nexec "$@"\n',
+    }
+    main = Deb("enroot", f"{version}-1", "pciutils", files=shell)
+    caps = Deb("enroot+caps", f"{version}-1", f"enroot (= {version}-1)")
+    return {"ENROOT_DEBS": _files(vendors, f"github.com/NVIDIA/enroot/releases/download/v{version}", main, caps)}
 
 
 def docker() -> Deb:

@@ -111,8 +111,10 @@ def make_key(name: str) -> Key:
     return Key(home, next(line.split(":")[9] for line in listing.splitlines() if line.startswith("fpr")))
 
 
-def publish(folder: Path, suite: str, debs: list[Deb], key: Key, label: str = "stand-in") -> None:
-    """A signed repository: flat for the suite `/`, else `dists/SUITE/main`."""
+def publish(
+    folder: Path, suite: str, debs: list[Deb], key: Key, label: str = "stand-in", component: str = "main"
+) -> None:
+    """A signed repository: flat for the suite `/`, else `dists/SUITE/COMPONENT`."""
     folder.mkdir(parents=True, exist_ok=True)
     stanzas = []
     for deb in debs:
@@ -122,7 +124,7 @@ def publish(folder: Path, suite: str, debs: list[Deb], key: Key, label: str = "s
         stanzas.append(deb.control + where)
     packages = ("\n".join(stanzas) + "\n").encode()
     top = folder if suite == "/" else folder / "dists" / suite
-    lists = top if suite == "/" else top / "main" / "binary-amd64"
+    lists = top if suite == "/" else top / component / "binary-amd64"
     lists.mkdir(parents=True, exist_ok=True)
     contents = {"Packages": packages, "Packages.gz": gzip.compress(packages, mtime=0)}
     for name, content in contents.items():
@@ -131,7 +133,7 @@ def publish(folder: Path, suite: str, debs: list[Deb], key: Key, label: str = "s
         f" {hashlib.sha256(content).hexdigest()} {len(content)} {(lists / name).relative_to(top)}"
         for name, content in contents.items()
     ]
-    head = "" if suite == "/" else f"Suite: {suite}\nCodename: {suite}\nComponents: main\nArchitectures: amd64\n"
+    head = "" if suite == "/" else f"Suite: {suite}\nCodename: {suite}\nComponents: {component}\nArchitectures: amd64\n"
     release = top / "Release"
     release.write_text(
         f"Origin: stand-in\nLabel: {label}\n{head}Date: Sat, 21 Nov 2026 00:00:00 UTC\nSHA256:\n"

@@ -261,7 +261,7 @@ class Vendors:
         signer: str | None = None,
     ) -> dict[str, str]:
         """Publish everything for one lock; returns the lock as this mirror needs it."""
-        for name in ("nvidia", "fsx", "toolkit", "ubuntu", "efa", "microsoft", "google", "stranger"):
+        for name in ("nvidia", "fsx", "toolkit", "ubuntu", "efa", "microsoft", "google", "docker", "stranger"):
             if name not in self.keys:
                 self.keys[name] = make_key(name)
         repository = versions["CUDA_KEYRING_URL"].split("/repos/")[1].split("/")[0]

@@ -194,10 +194,11 @@ def pool_of(
     *,
     home: bool = False,
     lustre: dict[str, object] | None = None,
+    software: dict[str, object] | None = None,
     **more: object,
 ) -> PoolPlan:
-    """A pool with Lustre and, on request, home directories; `more` are fields of the pool."""
-    software: dict[str, object] = {"os": os_name, "image": image}
+    """A pool with Lustre and, on request, home directories; `software` adds fields, and `more` are fields of the pool."""
+    software = {"os": os_name, "image": image, **(software or {})}
     if cloud == "gcp":
         software["registry"] = "us-central1-docker.pkg.dev/my-project/gpudirect"
     storage: list[dict[str, object]] = [
