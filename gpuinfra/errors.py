@@ -4,7 +4,8 @@
     ├── SpecError                 a declaration with findings of level error
     ├── DeploymentError           the engine, a cloud or a node failed
     ├── UsageError                wrong arguments or options                      exit 2
-    └── EnvironmentMissing        a prerequisite is missing on this machine       exit 3
+    ├── EnvironmentMissing        a prerequisite is missing on this machine       exit 3
+    └── Interrupted               an interrupt that leaves something behind       exit 130
 
 | exit code | meaning |
 | --- | --- |
@@ -56,3 +57,9 @@ class EnvironmentMissing(GpuinfraError):
 
 INTERRUPTED = 130
 """Exit code after an interrupt, as in shells."""
+
+
+class Interrupted(GpuinfraError):
+    """An interrupt. The text contains what is left and how to continue. If nothing is left, commands raise KeyboardInterrupt."""
+
+    exit_code = INTERRUPTED

@@ -56,6 +56,8 @@ def command(
     node, destroy, adopt and up after destroy, and checks the effect of each step.
     """
     from gpuinfra.day import read_day
+    from gpuinfra.errors import Interrupted
+    from gpuinfra.rehearsal.folder import DEFAULT_FOLDER
     from gpuinfra.rehearsal.run import rehearse
     from gpuinfra.rehearsal.session import Options
     from gpuinfra.report.progress import view_for
@@ -71,7 +73,14 @@ def command(
         without_nodes=without_nodes,
         on=read_day(on, "--on") if on else None,
     )
-    result = rehearse(action, options, view)
+    try:
+        result = rehearse(action, options, view)
+    except KeyboardInterrupt:
+        where = "" if folder == DEFAULT_FOLDER else f" --folder {folder}"
+        raise Interrupted(
+            f"interrupted; what the rehearsal created is left in {folder}; to continue, run "
+            f"`gpuinfra rehearse {action} {stack}{where}` again; to remove it, run `gpuinfra rehearse destroy {stack}{where}`"
+        ) from None
     if as_json:
         click.echo(json.dumps(result.report, indent=2, sort_keys=True, default=str))
     for line in summary_lines(result.report, folder, result.closing):

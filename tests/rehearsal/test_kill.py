@@ -113,4 +113,6 @@ def test_interrupted_in_order(tmp_path: Path) -> None:
     rest = process.communicate(timeout=300)[0]
     assert process.returncode == 130, rest
     assert "Traceback" not in rest
+    assert f"to continue, run `gpuinfra rehearse up aws-p4d --folder {root.parent}` again" in rest
+    assert f"to remove it, run `gpuinfra rehearse destroy aws-p4d --folder {root.parent}`" in rest
     assert marked(root) == []
