@@ -11,7 +11,7 @@ A condensed recording is one JSON object:
 | `source` | repository and path of the recording |
 | `commit` | commit of the repository, or of the file where only single files are stored |
 | `license` | license of the repository |
-| `provider` | package and version of the provider that answered |
+| `provider` | package and version of the provider that answered, or `example` for published examples of the API |
 | `region` | region or location of the deployment |
 | `exchanges` | the calls in the recorded order |
 
@@ -22,6 +22,7 @@ An exchange:
 | `call` | `Check`, `Diff`, `Create`, `Read` or `Invoke` |
 | `type`, `name` | type token (for `Invoke` the function) and logical name |
 | `times` | how many recorded calls of this shape the exchange stands for |
+| `source` | of an example: its path and commit |
 | `given` | request: `Check` inputs of the program; `Create` inputs; `Diff` `old` and `new` inputs; `Read` `id`, `inputs` and `state`; `Invoke` arguments |
 | `answer` | response: `Check` `inputs` and `failures`; `Create` `id` and `properties`; `Diff` `diffs`, `replaces`, `deleteBeforeReplace` and `stables`; `Read` `inputs` and `properties`; `Invoke` `return` |
 | `error` | the provider's error, in place of `answer` |

@@ -1,8 +1,8 @@
 """Condenses a published recording: `python -m tests.providers.condense --source S --commit C --license L FILE...`.
 
 FILE is the `grpc.json` (the log of PULUMI_DEBUG_GRPC) or the `stack.json` (an exported state) of a provider's upgrade
-tests. The state of a deployment gives one `Create` for each resource. The result is printed as JSON, see the package's
-documentation.
+tests, or an example of Azure's REST API with `--example TYPE`. The state of a deployment gives one `Create` for each
+resource, and an example gives one `Create`. The result is printed as JSON, see the package's documentation.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core import registry, wire
+from gpuinfra.rehearsal.cloud.core.sdk import Property, Type, fields
 
 ACCOUNT = "123456789012"
 SHORT = "IyEvYmluL2Jhc2gK"
@@ -107,6 +108,45 @@ def of_state(state: dict[str, Any], package: str) -> Iterator[Exchange]:
             }
 
 
+def of_example(example: dict[str, Any], token: str) -> Exchange:
+    """The request and the answer of an example of Azure's REST API, in the form of the provider. The provider has the
+    parameters of the path and the fields of the body as inputs, and no level `properties`."""
+    type = registry.sdk_of(token).resource(token)
+    parameters = dict(example["parameters"])
+    body = next((parameters.pop(name) for name, one in [*parameters.items()] if isinstance(one, dict)), {})
+    given = {name: value for name, value in parameters.items() if name in type.inputs}
+    answers = example["responses"]
+    properties = _provider_form(answers.get("200", answers.get("201"))["body"], type.outputs)
+    return {
+        "call": "Create",
+        "type": token,
+        "name": str(properties["name"]),
+        "given": given | _provider_form(body, type.inputs),
+        "answer": {"id": properties["id"], "properties": properties},
+    }
+
+
+def _provider_form(body: Any, declared: Mapping[str, Property]) -> Any:
+    """An object without the levels `properties` that the SDK does not declare. Identities are a list in the inputs."""
+    if not isinstance(body, dict):
+        return body
+    if "properties" in body and "properties" not in declared:
+        body = {name: value for name, value in body.items() if name != "properties"} | body["properties"]
+    return {name: _of_type(value, declared[name].type) if name in declared else value for name, value in body.items()}
+
+
+def _of_type(value: Any, type: Type) -> Any:
+    if type.kind == "list" and isinstance(value, dict):
+        return sorted(value)
+    if type.kind == "list" and isinstance(value, list) and type.item:
+        return [_of_type(item, type.item) for item in value]
+    if type.kind == "map" and isinstance(value, dict) and type.item:
+        return {name: _of_type(item, type.item) for name, item in value.items()}
+    if type.kind == "union":
+        return _of_type(value, type.options[0])
+    return _provider_form(value, fields(type.folder, type.name)) if type.kind == "object" and type.folder else value
+
+
 def shape(value: Any) -> Any:
     """The kinds of values: two exchanges of one shape are one fact."""
     if isinstance(value, dict):
@@ -187,6 +227,7 @@ def main(argv: list[str]) -> None:
     for name in ("source", "commit", "license", "provider", "region"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--types", default="", help="regular expression of the types to keep")
+    parser.add_argument("--example", default="", help="type of the resource that an example creates")
     parser.add_argument("file", nargs="+", type=Path)
     given = parser.parse_args(argv)
     package = given.provider.split()[0]
@@ -195,7 +236,9 @@ def main(argv: list[str]) -> None:
     for file in given.file:
         text = file.read_text(encoding="utf-8")
         found = (
-            of_log([line for line in text.splitlines() if line.strip()], package)
+            [of_example(json.loads(text), given.example)]
+            if given.example
+            else of_log([line for line in text.splitlines() if line.strip()], package)
             if text.startswith('{"method"')
             else of_state(json.loads(text), package)
         )

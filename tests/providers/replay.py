@@ -60,6 +60,11 @@ def load(file: Path) -> dict[str, Any]:
     return json.loads(file.read_text(encoding="utf-8"))
 
 
+def is_example(file: Path) -> bool:
+    """Whether the file has examples that a cloud publishes with its API, and no recorded deployment."""
+    return load(file)["provider"].endswith(" example")
+
+
 @cache
 def replay(file: Path) -> Result:
     """Replay one recording. Properties that the installed SDK does not declare belong to an older provider and are left

@@ -24,12 +24,21 @@ def _counts() -> str:
         "| cloud | recordings | exchanges replayed | recorded calls that they stand for | resource types | differences that remain |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    for package, files in _files().items():
+    groups = [
+        (f"{_title(package)}{kind}", chosen)
+        for package, files in _files().items()
+        for kind, chosen in (
+            ("", [one for one in files if not replay.is_example(one)]),
+            (", examples of the API", [one for one in files if replay.is_example(one)]),
+        )
+        if chosen
+    ]
+    for title, files in groups:
         results = [replay.replay(file) for file in files]
         types = {one["type"] for file in files for one in replay.load(file)["exchanges"]}
         left = {one for result in results for one in result.differences}
         rows.append(
-            f"| {_title(package)} | {len(files)} | {sum(one.exchanges for one in results)} |"
+            f"| {title} | {len(files)} | {sum(one.exchanges for one in results)} |"
             f" {sum(one.recorded for one in results)} | {len(types)} | {len(left)} |"
         )
     return "\n".join(rows)

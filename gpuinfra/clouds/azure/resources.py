@@ -45,6 +45,33 @@ _CONTAINERS = f"{_ACCOUNTS}/blobServices/containers"
 _SEND_LOGS = "Microsoft.OperationalInsights/workspaces/sharedKeys/action"
 
 
+_FLOW_STORAGE = (
+    "Microsoft.Network/networkWatchers/configureFlowLog/action Microsoft.Network/networkWatchers/queryFlowLogStatus/action"
+    f" {_ACCOUNTS}/listServiceSas/action {_ACCOUNTS}/listAccountSas/action {_ACCOUNTS}/listKeys/action"
+)
+_TRAFFIC_ANALYTICS = " ".join(
+    f"{action}?flowAnalyticsConfiguration"
+    for action in (
+        *(
+            f"Microsoft.Network/{kind}/read"
+            for kind in (
+                "applicationGateways", "connections", "expressRouteCircuits", "loadBalancers", "localNetworkGateways",
+                "networkInterfaces", "networkSecurityGroups", "publicIPAddresses", "routeTables", "virtualNetworkGateways",
+                "virtualNetworks",
+            )
+        ),
+        "Microsoft.OperationalInsights/workspaces/read",
+        _SEND_LOGS,
+        *(
+            f"Microsoft.Insights/{kind}/{verb}"
+            for kind in ("dataCollectionRules", "dataCollectionEndpoints")
+            for verb in ("read", "write", "delete")
+        ),
+    )
+)  # fmt: skip
+"""Permissions of flow logs and of traffic analytics. https://learn.microsoft.com/azure/network-watcher/required-rbac-permissions, read 2026-11-22."""
+
+
 def _actions(kind: str, linked: str = "", delete: bool = True) -> Actions:
     """Return the actions of a type, and the linked actions for creating and updating it."""
     write = f"{kind}/write {linked}"
@@ -129,8 +156,8 @@ NAT_ADDRESS = ResourceKind("azure-native:network:PublicIPAddress", "{component}-
     _ADDRESS_ACTIONS, find("address"))
 FLOW_LOG = ResourceKind("azure-native:network:FlowLog", "{component}-flow", instances.networks, REMOVED, BY_USAGE, _actions(
     "Microsoft.Network/networkWatchers/flowLogs",
-    f"Microsoft.Network/virtualNetworks/read {_SEND_LOGS}?flowAnalyticsConfiguration"
-    f" {_ACCOUNTS}/read Microsoft.Network/networkWatchers/read",
+    f"Microsoft.Network/virtualNetworks/read {_ACCOUNTS}/read Microsoft.Network/networkWatchers/read"
+    f" {_ASSIGN}?identity {_FLOW_STORAGE} {_TRAFFIC_ANALYTICS}",
 ))
 FLOW_IDENTITY = ResourceKind("azure-native:managedidentity:UserAssignedIdentity", "{component}-flow", instances.networks, REMOVED, FREE,
     _IDENTITY_ACTIONS)

@@ -275,6 +275,21 @@ def _shape(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple
             yield name, f"the provider returns {real}, the stand-in {played}"
         elif _fixed(theirs.get(name)) and _fixed(ours.get(name)) and theirs[name] != ours[name]:
             yield name, f"the provider returns {_short(theirs[name])}, the stand-in {_short(ours[name])}"
+        else:
+            for inner, what in _inside(_peeled(theirs.get(name)), _peeled(ours.get(name))):
+                yield f"{name}.{inner}", what
+
+
+def _inside(theirs: Any, ours: Any) -> Iterator[tuple[str, str]]:
+    """Compare the fields of objects, and of the first objects of lists."""
+    if isinstance(theirs, list) and isinstance(ours, list) and theirs and ours:
+        theirs, ours = _peeled(theirs[0]), _peeled(ours[0])
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        yield from _shape(theirs, ours)
+
+
+def _peeled(value: Any) -> Any:
+    return value.get("value") if isinstance(value, dict) and wire.SIGNATURE in value else value
 
 
 def _fixed(value: Any) -> bool:

@@ -53,7 +53,7 @@ OUTPUTS: dict[str, dict[str, Any]] = {
     "aws:autoscaling/group:Group": {
         "namePrefix": None, "availabilityZoneDistribution": None, "capacityRebalance": False,
         "capacityReservationSpecification": None, "defaultCooldown": 300, "defaultInstanceWarmup": 0,
-        "instanceLifecyclePolicy": None, "maxInstanceLifetime": 0, "mixedInstancesPolicy": None,
+        "instanceRefresh.preferences.autoRollback": False, "instanceLifecyclePolicy": None, "maxInstanceLifetime": 0, "mixedInstancesPolicy": None,
     },
     "aws:cloudtrail/trail:Trail": {"snsTopicArn": None},
     "aws:cloudwatch/logGroup:LogGroup": {"namePrefix": None, "logGroupClass": "STANDARD"},
@@ -64,7 +64,12 @@ OUTPUTS: dict[str, dict[str, Any]] = {
     "aws:ec2/internetGateway:InternetGateway": {"vpcId": None},
     "aws:ec2/launchTemplate:LaunchTemplate": {
         "namePrefix": None, "disableApiStop": False, "disableApiTermination": False, "instanceMarketOptions": None,
-        "metadataOptions": None, "monitoring": None,
+        "metadataOptions": None, "monitoring": None, "blockDeviceMappings.ebs.iops": 0,
+        "blockDeviceMappings.ebs.throughput": 0,
+        **dict.fromkeys((
+            "networkInterfaces.deviceIndex", "networkInterfaces.ipv4AddressCount", "networkInterfaces.ipv4PrefixCount",
+            "networkInterfaces.ipv6AddressCount", "networkInterfaces.ipv6PrefixCount", "networkInterfaces.networkCardIndex",
+        ), 0),
     },
     "aws:ec2/natGateway:NatGateway": {
         "autoProvisionZones": None, "autoScalingIps": None, "regionalNatGatewayAddresses": None,
@@ -84,6 +89,10 @@ OUTPUTS: dict[str, dict[str, Any]] = {
     "aws:s3/bucket:Bucket": dict.fromkeys((
         "accelerationStatus", "logging", "objectLockConfiguration", "policy", "replicationConfiguration", "website",
         "websiteDomain", "websiteEndpoint",
-    )) | {"objectLockEnabled": False, "requestPayer": "BucketOwner"},
+    )) | {
+        "objectLockEnabled": False, "requestPayer": "BucketOwner",
+        "serverSideEncryptionConfiguration.rule.bucketKeyEnabled": False,
+        "serverSideEncryptionConfiguration.rule.applyServerSideEncryptionByDefault.kmsMasterKeyId": None,
+    },
 }  # fmt: skip
 """Outputs whose input is not given. None for an output that the provider leaves empty."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.azure import identity, ids, operator, replacements, texts
+from gpuinfra.rehearsal.cloud.azure import filled, identity, ids, operator, replacements, texts
 from gpuinfra.rehearsal.cloud.azure.errors import AzureError
 from gpuinfra.rehearsal.cloud.azure.groups import KIND
 from gpuinfra.rehearsal.cloud.core.ids import Count, last
@@ -26,6 +26,7 @@ class Azure(StandIn):
     package = "azure-native"
     default_region = "eastus"
     looks_up_first = True
+    adds_location = True
     identity_inputs = ("resourceGroupName", "location", "subscriptionId", "scope")
     group_kinds = (KIND,)
     already_exists = AzureError("Conflict", "cannot create already existing resource '{id}'", status=409)
@@ -46,8 +47,9 @@ class Azure(StandIn):
         return [own] if own.lower().endswith("name") else []
 
     def generated_name(self, token: str, name: str, digest: str) -> str:
-        """Return the generated name. Many Azure names do not allow hyphens."""
-        return f"{name}{digest[:8]}"
+        """Return the generated name: a copy of the logical name if the resource is inside another resource, otherwise
+        the logical name and eight digits (`getDefaultName` in pulumi-azure-native, `provider/pkg/provider`)."""
+        return name if ids.path_inputs(token)[0] else f"{name}{digest[:8]}"
 
     def replacing(self, token: str, inputs: Mapping[str, Property]) -> set[str]:
         return replacements.forced(token, inputs)
@@ -60,6 +62,9 @@ class Azure(StandIn):
         if name in ("tenantId", "subscriptionId"):
             return ids.SUBSCRIPTION
         return {"azureApiVersion": "2026-01-01", "provisioningState": "Succeeded"}.get(name)
+
+    def filled(self, token: str) -> Mapping[str, Any]:
+        return filled.OUTPUTS.get(token, {})
 
     def output_name(self, about: Subject) -> str | None:
         """Return the last segment of the path."""

@@ -6,6 +6,7 @@ This is the layer between Pulumi's protocol (`provider.py`) and the store. A `Be
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
@@ -213,9 +214,15 @@ class Cloud:
         declared = self.type(call.token)
         about = synth.Subject(call.token, call.id, call.region, call.inputs)
         made = synth.outputs(declared.outputs, declared.inputs, about)
-        for name, value in registry.of_token(call.token).filled(call.token).items():
-            if call.inputs.get(name) is None:
-                made[name] = "" if value is None and name in made and isinstance(made[name], str) else value
+        for path, value in registry.of_token(call.token).filled(call.token).items():
+            *parents, name = path.split(".")
+            if not parents and call.inputs.get(name) is None:
+                made[name] = "" if value is None and isinstance(made.get(name), str) else copy.deepcopy(value)
+            for holder in wire.holders(made, parents) if parents else ():
+                if value is None:
+                    holder.pop(name, None)
+                elif holder.get(name) is None:
+                    holder[name] = copy.deepcopy(value)
         for name, value in (keep or {}).items():
             if name in made and call.inputs.get(name) is None and name != "tagsAll":
                 made[name] = value
@@ -258,4 +265,4 @@ def _check_texts(call: Call) -> None:
     cloud = registry.of_token(call.token)
     for row, found in texts.rejected(cloud.texts, call.token, call.plain, cloud.own_names(call.token)):
         text = f"Value ({found.text}) for {found.path} is invalid: {len(found.text)} characters; allowed: {row.form}, {row.least} to {row.most} characters; see {row.page}"
-        raise CloudError(row.code, text)
+        raise type(cloud.unavailable)(row.code, text)

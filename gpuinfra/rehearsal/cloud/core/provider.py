@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +31,8 @@ from gpuinfra.rehearsal.cloud.core.sdk import NotDeclared, ResourceType
 @dataclass
 class _Configuration:
     region: str
+    location: str = ""
+    """The setting `location`, which some providers add to the inputs of a resource."""
     tags: dict[str, str] = field(default_factory=dict)
 
 
@@ -81,7 +83,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         variables = {key.rsplit(":", 1)[-1]: value for key, value in request.variables.items()}
         settings = {**variables, **given}
         region = settings.get("region") or settings.get("location") or self._stand_in.default_region
-        configuration = _Configuration(str(region), _default_tags(settings))
+        configuration = _Configuration(str(region), str(settings.get("location") or ""), _default_tags(settings))
         with self._lock:
             self._configured[context.peer()] = configuration
             self._latest = configuration
@@ -105,6 +107,9 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         news = {key: value for key, value in news.items() if not key.startswith("__") and value is not None}
         _autoname(token, name, news, olds, declared.inputs, request.randomSeed)
         _fill(news, self._stand_in.defaults(token))
+        location = self._configuration(context).location
+        if self._stand_in.adds_location and location and "location" in declared.inputs:
+            news["location"] = news.get("location") or olds.get("location") or location
         call = self._call(context, request.urn, news)
         failures = [*check({k: v for k, v in news.items()}, declared.inputs)]
         failures += behaviors.of(token).check(self.cloud, call) if not failures else []
@@ -334,21 +339,10 @@ def _fill(news: dict[str, Any], defaults: Mapping[str, Any]) -> None:
     """Add the provider's defaults, and mark them as such. A default below an object applies if the object is given."""
     for path, value in defaults.items():
         *parents, name = path.split(".")
-        for holder in _holders(news, parents):
+        for holder in wire.holders(news, parents):
             if holder.get(name) is None:
                 holder[name] = value
                 holder["__defaults"] = [*holder.get("__defaults", []), name]
-
-
-def _holders(value: Any, parents: list[str]) -> Iterator[dict[str, Any]]:
-    if isinstance(value, list):
-        for item in value:
-            yield from _holders(item, parents)
-    elif isinstance(value, dict) and wire.SIGNATURE not in value:
-        if parents:
-            yield from _holders(value.get(parents[0]), parents[1:])
-        else:
-            yield value
 
 
 def _token(urn: str) -> str:

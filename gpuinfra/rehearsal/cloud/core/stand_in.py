@@ -45,6 +45,8 @@ class StandIn:
     looks_up_first = False
     """Whether the provider looks up the ID before a creation, so that an existing ID is reported before any other
     error."""
+    adds_location = False
+    """Whether the provider adds its setting `location` to the inputs of a resource."""
     identity_inputs: tuple[str, ...] = ("name", "project", "region", "zone", "location")
     """Inputs that identify a resource on this cloud. Changing one replaces the resource."""
     group_kinds: tuple[GroupKind, ...] = ()
@@ -107,7 +109,8 @@ class StandIn:
     # Outputs
 
     def filled(self, token: str) -> Mapping[str, Any]:
-        """Return the outputs of a type whose input is not given. None for an output that the provider leaves empty."""
+        """Return the outputs of a type whose input is not given, by path. None for an output that the provider leaves
+        empty. A path with dots is a field of each given object."""
         return {}
 
     def text(self, name: str, about: Subject, path: tuple[str, ...]) -> str | None:

@@ -193,3 +193,15 @@ def _zip(assets: Mapping[str, Any]) -> bytes:
 def asset_hash(value: Mapping[str, Any]) -> str:
     """Return the hash of an asset: the hash from the engine, or the hash of its content."""
     return str(value.get("hash") or "") or hashlib.sha256(asset_bytes(value)).hexdigest()
+
+
+def holders(value: Any, parents: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield the objects at a path. A list on the way stands for each of its items."""
+    if isinstance(value, list):
+        for item in value:
+            yield from holders(item, parents)
+    elif isinstance(value, dict) and SIGNATURE not in value:
+        if parents:
+            yield from holders(value.get(parents[0]), parents[1:])
+        else:
+            yield value

@@ -97,7 +97,7 @@ class RoleAssignment(Behavior):
     taken = AzureError("RoleAssignmentExists", "The role assignment already exists.", status=409)
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
-        scope, definition = str(call.plain.get("scope")), str(call.plain.get("roleDefinitionId"))
+        scope, definition = f"/{str(call.plain.get('scope')).strip('/')}", str(call.plain.get("roleDefinitionId"))
         if identity.role_of(cloud.store, definition, scope) is None:
             text = f"The specified role definition with ID '{definition.rsplit('/', 1)[-1]}' does not exist."
             raise AzureError("RoleDefinitionDoesNotExist", text)

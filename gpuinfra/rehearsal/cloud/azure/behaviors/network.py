@@ -47,15 +47,54 @@ def _in_use(resource: Resource, user: Resource) -> AzureError:
     return AzureError(code, text, status=409)
 
 
+_PARTS = {
+    GUARD: ("securityRules", "defaultSecurityRules"),
+    "azure-native:network:BastionHost": ("ipConfigurations",),
+    "azure-native:network:PrivateEndpoint": ("privateLinkServiceConnections",),
+}
+"""Maps a type to the lists whose items have IDs below the resource."""
+
+
+def _identify_parts(call: Call) -> None:
+    """Give each item of a list its ID, and its state."""
+    for field in _PARTS[call.token]:
+        for number, item in enumerate(call.outputs.get(field) or []):
+            item["id"] = f"{call.id}/{field}/{item.get('name') or number}"
+            item["provisioningState"] = "Succeeded"
+
+
+@behaves
+class WithParts(Behavior):
+    types = tuple(token for token in _PARTS if token != GUARD)
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        _identify_parts(call)
+        if call.token == "azure-native:network:PrivateEndpoint":
+            group = call.id.partition("/privateEndpoints/")[0]
+            call.outputs["networkInterfaces"] = [{"id": f"{group}/networkInterfaces/{call.name}.nic"}]
+
+    updated = created
+
+
 @behaves
 class Used(Behavior):
     """A resource that cannot be deleted while another resource refers to it."""
 
-    types = (GUARD, NAT)
+    types = (NAT,)
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         if users := _users(cloud.store, resource.id):
             raise _in_use(resource, users[0])
+
+
+@behaves
+class SecurityGroup(Used):
+    types = (GUARD,)
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        _identify_parts(call)
+
+    updated = created
 
 
 @behaves
@@ -116,7 +155,9 @@ class Address(Used):
     types = (ADDRESS,)
 
     def created(self, cloud: Cloud, call: Call) -> None:
-        call.outputs["ipAddress"] = f"203.0.113.{1 + cloud.store.next('azure-address') % 250}"
+        """Only a static address is assigned before a resource uses it."""
+        static = call.plain.get("publicIPAllocationMethod") == "Static"
+        call.outputs["ipAddress"] = f"203.0.113.{1 + cloud.store.next('azure-address') % 250}" if static else None
 
     def updated(self, cloud: Cloud, call: Call) -> None:
         assert call.old is not None

@@ -26,6 +26,8 @@ _STEPS = {
     "AMLFS-Durable-Premium-250": (8, 128),
     "AMLFS-Durable-Premium-500": (4, 128),
 }
+_YAML = "e30K"
+"""A base64-encoded document with an empty object."""
 _IMPORTER_ROLES = ("17d1049b-9a84-46fb-8f53-869881c3d3ab", "ba92f5b4-2d11-453d-a403-e96b0029c9fe")
 """Storage Account Contributor and Storage Blob Data Contributor, which the service needs to import data."""
 
@@ -175,8 +177,12 @@ class ManagedLustre(Behavior):
             "mgsAddress": address,
             "mountCommand": f"mount -t lustre -o noatime,flock {address}@tcp:/lustrefs <mount>",
             "lustreVersion": "2.15.5",
-            "containerStorageInterface": {"persistentVolume": "", "persistentVolumeClaim": "", "storageClass": ""},
+            "containerStorageInterface": dict.fromkeys(
+                ("persistentVolume", "persistentVolumeClaim", "storageClass"), _YAML
+            ),
         }
+        speed = str((call.plain.get("sku") or {}).get("name")).rpartition("-")[2]
+        call.outputs["throughputProvisionedMBps"] = int(speed) * int(call.plain.get("storageCapacityTiB") or 0)
 
     def after(self, cloud: Cloud, call: Call) -> None:
         """A problem with the import container appears late, as a failed creation."""
