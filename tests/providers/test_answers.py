@@ -36,7 +36,7 @@ for _one in json.loads((Path(__file__).parent / "answers" / "aws.json").read_tex
 
 def examples(service: str, operation: str) -> list[dict[str, Any]]:
     """The answers in the examples of AWS's API reference."""
-    file = max((Path(botocore.__file__).parent / "data" / service).glob("*/examples-1.json"))
+    file = max((Path(str(botocore.__file__)).parent / "data" / service).glob("*/examples-1.json"))
     known = json.loads(file.read_text(encoding="utf-8"))["examples"]
     return [one["output"] for one in known[operation]]
 
