@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from gpuinfra.spec.base import FORMATS
+from gpuinfra.spec.formats import FORMATS
 from gpuinfra.spec.model import ClusterSpec
 
 Schema = dict[str, Any]

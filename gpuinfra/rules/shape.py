@@ -147,7 +147,7 @@ def tags_are_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             if key.lower().startswith(("aws:", "gpuinfra:")):
                 yield error(path, f"has the key {shown(key)}, which starts with a reserved prefix", "rename the key")
             elif (form := profile.tag_form) and not (re.fullmatch(form.key, key) and re.fullmatch(form.value, value)):
-                what = f"has the tag {shown(key)}: {shown(value)}; allowed on {profile.title}: {form.allowed}"
+                what = f"has a tag with the key {shown(key)} and the value {shown(value)}; allowed on {profile.title}: {form.allowed}"
                 yield error(path, what, "change the tag")
 
 

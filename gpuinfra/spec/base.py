@@ -6,14 +6,30 @@ because the unit is part of the field's name.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictInt, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictInt, ValidationError
+
+from gpuinfra.spec.formats import text
 
 
-class SpecModel(BaseModel):
-    """A section in a declaration."""
+class _SpecType(type(BaseModel)):
+    """The type of all sections: a section that a program builds from wrong values raises the same error as one in a file."""
+
+    def __call__(cls, *args: Any, **fields: Any) -> Any:
+        try:
+            return super().__call__(*args, **fields)
+        except ValidationError as problem:
+            from gpuinfra.errors import SpecError
+            from gpuinfra.spec.messages import findings
+
+            found = findings(cls, fields, problem.errors(include_url=False))  # type: ignore[arg-type]
+            raise SpecError([replace(one, file=f"{cls.__name__}(...)") for one in found]) from None
+
+
+class SpecModel(BaseModel, metaclass=_SpecType):
+    """A section in a declaration. Wrong values raise `SpecError` with all findings."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=False, hide_input_in_errors=True
@@ -28,16 +44,6 @@ class Unit:
 
     def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
         return {**handler(core_schema), "x-unit": self.name}
-
-
-FORMATS: dict[str, str] = {}
-"""Maps the pattern of a text field to a description of the allowed text, for messages and `gpuinfra explain`."""
-
-
-def text(pattern: str, words: str, *, min_length: int | None = None, max_length: int | None = None) -> Any:
-    """Return the constraints of a text field and register a description of its pattern."""
-    FORMATS[pattern] = words
-    return StringConstraints(pattern=pattern, min_length=min_length, max_length=max_length)
 
 
 Name = Annotated[

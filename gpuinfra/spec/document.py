@@ -102,6 +102,7 @@ class _Walker:
             return [self.plain(child, (*route, index), depth + 1) for index, child in enumerate(node.value)]
         assert isinstance(node, MappingNode)
         mapping: dict[str, object] = {}
+        merged: list[dict[str, object]] = []
         for key_node, value_node in node.value:
             if not isinstance(key_node, ScalarNode):
                 raise _error(
@@ -111,12 +112,33 @@ class _Walker:
                     key_node.start_mark.line + 1,
                 )
             key = str(key_node.value)
+            if key == "<<" and key_node.style is None:
+                merged += self.merged(value_node, route, depth)
+                continue
             if key in mapping:
                 at = key_node.start_mark.line + 1
                 raise _error(self.file, f"repeats the key {shown(key)}", "remove one of the two entries", at)
             mapping[key] = self.plain(value_node, (*route, key), depth + 1)
             self.lines[(*route, key)] = key_node.start_mark.line + 1
+        for other in merged:
+            mapping = {**other, **mapping}
         return mapping
+
+    def merged(self, node: object, route: Route, depth: int) -> list[dict[str, object]]:
+        """Return the mappings of a merge key (`<<`). Keys of the mapping itself and of earlier mappings take precedence, as in Pulumi."""
+        from ruamel.yaml.nodes import SequenceNode
+
+        known = dict(self.lines)
+        values = [
+            self.plain(one, route, depth + 1) for one in (node.value if isinstance(node, SequenceNode) else [node])
+        ]
+        self.lines.update(known)
+        if not all(isinstance(one, dict) for one in values):
+            at = node.start_mark.line + 1  # type: ignore[attr-defined]
+            raise _error(
+                self.file, "has a merge key without a mapping", "write <<: *NAME, with the anchor of a mapping", at
+            )
+        return [one for one in values if isinstance(one, dict)]
 
 
 def _scalar(tag: object, text: str) -> object:

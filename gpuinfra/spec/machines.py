@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictInt
 
 from gpuinfra.catalog.records import MachineType, NicShape
-from gpuinfra.spec.base import Gib, Gpus, Line, SpecModel, Unit, Vcpus, text
+from gpuinfra.spec.base import Gib, Gpus, Line, SpecModel, Unit, Vcpus
+from gpuinfra.spec.formats import text
 
 TypeName = Annotated[
     str,

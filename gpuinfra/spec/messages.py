@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 from pydantic import BaseModel
 
 from gpuinfra.findings import Finding, Level
-from gpuinfra.spec.base import FORMATS
+from gpuinfra.spec.formats import FORMATS
 from gpuinfra.spec.shown import looks_secret, shown
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, StrictInt
 
-from gpuinfra.spec.base import Days, Line, Number, Percent, SpecModel, Unit, Version, text
+from gpuinfra.spec.base import Days, Line, Number, Percent, SpecModel, Unit, Version
+from gpuinfra.spec.formats import text
 
 Email = Annotated[str, text(r"^[^@\s]{1,64}@[^@\s]{1,190}\.[^@\s]{1,63}$", "an email address such as ops@example.com")]
 PublicKey = Annotated[

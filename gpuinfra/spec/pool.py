@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt
 
-from gpuinfra.spec.base import Gib, Line, Name, Percent, SpecModel, Unit, Vcpus, text
+from gpuinfra.spec.base import Gib, Line, Name, Percent, SpecModel, Unit, Vcpus
 from gpuinfra.spec.capacity import Capacity
+from gpuinfra.spec.formats import text
 from gpuinfra.spec.generic import On, OnTarget
 
 

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, StrictInt
 
-from gpuinfra.spec.base import Days, Gib, Line, Mount, SpecModel, Unit, text
+from gpuinfra.spec.base import Days, Gib, Line, Mount, SpecModel, Unit
+from gpuinfra.spec.formats import text
 
 Events = tuple[Literal["NEW", "CHANGED", "DELETED"], ...]
 

@@ -76,3 +76,22 @@ def test_unreadable_files_are_rejected(tmp_path: Path) -> None:
         with pytest.raises(SpecError) as caught:
             read(path)
         assert word in str(caught.value)
+
+
+def test_merge_keys_are_expanded_as_in_pulumi() -> None:
+    """A merge key adds the keys that a mapping and earlier mappings do not have. Pulumi 3.259.0 reads this text the same way."""
+    text = "base: &base {machine: p4d.24xlarge, a: 1}\nmore: &more {a: 3, b: 4}\npools:\n  - a: 2\n    <<: *base\n  - <<: [*more, *base]\n"
+    document = parse(text, "f")
+    assert isinstance(document.value, dict)
+    assert document.value["pools"] == [
+        {"a": 2, "machine": "p4d.24xlarge"},
+        {"a": 3, "b": 4, "machine": "p4d.24xlarge"},
+    ]
+    assert document.line(("pools", 0, "a")) == 4
+    assert document.line(("pools", 0)) == 4
+
+
+@pytest.mark.parametrize("text", ["a:\n  <<: 5\n", "a:\n  <<: [x]\n", "a:\n  <<: [[]]\n"])
+def test_a_merge_key_without_a_mapping_is_rejected(text: str) -> None:
+    """A merge key with a value that is not a mapping yields one message with the line."""
+    assert "has a merge key without a mapping" in _error(text)

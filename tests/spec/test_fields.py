@@ -13,8 +13,8 @@ import gpuinfra
 from gpuinfra.reference.explain import explain, known_checks, known_rules, known_steps
 from gpuinfra.reference.fields import all_fields
 from gpuinfra.reference.schema import FILE
-from gpuinfra.spec.base import FORMATS
 from gpuinfra.spec.document import parse
+from gpuinfra.spec.formats import FORMATS
 from gpuinfra.spec.messages import READING_RULES
 from gpuinfra.spec.model import ClusterSpec
 

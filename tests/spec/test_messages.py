@@ -7,6 +7,10 @@ import pytest
 
 from gpuinfra.errors import SpecError
 from gpuinfra.spec import parse_spec
+from gpuinfra.spec.base import SpecModel
+from gpuinfra.spec.capacity import OnDemand
+from gpuinfra.spec.pool import Pool
+from gpuinfra.spec.storage import Lustre
 from tests.rules.cases import AWS, declaration, lustre
 
 
@@ -162,3 +166,22 @@ def test_entry_without_a_list_is_reported_like_one_in_a_list() -> None:
         "pools[0].capacity[0].count is -1; allowed: 1 or more; change the value (see gpuinfra explain pools.capacity.count)"
         in messages
     )
+
+
+@pytest.mark.parametrize(
+    ("section", "fields", "words"),
+    [
+        (Pool, {"name": "gpu", "machin": "p4d.24xlarge", "capacity": OnDemand(count=1)}, "did you mean machine?"),
+        (Lustre, {"capacity_gib": "4 TiB"}, "capacity_gib is '4 TiB'; allowed: a whole number"),
+        (Lustre, {}, "capacity_gib is missing; add it, for example capacity_gib: 4800"),
+    ],
+)
+def test_a_section_in_a_program_reports_mistakes_like_a_file(
+    section: type[SpecModel], fields: dict[str, Any], words: str
+) -> None:
+    """A section that a program builds from a wrong value raises `SpecError` with one finding and the name of the section."""
+    with pytest.raises(SpecError) as caught:
+        section(**fields)
+    (finding,) = caught.value.findings
+    assert str(finding).startswith(f"{section.__name__}(...): error: ")
+    assert words in str(finding)
