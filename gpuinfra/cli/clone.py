@@ -66,7 +66,7 @@ def command(
     The exit code is 1 if the clone is not possible. The report then lists alternatives.
     """
     from gpuinfra.clone import Request, clone
-    from gpuinfra.clone.write import write_atomic
+    from gpuinfra.clone.write import check_target, write_atomic
     from gpuinfra.day import today
     from gpuinfra.report.clone_text import text as report
     from gpuinfra.spec.load import find_stack, read_stack
@@ -88,6 +88,7 @@ def command(
         for one in result.files:
             if one.path.resolve() == path.resolve():
                 raise UsageError(f"{one.path} is the file of the stack; give another path after --output")
+            check_target(one.path, force=force)
         for one in result.files:
             write_atomic(one.path, one.text, force=force)
     if as_json:

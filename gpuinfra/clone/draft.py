@@ -15,6 +15,9 @@ from gpuinfra.spec.shown import looks_secret, shown
 
 _PART = re.compile(r"([A-Za-z_][\w:-]*)((?:\[\d+\])*)(?:\.|$)")
 
+HIDDEN = "(secret)"
+"""Shown instead of a secret."""
+
 
 class Draft:
     """The declaration of the clone while it is made. `changes` records each edit with its reason."""
@@ -27,14 +30,13 @@ class Draft:
         """Return the value at a path, or None."""
         return value_at(self.value, route)
 
-    def set(self, route: Route, after: object, reason: str) -> None:
-        """Set a value, or remove it if `after` is None. An edit that changes nothing is not recorded."""
+    def set(self, route: Route, after: object, reason: str, *, secret: bool = False) -> None:
+        """Set a value, or remove it if `after` is None. An edit that changes nothing is not recorded. `secret` hides the former value."""
         before = self.get(route)
         if before == after:
             return
-        self.changes.append(
-            Change(route=route, before=copy.deepcopy(before), after=copy.deepcopy(after), reason=reason)
-        )
+        hidden = HIDDEN if secret else copy.deepcopy(before)
+        self.changes.append(Change(route=route, before=hidden, after=copy.deepcopy(after), reason=reason))
         put(self.value, route, copy.deepcopy(after))
 
 

@@ -11,6 +11,9 @@ from gpuinfra.cost.price import node_price
 REPLACEMENTS = (CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.FLEX)
 """Kinds of capacity that are not bound to a reservation, in the order in which they take its place."""
 
+SAME_MEMORY = 0.98
+"""Share of the memory that counts as the same memory: an H100 with 80 GB reports 81559 MiB, and an A100 with 80 GB 81920 MiB."""
+
 
 def is_listed(machine: MachineType, region: str) -> bool:
     """Whether the catalog lists the machine type in the region, or lists no regions for it."""
@@ -55,7 +58,7 @@ def equals(
             if other.gpu is None and other.vcpus >= machine.vcpus and other.memory_gib >= machine.memory_gib:
                 found.append(other)
             continue
-        if other.gpu is None or other.gpu.needs_imex or other.gpu.memory_mib < machine.gpu.memory_mib:
+        if other.gpu is None or other.gpu.needs_imex or other.gpu.memory_mib < SAME_MEMORY * machine.gpu.memory_mib:
             continue
         if total % other.gpus or (fabric and other.fabric is None):
             continue

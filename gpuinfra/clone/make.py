@@ -18,7 +18,7 @@ from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clone import machines as find
 from gpuinfra.clone import names
 from gpuinfra.clone.alternatives import alternatives
-from gpuinfra.clone.draft import Draft, apply, put, route_of
+from gpuinfra.clone.draft import HIDDEN, Draft, apply, put, route_of
 from gpuinfra.clone.model import ORIGIN, Change, ClonedFile, Request, Result, Transfer
 from gpuinfra.clone.network import range_for
 from gpuinfra.clone.request import facts_of, request_findings
@@ -335,7 +335,6 @@ class _Cloner:
             else:
                 for number, (value, reason) in enumerate(zip(made, reasons, strict=True)):
                     self.draft.set((*route, number) if isinstance(raw, list) else route, value, reason)
-            self._candidates(index, pool)
             if pool.quota_vcpus is not None:
                 why = f"it is the quota in {self.source}; request the quota of {self.target}"
                 self.draft.set(("pools", index, "quota_vcpus"), None, why)
@@ -417,25 +416,6 @@ class _Cloner:
             if bound
             else f"{why}; {chosen.value} instead",
         )
-
-    def _candidates(self, index: int, pool: Pool) -> None:
-        """Keep the fallback candidates that do not name a zone, a reservation, or a machine type that the region does not list."""
-        raw = self.draft.get(("pools", index, "fallback"))
-        if not raw:
-            return
-        known = machines_of(self.spec)
-        kept = [
-            copy.deepcopy(value)
-            for value, one in zip(raw, pool.fallback, strict=True)
-            if not self.across
-            and one.zone is None
-            and one.machine
-            and find.is_listed(known[one.machine], self.target)
-            and not any(isinstance(entry, (Reserved, Block)) for entry in one.capacity or ())
-        ]
-        if kept != raw:
-            why = f"the other candidates name zones, reservations or machine types of {self.source}"
-            self.draft.set(("pools", index, "fallback"), kept or None, why)
 
     def _images(self) -> None:
         for index, pool in enumerate(self.spec.pools):
@@ -581,9 +561,8 @@ class _Cloner:
         ):
             for key, value in tags.items():
                 if looks_secret(key) or looks_secret(value):
-                    self.draft.set(
-                        (*route, key), None, "it looks like a secret, and the clone contains no secrets in clear"
-                    )
+                    why = "it looks like a secret, and the clone contains no secrets in clear"
+                    self.draft.set((*route, key), None, why, secret=True)
 
     def _uses(self) -> None:
         for layer in ("foundation", "site"):
@@ -890,7 +869,7 @@ def _is_secret(value: object) -> bool:
 def _hidden(value: object) -> object:
     """Return a setting for the list of changes, without secrets."""
     if _is_secret(value) or any(looks_secret(one) for one in _texts(value)):
-        return "(secret)"
+        return HIDDEN
     return value
 
 

@@ -59,12 +59,17 @@ def render(
     raise DeploymentError("the text of the clone does not have its values; report this as a bug")
 
 
-def write_atomic(path: Path, text: str, *, force: bool) -> None:
-    """Write a file as a whole. Without `force`, an existing file is an error, even if it appears in the meantime."""
+def check_target(path: Path, *, force: bool) -> None:
+    """Raise `UsageError` if the file cannot be written, so that a clone with two files writes both or none."""
     if path.is_dir():
         raise UsageError(f"{path} is a folder; give the path of a file after --output")
     if not force and (path.exists() or path.is_symlink()):
         raise UsageError(f"{path} exists; give another path after --output, or --force to replace it")
+
+
+def write_atomic(path: Path, text: str, *, force: bool) -> None:
+    """Write a file as a whole. Without `force`, an existing file is an error, even if it appears in the meantime."""
+    check_target(path, force=force)
     temporary = ""
     try:
         with tempfile.NamedTemporaryFile(

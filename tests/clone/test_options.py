@@ -1,0 +1,206 @@
+"""Sizes, machine types, zones, images, capacity, and other clouds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuinfra.clone import Result
+from gpuinfra.spec.document import parse
+from tests.clone.stacks import cloned, file_of
+
+SETTINGS = {"aws": "aws:region", "gcp": "gcp:region", "azure": "azure-native:location"}
+
+
+def written(folder: Path, declaration: dict[str, Any], config: dict[str, Any] | None = None) -> Path:
+    """A stack file with a declaration."""
+    import json
+
+    path = folder / "Pulumi.one.yaml"
+    path.write_text(json.dumps({"config": {**(config or {}), "gpuinfra:cluster": declaration}}))
+    return path
+
+
+def aws(**more: Any) -> dict[str, Any]:
+    """A declaration on AWS."""
+    base = {
+        "name": "train",
+        "where": {"cloud": "aws", "region": "us-east-1", "zone": "use1-az6"},
+        "pools": [{"name": "gpu", "machine": "p5.48xlarge", "capacity": [{"kind": "on_demand", "count": 4}]}],
+        "budget": {"recipients": ["ops@example.com"], "limit_usd_per_month": 100000},
+    }
+    return {**base, **more}
+
+
+def declared(result: Result) -> dict[str, Any]:
+    """The declaration of a clone with one file."""
+    assert result.ok, [str(one) for one in result.findings]
+    return result.files[0].declaration
+
+
+def test_count_is_divided_in_proportion() -> None:
+    """A new number of nodes keeps the proportions of the capacity entries, and an entry without nodes is removed."""
+    result = declared(cloned(file_of("aws-p4d"), "us-west-2", count={"*": 6}))
+    assert [entry["count"] for entry in result["pools"][0]["capacity"]] == [3, 3]
+    one = declared(cloned(file_of("aws-p4d"), "us-west-2", count={"gpu": 1}))
+    assert one["pools"][0]["capacity"] == [{"kind": "on_demand", "count": 1}]
+
+
+def test_floor_follows_the_number_of_nodes(tmp_path: Path) -> None:
+    """A floor above the number of nodes is lowered."""
+    path = written(tmp_path, aws(handover={"wait": "floor", "floor": 4}))
+    result = declared(cloned(path, "us-west-2", count={"*": 2}))
+    assert result["handover"] == {"wait": "floor", "floor": 2}
+
+
+def test_number_of_gpus_stays_the_same() -> None:
+    """A machine type with fewer GPUs gets more nodes, so that the number of GPUs does not change."""
+    result = cloned(file_of("gcp-existing-network"), "us-central1", machine={"*": "a2-megagpu-16g"})
+    assert not result.ok
+    result = cloned(file_of("gcp-existing-network"), "us-east4", machine={"*": "a2-highgpu-4g"})
+    pool = declared(result)["pools"][0]
+    assert (pool["machine"], pool["capacity"][0]["count"]) == ("a2-highgpu-4g", 4)
+
+
+def test_nearest_machine_type_takes_the_place_of_one_that_the_region_does_not_list(tmp_path: Path) -> None:
+    """The replacement has the same number of GPUs, at least their memory and a fabric, and the reason names both types."""
+    path = written(
+        tmp_path,
+        aws(
+            pools=[{"name": "gpu", "machine": "p5e.48xlarge", "capacity": [{"kind": "spot", "count": 2}]}],
+            where={"cloud": "aws", "region": "us-west-2"},
+        ),
+    )
+    result = cloned(path, "ap-northeast-1")
+    pool = declared(result)["pools"][0]
+    assert (pool["machine"], pool["capacity"][0]["count"]) == ("p5en.48xlarge", 2)
+    (change,) = [one for one in result.changes if one.path == "pools[0].machine"]
+    assert "p5e.48xlarge" in change.reason
+    assert "the same GPU" in change.reason
+
+
+def test_machine_that_you_name_is_used_with_a_warning() -> None:
+    """A machine type that the catalog does not list in the region is used if you name it, and the rule of the plan warns."""
+    result = cloned(file_of("aws-p4d"), "sa-east-1", machine={"*": "p4d.24xlarge"})
+    assert result.ok
+    assert any(one.rule == "zone_offers_machine" for one in result.findings)
+
+
+def test_zones_of_pools_and_storage_follow_each_other(tmp_path: Path) -> None:
+    """Pools and file systems that share a zone share the zone of the clone, and different zones stay different."""
+    pools = [
+        {"name": "a", "machine": "p5.48xlarge", "zone": "use1-az6", "capacity": [{"kind": "on_demand", "count": 1}]},
+        {"name": "b", "machine": "p5.48xlarge", "zone": "use1-az5", "capacity": [{"kind": "on_demand", "count": 1}]},
+    ]
+    storage = [{"kind": "lustre", "mount": "/scratch", "capacity_gib": 1200, "zone": "use1-az5", "bucket": "auto"}]
+    result = declared(cloned(written(tmp_path, aws(pools=pools, storage=storage)), "us-west-2"))
+    zones = [pool["zone"] for pool in result["pools"]]
+    assert result["where"]["zone"] == zones[0]
+    assert zones[0] != zones[1]
+    assert result["storage"][0]["zone"] == zones[1]
+
+
+def test_zone_option_moves_what_shares_the_zone() -> None:
+    """A zone that you name takes the place of the zone of the stack."""
+    result = declared(cloned(file_of("aws-p4d"), "us-west-2", zone="usw2-az2"))
+    assert result["where"]["zone"] == "usw2-az2"
+
+
+def test_your_own_image_is_an_error_with_the_copy_command(tmp_path: Path) -> None:
+    """An AMI exists in one Region: the error has the command that copies it, and `--set` names the copy."""
+    image = {"ref": "ami-0123456789abcdef0"}
+    pools = [{"name": "gpu", "machine": "p5.48xlarge", "image": image, "capacity": [{"kind": "on_demand", "count": 1}]}]
+    path = written(tmp_path, aws(pools=pools))
+    (finding,) = cloned(path, "us-west-2").findings
+    assert "aws ec2 copy-image --source-region us-east-1 --source-image-id ami-0123456789abcdef0" in str(finding)
+    copy = "ami-0fedcba9876543210"
+    result = declared(cloned(path, "us-west-2", values=(("pools[0].image.ref", copy),)))
+    assert result["pools"][0]["image"]["ref"] == copy
+
+
+def test_reservation_that_you_bought_is_used() -> None:
+    """An ID from `--set` keeps the entry reserved, and the reservation of the stack is refused."""
+    result = declared(
+        cloned(file_of("aws-p4d"), "us-west-2", values=(("pools[0].capacity[0].id", "cr-0fedcba9876543210"),))
+    )
+    assert result["pools"][0]["capacity"][0] == {"kind": "reserved", "id": "cr-0fedcba9876543210", "count": 2}
+
+
+def test_existing_bucket_becomes_its_own_and_a_replica_can_be_named(tmp_path: Path) -> None:
+    """The bucket of the first region is not linked in the second one."""
+    storage = [{"kind": "lustre", "mount": "/scratch", "capacity_gib": 1200, "bucket": "my-data"}]
+    path = written(tmp_path, aws(storage=storage))
+    result = cloned(path, "us-west-2")
+    assert declared(result)["storage"][0]["bucket"] == "auto"
+    assert any("--bucket my-data" in one.command for one in result.manual)
+    named = cloned(path, "us-west-2", values=(("storage[0].bucket", "my-replica"),))
+    assert declared(named)["storage"][0]["bucket"] == "my-replica"
+
+
+def test_file_system_without_a_bucket_is_reported(tmp_path: Path) -> None:
+    """Data without a bucket has no replica, and a warning says that the clone starts empty."""
+    storage = [{"kind": "lustre", "mount": "/scratch", "capacity_gib": 1200}]
+    result = cloned(written(tmp_path, aws(storage=storage)), "us-west-2")
+    assert any("has no replica" in one.message for one in result.findings)
+
+
+def test_quota_of_pools_that_share_it_is_added(tmp_path: Path) -> None:
+    """One request covers all machine types that count against a quota."""
+    pools = [
+        {"name": "a", "machine": "p5.48xlarge", "quota_vcpus": 1000, "capacity": [{"kind": "on_demand", "count": 2}]},
+        {"name": "b", "machine": "p4d.24xlarge", "capacity": [{"kind": "on_demand", "count": 1}]},
+    ]
+    result = cloned(written(tmp_path, aws(pools=pools)), "us-west-2")
+    (quota,) = [one for one in result.manual if one.path == "quota"]
+    assert "--quota-code L-417A185B --desired-value 480 --region us-west-2" in quota.command
+    assert "quota_vcpus" not in declared(result)["pools"][0]
+
+
+def test_value_that_names_the_first_region_is_reported(tmp_path: Path) -> None:
+    """A value that the clone cannot interpret but that names the first region is a warning."""
+    software = {"mirror_url": "https://mirror.us-east-1.example.com"}
+    result = cloned(written(tmp_path, aws(software=software)), "us-west-2")
+    assert any(one.path == "software.mirror_url" and "us-east-1" in one.message for one in result.findings)
+
+
+def test_price_before_and_after() -> None:
+    """The price per hour of both regions is part of the result, and the mode decides what is billed before a failover."""
+    hot, cold = (cloned(file_of("gcp-a3high"), "us-east4", mode=mode) for mode in ("hot", "cold"))
+    assert hot.before is not None
+    assert hot.after is not None
+    assert hot.before.usd_per_hour != hot.after.usd_per_hour
+    assert hot.standing == hot.after
+    assert cold.standing is None
+
+
+def test_transfer_is_priced_by_pair_of_regions() -> None:
+    """The price per GB depends on both regions: the pair in the eastern US is cheaper."""
+    (near,) = cloned(file_of("aws-p4d"), "us-east-2").transfers
+    (far,) = cloned(file_of("aws-p4d"), "us-west-2").transfers
+    assert (near.usd_per_gb, far.usd_per_gb) == (0.01, 0.02)
+    assert far.usd == pytest.approx(4800 * 1.073741824 * 0.02)
+
+
+@pytest.mark.parametrize(
+    ("stack", "cloud", "region", "machine", "values"),
+    [
+        ("aws-p4d", "gcp", "us-central1", "a3-highgpu-8g", {"software.registry": "us-central1-docker.pkg.dev/my-project/gpudirect", "storage[0].capacity_gib": 36000}),
+        ("aws-p5-block", "azure", "swedencentral", "Standard_ND96isr_H100_v5", {"storage[0].importer_id": "00000000-0000-4000-8000-000000000000", "access.evidence_from": ["203.0.113.0/24"]}),
+        ("gcp-a3ultra", "aws", "us-west-2", "p5e.48xlarge", {}),
+        ("azure-ndv4", "aws", "us-west-2", "p4de.24xlarge", {}),
+        ("azure-ndv4", "gcp", "us-central1", "a3-highgpu-8g", {"software.registry": "us-central1-docker.pkg.dev/my-project/gpudirect"}),
+    ],
+)  # fmt: skip
+def test_another_cloud(stack: str, cloud: str, region: str, machine: str, values: dict[str, object]) -> None:
+    """The machine type, capacity, storage and provider settings are those of the other cloud."""
+    result = cloned(file_of(stack), region, cloud=cloud, values=tuple(values.items()))
+    found = declared(result)
+    assert found["where"]["cloud"] == cloud
+    assert found["pools"][0]["machine"] == machine
+    assert SETTINGS[cloud] in result.files[0].text
+    assert parse(result.files[0].text, "").value["config"].get(SETTINGS[stack.split("-")[0]]) is None  # type: ignore[index]
+    assert parse(result.files[0].text, "").value["config"][SETTINGS[cloud]] == region  # type: ignore[index]
+    assert result.transfers[0].usd_per_gb is not None
+    assert any("object storage is not replicated between clouds" in one.why for one in result.manual)
