@@ -132,7 +132,12 @@ class NodePool(BaseNodePool[NodePoolArgs]):
             # Scarce capacity can be delayed or unavailable. The handover waits for it and reports the errors of the group.
             wait_for_instances=False,
             # Resize requests change the size of a queued group, so Pulumi must not reset it.
-            opts=child(self, rows.GROUP, ignore_changes=["targetSize"] if queued else ()),
+            opts=pulumi.ResourceOptions.merge(
+                child(self, rows.GROUP, ignore_changes=["targetSize"] if queued else ()),
+                # The provider waits 15 minutes for the machines to end, and 30 were necessary
+                # (kubernetes/kubernetes issue 76492).
+                pulumi.ResourceOptions(custom_timeouts=pulumi.CustomTimeouts(delete="60m")),
+            ),
         )
         return RunningGroup(
             plan=group,

@@ -99,7 +99,14 @@ class SharedFilesystem(pulumi.ComponentResource):
             kms_key=self._key(agent),
             deletion_policy="PREVENT" if self._data else None,
             # Also applies with a bucket, because a replacement would delete data that was not exported.
-            opts=child(self, rows.LUSTRE, data=self._data, delete_before_replace=False),
+            opts=pulumi.ResourceOptions.merge(
+                child(self, rows.LUSTRE, data=self._data, delete_before_replace=False),
+                # One in a hundred takes 80 minutes (GoogleCloudPlatform/magic-modules pull request 14878). Older versions
+                # of the provider wait 20 minutes.
+                pulumi.ResourceOptions(
+                    custom_timeouts=pulumi.CustomTimeouts(create="120m", update="120m", delete="60m")
+                ),
+            ),
         )
         if plan.bucket is not None and agent is not None:
             self.bucket = self._data_bucket(plan.bucket, agent)
@@ -150,7 +157,12 @@ class SharedFilesystem(pulumi.ComponentResource):
             kms_key_name=self._key(agent),
             deletion_protection_enabled=self._data,
             deletion_protection_reason="home directories have the only copy of their files" if self._data else None,
-            opts=child(self, rows.FILESTORE, data=self._data),
+            opts=pulumi.ResourceOptions.merge(
+                child(self, rows.FILESTORE, data=self._data),
+                # The provider waits 20 minutes, which is too short for large instances
+                # (hashicorp/terraform-provider-google issue 7940).
+                pulumi.ResourceOptions(custom_timeouts=pulumi.CustomTimeouts(create="60m", update="60m", delete="60m")),
+            ),
         )
         server = filestore.networks.apply(lambda found: str((found[0].ip_addresses or [""])[0]))
         return server, pulumi.Output.from_input(f"/{SHARE}")
