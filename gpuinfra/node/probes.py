@@ -67,6 +67,7 @@ NODE_PART = "@node-part"
 """Placeholder for this program. NCCL, for example, runs in a separate process."""
 
 DCGM_PLUGINS = "/usr/libexec/datacenter-gpu-manager-4/plugins"
+METRICS = ("curl", "-s", "--noproxy", "*", "--max-time", "10")
 HOST_COPIES = ("-j", "-t", "host_to_device_memcpy_ce", "device_to_host_memcpy_ce")
 
 KERNEL_LINES = r"NVRM|SXid|nvidia|nvswitch|Linux version|infiniband|efa |mlx5|lost carrier|Out of memory|Hardware Error"
@@ -135,7 +136,10 @@ PROBES: dict[str, Probe] = {
     "fabric-libraries": Probe(
         ("find", "-L", "/usr/local/gib/scripts/set_nccl_env.sh", "/var/lib/tcpxo/lib64", "-maxdepth", "0")
     ),
-    "metrics": Probe(("curl", "-s", "--noproxy", "*", "--max-time", "10", "http://127.0.0.1:9400/metrics")),
+    # The step of the exporter writes the URL with the node's private address; an exporter of yours may listen on all addresses.
+    "metrics": Probe(
+        (*METRICS, "-K", "/etc/gpuinfra/metrics.curl"), otherwise=((*METRICS, "http://127.0.0.1:9400/metrics"),)
+    ),
     "dcgm": Probe(("dcgmi", "diag", "-r", "1", "--json"), timeout_s=600, loads=True),
     # Measurements of minutes to hours: they run only on request, for the speed phase or burn-in.
     "dcgm-medium": Probe(("dcgmi", "diag", "-r", "2", "--json"), timeout_s=1800, loads=True),

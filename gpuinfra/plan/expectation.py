@@ -28,6 +28,8 @@ class Facts(NamedTuple):
     """Number of EFA devices that Lustre uses."""
     containers: tuple[str, ...] = ()
     """Container runtimes that the declaration lists."""
+    exporter: bool = False
+    """Whether the nodes run the DCGM exporter."""
     guarded: bool = False
     """Whether nodes block containers from the metadata service."""
 
@@ -102,6 +104,10 @@ def _enroot(f: Facts) -> bool:
     return "enroot" in f.containers
 
 
+def _exporter(f: Facts) -> bool:
+    return f.exporter
+
+
 def _guarded(f: Facts) -> bool:
     return f.guarded
 
@@ -128,6 +134,7 @@ REQUIRED: dict[str, Callable[[Facts], bool]] = {
     "C1": _container_runtime,
     "C4": _guarded,
     "C5": _enroot,
+    "M1": _exporter,
     "B1": _gpu,
     "B5": _host_copy,
     "G15": _partitioned,
@@ -152,7 +159,7 @@ REQUIRED: dict[str, Callable[[Facts], bool]] = {
     "L2": _home,
     "L3": _over_efa,
 }
-"""Maps each check to the condition under which nodes run it. Other checks (N5, B2 to B4, M1) run on request, and the report lists them as not checked."""
+"""Maps each check to the condition under which nodes run it. Other checks (N5, B2 to B4) run on request, and the report lists them as not checked."""
 
 
 def expectation(
@@ -183,6 +190,7 @@ def expectation(
         lnet_efa=lnet_efa,
         guarded=bool(guarded),
         containers=containers,
+        exporter=lock.choice("dcgm_exporter") is not None,
     )
     gpu = machine.gpu
     content: dict[str, object] = {

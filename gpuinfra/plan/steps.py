@@ -61,6 +61,9 @@ def steps(
         chosen.append(Step(id="72-metadata", timeout_s=600, retries=2, why=why))
     if machine.gpu:
         chosen.append(Step(id="75-dcgm", timeout_s=900, retries=2, why="DCGM diagnoses and monitors the GPUs"))
+    if lock.choice("dcgm_exporter"):
+        why = "the declaration requests metrics of the GPUs for Prometheus"
+        chosen.append(Step(id="77-dcgm-exporter", timeout_s=600, retries=2, why=why))
     if machine.local_disk_gb:
         why = f"{machine.local_disk_gb} GB of local disks are combined into one scratch file system"
         chosen.append(Step(id="80-scratch", timeout_s=600, retries=1, why=why))

@@ -76,6 +76,14 @@ def container_runtimes_are_supported(spec: ClusterSpec, today: date) -> Iterator
         yield error("software.containers", what, "remove pyxis, and use enroot to run containers on the nodes")
 
 
+def gpu_metrics_have_gpus(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """An exporter of GPU metrics is requested only for clusters with GPUs."""
+    machines = [machine for _, _, machine in pools_of(spec)]
+    if spec.software.gpu_metrics != "none" and machines and not any(machine.gpu for machine in machines):
+        what = f"is {spec.software.gpu_metrics}, but no pool has GPUs"
+        yield error("software.gpu_metrics", what, "set it to none, or add a pool with GPUs")
+
+
 def mig_layout_fits(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The MIG layout of a pool fits each GPU of its machine type."""
     for path, pool, machine in pools_of(spec):

@@ -55,6 +55,8 @@ def environment(
         parts = ("core", f"cuda{major}", "proprietary", f"proprietary-cuda{major}")
         packages = " ".join(f"datacenter-gpu-manager-4-{part}" for part in parts)
         values |= {"DCGM_PACKAGES": packages, **_version("DCGM", dcgm)}
+    if exporter := chosen.choice("dcgm_exporter"):
+        values |= _version("DCGM_EXPORTER", exporter)
     if nccl := chosen.choice("nccl"):
         values |= _version("NCCL", nccl)
     if efa := chosen.choice("efa_installer"):

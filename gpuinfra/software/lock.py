@@ -20,7 +20,7 @@ class Choice:
     """The version of a software package and the reason for it."""
 
     name: str
-    """`driver`, `fabric_manager`, `nvlsm`, `cuda`, `nccl`, `efa_installer`, `doca_ofed`, `tcpx`, `tcpxo`, `gib`, `gdrcopy`, `lustre_client`, `container_toolkit`, `docker`, `enroot`, `dcgm`, `kernel`."""
+    """`driver`, `fabric_manager`, `nvlsm`, `cuda`, `nccl`, `efa_installer`, `doca_ofed`, `tcpx`, `tcpxo`, `gib`, `gdrcopy`, `lustre_client`, `container_toolkit`, `docker`, `enroot`, `dcgm`, `dcgm_exporter`, `kernel`."""
     version: str
     why: str
     low: str = ""
@@ -89,6 +89,7 @@ class LockRequest:
     fabric: bool = True
     containers: tuple[str, ...] = ()
     """Container runtimes that the steps install: `docker`, `enroot`."""
+    gpu_metrics: str = "none"
     kinds: frozenset[str] = frozenset()
     """Kinds of capacity in the pool: `on_demand`, `spot`, `reserved`, `flex`."""
 
@@ -123,6 +124,9 @@ def lock(machine: MachineType, request: LockRequest) -> Lock:
         _frameworks(machine, driver, request, conflicts)
         choices += [_toolkit(), _dcgm(cuda)]
         holds += ["nvidia-container-toolkit*", "libnvidia-container*", "datacenter-gpu-manager-4-*"]
+        if request.gpu_metrics == "dcgm_exporter":
+            choices.append(_dcgm_exporter())
+            holds.append("datacenter-gpu-manager-exporter")
     if "docker" in request.containers:
         choices.append(_docker())
         holds += ["docker*", "containerd*", "moby-*"]
@@ -256,6 +260,12 @@ def _dcgm(cuda: Choice) -> Choice:
     low, high = tables.DCGM_RANGE
     why = f"diagnostics and counters, in the package for CUDA {cuda.version.split('.')[0]}"
     return Choice(name="dcgm", version=tables.DCGM_PIN, why=why, low=low, high=high)
+
+
+def _dcgm_exporter() -> Choice:
+    low, high = tables.DCGM_EXPORTER_RANGE
+    why = "declared; the package of NVIDIA's repository"
+    return Choice(name="dcgm_exporter", version=tables.DCGM_EXPORTER_PIN, why=why, low=low, high=high)
 
 
 def _cuda(machine: MachineType, driver: Choice, request: LockRequest, conflicts: _Conflicts) -> Choice:

@@ -33,6 +33,7 @@ def pool_lock(
             registry=software.registry,
             fabric=pool.fabric != "none",
             containers=software.containers,
+            gpu_metrics=software.gpu_metrics,
             kinds=frozenset(entry.kind for entry in pool.capacity),
         ),
     )

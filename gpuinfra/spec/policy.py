@@ -85,6 +85,8 @@ class Software(SpecModel):
         default=(), max_length=3, examples=[["docker", "enroot"]]
     )
     """Container runtimes that the bootstrap steps install on each node of each pool: `docker` and `enroot`. `pyxis` is not supported yet. If omitted, nodes have the runtimes of their image, and plain images have none."""
+    gpu_metrics: Literal["none", "dcgm_exporter"] = "none"
+    """Exporter of GPU metrics for Prometheus: `dcgm_exporter` runs NVIDIA's exporter on each node with GPUs, at port 9400 of its private address. `none` installs no exporter."""
     framework: Framework = Framework()
     """Machine learning frameworks that you plan to use, for compatibility checks."""
     kernel: (

@@ -277,6 +277,12 @@ ACCEPTED: dict[str, list[Case]] = {
         ("azure", {"software": {"image": "plain", "containers": ["enroot"]}}),
         ("gcp", {"software.containers": []}),
     ],
+    "gpu_metrics_have_gpus": [
+        ("aws", {"software.gpu_metrics": "dcgm_exporter"}),
+        ("gcp", {"software.gpu_metrics": "none"}),
+        ("aws", {"software.gpu_metrics": "none", "pools.0.machine": "m7i.xlarge"}),
+        ("aws", {"software.gpu_metrics": "dcgm_exporter", "pools.0.machine": "p4x"}),
+    ],
     "nvlink_domain_has_its_service": [
         ("aws", {"pools.0.machine": "p6-b200.48xlarge"}),
         ("gcp", {"pools.0.machine": "a4-highgpu-8g"}),
@@ -820,6 +826,9 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"software.containers": ["pyxis"]}),
         ("azure", {"software.containers": ["enroot", "docker", "enroot"]}),
         ("gcp", {"software.containers": ["enroot", "pyxis"]}),
+    ],
+    "gpu_metrics_have_gpus": [
+        ("aws", {"software.gpu_metrics": "dcgm_exporter", "pools.0.machine": "m7i.xlarge"}),
     ],
     "nvlink_domain_has_its_service": [
         ("aws", {"pools.0.machine": "p6e-gb200.36xlarge", "pools.0.zone": "us-east-1-dfw-2a", _C: block(count=9)}),

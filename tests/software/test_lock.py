@@ -172,3 +172,16 @@ def test_container_runtimes_are_chosen_only_if_declared() -> None:
     assert not chosen.conflicts
     arm = lock(replace(P4D, arch="arm64"), replace(request, containers=("enroot",)))
     assert "enroot" in {conflict.name for conflict in arm.conflicts}
+
+
+def test_exporter_is_chosen_only_if_declared_and_only_for_gpus() -> None:
+    """The DCGM exporter has a pin, a range and a hold if it is declared for a machine with GPUs."""
+    request = LockRequest(cloud=SOFTWARE, os="ubuntu-24.04", prebuilt=False, lustre=False)
+    assert lock(P4D, request).choice("dcgm_exporter") is None
+    declared = replace(request, gpu_metrics="dcgm_exporter")
+    chosen = lock(P4D, declared)
+    exporter = chosen.choice("dcgm_exporter")
+    assert exporter is not None
+    assert exporter.version == "4.8.2-1"
+    assert "datacenter-gpu-manager-exporter" in chosen.holds
+    assert lock(MACHINES["m7i.xlarge"], declared).choice("dcgm_exporter") is None

@@ -83,15 +83,18 @@ class Metrics(Check):
     id, name = "M1", "metrics"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
     probes = ("metrics",)
-    hint = "start dcgm-exporter, or open its port in the firewall"
+    hint = "systemctl restart nvidia-dcgm nvidia-dcgm-exporter; set software.gpu_metrics in the declaration to install the exporter"
     source = "NVIDIA/dcgm-exporter: README.md"
 
-    def parse(self, answers: Answers, machine: Machine) -> int:
-        return len(
-            {line.split("}")[0] for line in answers.lines("metrics") if line.startswith("DCGM_FI_DEV_GPU_TEMP{")}
-        )
+    def parse(self, answers: Answers, machine: Machine) -> int | None:
+        """Return the number of GPUs with a temperature, or None if no exporter answers. Instances of MIG count as their GPU."""
+        if answers.raw("metrics").exit != 0:
+            return None
+        return len(set(re.findall(r'^DCGM_FI_DEV_GPU_TEMP\{gpu="(\d+)"', answers.text("metrics"), re.MULTILINE)))
 
-    def judge(self, found: int, machine: Machine) -> Outcome:
+    def judge(self, found: int | None, machine: Machine) -> Outcome:
+        if found is None:
+            return failed("no answer", machine.gpus, "no exporter answers at port 9400", "GPUs")
         return equal(found, machine.gpus, "GPUs", "the exporter reports %d of %d GPUs" % (found, machine.gpus))
 
 

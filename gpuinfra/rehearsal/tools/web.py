@@ -10,21 +10,29 @@ import sys
 
 from .arguments import Arguments
 from .passthrough import become_real
-from .state import fail, make_folder, read_state
+from .state import fail, make_folder, read_state, read_text
 from .universe import Universe, matches
 
 MAGIC = "stand-in file "
 LOCAL = ("http://127.0.0.1", "http://localhost", "http://169.254.169.254")
 _VALUED = {
-    "--proto", "--connect-timeout", "--max-time", "-m", "--speed-limit", "--speed-time", "-Y", "-y", "--retry", "--retry-delay",
+    "--proto", "--noproxy", "--connect-timeout", "--max-time", "-m", "--speed-limit", "--speed-time", "-Y", "-y", "--retry", "--retry-delay",
     "--retry-max-time", "-A", "--user-agent", "-H", "--header", "-X", "--request", "-d", "--data", "-D", "--dump-header", "-w", "--write-out", "--cacert",
 }  # fmt: skip
 
 
 def curl(argv: list[str]) -> int:
     """`curl [-fsSLo FILE] URL...`"""
-    arguments = Arguments(argv, dict.fromkeys(_VALUED, "ignored") | {"-o": "output", "--output": "output"})
+    arguments = Arguments(
+        argv, dict.fromkeys(_VALUED, "ignored") | {"-o": "output", "--output": "output", "-K": "configuration"}
+    )
     output, urls = "*" if arguments.has("-O") else arguments.one("output"), arguments.words
+    if configuration := arguments.one("configuration"):
+        urls = [*urls, *(line.partition('"')[2].rstrip('"') for line in read_text(configuration, "").splitlines())]
+    if len(urls) == 1 and urls[0].endswith(":9400/metrics"):
+        from .exporter import answer
+
+        return answer(urls[0])
     if any(url.startswith(LOCAL) for url in urls):
         return become_real("curl", argv)
     for url in urls:

@@ -37,8 +37,8 @@ def judged(node: Machine, *checks: str) -> dict[str, dict[str, Any]]:
     ("cloud", "machine", "system", "image", "docker"),
     [
         ("aws", "g6.xlarge", "ubuntu-24.04", "plain", "29.8.1"),
-        ("azure", "Standard_NC24ads_A100_v4", "ubuntu-22.04", "plain", "29.8.1"),
-        ("gcp", "a2-highgpu-1g", "ubuntu-22.04", "plain", "29.8.1"),
+        pytest.param("azure", "Standard_NC24ads_A100_v4", "ubuntu-22.04", "plain", "29.8.1", marks=pytest.mark.long),
+        pytest.param("gcp", "a2-highgpu-1g", "ubuntu-22.04", "plain", "29.8.1", marks=pytest.mark.long),
         pytest.param("aws", "g6.xlarge", "ubuntu-22.04", "default", "28.2.2", marks=pytest.mark.long),
         pytest.param("azure", "Standard_NC24ads_A100_v4", "ubuntu-22.04", "default", "28.5.1", marks=pytest.mark.long),
     ],
@@ -60,6 +60,7 @@ def test_containers_get_gpus(host: NodeHost, cloud: str, machine: str, system: s
     assert "none made changes" in said, said
 
 
+@pytest.mark.long
 def test_each_loss_ends_in_a_finding(host: NodeHost) -> None:
     """A lost runtime, a removed package and an unloaded AppArmor profile fail C1 or C5 with the cause, and the steps repair them."""
     node = Machine(host, pool("aws", "g6.xlarge", "ubuntu-24.04", "plain"))

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Installs NVIDIA's DCGM exporter, which serves the metrics of the GPUs to Prometheus, and binds it to the node's private address.
+#
+# Reads:  DCGM_EXPORTER_VERSION               4.8.2-1
+#         DCGM_EXPORTER_RANGE_MIN, _MAX       versions that an image may contain: 4, 5 (excluded)
+#         CUDA_KEYRING_URL, _SHA256           package with NVIDIA's repository and its key
+# Proves: the private address serves a temperature, the loopback address serves nothing, and the unit runs now and at the next boot.
+# The exporter uses the running nvidia-dcgm: two engines would compete for the profiling counters of the GPUs.
+set -euo pipefail
+# shellcheck source=bootstrap/lib.sh
+. "${BASH_SOURCE[0]%/*}/lib.sh"
+
+readonly PACKAGE=datacenter-gpu-manager-exporter
+readonly UNIT=nvidia-dcgm-exporter.service
+readonly PORT=9400
+readonly QUERY=/etc/gpuinfra/metrics.curl # check M1 reads it
+
+main() {
+  load_versions
+  need_root
+  need_tools apt-get curl dpkg-query ip systemctl
+  need_variables DCGM_EXPORTER_VERSION
+  local address
+  address=$(private_address)
+  [[ -n $address ]] || die "no route leads out of this node, so its private address is unknown (ip -4 route)"
+
+  if ! interrupted && accepted DCGM_EXPORTER "$(package_version "$PACKAGE")"; then
+    unchanged "DCGM exporter $(package_version "$PACKAGE") is installed; the lock accepts $(wanted DCGM_EXPORTER)"
+  else
+    use_nvidia_repository
+    install_packages "$PACKAGE=$DCGM_EXPORTER_VERSION"
+  fi
+  put_file "$QUERY" "url = \"http://$address:$PORT/metrics\"" || true
+  if put_file "/etc/systemd/system/$UNIT.d/gpuinfra.conf" "[Service]
+Environment=DCGM_EXPORTER_LISTEN=$address:$PORT DCGM_REMOTE_HOSTENGINE_INFO=localhost:5555"; then
+    dry_run || systemctl daemon-reload
+    ! systemctl is-active --quiet "$UNIT" || dry_run || systemctl restart "$UNIT"
+  fi
+  service_on "$UNIT"
+
+  end_dry_run
+  # The first metrics appear after the first collection, which takes up to 30 s.
+  retry 4 "reading the metrics at $address:$PORT" serves_temperatures
+  ! metrics "http://127.0.0.1:$PORT/metrics" >/dev/null ||
+    die "port $PORT answers on the loopback address too; another program uses it, or another drop-in of $UNIT sets DCGM_EXPORTER_LISTEN"
+  record dcgm_exporter "$(package_version "$PACKAGE")"
+  proved "DCGM exporter $(package_version "$PACKAGE") serves the metrics of the GPUs at $address:$PORT"
+}
+
+# The source address of packets to an address outside; 192.0.2.1 is reserved for documentation, and nothing is sent.
+private_address() { ip -4 -o route get 192.0.2.1 2>/dev/null | sed -n 's/.* src \([0-9.]*\).*/\1/p'; }
+
+metrics() { curl -s --noproxy '*' --max-time 10 "$@"; }
+
+serves_temperatures() {
+  grep -q '^DCGM_FI_DEV_GPU_TEMP{' <<<"$(metrics -K "$QUERY")" || {
+    echo "no line DCGM_FI_DEV_GPU_TEMP: $(service_reason "$UNIT")" >&2
+    return 1
+  }
+}
+
+main "$@"

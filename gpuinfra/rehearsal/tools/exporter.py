@@ -1,0 +1,55 @@
+"""The DCGM exporter of a stand-in node, and the node's private address.
+
+All stand-in nodes share the network of the host, so the exporter opens no port: `curl` asks `answer` instead.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from .passthrough import become_real
+from .state import fail, read_state, unit_active
+from .unitfile import load
+
+UNIT = "nvidia-dcgm-exporter.service"
+
+
+def private_address() -> str:
+    """Return the address of this node in the cluster's network, which its name numbers: `gpu-1` has 10.0.1.11."""
+    number = read_state()["instance"]["name"].rpartition("-")[2]
+    return f"10.0.1.{10 + int(number) if number.isdigit() else 10}"
+
+
+def ip(argv: list[str]) -> int:
+    """`ip -4 -o route get ADDRESS`; other calls use the real command."""
+    if argv[-3:-1] != ["route", "get"]:
+        return become_real("ip", argv)
+    sys.stdout.write(f"{argv[-1]} via 10.0.0.1 dev ens5 src {private_address()} uid 0 \\    cache \n")
+    return 0
+
+
+def daemon(argv: list[str]) -> int:
+    """The exporter, which requires the engine of DCGM."""
+    from .vendor import stay
+
+    del argv
+    if not unit_active("nvidia-dcgm.service"):
+        return fail("Error connecting to nv-hostengine: Host engine connection invalid/disconnected")
+    return stay()
+
+
+def answer(url: str) -> int:
+    """Answer `curl URL` with one temperature for each GPU that the driver lists, if the exporter listens there."""
+    from .vendor import _gpu_indexes
+
+    unit = load(UNIT)
+    words = unit.words("Service", "Environment") if unit else []
+    listens = [word.partition("=")[2] for word in words if word.startswith("DCGM_EXPORTER_LISTEN=")]
+    listen = listens[-1] if listens else ":9400"
+    there = url.removeprefix("http://").partition("/")[0]
+    if not unit_active(UNIT) or (listen != there and listen != ":9400"):
+        return 7
+    sys.stdout.write("# HELP DCGM_FI_DEV_GPU_TEMP GPU temperature (in C).\n# TYPE DCGM_FI_DEV_GPU_TEMP gauge\n")
+    for index in _gpu_indexes() or []:
+        sys.stdout.write(f'DCGM_FI_DEV_GPU_TEMP{{gpu="{index}",device="nvidia{index}"}} 30\n')
+    return 0
