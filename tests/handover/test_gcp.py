@@ -29,6 +29,7 @@ from gpuinfra.rehearsal.cloud.core.server import Server
 from gpuinfra.rehearsal.cloud.gcp import ids
 from gpuinfra.rehearsal.cloud.gcp import tokens as gcp_tokens
 from gpuinfra.rehearsal.nodes import endpoints
+from tests.clouds.gcp import discovery
 from tests.rehearsal.cloud import google
 from tests.rehearsal.cloud.conftest import Client, Made
 
@@ -115,6 +116,25 @@ def test_members_have_number_template_zone_address_and_time(site: Site, ports: P
     assert one.private_ip.startswith("10.")
     assert one.launched is not None
     assert abs((datetime.datetime.now(datetime.UTC) - one.launched).total_seconds()) < 300
+
+
+def test_answers_have_the_shape_of_googles_discovery_document(site: Site, ports: Ports) -> None:
+    """Each name in an answer of the stand-in is in the schema of the method, with a value of the documented type."""
+    client, group = gcp.Client(), google.path()
+    (first, *_) = ports.membership.members([GroupExpected(name="gpu", group=group, count=2)])
+    zone, base = group.partition("/instanceGroupManagers/")[0], ports.membership._compute  # pyright: ignore[reportAttributeAccessIssue]
+    for method, verb, path in (
+        ("instanceGroupManagers.get", "GET", group),
+        ("instanceGroupManagers.listManagedInstances", "POST", f"{group}/listManagedInstances"),
+        ("instanceGroupManagers.listErrors", "GET", f"{group}/listErrors"),
+        ("instanceGroupManagerResizeRequests.list", "GET", f"{group}/resizeRequests"),
+        ("instances.list", "GET", f"{zone}/instances"),
+        ("instances.get", "GET", first.resource),
+        ("instances.getSerialPortOutput", "GET", f"{first.resource}/serialPort"),
+    ):
+        answer = client.json(verb, f"{base}{path}")
+        assert answer, method
+        assert discovery.answer_findings("compute.v1", method, answer) == [], method
 
 
 def test_evidence_is_uploaded_and_its_signer_verified(site: Site, ports: Ports, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import googleapiclient.discovery_cache
 from tests.clouds.gcp.requests import Call
 
 _DOCUMENTS = Path(str(googleapiclient.discovery_cache.__file__)).with_name("documents")
+_READ_ONLY = " is read-only"
 _RANGES = {"int32": 31, "uint32": 32, "int64": 63, "uint64": 64}
 
 
@@ -38,6 +39,17 @@ def findings(call: Call) -> list[str]:
         found += _value(described["schemas"], method["request"], call.body, call.method)
         found += _required(described["schemas"][method["request"]["$ref"]], call.method, call.body)
     return found
+
+
+def answer_findings(api: str, method: str, answer: Any) -> list[str]:
+    """The errors of a response by Google's document: names and types. A response has read-only fields."""
+    described = document(api)
+    found = _method(described, method)
+    if found is None:
+        return [f"{api} has no method {method}"]
+    return [
+        one for one in _value(described["schemas"], found["response"], answer, method) if not one.endswith(_READ_ONLY)
+    ]
 
 
 def _method(described: dict[str, Any], path: str) -> dict[str, Any] | None:
@@ -93,10 +105,10 @@ def _members(schemas: dict[str, Any], about: dict[str, Any], value: Any, path: s
         inner = members.get(key) or others
         if inner is None:
             found.append(f"{path} has no member {key}")
-        elif members.get(key, {}).get("readOnly"):
-            found.append(f"{path}.{key} is read-only")
-        else:
-            found += _value(schemas, inner, item, f"{path}.{key}")
+            continue
+        if members.get(key, {}).get("readOnly"):
+            found.append(f"{path}.{key}{_READ_ONLY}")
+        found += _value(schemas, inner, item, f"{path}.{key}")
     return found
 
 

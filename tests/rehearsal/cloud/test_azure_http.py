@@ -31,6 +31,8 @@ from gpuinfra.rehearsal.cloud.core import fleet as fleet_module
 from gpuinfra.rehearsal.cloud.core.cloud import Cloud
 from gpuinfra.rehearsal.cloud.core.server import Server
 from gpuinfra.rehearsal.nodes import endpoints
+from tests.providers.test_answers import paths
+from tests.providers.test_answers_azure import EXAMPLES
 from tests.rehearsal.cloud import microsoft
 from tests.rehearsal.cloud.conftest import Client, Made
 from tests.rehearsal.cloud.microsoft import URL
@@ -255,6 +257,28 @@ def test_the_storage_client_of_azure_reads_and_writes(cloud: Cloud, container: M
         assert [blob.name for blob in client.list_blobs(name_starts_with="a/", headers=headers)] == ["a/1"]
         client.delete_blob("a/1", headers=headers)
         assert [blob.name for blob in client.list_blobs(headers=headers)] == ["b/1"]
+
+
+def test_answers_have_the_fields_of_azures_examples(
+    cloud: Cloud, group: Made, machine: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each field in an answer of the stand-in is in Azure's example of the operation, with a value of the same type."""
+    rest = operator(cloud, monkeypatch)
+    machines = list(rest.pages(f"{group.id}/virtualMachines", ports.API_COMPUTE, {"$expand": "instanceView"}))
+    for one in machines:
+        one["tags"] = {}  # as in the example
+    answers = {
+        "instance/compute": node_azure.Metadata(
+            "", endpoints.of_node("azure", cloud.endpoint, machine["id"])
+        ).compute(),
+        "VirtualMachineScaleSetVMs_List": {"value": machines},
+        "VirtualMachineScaleSets_GetInstanceView": rest.arm(f"{group.id}/instanceView", ports.API_COMPUTE),
+        "VirtualMachineScaleSetVMs_RetrieveBootDiagnosticsData": rest.arm(
+            f"{machines[0]['id']}/retrieveBootDiagnosticsData", ports.API_COMPUTE, post=True
+        ),
+    }
+    for operation, answer in answers.items():
+        assert set(paths(answer)) - set(paths(EXAMPLES[operation])) == set(), operation
 
 
 def test_the_compute_client_of_azure_reads_scale_sets(cloud: Cloud, group: Made) -> None:
