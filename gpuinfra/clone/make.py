@@ -111,6 +111,7 @@ class _Cloner:
             self._network,
             self._software,
             self._policies,
+            self._recovery,
             self._uses,
             self._settings,
             self._given,
@@ -564,6 +565,18 @@ class _Cloner:
                     why = "it looks like a secret, and the clone contains no secrets in clear"
                     self.draft.set((*route, key), None, why, secret=True)
 
+    def _recovery(self) -> None:
+        """Reverse the recovery section: the first region is the second region of the clone."""
+        if self.draft.get(("recovery",)) is None:
+            return
+        if self.across:
+            self.draft.set(
+                ("recovery",), None, f"data is not replicated between {self.there.title} and {self.here.title}"
+            )
+        elif not self._is_given(("recovery", "region")):
+            why = f"{self.source} is the second region of the clone, so that you can fail back"
+            self.draft.set(("recovery", "region"), self.source, why)
+
     def _uses(self) -> None:
         for layer in ("foundation", "site"):
             reference = getattr(self.spec.use, layer)
@@ -671,7 +684,7 @@ class _Cloner:
     def _left_over(self, cloned: ClusterSpec) -> None:
         """Warn about values that still name the region that can fail."""
         for route, text in _leaves(self.draft.value):
-            if self.source in text and route[0] not in ("where", "use", "name"):
+            if self.source in text and route[0] not in ("where", "use", "name", "recovery"):
                 path = Change(route=route, before=None, after=None, reason="").path
                 what = f"contains {self.source}, the region that can fail"
                 self.findings.append(warn(path, what, f"replace it with --set {path}=VALUE if it refers to the region"))
@@ -764,7 +777,7 @@ class _Cloner:
         nodes.set(("layers",), None, "the other layers are in the other stack of the clone")
         for layer in layers:
             nodes.set(("use", layer), reference, f"the {layer} that is deployed before the failover")
-        for name in ("budget", "audit"):
+        for name in ("budget", "audit", "recovery"):
             if "foundation" in layers:
                 nodes.set((name,), None, "it is in the foundation")
         if "site" in layers:
