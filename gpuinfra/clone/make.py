@@ -138,6 +138,7 @@ class _Cloner:
             ]
             if self._failed():
                 return self._refused(base)
+        standing = self._standing(cloned, files)
         changes = (*self.config, *self.draft.changes)
         return replace(
             base,
@@ -148,7 +149,8 @@ class _Cloner:
             before=before,
             after=after,
             estimate=self._estimate(plan, after),
-            standing=self._standing(cloned, after, files),
+            standing=price(standing, self.today) if standing else None,
+            standing_estimate=self._estimate(standing, price(standing, self.today)) if standing else None,
             plan=plan,
             transfers=tuple(self._transfers()),
             next=tuple(self._next(files)),
@@ -769,10 +771,15 @@ class _Cloner:
                 wanted,
                 "the site creates the networks for the interfaces of these machine types",
             )
-        budget = make_plan(cloned, self.today).budget
-        if budget and budget.derived and "foundation" in layers:
+        plan = make_plan(cloned, self.today)
+        after = price(plan, self.today)
+        whole = self._estimate(plan, after) or after
+        if plan.budget and plan.budget.derived and whole.nodes_priced:
             why = "the price of the whole clone plus 10 percent, because this stack has no nodes from which the limit can be derived"
-            standing.set(("budget", "limit_usd_per_month"), int(budget.limit_usd_per_month), why)
+            if whole is not after:
+                why = f"{why}; at the prices of {self.source}, because some prices of {self.target} are unknown"
+            limit = max(int(plan.budget.limit_usd_per_month), math.ceil(whole.usd_per_month * 1.1 / 100) * 100)
+            standing.set(("budget", "limit_usd_per_month"), limit, why)
         nodes = Draft(self.draft.value)
         nodes.set(("layers",), None, "the other layers are in the other stack of the clone")
         for layer in layers:
@@ -818,15 +825,13 @@ class _Cloner:
             return None
         return price(replace(plan, region=self.source), self.today)
 
-    def _standing(self, cloned: ClusterSpec, after: Cost, files: tuple[ClonedFile, ...]) -> Cost | None:
-        """Return the price of what is deployed before the failover."""
-        if self.request.mode == "hot":
-            return after
-        if self.request.mode == "cold":
+    def _standing(self, cloned: ClusterSpec, files: tuple[ClonedFile, ...]) -> Plan | None:
+        """Return the plan of what is deployed before the failover, or None if nothing of this stack is deployed."""
+        if self.request.mode == "cold" or (
+            self.request.mode == "pilot-light" and len(files) == 1 and "cluster" in cloned.made_layers
+        ):
             return None
-        if len(files) == 1:
-            return None if "cluster" in cloned.made_layers else after
-        return price(make_plan(parse_spec(files[0].declaration), self.today), self.today)
+        return make_plan(parse_spec(files[0].declaration), self.today)
 
     def _transfers(self) -> Iterator[Transfer]:
         cost = self.own_facts.egress(self.source) if self.across else self.own_facts.transfer(self.source, self.target)

@@ -123,6 +123,8 @@ class Result:
     """Price of the clone at the prices of the first region. None if every price of the second region is known, or on another cloud."""
     standing: Cost | None = None
     """Price of what the mode keeps deployed before the failover. None if nothing is deployed."""
+    standing_estimate: Cost | None = None
+    """`standing` at the prices of the first region, as `estimate`."""
     plan: Plan | None = None
     transfers: tuple[Transfer, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
@@ -174,6 +176,7 @@ class Result:
                 "after": self.after.as_dict() if self.after else None,
                 "estimate": self.estimate.as_dict() if self.estimate else None,
                 "standing": self.standing.as_dict() if self.standing else None,
+                "standing_estimate": self.standing_estimate.as_dict() if self.standing_estimate else None,
             },
             "transfer": [
                 {

@@ -47,21 +47,17 @@ def _lines(result: Result) -> Iterator[str]:
 
 
 def _price(result: Result) -> Iterator[str]:
-    standing = "0.00" if result.standing is None else _hour(result.standing)
-    rows = [
-        ("stack", _hour(result.before), _month(result.before)),
-        ("clone, while it runs", _hour(result.after), _month(result.after)),
-        (
-            f"clone, before a failover ({result.request.mode})",
-            standing,
-            "0" if result.standing is None else _month(result.standing),
-        ),
-    ]
+    first = f"at the prices of {result.source_region}"
+    before = f"clone, before a failover ({result.request.mode})"
+    rows = [("stack", result.before), ("clone, while it runs", result.after)]
     if result.estimate:
-        row = f"clone, at the prices of {result.source_region}"
-        rows.insert(2, (row, _hour(result.estimate), _month(result.estimate)))
+        rows.append((f"clone, while it runs, {first}", result.estimate))
+    rows.append((before, result.standing))
+    if result.standing_estimate:
+        rows.append((f"{before}, {first}", result.standing_estimate))
+    shown = [(name, _hour(cost), _month(cost)) if cost else (name, "0.00", "0") for name, cost in rows]
     yield from tables.text(
-        Table([Column("price"), Column("USD/hour", right=True), Column("USD/month", right=True)], rows)
+        Table([Column("price"), Column("USD/hour", right=True), Column("USD/month", right=True)], shown)
     )
     for one in result.transfers:
         doubt = "" if one.certain else " (not certain)"
@@ -70,12 +66,12 @@ def _price(result: Result) -> Iterator[str]:
     yield "  not included: storage of the replica, requests, and changes after the first copy"
 
 
-def _hour(cost: Cost | None) -> str:
-    return _amount(cost, cost.usd_per_hour, 2) if cost else "unknown"
+def _hour(cost: Cost) -> str:
+    return _amount(cost, cost.usd_per_hour, 2)
 
 
-def _month(cost: Cost | None) -> str:
-    return _amount(cost, cost.usd_per_month, 0) if cost else "unknown"
+def _month(cost: Cost) -> str:
+    return _amount(cost, cost.usd_per_month, 0)
 
 
 def _amount(cost: Cost, value: float, digits: int) -> str:

@@ -204,3 +204,37 @@ def test_another_cloud(stack: str, cloud: str, region: str, machine: str, values
     assert parse(result.files[0].text, "").value["config"][SETTINGS[cloud]] == region  # type: ignore[index]
     assert result.transfers[0].usd_per_gb is not None
     assert any("object storage is not replicated between clouds" in one.why for one in result.manual)
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp"])
+def test_layers_use_the_stacks_of_the_second_region(cloud: str) -> None:
+    """A cluster uses the foundation and the site of the second region, whose names are those of their own clones."""
+    region = {"aws": "us-west-2", "gcp": "us-east4"}[cloud]
+    use = declared(cloned(file_of(f"{cloud}-cluster"), region))["use"]
+    for layer, reference in use.items():
+        assert reference == f"organization/gpuinfra/{cloned(file_of(f'{cloud}-{layer}'), region).files[0].stack}"
+
+
+def test_audit_bucket_of_the_first_region_is_not_used(tmp_path: Path) -> None:
+    """The clone creates its own bucket for the audit trail."""
+    result = declared(cloned(written(tmp_path, aws(audit={"bucket": "my-audit"})), "us-west-2"))
+    assert "bucket" not in result["audit"]
+
+
+def test_registry_of_the_first_region_is_replaced() -> None:
+    """A registry in the first region is replaced by one in the second, with the command that copies the images."""
+    result = cloned(file_of("gcp-a3mega"), "europe-west4")
+    assert declared(result)["software"]["registry"] == "europe-west4-docker.pkg.dev/my-project/gpudirect"
+    assert any(one.path == "software.registry" and one.command.startswith("gcrane cp") for one in result.manual)
+
+
+def test_provider_zone_follows_the_zone(tmp_path: Path) -> None:
+    """The zone setting of the provider is the zone of the clone."""
+    value = {
+        "name": "train",
+        "where": {"cloud": "gcp", "region": "us-central1", "zone": "us-central1-b"},
+        "pools": [{"name": "gpu", "machine": "a3-ultragpu-8g", "capacity": [{"kind": "spot", "count": 1}]}],
+    }
+    path = written(tmp_path, value, {"gcp:region": "us-central1", "gcp:zone": "us-central1-b"})
+    text = cloned(path, "us-west1").files[0].text
+    assert parse(text, "").value["config"]["gcp:zone"] == "us-west1-c"  # type: ignore[index]

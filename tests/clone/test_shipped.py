@@ -21,7 +21,7 @@ WITH_NETWORK = [
 ]
 """Stacks that create a network."""
 MAY_CHANGE = {
-    "where.region", "where.zone", "network.cidr", "network.existing", "use.foundation", "use.site", "software.registry",
+    "where.region", "where.zone", "network.cidr", "network.existing", "use.foundation", "use.site", "software.registry", "recovery.region",
     "pools[0].capacity[0].kind", "pools[0].capacity[0].id", "pools[0].capacity",
 }  # fmt: skip
 """Fields of the shipped stacks that a clone in another region may change."""
@@ -42,6 +42,7 @@ LOST = {
     "azure-existing-network": {"network.existing"},
     "gcp-existing-network": {"network.existing", "where.zone"},
     "aws-p4d": {"pools[0].capacity[0].kind", "capacity"},
+    "aws-recovery": {"pools[0].capacity[0].kind", "capacity", "recovery.region"},
     "aws-p5-block": {"pools[0].capacity[0].kind", "capacity"},
     "azure-ndv5": {"where.zone"},
     "gcp-a3mega": {"pools[0].capacity[0].kind", "capacity"},
@@ -117,7 +118,12 @@ def test_modes_have_valid_files(stack: str, mode: str, tmp_path: Path) -> None:
         assert nodes.use.site == f"organization/gpuinfra/{result.files[0].stack}"
         assert result.standing is not None
         assert result.after is not None
-        assert result.standing.usd_per_hour < result.after.usd_per_hour or not result.after.nodes_priced
+        first, whole = result.standing_estimate or result.standing, result.estimate or result.after
+        if whole.nodes_priced:
+            assert first.usd_per_hour < whole.usd_per_hour
+            if "foundation" in layers:
+                assert base.budget.limit_usd_per_month is not None
+                assert base.budget.limit_usd_per_month >= whole.usd_per_month or stack == "azure-ndv5"
     else:
         assert len(result.files) == 1
 
