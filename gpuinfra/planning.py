@@ -26,6 +26,7 @@ from gpuinfra.plan.model import (
     HandoverPlan,
     Plan,
     PoolPlan,
+    RolesPlan,
 )
 from gpuinfra.plan.steps import steps
 from gpuinfra.plan.storage import lnet_efa_devices, named
@@ -73,6 +74,7 @@ def make_plan(spec: ClusterSpec, today: date) -> Plan:
             wait=spec.handover.wait, floor=spec.handover.floor, deadline_s=spec.handover.deadline_minutes * 60
         ),
         evidence=EvidencePlan(operators=spec.access.operators, reached_from=spec.access.evidence_from),
+        roles=RolesPlan(permissions_boundary=spec.access.permissions_boundary, node_policies=spec.access.node_policies),
         tags={"gpuinfra:cluster": spec.name, "gpuinfra:managed-by": "gpuinfra", **dict(sorted(spec.tags.items()))},
         registry=spec.software.registry,
         project=getattr(spec.where, "project", None),

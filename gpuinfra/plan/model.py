@@ -261,6 +261,16 @@ class EvidencePlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RolesPlan:
+    """AWS: the IAM roles that the stack creates."""
+
+    permissions_boundary: str | None = None
+    """ARN of the permissions boundary of every role, or None."""
+    node_policies: tuple[str, ...] = ()
+    """ARNs of the managed policies that are attached to the role of the nodes."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class BudgetPlan:
     """The budget alert."""
 
@@ -319,6 +329,7 @@ class Plan:
     handover: HandoverPlan
     tags: dict[str, str]
     evidence: EvidencePlan = EvidencePlan()
+    roles: RolesPlan = RolesPlan()
     own_networks: tuple[OwnNetwork, ...] = ()
     """Networks that belong to the cluster instead of its site."""
     registry: str | None = None

@@ -72,9 +72,7 @@ def access_fields_have_an_effect(spec: ClusterSpec, today: date) -> Iterator[Fin
     cloud = profile_of(spec.cloud)
     for name in Access.model_fields:
         if name not in cloud.access_fields and getattr(spec.access, name):
-            yield error(
-                f"access.{name}", f"has no effect on {cloud.title}, whose own identities log in to nodes", "remove it"
-            )
+            yield error(f"access.{name}", f"has no effect on {cloud.title}", "remove it")
 
 
 def all_buckets_are_recorded(spec: ClusterSpec, today: date) -> Iterator[Finding]:

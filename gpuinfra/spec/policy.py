@@ -18,6 +18,15 @@ PublicKey = Annotated[
     ),
 ]
 Cidr = Annotated[str, text(r"^[0-9a-fA-F.:]{2,45}/\d{1,3}$", "a CIDR block such as 203.0.113.0/24")]
+PolicyArn = Annotated[
+    str,
+    text(
+        r"^arn:aws(-cn|-us-gov)?:iam::(aws|[0-9]{12}):policy/[A-Za-z0-9_+=,.@/-]+$",
+        "the ARN of a managed policy such as arn:aws:iam::123456789012:policy/gpu-data",
+        max_length=700,
+    ),
+]
+"""IAM API reference, `CreatePolicy` and data type `AttachedPolicy`: a path and a name of letters, digits and `_+=,.@-`."""
 StackReference = Annotated[str, text(r"^[^\s]{1,200}$", "a stack reference without spaces, at most 200 characters")]
 
 
@@ -179,6 +188,14 @@ class Access(SpecModel):
         examples=[["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEXAMPLEEXAMPLEEXAMPLEEXAMPLEEXAMPLEEXAMPLE ops@example.com"]],
     )
     """Azure: public SSH keys for logging in as user `gpuinfra`. If omitted, no key can log in. AWS and Google Cloud check your cloud identity instead."""
+    node_policies: tuple[PolicyArn, ...] = Field(
+        default=(), max_length=10, examples=[["arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly"]]
+    )
+    """AWS: ARNs of managed policies to attach to the role of the nodes, such as access to your data or container images. If omitted, nodes can only download their bundle, upload evidence and accept sessions."""
+    permissions_boundary: PolicyArn | None = Field(
+        default=None, examples=["arn:aws:iam::123456789012:policy/gpu-boundary"]
+    )
+    """AWS: ARN of the managed policy that is the permissions boundary of every role that the stack creates. If omitted, the roles have no boundary."""
     bastion: StrictBool = False
     """Azure: whether to create an Azure Bastion host with a public address, through which you connect to port 22 of the nodes."""
 

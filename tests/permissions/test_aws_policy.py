@@ -12,10 +12,14 @@ import pytest
 from cfnlint.api import lint_all
 
 from gpuinfra.clouds.aws.permissions import POLICIES_OF_A_ROLE, POLICY_LIMIT, documents_of
+from gpuinfra.clouds.aws.profile import USER
 from gpuinfra.clouds.permissions import Permissions, permissions_of
+from gpuinfra.plan.model import Plan
 from gpuinfra.planning import make_plan
 from gpuinfra.rehearsal.cloud.aws import operator as judge
+from gpuinfra.rehearsal.cloud.aws.policy import decide
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
+from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
 from gpuinfra.rehearsal.cloud.core.operator import Operator
 from gpuinfra.rehearsal.cloud.core.store import Resource
 from gpuinfra.rehearsal.least_privilege import compare
@@ -87,7 +91,7 @@ def _life(stack: str | Recording, operator: Operator) -> Iterator[str]:
 def _changes(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Changed values of all inputs that need a permission."""
     found: dict[str, Any] = {key: "changed" for key in inputs if key not in ("name", "tags", "bucket", "key", "role", "region", "launchTemplate",
-             "mixedInstancesPolicy", "iamRoleArn", "cloudWatchLogsRoleArn", "autoscalingGroupName", "dataRepositoryPath", "routeTableId")}  # fmt: skip
+             "mixedInstancesPolicy", "iamRoleArn", "cloudWatchLogsRoleArn", "autoscalingGroupName", "dataRepositoryPath", "routeTableId", "permissionsBoundary")}  # fmt: skip
     tags = inputs.get("tags")
     if isinstance(tags, Mapping):
         found["tags"] = {key: value for key, value in tags.items() if key != "Name"} | {"new": "one"}
@@ -177,6 +181,91 @@ def test_similar_names_are_denied(other: str) -> None:
     for action in ("iam:PassRole", "iam:CreateRole", "cloudtrail:DeleteTrail", "s3:PutBucketPolicy", "s3:PutObject", "ssm:PutParameter",
                    "autoscaling:UpdateAutoScalingGroup", "budgets:ModifyBudget", "logs:PutRetentionPolicy", "ec2:DeleteSecurityGroup"):  # fmt: skip
         assert f"perform: {action} on" in refused, action
+
+
+BOUNDARY, ECR = "arn:aws:iam::123456789012:policy/edge", "arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly"
+
+
+def _asks(action: str, resource: str, **context: str) -> AccessRequest:
+    return AccessRequest("operator", action, resource, {"aws:RequestedRegion": "us-east-1", **context})
+
+
+def _allows(plan: Plan, *asked: AccessRequest) -> list[bool]:
+    documents = [json.dumps(one) for one in permissions_of(plan).documents]
+    return [decide(one, documents)[0] for one in asked]
+
+
+def test_a_role_with_boundary_and_policies_deploys_under_its_policies() -> None:
+    """Roles with a permissions boundary and managed policies are created, changed and deleted under the policies of their plan."""
+    whole = spec_of("aws-p4d").model_dump(mode="json", exclude_unset=True)
+    spec = parse_spec({**whole, "access": {"permissions_boundary": BOUNDARY, "node_policies": [ECR]}})
+    recording = recording_of_spec(spec, stack="prod")
+    assert {one.inputs.get("permissionsBoundary") for one in recording.of("aws:iam/role:Role")} == {BOUNDARY}
+    assert [one.inputs["policyArn"] for one in recording.of("aws:iam/rolePolicyAttachment:RolePolicyAttachment")] == [ECR]  # fmt: skip
+    assert list(_life(recording, Operator(permissions_of(make_plan(spec, TODAY)).documents))) == []
+
+
+def test_a_boundary_cannot_be_avoided() -> None:
+    """With a boundary, roles without it and policies of roles without it are denied, and nothing allows its removal."""
+    whole = spec_of("aws-p4d").model_dump(mode="json", exclude_unset=True)
+    plan = make_plan(parse_spec({**whole, "access": {"permissions_boundary": BOUNDARY, "node_policies": [ECR]}}), TODAY)
+    role = "arn:aws:iam::000000000000:role/train-node-role-0a1b2c3"
+    for action, more in {"iam:CreateRole": {}, "iam:PutRolePermissionsBoundary": {}, "iam:PutRolePolicy": {}, "iam:AttachRolePolicy": {"iam:PolicyARN": ECR}}.items():  # fmt: skip
+        bound = {"iam:PermissionsBoundary": BOUNDARY, **more}
+        asked = [_asks(action, role, **context) for context in (bound, more, {**bound, "iam:PermissionsBoundary": ECR})]
+        assert _allows(plan, *asked) == [True, False, False], action
+    assert "iam:DeleteRolePermissionsBoundary" not in {one.action for one in permissions_of(plan).needs}
+    assert _allows(
+        plan,
+        _asks("iam:AttachRolePolicy", role, **{"iam:PermissionsBoundary": BOUNDARY, "iam:PolicyARN": BOUNDARY}),
+    ) == [False]
+
+
+def test_ssh_is_limited_to_the_nodes_of_the_cluster() -> None:
+    """The requests of `gpuinfra ssh` are allowed on instances of the cluster, as the user of the image and with the SSH document only."""
+    plan = plan_of("aws-p4d")
+    node = "arn:aws:ec2:us-east-1:000000000000:instance/i-0123456789abcdef0"
+    mine, other = {"aws:ResourceTag/gpuinfra:cluster": plan.name}, {"aws:ResourceTag/gpuinfra:cluster": "other"}
+    send, open_ = "ec2-instance-connect:SendSSHPublicKey", "ssm:StartSession"
+    asked = [
+        _asks(send, node, **mine, **{"ec2:osuser": USER}),
+        _asks(send, node, **mine, **{"ec2:osuser": "root"}),
+        _asks(send, node, **other, **{"ec2:osuser": USER}),
+        _asks(open_, node, **mine),
+        _asks(open_, node, **other),
+        _asks(open_, "arn:aws:ssm:us-east-1::document/AWS-StartSSHSession"),
+        _asks(open_, "arn:aws:ssm:us-east-1::document/SSM-SessionManagerRunShell"),
+    ]
+    assert _allows(plan, *asked) == [True, False, False, True, False, True, False]
+
+
+def test_rules_of_other_security_groups_are_denied() -> None:
+    """Rules are added and removed in groups of the cluster only. Rules are also removed from a group without a cluster tag, as the default group."""
+    plan = plan_of("aws-p4d")
+    group = "arn:aws:ec2:us-east-1:000000000000:security-group/sg-0123456789abcdef0"
+    mine, other = {"aws:ResourceTag/gpuinfra:cluster": plan.name}, {"aws:ResourceTag/gpuinfra:cluster": "other"}
+    for way in ("Ingress", "Egress"):
+        for action, default in ((f"ec2:AuthorizeSecurityGroup{way}", False), (f"ec2:RevokeSecurityGroup{way}", True)):
+            asked = [_asks(action, group, **context) for context in (mine, other, {})]
+            assert _allows(plan, *asked) == [True, False, default], action
+
+
+def test_a_stack_without_network_removes_no_rules_of_other_groups() -> None:
+    """Without a default group, a rule of a group without a cluster tag is not removed."""
+    plan = plan_of("aws-p4d")
+    assert plan.network is not None
+    plan = replace(plan, network=replace(plan.network, existing_id="vpc-0"))
+    group = "arn:aws:ec2:us-east-1:000000000000:security-group/sg-0123456789abcdef0"
+    assert _allows(plan, _asks("ec2:RevokeSecurityGroupEgress", group)) == [False]
+
+
+def test_the_policy_of_a_new_key_needs_no_tag() -> None:
+    """The policy of a key is set while the key has neither alias nor effective tags, and later only on keys of the cluster."""
+    plan = plan_of("aws-p4d")
+    key = "arn:aws:kms:us-east-1:000000000000:key/x"
+    mine, alias = {"aws:ResourceTag/gpuinfra:cluster": plan.name}, {"kms:ResourceAliases": "alias/payroll"}
+    asked = [_asks("kms:PutKeyPolicy", key, **context) for context in ({}, {**mine, **alias}, alias)]
+    assert _allows(plan, *asked) == [True, True, False]
 
 
 def test_arns_are_of_the_partition_of_the_region() -> None:

@@ -79,3 +79,5 @@ def test_tags_and_policies_are_fenced(stack: str) -> None:
                 assert keys & {"aws:ResourceTag/gpuinfra:cluster", "aws:RequestTag/gpuinfra:cluster", "ec2:CreateAction"}, one  # fmt: skip
             if "iam:AttachRolePolicy" in one["Action"] and "aws-service-role" not in json.dumps(one["Resource"]):
                 assert keys == {"iam:PolicyARN"}, one
+            if any(action.startswith("ec2:AuthorizeSecurityGroup") for action in one["Action"]):
+                assert one["Condition"]["StringEquals"].keys() == {"aws:ResourceTag/gpuinfra:cluster"}, one

@@ -32,6 +32,8 @@ GCP: dict[str, Any] = {
     "budget": {"recipients": ["ops@example.com"]},
 }
 _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA me"
+_ECR = "arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly"
+_POLICY = "arn:aws:iam::123456789012:policy"
 BASES = {"aws": AWS, "azure": AZURE, "gcp": GCP}
 
 Change = dict[str, Any]
@@ -381,8 +383,10 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"pools.0.machine": "p4x"}),
         ("aws", {"pools.0.disk": {"size_gib": 75}}),
         ("aws", {"pools.0.disk": {"throughput_mib_s": 1000, "iops": 4000}}),
+        ("aws", {"pools.0.disk": {"throughput_mib_s": 2000, "iops": 8000}}),
         ("aws", {"pools.0.disk": {"throughput_mib_s": 750}}),
-        ("aws", {"pools.0.disk": {"iops": 16000}}),
+        ("aws", {"pools.0.disk": {"iops": 80000}}),
+        ("aws", {"pools.0.disk": {"iops": 40000, "size_gib": 80}}),
         ("aws", {"software.image": "plain", "pools.0.disk": {"size_gib": 100}}),
     ],
     "image_fits_machine": [
@@ -570,6 +574,11 @@ ACCEPTED: dict[str, list[Case]] = {
     "region_has_pair": [("azure", {})],
     "labels_are_unique": [("gcp", {"tags": {"team": "research"}}), ("gcp", {"pools.0.tags": {"cost_centre": "42"}})],
     "budget_recipients_fit": [("gcp", {"budget.recipients": [f"a{i}@example.com" for i in range(5)]})],
+    "node_policies_are_limited": [
+        ("aws", {}),
+        ("aws", {"access": {"node_policies": [f"{_POLICY}/data", _ECR], "permissions_boundary": f"{_POLICY}/edge"}}),
+        ("aws", {"access": {"node_policies": [f"{_POLICY}/AdministratorAccess"]}}),
+    ],
     "ssh_uses_iap": [
         ("gcp", {"access.ssh_from": ["35.235.240.0/20"]}),
         ("gcp", {"access.ssh_from": ["10.0.0.0/8"]}),
@@ -810,6 +819,8 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"access.operators": ["arn:aws:iam::123456789012:role/ops"]}),
         ("aws", {"access.bastion": True}),
         ("gcp", {"access.evidence_from": ["203.0.113.0/24"]}),
+        ("azure", {"access.node_policies": [_ECR]}),
+        ("gcp", {"access.permissions_boundary": f"{_POLICY}/edge"}),
     ],
     "all_buckets_are_recorded": [
         ("aws", {"audit.all_buckets": True}),
@@ -951,9 +962,8 @@ REJECTED: dict[str, list[Case]] = {
     ],
     "root_disk_is_allowed": [
         ("aws", {"pools.0.disk": {"size_gib": 74}}),
-        ("aws", {"pools.0.disk": {"throughput_mib_s": 1001, "iops": 16000}}),
         ("aws", {"pools.0.disk": {"throughput_mib_s": 751}}),
-        ("aws", {"pools.0.disk": {"iops": 16001}}),
+        ("aws", {"pools.0.disk": {"iops": 40001, "size_gib": 80}}),
         ("aws", {"software.image": "plain", "pools.0.disk": {"size_gib": 99}}),
         ("aws", {"pools.0.disk": {"size_gib": 99}, "pools.0.image": {"ref": "ami-0123456789abcdef0", "size_gib": 100}}),
     ],
@@ -1136,6 +1146,13 @@ REJECTED: dict[str, list[Case]] = {
         ("gcp", {"pools.0.tags": {"gpuinfra-cluster": "other"}}),
     ],
     "budget_recipients_fit": [("gcp", {"budget.recipients": [f"a{i}@example.com" for i in range(6)]})],
+    "node_policies_are_limited": [
+        ("aws", {"access.node_policies": ["arn:aws:iam::aws:policy/AdministratorAccess"]}),
+        ("aws", {"access.node_policies": ["arn:aws:iam::aws:policy/AmazonS3FullAccess"]}),
+        ("aws", {"access.node_policies": [_ECR, _ECR]}),
+        ("aws", {"access.node_policies": ["arn:aws-cn:iam::123456789012:policy/data"]}),
+        ("aws", {"access.permissions_boundary": "arn:aws-us-gov:iam::123456789012:policy/edge"}),
+    ],
     "ssh_uses_iap": [
         ("gcp", {"access.ssh_from": ["203.0.114.0/24"]}),
         (

@@ -61,7 +61,7 @@ def test_every_rule_is_on_the_page_or_specific_to_gpuinfra() -> None:
         "tags_are_allowed", "name_is_not_reserved", "local_zone_is_named", "lustre_data_is_exported", "spot_price_limit_is_unset", "reservation_id_is_valid", "overflow_depends_on_on_demand", "one_local_zone",
         "existing_network_covers_zones", "node_subnet_is_large_enough", "project_id_is_valid", "machine_has_gpudirect",
         "gpudirect_stacks_are_not_mixed", "existing_subnets_are_named", "bucket_export_is_manual", "all_buckets_are_recorded", "project_audit_is_reported", "first_batch_is_canary", "registry_is_artifact_registry", "mig_layout_fits", "container_runtimes_are_supported", "gpu_metrics_have_gpus", "deadline_covers_burn_in",
-        "evidence_account_is_reachable", "evidence_ranges_are_public", "operators_are_object_ids", "bastion_is_public", "bastion_subnet_fits", "existing_network_ids_are_valid",
+        "evidence_account_is_reachable", "evidence_ranges_are_public", "operators_are_object_ids", "bastion_is_public", "bastion_subnet_fits", "existing_network_ids_are_valid", "node_policies_are_limited",
         "renewal_batch_is_allowed", "fields_are_implemented",
     }  # fmt: skip
     assert set(all_rules()) - named == own

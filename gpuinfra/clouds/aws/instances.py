@@ -199,6 +199,13 @@ def node_roles(plan: Plan) -> Iterator[Instance]:
         yield Instance(component=naming.logical(plan.name, "node"))
 
 
+def node_policies(plan: Plan) -> Iterator[Instance]:
+    """Managed policies that the declaration attaches to the role of the nodes."""
+    for instance in node_roles(plan):
+        for arn in plan.roles.node_policies:
+            yield replace(instance, values={"token": naming.text_token(arn)})
+
+
 def _pools(plan: Plan) -> tuple[PoolPlan, ...]:
     return tuple(plan.pools) if "cluster" in plan.layers else ()
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuinfra.clouds.aws import instances
+from gpuinfra.clouds.aws.profile import USER
 from gpuinfra.clouds.aws.regions import partition
 from gpuinfra.clouds.aws.resources import RESOURCES, resources
 from gpuinfra.clouds.permissions import Permissions, collect, uses_of
@@ -43,22 +44,27 @@ ASKED: dict[str, tuple[str, ...]] = {
 ACTIONS = {row.type: row.actions for row in RESOURCES}
 """Maps a resource type to its actions by operation."""
 
-SESSIONS_POLICY = "AmazonSSMManagedInstanceCore"
-"""The managed policy of the node role."""
+SSH: dict[str, tuple[str, ...]] = {
+    "gpuinfra ssh: send a key to a node": ("ec2-instance-connect:SendSSHPublicKey",),
+    "gpuinfra ssh: open a session to a node": ("ssm:StartSession",),
+}
+"""Requests of `gpuinfra ssh`, `run` and `verify --ssh`."""
+
 _CLUSTER = "gpuinfra:cluster"
 _ACCOUNT, _TOKEN = "?" * 12, "?" * TOKEN_LENGTH
 """IAM patterns for the account and the stack token in a name. These values are unknown when the policy is generated."""
 _PROFILE = "aws:iam/instanceProfile:InstanceProfile"
 _DESCRIBED_BY_ID = frozenset({"DescribeVpcAttribute"})
 """EC2 Describe actions that support resource-level permissions."""
+_BY_BOUNDARY = frozenset({"iam:CreateRole", "iam:PutRolePolicy", "iam:DeleteRolePolicy", "iam:AttachRolePolicy", "iam:DetachRolePolicy", "iam:PutRolePermissionsBoundary"})  # fmt: skip
+"""Actions that support the condition `iam:PermissionsBoundary`. Service authorization reference, read 2026-11-22."""
 _TAGGING = frozenset({"ec2:CreateTags", "ec2:DeleteTags", "kms:TagResource", "kms:UntagResource", "fsx:TagResource", "fsx:UntagResource"})  # fmt: skip
 
 # Actions that support the condition aws:ResourceTag. Service authorization reference, read 2026-11-21.
-# Revoking security group rules is not listed, because the rules of the default VPC group are removed before the group is tagged.
 # Requests that the provider sends right after it creates a key are not listed either, because a tag can take minutes to take effect
 # (KMS developer guide, "Using tags to control access to KMS keys").
-_BY_TAG = ("ec2:Modify", "ec2:Delete", "ec2:Detach", "ec2:Release", "ec2:Replace", "ec2:Disassociate", "fsx:Update", "fsx:Delete",
-           "kms:PutKeyPolicy", "kms:UpdateKeyDescription", "kms:ScheduleKeyDeletion")  # fmt: skip
+_BY_TAG = ("ec2:Authorize", "ec2:Revoke", "ec2:Modify", "ec2:Delete", "ec2:Detach", "ec2:Release", "ec2:Replace", "ec2:Disassociate", "fsx:Update", "fsx:Delete",
+           "kms:UpdateKeyDescription", "kms:ScheduleKeyDeletion")  # fmt: skip
 
 _SERVICE_ROLES = {
     "autoscaling.amazonaws.com": "autoscaling/group:Group",
@@ -89,7 +95,7 @@ def permissions(plan: Plan) -> Permissions:
     uses = _uses(plan)
     notes = [
         "attach all documents to the role that runs Pulumi; together, they form one policy that is split because of the IAM size limit",
-        "a principal that can edit policies of roles and pass these roles to instances can escalate its privileges; require a permissions boundary to prevent it",
+        _escalation(plan),
         "the policies contain the names of this declaration; before you remove a pool or file system, keep the previous policies until `pulumi up` has deleted it",
         "access to the Pulumi state is not included: an S3 backend needs s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket",
     ]
@@ -122,10 +128,18 @@ def _size(document: Mapping[str, Any]) -> int:
 def _uses(plan: Plan) -> dict[str, list[tuple[str, str]]]:
     """Action -> its uses."""
     planned = resources(plan)
-    unset = set() if plan.network is not None and plan.network.interface_endpoints else {"privateDnsEnabled"}
+    unset = set() if plan.roles.permissions_boundary else {"permissionsBoundary"}
+    unset |= set() if plan.network is not None and plan.network.interface_endpoints else {"privateDnsEnabled"}
     if not any(one.type.startswith("aws:s3/bucketObjectLock") for one in planned):
         unset.add("objectLockEnabled")
-    return uses_of(planned, ACTIONS, ASKED if plan.pools else {}, frozenset(unset))
+    return uses_of(planned, ACTIONS, {**ASKED, **SSH} if plan.pools else {}, frozenset(unset))
+
+
+def _escalation(plan: Plan) -> str:
+    can = "a principal that can edit policies of roles and pass these roles to instances can escalate its privileges"
+    if plan.roles.permissions_boundary is None:
+        return f"{can}; set access.permissions_boundary to prevent it"
+    return f"{can}; the permissions boundary {plan.roles.permissions_boundary} limits the roles, and the policies do not allow its removal"
 
 
 def _statements(plan: Plan, uses: Mapping[str, list[tuple[str, str]]]) -> Iterator[dict[str, Any]]:
@@ -164,11 +178,15 @@ def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
                 [f"{arn}iam::*:role/aws-service-role/s3.data-source.lustre.fsx.amazonaws.com/*"],
             )
         profiles = [f"{arn}iam::*:instance-profile/{name}" for name in _generated(plan, _PROFILE)]
+        boundary = plan.roles.permissions_boundary if action in _BY_BOUNDARY else None
+        limit = {"StringEquals": {"iam:PermissionsBoundary": boundary}} if boundary else {}
         if call in ("AttachRolePolicy", "DetachRolePolicy"):
-            managed = f"{arn}iam::aws:policy/{SESSIONS_POLICY}"
-            # Only the role of the nodes has a managed policy.
-            if profiles:
-                yield _scope("AttachPolicies", roles, ArnEquals={"iam:PolicyARN": managed})
+            # Only the role of the nodes has managed policies.
+            if plan.roles.node_policies:
+                attached = {"iam:PolicyARN": _one(plan.roles.node_policies)}
+                yield _scope("AttachPolicies", roles, ArnEquals=attached, **limit)
+        elif limit:
+            yield _scope("RolesWithBoundary", roles, **limit)
         elif roles or profiles:
             yield _scope("Roles", [*roles, *profiles])
     elif service == "s3":
@@ -179,6 +197,14 @@ def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
     elif action == "kms:CreateGrant":
         keys = [f"{arn}kms:{plan.region}:*:key/*"]
         yield _scope("LetFileSystemUseItsKey", keys, Bool={"kms:GrantIsForAWSResource": "true"})
+    elif action in _REQUESTED_BY_SSH:
+        yield from _ssh(plan, action, own)
+    elif action == "kms:PutKeyPolicy":
+        yield _scope("ChangeWhatIsTagged", _regional(plan, action), StringEquals=own)
+        # KMS verifies the permission while it creates a key, and a tag can take minutes to take effect.
+        yield _scope(
+            "SetPolicyOfNewKeys", _regional(plan, action), **_NEW_KEY, StringEquals={"aws:RequestedRegion": plan.region}
+        )
     elif service == "route53":
         yield _scope("NameEndpoints", [f"{arn}route53:::hostedzone/*"])
     elif action in _TAGGING:
@@ -187,9 +213,30 @@ def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
         yield _scope(service.capitalize(), named)
     elif action.startswith(_BY_TAG):
         yield _scope("ChangeWhatIsTagged", _regional(plan, action), StringEquals=own)
+        if action.startswith("ec2:Revoke") and "ec2/defaultSecurityGroup:DefaultSecurityGroup" in types:
+            # The default group of the VPC has no tags. Removing a rule opens nothing.
+            untagged = {f"aws:ResourceTag/{_CLUSTER}": "true"}
+            yield _scope("EmptyDefaultGroup", _regional(plan, action), Null=untagged)
     else:
         sid = "Look" if call.startswith(("Describe", "List", "Get")) else "Make"
         yield _scope(sid, _regional(plan, action), StringEquals={"aws:RequestedRegion": plan.region})
+
+
+_REQUESTED_BY_SSH = frozenset(action for group in SSH.values() for action in group)
+_NEW_KEY: Mapping[str, Mapping[str, str]] = {"Null": {"kms:ResourceAliases": "true"}}
+"""A new key has no alias. Other keys in the account have an alias."""
+
+
+def _ssh(plan: Plan, action: str, own: Mapping[str, str]) -> Iterator[_Scope]:
+    """Return the scopes of a request of `gpuinfra ssh`: the instances of the cluster, and the SSH document
+    (https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager-getting-started-enable-ssh-connections.html, read 2026-11-22)."""
+    arn, region = f"arn:{partition(plan.region)}:", plan.region
+    nodes = [f"{arn}ec2:{region}:*:instance/*"]
+    if action == "ssm:StartSession":
+        yield _scope("OpenSessions", nodes, StringEquals=own)
+        yield _scope("OpenSshSessions", [f"{arn}ssm:{region}::document/AWS-StartSSHSession"])
+    else:
+        yield _scope("SendKeys", nodes, StringEquals={**own, "ec2:osuser": USER})
 
 
 def _tagging(plan: Plan, action: str, own: Mapping[str, str]) -> Iterator[_Scope]:
@@ -206,8 +253,7 @@ def _tagging(plan: Plan, action: str, own: Mapping[str, str]) -> Iterator[_Scope
         rules = [f"arn:{partition(plan.region)}:ec2:{plan.region}:*:security-group-rule/*"]
         yield _scope("TagRules", rules, StringEquals=request)
     elif service == "kms":
-        # A new key has no alias. Other keys in the account have an alias.
-        yield _scope("TagNewKeys", where, StringEquals=request, Null={"kms:ResourceAliases": "true"})
+        yield _scope("TagNewKeys", where, StringEquals=request, **_NEW_KEY)
     else:
         # The scope includes only resources without a cluster tag, so that the resources of a different cluster keep their tags.
         untagged = {f"aws:ResourceTag/{_CLUSTER}": "true"}
@@ -218,6 +264,8 @@ def _regional(plan: Plan, action: str) -> list[str]:
     """Return the ARNs of a service in the Region of the plan, or `*` for actions that do not support resources."""
     service, _, call = action.partition(":")
     where = f"arn:{partition(plan.region)}:{service}:{plan.region}:*"
+    if service == "ec2" and call.startswith(("Authorize", "Revoke")):
+        return [f"{where}:security-group/*"]
     if service == "ec2" and (not call.startswith("Describe") or call in _DESCRIBED_BY_ID):
         return [f"{where}:*"]
     if service == "kms" and call not in ("CreateKey", "ListAliases"):

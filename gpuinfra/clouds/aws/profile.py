@@ -35,6 +35,8 @@ from gpuinfra.spec.storage import Home, Lustre, ObjectMount
 
 ROOT_MIN_GIB = 75
 """Root snapshot size of the deep learning image."""
+USER = "ubuntu"
+"""The default user in Ubuntu images, which can run every command with sudo."""
 BLOCK_LEAD = timedelta(minutes=35)
 """AWS terminates instances 30 minutes before a Capacity Block ends. The plan stops them earlier."""
 ENDPOINTS = ("ec2", "ecr.api", "ecr.dkr", "ssm", "ssmmessages", "logs", "monitoring", "sts", "kms")
@@ -72,7 +74,7 @@ class AwsProfile:
         allowed="letters, digits, spaces and _ . : / = + - @, in a key up to 127 characters",
     )
     """https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html, read 2026-11-22."""
-    access_fields: frozenset[str] = frozenset()
+    access_fields = frozenset({"node_policies", "permissions_boundary"})
     selects_buckets = True
     storage_kinds = frozenset({"lustre"})
     metadata_to_guard: tuple[str, ...] = ()

@@ -78,7 +78,7 @@ _ROLE_ACTIONS = Actions(
     "iam:CreateRole iam:TagRole?tags",
     "iam:GetRole iam:ListRolePolicies iam:GetRolePolicy iam:ListAttachedRolePolicies",
     "iam:UpdateAssumeRolePolicy?assumeRolePolicy iam:UpdateRoleDescription?description iam:TagRole?tags "
-    "iam:UntagRole?-tags",
+    "iam:UntagRole?-tags iam:PutRolePermissionsBoundary?permissionsBoundary",
     "iam:DeleteRole iam:ListInstanceProfilesForRole",
 )
 _ROLE_POLICY_ACTIONS = Actions(
@@ -259,7 +259,7 @@ DATA_REPOSITORY = ResourceKind("aws:fsx/dataRepositoryAssociation:DataRepository
 # Nodes.
 NODE_ROLE = ResourceKind("aws:iam/role:Role", "{component}-role", instances.node_roles, REMOVED, FREE, _ROLE_ACTIONS)
 NODE_POLICY = ResourceKind("aws:iam/rolePolicy:RolePolicy", "{component}-policy", instances.node_roles, REMOVED, FREE, _ROLE_POLICY_ACTIONS)
-NODE_SESSIONS = ResourceKind("aws:iam/rolePolicyAttachment:RolePolicyAttachment", "{component}-session-manager", instances.node_roles, REMOVED, FREE,
+NODE_ATTACHED = ResourceKind("aws:iam/rolePolicyAttachment:RolePolicyAttachment", "{component}-attached-{token}", instances.node_policies, REMOVED, FREE,
     Actions("iam:AttachRolePolicy", "iam:ListAttachedRolePolicies", "", "iam:DetachRolePolicy"))
 NODE_PROFILE = ResourceKind("aws:iam/instanceProfile:InstanceProfile", "{component}-profile", instances.node_roles, REMOVED, FREE, Actions(
     "iam:CreateInstanceProfile iam:TagInstanceProfile?tags iam:AddRoleToInstanceProfile?role iam:PassRole?role",

@@ -12,11 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpuinfra.clouds.aws.profile import USER
 from gpuinfra.clouds.login import Login, new_key
 from gpuinfra.inventory import Node
-
-USER = "ubuntu"
-"""The default user in Ubuntu images, which can run every command with sudo."""
 
 
 def login(folder: Path, resources: Sequence[Mapping[str, Any]]) -> Login:

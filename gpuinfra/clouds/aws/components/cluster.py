@@ -25,8 +25,18 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
     existing_type = Existing
     foundation_refs = FoundationRefs
     site_refs = SiteRefs
-    scope_type = Scope
     scope: Scope
+
+    def prepare(self, parent: pulumi.Resource) -> None:
+        plan = self.plan
+        self.scope = Scope.here(
+            plan.name,
+            plan.region,
+            plan.tags,
+            pulumi.InvokeOptions(parent=parent),
+            permissions_boundary=plan.roles.permissions_boundary,
+        )
+        self.opts = self.scope.options(self.opts)
 
     def foundation(self) -> FoundationRefs:
         plan = self.plan
@@ -111,6 +121,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 bucket_arn=foundation.evidence_bucket_arn,
                 evidence_prefix=naming.evidence_prefix(plan.name),
                 key_arn=foundation.data_key_arn,
+                policy_arns=plan.roles.node_policies,
             ),
             self.opts,
         )

@@ -238,10 +238,22 @@ def flow_log_delivery(group_arn: pulumi.Input[str]) -> list[Statement]:
     ]
 
 
+_SESSIONS = [
+    "ssm:UpdateInstanceInformation",
+    "ssmmessages:CreateControlChannel",
+    "ssmmessages:CreateDataChannel",
+    "ssmmessages:OpenControlChannel",
+    "ssmmessages:OpenDataChannel",
+]
+"""Actions of the Systems Manager agent for sessions, as in the managed policy AWSCloud9SSMInstanceProfile
+(https://docs.aws.amazon.com/aws-managed-policy/latest/reference/AWSCloud9SSMInstanceProfile.html, read 2026-11-22).
+AmazonSSMManagedInstanceCore also allows `ssm:GetParameter` on every parameter of the account."""
+
+
 def node(
     bucket_arn: pulumi.Input[str], evidence_prefix: str, key_arn: pulumi.Input[str], region: str
 ) -> list[Statement]:
-    """Return the permissions of a node: download its bundle, write to its own evidence folder, and read the `rendezvous/` folders of other nodes.
+    """Return the permissions of a node: download its bundle, write to its own evidence folder, read the `rendezvous/` folders of other nodes, and accept Session Manager sessions.
 
     For an instance, `${aws:userid}` is `<unique role ID>:<instance ID>`, so a node cannot read or replace the evidence of other nodes.
     Nodes use `rendezvous/` to exchange addresses for an all-reduce.
@@ -272,4 +284,6 @@ def node(
             "Resource": key_arn,
             "Condition": {"StringEquals": {"kms:ViaService": f"s3.{region}.amazonaws.com"}},
         },
+        # The actions support no resources (service authorization reference of Amazon Message Gateway Service).
+        {"Sid": "AcceptSessions", "Effect": "Allow", "Action": _SESSIONS, "Resource": "*"},
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -11,6 +12,7 @@ from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components import policies
 from gpuinfra.clouds.aws.components.scope import Scope, child
 from gpuinfra.clouds.ready_after import ready_after
+from gpuinfra.naming import text_token
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +26,8 @@ class NodeRoleArgs:
     """Evidence folder of the cluster."""
     key_arn: pulumi.Input[str]
     """KMS key that encrypts the evidence bucket."""
-    permissions_boundary: str | None = None
-    """ARN of a permissions boundary, which some organizations require. If unset, the role has no boundary."""
+    policy_arns: Sequence[str] = ()
+    """ARNs of additional managed policies."""
 
 
 class NodeRole(pulumi.ComponentResource):
@@ -45,7 +47,6 @@ class NodeRole(pulumi.ComponentResource):
             rows.NODE_ROLE.logical(name),
             assume_role_policy=policies.trust("ec2.amazonaws.com"),
             description=f"Nodes of {scope.cluster}",
-            permissions_boundary=args.permissions_boundary,
             opts=child(self, rows.NODE_ROLE),
         )
         own = aws.iam.RolePolicy(
@@ -54,20 +55,22 @@ class NodeRole(pulumi.ComponentResource):
             policy=policies.document(policies.node(args.bucket_arn, args.evidence_prefix, args.key_arn, scope.region)),
             opts=child(self, rows.NODE_POLICY),
         )
-        # Users connect through Session Manager, which needs no open port and no bastion. The audit trail records every session.
-        sessions = aws.iam.RolePolicyAttachment(
-            rows.NODE_SESSIONS.logical(name),
-            role=role.name,
-            policy_arn=f"arn:{scope.partition}:iam::aws:policy/AmazonSSMManagedInstanceCore",
-            opts=child(self, rows.NODE_SESSIONS),
-        )
+        attached = [
+            aws.iam.RolePolicyAttachment(
+                rows.NODE_ATTACHED.logical(name, token=text_token(arn)),
+                role=role.name,
+                policy_arn=arn,
+                opts=child(self, rows.NODE_ATTACHED),
+            )
+            for arn in args.policy_arns
+        ]
         profile = aws.iam.InstanceProfile(
             rows.NODE_PROFILE.logical(name),
             role=role.name,
             opts=child(self, rows.NODE_PROFILE),
         )
         self.role_name, self.unique_id = role.name, role.unique_id
-        self.profile_arn = ready_after(profile.arn, [own, sessions])
+        self.profile_arn = ready_after(profile.arn, [own, *attached])
         self.register_outputs(
             {"role_name": self.role_name, "unique_id": self.unique_id, "profile_arn": self.profile_arn}
         )

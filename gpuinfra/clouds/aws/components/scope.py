@@ -21,6 +21,7 @@ __all__ = ["Scope", "child", "partition_of"]
 OBJECT = "aws:s3/bucketObjectv2:BucketObjectv2"
 """An S3 object can have at most ten tags, so the tags in a declaration are not applied to objects."""
 
+ROLE = "aws:iam/role:Role"
 UNTAGGED = "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup"
 """The VPC creates this group, so the provider would tag it in a separate call. The policies of `gpuinfra permissions` allow tags only at creation."""
 
@@ -31,17 +32,24 @@ class Scope(BaseScope):
 
     account: pulumi.Input[str]
     """Account ID. Part of bucket names and of the ARNs in policies."""
+    permissions_boundary: str | None = None
+    """ARN of the permissions boundary of every role, or None."""
 
     @staticmethod
     def here(
-        cluster: str, region: str, tags: Mapping[str, str] | None = None, opts: pulumi.InvokeOptions | None = None
+        cluster: str,
+        region: str,
+        tags: Mapping[str, str] | None = None,
+        opts: pulumi.InvokeOptions | None = None,
+        *,
+        permissions_boundary: str | None = None,
     ) -> Scope:
         """Return the scope of the running stack, in the account of its credentials."""
         account = aws.get_caller_identity_output(opts=opts).account_id
-        return Scope(account=account, **of_stack(cluster, region, tags))
+        return Scope(account=account, permissions_boundary=permissions_boundary, **of_stack(cluster, region, tags))
 
     def options(self, opts: pulumi.ResourceOptions | None = None) -> pulumi.ResourceOptions:
-        """Return `opts` of a component with a transform that sets the Region, the tags, and the `Name` tag (the logical name) on its resources."""
+        """Return `opts` of a component with a transform that sets the Region, the tags, the `Name` tag (the logical name) and the permissions boundary on its resources."""
 
         def fill(type_: str, name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
             found: dict[str, Any] = {}
@@ -50,6 +58,8 @@ class Scope(BaseScope):
             tags = args.get("tags") or {}
             if "tags" in args and isinstance(tags, Mapping) and type_ != UNTAGGED:
                 found["tags"] = {**self.tagged(name), **tags}
+            if type_ == ROLE and self.permissions_boundary:
+                found["permissions_boundary"] = self.permissions_boundary
             if type_ == OBJECT:
                 found["tags"] = {
                     key: found["tags"][key] for key in found["tags"] if key.startswith(("Name", "gpuinfra:"))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import date
 
 from gpuinfra.clouds.aws.profile import PROFILE, ROOT_MIN_GIB
-from gpuinfra.clouds.aws.regions import LOCAL_ZONES
+from gpuinfra.clouds.aws.regions import LOCAL_ZONES, partition
 from gpuinfra.clouds.machines import machines_of, pools_of, zoning_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
@@ -17,9 +17,9 @@ from gpuinfra.spec.pool import CustomImage
 
 RESERVED_ADDRESSES = 5
 """Addresses that AWS reserves in each subnet."""
-GP3_MOST_MIB_S = 1000
-GP3_MOST_IOPS = 16000
 GP3_MIB_S_PER_IOPS = 0.25
+GP3_IOPS_PER_GIB = 500
+"""https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html, read 2026-11-22."""
 
 
 def machine_has_efa(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -116,7 +116,7 @@ def existing_network_covers_zones(spec: ClusterSpec, today: date) -> Iterator[Fi
 
 
 def root_disk_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The root disk is large enough for its image, and its IOPS and throughput are within the limits of gp3."""
+    """The root disk is large enough for its image, and its IOPS and throughput have the ratios that gp3 allows."""
     for path, pool, machine in pools_of(spec):
         wanted = pool.image or spec.software.image
         image, _ = PROFILE.image(spec, pool, machine)
@@ -128,12 +128,10 @@ def root_disk_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         elif machine.gpu and not image.prebuilt and disk.size_gib < 100:
             what = f"is {disk.size_gib}; driver, toolkit and containers need 50 GiB of free space"
             yield warn(f"{path}.disk.size_gib", what, "use 100 or more")
-        if disk.throughput_mib_s and disk.throughput_mib_s > GP3_MOST_MIB_S:
-            what = f"is {disk.throughput_mib_s}; allowed: up to {GP3_MOST_MIB_S} for gp3"
-            yield error(f"{path}.disk.throughput_mib_s", what, "lower it")
+        if disk.iops and disk.iops > disk.size_gib * GP3_IOPS_PER_GIB:
+            what = f"is {disk.iops}, which needs {-(-disk.iops // GP3_IOPS_PER_GIB)} GiB; the disk has {disk.size_gib}"
+            yield error(f"{path}.disk.iops", what, "raise size_gib, or lower iops")
         iops = disk.iops or 3000
-        if iops > GP3_MOST_IOPS:
-            yield error(f"{path}.disk.iops", f"is {iops}; allowed: up to {GP3_MOST_IOPS} for gp3", "lower it")
         if disk.throughput_mib_s and disk.throughput_mib_s > iops * GP3_MIB_S_PER_IOPS:
             what = f"is {disk.throughput_mib_s}, which needs {round(disk.throughput_mib_s / GP3_MIB_S_PER_IOPS)} iops; the disk has {iops}"
             yield error(f"{path}.disk.throughput_mib_s", what, "raise iops, or lower the throughput")
@@ -165,6 +163,32 @@ def name_is_not_reserved(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     if spec.name.startswith("sg-") and "site" in spec.made_layers:
         what = f"is {spec.name}; allowed on AWS: a name that does not start with sg-, which EC2 reserves for IDs"
         yield error("name", what, f"use {spec.name.removeprefix('sg-')}")
+
+
+BROAD_POLICIES = frozenset({"AdministratorAccess", "AmazonS3FullAccess", "IAMFullAccess", "PowerUserAccess"})
+"""AWS managed policies that allow writing to every bucket or changing roles
+(https://docs.aws.amazon.com/aws-managed-policy/latest/reference/policy-list.html, read 2026-11-22)."""
+
+
+def node_policies_are_limited(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The managed policies of the nodes are listed once, belong to the partition of the Region, and do not allow a node to change the evidence of other nodes or roles."""
+    home = f"arn:{partition(spec.where.region)}:"
+    access = spec.access
+    named = [(f"access.node_policies[{i}]", arn) for i, arn in enumerate(access.node_policies)]
+    boundary = [("access.permissions_boundary", access.permissions_boundary)] if access.permissions_boundary else []
+    for path, arn in (*named, *boundary):
+        if not arn.startswith(home):
+            yield error(
+                path,
+                f"is {arn}; allowed in {spec.where.region}: an ARN that starts with {home}",
+                f"use {home}{arn.split(':', 2)[2]}",
+            )
+    for i, (path, arn) in enumerate(named):
+        if arn in access.node_policies[:i]:
+            yield error(path, f"is {arn}, which is listed twice", "remove it")
+        elif ":iam::aws:" in arn and arn.rpartition("/")[2] in BROAD_POLICIES:
+            what = f"is {arn}, with which a node can change the evidence of other nodes or its own permissions"
+            yield error(path, what, "use a policy that allows only the data that the nodes need")
 
 
 RULES = rules_in(vars())

@@ -31,9 +31,10 @@ _EVERYTHING = '{"Statement": [{"Sid": "Everything", "Effect": "Allow", "Action":
 _MANAGED = {
     "AdministratorAccess": _EVERYTHING,
     "AmazonS3FullAccess": '{"Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}',
+    "AmazonSSMManagedInstanceCore": '{"Statement": [{"Effect": "Allow", "Action": ["ssm:UpdateInstanceInformation", "ssmmessages:*"], "Resource": "*"}]}',
     "AmazonS3ReadOnlyAccess": '{"Statement": [{"Effect": "Allow", "Action": ["s3:Get*", "s3:List*"], "Resource": "*"}]}',
 }
-"""AWS managed policies for buckets. Other managed policies allow nothing in a rehearsal."""
+"""AWS managed policies for buckets and sessions. Other managed policies allow nothing in a rehearsal."""
 
 
 def buckets(store: Store) -> list[str]:
@@ -97,6 +98,16 @@ def _key_request(store: Store, request: AccessRequest, bucket_name: str) -> Acce
         return None
     via = {**request.context, "kms:ViaService": f"s3.{bucket_region(store, bucket_name)}.amazonaws.com"}
     return AccessRequest(request.principal, use, key, via)
+
+
+def role_allows(cloud: Cloud, role: str, action: str) -> bool:
+    """Return whether a node's own policies allow an action without a resource, and record it."""
+    found = policy.decide(AccessRequest("", action, "*"), role_policies(cloud.store, role))
+    if found[0]:
+        cloud.rights.used(_right(role, found[1], action))
+    else:
+        cloud.rights.denied(role, action, "*")
+    return found[0]
 
 
 def rights_of(store: Store, role: str) -> Iterator[str]:

@@ -39,6 +39,10 @@ _TAGGED_BY = {
 
 
 _TAGGING = frozenset({"ec2:CreateTags", "kms:TagResource", "fsx:TagResource"})
+_NOT_YET_TAGGED = _TAGGING | {"kms:PutKeyPolicy", "kms:EnableKeyRotation"}
+"""Actions on a resource that is being created and whose tags have no effect yet. On keys, this takes up to five minutes (KMS developer guide, "Using tags to control access to KMS keys")."""
+_RULES = ("ec2:AuthorizeSecurityGroup", "ec2:RevokeSecurityGroup")
+"""Actions whose resource is the group, also if a rule is created (service authorization reference of EC2)."""
 
 
 def required(
@@ -60,9 +64,13 @@ def required(
     }
     for word in dict.fromkeys(word.partition("?")[0] for word in words):
         more = _context(word, kind, region) | _tag_context(word, operation, kind, {**before, **inputs})
-        if operation == "create" and word in _TAGGING:
-            # The resource has no tags yet.
+        more |= _boundary(store, word, kind, before, inputs)
+        if operation == "create" and word in _NOT_YET_TAGGED:
             context_of_word = {key: value for key, value in context.items() if not key.startswith("aws:ResourceTag/")}
+        elif word.startswith(_RULES) and "Rule:" in kind:
+            group = store.find("aws:ec2/securityGroup:SecurityGroup", str({**before, **inputs}.get("securityGroupId")))
+            context_of_word = {"aws:RequestedRegion": context["aws:RequestedRegion"]}
+            context_of_word |= _tags(store, "", group.plain) if group else {}
         else:
             context_of_word = context
         for resource in _resources(store, word, kind, {**before, **inputs}, region, old.id if old else ""):
@@ -102,6 +110,13 @@ def http(action: str, resource: str, region: str) -> list[AccessRequest]:
         key = f"arn:aws:kms:{region}:{ACCOUNT}:key/{ids.uuid(0)}"
         found.append(AccessRequest(OPERATOR, use, key, {"kms:ViaService": f"s3.{region}.amazonaws.com"}))
     return found
+
+
+def on_instance(action: str, instance: Mapping[str, Any], **context: str) -> AccessRequest:
+    """Return a request of the operator for an instance."""
+    tags = {f"aws:ResourceTag/{key}": str(value) for key, value in instance["tags"].items()}
+    where = f"arn:aws:ec2:{instance['region']}:{ACCOUNT}:instance/{instance['id']}"
+    return AccessRequest(OPERATOR, action, where, {"aws:RequestedRegion": instance["region"], **tags, **context})
 
 
 def group_arn(name: str, region: str) -> str:
@@ -148,6 +163,8 @@ def _tag_context(action: str, operation: str, kind: str, inputs: Mapping[str, An
     """Return the context keys of a request that sets tags. EC2 names the action that creates the resource with its tags."""
     if action == "iam:AttachRolePolicy" or action == "iam:DetachRolePolicy":
         return {"iam:PolicyARN": str(inputs.get("policyArn") or "")}
+    if operation == "update" and action == "kms:PutKeyPolicy":
+        return {"kms:ResourceAliases": "alias"}
     if action not in _TAGGING:
         return {}
     tags = inputs.get("tags")
@@ -157,6 +174,18 @@ def _tag_context(action: str, operation: str, kind: str, inputs: Mapping[str, An
     if operation == "update" and action == "kms:TagResource":
         found["kms:ResourceAliases"] = "alias"
     return found
+
+
+def _boundary(store: Store, action: str, kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str]:
+    """Return the permissions boundary that IAM evaluates: the requested one of a role, or the one that the role has."""
+    if action in ("iam:CreateRole", "iam:PutRolePermissionsBoundary"):
+        found = new.get("permissionsBoundary")
+    elif kind in ("iam/rolePolicy:RolePolicy", "iam/rolePolicyAttachment:RolePolicyAttachment"):
+        role = store.find("aws:iam/role:Role", str(new.get("role") or old.get("role")))
+        found = role.plain.get("permissionsBoundary") if role else None
+    else:
+        found = None
+    return {"iam:PermissionsBoundary": str(found)} if found else {}
 
 
 def _creating(kind: str) -> str | None:
@@ -199,6 +228,8 @@ def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], 
         yield f"arn:aws:kms:{where}:key/{inputs.get('targetKeyId')}"
     elif action.startswith("fsx:"):
         yield f"arn:aws:fsx:{where}:{'association' if 'Association' in kind else 'file-system'}/{id or '*'}"
+    elif action.startswith(_RULES):
+        yield f"arn:aws:ec2:{where}:security-group/{inputs.get('securityGroupId') or id or '*'}"
     else:
         shape = "security-group-rule" if "Rule:" in kind else ids.kebab(ids.class_name("aws:" + kind))
         shape = "key" if action.startswith("kms:") else shape

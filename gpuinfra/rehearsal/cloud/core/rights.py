@@ -13,9 +13,9 @@ from gpuinfra.rehearsal.cloud.core import registry
 from gpuinfra.rehearsal.cloud.core.store import Store
 
 _USED, _DENIED = "right-used", "right-refused"
-_LATER = ("MeetOtherNodes", "-rendezvous", "-proof")
+_LATER = ("MeetOtherNodes", "AcceptSessions", "-rendezvous", "-proof")
 """Suffixes of right names that a short rehearsal does not exercise: the pair test, in which a node reads its partner's
-object, and, on Google Cloud, the evidence renewal after ten minutes."""
+object, the sessions of users on AWS, and, on Google Cloud, the evidence renewal after ten minutes."""
 
 
 class Rights:

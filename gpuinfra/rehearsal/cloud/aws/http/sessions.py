@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.aws import access, credentials
+from gpuinfra.rehearsal.cloud.aws import access, credentials, operator
 from gpuinfra.rehearsal.cloud.core import ids
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
@@ -21,7 +21,7 @@ KEY_LIFETIME_S = 60
 SENT = "sent ssh key"
 USER = "ubuntu"
 """The user of Ubuntu's images, which contain the package `ec2-instance-connect`."""
-_AGENT = ("ssmmessages:CreateControlChannel", "ssmmessages:CreateDataChannel", "ssmmessages:OpenControlChannel",
+_AGENT = ("ssm:UpdateInstanceInformation", "ssmmessages:CreateControlChannel", "ssmmessages:CreateDataChannel", "ssmmessages:OpenControlChannel",
           "ssmmessages:OpenDataChannel")  # fmt: skip
 
 
@@ -30,6 +30,8 @@ def send_ssh_public_key(cloud: Cloud, asked: Mapping[str, Any], region: str) -> 
     instance = cloud.store.get("instance", str(asked.get("InstanceId")))
     if instance is None or instance["state"] == "terminated" or instance["region"] != region:
         raise CloudError("EC2InstanceNotFoundException", "Specified EC2 instance is not found")
+    user = {"ec2:osuser": str(asked["InstanceOSUser"])}
+    cloud.operator.check(operator, [operator.on_instance("ec2-instance-connect:SendSSHPublicKey", instance, **user)])
     known = cloud.store.get(SENT, instance["id"]) or {"keys": []}
     now = time.time()
     new = {
@@ -44,6 +46,11 @@ def send_ssh_public_key(cloud: Cloud, asked: Mapping[str, Any], region: str) -> 
 def start_session(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
     """Open a session to the SSH port. The instance's agent connects with the rights of the instance's role."""
     instance = cloud.store.get("instance", str(asked.get("Target")))
+    if instance is not None:
+        document = operator.http(
+            "ssm:StartSession", f"arn:aws:ssm:{region}::document/{asked.get('DocumentName')}", region
+        )
+        cloud.operator.check(operator, [operator.on_instance("ssm:StartSession", instance), *document])
     port = cloud.fleet.ssh_port(instance["id"]) if instance and instance["region"] == region else None
     role = credentials.role_of(cloud.store, instance) if instance else None
     if instance is None or port is None or role is None or not _connected(cloud, role.id):
@@ -63,7 +70,5 @@ def logins(cloud: Cloud, instance: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _connected(cloud: Cloud, role: str) -> bool:
-    granted = {right.rpartition(": ")[2] for right in access.rights_of(cloud.store, role)}
-    attached = cloud.store.where("aws:iam/rolePolicyAttachment:RolePolicyAttachment", role=role)
-    managed = any("AmazonSSMManagedInstanceCore" in str(one.plain.get("policyArn")) for one in attached)
-    return managed or granted.issuperset(_AGENT)
+    """Return whether the policies of the role allow all requests of the agent. Records the rights that it uses."""
+    return all(access.role_allows(cloud, role, action) for action in _AGENT)
