@@ -14,7 +14,7 @@ import pulumi
 
 from gpuinfra.clouds import why_not_built, why_not_here
 from gpuinfra.clouds.build import build
-from gpuinfra.day import today
+from gpuinfra.day import now, today
 from gpuinfra.errors import SpecError
 from gpuinfra.existing import Existing
 from gpuinfra.findings import Level
@@ -74,4 +74,4 @@ def _planned(spec: ClusterSpec, day: date, component: pulumi.Resource) -> Plan:
     for finding in findings:
         if finding.level is Level.WARN:
             pulumi.log.warn(str(finding), component)
-    return make_plan(spec, day)
+    return make_plan(spec, day, now())

@@ -7,7 +7,7 @@ window of a capacity block. Code that calls a real cloud or signs requests uses 
 from __future__ import annotations
 
 import os
-from datetime import date
+from datetime import UTC, date, datetime
 
 from gpuinfra.errors import UsageError
 
@@ -18,6 +18,11 @@ def today() -> date:
     """Return the date. Raises `UsageError` if the variable is not a valid date."""
     named = os.environ.get(VARIABLE)
     return read_day(named, VARIABLE) if named else date.today()
+
+
+def now() -> datetime | None:
+    """Return the time in UTC, or None if the variable chooses a date."""
+    return None if os.environ.get(VARIABLE) else datetime.now(UTC)
 
 
 def read_day(text: str, where: str) -> date:

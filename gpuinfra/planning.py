@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime
 
 from gpuinfra.catalog.records import MachineType
 from gpuinfra.clouds import profile_of
@@ -37,8 +37,11 @@ from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import Pool
 
 
-def make_plan(spec: ClusterSpec, today: date) -> Plan:
-    """Return the plan for a declaration that has no findings of level error."""
+def make_plan(spec: ClusterSpec, today: date, now: datetime | None = None) -> Plan:
+    """Return the plan for a declaration that has no findings of level error.
+
+    `now` is the time, which decides whether a capacity window that starts today is open. If it is None, the window is open.
+    """
     cloud = profile_of(spec.cloud)
     known = machines_of(spec)
     machines = {pool.machine: known[pool.machine] for pool in spec.pools}
@@ -46,7 +49,9 @@ def make_plan(spec: ClusterSpec, today: date) -> Plan:
     decisions: list[Decision] = [Decision(path="where.zone", chosen=zoning.default, why=zoning.why)]
     file_systems = _file_systems(spec, cloud, zoning, decisions)
     pools = tuple(
-        _pool(spec, cloud, pool, machines[pool.machine], zoning.by_pool[pool.name], file_systems, today, decisions)
+        _pool(
+            spec, cloud, pool, machines[pool.machine], zoning.by_pool[pool.name], file_systems, now or today, decisions
+        )
         for pool in sorted(spec.pools, key=lambda pool: pool.name)
     )
     layers = spec.made_layers

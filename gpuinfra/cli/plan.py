@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from gpuinfra.cli.options import FILE
-from gpuinfra.day import read_day, today
+from gpuinfra.day import now, read_day, today
 from gpuinfra.findings import Finding, Level
 
 _COLORS = {Level.ERROR: "red", Level.WARN: "yellow", Level.INFO: "cyan"}
@@ -34,7 +34,7 @@ def command(stack: str, as_json: bool, page: Path | None, prices: Path | None, w
 
     on = read_day(day, "--on") if day else today()
     own = load(prices) if prices else None
-    result = plan_report(find_stack(stack), on, own)
+    result = plan_report(find_stack(stack), on, own, None if day else now())
     if as_json:
         click.echo(json.dumps(result.as_dict(), indent=2))
     else:

@@ -110,12 +110,12 @@ def connector_to(hosts: Hosts, known_hosts: tuple[Path, ...]) -> Iterator[Connec
 
 def plan_of(name: str) -> Plan:
     """Return the plan for a stack, as of today."""
-    from gpuinfra.day import today
+    from gpuinfra.day import now, today
     from gpuinfra.planning import make_plan
     from gpuinfra.rules import load_stack
 
     day = today()
-    return make_plan(load_stack(name, day).spec, day)
+    return make_plan(load_stack(name, day).spec, day, now())
 
 
 def pool_of(host: Host, hosts: Hosts, plan: Plan, pool: str | None) -> str:

@@ -130,7 +130,7 @@ class CloudProfile(Protocol):
     def groups(
         self, pool: Pool, machine: MachineType, zone: str, today: date
     ) -> tuple[tuple[Group, ...], tuple[Decision, ...]]:
-        """Return the groups of a pool, with a decision about the placement of each group."""
+        """Return the groups of a pool, with a decision about the placement of each group. `today` is a time in UTC if the plan is for the present."""
         ...
 
     def network(self, spec: ClusterSpec, zoning: Zoning, today: date) -> NetworkPlan:

@@ -28,10 +28,18 @@ from gpuinfra.handover.ports import (
     parse_key,
 )
 from gpuinfra.handover.text import kind_of
+from gpuinfra.handover.trust import checked
 from gpuinfra.safe_text import MAX_LINE, printable
 
 LEAVING = ("Terminating", "Terminated", "Detaching", "Detached")
-TRUST_VARIABLES = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL_AUTO_SCALING")
+TRUST_VARIABLES = (
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_STS",
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_ENDPOINT_URL_AUTO_SCALING",
+    "AWS_ENDPOINT_URL_EC2",
+    "AWS_CA_BUNDLE",
+)
 PROOF_BODY = "Action=GetCallerIdentity&Version=2011-06-15"
 
 SIGNED_HEADERS = {
@@ -63,12 +71,20 @@ PROBLEMS: tuple[tuple[str, str], ...] = (
 def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_arn: str = "") -> Ports:
     """Return the ports for one region, which use the operator's credentials."""
     session = _session(region, profile, role_arn)
+    ec2 = _client(session, "ec2")
     return Ports(
-        membership=AutoScalingMembership(session.client("autoscaling"), session.client("ec2")),
-        store=S3Evidence(session.client("s3"), bucket, prefix),
-        identity=StsIdentity(session.client("sts")),
-        console=Ec2Console(session.client("ec2")),
+        membership=AutoScalingMembership(_client(session, "autoscaling"), ec2),
+        store=S3Evidence(_client(session, "s3"), bucket, prefix),
+        identity=StsIdentity(_client(session, "sts")),
+        console=Ec2Console(ec2),
     )
+
+
+def _client(session: Any, service: str) -> Any:
+    """Return a client whose endpoint uses TLS. Endpoints can be set in variables and in the configuration file."""
+    client = session.client(service)
+    checked(client.meta.endpoint_url, f"the endpoint of {service} (AWS_ENDPOINT_URL, or endpoint_url in ~/.aws/config)")
+    return client
 
 
 def _session(region: str, profile: str, role_arn: str) -> Any:
@@ -76,7 +92,9 @@ def _session(region: str, profile: str, role_arn: str) -> Any:
 
     session = boto3.session.Session(region_name=region, profile_name=profile or None)
     if role_arn:
-        given = session.client("sts").assume_role(RoleArn=role_arn, RoleSessionName="gpuinfra-handover")["Credentials"]
+        given = _client(session, "sts").assume_role(RoleArn=role_arn, RoleSessionName="gpuinfra-handover")[
+            "Credentials"
+        ]
         session = boto3.session.Session(
             region_name=region,
             aws_access_key_id=given["AccessKeyId"],

@@ -6,7 +6,7 @@ The JSON form is documented in `docs/plan-json.md` and versioned by its `schema`
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, is_dataclass
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +54,8 @@ class PlanReport:
         }
 
 
-def plan_report(path: Path, today: date, prices: PriceFile | None = None) -> PlanReport:
-    """Read and validate one stack file, and return its plan and price. Errors are returned as findings."""
+def plan_report(path: Path, today: date, prices: PriceFile | None = None, now: datetime | None = None) -> PlanReport:
+    """Read and validate one stack file, and return its plan and price. Errors are returned as findings. `now` is as in `make_plan`."""
     name = stack_name(path)
     try:
         stack = read_stack(path)
@@ -66,7 +66,7 @@ def plan_report(path: Path, today: date, prices: PriceFile | None = None) -> Pla
         return PlanReport(stack=name, path=path, findings=found)
     from gpuinfra.planning import make_plan
 
-    plan = make_plan(stack.spec, today)
+    plan = make_plan(stack.spec, today, now)
     cost = price(plan, today, prices, duration_hours=stack.spec.duration_hours)
     return PlanReport(stack=name, path=path, findings=found, plan=plan, cost=cost, ways=compare(plan, today))
 

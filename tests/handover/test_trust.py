@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 
-from gpuinfra.handover import gcp, trust
+from gpuinfra.handover import aws, gcp, trust
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.registry import CLOUDS
 
@@ -34,6 +35,38 @@ def test_address_without_tls_is_refused(monkeypatch: pytest.MonkeyPatch, value: 
             change.setenv(name, value)
             with pytest.raises(PortUnavailable, match=f"{name} is "):
                 gcp.connect("us-central1", "bucket", "evidence")
+
+
+@pytest.mark.parametrize(
+    "name", ["AWS_ENDPOINT_URL", *(f"AWS_ENDPOINT_URL_{one}" for one in ("STS", "S3", "AUTO_SCALING", "EC2"))]
+)
+def test_endpoint_of_aws_without_tls_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """No client of AWS sends requests or evidence's proofs to another machine without TLS."""
+    monkeypatch.setenv(name, "http://sts.example")
+    with pytest.raises(PortUnavailable, match=r"is http://sts\.example; allowed: an https address"):
+        aws.connect("us-east-1", "bucket", "evidence")
+    monkeypatch.setenv(name, "https://sts.example")
+    assert aws.connect("us-east-1", "bucket", "evidence")
+
+
+def test_endpoint_in_the_configuration_file_without_tls_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The endpoint in the configuration file of AWS is checked too."""
+    file = tmp_path / "config"
+    file.write_text("[default]\nendpoint_url = http://sts.example\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(file))
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    with pytest.raises(PortUnavailable, match=r"is http://sts\.example; allowed"):
+        aws.connect("us-east-1", "bucket", "evidence")
+
+
+@pytest.mark.parametrize("cloud", list(CLOUDS))
+@pytest.mark.parametrize("name", ["SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+def test_other_certificate_authorities_are_reported(cloud: str, name: str) -> None:
+    """Certificate authorities outside the operating system's directories are listed, on each cloud."""
+    assert trust.changed(cloud, {name: "/home/me/ca.pem"}) == [f"{name}=/home/me/ca.pem"]
+    assert trust.changed(cloud, {name: "/etc/ssl/certs"}) == []
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,14 @@ import copy
 import ipaddress
 import itertools
 import random
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
+from gpuinfra import day
 from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.aws.instances import schedule
 from gpuinfra.plan.expectation import REQUIRED
 from gpuinfra.plan.model import Plan
 from gpuinfra.planning import make_plan
@@ -189,6 +192,33 @@ def test_block_starts_empty_and_ends_early() -> None:
     assert group.terminate_first
     open_now = _plan("aws", pools__0__capacity=block(starts_at="2026-11-20T11:30:00Z")).pools[0].groups[0]
     assert open_now.count == 2
+
+
+@pytest.mark.parametrize(
+    ("now", "count", "actions"),
+    [
+        ("2026-12-01T11:29:00+00:00", 0, {"start", "end"}),
+        ("2026-12-01T11:30:00+00:00", 2, {"end"}),
+        ("2026-12-08T10:54:00+00:00", 2, {"end"}),
+        ("2026-12-08T10:55:00+00:00", 0, set()),
+    ],
+)
+def test_block_follows_the_time_of_the_day(now: str, count: int, actions: set[str]) -> None:
+    """On the days on which a block starts and ends, the number of nodes depends on the time. Auto Scaling gets no action in the past."""
+    moment = datetime.fromisoformat(now)
+    spec = parse_spec(declaration(("aws", {"pools.0.capacity": block()})))
+    group = make_plan(spec, moment.date(), moment).pools[0].groups[0]
+    assert (group.count, {action for action, _ in schedule(group)}) == (count, actions)
+
+
+def test_the_present_is_the_time_unless_a_date_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chosen date has no time, and the present has one in UTC."""
+    monkeypatch.setenv(day.VARIABLE, "2026-12-01")
+    assert day.now() is None
+    monkeypatch.delenv(day.VARIABLE)
+    found = day.now()
+    assert found is not None
+    assert found.utcoffset() == timedelta(0)
 
 
 def test_zone_offers_all_machine_types() -> None:

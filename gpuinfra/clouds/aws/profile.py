@@ -268,9 +268,11 @@ def _group(pool: Pool, machine: MachineType, entry: Capacity, name: str, nodes: 
     starts_at = ends_at = preference = None
     count = nodes
     if isinstance(entry, Block):
-        starts_at = _rfc3339(_moment(entry.starts_at))
-        ends_at = _rfc3339(_moment(entry.ends_at) - BLOCK_LEAD)
-        count = 0 if today < _moment(entry.starts_at).date() else nodes
+        opens, closes = _moment(entry.starts_at), _moment(entry.ends_at) - BLOCK_LEAD
+        is_over = isinstance(today, datetime) and today >= closes
+        count = 0 if is_over or _is_before(today, opens) else nodes
+        # Auto Scaling rejects actions in the past.
+        starts_at, ends_at = (None, None) if is_over else (_rfc3339(opens), _rfc3339(closes))
     if isinstance(entry, Reserved):
         # With `only`, the group targets the reservation. `first` allows overflow, in which case AWS does not accept a target.
         preference = "capacity-reservations-first" if entry.overflow else "capacity-reservations-only"
@@ -375,6 +377,11 @@ def _up(value: int, step: int, least: int) -> int:
 
 def _moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
+
+
+def _is_before(today: date, start: datetime) -> bool:
+    """Return whether a window is not open yet. A date without a time is after a window that starts on it."""
+    return today < start if isinstance(today, datetime) else today < start.date()
 
 
 def _rfc3339(moment: datetime) -> str:

@@ -11,7 +11,7 @@ from gpuinfra.clouds.aws.resources import resources
 from gpuinfra.plan.model import Lifetime, Plan
 from gpuinfra.planning import make_plan
 from gpuinfra.spec import parse_spec
-from tests.clouds.stacks import TODAY, recording_of_spec, spec_of
+from tests.clouds.stacks import TODAY, recording_of, recording_of_spec, shipped_aws_stacks, spec_of
 
 EVENTS = ("NEW", "CHANGED", "DELETED")
 SUBSETS = [list(some) for n in range(4) for some in itertools.combinations(EVENTS, n)]
@@ -56,3 +56,16 @@ def test_the_program_retains_what_the_plan_retains(events: list[str]) -> None:
     for type_ in (LUSTRE, "aws:ec2/vpc:Vpc", "aws:ec2/subnet:Subnet", "aws:ec2/securityGroup:SecurityGroup"):
         assert (type_ in retained) == kept, type_
     assert "aws:s3/bucket:Bucket" in retained
+
+
+@pytest.mark.parametrize("stack", shipped_aws_stacks())
+def test_an_address_is_released_after_the_subnet_of_its_gateway(stack: str) -> None:
+    """Each subnet of a NAT gateway depends on the address, so that `destroy` waits for the network interface of the gateway before it releases the address."""
+    recording = recording_of(stack)
+    subnets = {one.id: one for one in recording.of("aws:ec2/subnet:Subnet")}
+    addresses = {one.name: one for one in recording.of("aws:ec2/eip:Eip")}
+    gateways = recording.of("aws:ec2/natGateway:NatGateway")
+    assert len(gateways) == len(addresses)
+    for gateway in gateways:
+        subnet = subnets[gateway.inputs["subnetId"]]
+        assert addresses[f"{subnet.name}-address"].urn in subnet.depends_on

@@ -6,6 +6,7 @@ Subnets are placed by zone ID, because zone names map to different zones in each
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,8 +50,9 @@ class Network(pulumi.ComponentResource):
         self.cidr = args.plan.cidr
         vpc = self._vpc()
         self.vpc_id = vpc.id
-        subnets = self._subnets(vpc)
-        tables = self._routes(vpc, subnets)
+        internet, addresses = self._addresses(vpc)
+        subnets = self._subnets(vpc, addresses)
+        tables = self._routes(vpc, subnets, internet, addresses)
         self._endpoints(vpc, subnets, tables)
         self._flow_log(vpc)
         self.subnet_ids = {
@@ -77,7 +79,27 @@ class Network(pulumi.ComponentResource):
         )
         return vpc
 
-    def _subnets(self, vpc: aws.ec2.Vpc) -> dict[str, pulumi.Output[str]]:
+    def _addresses(self, vpc: aws.ec2.Vpc) -> tuple[aws.ec2.InternetGateway | None, dict[str, aws.ec2.Eip]]:
+        """Create the internet gateway and the addresses of the NAT gateways, by subnet."""
+        if self._args.plan.egress != "nat":
+            return None, {}
+        internet = aws.ec2.InternetGateway(
+            rows.INTERNET_GATEWAY.logical(self._name),
+            vpc_id=vpc.id,
+            opts=child(self, rows.INTERNET_GATEWAY),
+        )
+        # An Elastic IP address requires that the VPC has an internet gateway.
+        return internet, {
+            subnet.name: aws.ec2.Eip(
+                rows.NAT_ADDRESS.logical(self._name, subnet=subnet.name),
+                domain="vpc",
+                opts=child(self, rows.NAT_ADDRESS, depends_on=[internet]),
+            )
+            for subnet in self._args.plan.subnets
+            if subnet.role == "nat"
+        }
+
+    def _subnets(self, vpc: aws.ec2.Vpc, addresses: Mapping[str, aws.ec2.Eip]) -> dict[str, pulumi.Output[str]]:
         return {
             subnet.name: aws.ec2.Subnet(
                 rows.SUBNET.logical(self._name, subnet=subnet.name),
@@ -87,15 +109,28 @@ class Network(pulumi.ComponentResource):
                 # Also disabled in the NAT gateway subnet: the gateway uses an Elastic IP address.
                 map_public_ip_on_launch=False,
                 tags={"gpuinfra:role": subnet.role},
-                opts=child(self, rows.SUBNET, data=subnet.name in self._args.data_subnets),
+                # The subnet of a NAT gateway is deleted before its address. The provider waits until the subnet has no network interfaces,
+                # and it does not repeat the release of an address that EC2 still associates with one (terraform-provider-aws issue 49299).
+                opts=child(
+                    self,
+                    rows.SUBNET,
+                    data=subnet.name in self._args.data_subnets,
+                    depends_on=[addresses[subnet.name]] if subnet.name in addresses else (),
+                ),
             ).id
             for subnet in self._args.plan.subnets
         }
 
-    def _routes(self, vpc: aws.ec2.Vpc, subnets: dict[str, pulumi.Output[str]]) -> list[pulumi.Output[str]]:
+    def _routes(
+        self,
+        vpc: aws.ec2.Vpc,
+        subnets: dict[str, pulumi.Output[str]],
+        internet: aws.ec2.InternetGateway | None,
+        addresses: Mapping[str, aws.ec2.Eip],
+    ) -> list[pulumi.Output[str]]:
         """Create a route table per zone for its private subnets. Traffic is routed to the NAT gateway of the same zone."""
         plan = self._args.plan
-        gateways = self._nat(vpc, subnets) if plan.egress == "nat" else {}
+        gateways = self._nat(vpc, subnets, internet, addresses) if internet else {}
         private = [subnet for subnet in plan.subnets if subnet.role != "nat"]
         tables: list[pulumi.Output[str]] = []
         for index, zone in enumerate(dict.fromkeys(subnet.zone for subnet in private)):
@@ -116,13 +151,14 @@ class Network(pulumi.ComponentResource):
                     self._egress[subnet.name] = [*routes, self._associate(subnet.name, subnets[subnet.name], table.id)]
         return tables
 
-    def _nat(self, vpc: aws.ec2.Vpc, subnets: dict[str, pulumi.Output[str]]) -> dict[str, pulumi.Output[str]]:
+    def _nat(
+        self,
+        vpc: aws.ec2.Vpc,
+        subnets: dict[str, pulumi.Output[str]],
+        internet: aws.ec2.InternetGateway,
+        addresses: Mapping[str, aws.ec2.Eip],
+    ) -> dict[str, pulumi.Output[str]]:
         """Create the NAT gateways and return them by zone."""
-        internet = aws.ec2.InternetGateway(
-            rows.INTERNET_GATEWAY.logical(self._name),
-            vpc_id=vpc.id,
-            opts=child(self, rows.INTERNET_GATEWAY),
-        )
         table = self._table(vpc, rows.NAT_ROUTE_TABLE)
         aws.ec2.Route(
             rows.NAT_ROUTE.logical(self._name),
@@ -136,16 +172,10 @@ class Network(pulumi.ComponentResource):
             if subnet.role != "nat":
                 continue
             association = self._associate(subnet.name, subnets[subnet.name], table.id)
-            address = aws.ec2.Eip(
-                rows.NAT_ADDRESS.logical(self._name, subnet=subnet.name),
-                domain="vpc",
-                # An Elastic IP address requires that the VPC has an internet gateway.
-                opts=child(self, rows.NAT_ADDRESS, depends_on=[internet]),
-            )
             gateways[subnet.zone] = aws.ec2.NatGateway(
                 rows.NAT_GATEWAY.logical(self._name, subnet=subnet.name),
                 subnet_id=subnets[subnet.name],
-                allocation_id=address.allocation_id,
+                allocation_id=addresses[subnet.name].allocation_id,
                 opts=child(self, rows.NAT_GATEWAY, depends_on=[internet, association]),
             ).id
         return gateways
