@@ -124,6 +124,8 @@ CASES: dict[str, Case] = {
     # Both compare the list with the document of another machine here; a test below reads the list alone.
     "h200-mig-list-1": Case({"G1": "error", "G15": "error"}),
     "azure-journal-2": Case({"N6": "pass"}, AZURE),
+    "hgx-lsmod-1": Case({"P5": "pass", "D6": "pass", "F6": "read"}),
+    "vm-memlock-1": Case({"N4": "pass"}),
 }
 """Output -> what each check that reads this command finds."""
 
