@@ -85,10 +85,11 @@ def test_killed_on_google_cloud(rehearse: Rehearse, tmp_path: Path, who: str, se
 
 
 @pytest.mark.long
-def test_killed_again_and_again(rehearse: Rehearse, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("who", "first"), [("leader", 30), ("leader", 48), ("group", 36)])
+def test_killed_again_and_again(rehearse: Rehearse, tmp_path: Path, who: str, first: int) -> None:
     """Several kills in a row, also during recovery, end in the same complete cluster."""
-    for seed in range(30, 36):
-        kill_in_the_middle(tmp_path / "r" / "aws-p4d", "leader", seed)
+    for seed in range(first, first + 6):
+        kill_in_the_middle(tmp_path / "r" / "aws-p4d", who, seed)
     assert_complete(rehearse("up", "aws-p4d"))
 
 

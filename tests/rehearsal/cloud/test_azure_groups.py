@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -209,6 +210,29 @@ def test_another_image_gives_machines_a_new_disk(azure: Client, cloud: Cloud, ho
     ids = [one["id"] for one in running(cloud).values()]
     assert (host.terminated, host.launched) == (ids, ids + ids)
     assert {one["custom_data"] for one in running(cloud).values()} == {microsoft.encoded("new")}
+
+
+def test_a_new_disk_survives_a_kill(
+    azure: Client, cloud: Cloud, host: Host, subnet: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine whose new disk was recorded and not made gets it in the next rehearsal, once."""
+    made = microsoft.scale_set(azure, microsoft.profile(subnet))
+    settle(cloud)
+    monkeypatch.setattr(cloud.fleet, "reimage", lambda id: None)
+    model = microsoft.profile(subnet)
+    model["storageProfile"]["imageReference"]["version"] = "22.04.2026020200"
+    azure.update(made, {"virtualMachineProfile": model})
+    settle(cloud)
+    waiting = [id for id, one in cloud.fleet.instances().items() if one.get("new_disk")]
+    assert waiting != []
+    for ended in (waiting, []):
+        again = fleet_module.Fleet(cloud, host)
+        monkeypatch.setattr(again, "_run", lambda: None)
+        monkeypatch.setattr(host, "ssh_ports", SimpleNamespace(), raising=False)
+        host.terminated.clear()
+        again.start()
+        assert host.terminated == ended
+        assert set(host.launched) >= set(ended)
 
 
 @pytest.mark.parametrize(("mode", "count"), [("Manual", 0), ("Automatic", 3)])

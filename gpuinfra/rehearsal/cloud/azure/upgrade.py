@@ -115,7 +115,7 @@ def bring(cloud: Cloud, group: Resource, one: Instance) -> None:
         now |= brought_to(inputs) | {"brought": time.time(), "health": "Unknown"}
         now["tags"] = {key: str(value) for key, value in (inputs.get("tags") or {}).items()}
         if fresh:
-            now |= provisioned(inputs) | {"agent": None}
+            now |= provisioned(inputs) | {"agent": None, "new_disk": True}
         cloud.store.put("instance", one["id"], now)
         cloud.store.log("reimage" if fresh else "upgrade", group.type, f"{group.id}/virtualMachines/{one['index']}", "")
     if fresh:

@@ -48,7 +48,10 @@ class Fleet:
         if self.host is not None:
             self.host.ssh_ports.logins = self.logins
         for instance in self.running():
-            self._power_on(instance)
+            if instance.get("new_disk"):
+                self.reimage(instance["id"])
+            else:
+                self._power_on(instance)
         self._thread = threading.Thread(target=self._run, name="fleet", daemon=True)
         self._thread.start()
 
@@ -110,12 +113,21 @@ class Fleet:
         return instance is not None and self.terminate(id, kind_of_cloud(instance["cloud"]).lost)
 
     def reimage(self, id: str) -> None:
-        """Give an instance a new disk. It keeps its ID and boots as if for the first time."""
+        """Give an instance a new disk. It keeps its ID and boots as if for the first time.
+
+        The caller sets `new_disk` of the instance together with the values of the new disk, so that a kill in between
+        does not keep the old disk.
+        """
         if self.host:
             self.host.terminate(id)
         instance = self.store.get("instance", id)
-        if instance is not None:
-            self._power_on(instance)
+        if instance is None:
+            return
+        self._power_on(instance)
+        with self.store.change():
+            now = self.store.get("instance", id)
+            if now is not None:
+                self.store.put("instance", id, now | {"new_disk": False})
 
     def abandon(self, group: Resource) -> None:
         """Terminate the instances of a deleted group."""
