@@ -1,6 +1,6 @@
 """SSH to nodes on AWS: EC2 Instance Connect accepts the key, and Systems Manager Session Manager carries the connection.
 
-Ubuntu images contain the package `ec2-instance-connect`, whose AuthorizedKeysCommand reads the keys from the metadata
+The package `ec2-instance-connect` in the image has an AuthorizedKeysCommand that reads the keys from the metadata
 service (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/connect-linux-inst-eic.html, read 2026-11-22). A key is valid
 for 60 seconds, so the proxy command sends it for each connection.
 """
