@@ -238,3 +238,14 @@ def test_provider_zone_follows_the_zone(tmp_path: Path) -> None:
     path = written(tmp_path, value, {"gcp:region": "us-central1", "gcp:zone": "us-central1-b"})
     text = cloned(path, "us-west1").files[0].text
     assert parse(text, "").value["config"]["gcp:zone"] == "us-west1-c"  # type: ignore[index]
+
+
+def test_pilot_light_separates_what_each_stack_creates() -> None:
+    """The base creates the networks for the machine types of the nodes, and the stack with the nodes has no settings of the foundation."""
+    base, nodes = (one.declaration for one in cloned(file_of("gcp-a3high"), "us-east4", mode="pilot-light").files)
+    assert base["network"]["machines"] == ["a3-highgpu-8g"]
+    assert "machines" not in nodes["network"]
+    base, nodes = (one.declaration for one in cloned(file_of("azure-ndv5"), "eastus2", mode="pilot-light").files)
+    assert base["budget"]["limit_usd_per_month"] == 100000
+    assert "budget" not in nodes
+    assert "handover" not in base
