@@ -249,3 +249,14 @@ def test_pilot_light_separates_what_each_stack_creates() -> None:
     assert base["budget"]["limit_usd_per_month"] == 100000
     assert "budget" not in nodes
     assert "handover" not in base
+
+
+def test_machine_type_with_less_memory_is_no_replacement(tmp_path: Path) -> None:
+    """An H200 is not replaced by an H100 or an A100, which have less memory, so the pair is refused with alternatives."""
+    pools = [{"name": "gpu", "machine": "p5en.48xlarge", "capacity": [{"kind": "spot", "count": 2}]}]
+    path = written(tmp_path, aws(pools=pools, where={"cloud": "aws", "region": "us-east-1"}))
+    result = cloned(path, "ca-central-1")
+    (finding,) = result.findings
+    assert finding.path == "pools[0].machine"
+    assert len(result.alternatives) == 3
+    assert all(one.machine == "p5en.48xlarge" for one in result.alternatives)
