@@ -168,7 +168,12 @@ def ubuntu(kernels: tuple[str, ...], headers: tuple[str, ...]) -> list[Deb]:
     from .clouds import docker
 
     debs = [Deb("pciutils", "3.7.0"), Deb("mdadm", "4.2"), Deb("xfsprogs", "5.13"), Deb("dkms", "3.0", files=DKMS)]
-    debs += [docker(), Deb("nfs-common", "1:2.6.1"), Deb("nftables", "1.0.2", files={"/usr/sbin/nft": NFT})]
+    debs += [
+        docker(),
+        Deb("nfs-common", "1:2.6.1"),
+        Deb("perftest", "4.5", files={"/usr/bin/ib_write_bw": "#!/bin/sh\n"}),
+        Deb("nftables", "1.0.2", files={"/usr/sbin/nft": NFT}),
+    ]
     flavour = kernels[-1].rpartition("-")[2]
     for kernel in kernels:
         inbox = module(kernel, "ib-umad", "1") | module(kernel, "mlx5_core", "1") | module(kernel, "mlx5_ib", "1")

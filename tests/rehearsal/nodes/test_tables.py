@@ -43,6 +43,7 @@ _NOT_PLAYED = {
     "nvidia-cdi-hook",
     "nvidia-container-runtime",
     "apt-key",
+    "ib_write_bw",
 }
 """Commands that packages bring and no step calls."""
 
