@@ -107,12 +107,13 @@ def _pool(
     fabric = machine.fabric is not None and pool.fabric != "none"
     image, why = cloud.image(spec, pool, machine)
     decisions.append(Decision(path=f"{pool.name}.image", chosen=image.ref, why=why))
+    decisions.append(Decision(path=f"{pool.name}.image.release", chosen=image.on, why=image.contains))
     groups, placed = cloud.groups(pool, machine, zone, today)
     decisions.extend(placed)
     if fabric and len(groups) > 1:
         reason = "the fabric does not span zones, so all capacity in the pool is in one zone"
         decisions.append(Decision(path=f"{pool.name}.zone", chosen=zone, why=reason))
-    chosen = pool_lock(spec, pool, machine, cloud.software, os=image.os, prebuilt=image.prebuilt)
+    chosen = pool_lock(spec, pool, machine, cloud.software, image)
     decisions.extend(
         Decision(path=f"{pool.name}.software.{choice.name}", chosen=choice.version, why=choice.why)
         for choice in chosen.choices

@@ -24,6 +24,7 @@ from gpuinfra.clone.network import range_for
 from gpuinfra.clone.request import facts_of, request_findings
 from gpuinfra.clone.write import reasons_of, render
 from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.images import WORDS
 from gpuinfra.clouds.machines import machines_of, nearest_value
 from gpuinfra.clouds.second_region import Manual, Quota
 from gpuinfra.cost import Cost, price
@@ -34,10 +35,11 @@ from gpuinfra.planning import make_plan
 from gpuinfra.rules import check, check_stack
 from gpuinfra.spec.capacity import Block, Flex, Reserved
 from gpuinfra.spec.document import Route
+from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.load import LoadedStack, parse_spec, stack_name
 from gpuinfra.spec.messages import listed, nearest
 from gpuinfra.spec.model import ClusterSpec
-from gpuinfra.spec.pool import CustomImage, Pool
+from gpuinfra.spec.pool import Pool
 from gpuinfra.spec.shown import looks_secret, shown
 from gpuinfra.spec.storage import Lustre
 
@@ -421,12 +423,18 @@ class _Cloner:
         )
 
     def _images(self) -> None:
-        for index, pool in enumerate(self.spec.pools):
-            image = pool.image
-            if not isinstance(image, CustomImage):
+        declared: list[tuple[str, Route, object]] = [
+            (f"pools[{index}].image", ("pools", index, "image"), pool.image)
+            for index, pool in enumerate(self.spec.pools)
+        ]
+        declared.append(("software.image", ("software", "image"), self.spec.software.image))
+        for path, route, image in declared:
+            if self._is_given(route) or self._is_given((*route, "ref")):
                 continue
-            path = f"pools[{index}].image"
-            if self._is_given(("pools", index, "image")) or self._is_given(("pools", index, "image", "ref")):
+            if self.across and isinstance(image, str) and image not in WORDS:
+                what = f"is {image}, the release date of an image of {self.here.title}"
+                self.findings.append(error(path, what, f"add --set {path}=default, or a date of {self.there.title}"))
+            if not isinstance(image, CustomImage):
                 continue
             if self.across:
                 what = f"is an image of {self.here.title}, which does not start on {self.there.title}"

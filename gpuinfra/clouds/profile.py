@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from gpuinfra.plan.zones import Zoning
     from gpuinfra.software.cloud import CloudSoftware
+    from gpuinfra.software.images import ImageFamily
     from gpuinfra.spec.model import ClusterSpec
     from gpuinfra.spec.pool import Pool
     from gpuinfra.spec.storage import Home, Lustre, ObjectMount
@@ -78,6 +79,8 @@ class CloudProfile(Protocol):
     service_prices: tuple[ServicePrice, ...]
     software: CloudSoftware
     """Facts that determine the software on nodes."""
+    image_families: tuple[ImageFamily, ...]
+    """Records of the GPU images that the cloud publishes."""
     user_data_limit: int
     """Upper limit for user data, exclusive, in bytes before base64 encoding."""
     opt_in_zones: frozenset[str]

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 
+from gpuinfra.software.images import ImageRelease, contents_text
+
 
 class Lifetime(StrEnum):
     """Whether `destroy` deletes or retains a resource."""
@@ -49,7 +51,7 @@ class Image:
     """The image of a node."""
 
     source: str
-    """`ssm` (an SSM public parameter), `id` (an AMI or image ID), `family` (a Google image family), `urn` (an Azure marketplace image)."""
+    """`ssm` (an SSM public parameter), `name` (the name of an AMI of Amazon), `id` (an AMI or image ID), `family` (a Google image family), `urn` (an Azure marketplace image)."""
     ref: str
     os: str
     """`ubuntu-22.04`, `ubuntu-24.04`, `cos`."""
@@ -57,6 +59,36 @@ class Image:
     """`x86_64` or `arm64`."""
     prebuilt: bool
     """Whether the image contains the driver and the fabric software. False for a plain distribution."""
+    family: str = ""
+    """Name of the cloud's GPU image family. Empty for a plain distribution and for your own image."""
+    date: date | None = None
+    """Date of the release. If None, the first deployment selects the newest release of `ref` and stores it."""
+    release: ImageRelease | None = None
+    """Recorded contents: of the release of `date`, else of the newest recorded release. None if no contents are recorded."""
+    branch: int | None = None
+    """Driver branch in the image, or None if it is unknown."""
+
+    @property
+    def on(self) -> str:
+        """The date of the release, or how the release is selected."""
+        if self.date:
+            return self.date.isoformat()
+        moving = self.source in ("ssm", "family") or self.ref.endswith(":latest")
+        return "the newest at the first deployment" if moving else "an image by its ID"
+
+    @property
+    def contains(self) -> str:
+        """The recorded contents with their date, or that they are not recorded."""
+        if not self.prebuilt:
+            return "no GPU software; the bootstrap steps install it"
+        known = contents_text(self.release.contents) if self.release else ""
+        if not known and self.branch:
+            known = f"driver branch {self.branch}"
+        if not known:
+            return "contents not recorded; the bootstrap steps accept or reject the installed versions"
+        which = "" if self.date or self.release is None else f"newest recorded release {self.release.date}: "
+        read = f" (read {self.release.read})" if self.release else ""
+        return f"{which}{known}{read}"
 
 
 @dataclass(frozen=True, kw_only=True)

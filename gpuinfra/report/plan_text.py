@@ -64,6 +64,7 @@ def _pool(pool: PoolPlan) -> Iterator[str]:
     software = [f"{name} {pool.versions[key]}" for name, key in SOFTWARE.items() if key in pool.versions]
     rows = [
         ("image", f"{'prebuilt' if pool.image.prebuilt else 'plain'} {pool.image.os} ({pool.image.ref})"),
+        ("release", f"{pool.image.on}; {pool.image.contains}" if pool.image.prebuilt else ""),
         ("nics", ", ".join(f"{count} {kind}" for kind, count in nics.items())),
         ("disk", f"{pool.disk.size_gib} GiB {pool.disk.kind}, encrypted"),
         ("software", ", ".join(software)),

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from datetime import date
 
 from gpuinfra.catalog import mig
-from gpuinfra.clouds import profile_of
+from gpuinfra.clouds import images, profile_of
 from gpuinfra.clouds.machines import pools_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error
 from gpuinfra.node.dcgm import LEVELS
 from gpuinfra.node.heat import LIMIT_S as HEAT_S
 from gpuinfra.software.pool import pool_lock
+from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.model import ClusterSpec
 
 _PATHS = {
@@ -42,9 +43,11 @@ def software_is_compatible(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     declared |= {f"software.framework.{name}" for name in spec.software.framework.model_dump(exclude_defaults=True)}
     for path, pool, machine in pools_of(spec):
         image, _ = cloud.image(spec, pool, machine)
-        found = pool_lock(spec, pool, machine, cloud.software, os=image.os, prebuilt=image.prebuilt).conflicts
+        found = pool_lock(spec, pool, machine, cloud.software, image).conflicts
         fields = [
-            f"{path}.image"
+            images.where(pool, path)
+            if conflict.of_image
+            else f"{path}.image"
             if conflict.name in ("tcpx", "tcpxo", "gib", "doca_ofed")
             else _PATHS.get(conflict.name, f"software.{conflict.name}")
             for conflict in found
@@ -56,6 +59,40 @@ def software_is_compatible(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         for field, conflict in zip(fields, found, strict=True):
             if not cause or field in cause:
                 yield error(field, f"is not compatible with {machine.name}: {conflict.message}", conflict.hint)
+
+
+def image_release_exists(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The release date of an image exists, is not in the future, and belongs to a machine type for which the cloud publishes GPU images."""
+    cloud = profile_of(spec.cloud)
+    for path, pool, machine in pools_of(spec):
+        wanted = images.wanted(spec, pool)
+        if not isinstance(wanted, str) or wanted in images.WORDS:
+            continue
+        where, day = images.where(pool, path), images.day(wanted)
+        if day is None:
+            yield error(where, f"is {wanted}, which is not a date", "use the date in the name of a release")
+        elif day > today:
+            yield error(where, f"is {wanted}, which is in the future", "use the date in the name of a release")
+        elif pool.image and not cloud.image(spec, pool, machine)[0].prebuilt:
+            what = f"is a release date, but {cloud.title} publishes no GPU image for {machine.name}"
+            yield error(where, what, "set it to default or plain, or declare an image by its ID")
+
+
+def image_os_is_declared_once(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A pool with an image by its ID declares the operating system in the image, and a recorded release has the declared system and architecture."""
+    cloud = profile_of(spec.cloud)
+    for path, pool, machine in pools_of(spec):
+        wanted = images.wanted(spec, pool)
+        if not isinstance(wanted, CustomImage):
+            continue
+        where = images.where(pool, path)
+        if pool.os and pool.os != wanted.os:
+            what = f"is {pool.os}, but the image of this pool has os: {wanted.os}"
+            yield error(f"{path}.os", what, f"remove it, and set {where}.os")
+        image, _ = cloud.image(spec, pool, machine)
+        family = next((one for one in cloud.image_families if one.name == image.family), None)
+        if family and family.os != wanted.os:
+            yield error(f"{where}.os", f"is {wanted.os}, but {wanted.ref} is {family.os}", f"set it to {family.os}")
 
 
 def nvlink_domain_has_its_service(spec: ClusterSpec, today: date) -> Iterator[Finding]:

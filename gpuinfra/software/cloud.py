@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date
 from typing import Final
 
 GENERIC_KERNELS: Final = {"ubuntu-22.04": ("5.15", "6.8"), "ubuntu-24.04": ("6.8",)}
@@ -39,15 +38,6 @@ class LustreClient:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ImageDriver:
-    """The driver in the newest GPU images of a cloud, on the date of their notes."""
-
-    branch: int
-    read: date
-    source: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class CloudSoftware:
     """Facts about a cloud. The defaults suit a cloud that uses Ubuntu's generic images and has no storage service."""
 
@@ -61,6 +51,4 @@ class CloudSoftware:
     """Directory in which the cloud's GPU images mount local disks."""
     home_options: str = ""
     """Mount options of home file systems."""
-    image_driver: ImageDriver | None = None
-    """The driver in the cloud's GPU images, or None if the cloud has none or publishes no version."""
     lustre: LustreClient | None = None

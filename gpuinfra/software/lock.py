@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from gpuinfra.catalog.records import MachineType, OpenModule
 from gpuinfra.software import tables
 from gpuinfra.software.cloud import CloudSoftware, LustreRelease
+from gpuinfra.software.images import LABELS, ImageRelease
 from gpuinfra.software.version import at_least, key
 
 
@@ -37,11 +38,13 @@ class Conflict:
     """Package with the conflicting version: a name of `Choice`, a framework, or `registry`."""
     message: str
     hint: str
+    of_image: bool = False
+    """Whether another image would solve the conflict, because the version is in the image and is not requested."""
 
 
 class _Conflicts(list[Conflict]):
-    def add(self, name: str, message: str, hint: str) -> None:
-        self.append(Conflict(name=name, message=message, hint=hint))
+    def add(self, name: str, message: str, hint: str, *, of_image: bool = False) -> None:
+        self.append(Conflict(name=name, message=message, hint=hint, of_image=of_image))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +78,12 @@ class LockRequest:
     os: str
     prebuilt: bool
     lustre: bool
-    own_image: bool = False
-    """Whether the declaration names the image, so that its driver is unknown."""
+    release: ImageRelease | None = None
+    """Recorded contents of a prebuilt image, or None if they are unknown."""
+    branch: int | None = None
+    """Driver branch in a prebuilt image, or None if it is unknown."""
+    pinned: bool = False
+    """Whether nodes boot exactly the release. If false, they can boot a newer one."""
     driver: str | None = None
     fabric_manager: str | None = None
     cuda: str | None = None
@@ -106,8 +113,8 @@ _FABRIC_HOLDS = {
 
 def lock(machine: MachineType, request: LockRequest) -> Lock:
     """Select or check the version of every package for a pool."""
-    choices: list[Choice] = [_kernel(request)]
     conflicts = _Conflicts()
+    choices: list[Choice] = [_kernel(request, conflicts)]
     holds = ["linux-image-*", "linux-headers-*", "linux-modules-*", f"linux-{request.cloud.kernel_flavour}*"]
     if machine.gpu:
         driver = _driver(machine, request, conflicts)
@@ -144,6 +151,8 @@ def lock(machine: MachineType, request: LockRequest) -> Lock:
         release = lustre_release(request.cloud, request.os)
         if release and not request.prebuilt:
             series = release.kernel_series
+    if request.prebuilt and request.release:
+        _contents(choices, request.release, conflicts)
     return Lock(
         os=request.os,
         choices=tuple(choices),
@@ -185,7 +194,12 @@ def flavour(machine: MachineType, *, prebuilt: bool = False) -> str:
     return "proprietary" if machine.proprietary_module and not prebuilt else "open"
 
 
-def _kernel(request: LockRequest) -> Choice:
+def _kernel(request: LockRequest, conflicts: _Conflicts) -> Choice:
+    known = request.release if request.prebuilt and request.pinned else None
+    found = known.contents.get("kernel") if known else None
+    if request.kernel and found and request.kernel != found:
+        message = f"the image{_release_text(known)} contains kernel {found}, not {request.kernel}"
+        conflicts.add("kernel", message, f"set it to {found}, remove it, or choose another release of the image")
     if request.kernel:
         return Choice(name="kernel", version=request.kernel, why="requested; the bootstrap step verifies and holds it")
     series = ", ".join(request.cloud.kernels[request.os])
@@ -200,43 +214,64 @@ def _driver(machine: MachineType, request: LockRequest, conflicts: _Conflicts) -
     """
     gpu = machine.gpu
     assert gpu is not None
-    use_default = f"use {tables.DEFAULT_BRANCH}"
-    image = request.cloud.image_driver if request.prebuilt and not request.own_image else None
-    number = key(request.driver)[0] if request.driver else image.branch if image else tables.DEFAULT_BRANCH
+    carried = request.branch if request.prebuilt else None
+    of_image = carried is not None and request.driver is None
+    use_default = _ANOTHER if of_image else f"use {tables.DEFAULT_BRANCH}"
+    named = _release_text(request.release)
+    number = key(request.driver)[0] if request.driver else carried or tables.DEFAULT_BRANCH
     branch = tables.BRANCHES.get(number)
     if branch is None:
         known = ", ".join(str(b) for b, row in tables.BRANCHES.items() if row.pin)
-        message = f"driver {request.driver} belongs to an unknown branch; allowed: {known}"
-        conflicts.add("driver", message, "use one of these branches")
+        message = f"driver {request.driver or number} belongs to an unknown branch; allowed: {known}"
+        conflicts.add("driver", message, _ANOTHER if of_image else "use one of these branches", of_image=of_image)
         branch = tables.BRANCHES[tables.DEFAULT_BRANCH]
     exact = request.driver if request.driver and "." in request.driver else None
     version = exact or branch.pin or branch.newest
     if branch.ended or (branch.end_of_life and branch.end_of_life < tables.LOCK_DATE):
-        conflicts.add("driver", f"driver branch {branch.branch} is out of support", use_default)
+        conflicts.add("driver", f"driver branch {branch.branch} is out of support", use_default, of_image=of_image)
     last = tables.LAST_BRANCH.get(gpu.arch)
     if last and branch.branch > last:
         message = f"driver {version} does not support {gpu.key}; the last supported branch is {last}"
-        conflicts.add("driver", message, f"use {last}")
+        conflicts.add("driver", message, _ANOTHER if of_image else f"use {last}", of_image=of_image)
     if not at_least(version, gpu.driver_floor):
         message = f"driver {version} does not support {gpu.key}; the first supported version is {gpu.driver_floor}"
-        conflicts.add("driver", message, use_default)
-    if image and request.driver and number != image.branch:
-        message = f"driver {request.driver} is not in the GPU image of this cloud, which contains branch {image.branch} (notes of {image.read})"
-        conflicts.add("driver", message, f"use {image.branch}, or set image: plain")
+        conflicts.add("driver", message, use_default, of_image=of_image)
+    if carried and request.driver and number != carried:
+        message = f"driver {request.driver} is not in the GPU image{named}, which contains branch {carried}"
+        conflicts.add("driver", message, f"use {carried}, or set image: plain")
     if request.prebuilt and not request.driver:
         # Images are published every few weeks: each branch that the lock supports is accepted, so that a newer image is usable.
         supported = [row for row in tables.BRANCHES.values() if row.pin and (not last or row.branch <= last)]
         low = gpu.driver_floor if at_least(gpu.driver_floor, supported[0].floor) else supported[0].floor
-        why = (
-            f"the image's own driver; its notes of {image.read} name branch {image.branch}"
-            if image
-            else "the image's own driver"
-        )
+        why = f"the image's own driver; the image{named} contains branch {carried}" if carried else _UNKNOWN
         return Choice(name="driver", version=version, why=why, low=low, high=str(supported[-1].branch + 1))
     low = exact or branch.floor or version
     low = gpu.driver_floor if not exact and at_least(gpu.driver_floor, low) else low
     why = "requested" if request.driver else branch.why
     return Choice(name="driver", version=version, why=why, low=low, high=str(branch.branch + 1))
+
+
+_ANOTHER = "choose another release of the image, or set image: plain"
+_UNKNOWN = "the image's own driver, which no record states; the bootstrap step accepts or rejects it"
+
+
+def _release_text(release: ImageRelease | None) -> str:
+    return f" of {release.date}" if release else ""
+
+
+def _contents(choices: list[Choice], release: ImageRelease, conflicts: _Conflicts) -> None:
+    """Compare the recorded contents of an image with the accepted ranges. The bootstrap steps would reject a version outside its range."""
+    known = {conflict.name for conflict in conflicts}
+    for choice in choices:
+        version = release.contents.get(choice.name)
+        if not version or not choice.low or choice.name in known:
+            continue
+        if not at_least(version, choice.low) or (choice.high and at_least(version, choice.high)):
+            below = f" to below {choice.high}" if choice.high else " or newer"
+            message = (
+                f"the image of {release.date} contains {LABELS[choice.name]} {version}; allowed: {choice.low}{below}"
+            )
+            conflicts.add(choice.name, message, _ANOTHER, of_image=True)
 
 
 def _fabric_manager(driver: Choice, request: LockRequest, conflicts: _Conflicts) -> Choice:

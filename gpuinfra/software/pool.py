@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from gpuinfra.catalog.records import MachineType
 from gpuinfra.software.cloud import CloudSoftware
+from gpuinfra.software.images import NodeImage
 from gpuinfra.software.lock import Lock, LockRequest, lock
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import Pool
 
 
-def pool_lock(
-    spec: ClusterSpec, pool: Pool, machine: MachineType, cloud: CloudSoftware, *, os: str, prebuilt: bool
-) -> Lock:
-    """Return the versions for a pool. `os` and `prebuilt` describe the pool's image."""
+def pool_lock(spec: ClusterSpec, pool: Pool, machine: MachineType, cloud: CloudSoftware, image: NodeImage) -> Lock:
+    """Return the versions for a pool with an image."""
     software = spec.software
     return lock(
         machine,
         LockRequest(
             cloud=cloud,
-            os=os,
-            prebuilt=prebuilt,
-            own_image=pool.image is not None,
+            os=image.os,
+            prebuilt=image.prebuilt,
+            release=image.release,
+            branch=image.branch,
+            pinned=image.date is not None,
             lustre=any(entry.kind == "lustre" for entry in spec.storage),
             driver=software.driver,
             fabric_manager=software.fabric_manager,

@@ -5,6 +5,7 @@ Start with `model.py`, which refers to the other models. `load.py` reads files, 
 """
 
 from gpuinfra.spec.capacity import Block, Capacity, Flex, OnDemand, Reserved, Spot
+from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.load import LoadedStack, parse_spec, read_stack
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.policy import (
@@ -18,7 +19,7 @@ from gpuinfra.spec.policy import (
     Software,
     Use,
 )
-from gpuinfra.spec.pool import Candidate, CustomImage, Disk, Pool
+from gpuinfra.spec.pool import Candidate, Disk, Pool
 from gpuinfra.spec.storage import Home, Lustre, ObjectMount, Storage
 from gpuinfra.spec.target import Aws, Azure, Gcp
 

@@ -10,6 +10,10 @@ FORMATS: dict[str, str] = {}
 """Maps the pattern of a text field to a description of the allowed text, for messages and `gpuinfra explain`."""
 
 
+REASONS: dict[tuple[str, ...], str] = {}
+"""Maps the words of a field to the reason why no other word is allowed, for messages."""
+
+
 def text(pattern: str, words: str, *, min_length: int | None = None, max_length: int | None = None) -> Any:
     """Return the constraints of a text field and register a description of its pattern."""
     FORMATS[pattern] = words

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 from pydantic import BaseModel
 
 from gpuinfra.findings import Finding, Level
-from gpuinfra.spec.formats import FORMATS
+from gpuinfra.spec.formats import FORMATS, REASONS
 from gpuinfra.spec.shown import looks_secret, shown
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def findings(root: type[BaseModel], value: object, errors: list[ErrorDetails]) -
         # For a field that accepts a word or a mapping, pydantic reports one error for each. Keep only the first error.
         if error["type"] in _SHAPES and finding.path in found:
             continue
-        if error["type"] == "literal_error" and isinstance(error["input"], dict):
+        if error["type"] in ("literal_error", "string_type") and isinstance(error["input"], dict):
             words[finding.path] = finding
             continue
         found.setdefault(finding.path, finding)
@@ -162,8 +162,12 @@ def _message(kind: str, context: dict[str, Any], given: object, route: Loc, owne
         return f"has {tag} {shown(word)}; allowed: {listed(allowed)}", _choose(word, allowed)
     if kind in ("literal_error", "enum"):
         allowed = [str(word) for word in _literals(field)] or [str(context.get("expected", ""))]
+        forms = _texts(field)
+        if forms:
+            return f"is {shown(given)}; allowed: {forms[0]}", _choose(given, allowed)
         section = " or a mapping of fields" if _model(field) else ""
-        return f"is {shown(given)}; allowed: {listed(allowed)}{section}", _choose(given, allowed)
+        reason = f", because {REASONS[tuple(allowed)]}" if tuple(allowed) in REASONS else ""
+        return f"is {shown(given)}; allowed: {listed(allowed)}{section}{reason}", _choose(given, allowed)
     allowed_text = _ALLOWED.get(kind, lambda c: "a different value")(context)
     return f"is {shown(given)}; allowed: {allowed_text}", _hint(kind, given)
 
@@ -301,6 +305,16 @@ def _literals(annotation: Any) -> list[object]:
     if get_origin(here) in (tuple, list) and get_args(here):
         found += _literals(get_args(here)[0])
     return found
+
+
+def _texts(annotation: Any) -> list[str]:
+    """Return the descriptions of the text formats that a field accepts instead of its words."""
+    here = annotation
+    if get_origin(here) is Annotated:
+        return [FORMATS[one.pattern] for one in get_args(here)[1:] if getattr(one, "pattern", None) in FORMATS]
+    if get_origin(here) in (Union, types.UnionType):
+        return [words for arg in get_args(here) for words in _texts(arg)]
+    return []
 
 
 def _type_name(annotation: Any) -> str:

@@ -8,6 +8,7 @@ from pydantic import Field, StrictBool, StrictInt
 
 from gpuinfra.spec.base import Days, Line, Number, Percent, SpecModel, Unit, Version
 from gpuinfra.spec.formats import text
+from gpuinfra.spec.image import Image, Os
 
 Email = Annotated[str, text(r"^[^@\s]{1,64}@[^@\s]{1,190}\.[^@\s]{1,63}$", "an email address such as ops@example.com")]
 PublicKey = Annotated[
@@ -78,9 +79,9 @@ class Framework(SpecModel):
 class Software(SpecModel):
     """The software on the nodes. The software lock selects omitted versions and reports the reasons."""
 
-    image: Literal["default", "plain"] = "default"
-    """Image of the nodes: `default` is the cloud's GPU image where one exists, `plain` is Ubuntu without GPU software, which the bootstrap steps install."""
-    os: Literal["ubuntu-22.04", "ubuntu-24.04"] | None = None
+    image: Image = "default"
+    """Image of the nodes: `default` is the newest release of the cloud's GPU image where one exists, a date such as `2026-10-06` is the release of that date, `plain` is Ubuntu without GPU software, which the bootstrap steps install, and a mapping defines an image by its ID."""
+    os: Os | None = None
     """Operating system of the nodes. If omitted, the release that best supports the machine type is used."""
     driver: Version | None = Field(default=None, examples=["580"])
     """Branch or full version of the NVIDIA driver. If omitted, the lock selects the version."""

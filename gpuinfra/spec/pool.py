@@ -11,6 +11,7 @@ from gpuinfra.spec.base import Gib, Line, Name, Percent, SpecModel, Unit, Vcpus
 from gpuinfra.spec.capacity import Capacity
 from gpuinfra.spec.formats import text
 from gpuinfra.spec.generic import On, OnTarget
+from gpuinfra.spec.image import CustomImage, Image, Os
 
 
 def _as_list(value: object) -> object:
@@ -20,21 +21,6 @@ def _as_list(value: object) -> object:
 MigProfile = Annotated[
     str, text(r"^[1-7]g\.[1-9][0-9]{0,2}gb$", "a MIG profile in the format that nvidia-smi prints, such as 3g.40gb")
 ]
-
-
-class CustomImage(SpecModel):
-    """Your own image."""
-
-    ref: Line = Field(examples=["ami-0123456789abcdef0"])
-    """AMI ID on AWS, image or gallery image ID on Azure, `projects/P/global/images/I` or an image family on Google Cloud."""
-    os: Literal["ubuntu-22.04", "ubuntu-24.04"] = "ubuntu-22.04"
-    """Operating system of the image."""
-    arch: Literal["x86_64", "arm64"] = "x86_64"
-    """CPU architecture of the image."""
-    prebuilt: StrictBool = True
-    """Whether the image contains the driver and fabric software. If true, bootstrap steps verify the installed software and install only what is missing."""
-    size_gib: Gib | None = Field(default=None, ge=8, le=2048, examples=[100])
-    """Size of the image's root snapshot. If set, a smaller root disk is an error. If omitted, the size is not checked."""
 
 
 class Disk(SpecModel):
@@ -93,8 +79,10 @@ class Pool(OnTarget[On], SpecModel):
     """Alternatives if no capacity is available for the pool, in order of preference. Not implemented: the rule `fields_are_implemented` rejects it."""
     zone: Line | None = Field(default=None, examples=["use1-az4"])
     """Zone of this pool. If omitted, the zone in `where` is used."""
-    image: Literal["default", "plain"] | CustomImage | None = None
-    """Image of this pool's nodes: `default` is the cloud's GPU image, `plain` is Ubuntu without GPU software, which the bootstrap steps install, and a mapping defines your own image. If omitted, `software.image` is used."""
+    image: Image | None = None
+    """Image of this pool's nodes: `default` is the newest release of the cloud's GPU image, a date such as `2026-10-06` is the release of that date, `plain` is Ubuntu without GPU software, which the bootstrap steps install, and a mapping defines an image by its ID. If omitted, `software.image` is used."""
+    os: Os | None = None
+    """Operating system of this pool's nodes. If omitted, `software.os` is used. An image by its ID has its own field `os`."""
     disk: Disk = Disk()
     """Root disk of each node."""
     containers_reach_metadata: StrictBool = False
@@ -120,7 +108,8 @@ class Pool(OnTarget[On], SpecModel):
             capacity: OnTarget[On] | Sequence[OnTarget[On]],
             fallback: Sequence[Candidate[On]] = (),
             zone: str | None = None,
-            image: Literal["default", "plain"] | CustomImage | None = None,
+            image: str | CustomImage | None = None,
+            os: Os | None = None,
             disk: Disk = ...,
             containers_reach_metadata: bool = False,
             fabric: Literal["auto", "required", "none"] = "auto",

@@ -120,6 +120,19 @@ def test_your_own_image_is_an_error_with_the_copy_command(tmp_path: Path) -> Non
     assert result["pools"][0]["image"]["ref"] == copy
 
 
+def test_image_of_the_stack_is_checked_like_the_image_of_a_pool(tmp_path: Path) -> None:
+    """`software.image` follows the rules of a pool's image; what every region has is kept, and a date stays on its cloud."""
+    path = written(tmp_path, aws(software={"image": {"ref": "ami-0123456789abcdef0"}}))
+    (finding,) = cloned(path, "us-west-2").findings
+    assert finding.path == "software.image.ref"
+    public = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
+    for image in ({"ref": public}, "2026-09-29"):
+        path = written(tmp_path, aws(software={"image": image}))
+        assert declared(cloned(path, "us-west-2"))["software"]["image"] == image
+    dates = [one for one in cloned(path, "southcentralus", cloud="azure").findings if one.path == "software.image"]
+    assert [str(one).count("the release date of an image of AWS") for one in dates] == [1]
+
+
 def test_reservation_that_you_bought_is_used() -> None:
     """An ID from `--set` keeps the entry reserved, and the reservation of the stack is refused."""
     result = declared(

@@ -189,6 +189,8 @@ class _Cloud(pulumi.runtime.Mocks):
             }, []
         if args.token == "aws:ssm/getParameter:getParameter":
             return {"name": args.args["name"], "value": "ami-00000000000000001", "type": "String"}, []
+        if args.token == "aws:ec2/getAmi:getAmi":
+            return {"id": "ami-00000000000000002"}, []
         raise AssertionError(f"the program calls {args.token}, which no plan needs")
 
 

@@ -34,6 +34,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "lustre on an existing bucket": {
         "storage": [{"kind": "lustre", "mount": "/scratch", "capacity_gib": 4800, "bucket": "my-data"}]
     },
+    "image of a date": {"software": {"image": "2026-09-29"}},
     "own image": {
         "pools": [
             {

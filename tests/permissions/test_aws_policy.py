@@ -333,3 +333,19 @@ def test_requests_of_the_handover_are_checked() -> None:
         CloudError, match=r"is not authorized to perform: s3:GetObject on resource: arn:aws:s3:::payroll/x"
     ):
         operator.check(judge, judge.http("s3:GetObject", "arn:aws:s3:::payroll/x", "us-east-1"))
+
+
+def test_an_ami_is_looked_up_by_name_only_for_a_release_date() -> None:
+    """`ec2:DescribeImages` is granted for the release of a date, and the lookup is allowed."""
+    base = spec_of("aws-p4d")
+    dated = base.model_copy(update={"software": base.software.model_copy(update={"image": "2026-09-29"})})
+    permissions = permissions_of(make_plan(dated, TODAY))
+    assert "ec2:DescribeImages" in {need.action for need in permissions.needs}
+    assert "ec2:DescribeImages" not in {need.action for need in _permissions("aws-p4d").needs}
+    (request,) = judge.required_by_function("aws:ec2/getAmi:getAmi", {}, "us-east-1")
+    assert judge.allows(_texts(permissions), request)[0]
+    assert not judge.allows(_texts(_permissions("aws-p4d")), request)[0]
+
+
+def _texts(permissions: Permissions) -> tuple[str, ...]:
+    return tuple(json.dumps(document) for document in permissions.documents)

@@ -34,6 +34,7 @@ GCP: dict[str, Any] = {
 _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA me"
 _ECR = "arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly"
 _POLICY = "arn:aws:iam::123456789012:policy"
+_HPC = "microsoft-dsvm:ubuntu-hpc:2404:24.04.2026072901"
 BASES = {"aws": AWS, "azure": AZURE, "gcp": GCP}
 
 Change = dict[str, Any]
@@ -273,6 +274,23 @@ ACCEPTED: dict[str, list[Case]] = {
         ("gcp", {"pools.0.machine": "a3-highgpu-8g"}),
         ("gcp", {"software": {}, "pools.0.fabric": "none"}),
         ("azure", {"software.image": "plain"}),
+        ("aws", {"software.image": "2026-04-03", "software.driver": "580"}),
+        ("azure", {"pools.0.image": {"ref": _HPC, "os": "ubuntu-24.04"}, "software.driver": "580.173.02"}),
+    ],
+    "image_release_exists": [
+        ("aws", {"pools.0.machine": "p4x", "software.image": "2026-12-01"}),
+        ("aws", {"software.image": "2026-09-29"}),
+        ("aws", {"pools.0.image": "2026-11-21"}),
+        ("aws", {"software.image": "2026-09-29", "pools.0.image": "plain"}),
+        ("aws", {"software.image": "2026-09-29", "pools.0.machine": "m7i.xlarge"}),
+        ("azure", {"software.image": "2026-07-29"}),
+        ("gcp", {"software.image": "2026-08-20"}),
+    ],
+    "image_os_is_declared_once": [
+        ("aws", {"pools.0.machine": "p4x", "pools.0.os": "ubuntu-24.04"}),
+        ("aws", {"pools.0.os": "ubuntu-24.04", "software.os": "ubuntu-22.04"}),
+        ("aws", {"pools.0.os": "ubuntu-22.04", "pools.0.image": {"ref": "ami-0123456789abcdef0"}}),
+        ("azure", {"pools.0.image": {"ref": _HPC, "os": "ubuntu-24.04"}}),
     ],
     "container_runtimes_are_supported": [
         ("aws", {"software.containers": ["docker", "enroot"]}),
@@ -393,6 +411,14 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {}),
         ("aws", {"pools.0.machine": "p4x", "pools.0.image": {"ref": "x"}}),
         ("aws", {"pools.0.image": {"ref": "ami-0123456789abcdef0"}}),
+        (
+            "aws",
+            {
+                "software.image": {
+                    "ref": "/aws/service/canonical/ubuntu/server/22.04/stable/current/amd64/hvm/ebs-gp2/ami-id"
+                }
+            },
+        ),
     ],
     "idle_connections_are_dropped": [("aws", {})],
     "lustre_tier_is_offered": [
@@ -466,7 +492,11 @@ ACCEPTED: dict[str, list[Case]] = {
         ("azure", {f"{_C}.0.kind": "spot"}),
         ("azure", {_C: [{"kind": "spot", "count": 1, "max_price_usd": 1.23456}]}),
     ],
-    "image_fits_vm_size": [("azure", {"pools.0.image": {"ref": "/subscriptions/x/images/y"}})],
+    "image_fits_vm_size": [
+        ("azure", {}),
+        ("azure", {"pools.0.image": {"ref": "/subscriptions/x/images/y"}}),
+        ("azure", {"software.image": {"ref": _HPC, "os": "ubuntu-24.04"}}),
+    ],
     "multi_node_pool_has_infiniband": [
         ("azure", {"pools.0.fabric": "required"}),
         ("azure", {"pools.0.machine": "Standard_ND96is_H100_v5", f"{_C}.0.count": 1}),
@@ -666,7 +696,11 @@ ACCEPTED: dict[str, list[Case]] = {
         ("gcp", {}),
         ("gcp", {"pools.0.machine": "a3-ultragpu-8g", "pools.0.disk": {"throughput_mib_s": 600}}),
     ],
-    "image_fits_architecture": [("gcp", {"pools.0.image": {"ref": "projects/p/global/images/i"}})],
+    "image_fits_architecture": [
+        ("gcp", {}),
+        ("gcp", {"pools.0.image": {"ref": "projects/p/global/images/i"}}),
+        ("gcp", {"software.image": {"ref": "projects/p/global/images/family/f"}}),
+    ],
     "lustre_size_is_offered": [
         ("gcp", {"storage": [{"kind": "home"}]}),
         ("gcp", {"storage": lustre(capacity_gib=10008000, throughput_mb_s_per_tib=1000)}),
@@ -859,11 +893,23 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"handover": {"burn_in": 3}}),
         ("aws", {"handover": {"burn_in": 4, "deadline_minutes": 200, "wait": "floor", "floor": 2}}),
     ],
+    "image_release_exists": [
+        ("aws", {"software.image": "2026-11-22"}),
+        ("aws", {"software.image": "2026-02-31"}),
+        ("aws", {"pools.0.image": "2026-09-29", "pools.0.machine": "m7i.xlarge"}),
+        ("gcp", {"pools.0.image": "2026-12-01"}),
+    ],
+    "image_os_is_declared_once": [
+        ("aws", {"pools.0.os": "ubuntu-24.04", "pools.0.image": {"ref": "ami-0123456789abcdef0"}}),
+        ("azure", {"pools.0.image": {"ref": _HPC}}),
+    ],
     "software_is_compatible": [
         ("aws", {"software.fabric_manager": "580.178.04"}),
         ("aws", {"software.driver": "570"}),
         ("aws", {"software.driver": "580"}),
+        ("aws", {"software.image": "2026-04-03", "software.driver": "595"}),
         ("azure", {"software.driver": "595"}),
+        ("azure", {"pools.0.image": "2026-05-26", "software.driver": "580.173.02"}),
         (
             "gcp",
             {
@@ -970,6 +1016,7 @@ REJECTED: dict[str, list[Case]] = {
     "image_fits_machine": [
         ("aws", {"pools.0.image": {"ref": "ami-0123456789abcdef0", "arch": "arm64"}}),
         ("aws", {"pools.0.image": {"ref": "ubuntu"}}),
+        ("aws", {"software.image": {"ref": "ubuntu"}}),
     ],
     "idle_connections_are_dropped": [("aws", {"pools.0.machine": "p6-b200.48xlarge"})],
     "lustre_tier_is_offered": [
@@ -1040,7 +1087,10 @@ REJECTED: dict[str, list[Case]] = {
         ("azure", {"pools.0.machine": "Standard_ND96isr_H200_v5", f"{_C}.0.kind": "spot"}),
         ("azure", {_C: [{"kind": "spot", "count": 1, "max_price_usd": 1.234567}]}),
     ],
-    "image_fits_vm_size": [("azure", {"pools.0.image": {"ref": "/subscriptions/x/images/y", "arch": "arm64"}})],
+    "image_fits_vm_size": [
+        ("azure", {"pools.0.image": {"ref": "/subscriptions/x/images/y", "arch": "arm64"}}),
+        ("azure", {"pools.0.image": {"ref": "ubuntu-hpc"}}),
+    ],
     "multi_node_pool_has_infiniband": [
         ("azure", {"pools.0.machine": "Standard_ND96is_H100_v5"}),
         ("azure", {"pools.0.machine": "Standard_ND96is_H100_v5", "pools.0.fabric": "none"}),
@@ -1208,7 +1258,10 @@ REJECTED: dict[str, list[Case]] = {
     ],
     "network_quota_is_enough": [("gcp", {})],
     "disk_settings_fit_family": [("gcp", {"pools.0.disk": {"iops": 5000}})],
-    "image_fits_architecture": [("gcp", {"pools.0.image": {"ref": "projects/p/global/images/i", "arch": "arm64"}})],
+    "image_fits_architecture": [
+        ("gcp", {"pools.0.image": {"ref": "projects/p/global/images/i", "arch": "arm64"}}),
+        ("gcp", {"pools.0.image": {"ref": "my-image"}}),
+    ],
     "lustre_size_is_offered": [
         ("gcp", {"storage": lustre(capacity_gib=18001)}),
         ("gcp", {"storage": lustre(capacity_gib=9000, throughput_mb_s_per_tib=300)}),

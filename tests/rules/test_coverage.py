@@ -62,6 +62,6 @@ def test_every_rule_is_on_the_page_or_specific_to_gpuinfra() -> None:
         "existing_network_covers_zones", "node_subnet_is_large_enough", "project_id_is_valid", "machine_has_gpudirect",
         "gpudirect_stacks_are_not_mixed", "existing_subnets_are_named", "bucket_export_is_manual", "all_buckets_are_recorded", "project_audit_is_reported", "first_batch_is_canary", "registry_is_artifact_registry", "mig_layout_fits", "container_runtimes_are_supported", "gpu_metrics_have_gpus", "deadline_covers_burn_in",
         "evidence_account_is_reachable", "evidence_ranges_are_public", "operators_are_object_ids", "bastion_is_public", "bastion_subnet_fits", "existing_network_ids_are_valid", "node_policies_are_limited",
-        "renewal_batch_is_allowed", "fields_are_implemented",
+        "renewal_batch_is_allowed", "fields_are_implemented", "image_release_exists", "image_os_is_declared_once",
     }  # fmt: skip
     assert set(all_rules()) - named == own

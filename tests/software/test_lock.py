@@ -1,19 +1,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 
 import pytest
 
 from gpuinfra.catalog.gpus import V100
 from gpuinfra.catalog.records import MachineType
-from gpuinfra.clouds.aws import software as aws_software
+from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.aws.catalog import MACHINES
 from gpuinfra.clouds.aws.software import SOFTWARE
-from gpuinfra.clouds.azure import software as azure_software
-from gpuinfra.clouds.gcp import software as gcp_software
+from gpuinfra.registry import CLOUDS
 from gpuinfra.software import Lock, LockRequest, environment, flavour, lock, tables
+from gpuinfra.software.images import ImageRelease
 from gpuinfra.software.version import at_least, key
 
+FAMILIES = {name: (profile_of(name).software, profile_of(name).image_families) for name in CLOUDS}
 P4D = MACHINES["p4d.24xlarge"]
 B300 = MACHINES["p6-b300.48xlarge"]
 VOLTA = replace(P4D, name="p3dn.24xlarge", gpu=V100, nvswitch=False)
@@ -80,27 +82,59 @@ def test_compatible_versions_are_accepted() -> None:
     assert _lock(VOLTA, prebuilt=False).conflicts == ()
 
 
-def test_the_driver_of_an_image_is_known_before_it_is_bought() -> None:
-    """The cloud's image brings its own branch; another one is a conflict, except on a plain image and on your own image."""
-    for module in (aws_software, azure_software, gcp_software):
-        image = module.SOFTWARE.image_driver
-        assert image is not None
-        assert image.source
-        chosen = _lock(cloud=module.SOFTWARE)
+@pytest.mark.parametrize("cloud", sorted(FAMILIES))
+def test_the_driver_of_an_image_is_known_before_it_is_bought(cloud: str) -> None:
+    """The cloud's image brings its own branch; another one is a conflict, except on a plain image and on an unknown image."""
+    software, families = FAMILIES[cloud]
+    for family in families:
+        branch = family.branch_of(family.newest)
+        assert branch is not None, family.name
+        known = {"cloud": software, "os": family.os, "release": family.newest, "branch": branch}
+        chosen = _lock(**known)
         driver = chosen.choice("driver")
         assert driver is not None
-        assert not [conflict for conflict in chosen.conflicts if conflict.name == "driver"]
-        assert key(driver.version)[0] == image.branch
+        assert chosen.conflicts == ()
+        assert key(driver.version)[0] == branch
         # Images are replaced every few weeks, so a node accepts each branch that the lock supports.
         assert at_least("580.95.05", driver.low)
         assert not at_least("595.91.07", driver.high)
-        other = {580: "595", 595: "580"}[image.branch]
-        assert (
-            "is not in the GPU image of this cloud" in _lock(cloud=module.SOFTWARE, driver=other).conflicts[0].message
-        )
-        for more in ({"prebuilt": False}, {"own_image": True}):
-            found = _lock(cloud=module.SOFTWARE, driver=other, **more).conflicts
-            assert not [conflict for conflict in found if conflict.name == "driver"]
+        other = {580: "595", 595: "580"}[branch]
+        assert "is not in the GPU image" in _lock(**{**known, "driver": other}).conflicts[0].message
+        for more in ({"prebuilt": False}, {"release": None, "branch": None}):
+            assert _lock(**{**known, "driver": other, **more}).conflicts == ()
+
+
+@pytest.mark.parametrize(
+    ("contents", "requested", "words"),
+    [
+        ({"driver": "570.133.20"}, {"branch": 570}, "driver branch 570 is out of support"),
+        ({"driver": "560.35.03"}, {"branch": 560}, "driver 560 belongs to an unknown branch"),
+        ({"driver": "580.65.06"}, {"branch": 580}, "contains driver 580.65.06; allowed: 580.95 to below 596"),
+        ({"driver": "580.126.16"}, {"branch": 580, "driver": "580.173.02"}, "contains driver 580.126.16; allowed: 580.173.02 to below 581"),
+        ({"dcgm": "4.4.0"}, {}, "contains DCGM 4.4.0; allowed: 4.4.1 to below 5"),
+        ({"efa_installer": "1.20.0"}, {}, "contains EFA 1.20.0; allowed: 1.29 to below 2"),
+        ({"kernel": "6.8.0-1066-aws"}, {"kernel": "6.8.0-1041-aws"}, "contains kernel 6.8.0-1066-aws, not 6.8.0-1041-aws"),
+    ],
+)  # fmt: skip
+def test_recorded_contents_outside_the_accepted_range_are_a_conflict(
+    contents: dict[str, str], requested: dict[str, object], words: str
+) -> None:
+    """What a bootstrap step would reject on a bought node is a conflict in the plan; a plain image has no contents."""
+    release = ImageRelease(date=date(2026, 9, 1), contents=contents, source="test", read=date(2026, 9, 2))
+    known: dict[str, object] = {"release": release, "pinned": True, **requested}
+    found = _lock(P4D, **known).conflicts
+    assert words in found[0].message
+    plain = _lock(P4D, **{**known, "prebuilt": False, "branch": None}).conflicts
+    assert not any("contains" in conflict.message for conflict in plain)
+
+
+def test_the_kernel_of_the_newest_release_is_not_final() -> None:
+    """A declared kernel is compared with a pinned release only, because the newest release can have another kernel."""
+    release = ImageRelease(
+        date=date(2026, 9, 1), contents={"kernel": "6.8.0-1066-aws"}, source="test", read=date(2026, 9, 2)
+    )
+    assert _lock(release=release, kernel="6.8.0-1070-aws").conflicts == ()
+    assert _lock(release=release, kernel="6.8.0-1066-aws", pinned=True).conflicts == ()
 
 
 def test_kernel_module_matches_the_gpu() -> None:

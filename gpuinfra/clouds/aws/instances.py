@@ -211,9 +211,9 @@ def _pools(plan: Plan) -> tuple[PoolPlan, ...]:
 
 
 def pinned_pools(plan: Plan) -> Iterator[Instance]:
-    """Pools whose image is resolved from an SSM parameter and pinned."""
+    """Pools whose image is resolved from an SSM parameter or a name, and pinned."""
     for pool in _pools(plan):
-        if pool.image.source == "ssm":
+        if pool.image.source != "id":
             token = naming.text_token(pool.image.ref)
             yield Instance(component=naming.logical(plan.name, pool.name), values={"token": token})
 

@@ -25,8 +25,10 @@ POLICY_LIMIT = 6144
 POLICIES_OF_A_ROLE = 10
 SOURCE = "terraform-provider-aws 6 and the AWS service authorization reference, read 2026-11-21; compared with the permissions in CloudFormation schemas"
 
+_BY_NAME = "find an image by its name"
 ASKED: dict[str, tuple[str, ...]] = {
     "read the parameter of an image": ("ssm:GetParameter",),
+    _BY_NAME: ("ec2:DescribeImages",),
     "handover: list the instances": (
         "autoscaling:DescribeAutoScalingGroups",
         "autoscaling:DescribeScalingActivities",
@@ -132,7 +134,7 @@ def _uses(plan: Plan) -> dict[str, list[tuple[str, str]]]:
     unset |= set() if plan.network is not None and plan.network.interface_endpoints else {"privateDnsEnabled"}
     if not any(one.type.startswith("aws:s3/bucketObjectLock") for one in planned):
         unset.add("objectLockEnabled")
-    return uses_of(planned, ACTIONS, {**ASKED, **SSH} if plan.pools else {}, frozenset(unset))
+    return uses_of(planned, ACTIONS, _asked(plan), frozenset(unset))
 
 
 def _escalation(plan: Plan) -> str:
@@ -332,6 +334,14 @@ def _named(plan: Plan, action: str) -> list[str]:
         aliases = [f"alias/gpuinfra/{unique(one.values['purpose'])}" for one in instances.keys(plan)]
         return [f"{arn}kms:{where}:{name}" for name in (*aliases, "key/*")]
     return []
+
+
+def _asked(plan: Plan) -> dict[str, tuple[str, ...]]:
+    """Return the requests that gpuinfra makes for a plan."""
+    if not plan.pools:
+        return {}
+    by_name = any(pool.image.source == "name" for pool in plan.pools)
+    return {purpose: actions for purpose, actions in {**ASKED, **SSH}.items() if by_name or purpose != _BY_NAME}
 
 
 def _scope(sid: str, resources: Iterable[str], **conditions: Mapping[str, Any]) -> _Scope:

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta
 
 from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
+from gpuinfra.clouds import images
 from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.aws import catalog
 from gpuinfra.clouds.aws import regions as places
+from gpuinfra.clouds.aws.images import IMAGES
 from gpuinfra.clouds.aws.software import SOFTWARE
 from gpuinfra.clouds.profile import BilledCapacity, TagForm
 from gpuinfra.plan.model import (
@@ -29,8 +31,9 @@ from gpuinfra.plan.model import (
 from gpuinfra.plan.share import shares
 from gpuinfra.plan.zones import Zoning
 from gpuinfra.spec.capacity import Block, Capacity, Reserved, Spot
+from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.model import ClusterSpec
-from gpuinfra.spec.pool import CustomImage, Pool
+from gpuinfra.spec.pool import Pool
 from gpuinfra.spec.storage import Home, Lustre, ObjectMount
 
 ROOT_MIN_GIB = 75
@@ -62,6 +65,7 @@ class AwsProfile:
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED, CapacityKind.BLOCK})
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
     software = SOFTWARE
+    image_families = IMAGES
     user_data_limit = 16 * 1024
     """https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html, read 2026-11-21."""
     opt_in_zones = frozenset(zone for zones in places.LOCAL_ZONES.values() for zone in zones)
@@ -98,24 +102,23 @@ class AwsProfile:
         return tuple(Nic(card=s.card, device=s.device, kind=s.kind, network=s.network) for s in shapes)
 
     def image(self, spec: ClusterSpec, pool: Pool, machine: MachineType) -> tuple[Image, str]:
-        wanted = pool.image or spec.software.image
+        wanted = images.wanted(spec, pool)
         if isinstance(wanted, CustomImage):
-            image = Image(source="id", ref=wanted.ref, os=wanted.os, arch=wanted.arch, prebuilt=wanted.prebuilt)
-            return image, "set in the declaration"
+            source = "ssm" if wanted.ref.startswith("/") else "id"
+            return images.own(IMAGES, wanted, source), "set in the declaration"
         newest = machine.gpu is not None and machine.gpu.arch == "blackwell"
-        os = spec.software.os or ("ubuntu-24.04" if newest else "ubuntu-22.04")
+        os = images.declared_os(spec, pool) or ("ubuntu-24.04" if newest else "ubuntu-22.04")
         if wanted == "plain":
             return _plain(os, machine), "image: plain, so every step installs its software"
         if machine.gpu is None:
             return _plain(os, machine), "nodes without GPUs need no GPU image"
-        if machine.arch == "arm64":
-            return _plain(
-                os, machine
-            ), "AWS publishes no Ubuntu GPU image for arm64, so every step installs its software"
         if machine.gpu.arch == "volta":
             return _plain(os, machine), "the GPU images have the open kernel module, which does not support Volta"
-        parameter = f"/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-{os}/latest/ami-id"
-        image = Image(source="ssm", ref=parameter, os=os, arch="x86_64", prebuilt=True)
+        image = images.released(IMAGES, os, machine.arch, wanted, latest="ssm", dated="name")
+        if image is None:
+            return _plain(
+                os, machine
+            ), f"AWS publishes no GPU image of {os} for {machine.arch}, so every step installs its software"
         return image, "the GPU image of AWS contains the driver, fabric manager, CUDA, EFA and the Lustre client"
 
     def disk(self, pool: Pool, machine: MachineType, image: Image) -> Disk:

@@ -79,6 +79,8 @@ class AwsSecondRegion:
         )
 
     def image(self, ref: str, source: str, target: str) -> tuple[str, str] | None:
+        if ref.startswith("/aws/service/"):
+            return None  # AWS publishes the parameter in each Region.
         command = (
             f"aws ec2 copy-image --source-region {source} --source-image-id {ref} --name {ref}-copy "
             f"--encrypted --kms-key-id KMS_KEY --region {target}"

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import date
-
-from gpuinfra.software.cloud import CloudSoftware, ImageDriver, LustreClient, LustreRelease
+from gpuinfra.software.cloud import CloudSoftware, LustreClient, LustreRelease
 
 LUSTRE_KEY_FINGERPRINT = "9C36DD9C515F10DBC3AA835C5D5CCC3383A962E1"
 """Pinned by a public installer script; AWS does not publish the fingerprint."""
 
 SOFTWARE = CloudSoftware(
-    image_driver=ImageDriver(
-        branch=595,
-        read=date(2026, 10, 8),
-        source="https://docs.aws.amazon.com/dlami/latest/devguide/aws-deep-learning-ami-gpubaseossarm64-ul2204-2026-10-08.html (595.91.07); 595 since the images of 2026-04-28",
-    ),
-    kernels={"ubuntu-22.04": ("6.8",), "ubuntu-24.04": ("6.8", "6.14", "6.17")},
+    kernels={"ubuntu-22.04": ("6.8",), "ubuntu-24.04": ("6.8", "6.14", "6.17", "7.0")},
     kernel_flavour="aws",
     local_disk_model="Amazon EC2 NVMe Instance Storage",
     local_disk_mount_of_image="/opt/dlami/nvme",

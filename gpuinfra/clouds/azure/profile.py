@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
 from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
+from gpuinfra.clouds import images
 from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.azure import catalog, resources
 from gpuinfra.clouds.azure import regions as places
+from gpuinfra.clouds.azure.images import IMAGES
 from gpuinfra.clouds.azure.instances import BASTION_SUBNET, ENDPOINTS_SUBNET, REGIONAL
 from gpuinfra.clouds.azure.software import SOFTWARE
 from gpuinfra.clouds.profile import BilledCapacity, TagForm
@@ -32,8 +35,9 @@ from gpuinfra.plan.share import shares
 from gpuinfra.plan.storage import named
 from gpuinfra.plan.zones import Zoning
 from gpuinfra.spec.capacity import Reserved, Spot
+from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.model import ClusterSpec
-from gpuinfra.spec.pool import CustomImage, Pool
+from gpuinfra.spec.pool import Pool
 from gpuinfra.spec.storage import Home, Lustre, ObjectMount
 
 FABRIC_LIMIT = 100
@@ -41,6 +45,8 @@ FABRIC_LIMIT = 100
 SET_LIMIT = 600
 """Maximum number of nodes per scale set without InfiniBand."""
 DEFAULT_TIER = 250
+URN = re.compile(r"[A-Za-z0-9._-]+:[A-Za-z0-9._-]+:[A-Za-z0-9._-]+:[A-Za-z0-9._-]+")
+"""A marketplace image: `publisher:offer:sku:version`."""
 LUSTRE_ZONE = "1"
 """Zone of a file system if the declaration does not set a zone. A rule warns about this case, because Azure chooses the zone of the nodes."""
 GIB_PER_TIB = 1024
@@ -56,6 +62,7 @@ class AzureProfile:
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED})
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
     software = SOFTWARE
+    image_families = IMAGES
     user_data_limit = 65535
     """Custom data "is a maximum length of 65535 bytes": VirtualMachineScaleSetOSProfile of the ARM reference, read 2026-11-21."""
     opt_in_zones = frozenset[str]()
@@ -96,21 +103,20 @@ class AzureProfile:
 
     def image(self, spec: ClusterSpec, pool: Pool, machine: MachineType) -> tuple[Image, str]:
         """Return the HPC image for GPU nodes and Ubuntu for other nodes."""
-        wanted = pool.image or spec.software.image
+        wanted = images.wanted(spec, pool)
         if isinstance(wanted, CustomImage):
-            image = Image(source="id", ref=wanted.ref, os=wanted.os, arch=wanted.arch, prebuilt=wanted.prebuilt)
-            return image, "set in the declaration"
-        os = spec.software.os or ("ubuntu-24.04" if machine.arch == "arm64" else "ubuntu-22.04")
+            source = "urn" if URN.fullmatch(wanted.ref) else "id"
+            return images.own(IMAGES, wanted, source), "set in the declaration"
+        os = images.declared_os(spec, pool) or ("ubuntu-24.04" if machine.arch == "arm64" else "ubuntu-22.04")
         if wanted == "plain":
             return _plain(os, machine), "image: plain, so every step installs its software"
         if machine.gpu is None:
             return _plain(os, machine), "nodes without GPUs need no GPU image"
-        if machine.arch == "arm64":
+        image = images.released(IMAGES, os, machine.arch, wanted, latest="urn", dated="urn")
+        if image is None:
             return _plain(
                 os, machine
             ), "Azure publishes HPC images for x86_64 only, so every step installs its software"
-        sku = os.removeprefix("ubuntu-").replace(".", "")
-        image = Image(source="urn", ref=f"microsoft-dsvm:ubuntu-hpc:{sku}:latest", os=os, arch="x86_64", prebuilt=True)
         return (
             image,
             "the HPC image of Azure contains the driver, fabric manager, CUDA, InfiniBand and the Lustre client",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 from gpuinfra.catalog.records import CapacityKind, MachineType
+from gpuinfra.clouds.azure.profile import URN
 from gpuinfra.clouds.azure.regions import LUSTRE_SKUS
 from gpuinfra.clouds.second_region import Quota, Replication, TransferPrice
 
@@ -58,6 +59,8 @@ class AzureSecondRegion:
         )
 
     def image(self, ref: str, source: str, target: str) -> tuple[str, str] | None:
+        if URN.fullmatch(ref):
+            return None  # A marketplace image is global.
         command = "az sig image-version update --gallery-name GALLERY --resource-group RESOURCE_GROUP --gallery-image-definition IMAGE --gallery-image-version VERSION"
         return (
             "an image version exists in the regions of its replicas, and a gallery belongs to one region",

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import date
-
-from gpuinfra.software.cloud import CloudSoftware, ImageDriver, LustreClient, LustreRelease
+from gpuinfra.software.cloud import CloudSoftware, LustreClient, LustreRelease
 
 SOFTWARE = CloudSoftware(
-    image_driver=ImageDriver(
-        branch=580,
-        read=date(2026, 7, 29),
-        source="Azure/azhpc-images:versions.json of 2026-07-29 (580.126.16 and 580.173.02)",
-    ),
     kernels={"ubuntu-22.04": ("5.15", "6.8"), "ubuntu-24.04": ("6.8", "6.11", "6.14", "6.17")},
     kernel_flavour="azure",
     local_disk_model="Microsoft NVMe Direct Disk( v2)?",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator, Mapping
 from datetime import date
 
 from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
+from gpuinfra.clouds import images
 from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.gcp import catalog
 from gpuinfra.clouds.gcp import regions as places
+from gpuinfra.clouds.gcp.images import IMAGES
 from gpuinfra.clouds.gcp.instances import ZONAL_NETWORKS
 from gpuinfra.clouds.gcp.regions import IAP_RANGE
 from gpuinfra.clouds.gcp.resources import resources
@@ -34,8 +37,9 @@ from gpuinfra.plan.model import (
 from gpuinfra.plan.share import shares
 from gpuinfra.plan.zones import Zoning
 from gpuinfra.spec.capacity import Flex, Reserved
+from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.model import ClusterSpec
-from gpuinfra.spec.pool import CustomImage, Pool
+from gpuinfra.spec.pool import Pool
 from gpuinfra.spec.storage import Home, Lustre, ObjectMount
 
 GROUP_LIMIT = 1000
@@ -46,6 +50,7 @@ MTU_RDMA = 8896
 HYPERDISK_ONLY = ("a3-ultra", "a4", "a4x")
 """Families that do not support Persistent Disk."""
 DEFAULT_TIER = 500
+IMAGE_PATH = re.compile(r"projects/[^/]+/global/images/(family/)?[^/]+")
 
 
 class GcpProfile:
@@ -58,6 +63,7 @@ class GcpProfile:
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED, CapacityKind.FLEX})
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
     software = SOFTWARE
+    image_families = IMAGES
     user_data_limit = 256 * 1024
     """256 KB per metadata value: https://cloud.google.com/compute/docs/metadata/setting-custom-metadata#limitations, read 2026-11-21."""
     opt_in_zones = frozenset[str]()
@@ -95,29 +101,24 @@ class GcpProfile:
 
     def image(self, spec: ClusterSpec, pool: Pool, machine: MachineType) -> tuple[Image, str]:
         """Return the accelerator image for A3 and later, and Ubuntu for other nodes."""
-        wanted = pool.image or spec.software.image
+        wanted = images.wanted(spec, pool)
         if isinstance(wanted, CustomImage):
-            image = Image(source="id", ref=wanted.ref, os=wanted.os, arch=wanted.arch, prebuilt=wanted.prebuilt)
-            return image, "set in the declaration"
+            project, family, name = wanted.ref.partition("/global/images/family/")
+            if family:
+                ref = f"{project.removeprefix('projects/')}/{name}"
+                return images.own(IMAGES, wanted, "family", ref), "set in the declaration"
+            return images.own(IMAGES, wanted, "id"), "set in the declaration"
         newest = machine.gpu is not None and machine.gpu.arch in ("hopper", "blackwell")
-        os = spec.software.os or ("ubuntu-24.04" if newest else "ubuntu-22.04")
-        release = os.removeprefix("ubuntu-").replace(".", "")
-        plain = Image(
-            source="family",
-            ref=f"ubuntu-os-cloud/ubuntu-{release}-lts-{'arm64' if machine.arch == 'arm64' else 'amd64'}",
-            os=os,
-            arch=machine.arch,
-            prebuilt=False,
+        os = images.declared_os(spec, pool) or ("ubuntu-24.04" if newest else "ubuntu-22.04")
+        series = f"{os.removeprefix('ubuntu-').replace('.', '')}-lts-{'arm64' if machine.arch == 'arm64' else 'amd64'}"
+        ubuntu = Image(
+            source="family", ref=f"ubuntu-os-cloud/ubuntu-{series}", os=os, arch=machine.arch, prebuilt=False
         )
         if wanted == "plain":
-            return plain, "image: plain, so every step installs its software"
-        if not newest:
-            return plain, "Google publishes accelerator images for A3 and later, so every step installs its software"
-        arch = "arm64" if machine.arch == "arm64" else "amd64"
-        if arch == "arm64" and os != "ubuntu-24.04":
-            return plain, "the accelerator image for arm64 is Ubuntu 24.04 only, so every step installs its software"
-        ref = f"ubuntu-os-accelerator-images/ubuntu-accelerator-{release}-{arch}-with-nvidia-580"
-        image = Image(source="family", ref=ref, os=os, arch=machine.arch, prebuilt=True)
+            return ubuntu, "image: plain, so every step installs its software"
+        image = images.released(IMAGES, os, machine.arch, wanted, latest="family", dated="id")
+        if not newest or image is None:
+            return ubuntu, "Google publishes accelerator images for A3 and later, so every step installs its software"
         return image, "the accelerator image of Google contains the driver, fabric manager and a matching kernel"
 
     def disk(self, pool: Pool, machine: MachineType, image: Image) -> Disk:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import date
-
 from gpuinfra.software import tables
-from gpuinfra.software.cloud import CloudSoftware, ImageDriver, LustreClient, LustreRelease
+from gpuinfra.software.cloud import CloudSoftware, LustreClient, LustreRelease
 
 SOFTWARE = CloudSoftware(
-    image_driver=ImageDriver(
-        branch=580, read=date(2026, 11, 22), source="the name of the image family, ubuntu-accelerator-*-with-nvidia-580"
-    ),
     kernels={"ubuntu-22.04": ("6.8",), "ubuntu-24.04": ("6.8", "6.14", "6.17")},
     kernel_flavour="gcp",
     # `nvme_card-pd` is a network disk.

@@ -214,7 +214,7 @@ def test_a_group_without_its_template_is_rejected(cloud: Cloud, aws: Client) -> 
 
 
 def test_the_name_of_an_image_tells_its_content(cloud: Cloud, aws: Client, host: Host) -> None:
-    """An image from a public parameter of AWS's GPU images contains the driver; a plain Ubuntu does not."""
+    """An image from a public parameter or a name of AWS's GPU images contains the driver; a plain Ubuntu does not."""
     _, subnet = stacks.network(aws)
     for number, name in enumerate(
         (
@@ -224,10 +224,14 @@ def test_the_name_of_an_image_tells_its_content(cloud: Cloud, aws: Client, host:
     ):
         image = aws.invoke("aws:ssm/getParameter:getParameter", name=name)["insecureValue"]
         stacks.group(aws, stacks.template(aws, f"template{number}", imageId=image), 1, subnet, f"g{number}")
+    named = [{"name": "name", "values": ["Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) 20261006"]}]
+    image = aws.invoke("aws:ec2/getAmi:getAmi", owners=["amazon"], filters=named)["id"]
+    stacks.group(aws, stacks.template(aws, "template2", imageId=image), 1, subnet, "g2")
     cloud.fleet.reconcile()
     assert [(one.os, one.prebuilt) for one in host.launched.values()] == [
         ("ubuntu-22.04", True),
         ("ubuntu-24.04", False),
+        ("ubuntu-24.04", True),
     ]
 
 

@@ -98,18 +98,29 @@ def pinned_image(name: str, scope: Scope, pool: PoolPlan, parent: pulumi.Resourc
     image = pool.image
     if image.source == "id":
         return pulumi.Output.from_input(image.ref)
-    if image.source != "ssm":
-        raise ValueError(f"the image source of pool {pool.name!r} is {image.source!r}; allowed on AWS: 'id', 'ssm'")
-    current = aws.ssm.get_parameter_output(
-        name=image.ref, region=scope.region, opts=pulumi.InvokeOutputOptions(parent=parent)
-    )
+    asked = pulumi.InvokeOutputOptions(parent=parent)
+    if image.source == "ssm":
+        current = aws.ssm.get_parameter_output(name=image.ref, region=scope.region, opts=asked).value
+    elif image.source == "name":
+        filters = {"name": image.ref, "architecture": image.arch}
+        # AWS deprecates old releases. They stay usable, but are listed only on request.
+        current = aws.ec2.get_ami_output(
+            owners=["amazon"],
+            filters=[aws.ec2.GetAmiFilterArgs(name=name, values=[value]) for name, value in filters.items()],
+            include_deprecated=True,
+            region=scope.region,
+            opts=asked,
+        ).id
+    else:
+        allowed = "'id', 'name', 'ssm'"
+        raise ValueError(f"the image source of pool {pool.name!r} is {image.source!r}; allowed on AWS: {allowed}")
     token = naming.text_token(image.ref)
     pin = aws.ssm.Parameter(
         rows.IMAGE.logical(name, token=token),
         name=f"/gpuinfra/{scope.unique_name(pool.name)}/image-{token}",
         description=f"Image of pool {pool.name}: {image.ref}",
         type="String",
-        insecure_value=current.value,
+        insecure_value=current,
         opts=child(parent, rows.IMAGE, ignore_changes=["insecureValue"]),
     )
     return pin.insecure_value

@@ -6,14 +6,15 @@ import ipaddress
 from collections.abc import Iterator
 from datetime import date
 
+from gpuinfra.clouds import images
 from gpuinfra.clouds.aws.profile import PROFILE, ROOT_MIN_GIB
 from gpuinfra.clouds.aws.regions import LOCAL_ZONES, partition
 from gpuinfra.clouds.machines import machines_of, pools_of, zoning_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
+from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
-from gpuinfra.spec.pool import CustomImage
 
 RESERVED_ADDRESSES = 5
 """Addresses that AWS reserves in each subnet."""
@@ -118,7 +119,7 @@ def existing_network_covers_zones(spec: ClusterSpec, today: date) -> Iterator[Fi
 def root_disk_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The root disk is large enough for its image, and its IOPS and throughput have the ratios that gp3 allows."""
     for path, pool, machine in pools_of(spec):
-        wanted = pool.image or spec.software.image
+        wanted = images.wanted(spec, pool)
         image, _ = PROFILE.image(spec, pool, machine)
         least = wanted.size_gib or 8 if isinstance(wanted, CustomImage) else ROOT_MIN_GIB if image.prebuilt else 8
         disk = PROFILE.disk(pool, machine, image)
@@ -140,14 +141,15 @@ def root_disk_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 def image_fits_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A custom image has the architecture of the machine type, and is an AMI ID or an SSM parameter."""
     for path, pool, machine in pools_of(spec):
-        wanted = pool.image or spec.software.image
+        wanted = images.wanted(spec, pool)
         if isinstance(wanted, CustomImage):
+            where = images.where(pool, path)
             if wanted.arch != machine.arch:
                 what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
-                yield error(f"{path}.image.arch", what, "use an image with that architecture")
+                yield error(f"{where}.arch", what, "use an image with that architecture")
             if not wanted.ref.startswith(("ami-", "/aws/service/")):
                 what = "is not an AMI ID; allowed: an ID such as ami-0123456789abcdef0, or an SSM parameter below /aws/service/"
-                yield error(f"{path}.image.ref", what, "copy it from the console")
+                yield error(f"{where}.ref", what, "copy it from the console")
 
 
 def idle_connections_are_dropped(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -7,16 +7,18 @@ from collections.abc import Iterator
 from datetime import date
 
 from gpuinfra.catalog.records import CapacityKind, MachineType
-from gpuinfra.clouds.azure.profile import FABRIC_LIMIT, LUSTRE_ZONE, PROFILE, file_system_limit
+from gpuinfra.clouds import images
+from gpuinfra.clouds.azure.profile import FABRIC_LIMIT, LUSTRE_ZONE, PROFILE, URN, file_system_limit
 from gpuinfra.clouds.azure.regions import LUSTRE_SKUS, LUSTRE_SUBNETS, PAIRS, RDMA_NETWORK, WITHOUT_ZONES
 from gpuinfra.clouds.azure.rules import access
 from gpuinfra.clouds.machines import nearest_value, pools_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.capacity import Reserved, Spot
+from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
-from gpuinfra.spec.pool import CustomImage, Pool
+from gpuinfra.spec.pool import Pool
 
 RESERVED_ADDRESSES = 5
 """Addresses that Azure reserves in each subnet."""
@@ -88,12 +90,17 @@ def spot_is_cheaper(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def image_fits_vm_size(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A custom image has the architecture of the machine type."""
+    """An image by its ID has the architecture of the machine type, and is a resource ID or a marketplace image."""
     for path, pool, machine in pools_of(spec):
-        wanted = pool.image or spec.software.image
-        if isinstance(wanted, CustomImage) and wanted.arch != machine.arch:
-            what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
-            yield error(f"{path}.image.arch", what, "use an image with that architecture")
+        wanted = images.wanted(spec, pool)
+        if isinstance(wanted, CustomImage):
+            where = images.where(pool, path)
+            if wanted.arch != machine.arch:
+                what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
+                yield error(f"{where}.arch", what, "use an image with that architecture")
+            if not wanted.ref.startswith("/") and not URN.fullmatch(wanted.ref):
+                what = "is not an image of Azure; allowed: a resource ID such as /subscriptions/.../images/my-image, or publisher:offer:sku:version"
+                yield error(f"{where}.ref", what, "copy it from `az vm image list`, or from the image in the portal")
 
 
 def multi_node_pool_has_infiniband(spec: ClusterSpec, today: date) -> Iterator[Finding]:

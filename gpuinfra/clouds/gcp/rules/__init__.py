@@ -7,16 +7,17 @@ import re
 from collections.abc import Iterator
 from datetime import date
 
-from gpuinfra.clouds.gcp.profile import DEFAULT_TIER, HYPERDISK_ONLY, PROFILE, SERVICE_ADDRESSES
+from gpuinfra.clouds import images
+from gpuinfra.clouds.gcp.profile import DEFAULT_TIER, HYPERDISK_ONLY, IMAGE_PATH, PROFILE, SERVICE_ADDRESSES
 from gpuinfra.clouds.gcp.regions import LUSTRE_TIERS, RESERVED_ADDRESSES
 from gpuinfra.clouds.gcp.rules import site
 from gpuinfra.clouds.machines import nearest_value, pools_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.capacity import Reserved
+from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
-from gpuinfra.spec.pool import CustomImage
 
 _RESERVATION = re.compile(
     r"(projects/[a-z][a-z0-9-]{4,28}[a-z0-9]/reservations/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
@@ -125,12 +126,19 @@ def disk_settings_fit_family(spec: ClusterSpec, today: date) -> Iterator[Finding
 
 
 def image_fits_architecture(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A custom image has the architecture of the machine type."""
+    """An image by its ID has the architecture of the machine type, and is the path of an image or of an image family."""
     for path, pool, machine in pools_of(spec):
-        wanted = pool.image or spec.software.image
-        if isinstance(wanted, CustomImage) and wanted.arch != machine.arch:
-            what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
-            yield error(f"{path}.image.arch", what, "use an image with that architecture")
+        wanted = images.wanted(spec, pool)
+        if isinstance(wanted, CustomImage):
+            where = images.where(pool, path)
+            if wanted.arch != machine.arch:
+                what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
+                yield error(f"{where}.arch", what, "use an image with that architecture")
+            if not IMAGE_PATH.fullmatch(wanted.ref):
+                what = "is not an image of Google Cloud; allowed: projects/P/global/images/I, or projects/P/global/images/family/F"
+                yield error(
+                    f"{where}.ref", what, "copy it from `gcloud compute images list --uri`, from `projects/` on"
+                )
 
 
 def lustre_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -33,7 +33,7 @@ def image_of(store: Store, id: str) -> Image:
     """Return the content of an image by its ID."""
     known = store.get("image", id) or {}
     name = str(known.get("name") or id.removeprefix("resolve:ssm:"))
-    version = re.search(r"ubuntu[-/\w]*?[-/](\d\d\.\d\d)", name)
+    version = re.search(r"ubuntu[-/\w]*?[-/ ](\d\d\.\d\d)", name, re.I)
     return Image(
         os=f"ubuntu-{version.group(1) if version else '22.04'}",
         prebuilt=bool(re.search(r"deeplearning|deep.learning|nvidia|neuron", name, re.I)),

@@ -85,6 +85,8 @@ def required_by_function(token: str, args: Mapping[str, Any], region: str) -> It
         where = f"{region}:" if name.startswith("/aws/service/") else f"{region}:{ACCOUNT}"
         context = {"aws:RequestedRegion": region}
         yield AccessRequest(OPERATOR, "ssm:GetParameter", f"arn:aws:ssm:{where}:parameter{name}", context)
+    elif token == "aws:ec2/getAmi:getAmi":
+        yield AccessRequest(OPERATOR, "ec2:DescribeImages", "*", {"aws:RequestedRegion": region})
     elif token != "aws:index/getCallerIdentity:getCallerIdentity":
         yield AccessRequest(OPERATOR, f"{ids.module(token)}:{ids.class_name(token)}", "*")
 

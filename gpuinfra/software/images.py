@@ -1,0 +1,103 @@
+"""Records of the GPU images that clouds publish: families, releases, and the software in each release.
+
+Each cloud's `images.py` contains the records. A record states only what its source states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Protocol
+
+from gpuinfra.software.version import key
+
+LABELS = {
+    "driver": "driver",
+    "kernel": "kernel",
+    "cuda": "CUDA",
+    "efa_installer": "EFA",
+    "doca_ofed": "DOCA-OFED",
+    "dcgm": "DCGM",
+    "container_toolkit": "container toolkit",
+    "gdrcopy": "GDRCopy",
+    "lustre_client": "Lustre client",
+}
+"""Name of a package in the lock -> name in reports, in the order of reports."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImageRelease:
+    """One release of an image family."""
+
+    date: date
+    """Date in the name of the release."""
+    contents: Mapping[str, str]
+    """Name of a package in the lock -> version in the image. Packages that the source does not state are missing."""
+    source: str
+    """Where the contents were read."""
+    read: date
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImageFamily:
+    """A series of GPU images with the same operating system and architecture."""
+
+    name: str
+    os: str
+    arch: str
+    latest: str
+    """Reference to the newest release, in the cloud's terms."""
+    dated: str
+    """Reference to the release of a date, as a pattern for `strftime`."""
+    releases: tuple[ImageRelease, ...]
+    """Recorded releases, the oldest first. Empty if no contents are recorded."""
+    branch: int | None = None
+    """Driver branch of every release, if the name of the family states it."""
+
+    def ref(self, day: date) -> str:
+        """Return the reference to the release of a date."""
+        return day.strftime(self.dated)
+
+    def release(self, day: date) -> ImageRelease | None:
+        """Return the record of the release of a date, or None if the release is not recorded."""
+        return next((one for one in self.releases if one.date == day), None)
+
+    @property
+    def newest(self) -> ImageRelease | None:
+        """The newest recorded release."""
+        return self.releases[-1] if self.releases else None
+
+    def branch_of(self, release: ImageRelease | None) -> int | None:
+        """Return the driver branch of a release, or None if it is unknown."""
+        driver = release.contents.get("driver") if release else None
+        return key(driver)[0] if driver else self.branch
+
+
+class NodeImage(Protocol):
+    """What the lock needs to know about an image. `plan.model.Image` describes the attributes."""
+
+    @property
+    def os(self) -> str: ...
+    @property
+    def prebuilt(self) -> bool: ...
+    @property
+    def date(self) -> date | None: ...
+    @property
+    def release(self) -> ImageRelease | None: ...
+    @property
+    def branch(self) -> int | None: ...
+
+
+def contents_text(contents: Mapping[str, str]) -> str:
+    """Format contents as `driver 595.91.07, kernel 6.8.0-1066-aws`."""
+    return ", ".join(f"{label} {contents[name]}" for name, label in LABELS.items() if name in contents)
+
+
+def changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return the packages of `after` whose version differs in `before`: label -> versions. An unknown version is empty."""
+    return {
+        label: (before.get(name, ""), after[name])
+        for name, label in LABELS.items()
+        if name in after and before.get(name) != after[name]
+    }
