@@ -13,6 +13,9 @@ from tests.clouds.recorder import ACCOUNT, Registered
 from tests.clouds.stacks import recording_of, shipped_aws_stacks
 
 STACKS = shipped_aws_stacks()
+SESSIONS = {"ssm:UpdateInstanceInformation", "ssmmessages:CreateControlChannel", "ssmmessages:CreateDataChannel",
+            "ssmmessages:OpenControlChannel", "ssmmessages:OpenDataChannel"}  # fmt: skip
+"""https://docs.aws.amazon.com/aws-managed-policy/latest/reference/AWSCloud9SSMInstanceProfile.html, read 2026-11-22."""
 
 
 def _lint(resources: dict[str, dict[str, Any]]) -> list[str]:
@@ -85,8 +88,8 @@ def test_services_act_for_this_account(stack: str) -> None:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_a_node_has_three_permissions(stack: str) -> None:
-    """A node reads bundles, writes to its own folder, and uses the key of the bucket through S3."""
+def test_a_node_has_few_permissions(stack: str) -> None:
+    """A node reads bundles, writes to its own folder, uses the key of the bucket through S3, and accepts sessions. Only the actions for sessions apply to all resources."""
     owns = [one for one in recording_of(stack).of("aws:iam/rolePolicy:RolePolicy") if one.name.endswith("-node-policy")]
     for one in owns:
         statements = json.loads(one.inputs["policy"])["Statement"]
@@ -95,10 +98,12 @@ def test_a_node_has_three_permissions(stack: str) -> None:
             "s3:PutObject",
             "kms:Decrypt",
             "kms:GenerateDataKey",
+            *SESSIONS,
         }
         written = next(statement["Resource"] for statement in statements if statement["Action"] == "s3:PutObject")
         assert written.endswith("/${aws:userid}/*")
-        assert all(statement["Resource"] != "*" for statement in statements)
+        everywhere = [set(_list(statement["Action"])) for statement in statements if statement["Resource"] == "*"]
+        assert everywhere == [SESSIONS]
     assert len(owns) == (
         1 if any(one.type.startswith("aws:autoscaling/group") for one in recording_of(stack).custom) else 0
     )
