@@ -20,6 +20,7 @@ GROUPS = {
     "Before you buy": {
         "plan": "Validate a stack; show its topology, software and price",
         "catalog": "List machine types with GPUs, fabric, prices and regions",
+        "images": "Show the image of each pool, newer releases and what they change",
         "clone": "Write the stack file of a second region",
         "permissions": "Print the minimum permissions to deploy a stack",
         "rehearse": "Run a stack against a local simulation of its cloud and nodes",
