@@ -42,10 +42,14 @@ class Layer:
 def joined(existing: E, layers: Iterable[Layer], opts: pulumi.ResourceOptions | None = None) -> E:
     """Return `existing` with missing values filled in from the outputs of the stacks that `layers` specify. Values that the program passes in take precedence."""
     found: dict[str, Any] = {}
+    stacks: dict[str, pulumi.StackReference] = {}
     for layer in layers:
         if layer.stack is None:
             continue
-        reference = pulumi.StackReference(layer.stack, opts=opts)
+        # One stack can create both layers, and Pulumi refuses a second resource with the same name.
+        if layer.stack not in stacks:
+            stacks[layer.stack] = pulumi.StackReference(layer.stack, opts=opts)
+        reference = stacks[layer.stack]
         for one in _shared(layer.refs, existing):
             if getattr(existing, one.name) is None and not one.metadata.get("program_only"):
                 found[one.name] = reference.get_output(one.name).apply(_read(one, layer.stack))

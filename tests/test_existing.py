@@ -97,3 +97,28 @@ def test_an_output_that_another_stack_lacks_is_an_error_without_a_traceback(monk
     said = r"the stack organization/gpuinfra/base has no output evidence_bucket: .*pulumi up --stack base"
     with pytest.raises(pulumi.RunError, match=said):
         using({**whole, "evidence_bucket": None})  # pyright: ignore[reportArgumentType]
+
+
+def test_one_stack_can_create_both_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stack that creates the foundation and the site is referenced once, because Pulumi refuses a second resource with its name."""
+    stack, made = "organization/gpuinfra/base", []
+    original = pulumi.StackReference.__init__
+
+    def counted(self: pulumi.StackReference, name: str, *rest: object, **more: object) -> None:
+        made.append(name)
+        original(self, name, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(pulumi.StackReference, "__init__", counted)
+    refs = (("foundation", FoundationRefs), ("site", SiteRefs))
+    layers = [Layer(name=name, stack=stack, refs=one) for name, one in refs]
+    outputs = {
+        "data_key_arn": "a",
+        "evidence_bucket": "b",
+        "evidence_bucket_arn": "a",
+        "vpc_id": "v",
+        "nodes_group_id": "g",
+        "subnet_ids": {},
+    }
+    monkeypatch.setattr(recorder, "OTHER_STACKS", outputs)
+    recorder.record(lambda: joined(Existing(), layers) and None)
+    assert made == [stack]
