@@ -2,8 +2,9 @@
 # Mounts the cluster's home directories over NFS: Filestore, EFS, Azure Files.
 #
 # Reads:  HOME_OPTIONS           mount options on this cloud: nfsvers=3,hard,timeo=600,retrans=3
+#         HOME_TLS_PORT          port at which the servers accept TLS: 2049; empty if nodes connect without TLS
 #         GPUINFRA_FILE_SYSTEMS  lines of `kind mount dns_name mount_name`, from node.json; this step uses kind `home`
-# Proves: each is mounted from its own server and accepts a write.
+# Proves: each is mounted from its own server, with TLS if HOME_TLS_PORT is set, and accepts a write.
 # Home directories that the image or the cloud created on this machine are copied to the share if they are missing there,
 # because the mount hides them together with their users' SSH keys.
 set -euo pipefail
@@ -12,28 +13,81 @@ set -euo pipefail
 # shellcheck source=bootstrap/lib-mounts.sh
 . "${BASH_SOURCE[0]%/*}/lib-mounts.sh"
 
+readonly TLS_UNIT=gpuinfra-home-tls.service
+readonly TLS_CONFIG=/etc/gpuinfra/home-tls.conf # the condition of the unit
+readonly TLS_FIRST_PORT=20049                   # first of the local ports of efs-utils: 20049 to 21049
+
 main() {
   load_versions
   need_root
   need_tools apt-get dpkg-query mount mountpoint findmnt cp
   need_variables HOME_OPTIONS
-  local kind mount server name mounted=()
+  local mount source options mounted=()
 
   install_packages nfs-common
-  while read -r kind mount server name; do
-    [[ $kind == home ]] || continue
+  [[ -z ${HOME_TLS_PORT:-} ]] || connect_with_tls
+  while read -r mount source options; do
     save_local_homes "$mount"
-    mount_one nfs "$mount" "$server:$name" "$HOME_OPTIONS,$WAIT_FOR_NETWORK"
+    mount_one nfs "$mount" "$source" "$options,$WAIT_FOR_NETWORK"
     restore_local_homes "$mount"
     mounted+=("$mount")
-  done <<<"${GPUINFRA_FILE_SYSTEMS:-}"
+  done < <(homes)
 
   end_dry_run
   ((${#mounted[@]} > 0)) || refuse "node.json lists no file system of kind home, but the plan has one; replace the node"
+  while read -r mount source options; do
+    prove_mount nfs "$mount" "$source"
+    [[ -z ${HOME_TLS_PORT:-} ]] || prove_port "$mount" "${options##*,port=}"
+  done < <(homes)
+  proved "home directories at ${mounted[*]} accept writes${HOME_TLS_PORT:+ and use TLS}"
+}
+
+# homes: prints mount, source and options of each home. With TLS, each is mounted through a local port of its own.
+homes() {
+  local kind mount server name port=$TLS_FIRST_PORT
   while read -r kind mount server name; do
-    [[ $kind != home ]] || prove_mount nfs "$mount" "$server:$name"
+    [[ $kind == home ]] || continue
+    if [[ -n ${HOME_TLS_PORT:-} ]]; then
+      printf '%s 127.0.0.1:%s %s,port=%s\n' "$mount" "$name" "$HOME_OPTIONS" "$port"
+      port=$((port + 1))
+    else
+      printf '%s %s:%s %s\n' "$mount" "$server" "$name" "$HOME_OPTIONS"
+    fi
   done <<<"${GPUINFRA_FILE_SYSTEMS:-}"
-  proved "home directories at ${mounted[*]} accept writes"
+}
+
+# connect_with_tls: starts stunnel, now and at every boot. It connects each local port to the server of one home.
+connect_with_tls() {
+  local source=${BASH_SOURCE[0]%/*}/../units/$TLS_UNIT new=
+  install_packages stunnel4
+  put_file "$TLS_CONFIG" "$(tls_config)" && new=yes
+  # User data also installs the unit; this covers machines that were set up over SSH.
+  if put_file "/etc/systemd/system/$TLS_UNIT" "$(<"$source")"; then
+    dry_run || systemctl daemon-reload
+  fi
+  [[ -z $new ]] || dry_run || systemctl stop "$TLS_UNIT" 2>/dev/null || true
+  service_on "$TLS_UNIT"
+}
+
+# The options are those of the EFS mount helper (efs-utils 1.36: STUNNEL_EFS_CONFIG). Certificates of Amazon's authorities
+# are verified with the certificates of the system, and must be for the name of the server.
+tls_config() {
+  local kind mount server name port=$TLS_FIRST_PORT
+  printf '%s\n' 'fips = no' 'foreground = yes' 'pid =' 'socket = l:SO_REUSEADDR=yes'
+  while read -r kind mount server name; do
+    [[ $kind == home ]] || continue
+    printf '%s\n' "[home-$port]" 'client = yes' "accept = 127.0.0.1:$port" "connect = $server:$HOME_TLS_PORT" \
+      'sslVersion = TLSv1.2' 'renegotiation = no' 'TIMEOUTbusy = 20' 'TIMEOUTclose = 0' 'TIMEOUTidle = 70' 'delay = yes' \
+      'verifyChain = yes' "checkHost = $server" 'CAfile = /etc/ssl/certs/ca-certificates.crt'
+    port=$((port + 1))
+  done <<<"${GPUINFRA_FILE_SYSTEMS:-}"
+}
+
+# prove_port MOUNT PORT: all homes with TLS have the same source, so the port shows which server is mounted.
+prove_port() {
+  local options
+  options=$(findmnt -n -t nfs,nfs4 -o OPTIONS --mountpoint "$1" | sed -n 1p)
+  [[ ,$options, == *",port=$2,"* ]] || die "$1 is mounted with the options $options, expected port=$2"
 }
 
 saved_homes() { printf '/var/lib/gpuinfra/homes%s\n' "${1//\//-}"; }

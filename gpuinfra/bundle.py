@@ -29,7 +29,11 @@ _CLOUD_UNITS = frozenset({"gpuinfra-health.service", "gpuinfra-health-network.se
 """Units that are installed only if the cloud's profile lists them."""
 _UNITS_OF_STEP = {"gpuinfra-mig.service": "37-mig"}
 """Maps each unit to the step that enables it. The unit is installed only on nodes that run the step."""
-_UNITS_OF_VERSION = {"gpuinfra-lnet.service": "LNET_EFA_DEVICES", "gpuinfra-metadata.service": "METADATA_GUARDED"}
+_UNITS_OF_VERSION = {
+    "gpuinfra-home-tls.service": "HOME_TLS_PORT",
+    "gpuinfra-lnet.service": "LNET_EFA_DEVICES",
+    "gpuinfra-metadata.service": "METADATA_GUARDED",
+}
 """Maps each unit to a variable in `versions.env`. The unit is installed only if the variable is set."""
 _NODE_PART = Path(__file__).with_name("node")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")

@@ -103,6 +103,10 @@ def _disks(pool: PoolPlan, plan: Plan, known: tuple[ServicePrice, ...], prices: 
 def _file_system(
     entry: FileSystemPlan, plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None
 ) -> Iterator[Line]:
+    if entry.kind == "home" and entry.deployment == "elastic":
+        found = _service("home_gib_month:elastic", plan, known, prices)
+        what = f"{entry.mount}: home directories, if they hold {entry.capacity_gib} GiB"
+        yield _line(what, "storage", entry.capacity_gib, "GiB-month", found, plan)
     if entry.kind != "lustre" or not entry.capacity_gib:
         return
     tier = entry.throughput_mb_s_per_tib

@@ -51,4 +51,6 @@ class CloudSoftware:
     """Directory in which the cloud's GPU images mount local disks."""
     home_options: str = ""
     """Mount options of home file systems."""
+    home_tls_port: int | None = None
+    """Port at which the servers of home file systems accept TLS, or None if nodes connect without TLS."""
     lustre: LustreClient | None = None

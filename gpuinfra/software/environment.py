@@ -80,6 +80,8 @@ def environment(
         values["METADATA_GUARDED"] = " ".join(guarded)
     if home:
         values["HOME_OPTIONS"] = _known(cloud.home_options, "the mount options of home file systems")
+        if cloud.home_tls_port:
+            values["HOME_TLS_PORT"] = str(cloud.home_tls_port)
     if toolkit := chosen.choice("container_toolkit"):
         values |= {
             **_version("CONTAINER_TOOLKIT", toolkit),

@@ -56,14 +56,14 @@ class Lustre(SpecModel):
 
 
 class Home(SpecModel):
-    """Home directories over NFS, created as Filestore on Google Cloud. The rule `storage_kind_is_supported` rejects this kind on AWS and Azure."""
+    """Home directories over NFS: Amazon EFS on AWS, Filestore on Google Cloud. The rule `storage_kind_is_supported` rejects this kind on Azure."""
 
     kind: Literal["home"] = "home"
     """Selects home directories over NFS."""
     mount: Mount = Field(default="/home", examples=["/home"])
     """Path at which nodes mount the file system."""
     capacity_gib: Gib = Field(default=1024, ge=1, le=102_400, examples=[2560])
-    """Size of the NFS share. Services that grow automatically (Amazon EFS) ignore this size."""
+    """Size of the NFS share. AWS: Amazon EFS grows and shrinks with its files, so this size only sets the price of the plan."""
 
 
 class ObjectMount(SpecModel):

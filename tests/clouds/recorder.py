@@ -216,6 +216,7 @@ _PREFIXES = {
     "aws:ec2/routeTable:RouteTable": "rtb",
     "aws:ec2/launchTemplate:LaunchTemplate": "lt",
     "aws:fsx/lustreFileSystem:LustreFileSystem": "fs",
+    "aws:efs/fileSystem:FileSystem": "fs",
 }
 _ARNS = {
     "aws:s3/bucket:Bucket": "arn:aws:s3:::{bucket}",

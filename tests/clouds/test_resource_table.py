@@ -21,6 +21,7 @@ ITEMS = {
     "node": r"node-hour",
     "disk_gib_month": r"root disks",
     "lustre_gib_month": r"Lustre",
+    "home_gib_month": r"home directories",
     "nat_hour": r"NAT",
     "nat_vm_hour": r"NAT",
     "address_hour": r"public address",

@@ -54,6 +54,14 @@ def test_storage_is_billed_per_gib() -> None:
     assert not line.certain
 
 
+def test_homes_that_grow_are_billed_for_their_declared_size() -> None:
+    """Home directories on AWS have the price of the files that the declaration expects."""
+    line = _line(_cost(storage=[{"kind": "home", "capacity_gib": 2048}]), "home directories")
+    assert line.quantity == 2048
+    assert line.usd_per_hour * 730 == pytest.approx(2048 * 0.30)
+    assert not line.certain
+
+
 def test_unknown_price_is_reported_and_not_zero() -> None:
     """An unknown price makes the sum incomplete and is listed."""
     cost = _cost(where={"cloud": "aws", "region": "eu-west-2"})

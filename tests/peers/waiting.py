@@ -8,7 +8,7 @@ BATCH = "AWS Batch"
 MONITORING = "monitoring"
 OTHER_OS = "images other than Ubuntu"
 HOMES = "shared homes"
-"""Made on Google Cloud; waited for on AWS and Azure."""
+"""Made on AWS and Google Cloud; waited for on Azure."""
 BUCKETS = "mounted buckets"
 
 WAITING = {
@@ -16,13 +16,13 @@ WAITING = {
     4: SCHEDULER,
     6: SCHEDULER,
     7: SCHEDULER,
-    9: f"{SCHEDULER}, {HOMES}",
+    9: SCHEDULER,
     10: SCHEDULER,
-    11: f"{SCHEDULER}, {HOMES}, {BUCKETS}",
+    11: f"{SCHEDULER}, {BUCKETS}",
     13: KUBERNETES,
     14: KUBERNETES,
     16: BATCH,
-    20: f"{MONITORING}, {HOMES}",
+    20: MONITORING,
     22: KUBERNETES,
     27: KUBERNETES,
     29: SCHEDULER,

@@ -32,6 +32,7 @@ COUNTERPARTS = {
 
 NO_HANDLERS = {
     "s3/bucketObjectv2:BucketObjectv2": "CloudFormation makes no objects",
+    "efs/fileSystemPolicy:FileSystemPolicy": "a property of the file system there",
     "fsx/lustreFileSystem:LustreFileSystem": "an old schema without handlers",
     "iam/rolePolicyAttachment:RolePolicyAttachment": "a member of a role there",
     "ec2/defaultSecurityGroup:DefaultSecurityGroup": "a part of the VPC there",
@@ -45,6 +46,7 @@ THEIRS_ONLY = {
         " s3:putanalyticsconfiguration s3:putbucketabac s3:putbucketcors s3:putaccelerateconfiguration s3:putbucketnotification s3:*replication* s3:*metadatatable*"
         " s3:putbucketwebsite s3:putintelligenttieringconfiguration s3:putinventoryconfiguration s3:putmetricsconfiguration s3:putobjectacl s3:deleteobject"
         " cloudtrail:puteventconfiguration cloudtrail:putinsightselectors organizations:* billing:getbillingviewdata logs:*indexpolic* logs:*dataprotectionpolicy"
+        " elasticfilesystem:*replication* elasticfilesystem:putbackuppolicy elasticfilesystem:putlifecycleconfiguration elasticfilesystem:updatefilesystemprotection"
         " logs:*resourcepolic* logs:putbearertokenauthentication s3:rest.put.object ssm:getparameters kms:disablekey"
     ),
     "flow logs into a bucket or a stream, ours go to CloudWatch": (
@@ -52,21 +54,23 @@ THEIRS_ONLY = {
     ),
     "an organization's trail or a delivery to a bucket needs the role of the service": "iam:createservicelinkedrole",
     "a member there, a type of its own here": (
-        "ec2:authorizesecuritygroup* iam:*rolepolicy iam:passrole s3:putbucketlogging"
+        "elasticfilesystem:putfilesystempolicy ec2:authorizesecuritygroup* iam:*rolepolicy iam:passrole s3:putbucketlogging"
         " s3:putbucketownershipcontrols s3:putbucketpublicaccessblock s3:putencryptionconfiguration s3:putlifecycleconfiguration s3:putobjectlockconfiguration"
     ),
     "CloudFormation reads more": "ec2:describe* ec2:get* ssm:get*",
 }
 OURS_ONLY = {
     "the provider reads more": (
-        "ec2:describeroutetables ec2:describenetworkinterfaces ec2:describeaddressesattribute ec2:describeprefixlists ec2:describelaunchtemplateversions"
+        "ec2:describesubnets ec2:describeroutetables ec2:describenetworkinterfaces ec2:describeaddressesattribute ec2:describeprefixlists ec2:describelaunchtemplateversions"
         " ec2:describesecuritygrouprules iam:getrole ssm:getparameter s3:getbucketpolicy s3:getbucketrequestpayment"
         " iam:listinstanceprofilesforrole"
     ),
     "the provider changes in place or tags what CloudFormation replaces": (
         "ec2:createtags ec2:deletetags ec2:modifysecuritygrouprules ec2:modifylaunchtemplate iam:taginstanceprofile iam:untaginstanceprofile"
     ),
-    "required by the AWS documentation, missing in the schema": "route53:associatevpcwithhostedzone iam:attachrolepolicy",
+    "required by the AWS documentation, missing in the schema": (
+        "route53:associatevpcwithhostedzone iam:attachrolepolicy ec2:*networkinterface ec2:modifynetworkinterfaceattribute"
+    ),
 }
 
 

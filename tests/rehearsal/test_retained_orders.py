@@ -26,7 +26,10 @@ WHERE = {
     "aws": (
         "aws:region: us-east-1",
         "{cloud: aws, region: us-east-1, zone: use1-az4}",
-        "- {kind: lustre, mount: /scratch, capacity_gib: 4800, bucket: auto, export_events: [NEW]}",
+        (
+            "- {kind: lustre, mount: /scratch, capacity_gib: 4800, bucket: auto, export_events: [NEW]}\n"
+            "      - {kind: home}"
+        ),
     ),
     "azure": (
         "azure-native:location: southcentralus",

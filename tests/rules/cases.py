@@ -170,6 +170,7 @@ ACCEPTED: dict[str, list[Case]] = {
         ("azure", {"storage": lustre(capacity_gib=16384)}),
         ("gcp", {"storage": lustre(capacity_gib=18000)}),
         ("gcp", {"storage": [{"kind": "home"}]}),
+        ("aws", {"storage": [*lustre(), {"kind": "home"}]}),
     ],
     "site_storage_is_repeated": [("aws", {}), ("aws", {"storage": lustre(), "use": {"site": "org/gpuinfra/site"}})],
     "block_window_is_open": [
@@ -772,9 +773,9 @@ REJECTED: dict[str, list[Case]] = {
     ],
     "storage_needs_site": [("aws", {"pools": None, "layers": ["foundation"], "storage": lustre()})],
     "storage_kind_is_supported": [
-        *((cloud, {"storage": [{"kind": "home"}]}) for cloud in ("aws", "azure")),
+        ("azure", {"storage": [{"kind": "home"}]}),
         *((cloud, {"storage": [{"kind": "object", "mount": "/data", "bucket": "corpus"}]}) for cloud in BASES),
-        ("aws", {"storage": [*lustre(), {"kind": "home"}]}),
+        ("azure", {"storage": [*lustre(capacity_gib=8192), {"kind": "home"}]}),
     ],
     "site_storage_is_repeated": [("aws", {"use": {"site": "org/gpuinfra/site"}})],
     "block_window_is_open": [

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         KeyArgs,
     )
     from gpuinfra.clouds.aws.components.buckets import Lock, PrivateBucket, PrivateBucketArgs
+    from gpuinfra.clouds.aws.components.homes import HomeDirectories, HomeDirectoriesArgs
     from gpuinfra.clouds.aws.components.network import Network, NetworkArgs
     from gpuinfra.clouds.aws.components.nodes import NodePool, NodePoolArgs
     from gpuinfra.clouds.aws.components.refs import Existing
@@ -45,6 +46,7 @@ _MODULES = {
         "KeyArgs",
     ),
     "buckets": ("Lock", "PrivateBucket", "PrivateBucketArgs"),
+    "homes": ("HomeDirectories", "HomeDirectoriesArgs"),
     "network": ("Network", "NetworkArgs"),
     "nodes": ("NodePool", "NodePoolArgs"),
     "refs": ("Existing",),
@@ -63,6 +65,8 @@ __all__ = [
     "Existing",
     "Foundation",
     "FoundationArgs",
+    "HomeDirectories",
+    "HomeDirectoriesArgs",
     "Key",
     "KeyArgs",
     "Lock",

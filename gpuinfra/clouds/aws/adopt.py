@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _GONE = frozenset({"404", "NoSuchBucket", "NotFoundException", "ResourceNotFoundException"})
 """Error codes for a resource that does not exist. Any other code, such as access denied, is raised as an error."""
+_DELETED = ("deleting", "deleted")
+"""States in which the files of an EFS file system are lost."""
 
 
 class Account:
@@ -43,6 +45,7 @@ class Account:
                 "security-group": self._security_group,
                 "file-system": self._file_system,
                 "file-system-log-group": self._file_system_logs,
+                "home": self._home,
             }
             self._known[kind, lookup.purpose] = search[kind](lookup.purpose)
         found = self._known[kind, lookup.purpose]
@@ -96,6 +99,11 @@ class Account:
 
     def _file_system(self, purpose: str) -> str | None:
         return file_systems.find(self._client("fsx"), file_systems.log_group(self._plan.name, purpose, self._token))
+
+    def _home(self, purpose: str) -> str | None:
+        token = naming.unique_name(self._plan.name, purpose, self._token)
+        found = self._client("efs").describe_file_systems(CreationToken=token)["FileSystems"]
+        return next((str(one["FileSystemId"]) for one in found if one["LifeCycleState"] not in _DELETED), None)
 
 
 def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]:

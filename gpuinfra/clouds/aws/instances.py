@@ -16,7 +16,16 @@ WEB_PORTS = (80, 443)
 """TCP ports for egress to the internet. The Ubuntu archive serves signed packages on port 80; all other services use port 443."""
 
 Found = Literal[
-    "bucket", "key", "alias", "log-group", "file-system-log-group", "vpc", "subnet", "security-group", "file-system"
+    "bucket",
+    "key",
+    "alias",
+    "log-group",
+    "file-system-log-group",
+    "vpc",
+    "subnet",
+    "security-group",
+    "file-system",
+    "home",
 ]
 
 
@@ -158,6 +167,11 @@ def storage_groups(plan: Plan) -> Iterator[Instance]:
     return security_groups(plan) if any(_lustre(plan)) else iter(())
 
 
+def home_groups(plan: Plan) -> Iterator[Instance]:
+    """The security group for the mount targets of home directories."""
+    return security_groups(plan) if any(homes(plan)) else iter(())
+
+
 def peer_rules(plan: Plan) -> Iterator[Instance]:
     """Pairs of rules between security groups."""
     lustre = [one for one, _ in _lustre(plan)]
@@ -186,6 +200,26 @@ def _lustre(plan: Plan) -> Iterator[tuple[FileSystemPlan, Instance]]:
 def file_systems(plan: Plan) -> Iterator[Instance]:
     """Lustre file systems."""
     return (instance for _, instance in _lustre(plan))
+
+
+def homes(plan: Plan) -> Iterator[Instance]:
+    """File systems for home directories."""
+    for one in plan.file_systems:
+        if one.kind == "home" and "site" in plan.layers:
+            why = one.lifetime_reason
+            yield common.inside("aws", common.top(plan), "HomeDirectories", one.name, purpose=one.name, why=why)
+
+
+def mount_targets(plan: Plan) -> Iterator[Instance]:
+    """Mount targets of home directories: one in each subnet of nodes, because each zone requires its own."""
+    for instance in homes(plan):
+        for subnet in mount_subnets(plan):
+            yield replace(instance, values={**instance.values, "subnet": subnet})
+
+
+def mount_subnets(plan: Plan) -> tuple[str, ...]:
+    """Return the names of the subnets in which nodes mount home directories."""
+    return tuple(one.name for one in plan.network.subnets if one.role == "nodes") if plan.network else ()
 
 
 def linked_file_systems(plan: Plan) -> Iterator[Instance]:

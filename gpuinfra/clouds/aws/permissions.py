@@ -60,16 +60,23 @@ _DESCRIBED_BY_ID = frozenset({"DescribeVpcAttribute"})
 """EC2 Describe actions that support resource-level permissions."""
 _BY_BOUNDARY = frozenset({"iam:CreateRole", "iam:PutRolePolicy", "iam:DeleteRolePolicy", "iam:AttachRolePolicy", "iam:DetachRolePolicy", "iam:PutRolePermissionsBoundary"})  # fmt: skip
 """Actions that support the condition `iam:PermissionsBoundary`. Service authorization reference, read 2026-11-22."""
-_TAGGING = frozenset({"ec2:CreateTags", "ec2:DeleteTags", "kms:TagResource", "kms:UntagResource", "fsx:TagResource", "fsx:UntagResource"})  # fmt: skip
+_TAGGING = frozenset({"ec2:CreateTags", "ec2:DeleteTags", "kms:TagResource", "kms:UntagResource", "fsx:TagResource", "fsx:UntagResource",
+                      "elasticfilesystem:TagResource", "elasticfilesystem:UntagResource"})  # fmt: skip
 
 # Actions that support the condition aws:ResourceTag. Service authorization reference, read 2026-11-21.
 # Requests that the provider sends right after it creates a key are not listed either, because a tag can take minutes to take effect
 # (KMS developer guide, "Using tags to control access to KMS keys").
 _BY_TAG = ("ec2:Authorize", "ec2:Revoke", "ec2:Modify", "ec2:Delete", "ec2:Detach", "ec2:Release", "ec2:Replace", "ec2:Disassociate", "fsx:Update", "fsx:Delete",
-           "kms:UpdateKeyDescription", "kms:ScheduleKeyDeletion")  # fmt: skip
+           "elasticfilesystem:CreateMountTarget", "elasticfilesystem:Put", "elasticfilesystem:Update", "elasticfilesystem:Modify",
+           "elasticfilesystem:Delete", "kms:UpdateKeyDescription", "kms:ScheduleKeyDeletion")  # fmt: skip
+
+_INTERFACES = frozenset(
+    {"ec2:CreateNetworkInterface", "ec2:ModifyNetworkInterfaceAttribute", "ec2:DeleteNetworkInterface"}
+)
 
 _SERVICE_ROLES = {
     "autoscaling.amazonaws.com": "autoscaling/group:Group",
+    "elasticfilesystem.amazonaws.com": "efs/fileSystem:FileSystem",
     "fsx.amazonaws.com": "fsx/lustreFileSystem:LustreFileSystem",
     "s3.data-source.lustre.fsx.amazonaws.com": "fsx/dataRepositoryAssociation:DataRepositoryAssociation",
 }
@@ -207,6 +214,13 @@ def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
         yield _scope(
             "SetPolicyOfNewKeys", _regional(plan, action), **_NEW_KEY, StringEquals={"aws:RequestedRegion": plan.region}
         )
+    elif action == "kms:GenerateDataKeyWithoutPlaintext":
+        keys = [f"{arn}kms:{plan.region}:*:key/*"]
+        via = f"elasticfilesystem.{plan.region}.amazonaws.com"
+        yield _scope("UseKeysThroughEfs", keys, StringEquals={"kms:ViaService": via})
+    elif action in _INTERFACES:
+        # EFS does not tag the network interfaces of mount targets.
+        yield _scope("ConnectMountTargets", _regional(plan, action))
     elif service == "route53":
         yield _scope("NameEndpoints", [f"{arn}route53:::hostedzone/*"])
     elif action in _TAGGING:
@@ -274,6 +288,8 @@ def _regional(plan: Plan, action: str) -> list[str]:
         return [f"{where}:key/*"]
     if service == "fsx" and not call.startswith("Describe"):
         return [f"{where}:file-system/*", f"{where}:association/*"]
+    if service == "elasticfilesystem" and not call.startswith("Describe") and call != "CreateFileSystem":
+        return [f"{where}:file-system/*"]
     return ["*"]
 
 

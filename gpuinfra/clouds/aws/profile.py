@@ -80,7 +80,7 @@ class AwsProfile:
     """https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html, read 2026-11-22."""
     access_fields = frozenset({"node_policies", "permissions_boundary"})
     selects_buckets = True
-    storage_kinds = frozenset({"lustre"})
+    storage_kinds = frozenset({"lustre", "home"})
     metadata_to_guard: tuple[str, ...] = ()
     """Empty, because the hop limit in the launch template blocks container access to the metadata service."""
 
@@ -199,12 +199,12 @@ class AwsProfile:
                 name=name,
                 kind="home",
                 mount=entry.mount,
-                capacity_gib=0,
+                capacity_gib=entry.capacity_gib,
                 deployment="elastic",
                 throughput_mb_s_per_tib=None,
                 subnet=self.subnet(zone),
                 lifetime=Lifetime.KEPT,
-                lifetime_reason="home directories hold user data",
+                lifetime_reason="home directories have the only copy of their files",
             )
         return FileSystemPlan(
             name=name,
@@ -357,7 +357,7 @@ def _lifetime(entry: Lustre, kind: str) -> tuple[Lifetime, str]:
 
 
 def _endpoints(spec: ClusterSpec) -> tuple[str, ...]:
-    extra = {"lustre": "fsx", "home": "elasticfilesystem"}
+    extra = {"lustre": "fsx"}
     return (*ENDPOINTS, *sorted({extra[e.kind] for e in spec.storage if e.kind in extra}))
 
 

@@ -100,6 +100,7 @@ SERVICE_PRICES = (
     ServicePrice(key="lustre_gib_month:500", unit="GiB-month", region="us-east-1", usd=0.340, read=date(2026, 11, 21), source=_C3X, certain=False),
     ServicePrice(key="lustre_gib_month:1000", unit="GiB-month", region="us-east-1", usd=0.600, read=date(2026, 11, 21), source=_C3X, certain=False),
     ServicePrice(key="lustre_scratch_gib_month", unit="GiB-month", region="us-east-1", usd=0.140, read=date(2026, 11, 21), source="https://learning-aws.readthedocs.io"),
+    ServicePrice(key="home_gib_month:elastic", unit="GiB-month", region="us-east-1", usd=0.30, read=date(2026, 11, 22), source="https://cloudburn.io/blog/amazon-efs-pricing (2026-03-03)", certain=False),
     ServicePrice(key="nat_hour", unit="hour", region="us-east-1", usd=0.045, read=date(2026, 8, 15), source=_INFRA),
     ServicePrice(key="nat_gb", unit="GB", region="us-east-1", usd=0.045, read=date(2026, 8, 15), source=_INFRA),
     ServicePrice(key="endpoint_hour", unit="hour", region="us-east-1", usd=0.01, read=date(2026, 8, 15), source=_INFRA),

@@ -30,6 +30,7 @@ KEY_REASON = "data that a key encrypts is lost without it"
 SETTINGS = "a bucket without its settings is not protected"
 CONTAINS = "a retained file system is in it"
 WRITES = "a retained file system writes to it"
+HOME_SETTING = "without its policy, a file system accepts connections without TLS"
 
 
 def _setting(get: str, put: str, delete: str = "") -> Actions:
@@ -235,6 +236,12 @@ PEER_INGRESS = ResourceKind("aws:vpc/securityGroupIngressRule:SecurityGroupIngre
     _SECURITY_GROUP_INGRESS_RULE_ACTIONS)
 PEER_EGRESS = ResourceKind("aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", "{component}-{rule}-egress", instances.peer_rules, REMOVED, FREE,
     _SECURITY_GROUP_EGRESS_RULE_ACTIONS)
+HOMES_GROUP = ResourceKind("aws:ec2/securityGroup:SecurityGroup", "{component}-homes", instances.home_groups, REMOVED, FREE,
+    _SECURITY_GROUP_ACTIONS)
+HOMES_INGRESS = ResourceKind("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "{component}-allow-homes-ingress", instances.home_groups, REMOVED, FREE,
+    _SECURITY_GROUP_INGRESS_RULE_ACTIONS)
+HOMES_EGRESS = ResourceKind("aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", "{component}-allow-homes-egress", instances.home_groups, REMOVED, FREE,
+    _SECURITY_GROUP_EGRESS_RULE_ACTIONS)
 WEB_EGRESS = ResourceKind("aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", "{component}-allow-web-{port}-egress", instances.web_ports, REMOVED, FREE,
     _SECURITY_GROUP_EGRESS_RULE_ACTIONS)
 # File systems.
@@ -255,6 +262,28 @@ DATA_REPOSITORY = ResourceKind("aws:fsx/dataRepositoryAssociation:DataRepository
     "fsx:DescribeDataRepositoryAssociations",
     "fsx:UpdateDataRepositoryAssociation fsx:TagResource?tags fsx:UntagResource?-tags",
     "fsx:DeleteDataRepositoryAssociation",
+))
+# Home directories.
+HOME = ResourceKind("aws:efs/fileSystem:FileSystem", "{component}-efs", instances.homes, retained("{why}"), priced("home_gib_month"), Actions(
+    "elasticfilesystem:CreateFileSystem elasticfilesystem:TagResource?tags iam:CreateServiceLinkedRole kms:DescribeKey?kmsKeyId "
+    "kms:CreateGrant?kmsKeyId kms:GenerateDataKeyWithoutPlaintext?kmsKeyId",
+    "elasticfilesystem:DescribeFileSystems elasticfilesystem:DescribeLifecycleConfiguration",
+    "elasticfilesystem:UpdateFileSystem?throughputMode elasticfilesystem:TagResource?tags elasticfilesystem:UntagResource?-tags",
+    "elasticfilesystem:DeleteFileSystem",
+), find("home"))
+HOME_POLICY = ResourceKind("aws:efs/fileSystemPolicy:FileSystemPolicy", "{component}-policy", instances.homes, retained(HOME_SETTING), FREE, Actions(
+    "elasticfilesystem:PutFileSystemPolicy",
+    "elasticfilesystem:DescribeFileSystemPolicy",
+    "elasticfilesystem:PutFileSystemPolicy",
+    "elasticfilesystem:DeleteFileSystemPolicy",
+), find("home"))
+# A file system without mount targets keeps its files, so `destroy` deletes them and their network.
+MOUNT_TARGET = ResourceKind("aws:efs/mountTarget:MountTarget", "{component}-{subnet}-mount-target", instances.mount_targets, REMOVED, FREE, Actions(
+    # EFS creates and deletes the network interfaces with the permissions of the caller (API reference, CreateMountTarget).
+    "elasticfilesystem:CreateMountTarget ec2:DescribeSubnets ec2:DescribeNetworkInterfaces ec2:CreateNetworkInterface",
+    "elasticfilesystem:DescribeMountTargets elasticfilesystem:DescribeMountTargetSecurityGroups",
+    "elasticfilesystem:ModifyMountTargetSecurityGroups?securityGroups ec2:ModifyNetworkInterfaceAttribute?securityGroups",
+    "elasticfilesystem:DeleteMountTarget ec2:DeleteNetworkInterface",
 ))
 # Nodes.
 NODE_ROLE = ResourceKind("aws:iam/role:Role", "{component}-role", instances.node_roles, REMOVED, FREE, _ROLE_ACTIONS)

@@ -14,6 +14,8 @@ SOFTWARE = CloudSoftware(
     local_disk_mount_of_image="/opt/dlami/nvme",
     # https://docs.aws.amazon.com/efs/latest/ug/mounting-fs-nfs-mount-settings.html, read 2026-11-21
     home_options="nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport",
+    # https://docs.aws.amazon.com/efs/latest/ug/encryption-in-transit.html, read 2026-11-22
+    home_tls_port=2049,
     lustre=LustreClient(
         repository="https://fsx-lustre-client-repo.s3.amazonaws.com/ubuntu",
         suite="{suite}",

@@ -74,7 +74,10 @@ class HomeMounts(Check):
     id, name = "L2", "home_mounts"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("mounts",)
-    hint = "run mount for the directory (mount /home) and read the error message; the server's address is in /etc/fstab and node.json"
+    hint = (
+        "run mount for the directory (mount /home) and read the error message; the server's address is in node.json; "
+        "if /etc/fstab names 127.0.0.1, also run systemctl status gpuinfra-home-tls"
+    )
     source = "the home directories that the pool declares"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, tuple[str, str | None]]:

@@ -37,6 +37,7 @@ NODE_FAULTS: dict[str, str] = {
     "driver-mismatch": "the loaded kernel module is older than the driver's libraries, as after an unattended upgrade",
     "fabric-manager-stopped": "fabric manager exits after it started",
     "lustre-mount-fails": "the file system's server does not answer",
+    "home-mount-refused": "the server of the home directories denies access to the mount",
     "lustre-over-tcp": "a rule of a security group is missing, so Lustre silently falls back from EFA to TCP",
     "download-corrupt": "one byte of every vendor download is corrupt",
     "repository-503": "vendors' repositories and download servers answer 503",

@@ -66,6 +66,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sha256sum": ("trust", "sha256sum"),
     "shutdown": ("systemctl", "shutdown"),
     "sysctl": ("machine", "sysctl"),
+    "stunnel4": ("mounts", "stunnel"),
     "sudo": ("sudo", "sudo"),
     "systemctl": ("systemctl", "systemctl"),
     "systemd-analyze": ("kernel", "nothing"),

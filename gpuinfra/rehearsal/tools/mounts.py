@@ -12,13 +12,16 @@ import sys
 
 from .arguments import Arguments
 from .passthrough import run_real
-from .state import RUN, State, change_state, exists, fail, make_folder, read_state, read_text
+from .state import RUN, State, change_state, exists, fail, make_folder, read_state, read_text, write_file
 
 SHARED = RUN + "/filesystems"
 DISKS = "/var/lib/stand-in-disks"
 ROOT = {"source": "/dev/root", "target": "/", "type": "ext4", "options": "rw,relatime,discard,errors=remount-ro"}
 MS_BIND, MNT_DETACH = 4096, 2
+LOCAL = "127.0.0.1:"
 SIMULATED = ("lustre", "nfs", "xfs", "ext4")
+TUNNELS = RUN + "/tunnels"
+"""Lines `local-port server` of the running stunnel."""
 
 
 def boot() -> None:
@@ -29,10 +32,42 @@ def boot() -> None:
         item = {"source": place["source"], "target": place["mount"], "type": place["type"]}
         _attach({**item, "options": "rw,noatime,nodiratime"})
     for source, target, kind, options in _fstab():
+        if kind == "nfs" and source.startswith(LOCAL):
+            continue  # an automount, for which systemd waits until stunnel runs
         if kind in SIMULATED and target != "/" and "noauto" not in options:
             code, text = _mount(source, target, kind, options)
             if code:
                 os.write(2, f"systemd: Failed to mount {target}: {text}\n".encode())
+
+
+def stunnel(argv: list[str]) -> int:
+    """The TLS client. It mounts the automounts that need it, because nothing here mounts them on first access."""
+    from .vendor import stay
+
+    lines, port = [], ""
+    for line in read_text(argv[-1]).splitlines():
+        name, _, value = (word.strip() for word in line.partition("="))
+        if name == "accept":
+            port = value.rpartition(":")[2]
+        elif name == "connect":
+            lines.append(f"{port} {value.rpartition(':')[0]}\n")
+    if not lines:
+        return fail("No service is configured")
+    write_file(TUNNELS, "".join(lines))
+    mounted = {item["target"] for item in read_state()["mounts"]}
+    for source, target, kind, options in _fstab():
+        if kind == "nfs" and source.startswith(LOCAL) and target not in mounted:
+            _mount(source, target, kind, options)
+    return stay(lambda: os.unlink(TUNNELS))
+
+
+def _server(source: str, options: str) -> str | None:
+    """Return the source of an NFS mount as the server knows it: that at the end of the tunnel if the mount uses one."""
+    if not source.startswith(LOCAL):
+        return source
+    port = next((word[5:] for word in options.split(",") if word.startswith("port=")), "2049")
+    servers = dict(line.split() for line in read_text(TUNNELS, "").splitlines())
+    return f"{servers[port]}:{source.removeprefix(LOCAL)}" if port in servers else None
 
 
 def restore() -> None:
@@ -194,10 +229,16 @@ def _mount(source: str, target: str, kind: str, options: str) -> tuple[int, str]
             )
         if ":/" not in source:
             return 32, f"mount.nfs: remote share not in 'host:dir' format: {source}"
+        server = _server(source, options)
+        if server is None:
+            return 32, "mount.nfs: Connection refused"
+        if "home-mount-refused" in state["faults"]:
+            return 32, f"mount.nfs: access denied by server while mounting {source}"
     elif _disk(source) is None:
         return 32, f"mount: {target}: can't find {source}."
     device = source if kind in ("lustre", "nfs") else _disk(source)
-    return _attach({"source": device, "target": target, "type": kind, "options": _shown(options)})
+    item = {"source": device, "target": target, "type": kind, "options": _shown(options)}
+    return _attach({**item, "server": _server(source, options)} if kind == "nfs" else item)
 
 
 def _attach(item: dict) -> tuple[int, str]:
@@ -215,7 +256,9 @@ def _attach(item: dict) -> tuple[int, str]:
 
 def _bind(item: dict) -> int:
     if item["type"] in ("lustre", "nfs"):
-        backing = SHARED + "/" + item["source"].replace("/", "_").replace("@", "_").replace(":", "_")
+        backing = (
+            SHARED + "/" + item.get("server", item["source"]).replace("/", "_").replace("@", "_").replace(":", "_")
+        )
     else:
         backing = DISKS + item["source"].replace("/", "_")
     make_folder(backing)

@@ -122,6 +122,29 @@ def _link(inputs: Inputs) -> Iterator[Call]:
     yield Call("fsx", "CreateDataRepositoryAssociation", params | {"Tags": inputs.tags()})
 
 
+@mapper("efs/fileSystem:FileSystem")
+def _home(inputs: Inputs) -> Iterator[Call]:
+    params = inputs.some(
+        CreationToken="creationToken",
+        Encrypted="encrypted",
+        KmsKeyId="kmsKeyId",
+        PerformanceMode="performanceMode",
+        ThroughputMode="throughputMode",
+    )
+    yield Call("efs", "CreateFileSystem", params | {"Tags": inputs.tags()})
+
+
+@mapper("efs/fileSystemPolicy:FileSystemPolicy")
+def _home_policy(inputs: Inputs) -> Iterator[Call]:
+    yield Call("efs", "PutFileSystemPolicy", inputs.some(FileSystemId="fileSystemId", Policy="policy"))
+
+
+@mapper("efs/mountTarget:MountTarget")
+def _mount_target(inputs: Inputs) -> Iterator[Call]:
+    params = inputs.some(FileSystemId="fileSystemId", SubnetId="subnetId", SecurityGroups="securityGroups")
+    yield Call("efs", "CreateMountTarget", params)
+
+
 @mapper("iam/role:Role")
 def _role(inputs: Inputs) -> Iterator[Call]:
     params = {

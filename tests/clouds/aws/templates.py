@@ -18,6 +18,7 @@ Resources = list[tuple[str, Properties]]
 """CloudFormation types with their properties."""
 
 NO_TYPE = {
+    "aws:efs/fileSystemPolicy:FileSystemPolicy": "a property of the file system there",
     "aws:s3/bucketObjectv2:BucketObjectv2": "CloudFormation puts no files into buckets",
     **requests.NO_CALL,
 }
@@ -73,10 +74,17 @@ SAME = {
     "ec2/vpcEndpoint:VpcEndpoint": "AWS::EC2::VPCEndpoint",
     "fsx/lustreFileSystem:LustreFileSystem": "AWS::FSx::FileSystem",
     "fsx/dataRepositoryAssociation:DataRepositoryAssociation": "AWS::FSx::DataRepositoryAssociation",
+    "efs/mountTarget:MountTarget": "AWS::EFS::MountTarget",
     "kms/alias:Alias": "AWS::KMS::Alias",
     "autoscaling/schedule:Schedule": "AWS::AutoScaling::ScheduledAction",
 }
 """Types whose properties are the parameters of their call."""
+
+
+def _home(made: list[requests.Call]) -> Resources:
+    params = _params(made)
+    params.pop("CreationToken")  # CloudFormation sets it
+    return [("AWS::EFS::FileSystem", params | {"FileSystemTags": params.pop("Tags")})]
 
 
 def _vpc(made: list[requests.Call]) -> Resources:
@@ -258,6 +266,7 @@ def _budget(made: list[requests.Call]) -> Resources:
 
 
 OTHERS: dict[str, Callable[[list[requests.Call]], Resources]] = {
+    "efs/fileSystem:FileSystem": _home,
     "ec2/vpc:Vpc": _vpc,
     "ec2/subnet:Subnet": _subnet,
     "ec2/internetGateway:InternetGateway": _internet,

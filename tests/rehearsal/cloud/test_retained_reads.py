@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import boto3
+import grpc
 import pytest
 from botocore.exceptions import ClientError
 
@@ -82,6 +83,35 @@ def test_networks_and_file_systems_are_found_by_filters_and_tags(session: Any, a
     assert [s["SubnetId"] for s in ec2.describe_subnets(Filters=tagged)["Subnets"]] == [subnet.id]
     (found,) = session.client("fsx").describe_file_systems()["FileSystems"]
     assert (found["FileSystemId"], found["Tags"]) == (lustre.id, [{"Key": "Name", "Value": "train-scratch-0"}])
+
+
+def test_homes_are_found_by_creation_token(session: Any, aws: Client) -> None:
+    """An EFS file system is found by its token; a second one with the token is refused."""
+    home = aws.create("aws:efs/fileSystem:FileSystem", {"creationToken": "train-home-0", "encrypted": True})
+    aws.create("aws:efs/fileSystem:FileSystem", {"creationToken": "other"}, "other")
+    efs = session.client("efs")
+    (found,) = efs.describe_file_systems(CreationToken="train-home-0")["FileSystems"]
+    assert (found["FileSystemId"], found["LifeCycleState"]) == (home.id, "available")
+    assert efs.describe_file_systems(CreationToken="none")["FileSystems"] == []
+    assert len(efs.describe_file_systems()["FileSystems"]) == 2
+    with pytest.raises(ClientError, match="BadRequest"):
+        efs.describe_mount_targets(FileSystemId=home.id)
+    with pytest.raises(grpc.RpcError, match="already exists with creation token 'train-home-0'"):
+        aws.create("aws:efs/fileSystem:FileSystem", {"creationToken": "train-home-0"}, "again")
+
+
+def test_mount_targets_are_one_per_zone_and_hold_their_file_system(aws: Client) -> None:
+    """A second mount target in a zone, the deletion of its file system and that of its subnet are refused."""
+    _, subnet = stacks.network(aws)
+    home = aws.create("aws:efs/fileSystem:FileSystem", {"creationToken": "train-home-0"})
+    target = {"fileSystemId": home.id, "subnetId": subnet.id}
+    made = aws.create("aws:efs/mountTarget:MountTarget", target)
+    assert made.outputs["dnsName"] == home.outputs["dnsName"]
+    with pytest.raises(grpc.RpcError, match="mount target already exists in this AZ"):
+        aws.create("aws:efs/mountTarget:MountTarget", target, "again")
+    for one, reason in ((home, "has mount targets created in it"), (subnet, "has dependencies and cannot be deleted")):
+        with pytest.raises(grpc.RpcError, match=reason):
+            aws.delete(one)
 
 
 def test_resources_of_google_cloud_are_found_by_name(cloud: Cloud, server: Server, gcp: Client) -> None:

@@ -101,6 +101,67 @@ def test_homes_are_mounted_with_the_image_s_logins(host: NodeHost) -> None:
     assert node.run("cat", "/home/ubuntu/.ssh/authorized_keys") == (0, "another\n")
 
 
+EFS = {"kind": "home", "mount": "/home", "dns_name": "fs-1.efs.us-east-1.amazonaws.com", "mount_name": "/"}
+TOOLS = {**EFS, "mount": "/tools", "dns_name": "fs-2.efs.us-east-1.amazonaws.com"}
+
+
+def node_with_tls(host: NodeHost, *faults: str) -> Machine:
+    """A node on AWS with two file systems for home directories."""
+    node = Machine(host, pool_of("aws", "g5.xlarge", "ubuntu-22.04", "plain", home=True))
+    node.launch("aws", faults=faults, file_systems=(EFS, TOOLS))
+    node.pool = replace(
+        node.pool, steps=tuple(step for step in node.pool.steps if step.id in ("10-prepare", "62-home"))
+    )
+    node.unpack()
+    return node
+
+
+def test_homes_on_aws_are_mounted_with_tls_at_every_boot(host: NodeHost) -> None:
+    """Each file system has a local port, stunnel verifies its server's certificate, and both are mounted after a reboot."""
+    node = node_with_tls(host)
+    code, said = node.steps()
+    assert code == 0, said
+    config = node.run("cat", "/etc/gpuinfra/home-tls.conf")[1]
+    assert "accept = 127.0.0.1:20049\nconnect = fs-1.efs.us-east-1.amazonaws.com:2049\n" in config
+    assert "accept = 127.0.0.1:20050\nconnect = fs-2.efs.us-east-1.amazonaws.com:2049\n" in config
+    assert config.count("verifyChain = yes\ncheckHost = fs-") == 2
+    mounts = {"/home": "20049", "/tools": "20050"}
+    node.run("touch", "/home/of-1", "/tools/of-2")
+
+    def check_mounts() -> None:
+        for mount, port in mounts.items():
+            code, options = node.run("findmnt", "-n", "-t", "nfs,nfs4", "-o", "OPTIONS", "--mountpoint", mount)
+            assert (code, f"port={port}" in options) == (0, True), options
+        assert node.run("ls", "/home/of-1", "/tools/of-2")[0] == 0
+
+    check_mounts()
+    code, said = node.steps("--again")
+    assert "none made changes" in said, said
+    node.reboot()
+    assert node.run("systemctl", "is-active", "gpuinfra-home-tls.service")[1] == "active\n"
+    check_mounts()
+
+
+def test_a_home_without_its_connection_is_not_mounted(host: NodeHost) -> None:
+    """Without stunnel, the mount is refused instead of connecting without TLS."""
+    node = node_with_tls(host)
+    assert node.steps()[0] == 0
+    node.run("umount", "/home")
+    node.run("systemctl", "stop", "gpuinfra-home-tls.service")
+    code, said = node.run("mount", "/home")
+    assert (code, said) == (32, "mount.nfs: Connection refused\n")
+
+
+def test_a_refused_home_is_reported(host: NodeHost) -> None:
+    """The step fails with the reason of the server, and the check L2 names the mount."""
+    node = node_with_tls(host, "home-mount-refused")
+    code, said = node.steps()
+    assert code == 1, said
+    reason = next(step["reason"] for step in node.state["steps"] if step["id"] == "62-home")
+    assert "mounting /home failed 5 times" in reason
+    assert "access denied by server while mounting 127.0.0.1:/" in reason
+
+
 def test_a_node_without_homes_rejects_the_step(host: NodeHost) -> None:
     """A node.json without homes fails at once, without a retry."""
     node = Machine(host, pool_of("gcp", "a2-highgpu-1g", "ubuntu-22.04", "plain", home=True))

@@ -8,6 +8,7 @@ import pulumi
 
 from gpuinfra import naming
 from gpuinfra.clouds.aws.components.audit import Foundation, FoundationArgs
+from gpuinfra.clouds.aws.components.homes import HomeDirectories, HomeDirectoriesArgs
 from gpuinfra.clouds.aws.components.network import Network, NetworkArgs
 from gpuinfra.clouds.aws.components.nodes import NodePool, NodePoolArgs
 from gpuinfra.clouds.aws.components.refs import Existing, FoundationRefs, SiteRefs
@@ -15,6 +16,7 @@ from gpuinfra.clouds.aws.components.roles import NodeRole, NodeRoleArgs
 from gpuinfra.clouds.aws.components.scope import Scope
 from gpuinfra.clouds.aws.components.security import SecurityGroups, SecurityGroupsArgs
 from gpuinfra.clouds.aws.components.storage import SharedFilesystem, SharedFilesystemArgs
+from gpuinfra.clouds.aws.instances import mount_subnets
 from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_subnet
 from gpuinfra.clouds.planned import retained_subnets
 
@@ -64,6 +66,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 scope=self.scope,
                 vpc_id=vpc_id,
                 storage=any(one.kind == "lustre" for one in plan.file_systems),
+                homes=any(one.kind == "home" for one in plan.file_systems),
                 storage_efa=any(one.efa for one in plan.file_systems),
                 holds_data=bool(retained_subnets(plan)),
             ),
@@ -71,6 +74,20 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         )
         file_systems = []
         for one in plan.file_systems:
+            mounted = {"kind": one.kind, "mount": one.mount}
+            if one.kind == "home" and security.homes_group_id is not None:
+                home = HomeDirectories(
+                    naming.logical(plan.name, one.name),
+                    HomeDirectoriesArgs(
+                        scope=self.scope,
+                        plan=one,
+                        subnet_ids={name: subnet_ids[name] for name in mount_subnets(plan)},
+                        security_group_id=security.homes_group_id,
+                        key_arn=foundation.data_key_arn,
+                    ),
+                    self.opts,
+                )
+                file_systems.append({**mounted, "dns_name": home.dns_name, "mount_name": "/"})
             if one.kind != "lustre" or security.storage_group_id is None:
                 continue
             created = SharedFilesystem(
@@ -86,7 +103,6 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 ),
                 self.opts,
             )
-            mounted = {"kind": one.kind, "mount": one.mount}
             file_systems.append({**mounted, "dns_name": created.dns_name, "mount_name": created.mount_name})
         return SiteRefs(
             vpc_id=vpc_id,

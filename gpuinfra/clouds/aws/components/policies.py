@@ -212,6 +212,28 @@ def data_key(scope: Scope) -> list[Statement]:
     ]
 
 
+def home_clients() -> list[Statement]:
+    """Return the policy of a file system for home directories: clients connect to its mount targets, with TLS.
+
+    EFS accepts clients without credentials only under these conditions
+    (https://docs.aws.amazon.com/whitepapers/latest/efs-encrypted-file-systems/encryption-of-data-in-transit.html, read 2026-11-22).
+    The security group of the mount targets limits them to the nodes.
+    """
+    return [
+        {
+            "Sid": "ClientsWithTls",
+            "Effect": "Allow",
+            "Principal": {"AWS": "*"},
+            "Action": [
+                "elasticfilesystem:ClientMount",
+                "elasticfilesystem:ClientRootAccess",
+                "elasticfilesystem:ClientWrite",
+            ],
+            "Condition": {"Bool": {"aws:SecureTransport": "true", "elasticfilesystem:AccessedViaMountTarget": "true"}},
+        }
+    ]
+
+
 def write_log_group(group_arn: pulumi.Input[str]) -> list[Statement]:
     """Allow a delivery role to write to one log group."""
     return [

@@ -19,6 +19,9 @@ from gpuinfra.clouds.ready_after import ready_after
 LUSTRE_PORTS = ((988, 988), (1018, 1023))
 """TCP ports between Lustre clients and servers, in both directions (https://docs.aws.amazon.com/fsx/latest/LustreGuide/limit-access-security-groups.html, read 2026-08)."""
 
+NFS_PORT = 2049
+"""TCP port of EFS mount targets, with and without TLS (https://docs.aws.amazon.com/efs/latest/ug/network-access.html, read 2026-11-22)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SecurityGroupsArgs:
@@ -28,6 +31,8 @@ class SecurityGroupsArgs:
     vpc_id: pulumi.Input[str]
     storage: bool = True
     """True if there is a Lustre file system, which requires its own group."""
+    homes: bool = False
+    """True if there are home directories, whose mount targets require their own group."""
     storage_efa: bool = False
     """True if clients access the file system over EFA. Only a rule that allows all protocols and references a group ID matches EFA traffic."""
     holds_data: bool = False
@@ -41,6 +46,8 @@ class SecurityGroups(pulumi.ComponentResource):
     """Security group for every network interface of the nodes. Resolves after its rules exist."""
     storage_group_id: pulumi.Output[str] | None
     """Security group for the file systems. Resolves after its rules exist."""
+    homes_group_id: pulumi.Output[str] | None
+    """Security group for the mount targets of home directories. Resolves after its rule exists."""
 
     def __init__(self, name: str, args: SecurityGroupsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:SecurityGroups", name, None, args.scope.options(opts))
@@ -71,8 +78,46 @@ class SecurityGroups(pulumi.ComponentResource):
                     f"allow-nodes-storage-{index}", nodes, storage, protocol, span, "nodes and file servers"
                 )
             self.storage_group_id = ready_after(storage.id, storage_rules)
+        self.homes_group_id = None
+        if args.homes:
+            self.homes_group_id = self._homes_group(nodes, nodes_rules)
         self.nodes_group_id = ready_after(nodes.id, nodes_rules)
-        self.register_outputs({"nodes_group_id": self.nodes_group_id, "storage_group_id": self.storage_group_id})
+        self.register_outputs(
+            {
+                "nodes_group_id": self.nodes_group_id,
+                "storage_group_id": self.storage_group_id,
+                "homes_group_id": self.homes_group_id,
+            }
+        )
+
+    def _homes_group(self, nodes: aws.ec2.SecurityGroup, nodes_rules: list[pulumi.Resource]) -> pulumi.Output[str]:
+        """Create the group of the mount targets, which accept NFS from the nodes, and add the rule of the nodes to `nodes_rules`."""
+        homes = aws.ec2.SecurityGroup(
+            rows.HOMES_GROUP.logical(self._name),
+            description="Home directories: NFS from the nodes",
+            vpc_id=self._args.vpc_id,
+            revoke_rules_on_delete=True,
+            opts=child(self, rows.HOMES_GROUP),
+        )
+        ports = {"ip_protocol": "tcp", "from_port": NFS_PORT, "to_port": NFS_PORT}
+        ingress = aws.vpc.SecurityGroupIngressRule(
+            rows.HOMES_INGRESS.logical(self._name),
+            security_group_id=homes.id,
+            referenced_security_group_id=nodes.id,
+            description="home directories from the nodes",
+            opts=child(self, rows.HOMES_INGRESS),
+            **ports,
+        )
+        egress = aws.vpc.SecurityGroupEgressRule(
+            rows.HOMES_EGRESS.logical(self._name),
+            security_group_id=nodes.id,
+            referenced_security_group_id=homes.id,
+            description="nodes to home directories",
+            opts=child(self, rows.HOMES_EGRESS),
+            **ports,
+        )
+        nodes_rules.append(egress)
+        return ready_after(homes.id, [ingress])
 
     def _storage_group(self) -> aws.ec2.SecurityGroup:
         return aws.ec2.SecurityGroup(

@@ -91,6 +91,7 @@ PARTS = {
     "aws:ec2/vpcEndpointRouteTableAssociation:VpcEndpointRouteTableAssociation": "a-{vpcEndpointId}{routeTableId}",
     "aws:ec2/vpcEndpointPolicy:VpcEndpointPolicy": "{vpcEndpointId}",
     "aws:kms/keyPolicy:KeyPolicy": "{keyId}",
+    "aws:efs/fileSystemPolicy:FileSystemPolicy": "{fileSystemId}",
     "aws:budgets/budget:Budget": ACCOUNT + ":{name}",
     # The names are unique only in their group. This is the format of their import IDs.
     "aws:autoscaling/schedule:Schedule": "{autoscalingGroupName}/{scheduledActionName}",

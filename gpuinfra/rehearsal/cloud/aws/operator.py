@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _SERVICE_ROLE = {
     "autoscaling/group:Group": "autoscaling.amazonaws.com",
+    "efs/fileSystem:FileSystem": "elasticfilesystem.amazonaws.com",
     "fsx/lustreFileSystem:LustreFileSystem": "fsx.amazonaws.com",
     "fsx/dataRepositoryAssociation:DataRepositoryAssociation": "s3.data-source.lustre.fsx.amazonaws.com",
 }
@@ -34,11 +35,13 @@ _TAKES_ROLE = {
 _TAGGED_BY = {
     "ec2/route:Route": ("aws:ec2/routeTable:RouteTable", "routeTableId"),
     "ec2/routeTableAssociation:RouteTableAssociation": ("aws:ec2/routeTable:RouteTable", "routeTableId"),
+    "efs/fileSystemPolicy:FileSystemPolicy": ("aws:efs/fileSystem:FileSystem", "fileSystemId"),
+    "efs/mountTarget:MountTarget": ("aws:efs/fileSystem:FileSystem", "fileSystemId"),
 }
 """Maps types without their own tags to the type and the input of the resource whose tags apply."""
 
 
-_TAGGING = frozenset({"ec2:CreateTags", "kms:TagResource", "fsx:TagResource"})
+_TAGGING = frozenset({"ec2:CreateTags", "kms:TagResource", "fsx:TagResource", "elasticfilesystem:TagResource"})
 _NOT_YET_TAGGED = _TAGGING | {"kms:PutKeyPolicy", "kms:EnableKeyRotation"}
 """Actions on a resource that is being created and whose tags have no effect yet. On keys, this takes up to five minutes (KMS developer guide, "Using tags to control access to KMS keys")."""
 _RULES = ("ec2:AuthorizeSecurityGroup", "ec2:RevokeSecurityGroup")
@@ -158,7 +161,9 @@ def _context(action: str, kind: str, region: str) -> dict[str, str]:
         return {"iam:PassedToService": _TAKES_ROLE.get(kind, "")}
     if action == "iam:CreateServiceLinkedRole":
         return {"iam:AWSServiceName": _SERVICE_ROLE.get(kind, "")}
-    return {"kms:ViaService": f"s3.{region}.amazonaws.com"} if kind.startswith("s3/") else {}
+    services = {"s3": "s3", "efs": "elasticfilesystem"}
+    via = services.get(kind.partition("/")[0])
+    return {"kms:ViaService": f"{via}.{region}.amazonaws.com"} if via else {}
 
 
 def _tag_context(action: str, operation: str, kind: str, inputs: Mapping[str, Any]) -> dict[str, str]:
@@ -202,7 +207,7 @@ def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], 
     name = str(inputs.get("name") or id)
     if action == "iam:PassRole":
         yield from _passed(store, kind, inputs)
-    elif action == "iam:CreateServiceLinkedRole" or (kind.startswith("fsx/") and action.startswith("iam:")):
+    elif action == "iam:CreateServiceLinkedRole" or (kind.startswith(("fsx/", "efs/")) and action.startswith("iam:")):
         yield f"arn:aws:iam::{account}:role/aws-service-role/{_SERVICE_ROLE[kind]}/AWSServiceRole"
     elif kind == "fsx/dataRepositoryAssociation:DataRepositoryAssociation" and action.startswith("s3:"):
         yield f"arn:aws:s3:::{str(inputs.get('dataRepositoryPath')).removeprefix('s3://').split('/')[0]}"
@@ -228,6 +233,10 @@ def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], 
     elif action.startswith("kms:") and "Alias" in action:
         yield f"arn:aws:kms:{where}:{name}"
         yield f"arn:aws:kms:{where}:key/{inputs.get('targetKeyId')}"
+    elif action.startswith("elasticfilesystem:"):
+        yield f"arn:aws:elasticfilesystem:{where}:file-system/{inputs.get('fileSystemId') or id or '*'}"
+    elif kind == "efs/mountTarget:MountTarget":
+        yield f"arn:aws:ec2:{where}:network-interface/*"
     elif action.startswith("fsx:"):
         yield f"arn:aws:fsx:{where}:{'association' if 'Association' in kind else 'file-system'}/{id or '*'}"
     elif action.startswith(_RULES):

@@ -54,6 +54,7 @@ _FORCED: dict[str, tuple[str, ...]] = {
     "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": ("bucket", "expectedBucketOwner"),
     "aws:kms/key:Key": ("customKeyStoreId", "customerMasterKeySpec", "keyUsage", "multiRegion", "xksKeyId"),
     "aws:kms/alias:Alias": ("namePrefix",),
+    "aws:efs/fileSystem:FileSystem": ("creationToken",),
     "aws:ssm/parameter:Parameter": ("name", "dataType"),
     "aws:cloudwatch/logGroup:LogGroup": ("namePrefix", "logGroupClass"),
     "aws:budgets/budget:Budget": ("namePrefix", "accountId"),

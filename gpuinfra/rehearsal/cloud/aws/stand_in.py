@@ -89,8 +89,8 @@ class Aws(StandIn):
         return None
 
     def services(self, cloud: Cloud) -> Mapping[str, Service]:
-        """Return the services. Paths without a prefix belong to S3, STS, EC2 and Auto Scaling, because the AWS SDKs use
-        one endpoint."""
+        """Return the services. EFS has paths of its own. The other paths belong to S3, STS, EC2 and Auto Scaling,
+        because the AWS SDKs use one endpoint."""
         from gpuinfra.rehearsal.cloud.aws.http.metadata import Metadata
         from gpuinfra.rehearsal.cloud.aws.http.objects import Objects
         from gpuinfra.rehearsal.cloud.aws.http.query import Queries
@@ -98,6 +98,7 @@ class Aws(StandIn):
         queries, objects = Queries(cloud), Objects(cloud)
         return {
             "/.imds/": Metadata(cloud),
+            "/2015-02-01/": queries.efs,
             "/": lambda request: (queries if (request.method, request.raw_path) == ("POST", "/") else objects)(request),
         }
 

@@ -48,6 +48,8 @@ TEXTS = (
          page="https://docs.aws.amazon.com/awscloudtrail/latest/APIReference/API_AdvancedEventSelector.html", code="InvalidEventSelectorsException"),
     Text(types="aws:cloudwatch/logGroup:LogGroup", path="name", form=r"[.\-_/#A-Za-z0-9]+", most=512, least=1,
          page="https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_CreateLogGroup.html", code="InvalidParameterException"),
+    Text(types="aws:efs/fileSystem:FileSystem", path="creationToken", form=r".+", most=64, least=1,
+         page="https://docs.aws.amazon.com/efs/latest/ug/API_CreateFileSystem.html", code="BadRequest"),
     Text(types="aws:iam/role:Role", path="description", form=_IAM_TEXT, most=1000,
          page="https://docs.aws.amazon.com/IAM/latest/APIReference/API_CreateRole.html", code="ValidationError"),
     Text(types="aws:iam/role:Role", path="name", form=r"[\w+=,.@-]+", most=64, least=1,

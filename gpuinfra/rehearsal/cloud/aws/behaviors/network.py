@@ -27,6 +27,7 @@ TABLE = "aws:ec2/routeTable:RouteTable"
 ASSOCIATION = "aws:ec2/routeTableAssociation:RouteTableAssociation"
 EIP = "aws:ec2/eip:Eip"
 LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
+MOUNT_TARGET = "aws:efs/mountTarget:MountTarget"
 
 
 RULES = (
@@ -95,7 +96,7 @@ class Vpc(Ec2):
 class Subnet(Ec2):
     types = (SUBNET,)
     needs = {"vpcId": VPC}
-    holders = {NAT: "subnetId", LUSTRE: "subnetIds", ENDPOINT: "subnetIds"}
+    holders = {NAT: "subnetId", LUSTRE: "subnetIds", ENDPOINT: "subnetIds", MOUNT_TARGET: "subnetId"}
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         super().before_create(cloud, call)
@@ -206,7 +207,7 @@ class Eip(Behavior):
 class SecurityGroup(Ec2):
     types = (SECURITY,)
     needs = {"vpcId": VPC}
-    holders = {LUSTRE: "securityGroupIds", ENDPOINT: "securityGroupIds"}
+    holders = {LUSTRE: "securityGroupIds", ENDPOINT: "securityGroupIds", MOUNT_TARGET: "securityGroups"}
     unique = (("name", "vpcId"),)
     taken = CloudError("InvalidGroup.Duplicate", "The security group '{name}' already exists for this VPC", status=409)
 

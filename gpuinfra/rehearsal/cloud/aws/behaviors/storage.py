@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpuinfra.rehearsal.cloud.aws import access
-from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT
+from gpuinfra.rehearsal.cloud.aws.behaviors.network import MOUNT_TARGET, SECURITY, SUBNET
+from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT, arn_of, hexa
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.behavior import Behavior, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.store import Resource
 
 LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
+HOME = "aws:efs/fileSystem:FileSystem"
+HOME_POLICY = "aws:efs/fileSystemPolicy:FileSystemPolicy"
 _S3_PARTS = (
     "BucketPolicy", "BucketVersioning", "BucketServerSideEncryptionConfiguration", "BucketPublicAccessBlock", "BucketLogging",
     "BucketLifecycleConfiguration", "BucketObjectLockConfiguration", "BucketReplicationConfig", "BucketOwnershipControls",
@@ -200,6 +205,112 @@ class DataRepositoryAssociation(Behavior):
         if access.bucket(cloud.store, name) is None and cloud.external(name) is None and ACCOUNT in name:
             text = f"The bucket {name} does not exist or cannot be accessed."
             raise CloudError("BadRequest", text, "FSx: CreateDataRepositoryAssociation")
+
+
+@behaves
+class Home(Behavior):
+    """An EFS file system. API_CreateFileSystem.html, read 2026-11-22."""
+
+    types = (HOME,)
+    unique = (("creationToken", "region"),)
+    taken = CloudError(
+        "FileSystemAlreadyExists",
+        "File system '{id}' already exists with creation token '{name}'",
+        "EFS: CreateFileSystem",
+        status=409,
+    )
+    volatile = ("numberOfMountTargets", "sizeInBytes")
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        size = {"value": 6144, "valueInIa": 0, "valueInStandard": 6144}
+        call.outputs |= {
+            "dnsName": f"{call.id}.efs.{call.region}.amazonaws.com",
+            "ownerId": ACCOUNT,
+            "numberOfMountTargets": 0,
+            "sizeInBytes": [size],
+            "lifecyclePolicies": [],
+            "protection": {"replicationOverwrite": "ENABLED"},
+        }
+
+    def before_delete(self, cloud: Cloud, resource: Resource) -> None:
+        if cloud.store.where(MOUNT_TARGET, fileSystemId=resource.id):
+            text = f"File system {resource.id} has mount targets created in it"
+            raise CloudError("FileSystemInUse", text, "EFS: DeleteFileSystem", status=409)
+
+    def read(self, cloud: Cloud, resource: Resource) -> Resource | None:
+        count = len(cloud.store.where(MOUNT_TARGET, fileSystemId=resource.id))
+        return replace(resource, outputs={**resource.outputs, "numberOfMountTargets": count})
+
+
+@behaves
+class HomePolicy(Behavior):
+    """The policy of a file system. A second one replaces the first. Clients without credentials need an entry in it."""
+
+    types = (HOME_POLICY,)
+    joins = True
+
+    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+        text = call.plain.get("policy")
+        if isinstance(text, str) and not wire.is_unknown(text):
+            try:
+                json.loads(text)
+            except ValueError:
+                yield Failure("policy", "contains an invalid JSON policy")
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        _home_exists(cloud, call, "EFS: PutFileSystemPolicy")
+
+
+@behaves
+class MountTarget(Behavior):
+    """A mount target. A file system has at most one in each zone, and all in one VPC. API_CreateMountTarget.html, read 2026-11-22."""
+
+    types = (MOUNT_TARGET,)
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        _home_exists(cloud, call, "EFS: CreateMountTarget")
+        subnet = cloud.store.find(SUBNET, str(call.plain.get("subnetId")))
+        if subnet is None:
+            if cloud.external(str(call.plain.get("subnetId"))) is None:
+                text = f"The subnet ID '{call.plain.get('subnetId')}' does not exist"
+                raise CloudError("SubnetNotFound", text, "EFS: CreateMountTarget")
+            return
+        for other in cloud.store.where(MOUNT_TARGET, fileSystemId=call.plain.get("fileSystemId")):
+            there = cloud.store.find(SUBNET, str(other.plain.get("subnetId")))
+            if there is None:
+                continue
+            if there.plain.get("vpcId") != subnet.plain.get("vpcId"):
+                text = "requested subnet for new mount target is not in the same VPC as existing mount targets"
+            elif there.outputs.get("availabilityZoneId") == subnet.outputs.get("availabilityZoneId"):
+                text = "mount target already exists in this AZ"
+            else:
+                continue
+            raise CloudError("MountTargetConflict", text, "EFS: CreateMountTarget", status=409)
+        for group in call.plain.get("securityGroups") or []:
+            if cloud.store.find(SECURITY, str(group)) is None and cloud.external(str(group)) is None:
+                text = f"The security group ID '{group}' does not exist"
+                raise CloudError("SecurityGroupNotFound", text, "EFS: CreateMountTarget")
+
+    def created(self, cloud: Cloud, call: Call) -> None:
+        plain, number = call.plain, cloud.store.next("mount target")
+        id, subnet = str(plain["fileSystemId"]), cloud.store.find(SUBNET, str(plain.get("subnetId")))
+        call.outputs |= {
+            "dnsName": f"{id}.efs.{call.region}.amazonaws.com",
+            "fileSystemArn": arn_of(HOME, id, {}, call.region),
+            "ownerId": ACCOUNT,
+            "networkInterfaceId": f"eni-{hexa(number, 17)}",
+        }
+        if subnet:
+            zone = {key: subnet.outputs[key] for key in ("availabilityZoneId",)}
+            name = subnet.outputs["availabilityZone"]
+            named = {"availabilityZoneName": name, "mountTargetDnsName": f"{name}.{id}.efs.{call.region}.amazonaws.com"}
+            call.outputs |= zone | named
+
+
+def _home_exists(cloud: Cloud, call: Call, action: str) -> None:
+    id = str(call.plain.get("fileSystemId"))
+    if cloud.store.find(HOME, id) is None and cloud.external(id) is None:
+        raise CloudError("FileSystemNotFound", f"File system '{id}' does not exist.", action, status=404)
 
 
 @behaves

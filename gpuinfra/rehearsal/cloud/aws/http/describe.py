@@ -1,4 +1,4 @@
-"""Read calls of KMS, CloudWatch Logs, FSx and EC2 that `gpuinfra adopt` uses to find retained resources.
+"""Read calls of KMS, CloudWatch Logs, FSx, EFS and EC2 that `gpuinfra adopt` uses to find retained resources.
 
 KMS, CloudWatch Logs and FSx use AWS's JSON protocol: the `X-Amz-Target` header contains the action, and requests and
 responses are JSON.
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.aws import operator
+from gpuinfra.rehearsal.cloud.aws.behaviors.network import MOUNT_TARGET
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
@@ -60,6 +61,26 @@ def describe_file_systems(cloud: Cloud, asked: Mapping[str, Any], region: str) -
                 "Tags": [{"Key": key, "Value": value} for key, value in _tags(one).items()],
             }
             for one in _in_region(cloud, "aws:fsx/lustreFileSystem:LustreFileSystem", region)
+        ]
+    }
+
+
+def describe_homes(cloud: Cloud, asked: Mapping[str, str], region: str) -> dict[str, Any]:
+    """Describe EFS file systems, all or those with a creation token."""
+    cloud.operator.check(operator, operator.http("elasticfilesystem:DescribeFileSystems", "*", region))
+    token = asked.get("CreationToken")
+    found = _in_region(cloud, "aws:efs/fileSystem:FileSystem", region)
+    return {
+        "FileSystems": [
+            {
+                "FileSystemId": one.id,
+                "CreationToken": one.plain["creationToken"],
+                "LifeCycleState": "available",
+                "NumberOfMountTargets": len(cloud.store.where(MOUNT_TARGET, fileSystemId=one.id)),
+                "Tags": [{"Key": key, "Value": value} for key, value in _tags(one).items()],
+            }
+            for one in found
+            if token in (None, one.plain.get("creationToken"))
         ]
     }
 

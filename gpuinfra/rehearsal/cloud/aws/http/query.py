@@ -98,6 +98,21 @@ class Queries:
             self.cloud.store.log("POST", verified.service, target, "", error.code)
             return Response(error.status, json.dumps({"__type": error.code, "message": error.message}).encode(), kind)
 
+    def efs(self, request: Request) -> Response:
+        """Handle GET `/2015-02-01/file-systems`, which has the REST protocol with JSON."""
+        kind = "application/json"
+        try:
+            verified = signatures.verify(request, lambda key: credentials.by_id(self.cloud.store, key))
+            self._read_only(verified)
+            if (request.method, request.path) != ("GET", "/2015-02-01/file-systems"):
+                raise CloudError("BadRequest", f"{request.method} {request.path} is not supported in a rehearsal")
+            answer = describe.describe_homes(self.cloud, request.query, verified.region)
+            return Response(200, json.dumps(answer).encode(), kind)
+        except CloudError as error:
+            self.cloud.store.log(request.method, "efs", request.path[:500], "", error.code)
+            body = {"ErrorCode": error.code, "Message": error.message}
+            return Response(error.status, json.dumps(body).encode(), kind, headers={"x-amzn-errortype": error.code})
+
     # STS
 
     def _identity(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:

@@ -1,0 +1,70 @@
+"""Amazon EFS file systems for home directories. `destroy` retains the file system and deletes its mount targets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+
+from gpuinfra.clouds.aws import resources as rows
+from gpuinfra.clouds.aws.components import policies
+from gpuinfra.clouds.aws.components.scope import Scope, child
+from gpuinfra.clouds.ready_after import ready_after
+from gpuinfra.plan.model import FileSystemPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class HomeDirectoriesArgs:
+    """Arguments of the home directories."""
+
+    scope: Scope
+    plan: FileSystemPlan
+    subnet_ids: Mapping[str, pulumi.Input[str]]
+    """Subnets of the mount targets by their names in the plan, at most one in each zone."""
+    security_group_id: pulumi.Input[str]
+    """Security group for the mount targets (`SecurityGroups.homes_group_id`)."""
+    key_arn: pulumi.Input[str] | None = None
+    """KMS key for the files. If unset, EFS uses its own key."""
+
+
+class HomeDirectories(pulumi.ComponentResource):
+    """A file system, its policy, and a mount target in each subnet of nodes."""
+
+    file_system_id: pulumi.Output[str]
+    """ID of the file system."""
+    dns_name: pulumi.Output[str]
+    """DNS name to mount. In each zone, it resolves to the mount target of the zone. Resolves after the mount targets and the policy exist."""
+
+    def __init__(self, name: str, args: HomeDirectoriesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpuinfra:aws:HomeDirectories", name, None, args.scope.options(opts))
+        file_system = aws.efs.FileSystem(
+            rows.HOME.logical(name),
+            # EFS rejects a second file system with this token, and `adopt` finds the file system by it.
+            creation_token=args.scope.unique_name(args.plan.name),
+            encrypted=True,
+            kms_key_id=args.key_arn,
+            performance_mode="generalPurpose",
+            throughput_mode=args.plan.deployment,
+            opts=child(self, rows.HOME),
+        )
+        policy = aws.efs.FileSystemPolicy(
+            rows.HOME_POLICY.logical(name),
+            file_system_id=file_system.id,
+            policy=policies.document(policies.home_clients()),
+            opts=child(self, rows.HOME_POLICY),
+        )
+        targets = [
+            aws.efs.MountTarget(
+                rows.MOUNT_TARGET.logical(name, subnet=subnet),
+                file_system_id=file_system.id,
+                subnet_id=id_,
+                security_groups=[args.security_group_id],
+                opts=child(self, rows.MOUNT_TARGET),
+            )
+            for subnet, id_ in args.subnet_ids.items()
+        ]
+        self.file_system_id = file_system.id
+        self.dns_name = ready_after(file_system.dns_name, [policy, *targets])
+        self.register_outputs({"file_system_id": self.file_system_id, "dns_name": self.dns_name})
