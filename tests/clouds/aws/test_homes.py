@@ -1,0 +1,89 @@
+"""Home directories on AWS: encryption, mount targets, the policy of the file system, and who reaches it."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+from gpuinfra.rehearsal.cloud.aws import policy
+from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
+from tests.clouds.aws.reach import Out, holes, outwards
+from tests.clouds.recorder import Recording
+from tests.clouds.stacks import recording_of_spec
+from tests.oracle.claims import group
+
+SPEC = {
+    "name": "train",
+    "where": {"cloud": "aws", "region": "us-east-1", "zone": "use1-az4"},
+    "pools": [
+        {"name": "gpu", "machine": "p4d.24xlarge", "capacity": [{"kind": "spot", "count": 1}]},
+        {"name": "cpu", "machine": "g5.xlarge", "zone": "use1-az6", "capacity": [{"kind": "spot", "count": 1}]},
+    ],
+    "storage": [{"kind": "home"}],
+}
+
+
+@functools.cache
+def recording() -> Recording:
+    """A cluster with pools in two zones and home directories."""
+    return recording_of_spec(SPEC)
+
+
+def state() -> list[dict[str, Any]]:
+    """The recording in the format of an exported state."""
+    return [{"type": one.type, "id": one.id, "inputs": one.inputs, "outputs": {}} for one in recording().custom]
+
+
+def test_each_zone_has_a_mount_target_of_an_encrypted_file_system() -> None:
+    """The file system uses the data key and elastic throughput; each zone with nodes has one mount target."""
+    have = group(state())
+    (home,) = have["efs_FileSystem"]
+    assert home["encrypted"] is True
+    assert home["kmsKeyId"].startswith("arn:aws:kms:")
+    assert home["throughputMode"] == "elastic"
+    nodes = {subnet for one in have["autoscaling_Group"] for subnet in one["vpcZoneIdentifiers"]}
+    assert len(nodes) == 2
+    assert sorted(one["subnetId"] for one in have["efs_MountTarget"]) == sorted(nodes)
+
+
+def test_only_nodes_reach_the_mount_targets() -> None:
+    """The group of the mount targets allows NFS from the group of the nodes only, and the nodes send to it."""
+    have = group(state())
+    nodes = have["ec2_LaunchTemplate"][0]["networkInterfaces"][0]["securityGroups"][0]
+    (homes,) = {name for one in have["efs_MountTarget"] for name in one["securityGroups"]}
+    rules = [one for one in have["vpc_SecurityGroupIngressRule"] if one["securityGroupId"] == homes]
+    shown = [
+        (one["referencedSecurityGroupId"], one["ipProtocol"], int(one["fromPort"]), int(one["toPort"])) for one in rules
+    ]
+    assert shown == [(nodes, "tcp", 2049, 2049)]
+    assert Out(to=homes, protocol="tcp", ports=(2049, 2049)) in outwards(state())
+    assert holes(state()) == []
+
+
+def test_the_file_system_accepts_connections_with_tls_only() -> None:
+    """A client that mounts with TLS through a mount target is allowed; without TLS, or past the mount targets, it is denied."""
+    (one,) = group(state())["efs_FileSystemPolicy"]
+    document = json.dumps(one["policy"])
+
+    def allowed(**context: str) -> bool:
+        mount = {"elasticfilesystem:AccessedViaMountTarget": "true", "aws:SecureTransport": "true"}
+        keys = {"tls": "aws:SecureTransport", "target": "elasticfilesystem:AccessedViaMountTarget"}
+        known = mount | {keys[name]: value for name, value in context.items()}
+        request = AccessRequest(
+            "*", "elasticfilesystem:ClientMount", "arn:aws:elasticfilesystem:::file-system/fs-1", known
+        )
+        return policy.decide(request, [], [document])[0]
+
+    assert allowed()
+    assert not allowed(tls="false")
+    assert not allowed(target="false")
+
+
+def test_destroy_retains_the_file_system_and_its_policy_only() -> None:
+    """The files and their policy stay; mount targets and their security group are deleted, so the network can be deleted."""
+    retained = {one.type.rpartition(":")[2]: one.retained for one in recording().custom if ":efs/" in one.type}
+    assert retained == {"FileSystem": True, "FileSystemPolicy": True, "MountTarget": False}
+    groups = {one.name: one.retained for one in recording().custom if one.type.endswith(":SecurityGroup")}
+    assert groups == {"train-security-nodes": False, "train-security-homes": False}
+    assert not any(one.retained for one in recording().custom if one.type.endswith((":Vpc", ":Subnet")))
