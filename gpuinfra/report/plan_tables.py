@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuinfra.cost.compare import Row
-from gpuinfra.plan.model import FileSystemPlan, Plan, Subnet
+from gpuinfra.plan.model import FileSystemPlan, Lifetime, Plan, Subnet
 from gpuinfra.report.prices import usd
 from gpuinfra.report.tables import Cell, Column, Table
 
@@ -23,11 +23,38 @@ def subnet_table(subnets: Sequence[Subnet]) -> Table:
 
 
 def storage_text(entry: FileSystemPlan) -> str:
-    """Describe a file system: `lustre SCRATCH_2, 4,800 GiB at 250 MB/s per TiB, bucket auto`."""
-    size = f"{entry.capacity_gib:,} GiB" if entry.capacity_gib else "grows automatically"
+    """Describe a file system, its link to a bucket, and what happens to its files on `destroy`.
+
+    `lustre SCRATCH_2, 4,800 GiB, bucket auto; imports new objects automatically; exports no files automatically; destroy deletes it, and files that are not exported are lost`
+    """
+    size = "grows with its files" if entry.deployment == "elastic" else f"{entry.capacity_gib:,} GiB"
     tier = f" at {entry.throughput_mb_s_per_tib} MB/s per TiB" if entry.throughput_mb_s_per_tib else ""
     bucket = f", bucket {entry.bucket}" if entry.bucket else ""
-    return f"{entry.kind} {entry.deployment}, {size}{tier}{bucket}"
+    return "; ".join((f"{entry.kind} {entry.deployment}, {size}{tier}{bucket}", *_link(entry), _on_destroy(entry)))
+
+
+def _link(entry: FileSystemPlan) -> tuple[str, ...]:
+    """Describe the automatic imports and exports of a file system that is linked to a bucket."""
+    if entry.bucket is None:
+        return ()
+    where = "" if entry.bucket_path == "/" else f" in {entry.bucket_path}"
+    imports = f"imports {_events(entry.import_events)} objects" if entry.import_events else "imports no later changes"
+    exports = f"exports {_events(entry.export_events)} files{where}" if entry.export_events else "exports no files"
+    return f"{imports} automatically", f"{exports} automatically"
+
+
+def _events(events: Sequence[str]) -> str:
+    """Return events in words: `new, changed and deleted`."""
+    words = [event.lower() for event in events]
+    return " and ".join([*([", ".join(words[:-1])] if words[1:] else []), words[-1]])
+
+
+def _on_destroy(entry: FileSystemPlan) -> str:
+    if entry.lifetime is Lifetime.KEPT:
+        return "destroy retains it"
+    if entry.bucket is None:
+        return "destroy deletes it with all its files"
+    return "destroy deletes it, and files that are not exported are lost"
 
 
 def ways_table(ways: Sequence[Row], *, notes: bool = False) -> Table:

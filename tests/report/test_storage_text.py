@@ -1,0 +1,57 @@
+"""The description of a file system in a plan: what is imported and exported, and what destroy deletes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuinfra.planning import make_plan
+from gpuinfra.report.plan_tables import storage_text
+from gpuinfra.spec import parse_spec
+from tests.rules.cases import TODAY, declaration, lustre
+
+_SCRATCH = {"deployment": "scratch_2", "bucket": "auto"}
+_ALL = "new, changed and deleted"
+
+
+def described(cloud: str, storage: list[dict[str, Any]]) -> list[str]:
+    """The parts of the description of the only file system of a declaration."""
+    plan = make_plan(parse_spec(declaration((cloud, {"storage": storage}))), TODAY)
+    return storage_text(plan.file_systems[0]).split("; ")
+
+
+@pytest.mark.parametrize(
+    ("cloud", "storage", "expected"),
+    [
+        ("aws", lustre(), ["destroy retains it"]),
+        ("aws", lustre(deployment="scratch_2"), ["destroy deletes it with all its files"]),
+        ("aws", lustre(**_SCRATCH), [
+            f"imports {_ALL} objects automatically", f"exports {_ALL} files automatically",
+            "destroy deletes it, and files that are not exported are lost",
+        ]),
+        ("aws", lustre(**_SCRATCH, import_events=[], export_events=["NEW"], bucket_path="/data"), [
+            "imports no later changes automatically", "exports new files in /data automatically",
+            "destroy deletes it, and files that are not exported are lost",
+        ]),
+        ("aws", lustre(bucket="auto", import_events=["NEW", "CHANGED"], export_events=[]), [
+            "imports new and changed objects automatically", "exports no files automatically", "destroy retains it",
+        ]),
+        ("gcp", lustre(capacity_gib=18000, bucket="auto"), [
+            "imports no later changes automatically", "exports no files automatically", "destroy retains it",
+        ]),
+    ],
+)  # fmt: skip
+def test_import_export_and_destroy_are_described(
+    cloud: str, storage: list[dict[str, Any]], expected: list[str]
+) -> None:
+    """The plan states in words which changes are imported and exported, and whether destroy deletes the files."""
+    assert described(cloud, storage)[1:] == expected
+
+
+def test_homes_grow_on_aws_and_have_a_size_elsewhere() -> None:
+    """Amazon EFS grows with its files; Filestore has the declared size. Destroy retains both."""
+    homes = [{"kind": "home", "capacity_gib": 2560}]
+    assert described("aws", homes) == ["home elastic, grows with its files", "destroy retains it"]
+    what, fate = described("gcp", homes)
+    assert (what.endswith(", 2,560 GiB"), fate) == (True, "destroy retains it")
