@@ -35,6 +35,7 @@ IDS = {
     "aws:ec2/securityGroup:SecurityGroup": "GroupId",
     "aws:ec2/launchTemplate:LaunchTemplate": "LaunchTemplate.LaunchTemplateId",
     "aws:ec2/vpcEndpoint:VpcEndpoint": "VpcEndpoint.VpcEndpointId",
+    "aws:efs/fileSystem:FileSystem": "FileSystemId",
     "aws:fsx/lustreFileSystem:LustreFileSystem": "FileSystem.FileSystemId",
     "aws:kms/key:Key": "KeyMetadata.KeyId",
 }

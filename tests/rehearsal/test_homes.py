@@ -1,0 +1,34 @@
+"""A cluster with home directories on AWS is rehearsed to a verified node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import Rehearse
+
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("needs_nodes")]
+
+STACK = """\
+config:
+  aws:region: us-east-1
+  gpuinfra:cluster:
+    name: lab
+    where: {cloud: aws, region: us-east-1, zone: use1-az4}
+    pools:
+      - {name: gpu, machine: g5.xlarge, capacity: {kind: on_demand, count: 1}}
+    storage:
+      - {kind: home}
+"""
+
+
+def test_a_node_with_homes_is_verified_under_least_permissions(rehearse: Rehearse, tmp_path: Path) -> None:
+    """The generated policies allow every call for the file system, its policy and its mount targets, and the node mounts it."""
+    path = tmp_path / "Pulumi.lab.yaml"
+    path.write_text(STACK, encoding="utf-8")
+    result = rehearse("up", str(path), "--under-least-permissions")
+    assert result.code == 0, result.out + result.err
+    assert [node["outcome"] for node in result.report["nodes"]] == ["verified"]
+    result = rehearse("destroy", str(path), "--under-least-permissions")
+    assert result.code == 0, result.out + result.err
