@@ -28,6 +28,7 @@ from gpuinfra.plan.model import (
     PoolPlan,
     RolesPlan,
 )
+from gpuinfra.plan.recovery import recovery_plan
 from gpuinfra.plan.steps import steps
 from gpuinfra.plan.storage import lnet_efa_devices, named
 from gpuinfra.plan.zones import Zoning
@@ -72,6 +73,7 @@ def make_plan(spec: ClusterSpec, today: date, now: datetime | None = None) -> Pl
             lock_mode=spec.audit.lock_mode.upper(),
             data_events=spec.audit.data_events,
             recorded_buckets=None if spec.audit.all_buckets else _recorded(file_systems if "site" in layers else ()),
+            second_region=spec.recovery.region if spec.recovery else None,
             log_retention_days=spec.audit.log_retention_days,
         ),
         budget=None,
@@ -81,6 +83,7 @@ def make_plan(spec: ClusterSpec, today: date, now: datetime | None = None) -> Pl
         evidence=EvidencePlan(operators=spec.access.operators, reached_from=spec.access.evidence_from),
         roles=RolesPlan(permissions_boundary=spec.access.permissions_boundary, node_policies=spec.access.node_policies),
         tags={"gpuinfra:cluster": spec.name, "gpuinfra:managed-by": "gpuinfra", **dict(sorted(spec.tags.items()))},
+        recovery=recovery_plan(spec, cloud.replication, file_systems, pools) if cloud.replication else None,
         registry=spec.software.registry,
         project=getattr(spec.where, "project", None),
         today=today,

@@ -60,7 +60,7 @@ class Price:
     """Whether a resource is included in the price of a cluster."""
 
     item: str | None
-    """Price item that covers the resource: `node`, `disk_gib_month`, `lustre_gib_month`, `home_gib_month`, `nat_hour`, `nat_vm_hour`, `address_hour`, `endpoint_hour`."""
+    """Price item that covers the resource: `node`, `disk_gib_month`, `lustre_gib_month`, `home_gib_month`, `nat_hour`, `nat_vm_hour`, `address_hour`, `endpoint_hour`, `replication_gb`."""
     reason: str = ""
     """Reason why the resource is not included."""
 
@@ -126,6 +126,7 @@ class ResourceKind(Generic[K]):
             parents=instance.parents,
             lookup=self.lookup(instance) if self.lookup and kept else None,
             kind=self,
+            region=instance.values.get("region"),
         )
 
 
@@ -144,6 +145,8 @@ class PlannedResource(Generic[K]):
     """Key with which `adopt` finds the resource."""
     kind: ResourceKind[K] | None = None
     """Row of the resource."""
+    region: str | None = None
+    """Region of a resource that is in a second region, or None for the region of the plan."""
 
 
 def rows(module: Mapping[str, Any]) -> tuple[ResourceKind[Any], ...]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         OwnNetwork,
         Plan,
     )
+    from gpuinfra.plan.recovery import Replication
     from gpuinfra.plan.zones import Zoning
     from gpuinfra.software.cloud import CloudSoftware
     from gpuinfra.software.images import ImageFamily
@@ -99,6 +100,8 @@ class CloudProfile(Protocol):
     selects_buckets: bool
     """Whether the audit trail records the objects of selected buckets, so that `audit.all_buckets` has an effect."""
 
+    replication: Replication | None
+    """How buckets are replicated to a second region, or None if gpuinfra creates no resources there."""
     metadata_to_guard: tuple[str, ...]
     """Addresses of the metadata service to which nodes block access from containers. Empty if the cloud has a hop limit."""
 

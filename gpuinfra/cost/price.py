@@ -20,6 +20,9 @@ BY_USE = (
     "object storage, logs and the audit trail with its data events: billed by volume",
     "traffic to the internet and through NAT: billed per GB",
 )
+REPLICATED = (
+    "storage of the replicas, replication requests and the fee for a guaranteed replication time: billed by volume",
+)
 
 
 def price(plan: Plan, today: date, prices: PriceFile | None = None, *, duration_hours: int | None = None) -> Cost:
@@ -29,7 +32,7 @@ def price(plan: Plan, today: date, prices: PriceFile | None = None, *, duration_
     missing = tuple(f"{line.what}: {line.note or 'price unknown'}" for line in lines if line.usd_per_unit_hour is None)
     return Cost(
         lines=lines,
-        unknown=(*missing, *BY_USE),
+        unknown=(*missing, *BY_USE, *(REPLICATED if plan.recovery else ())),
         oldest=min(dates, default=None),
         as_of=today,
         duration_hours=duration_hours,
@@ -46,6 +49,7 @@ def _lines(plan: Plan, prices: PriceFile | None) -> Iterator[Line]:
     for file_system in plan.file_systems:
         yield from _file_system(file_system, plan, cloud.service_prices, prices)
     yield from _network(plan, cloud.service_prices, prices)
+    yield from _replication(plan, cloud.service_prices, prices)
 
 
 def _nodes(pool: PoolPlan, group: Group, machine: MachineType | None, region: str, prices: PriceFile | None) -> Line:
@@ -136,6 +140,14 @@ def _network(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | No
     if network.interface_endpoints:
         count = len(network.interface_endpoints) * sum(s.role == "nodes" for s in network.subnets)
         yield hourly(count, "interface endpoint", _service("endpoint_hour", plan, known, prices))
+
+
+def _replication(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None) -> Iterator[Line]:
+    if (recovery := plan.recovery) is None:
+        return
+    what = f"checkpoints replicated to {recovery.region}: {recovery.checkpoint_gb_per_month:,.0f} GB a month"
+    found = _service("replication_gb", plan, known, prices)
+    yield _line(what, "network", recovery.checkpoint_gb_per_month, "GB-month", found, plan)
 
 
 def _line(what: str, kind: str, quantity: float, unit: str, found: ServicePrice | None, plan: Plan) -> Line:

@@ -279,6 +279,8 @@ class AuditPlan:
     data_events: bool = True
     recorded_buckets: tuple[str, ...] | None = ("evidence",)
     """AWS: purposes of the stack's buckets whose objects are recorded, or None for all buckets of the account."""
+    second_region: str | None = None
+    """AWS: region of replicas whose objects are also recorded."""
     log_retention_days: int = 365
 
 
@@ -324,6 +326,63 @@ class HandoverPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Replica:
+    """A bucket that is replicated to the second region."""
+
+    name: str
+    """Purpose in the bucket's name, such as `evidence` or `scratch-0`. It is the same in both regions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecoveryPart:
+    """One step of the time until a checkpoint is in the second region, or until it is read there."""
+
+    what: str
+    minutes: float
+    how: str
+    """The calculation, with its figures and their source."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecoveryTarget:
+    """A recovery objective and the time that the plan calculates for it."""
+
+    declared_minutes: int
+    minutes: float
+    """Sum of the parts."""
+    holds: bool
+    """Whether `minutes` is at most `declared_minutes`, and each part can keep up."""
+    parts: tuple[RecoveryPart, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecoveryCommand:
+    """A command for something that a resource cannot do."""
+
+    why: str
+    command: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecoveryPlan:
+    """What exists in the second region before a failure, and whether the recovery targets hold."""
+
+    region: str
+    mode: str
+    """`cold`, `pilot-light`, or `hot`."""
+    replicas: tuple[Replica, ...]
+    alert_after_s: int
+    """Replication lag in seconds above which an alert is sent."""
+    recipients: tuple[str, ...]
+    """Email addresses that receive the alert."""
+    rpo: RecoveryTarget
+    rto: RecoveryTarget
+    checkpoint_gb_per_month: float
+    """Checkpoint data that is replicated in a month, in GB (10^9 bytes)."""
+    commands: tuple[RecoveryCommand, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Kept:
     """A resource that `destroy` retains."""
 
@@ -364,6 +423,8 @@ class Plan:
     roles: RolesPlan = RolesPlan()
     own_networks: tuple[OwnNetwork, ...] = ()
     """Networks that belong to the cluster instead of its site."""
+    recovery: RecoveryPlan | None = None
+    """The second region, or None if nothing is replicated."""
     registry: str | None = None
     """Private container registry from which nodes pull images."""
     project: str | None = None

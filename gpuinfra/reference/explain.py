@@ -52,9 +52,10 @@ def explain(name: str) -> str:
 def known_rules() -> dict[str, str]:
     """Return the description of each rule by name."""
     from gpuinfra.rules.run import all_rules
-    from gpuinfra.rules.stack import region_agrees_with_provider
+    from gpuinfra.rules.stack import region_agrees_with_provider, state_survives_the_region
 
-    meanings = {**READING_RULES, region_agrees_with_provider.__name__: region_agrees_with_provider.__doc__ or ""}
+    of_files = (region_agrees_with_provider, state_survives_the_region)
+    meanings = {**READING_RULES, **{one.__name__: one.__doc__ or "" for one in of_files}}
     meanings |= {name: rule.__doc__ or "" for name, rule in all_rules().items()}
     return {name: _entry(f"rule {name}", (("meaning", meaning),)) for name, meaning in meanings.items()}
 

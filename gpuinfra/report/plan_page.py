@@ -7,7 +7,14 @@ from typing import Any
 from gpuinfra.plan.model import FileSystemPlan, Group, Plan, PoolPlan
 from gpuinfra.report.html import render
 from gpuinfra.report.plan_json import PlanReport
-from gpuinfra.report.plan_tables import gpus_of, storage_text, subnet_table, ways_table
+from gpuinfra.report.plan_tables import (
+    commands_table,
+    gpus_of,
+    recovery_table,
+    storage_text,
+    subnet_table,
+    ways_table,
+)
 from gpuinfra.report.prices import excluded, hour_tile, price_table, summary
 from gpuinfra.report.tables import Cell, Column, Table, kept_table
 
@@ -52,6 +59,9 @@ def page(report: PlanReport) -> str:
         network=(plan.network.cidr or plan.network.existing_id or "") if plan.network else "",
         subnets=subnet_table(plan.network.subnets) if plan.network else Table([], []),
         file_systems=_file_systems(plan.file_systems),
+        recovery=f"{plan.recovery.mode} in {plan.recovery.region}" if plan.recovery else "",
+        recovery_times=recovery_table(plan.recovery) if plan.recovery else Table([], []),
+        recovery_commands=commands_table(plan.recovery),
         price_summary=summary(priced),
         prices=price_table(priced["lines"]),
         excluded=excluded(priced),

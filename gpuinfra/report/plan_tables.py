@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuinfra.cost.compare import Row
-from gpuinfra.plan.model import FileSystemPlan, Lifetime, Plan, Subnet
+from gpuinfra.plan.model import FileSystemPlan, Lifetime, Plan, RecoveryPlan, Subnet
 from gpuinfra.report.prices import usd
 from gpuinfra.report.tables import Cell, Column, Table
 
@@ -55,6 +55,22 @@ def _on_destroy(entry: FileSystemPlan) -> str:
     if entry.bucket is None:
         return "destroy deletes it with all its files"
     return "destroy deletes it, and files that are not exported are lost"
+
+
+def recovery_table(recovery: RecoveryPlan) -> Table:
+    """Return the calculation of both recovery objectives: one row for each step, and a row with the sum and the target."""
+    rows: list[tuple[str, str, str]] = []
+    for name, target in (("RPO", recovery.rpo), ("RTO", recovery.rto)):
+        rows += [(one.what, f"{one.minutes:,.1f}", one.how) for one in target.parts]
+        result = "holds" if target.holds else "does not hold"
+        rows.append((name, f"{target.minutes:,.1f}", f"{result}: the target is {target.declared_minutes} minutes"))
+    return Table([Column("step", wrap=True), Column("minutes", right=True), Column("calculation", wrap=True)], rows)
+
+
+def commands_table(recovery: RecoveryPlan | None) -> Table:
+    """Return the commands for what no resource in the second region can do."""
+    rows = [(Cell(one.command, code=True), one.why) for one in (recovery.commands if recovery else ())]
+    return Table([Column("command", wrap=True), Column("reason", wrap=True)], rows)
 
 
 def ways_table(ways: Sequence[Row], *, notes: bool = False) -> Table:

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gpuinfra.cost import Cost
-from gpuinfra.plan.model import Plan, PoolPlan
+from gpuinfra.plan.model import Plan, PoolPlan, RecoveryPlan
 from gpuinfra.report import tables
 from gpuinfra.report.plan_json import PlanReport
-from gpuinfra.report.plan_tables import gpus_of, storage_text, subnet_table, ways_table
+from gpuinfra.report.plan_tables import gpus_of, recovery_table, storage_text, subnet_table, ways_table
 from gpuinfra.report.prices import price_table
 from gpuinfra.report.tables import Column, Table
 
@@ -94,10 +94,20 @@ def _site(plan: Plan) -> Iterator[str]:
         notified = f"notifies {', '.join(plan.budget.recipients)}" if plan.budget.recipients else "no one is notified"
         source = "from this plan's price" if plan.budget.derived else "as declared"
         yield from _field("budget", f"{plan.budget.limit_usd_per_month:,.0f} USD a month ({source}), {notified}")
+    if plan.recovery:
+        yield from _recovery(plan.recovery)
     if plan.pools:
         hand = plan.handover
         wait = {"all": "every node", "floor": f"{hand.floor} nodes", "none": "no node"}[hand.wait]
         yield from _field("handover", f"waits for {wait}, at most {hand.deadline_s // 60} minutes")
+
+
+def _recovery(recovery: RecoveryPlan) -> Iterator[str]:
+    buckets = ", ".join(one.name for one in recovery.replicas)
+    yield from _field("recovery", f"{recovery.mode} in {recovery.region}, replicas of the buckets {buckets}")
+    yield from tables.text(recovery_table(recovery), indent=2)
+    for one in recovery.commands:
+        yield from tables.fields([("run", f"{one.command}  # {one.why}")], indent=2, label=LABEL)
 
 
 def _cost(cost: Cost) -> Iterator[str]:

@@ -11,7 +11,7 @@ from gpuinfra.clouds.machines import zoning_of
 from gpuinfra.clouds.profile import Rule
 from gpuinfra.findings import Finding, Level
 from gpuinfra.registry import CLOUDS, module_of
-from gpuinfra.rules import capacity, guard, money, places, shape, software
+from gpuinfra.rules import capacity, guard, money, places, recovery, shape, software
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 
@@ -22,6 +22,7 @@ COMMON: tuple[Rule, ...] = (
     *guard.RULES,
     *software.RULES,
     *money.RULES,
+    *recovery.RULES,
 )
 
 _ORDER = {Level.ERROR: 0, Level.WARN: 1, Level.INFO: 2}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
@@ -9,8 +10,9 @@ from pathlib import Path
 
 from gpuinfra.clouds import profile_of
 from gpuinfra.errors import SpecError
-from gpuinfra.findings import Finding, Level, error
+from gpuinfra.findings import Finding, Level, error, warn
 from gpuinfra.rules.run import check
+from gpuinfra.spec.document import Document, read
 from gpuinfra.spec.load import LoadedStack, read_stack, with_line
 from gpuinfra.spec.messages import nearest
 from gpuinfra.spec.shown import shown
@@ -31,7 +33,7 @@ def check_stack(stack: LoadedStack, today: date) -> tuple[Finding, ...]:
         with_line(finding, stack.document, (*stack.route, *_route(finding.path)))
         for finding in check(stack.spec, today)
     )
-    return (*region_agrees_with_provider(stack), *found)
+    return (*region_agrees_with_provider(stack), *state_survives_the_region(stack), *found)
 
 
 def _route(path: str) -> tuple[str | int, ...]:
@@ -63,3 +65,47 @@ def region_agrees_with_provider(stack: LoadedStack) -> Iterator[Finding]:
         hint = f"did you mean {near}?" if near else "set it to the value of where.region"
     finding = error(key, f"is {shown(given)}, {what}", hint, rule=region_agrees_with_provider.__name__)
     yield with_line(finding, stack.document, (*stack.route[:-1], key))
+
+
+REGION_IN_URL = re.compile(r"[?&]region=([\w-]+)|:kms:([\w-]+):")
+"""The region in a URL of Pulumi's state backend or secrets provider: `s3://state?region=us-west-2`, `awskms:///arn:aws:kms:us-west-2:...`."""
+REGIONAL = ("s3://", "awskms://")
+"""Beginnings of URLs of regional services that can name their region."""
+
+
+def state_survives_the_region(stack: LoadedStack) -> Iterator[Finding]:
+    """With `recovery`, the Pulumi state and its secrets provider are not in the region that can fail."""
+    if stack.spec.recovery is None:
+        return
+    region = stack.spec.where.region
+    for document, route in _urls_of(stack):
+        url, path = _at(document, route), ".".join(route)
+        if not isinstance(url, str):
+            continue
+        match = REGION_IN_URL.search(url)
+        named = (match[1] or match[2]) if match else None
+        if named == region:
+            what = f"is in {region}, so a failover cannot read the state when this region fails"
+            found = error(path, what, "use a bucket and a key in a different region, such as recovery.region")
+        elif named is None and url.startswith(REGIONAL):
+            what = f"is {shown(url)}, which does not state its region"
+            found = warn(path, what, f"add ?region=... and make sure that it is not {region}")
+        else:
+            continue
+        yield with_line(replace(found, rule=state_survives_the_region.__name__), document, route)
+
+
+def _urls_of(stack: LoadedStack) -> Iterator[tuple[Document, tuple[str, ...]]]:
+    """Yield the places of the secrets provider in the stack file, and of the state backend in the nearest `Pulumi.yaml`."""
+    if stack.document is not None:
+        yield stack.document, ("secretsprovider",)
+    folder = next((one for one in stack.path.absolute().parents if (one / "Pulumi.yaml").is_file()), None)
+    if folder is not None:
+        yield read(folder / "Pulumi.yaml"), ("backend", "url")
+
+
+def _at(document: Document, route: tuple[str, ...]) -> object:
+    value = document.value
+    for part in route:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value

@@ -17,6 +17,7 @@ from gpuinfra.spec.generic import AtPlace, Place
 from gpuinfra.spec.machines import MachineRecord
 from gpuinfra.spec.policy import Access, Audit, Budget, Handover, Network, Software, Use
 from gpuinfra.spec.pool import Pool
+from gpuinfra.spec.recovery import Recovery
 from gpuinfra.spec.storage import Home, Lustre, ObjectMount, Storage
 from gpuinfra.spec.target import Target
 
@@ -46,6 +47,8 @@ class ClusterSpec(AtPlace[Place], SpecModel):
     """Users and networks that can access nodes and evidence."""
     handover: Handover = Handover()
     """Number of nodes that `up` waits for, and the deadline."""
+    recovery: Recovery | None = None
+    """Second region and recovery targets. If omitted, nothing is replicated to a different region."""
     machines: tuple[MachineRecord, ...] = Field(default=(), max_length=20)
     """Machine types that are not in the catalog."""
     layers: tuple[Literal["foundation", "site", "cluster"], ...] | None = Field(
@@ -74,6 +77,7 @@ class ClusterSpec(AtPlace[Place], SpecModel):
             budget: Budget = ...,
             access: Access = ...,
             handover: Handover = ...,
+            recovery: Recovery | None = None,
             machines: Sequence[MachineRecord] = (),
             layers: Sequence[Literal["foundation", "site", "cluster"]] | None = None,
             use: Use = ...,

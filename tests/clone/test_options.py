@@ -9,7 +9,8 @@ import pytest
 
 from gpuinfra.clone import Result
 from gpuinfra.spec.document import parse
-from tests.clone.stacks import cloned, file_of
+from gpuinfra.spec.load import read_stack
+from tests.clone.stacks import cloned, file_of, saved
 
 SETTINGS = {"aws": "aws:region", "gcp": "gcp:region", "azure": "azure-native:location"}
 
@@ -273,3 +274,13 @@ def test_machine_type_with_less_memory_is_no_replacement(tmp_path: Path) -> None
     assert finding.path == "pools[0].machine"
     assert len(result.alternatives) == 3
     assert all(one.machine == "p5en.48xlarge" for one in result.alternatives)
+
+
+def test_a_clone_in_the_second_region_replicates_back(tmp_path: Path) -> None:
+    """The clone in the region of `recovery` replicates to the first region; with pilot-light, only the stack with the buckets does."""
+    result = cloned(file_of("aws-recovery"), "us-west-2", mode="pilot-light")
+    saved(result, tmp_path)
+    base, nodes = (read_stack(tmp_path / one.path.name).spec for one in result.files)
+    assert base.recovery is not None
+    assert base.recovery.region == "us-east-1"
+    assert nodes.recovery is None

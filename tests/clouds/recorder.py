@@ -220,13 +220,14 @@ _PREFIXES = {
 }
 _ARNS = {
     "aws:s3/bucket:Bucket": "arn:aws:s3:::{bucket}",
-    "aws:kms/key:Key": "arn:aws:kms:us-east-1:{account}:key/{id}",
+    "aws:kms/key:Key": "arn:aws:kms:{region}:{account}:key/{id}",
     "aws:iam/role:Role": "arn:aws:iam::{account}:role/{name}",
     "aws:iam/instanceProfile:InstanceProfile": "arn:aws:iam::{account}:instance-profile/{name}",
     "aws:cloudwatch/logGroup:LogGroup": "arn:aws:logs:us-east-1:{account}:log-group:{group}",
+    "aws:sns/topic:Topic": "arn:aws:sns:{region}:{account}:{name}",
     "aws:cloudtrail/trail:Trail": "arn:aws:cloudtrail:us-east-1:{account}:trail/{name}",
 }
-_NAMED_BY_ID = ("aws:iam/", "aws:autoscaling/group")
+_NAMED_BY_ID = ("aws:iam/", "aws:autoscaling/group", "aws:cloudwatch/metricAlarm", "aws:sns/topic:")
 
 
 def _hex(name: str) -> str:
@@ -250,7 +251,8 @@ def _id(type_: str, name: str) -> str:
 def _arn(type_: str, name: str, inputs: dict[str, Any]) -> str:
     form = _ARNS.get(type_, "arn:aws:mock:us-east-1:{account}:{name}")
     bucket, group = inputs.get("bucket"), inputs.get("name")
-    return form.format(account=ACCOUNT, id=_id(type_, name), name=name, bucket=bucket, group=group)
+    region = inputs.get("region") or "us-east-1"
+    return form.format(account=ACCOUNT, region=region, id=_id(type_, name), name=name, bucket=bucket, group=group)
 
 
 def record(

@@ -26,6 +26,7 @@ ITEMS = {
     "nat_vm_hour": r"NAT",
     "address_hour": r"public address",
     "endpoint_hour": r"interface endpoint",
+    "replication_gb": r"checkpoints replicated",
 }
 """Price item -> what its line in a cost says."""
 

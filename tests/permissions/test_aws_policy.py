@@ -30,8 +30,14 @@ from tests.clouds.stacks import TODAY, plan_of, recording_of, recording_of_spec,
 STACKS = shipped_aws_stacks()
 
 
-GENERATED = ("aws:iam/role:Role", "aws:iam/instanceProfile:InstanceProfile", "aws:autoscaling/group:Group")
-_NAME = re.compile(r'(?<=["/])[\w-]+(?=\\?")')
+GENERATED = (
+    "aws:iam/role:Role",
+    "aws:iam/instanceProfile:InstanceProfile",
+    "aws:autoscaling/group:Group",
+    "aws:sns/topic:Topic",
+    "aws:cloudwatch/metricAlarm:MetricAlarm",
+)
+_NAME = re.compile(r'(?<=["/:])[\w-]+(?=\\?")')
 
 
 def _named(name: str, generated: set[str]) -> str:

@@ -48,13 +48,15 @@ THEIRS_ONLY = {
         " cloudtrail:puteventconfiguration cloudtrail:putinsightselectors organizations:* billing:getbillingviewdata logs:*indexpolic* logs:*dataprotectionpolicy"
         " elasticfilesystem:*replication* elasticfilesystem:putbackuppolicy elasticfilesystem:putlifecycleconfiguration elasticfilesystem:updatefilesystemprotection"
         " logs:*resourcepolic* logs:putbearertokenauthentication s3:rest.put.object ssm:getparameters kms:disablekey"
+        " sns:putdataprotectionpolicy"
     ),
     "flow logs into a bucket or a stream, ours go to CloudWatch": (
         "logs:createlogdelivery logs:deletelogdelivery s3:getbucketpolicy s3:putbucketpolicy autoscaling:describetags ec2:describetags"
     ),
+    "a role that reports the delivery of messages, or that a subscription of a stream needs": "iam:getrole iam:passrole",
     "an organization's trail or a delivery to a bucket needs the role of the service": "iam:createservicelinkedrole",
     "a member there, a type of its own here": (
-        "elasticfilesystem:putfilesystempolicy ec2:authorizesecuritygroup* iam:*rolepolicy iam:passrole s3:putbucketlogging"
+        "elasticfilesystem:putfilesystempolicy ec2:authorizesecuritygroup* iam:*rolepolicy iam:passrole s3:putbucketlogging sns:subscribe"
         " s3:putbucketownershipcontrols s3:putbucketpublicaccessblock s3:putencryptionconfiguration s3:putlifecycleconfiguration s3:putobjectlockconfiguration"
     ),
     "CloudFormation reads more": "ec2:describe* ec2:get* ssm:get*",
@@ -138,6 +140,7 @@ def test_no_reason_is_stale() -> None:
 
 # The operation's name is the action's name but for these. Service authorization reference, read 2026-11-21.
 OTHER_NAMES = {
+    "s3:PutBucketReplication": "s3:PutReplicationConfiguration",
     "s3:PutBucketEncryption": "s3:PutEncryptionConfiguration",
     "s3:PutPublicAccessBlock": "s3:PutBucketPublicAccessBlock",
     "s3:PutBucketLifecycleConfiguration": "s3:PutLifecycleConfiguration",

@@ -34,7 +34,8 @@ def _findings(stack: str, documents: tuple[Any, ...]) -> list[str]:
     """Findings of all documents as one policy, because they are attached to one role."""
     plan = plan_of(stack)
     own = [
-        "arn:aws:s3:::" + naming.bucket_name(plan.name, one.values["purpose"], "?" * 12, plan.region, "?" * 8)
+        "arn:aws:s3:::"
+        + naming.bucket_name(plan.name, one.values["purpose"], "?" * 12, one.values.get("region", plan.region), "?" * 8)
         for one in buckets(plan)
     ]
     whole = {"Version": "2012-10-17", "Statement": [one for document in documents for one in document["Statement"]]}

@@ -128,6 +128,22 @@ def _azure_network(**subnets: str) -> dict[str, Any]:
     return {"id": _AZURE_NET, "subnets": {"eastus": _AZURE_NET + "/subnets/gpu", **subnets}}
 
 
+def recovery(**fields: Any) -> Change:
+    """A file system that is replicated to a second region, and targets that hold."""
+    targets = {
+        "region": "us-west-2",
+        "rpo_minutes": 60,
+        "rto_minutes": 120,
+        "checkpoint_gib": 100,
+        "checkpoint_minutes": 30,
+        "site_minutes": 30,
+    }
+    return {
+        "storage": lustre(bucket="auto"),
+        "recovery": {name: value for name, value in {**targets, **fields}.items() if value is not None},
+    }
+
+
 ACCEPTED: dict[str, list[Case]] = {
     "fields_are_implemented": [("aws", {"handover.on_failure": "keep"}), ("aws", {"pools.0.fallback": []})],
     "region_is_known": [("aws", {}), ("azure", {}), ("gcp", {})],
@@ -715,6 +731,30 @@ ACCEPTED: dict[str, list[Case]] = {
         ("gcp", {"storage": [{"kind": "home", "capacity_gib": 10240}]}),
         ("gcp", {"storage": [{"kind": "home", "capacity_gib": 12800}]}),
     ],
+    "recovery_is_supported": [("aws", recovery()), ("gcp", {}), ("azure", {})],
+    "recovery_layers_are_created": [
+        ("aws", recovery()),
+        ("aws", {**recovery(), "layers": ["foundation", "site"], "pools": []}),
+    ],
+    "recovery_region_is_valid": [
+        ("aws", recovery()),
+        ("aws", {**recovery(region="us-gov-east-1"), "where": {"cloud": "aws", "region": "us-gov-west-1"}}),
+    ],
+    "recovery_region_offers_machines": [
+        ("aws", recovery()),
+        ("aws", {**recovery(), "pools": [], "layers": ["foundation", "site"]}),
+    ],
+    "recovery_covers_all_data": [("aws", recovery()), ("aws", {"storage": lustre()})],
+    "recovery_rate_is_known": [("aws", recovery())],
+    "recovery_site_time_is_declared": [("aws", recovery()), ("aws", recovery(mode="hot", site_minutes=None))],
+    "recovery_targets_hold": [
+        ("aws", recovery()),
+        ("aws", recovery(rpo_minutes=49, rto_minutes=92)),
+        ("aws", recovery(checkpoint_gib=2000, rpo_minutes=120, rto_minutes=150, replication_gbps=20)),
+        ("aws", recovery(mode="hot", site_minutes=None, rto_minutes=2)),
+        ("aws", recovery(mode="pilot-light", site_minutes=None, rto_minutes=62)),
+    ],
+    "recovery_audit_covers_region": [("aws", recovery()), ("aws", {"audit.trail": "existing"})],
 }
 
 REJECTED: dict[str, list[Case]] = {
@@ -1274,4 +1314,47 @@ REJECTED: dict[str, list[Case]] = {
         *(("gcp", {"storage": [{"kind": "home", "capacity_gib": size}]}) for size in (500, 1100, 9985, 10100)),
         ("gcp", {"storage": [{"kind": "home", "capacity_gib": 10241}]}),
     ],
+    "recovery_is_supported": [
+        ("gcp", {"recovery": recovery()["recovery"]}),
+        ("azure", {"recovery": recovery()["recovery"]}),
+    ],
+    "recovery_layers_are_created": [
+        ("aws", {**recovery(), "use.foundation": "organization/gpuinfra/base"}),
+        (
+            "aws",
+            {
+                "recovery": recovery()["recovery"],
+                "use.site": "organization/gpuinfra/base",
+                "use.foundation": "organization/gpuinfra/base",
+            },
+        ),
+    ],
+    "recovery_region_is_valid": [
+        ("aws", recovery(region="us-east-1")),
+        ("aws", recovery(region="us-west-22")),
+        ("aws", recovery(region="us-gov-west-1")),
+    ],
+    "recovery_region_offers_machines": [("aws", recovery(region="sa-east-1"))],
+    "recovery_covers_all_data": [
+        ("aws", {**recovery(), "storage": lustre()}),
+        ("aws", {**recovery(), "storage": lustre(bucket="my-data")}),
+        ("aws", {**recovery(), "storage": lustre(bucket="auto", bucket_path="/data")}),
+        ("aws", {**recovery(), "storage": lustre(bucket="auto", export_events=["NEW"])}),
+        (
+            "aws",
+            {**recovery(), "storage": [*lustre(bucket="auto"), *lustre(mount="/tmp-data", deployment="scratch_2")]},
+        ),
+        ("aws", {**recovery(), "storage": []}),
+        ("aws", {**recovery(), "storage": [*lustre(bucket="auto"), {"kind": "home", "mount": "/home"}]}),
+    ],
+    "recovery_rate_is_known": [("aws", {**recovery(), "storage": lustre(bucket="auto", deployment="scratch_2")})],
+    "recovery_site_time_is_declared": [("aws", recovery(site_minutes=None)), ("aws", recovery(mode="pilot-light"))],
+    "recovery_targets_hold": [
+        ("aws", recovery(rpo_minutes=48)),
+        ("aws", recovery(rto_minutes=91)),
+        ("aws", recovery(checkpoint_gib=2000, rpo_minutes=10000)),
+        ("aws", recovery(export_mb_s=10)),
+        ("aws", recovery(mode="pilot-light", site_minutes=None, rto_minutes=61)),
+    ],
+    "recovery_audit_covers_region": [("aws", {**recovery(), "audit.trail": "existing"})],
 }

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.aws.components.homes import HomeDirectories, HomeDirectoriesArgs
     from gpuinfra.clouds.aws.components.network import Network, NetworkArgs
     from gpuinfra.clouds.aws.components.nodes import NodePool, NodePoolArgs
+    from gpuinfra.clouds.aws.components.recovery import RegionClone, RegionCloneArgs, Source
     from gpuinfra.clouds.aws.components.refs import Existing
     from gpuinfra.clouds.aws.components.roles import NodeRole, NodeRoleArgs
     from gpuinfra.clouds.aws.components.scope import Scope
@@ -49,6 +50,7 @@ _MODULES = {
     "homes": ("HomeDirectories", "HomeDirectoriesArgs"),
     "network": ("Network", "NetworkArgs"),
     "nodes": ("NodePool", "NodePoolArgs"),
+    "recovery": ("RegionClone", "RegionCloneArgs", "Source"),
     "refs": ("Existing",),
     "roles": ("NodeRole", "NodeRoleArgs"),
     "scope": ("Scope",),
@@ -78,11 +80,14 @@ __all__ = [
     "NodeRoleArgs",
     "PrivateBucket",
     "PrivateBucketArgs",
+    "RegionClone",
+    "RegionCloneArgs",
     "Scope",
     "SecurityGroups",
     "SecurityGroupsArgs",
     "SharedFilesystem",
     "SharedFilesystemArgs",
+    "Source",
 ]
 
 __getattr__ = lazy_exports(

@@ -29,13 +29,15 @@ class Account:
 
     def __init__(self, session: boto3.Session, plan: Plan, token: str) -> None:
         self._session, self._plan, self._token = session, plan, token
-        self._known: dict[tuple[str, str], str | None] = {}
+        self._known: dict[tuple[str, str, str], str | None] = {}
+        self._region = plan.region
         self.id: str = self._client("sts").get_caller_identity()["Account"]
 
     def find(self, lookup: Lookup) -> str | None:
         """Return the import ID of a resource, or `None` if the resource does not exist."""
         kind = "key" if lookup.kind == "alias" else lookup.kind
-        if (kind, lookup.purpose) not in self._known:
+        self._region = lookup.region or self._plan.region
+        if (kind, lookup.purpose, self._region) not in self._known:
             search = {
                 "bucket": self._bucket,
                 "key": self._key,
@@ -47,15 +49,15 @@ class Account:
                 "file-system-log-group": self._file_system_logs,
                 "home": self._home,
             }
-            self._known[kind, lookup.purpose] = search[kind](lookup.purpose)
-        found = self._known[kind, lookup.purpose]
+            self._known[kind, lookup.purpose, self._region] = search[kind](lookup.purpose)
+        found = self._known[kind, lookup.purpose, self._region]
         return self._alias(lookup.purpose) if found and lookup.kind == "alias" else found
 
     def _client(self, service: str) -> Any:
-        return self._session.client(service, region_name=self._plan.region)  # pyright: ignore[reportCallIssue, reportArgumentType]
+        return self._session.client(service, region_name=self._region)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
     def _bucket(self, purpose: str) -> str | None:
-        name = naming.bucket_name(self._plan.name, purpose, self.id, self._plan.region, self._token)
+        name = naming.bucket_name(self._plan.name, purpose, self.id, self._region, self._token)
         return name if _answer(self._client("s3").head_bucket, Bucket=name, ExpectedBucketOwner=self.id) else None
 
     def _alias(self, purpose: str) -> str:

@@ -36,11 +36,13 @@ class Lookup:
     kind: Found
     purpose: str
     """The purpose in the resource name, or the `Name` tag."""
+    region: str | None = None
+    """The second Region, or `None` for the Region of the plan."""
 
 
-def find(kind: Found) -> Callable[[Instance], Lookup]:
+def by_purpose(kind: Found) -> Callable[[Instance], Lookup]:
     """Return a lookup by the purpose of the instance."""
-    return lambda instance: Lookup(kind=kind, purpose=instance.values["purpose"])
+    return lambda instance: Lookup(kind=kind, purpose=instance.values["purpose"], region=instance.values.get("region"))
 
 
 def _has_access_logs(plan: Plan) -> bool:
@@ -59,8 +61,45 @@ def trail_name(unique: str) -> str:
 
 
 def keys(plan: Plan) -> Iterator[Instance]:
-    """Customer managed keys for the audit trail and for data."""
-    return common.keys("aws", plan)
+    """Customer managed keys for the audit trail and for data, and those in the second Region."""
+    yield from common.keys("aws", plan)
+    for above in second_regions(plan):
+        for purpose in ("logs", "data") if _has_access_logs(plan) else ("data",):
+            yield common.inside("aws", above, "Key", purpose, purpose=purpose)
+
+
+def second_regions(plan: Plan) -> Iterator[Instance]:
+    """The second Region, if the plan has one."""
+    if plan.recovery:
+        yield common.inside("aws", common.top(plan, region=plan.recovery.region), "RegionClone", "recovery")
+
+
+def replicas(plan: Plan) -> Iterator[Instance]:
+    """Replicated buckets. Their replication is set up in the first Region."""
+    for above in second_regions(plan):
+        for replica in plan.recovery.replicas if plan.recovery else ():
+            yield replace(above, values={"purpose": replica.name})
+
+
+def lag_alarms(plan: Plan) -> Iterator[Instance]:
+    """Alarms on the replication lag of each bucket, in both Regions."""
+    for above in replicas(plan):
+        for one in alerts(plan):
+            yield replace(above, values={**above.values, **one.values})
+
+
+def alerts(plan: Plan) -> Iterator[Instance]:
+    """Topics of the alarms, in both Regions."""
+    for above in second_regions(plan):
+        for region in (plan.region, above.values["region"]):
+            yield replace(above, values={"region": region})
+
+
+def alert_recipients(plan: Plan) -> Iterator[Instance]:
+    """Subscriptions of the recipients to the topics."""
+    for above in alerts(plan):
+        for index in range(len(plan.recovery.recipients) if plan.recovery else 0):
+            yield replace(above, values={**above.values, "index": index})
 
 
 def buckets(plan: Plan) -> Iterator[Instance]:
@@ -69,6 +108,12 @@ def buckets(plan: Plan) -> Iterator[Instance]:
         if _has_access_logs(plan):
             yield common.bucket("aws", above, "access", "access", common.AUDIT)
     yield from common.buckets("aws", plan, _lustre(plan))
+    for above in second_regions(plan):
+        if _has_access_logs(plan):
+            yield common.bucket("aws", above, "access", "access", common.AUDIT)
+        for replica in plan.recovery.replicas if plan.recovery else ():
+            why = common.EVIDENCE if replica.name == "evidence" else common.DATA
+            yield common.bucket("aws", above, replica.name, replica.name, why)
 
 
 def locked_buckets(plan: Plan) -> Iterator[Instance]:

@@ -86,6 +86,7 @@ _PASSED_TO = {
     "ec2.amazonaws.com": ("autoscaling/group:Group", "iam/instanceProfile:InstanceProfile"),
     "vpc-flow-logs.amazonaws.com": ("ec2/flowLog:FlowLog",),
     "cloudtrail.amazonaws.com": ("cloudtrail/trail:Trail",),
+    "s3.amazonaws.com": ("s3/bucketReplicationConfig:BucketReplicationConfig",),
 }
 
 
@@ -172,6 +173,7 @@ def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
     service, _, call = action.partition(":")
     arn = f"arn:{partition(plan.region)}:"
     own = {f"aws:ResourceTag/{_CLUSTER}": plan.name}
+    regions = _regions(plan, types)
     roles = [f"{arn}iam::*:role/{name}" for name in _generated(plan, "aws:iam/role:Role")]
     if action == "iam:PassRole":
         to = sorted(service for service, of in _PASSED_TO.items() if types & set(of))
@@ -209,10 +211,13 @@ def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
     elif action in _REQUESTED_BY_SSH:
         yield from _ssh(plan, action, own)
     elif action == "kms:PutKeyPolicy":
-        yield _scope("ChangeWhatIsTagged", _regional(plan, action), StringEquals=own)
+        yield _scope("ChangeWhatIsTagged", _regional(action, regions), StringEquals=own)
         # KMS verifies the permission while it creates a key, and a tag can take minutes to take effect.
         yield _scope(
-            "SetPolicyOfNewKeys", _regional(plan, action), **_NEW_KEY, StringEquals={"aws:RequestedRegion": plan.region}
+            "SetPolicyOfNewKeys",
+            _regional(action, regions),
+            **_NEW_KEY,
+            StringEquals={"aws:RequestedRegion": _one(regions)},
         )
     elif action == "kms:GenerateDataKeyWithoutPlaintext":
         keys = [f"{arn}kms:{plan.region}:*:key/*"]
@@ -220,22 +225,22 @@ def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
         yield _scope("UseKeysThroughEfs", keys, StringEquals={"kms:ViaService": via})
     elif action in _INTERFACES:
         # EFS does not tag the network interfaces of mount targets.
-        yield _scope("ConnectMountTargets", _regional(plan, action))
+        yield _scope("ConnectMountTargets", _regional(action, regions))
     elif service == "route53":
         yield _scope("NameEndpoints", [f"{arn}route53:::hostedzone/*"])
     elif action in _TAGGING:
-        yield from _tagging(plan, action, own)
-    elif named := _named(plan, action):
+        yield from _tagging(plan, action, own, regions)
+    elif named := _named(plan, action, regions):
         yield _scope(service.capitalize(), named)
     elif action.startswith(_BY_TAG):
-        yield _scope("ChangeWhatIsTagged", _regional(plan, action), StringEquals=own)
+        yield _scope("ChangeWhatIsTagged", _regional(action, regions), StringEquals=own)
         if action.startswith("ec2:Revoke") and "ec2/defaultSecurityGroup:DefaultSecurityGroup" in types:
             # The default group of the VPC has no tags. Removing a rule opens nothing.
             untagged = {f"aws:ResourceTag/{_CLUSTER}": "true"}
-            yield _scope("EmptyDefaultGroup", _regional(plan, action), Null=untagged)
+            yield _scope("EmptyDefaultGroup", _regional(action, regions), Null=untagged)
     else:
         sid = "Look" if call.startswith(("Describe", "List", "Get")) else "Make"
-        yield _scope(sid, _regional(plan, action), StringEquals={"aws:RequestedRegion": plan.region})
+        yield _scope(sid, _regional(action, regions), StringEquals={"aws:RequestedRegion": _one(regions)})
 
 
 _REQUESTED_BY_SSH = frozenset(action for group in SSH.values() for action in group)
@@ -255,10 +260,10 @@ def _ssh(plan: Plan, action: str, own: Mapping[str, str]) -> Iterator[_Scope]:
         yield _scope("SendKeys", nodes, StringEquals={**own, "ec2:osuser": USER})
 
 
-def _tagging(plan: Plan, action: str, own: Mapping[str, str]) -> Iterator[_Scope]:
+def _tagging(plan: Plan, action: str, own: Mapping[str, str], regions: list[str]) -> Iterator[_Scope]:
     """Return the scopes of an action that sets tags. A cluster tag grants permissions, so it is set only when a resource is created, and changed only on resources that have it."""
     service = action.partition(":")[0]
-    where = _regional(plan, action)
+    where = _regional(action, regions)
     request = {f"aws:RequestTag/{_CLUSTER}": plan.name}
     yield _scope(f"ChangeTags{service.capitalize()}", where, StringEquals=own)
     if action == "ec2:DeleteTags":
@@ -276,20 +281,26 @@ def _tagging(plan: Plan, action: str, own: Mapping[str, str]) -> Iterator[_Scope
         yield _scope("TagFileSystems", where, StringEquals=request, Null=untagged)
 
 
-def _regional(plan: Plan, action: str) -> list[str]:
-    """Return the ARNs of a service in the Region of the plan, or `*` for actions that do not support resources."""
+def _regions(plan: Plan, types: set[str]) -> list[str]:
+    """Return the Regions of the resources of these types. The Region of the plan is first, and is the only one for gpuinfra's own requests."""
+    found = {one.region or plan.region for one in resources(plan) if one.type.removeprefix("aws:") in types}
+    return sorted(found or {plan.region}, key=lambda region: (region != plan.region, region))
+
+
+def _regional(action: str, regions: Iterable[str]) -> list[str]:
+    """Return the ARNs of a service in the Regions, or `*` for actions that do not support resources."""
     service, _, call = action.partition(":")
-    where = f"arn:{partition(plan.region)}:{service}:{plan.region}:*"
+    wheres = [f"arn:{partition(region)}:{service}:{region}:*" for region in regions]
     if service == "ec2" and call.startswith(("Authorize", "Revoke")):
-        return [f"{where}:security-group/*"]
+        return [f"{where}:security-group/*" for where in wheres]
     if service == "ec2" and (not call.startswith("Describe") or call in _DESCRIBED_BY_ID):
-        return [f"{where}:*"]
+        return [f"{where}:*" for where in wheres]
     if service == "kms" and call not in ("CreateKey", "ListAliases"):
-        return [f"{where}:key/*"]
+        return [f"{where}:key/*" for where in wheres]
     if service == "fsx" and not call.startswith("Describe"):
-        return [f"{where}:file-system/*", f"{where}:association/*"]
+        return [f"{where}:{kind}/*" for where in wheres for kind in ("file-system", "association")]
     if service == "elasticfilesystem" and not call.startswith("Describe") and call != "CreateFileSystem":
-        return [f"{where}:file-system/*"]
+        return [f"{where}:file-system/*" for where in wheres]
     return ["*"]
 
 
@@ -301,7 +312,8 @@ def _generated(plan: Plan, type_: str) -> list[str]:
 def _buckets(plan: Plan) -> list[str]:
     """Return the names of the buckets of the stack. `?` stands for the account and the token of the stack."""
     return [
-        bucket_name(plan.name, one.values["purpose"], _ACCOUNT, plan.region, _TOKEN) for one in instances.buckets(plan)
+        bucket_name(plan.name, one.values["purpose"], _ACCOUNT, one.values.get("region", plan.region), _TOKEN)
+        for one in instances.buckets(plan)
     ]
 
 
@@ -320,7 +332,7 @@ def _in_buckets(plan: Plan, action: str) -> tuple[str, list[str]]:
     return "Buckets", buckets
 
 
-def _named(plan: Plan, action: str) -> list[str]:
+def _named(plan: Plan, action: str, regions: Iterable[str]) -> list[str]:
     """Return the ARNs of the resources that the plan creates, if the service supports them for this action."""
     service, _, call = action.partition(":")
     arn, where = f"arn:{partition(plan.region)}:", f"{plan.region}:*"
@@ -345,10 +357,20 @@ def _named(plan: Plan, action: str) -> list[str]:
     if service == "budgets":
         return [f"{arn}budgets::*:budget/{unique('month', 100)}"]
     if service == "fsx" and call.startswith("Create"):
-        return _regional(plan, action)
+        return _regional(action, regions)
     if action in ("kms:CreateAlias", "kms:UpdateAlias", "kms:DeleteAlias"):
-        aliases = [f"alias/gpuinfra/{unique(one.values['purpose'])}" for one in instances.keys(plan)]
-        return [f"{arn}kms:{where}:{name}" for name in (*aliases, "key/*")]
+        names = [
+            f"{one.values.get('region', plan.region)}:*:alias/gpuinfra/{unique(one.values['purpose'])}"
+            for one in instances.keys(plan)
+        ]
+        return [f"{arn}kms:{name}" for name in (*names, *(f"{region}:*:key/*" for region in regions))]
+    if service == "sns" and call not in ("GetSubscriptionAttributes", "Unsubscribe"):
+        topics = _generated(plan, "aws:sns/topic:Topic")
+        return [f"{arn}sns:{region}:*:{name}" for region in regions for name in topics]
+    if service == "cloudwatch":
+        # CloudWatch lists alarms before it filters them by name.
+        alarms = ["*"] if call == "DescribeAlarms" else _generated(plan, "aws:cloudwatch/metricAlarm:MetricAlarm")
+        return [f"{arn}cloudwatch:{region}:*:alarm:{name}" for region in regions for name in alarms]
     return []
 
 

@@ -12,6 +12,7 @@ from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.aws import catalog
 from gpuinfra.clouds.aws import regions as places
 from gpuinfra.clouds.aws.images import IMAGES
+from gpuinfra.clouds.aws.recovery import REPLICATION
 from gpuinfra.clouds.aws.software import SOFTWARE
 from gpuinfra.clouds.profile import BilledCapacity, TagForm
 from gpuinfra.plan.model import (
@@ -80,6 +81,7 @@ class AwsProfile:
     """https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html, read 2026-11-22."""
     access_fields = frozenset({"node_policies", "permissions_boundary"})
     selects_buckets = True
+    replication = REPLICATION
     storage_kinds = frozenset({"lustre", "home"})
     metadata_to_guard: tuple[str, ...] = ()
     """Empty, because the hop limit in the launch template blocks container access to the metadata service."""

@@ -105,6 +105,7 @@ SERVICE_PRICES = (
     ServicePrice(key="nat_gb", unit="GB", region="us-east-1", usd=0.045, read=date(2026, 8, 15), source=_INFRA),
     ServicePrice(key="endpoint_hour", unit="hour", region="us-east-1", usd=0.01, read=date(2026, 8, 15), source=_INFRA),
     ServicePrice(key="cross_zone_gb", unit="GB", region="us-east-1", usd=0.01, read=date(2026, 8, 15), source=_INFRA),
+    ServicePrice(key="replication_gb", unit="GB", region="us-east-1", usd=0.02, read=date(2026, 8, 15), source=_INFRA),
     ServicePrice(key="disk_gib_month:gp3", unit="GiB-month", region="us-east-1", usd=0.08, read=date(2026, 11, 21), source="https://aws.amazon.com/ebs/pricing/", certain=False),
     ServicePrice(key="address_hour", unit="hour", region="us-east-1", usd=0.005, read=date(2026, 8, 15), source=_INFRA, certain=False),
 )  # fmt: skip

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from gpuinfra.clouds import planned
 from gpuinfra.clouds.aws import instances
-from gpuinfra.clouds.aws.instances import Lookup, find
+from gpuinfra.clouds.aws.instances import Lookup, by_purpose
 from gpuinfra.clouds.instances import AUDIT, budgets
 from gpuinfra.clouds.planned import (
     BY_USAGE,
@@ -109,7 +109,7 @@ TRAIL = ResourceKind("aws:cloudtrail/trail:Trail", "{component}-trail", instance
     "cloudtrail:DeleteTrail",
 ))
 TRAIL_LOG_GROUP = ResourceKind("aws:cloudwatch/logGroup:LogGroup", "{component}-log-group", instances.trails, retained(AUDIT), BY_USAGE,
-    _LOG_GROUP_ACTIONS, find("log-group"))
+    _LOG_GROUP_ACTIONS, by_purpose("log-group"))
 TRAIL_LOG_ROLE = ResourceKind("aws:iam/role:Role", "{component}-log-role", instances.trails, REMOVED, FREE, _ROLE_ACTIONS)
 TRAIL_LOG_POLICY = ResourceKind("aws:iam/rolePolicy:RolePolicy", "{component}-log-policy", instances.trails, REMOVED, FREE, _ROLE_POLICY_ACTIONS)
 BUDGET = ResourceKind("aws:budgets/budget:Budget", "{component}-month", budgets, REMOVED, Price(item=None, reason="billed by the day beyond the free budgets of an account"), Actions(
@@ -125,9 +125,9 @@ KEY = ResourceKind("aws:kms/key:Key", "{component}-key", instances.keys, retaine
     "kms:DescribeKey kms:GetKeyPolicy kms:GetKeyRotationStatus kms:ListResourceTags",
     "kms:PutKeyPolicy?policy kms:UpdateKeyDescription?description kms:TagResource?tags kms:UntagResource?-tags",
     "kms:ScheduleKeyDeletion",
-), find("key"))
+), by_purpose("key"))
 KEY_ALIAS = ResourceKind("aws:kms/alias:Alias", "{component}-alias", instances.keys, retained(KEY_REASON), FREE,
-    Actions("kms:CreateAlias", "kms:ListAliases", "kms:UpdateAlias?targetKeyId", "kms:DeleteAlias"), find("alias"))
+    Actions("kms:CreateAlias", "kms:ListAliases", "kms:UpdateAlias?targetKeyId", "kms:DeleteAlias"), by_purpose("alias"))
 # Buckets. The ID of a setting is the bucket name.
 # `{why}` is the reason that `instances.buckets` states for each bucket: audit records, evidence, or data of a file system.
 BUCKET = ResourceKind("aws:s3/bucket:Bucket", "{component}-bucket", instances.buckets, retained("{why}"), BY_USAGE, Actions(
@@ -139,23 +139,50 @@ BUCKET = ResourceKind("aws:s3/bucket:Bucket", "{component}-bucket", instances.bu
     "s3:GetEncryptionConfiguration s3:GetLifecycleConfiguration s3:GetReplicationConfiguration",
     "s3:PutBucketTagging?tags s3:TagResource?tags s3:UntagResource?-tags",
     "s3:DeleteBucket",
-), find("bucket"))
+), by_purpose("bucket"))
 BUCKET_PUBLIC_ACCESS = ResourceKind("aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock", "{component}-public-access-block", instances.buckets, retained(SETTINGS), FREE,
-    _setting("GetBucketPublicAccessBlock", "PutBucketPublicAccessBlock"), find("bucket"))
+    _setting("GetBucketPublicAccessBlock", "PutBucketPublicAccessBlock"), by_purpose("bucket"))
 BUCKET_OWNERSHIP = ResourceKind("aws:s3/bucketOwnershipControls:BucketOwnershipControls", "{component}-ownership", instances.buckets, retained(SETTINGS), FREE,
-    _setting("GetBucketOwnershipControls", "PutBucketOwnershipControls"), find("bucket"))
+    _setting("GetBucketOwnershipControls", "PutBucketOwnershipControls"), by_purpose("bucket"))
 BUCKET_VERSIONING = ResourceKind("aws:s3/bucketVersioning:BucketVersioning", "{component}-versioning", instances.buckets, retained(SETTINGS), FREE,
-    _setting("GetBucketVersioning", "PutBucketVersioning"), find("bucket"))
+    _setting("GetBucketVersioning", "PutBucketVersioning"), by_purpose("bucket"))
 BUCKET_ENCRYPTION = ResourceKind("aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration", "{component}-encryption", instances.buckets, retained(SETTINGS), FREE,
-    _setting("GetEncryptionConfiguration", "PutEncryptionConfiguration"), find("bucket"))
+    _setting("GetEncryptionConfiguration", "PutEncryptionConfiguration"), by_purpose("bucket"))
 BUCKET_LIFECYCLE = ResourceKind("aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration", "{component}-lifecycle", instances.buckets, retained(SETTINGS), FREE,
-    _setting("GetLifecycleConfiguration", "PutLifecycleConfiguration"), find("bucket"))
+    _setting("GetLifecycleConfiguration", "PutLifecycleConfiguration"), by_purpose("bucket"))
 BUCKET_OBJECT_LOCK = ResourceKind("aws:s3/bucketObjectLockConfiguration:BucketObjectLockConfiguration", "{component}-object-lock", instances.locked_buckets, retained(SETTINGS), FREE,
-    _setting("GetBucketObjectLockConfiguration", "PutBucketObjectLockConfiguration"), find("bucket"))
+    _setting("GetBucketObjectLockConfiguration", "PutBucketObjectLockConfiguration"), by_purpose("bucket"))
 BUCKET_LOGGING = ResourceKind("aws:s3/bucketLogging:BucketLogging", "{component}-access-logging", instances.logged_buckets, retained(SETTINGS), BY_USAGE,
-    _setting("GetBucketLogging", "PutBucketLogging"), find("bucket"))
+    _setting("GetBucketLogging", "PutBucketLogging"), by_purpose("bucket"))
 BUCKET_POLICY = ResourceKind("aws:s3/bucketPolicy:BucketPolicy", "{component}-policy", instances.buckets, retained(SETTINGS), FREE,
-    _setting("GetBucketPolicy", "PutBucketPolicy", "DeleteBucketPolicy"), find("bucket"))
+    _setting("GetBucketPolicy", "PutBucketPolicy", "DeleteBucketPolicy"), by_purpose("bucket"))
+# The second Region. The logical names contain the Region where both Regions have such a resource.
+REPLICATION_ROLE = ResourceKind("aws:iam/role:Role", "{component}-replication-role", instances.second_regions, REMOVED, FREE, _ROLE_ACTIONS)
+REPLICATION_POLICY = ResourceKind("aws:iam/rolePolicy:RolePolicy", "{component}-replication-policy", instances.second_regions, REMOVED, FREE, _ROLE_POLICY_ACTIONS)
+REPLICATION = ResourceKind("aws:s3/bucketReplicationConfig:BucketReplicationConfig", "{component}-{purpose}-replication", instances.replicas, REMOVED, priced("replication_gb"), Actions(
+    "s3:PutReplicationConfiguration iam:PassRole",
+    "s3:GetReplicationConfiguration",
+    "s3:PutReplicationConfiguration iam:PassRole",
+    "s3:PutReplicationConfiguration",
+))
+ALERTS = ResourceKind("aws:sns/topic:Topic", "{component}-{region}-alerts", instances.alerts, REMOVED, BY_USAGE, Actions(
+    "sns:CreateTopic sns:TagResource?tags",
+    "sns:GetTopicAttributes sns:ListTagsForResource",
+    "sns:TagResource?tags sns:UntagResource?-tags",
+    "sns:DeleteTopic",
+))
+ALERTS_RECIPIENT = ResourceKind("aws:sns/topicSubscription:TopicSubscription", "{component}-{region}-alerts-{index}", instances.alert_recipients, REMOVED, BY_USAGE, Actions(
+    "sns:Subscribe",
+    "sns:GetSubscriptionAttributes",
+    "",
+    "sns:Unsubscribe",
+))
+LAG_ALARM = ResourceKind("aws:cloudwatch/metricAlarm:MetricAlarm", "{component}-{region}-{purpose}-late", instances.lag_alarms, REMOVED, Price(item=None, reason="billed monthly for each alarm; the catalog has no price"), Actions(
+    "cloudwatch:PutMetricAlarm cloudwatch:TagResource?tags",
+    "cloudwatch:DescribeAlarms cloudwatch:ListTagsForResource",
+    "cloudwatch:PutMetricAlarm cloudwatch:TagResource?tags cloudwatch:UntagResource?-tags",
+    "cloudwatch:DeleteAlarms",
+))
 # Network.
 VPC = ResourceKind("aws:ec2/vpc:Vpc", "{component}-vpc", instances.networks, retained(CONTAINS, with_data=True), FREE, Actions(
     "ec2:CreateVpc ec2:CreateTags?tags ec2:ModifyVpcAttribute",
@@ -164,7 +191,7 @@ VPC = ResourceKind("aws:ec2/vpc:Vpc", "{component}-vpc", instances.networks, ret
     "ec2:CreateTags?tags ec2:DeleteTags?-tags ec2:ModifyVpcAttribute?enableDnsHostnames "
     "ec2:ModifyVpcAttribute?enableDnsSupport",
     "ec2:DeleteVpc",
-), find("vpc"))
+), by_purpose("vpc"))
 DEFAULT_SECURITY_GROUP = ResourceKind("aws:ec2/defaultSecurityGroup:DefaultSecurityGroup", "{component}-default-security-group", instances.networks, REMOVED, FREE, Actions(
     "ec2:DescribeSecurityGroupRules ec2:RevokeSecurityGroupIngress ec2:RevokeSecurityGroupEgress",
     "ec2:DescribeSecurityGroups",
@@ -175,7 +202,7 @@ SUBNET = ResourceKind("aws:ec2/subnet:Subnet", "{component}-{subnet}", instances
     "ec2:DescribeSubnets",
     "ec2:CreateTags?tags ec2:DeleteTags?-tags ec2:ModifySubnetAttribute?mapPublicIpOnLaunch",
     "ec2:DeleteSubnet ec2:DescribeNetworkInterfaces",
-), find("subnet"))
+), by_purpose("subnet"))
 SUBNET_ROUTES = ResourceKind("aws:ec2/routeTableAssociation:RouteTableAssociation", "{component}-{subnet}-route-table", instances.subnets, REMOVED, FREE, Actions(
     "ec2:AssociateRouteTable",
     "ec2:DescribeRouteTables",
@@ -223,7 +250,7 @@ FLOW_LOG = ResourceKind("aws:ec2/flowLog:FlowLog", "{component}-flow-log", insta
     "ec2:DeleteFlowLogs",
 ))
 FLOW_LOG_GROUP = ResourceKind("aws:cloudwatch/logGroup:LogGroup", "{component}-flow-log-group", instances.networks, retained(AUDIT), BY_USAGE,
-    _LOG_GROUP_ACTIONS, find("log-group"))
+    _LOG_GROUP_ACTIONS, by_purpose("log-group"))
 FLOW_LOG_ROLE = ResourceKind("aws:iam/role:Role", "{component}-flow-log-role", instances.networks, REMOVED, FREE, _ROLE_ACTIONS)
 FLOW_LOG_POLICY = ResourceKind("aws:iam/rolePolicy:RolePolicy", "{component}-flow-log-policy", instances.networks, REMOVED, FREE,
     _ROLE_POLICY_ACTIONS)
@@ -231,7 +258,7 @@ FLOW_LOG_POLICY = ResourceKind("aws:iam/rolePolicy:RolePolicy", "{component}-flo
 NODES_GROUP = ResourceKind("aws:ec2/securityGroup:SecurityGroup", "{component}-nodes", instances.security_groups, REMOVED, FREE,
     _SECURITY_GROUP_ACTIONS)
 STORAGE_GROUP = ResourceKind("aws:ec2/securityGroup:SecurityGroup", "{component}-storage", instances.storage_groups, retained(CONTAINS, with_data=True), FREE,
-    _SECURITY_GROUP_ACTIONS, find("security-group"))
+    _SECURITY_GROUP_ACTIONS, by_purpose("security-group"))
 PEER_INGRESS = ResourceKind("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "{component}-{rule}-ingress", instances.peer_rules, REMOVED, FREE,
     _SECURITY_GROUP_INGRESS_RULE_ACTIONS)
 PEER_EGRESS = ResourceKind("aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", "{component}-{rule}-egress", instances.peer_rules, REMOVED, FREE,
@@ -246,14 +273,14 @@ WEB_EGRESS = ResourceKind("aws:vpc/securityGroupEgressRule:SecurityGroupEgressRu
     _SECURITY_GROUP_EGRESS_RULE_ACTIONS)
 # File systems.
 LUSTRE_LOG_GROUP = ResourceKind("aws:cloudwatch/logGroup:LogGroup", "{component}-log-group", instances.file_systems, retained(WRITES, with_data=True), BY_USAGE,
-    _LOG_GROUP_ACTIONS, find("file-system-log-group"))
+    _LOG_GROUP_ACTIONS, by_purpose("file-system-log-group"))
 LUSTRE = ResourceKind("aws:fsx/lustreFileSystem:LustreFileSystem", "{component}-lustre", instances.file_systems, retained("{why}", with_data=True), priced("lustre_gib_month"), Actions(
     "fsx:CreateFileSystem fsx:TagResource?tags iam:CreateServiceLinkedRole kms:DescribeKey?kmsKeyId "
     "kms:CreateGrant?kmsKeyId ec2:DescribeSubnets ec2:DescribeSecurityGroups ec2:DescribeVpcs",
     "fsx:DescribeFileSystems",
     "fsx:UpdateFileSystem fsx:TagResource?tags fsx:UntagResource?-tags",
     "fsx:DeleteFileSystem",
-), find("file-system"))
+), by_purpose("file-system"))
 DATA_REPOSITORY = ResourceKind("aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation", "{component}-data-repository", instances.linked_file_systems, REMOVED, FREE, Actions(
     # FSx uses the caller's permissions to create a service-linked role for the bucket
     # (Amazon FSx for Lustre guide, "Adding permissions to use data repositories").
@@ -270,13 +297,13 @@ HOME = ResourceKind("aws:efs/fileSystem:FileSystem", "{component}-efs", instance
     "elasticfilesystem:DescribeFileSystems elasticfilesystem:DescribeLifecycleConfiguration",
     "elasticfilesystem:UpdateFileSystem?throughputMode elasticfilesystem:TagResource?tags elasticfilesystem:UntagResource?-tags",
     "elasticfilesystem:DeleteFileSystem",
-), find("home"))
+), by_purpose("home"))
 HOME_POLICY = ResourceKind("aws:efs/fileSystemPolicy:FileSystemPolicy", "{component}-policy", instances.homes, retained(HOME_SETTING), FREE, Actions(
     "elasticfilesystem:PutFileSystemPolicy",
     "elasticfilesystem:DescribeFileSystemPolicy",
     "elasticfilesystem:PutFileSystemPolicy",
     "elasticfilesystem:DeleteFileSystemPolicy",
-), find("home"))
+), by_purpose("home"))
 # A file system without mount targets keeps its files, so `destroy` deletes them and their network.
 MOUNT_TARGET = ResourceKind("aws:efs/mountTarget:MountTarget", "{component}-{subnet}-mount-target", instances.mount_targets, REMOVED, FREE, Actions(
     # EFS creates and deletes the network interfaces with the permissions of the caller (API reference, CreateMountTarget).

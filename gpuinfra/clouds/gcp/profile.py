@@ -74,6 +74,7 @@ class GcpProfile:
     """Tags become labels."""
     access_fields = frozenset({"ssh_from", "operators"})
     selects_buckets = False
+    replication = None
     storage_kinds = frozenset({"lustre", "home"})
     metadata_to_guard: tuple[str, ...] = ("169.254.169.254", "fd20:ce::254")
     """Addresses of the metadata service. Google Cloud has no hop limit. The IPv6 address comes from public lists of metadata addresses (2026-11-21)."""

@@ -99,9 +99,9 @@ class Model:
         for name in sorted(named - buckets):
             _client("s3", REGION).create_bucket(Bucket=_here(name))
 
-    def _client(self, service: str) -> Any:
+    def _client(self, service: str, region: str | None = None) -> Any:
         # Outside of us-east-1, S3 requires a location constraint, which the provider adds.
-        return _client(service, REGION if service == "s3" else self.region)
+        return _client(service, REGION if service == "s3" else region or self.region)
 
     def _make(self, resource: Registered) -> Iterator[str]:
         own = ""
@@ -109,7 +109,7 @@ class Model:
             if not self.managed and ":iam::aws:policy/" in str(call.params.get("PolicyArn")):
                 continue
             try:
-                answer = self._ask(call, own)
+                answer = self._ask(call, own, resource.inputs.get("region"))
             except (
                 NotImplementedError,
                 AttributeError,
@@ -128,14 +128,14 @@ class Model:
                 if resource.type == "aws:ec2/eip:Eip":
                     self.made[allocation_id(resource.name)] = own
 
-    def _ask(self, call: requests.Call, own: str) -> dict[str, Any]:
+    def _ask(self, call: requests.Call, own: str, region: str | None) -> dict[str, Any]:
         text = json.dumps(call.params, default=lambda raw: raw.decode())
         for known, here in self.made.items():
             text = text.replace(known, here)
         if own:
             text = _ITSELF.sub(own, text)
         text = _here(text)
-        client = self._client(call.service)
+        client = self._client(call.service, region)
         method = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in call.operation).lstrip("_")
         return getattr(client, method)(**json.loads(text))
 

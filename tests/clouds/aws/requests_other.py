@@ -238,3 +238,44 @@ def _budget(inputs: Inputs) -> Iterator[Call]:
         notifications.append({"Notification": pascal(one), "Subscribers": told})
     params = {"AccountId": ACCOUNT_ID, "Budget": budget, "NotificationsWithSubscribers": notifications}
     yield Call("budgets", "CreateBudget", params | {"ResourceTags": inputs.tags()})
+
+
+@mapper("s3/bucketReplicationConfig:BucketReplicationConfig")
+def _replication(inputs: Inputs) -> Iterator[Call]:
+    rules = pascal(inputs.take("rules"))
+    for rule in rules:
+        rule["ID"] = rule.pop("Id")
+        encryption = rule["Destination"]["EncryptionConfiguration"]
+        encryption["ReplicaKmsKeyID"] = encryption.pop("ReplicaKmsKeyId")
+    settings = {"Role": inputs.take("role"), "Rules": rules}
+    yield Call("s3", "PutBucketReplication", {"Bucket": inputs.take("bucket"), "ReplicationConfiguration": settings})
+
+
+@mapper("sns/topic:Topic")
+def _topic(inputs: Inputs) -> Iterator[Call]:
+    yield Call("sns", "CreateTopic", {"Name": inputs.name, "Tags": inputs.tags()})
+
+
+@mapper("sns/topicSubscription:TopicSubscription")
+def _subscription(inputs: Inputs) -> Iterator[Call]:
+    params = inputs.some(TopicArn="topic", Protocol="protocol", Endpoint="endpoint")
+    yield Call("sns", "Subscribe", params | {"ReturnSubscriptionArn": True})
+
+
+@mapper("cloudwatch/metricAlarm:MetricAlarm")
+def _alarm(inputs: Inputs) -> Iterator[Call]:
+    params = inputs.some(
+        AlarmDescription="alarmDescription",
+        Namespace="namespace",
+        MetricName="metricName",
+        Statistic="statistic",
+        Period="period",
+        EvaluationPeriods="evaluationPeriods",
+        ComparisonOperator="comparisonOperator",
+        Threshold="threshold",
+        TreatMissingData="treatMissingData",
+        AlarmActions="alarmActions",
+        OKActions="okActions",
+    )
+    dimensions = [{"Name": name, "Value": value} for name, value in inputs.take("dimensions").items()]
+    yield Call("cloudwatch", "PutMetricAlarm", {"AlarmName": inputs.name, "Dimensions": dimensions, **params, "Tags": inputs.tags()})  # fmt: skip

@@ -27,10 +27,20 @@ NO_TYPE = {
 KEPT = {"DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
 
 
-def template(recording: Recording) -> dict[str, Any]:
-    """Everything of a recording that CloudFormation has a type for."""
+def regions(recording: Recording) -> set[str | None]:
+    """The second regions of a recording, and None for its own region and global resources."""
+    own = {one.inputs.get("region") for one in recording.of("aws:ec2/vpc:Vpc")}
+    return {None, *(one.inputs.get("region") for one in recording.custom if own)} - own
+
+
+def template(recording: Recording, region: str | None = None) -> dict[str, Any]:
+    """Everything of a recording in one region that CloudFormation has a type for. A template has one region."""
     found: dict[str, Any] = {}
+    others = regions(recording) - {None}
     for resource in recording.custom:
+        here = resource.inputs.get("region")
+        if (here if here in others else None) != region:
+            continue
         for index, (type_, properties) in enumerate(_resources(resource)):
             if (bucket := _bucket_of(found, properties)) is not None:
                 bucket["Properties"] |= properties
@@ -76,6 +86,7 @@ SAME = {
     "fsx/dataRepositoryAssociation:DataRepositoryAssociation": "AWS::FSx::DataRepositoryAssociation",
     "efs/mountTarget:MountTarget": "AWS::EFS::MountTarget",
     "kms/alias:Alias": "AWS::KMS::Alias",
+    "cloudwatch/metricAlarm:MetricAlarm": "AWS::CloudWatch::Alarm",
     "autoscaling/schedule:Schedule": "AWS::AutoScaling::ScheduledAction",
 }
 """Types whose properties are the parameters of their call."""
@@ -208,6 +219,28 @@ def _bucket_policy(made: list[requests.Call]) -> Resources:
     return [("AWS::S3::BucketPolicy", {"Bucket": params["Bucket"], "PolicyDocument": json.loads(params["Policy"])})]
 
 
+def _replication(made: list[requests.Call]) -> Resources:
+    settings = made[0].params["ReplicationConfiguration"]
+    rules = []
+    for rule in settings["Rules"]:
+        whole = {"Id": rule["ID"], **{key: value for key, value in rule.items() if key not in ("ID", "Filter")}}
+        rules.append({**whole, "Filter": {"Prefix": rule["Filter"]["Prefix"]}})
+    found = {
+        "BucketName": made[0].params["Bucket"],
+        "ReplicationConfiguration": {"Role": settings["Role"], "Rules": rules},
+    }
+    return [("AWS::S3::Bucket", found)]
+
+
+def _topic(made: list[requests.Call]) -> Resources:
+    return [("AWS::SNS::Topic", {"TopicName": made[0].params["Name"], "Tags": made[0].params["Tags"]})]
+
+
+def _subscription(made: list[requests.Call]) -> Resources:
+    params = {key: value for key, value in made[0].params.items() if key != "ReturnSubscriptionArn"}
+    return [("AWS::SNS::Subscription", params)]
+
+
 def _role(made: list[requests.Call]) -> Resources:
     params = dict(made[0].params)
     params["AssumeRolePolicyDocument"] = json.loads(params["AssumeRolePolicyDocument"])
@@ -286,6 +319,9 @@ OTHERS: dict[str, Callable[[list[requests.Call]], Resources]] = {
     "s3/bucketLogging:BucketLogging": _logging,
     "s3/bucketObjectLockConfiguration:BucketObjectLockConfiguration": _lock,
     "s3/bucketPolicy:BucketPolicy": _bucket_policy,
+    "s3/bucketReplicationConfig:BucketReplicationConfig": _replication,
+    "sns/topic:Topic": _topic,
+    "sns/topicSubscription:TopicSubscription": _subscription,
     "iam/role:Role": _role,
     "iam/rolePolicy:RolePolicy": _role_policy,
     "iam/rolePolicyAttachment:RolePolicyAttachment": _attachment,

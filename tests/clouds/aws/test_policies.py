@@ -76,13 +76,17 @@ def test_a_statement_for_every_principal_requires_this_account(stack: str) -> No
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_services_act_for_this_account(stack: str) -> None:
-    """Every service principal has a condition on this account, against the confused deputy problem. The trust policies of EC2 and of CloudTrail's log role support none (`test_service_roles.py`)."""
+    """Every service principal has a condition on this account, against the confused deputy problem. The trust policies of EC2, of CloudTrail's log role and of S3 Replication have none in their guides (`test_service_roles.py`)."""
     for one, document in _documents(stack):
         for statement in document["Statement"]:
             service = (
                 statement.get("Principal", {}).get("Service") if isinstance(statement.get("Principal"), dict) else None
             )
-            if service is None or service == "ec2.amazonaws.com" or one.name.endswith("-audit-log-role"):
+            if (
+                service is None
+                or service == "ec2.amazonaws.com"
+                or one.name.endswith(("-audit-log-role", "-replication-role"))
+            ):
                 continue
             assert ACCOUNT in json.dumps(statement["Condition"]), f"{one.name}: {statement['Sid']}"
 

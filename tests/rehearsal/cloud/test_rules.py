@@ -386,3 +386,56 @@ def test_a_text_with_characters_that_a_cloud_excludes_is_rejected(aws: Client) -
     group = {"vpcId": vpc.id, "description": "the cloud's own services"}
     with pytest.raises(grpc.RpcError, match=r"InvalidParameterValue.*the cloud's own services"):
         aws.create("aws:ec2/securityGroup:SecurityGroup", group)
+
+
+def _buckets(aws: Client, *versioned: str) -> None:
+    for name, region in (("first-data", "us-east-1"), ("second-data", "us-west-2")):
+        aws.create("aws:s3/bucket:Bucket", {"bucket": name, "region": region}, name)
+        if name in versioned:
+            status = {"versioningConfiguration": {"status": "Enabled"}}
+            aws.create("aws:s3/bucketVersioning:BucketVersioning", {"bucket": name, "region": region, **status}, name)
+
+
+def _replication(**destination: object) -> dict:
+    timed = {"replicationTime": {"status": "Enabled", "time": {"minutes": 15}}}
+    rule = {
+        "id": "all",
+        "status": "Enabled",
+        "sourceSelectionCriteria": {"sseKmsEncryptedObjects": {"status": "Enabled"}},
+        "destination": {
+            "bucket": "arn:aws:s3:::second-data",
+            "encryptionConfiguration": {"replicaKmsKeyId": "arn:aws:kms:us-west-2:000000000000:key/1"},
+            "metrics": {"status": "Enabled", "eventThreshold": {"minutes": 15}},
+            **timed,
+            **destination,
+        },
+    }
+    return {"bucket": "first-data", "role": "arn:aws:iam::000000000000:role/replication", "rules": [rule]}
+
+
+REPLICATION = "aws:s3/bucketReplicationConfig:BucketReplicationConfig"
+
+
+def test_a_replication_between_versioned_buckets_is_accepted(aws: Client) -> None:
+    """Buckets in two regions with versioning, a key for the replicas, and metrics."""
+    _buckets(aws, "first-data", "second-data")
+    assert aws.create(REPLICATION, _replication(), "replication").id == "first-data"
+
+
+@pytest.mark.parametrize(
+    ("versioned", "destination", "text"),
+    [
+        (("second-data",), {}, "Versioning must be 'Enabled' on the bucket"),
+        (("first-data",), {}, "Destination bucket must have versioning enabled"),
+        (("first-data", "second-data"), {"bucket": "arn:aws:s3:::no-data"}, "Destination bucket must exist"),
+        (("first-data", "second-data"), {"encryptionConfiguration": None}, "ReplicaKmsKeyID must be specified"),
+        (("first-data", "second-data"), {"metrics": None}, "Metrics must be enabled"),
+    ],
+)
+def test_an_invalid_replication_is_rejected(
+    aws: Client, versioned: tuple[str, ...], destination: dict, text: str
+) -> None:
+    """Versioning on both sides, an existing replica, a key for encrypted objects, and metrics with the replication time are required."""
+    _buckets(aws, *versioned)
+    with pytest.raises(grpc.RpcError, match=text):
+        aws.create(REPLICATION, _replication(**destination), "replication")

@@ -7,7 +7,7 @@ To use resources that already exist, pass them in `Existing`. Each component can
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pulumi
 import pulumi_aws as aws
@@ -202,7 +202,8 @@ def _selectors(scope: Scope, plan: AuditPlan) -> list[aws.cloudtrail.TrailAdvanc
 
         def objects(purposes: Iterable[str]) -> list[pulumi.Output[str]]:
             return [
-                pulumi.Output.concat("arn:", scope.partition, ":s3:::", scope.bucket_name(purpose), "/")
+                pulumi.Output.concat("arn:", one.partition, ":s3:::", one.bucket_name(purpose), "/")
+                for one in (scope, *((replace(scope, region=plan.second_region),) if plan.second_region else ()))
                 for purpose in purposes
             ]
 

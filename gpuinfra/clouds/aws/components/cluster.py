@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pulumi
 
@@ -11,6 +12,7 @@ from gpuinfra.clouds.aws.components.audit import Foundation, FoundationArgs
 from gpuinfra.clouds.aws.components.homes import HomeDirectories, HomeDirectoriesArgs
 from gpuinfra.clouds.aws.components.network import Network, NetworkArgs
 from gpuinfra.clouds.aws.components.nodes import NodePool, NodePoolArgs
+from gpuinfra.clouds.aws.components.recovery import RegionClone, RegionCloneArgs, Source
 from gpuinfra.clouds.aws.components.refs import Existing, FoundationRefs, SiteRefs
 from gpuinfra.clouds.aws.components.roles import NodeRole, NodeRoleArgs
 from gpuinfra.clouds.aws.components.scope import Scope
@@ -19,6 +21,7 @@ from gpuinfra.clouds.aws.components.storage import SharedFilesystem, SharedFiles
 from gpuinfra.clouds.aws.instances import mount_subnets
 from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_subnet
 from gpuinfra.clouds.planned import retained_subnets
+from gpuinfra.plan.model import RecoveryPlan
 
 
 class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
@@ -73,6 +76,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             self.opts,
         )
         file_systems = []
+        sources: dict[str, Source] = {}
         for one in plan.file_systems:
             mounted = {"kind": one.kind, "mount": one.mount}
             if one.kind == "home" and security.homes_group_id is not None:
@@ -103,13 +107,42 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 ),
                 self.opts,
             )
+            if one.bucket == "auto" and created.bucket is not None:
+                sources[one.name] = Source(bucket=created.bucket, key_arn=foundation.data_key_arn)
             file_systems.append({**mounted, "dns_name": created.dns_name, "mount_name": created.mount_name})
         return SiteRefs(
             vpc_id=vpc_id,
             subnet_ids=subnet_ids,
             nodes_group_id=security.nodes_group_id,
             file_systems=file_systems,
+            recovery=self._second_region(plan.recovery, foundation, sources) if plan.recovery else None,
         )
+
+    def _second_region(
+        self, recovery: RecoveryPlan, foundation: FoundationRefs, data: Mapping[str, Source]
+    ) -> dict[str, Any]:
+        plan = self.plan
+        evidence = Source(bucket=foundation.evidence_bucket, key_arn=foundation.data_key_arn)
+        created = RegionClone(
+            naming.logical(plan.name, "recovery"),
+            RegionCloneArgs(
+                scope=self.scope,
+                region=recovery.region,
+                sources={"evidence": evidence, **data},
+                recipients=recovery.recipients,
+                alert_after_s=recovery.alert_after_s,
+                log_days=plan.audit.log_retention_days if foundation.access_log_bucket is not None else None,
+            ),
+            self.opts,
+        )
+        return {
+            "region": recovery.region,
+            "data_key_arn": created.data_key_arn,
+            "log_key_arn": created.log_key_arn,
+            "access_log_bucket": created.access_log_bucket,
+            "buckets": created.buckets,
+            "replication_role_arn": created.role_arn,
+        }
 
     def _network(self, foundation: FoundationRefs) -> tuple[pulumi.Input[str], Mapping[str, pulumi.Input[str]]]:
         plan = self.plan

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pulumi
@@ -24,9 +25,11 @@ def document(statements: Sequence[Statement]) -> pulumi.Output[str]:
     return pulumi.Output.json_dumps({"Version": "2012-10-17", "Statement": list(statements)}, sort_keys=True)
 
 
-def trust(service: str) -> str:
-    """Return a trust policy for an AWS service, without a condition. CloudTrail supports none in the role for its log group
-    (https://docs.aws.amazon.com/awscloudtrail/latest/userguide/cloudtrail-required-policy-for-cloudwatch-logs.html)."""
+def trust(*services: str) -> str:
+    """Return a trust policy for AWS services, without a condition. CloudTrail supports none in the role for its log group
+    (https://docs.aws.amazon.com/awscloudtrail/latest/userguide/cloudtrail-required-policy-for-cloudwatch-logs.html), and the guide of S3
+    has none for the role of a replication."""
+    service = services[0] if len(services) == 1 else list(services)
     statement = {"Sid": "Trust", "Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]}, sort_keys=True)
 
@@ -116,8 +119,6 @@ def audit_key(scope: Scope, trail_arn: pulumi.Input[str]) -> list[Statement]:
     """Return the policy of the audit key (https://docs.aws.amazon.com/awscloudtrail/latest/userguide/create-kms-key-policy-for-cloudtrail.html): CloudTrail uses it for this trail, and CloudWatch Logs uses it for the log groups of clusters."""
     cloudtrail = {"Service": "cloudtrail.amazonaws.com"}
     any_trail = pulumi.Output.concat("arn:", scope.partition, ":cloudtrail:*:", scope.account, ":trail/*")
-    # Matches the common prefix of all log groups instead of one stack, because sites and clusters in other stacks use the foundation's key.
-    groups = [scope.arn("logs", f"log-group:{prefix}*") for prefix in ("/gpuinfra/", "/aws/fsx/")]
     return [
         _account_owns_key(scope),
         {
@@ -139,15 +140,26 @@ def audit_key(scope: Scope, trail_arn: pulumi.Input[str]) -> list[Statement]:
             "Resource": "*",
             "Condition": {"StringEquals": {"aws:SourceArn": trail_arn}},
         },
-        {
-            "Sid": "LogGroupsOfClusters",
-            "Effect": "Allow",
-            "Principal": {"Service": f"logs.{scope.region}.amazonaws.com"},
-            "Action": _KEY_USE,
-            "Resource": "*",
-            "Condition": {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
-        },
+        _log_groups(scope),
     ]
+
+
+def log_key(scope: Scope) -> list[Statement]:
+    """Return the policy of a key that only CloudWatch Logs uses, for the log groups of clusters."""
+    return [_account_owns_key(scope), _log_groups(scope)]
+
+
+def _log_groups(scope: Scope) -> Statement:
+    # Matches the common prefix of all log groups instead of one stack, because sites and clusters in other stacks use the foundation's key.
+    groups = [scope.arn("logs", f"log-group:{prefix}*") for prefix in ("/gpuinfra/", "/aws/fsx/")]
+    return {
+        "Sid": "LogGroupsOfClusters",
+        "Effect": "Allow",
+        "Principal": {"Service": f"logs.{scope.region}.amazonaws.com"},
+        "Action": _KEY_USE,
+        "Resource": "*",
+        "Condition": {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
+    }
 
 
 def data_key(scope: Scope) -> list[Statement]:
@@ -270,6 +282,61 @@ _SESSIONS = [
 """Actions of the Systems Manager agent for sessions, as in the managed policy AWSCloud9SSMInstanceProfile
 (https://docs.aws.amazon.com/aws-managed-policy/latest/reference/AWSCloud9SSMInstanceProfile.html, read 2026-11-22).
 AmazonSSMManagedInstanceCore also allows `ssm:GetParameter` on every parameter of the account."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replicated:
+    """A bucket and its replica, as ARNs."""
+
+    source: pulumi.Input[str]
+    source_key: pulumi.Input[str]
+    replica: pulumi.Input[str]
+
+
+def replicate(pairs: Sequence[Replicated], replica_key: pulumi.Input[str], first: str, second: str) -> list[Statement]:
+    """Allow S3 to replicate encrypted objects (https://docs.aws.amazon.com/AmazonS3/latest/userguide/replication-config-for-kms-objects.html).
+
+    A replica with an S3 Bucket Key also needs `kms:GenerateDataKey`. A batch job for existing objects needs `s3:InitiateReplication`.
+    """
+    return [
+        {
+            "Sid": "ReadConfiguration",
+            "Effect": "Allow",
+            "Action": ["s3:GetReplicationConfiguration", "s3:ListBucket", "s3:PutInventoryConfiguration"],
+            "Resource": [one.source for one in pairs],
+        },
+        {
+            "Sid": "ReadVersions",
+            "Effect": "Allow",
+            "Action": [
+                "s3:GetObjectVersionAcl",
+                "s3:GetObjectVersionForReplication",
+                "s3:GetObjectVersionTagging",
+                "s3:InitiateReplication",
+            ],
+            "Resource": [pulumi.Output.concat(one.source, "/*") for one in pairs],
+        },
+        {
+            "Sid": "WriteReplicas",
+            "Effect": "Allow",
+            "Action": ["s3:ReplicateDelete", "s3:ReplicateObject", "s3:ReplicateTags"],
+            "Resource": [pulumi.Output.concat(one.replica, "/*") for one in pairs],
+        },
+        {
+            "Sid": "DecryptSources",
+            "Effect": "Allow",
+            "Action": "kms:Decrypt",
+            "Resource": pulumi.Output.all(*(one.source_key for one in pairs)).apply(lambda keys: sorted(set(keys))),
+            "Condition": {"StringEquals": {"kms:ViaService": f"s3.{first}.amazonaws.com"}},
+        },
+        {
+            "Sid": "EncryptReplicas",
+            "Effect": "Allow",
+            "Action": ["kms:Encrypt", "kms:GenerateDataKey"],
+            "Resource": replica_key,
+            "Condition": {"StringEquals": {"kms:ViaService": f"s3.{second}.amazonaws.com"}},
+        },
+    ]
 
 
 def node(

@@ -55,3 +55,5 @@ class SiteRefs(build.SiteRefs):
 
     vpc_id: pulumi.Input[str]
     nodes_group_id: pulumi.Input[str]
+    recovery: Mapping[str, Any] | None = None
+    """Keys, buckets and replication role of the second Region."""

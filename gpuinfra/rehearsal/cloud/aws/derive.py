@@ -38,6 +38,7 @@ _TYPES = {
     "aws:fsx/lustreFileSystem:LustreFileSystem": "AWS::FSx::FileSystem",
     "aws:iam/policy:Policy": "AWS::IAM::ManagedPolicy",
     "aws:resourcegroups/group:Group": "AWS::ResourceGroups::Group",
+    "aws:sns/topicSubscription:TopicSubscription": "AWS::SNS::Subscription",
 }
 
 

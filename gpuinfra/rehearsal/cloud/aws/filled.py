@@ -22,6 +22,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "isMultiRegionTrail": False, "isOrganizationTrail": False,
     },
     "aws:cloudwatch/logGroup:LogGroup": {"retentionInDays": 0, "skipDestroy": False},
+    "aws:cloudwatch/metricAlarm:MetricAlarm": {"actionsEnabled": True},
     "aws:ec2/natGateway:NatGateway": {"connectivityType": "public"},
     "aws:ec2/securityGroup:SecurityGroup": {
         "description": "Managed by Pulumi", "revokeRulesOnDelete": False, "ingress.self": False, "egress.self": False,
@@ -40,6 +41,10 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "isEnabled": True, "keyUsage": "ENCRYPT_DECRYPT",
     },
     "aws:s3/bucket:Bucket": {"forceDestroy": False},
+    "aws:sns/topic:Topic": {"contentBasedDeduplication": False, "fifoTopic": False},
+    "aws:sns/topicSubscription:TopicSubscription": {
+        "confirmationTimeoutInMinutes": 1, "endpointAutoConfirms": False, "rawMessageDelivery": False,
+    },
 }  # fmt: skip
 """Inputs that a program does not give and that the provider adds when it checks the inputs. A path with dots is a
 field of each given object."""

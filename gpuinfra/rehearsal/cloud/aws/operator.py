@@ -31,6 +31,7 @@ _TAKES_ROLE = {
     "iam/instanceProfile:InstanceProfile": "ec2.amazonaws.com",
     "ec2/flowLog:FlowLog": "vpc-flow-logs.amazonaws.com",
     "cloudtrail/trail:Trail": "cloudtrail.amazonaws.com",
+    "s3/bucketReplicationConfig:BucketReplicationConfig": "s3.amazonaws.com",
 }
 _TAGGED_BY = {
     "ec2/route:Route": ("aws:ec2/routeTable:RouteTable", "routeTableId"),
@@ -230,6 +231,10 @@ def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], 
         yield f"arn:aws:cloudtrail:{where}:trail/{name}"
     elif action.startswith("budgets:"):
         yield f"arn:aws:budgets::{account}:budget/{name}"
+    elif action.startswith("sns:"):
+        yield str(inputs.get("topic") or f"arn:aws:sns:{where}:{name.rpartition(':')[2]}")
+    elif action.startswith("cloudwatch:"):
+        yield f"arn:aws:cloudwatch:{where}:alarm:{name}"
     elif action.startswith("kms:") and "Alias" in action:
         yield f"arn:aws:kms:{where}:{name}"
         yield f"arn:aws:kms:{where}:key/{inputs.get('targetKeyId')}"
@@ -250,6 +255,8 @@ def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], 
 def _passed(store: Store, kind: str, inputs: Mapping[str, Any]) -> Iterator[str]:
     """Return the roles that an operation passes to a service."""
     roles = [inputs.get(key) for key in ("iamRoleArn", "cloudWatchLogsRoleArn") if inputs.get(key)]
+    if kind == "s3/bucketReplicationConfig:BucketReplicationConfig":
+        roles.append(inputs.get("role"))
     if kind == "iam/instanceProfile:InstanceProfile" and inputs.get("role"):
         roles.append(f"arn:aws:iam::{ACCOUNT}:role/{inputs['role']}")
     if kind == "autoscaling/group:Group":

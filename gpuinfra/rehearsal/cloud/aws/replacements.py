@@ -55,6 +55,8 @@ _FORCED: dict[str, tuple[str, ...]] = {
     "aws:kms/key:Key": ("customKeyStoreId", "customerMasterKeySpec", "keyUsage", "multiRegion", "xksKeyId"),
     "aws:kms/alias:Alias": ("namePrefix",),
     "aws:efs/fileSystem:FileSystem": ("creationToken",),
+    "aws:sns/topic:Topic": ("namePrefix",),
+    "aws:sns/topicSubscription:TopicSubscription": ("endpoint", "protocol", "topic"),
     "aws:ssm/parameter:Parameter": ("name", "dataType"),
     "aws:cloudwatch/logGroup:LogGroup": ("namePrefix", "logGroupClass"),
     "aws:budgets/budget:Budget": ("namePrefix", "accountId"),

@@ -90,13 +90,49 @@ class BucketPart(Behavior):
         if access.bucket(cloud.store, name) is None and cloud.external(name) is None:
             text = "The specified bucket does not exist"
             raise CloudError("NoSuchBucket", text, f"S3: PutBucket{call.token[-6:]}", status=404)
+        if "Replication" in call.token:
+            _check_replication(cloud, call, name)
         if "ObjectLock" in call.token:
-            versions = [one for one in cloud.store.list("aws:s3/bucketVersioning:BucketVersioning") if one.id == name]
-            on = any((one.plain.get("versioningConfiguration") or {}).get("status") == "Enabled" for one in versions)
             found = access.bucket(cloud.store, name)
-            if found and not on and not found.plain.get("objectLockEnabled"):
+            if found and not _versioned(cloud, name) and not found.plain.get("objectLockEnabled"):
                 text = "Versioning must be 'Enabled' on the bucket to apply a Object Lock configuration"
                 raise CloudError("InvalidBucketState", text, "S3: PutObjectLockConfiguration", status=409)
+
+
+def _versioned(cloud: Cloud, name: str) -> bool:
+    return any(
+        (one.plain.get("versioningConfiguration") or {}).get("status") == "Enabled"
+        for one in cloud.store.list("aws:s3/bucketVersioning:BucketVersioning")
+        if one.id == name
+    )
+
+
+def _check_replication(cloud: Cloud, call: Call, name: str) -> None:
+    """Reject a configuration that S3 rejects. The first text is the one that the provider retries (`bucket_replication_configuration.go`);
+    the wording of the others is not verified. S3 does not check whether the key of the replicas is valid
+    (https://docs.aws.amazon.com/AmazonS3/latest/dev/crr-replication-config-for-kms-objects.html, read 2026-11-22).
+    """
+
+    def refuse(text: str) -> None:
+        raise CloudError("InvalidRequest", text, "S3: PutBucketReplication", status=400)
+
+    if cloud.external(name) is None and not _versioned(cloud, name):
+        refuse("Versioning must be 'Enabled' on the bucket to apply a replication configuration")
+    for rule in call.plain.get("rules") or []:
+        destination = rule.get("destination") or {}
+        replica = str(destination.get("bucket") or "").rpartition(":::")[2]
+        if cloud.external(replica) is None:
+            if access.bucket(cloud.store, replica) is None:
+                refuse("Destination bucket must exist.")
+            if not _versioned(cloud, replica):
+                refuse("Destination bucket must have versioning enabled.")
+        encrypted = (rule.get("sourceSelectionCriteria") or {}).get("sseKmsEncryptedObjects") or {}
+        key = (destination.get("encryptionConfiguration") or {}).get("replicaKmsKeyId")
+        if encrypted.get("status") == "Enabled" and not key:
+            refuse("ReplicaKmsKeyID must be specified if SseKmsEncryptedObjects tag is present.")
+        timed = (destination.get("replicationTime") or {}).get("status") == "Enabled"
+        if timed and (destination.get("metrics") or {}).get("status") != "Enabled":
+            refuse("Metrics must be enabled if ReplicationTime is enabled.")
 
 
 @behaves

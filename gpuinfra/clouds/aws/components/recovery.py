@@ -1,0 +1,254 @@
+"""What must exist in a second Region before the first one fails: keys, replicas of the buckets, and their replication.
+
+S3 re-encrypts each replica with a key of the second Region. Multi-Region keys have no advantage for this, because S3 treats them as
+single-Region keys (https://docs.aws.amazon.com/AmazonS3/latest/userguide/replication-config-for-kms-objects.html, read 2026-11-22),
+and changing an existing key to a multi-Region key replaces it. IAM roles and budgets are global, and the trail of `AuditTrail` records all Regions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pulumi
+import pulumi_aws as aws
+
+from gpuinfra import naming
+from gpuinfra.clouds.aws import resources as rows
+from gpuinfra.clouds.aws.components import policies
+from gpuinfra.clouds.aws.components.audit import Key, KeyArgs
+from gpuinfra.clouds.aws.components.buckets import PrivateBucket, PrivateBucketArgs
+from gpuinfra.clouds.aws.components.scope import Scope, child
+
+RULE = "all"
+"""ID of the replication rule of each bucket."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A versioned bucket in the first Region. It can have no other replication configuration, because a bucket has only one."""
+
+    bucket: pulumi.Input[str]
+    """Name of the bucket. Replication is set up after it resolves."""
+    key_arn: pulumi.Input[str]
+    """KMS key that encrypts the bucket."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegionCloneArgs:
+    """Arguments of the second Region."""
+
+    scope: Scope
+    """Scope of the first Region."""
+    region: str
+    """Second Region, in the same partition."""
+    sources: Mapping[str, Source]
+    """Buckets to replicate, by the purpose in the name of the replica."""
+    recipients: Sequence[str] = ()
+    """Email addresses that are notified when replication is late. Each recipient must confirm the subscription."""
+    alert_after_s: int = 900
+    """Replication lag in seconds above which recipients are notified."""
+    log_days: int | None = None
+    """Retention of access logs of the replicas, in days. If unset, access is not logged, and there is no key for log groups."""
+
+
+class RegionClone(pulumi.ComponentResource):
+    """Keys and replicas in a second Region, the replication of buckets to it, and alarms on the replication lag.
+
+    Replication covers objects that are written after it is set up. Existing objects require an S3 Batch Replication job.
+    Deletions are replicated as delete markers, so that a file system in the second Region does not show deleted files. The deleted
+    versions remain in the replica for 90 days. `destroy` retains keys and replicas and ends the replication.
+    """
+
+    data_key_arn: pulumi.Output[str]
+    """KMS key for disks, evidence and file systems in the second Region."""
+    log_key_arn: pulumi.Output[str] | None
+    """KMS key for log groups in the second Region, or `None` without access logs."""
+    access_log_bucket: pulumi.Output[str] | None
+    """Bucket for access logs in the second Region, or `None` without access logs."""
+    buckets: dict[str, pulumi.Output[str]]
+    """Names of the replicas by purpose. Each resolves after the replication is set up."""
+    role_arn: pulumi.Output[str]
+    """Role of the replication. A batch job for existing objects can use it too."""
+
+    def __init__(self, name: str, args: RegionCloneArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        self._first, self._second = args.scope, replace(args.scope, region=args.region)
+        super().__init__("gpuinfra:aws:RegionClone", name, None, self._second.options(opts))
+        self._name, self._args = name, args
+        logs = self._access_logs()
+        self.access_log_bucket = logs.bucket if logs else None
+        guards = (logs.resource,) if logs else ()
+        self.log_key_arn = self._key("logs", "Logs", policies.log_key(self._second), guards) if logs else None
+        self.data_key_arn = self._key(
+            "data", "Disks, evidence and file systems", policies.data_key(self._second), guards
+        )
+        replicas = {purpose: self._replica(purpose) for purpose in args.sources}
+        role, allowed = self._role(replicas)
+        self.role_arn = role.arn
+        self.buckets = {}
+        for purpose, source in args.sources.items():
+            self.buckets[purpose] = self._replicate(purpose, source, replicas[purpose], role, allowed)
+        for scope in (self._first, self._second):
+            self._alerts(scope, replicas)
+        self.register_outputs(
+            {
+                "data_key_arn": self.data_key_arn,
+                "log_key_arn": self.log_key_arn,
+                "access_log_bucket": self.access_log_bucket,
+                "buckets": self.buckets,
+                "role_arn": self.role_arn,
+            }
+        )
+
+    def _access_logs(self) -> PrivateBucket | None:
+        if self._args.log_days is None:
+            return None
+        second = self._second
+        own_buckets = pulumi.Output.concat("arn:", second.partition, ":s3:::*-", second.account, f"-{second.region}-*")
+        return PrivateBucket(
+            naming.logical(self._name, "access"),
+            PrivateBucketArgs(
+                scope=second,
+                purpose="access",
+                expire_days=self._args.log_days,
+                statements=lambda arn: policies.access_log_delivery(arn, own_buckets, second.account),
+            ),
+            pulumi.ResourceOptions(parent=self),
+        )
+
+    def _key(
+        self, purpose: str, of: str, statements: Sequence[policies.Statement], guards: Sequence[pulumi.Resource]
+    ) -> pulumi.Output[str]:
+        args = KeyArgs(
+            scope=self._second,
+            purpose=purpose,
+            description=f"{of} of {self._second.cluster}",
+            policy=policies.document(statements),
+            depends_on=guards,
+        )
+        return Key(naming.logical(self._name, purpose), args, pulumi.ResourceOptions(parent=self)).arn
+
+    def _replica(self, purpose: str) -> PrivateBucket:
+        return PrivateBucket(
+            naming.logical(self._name, purpose),
+            PrivateBucketArgs(
+                scope=self._second, purpose=purpose, key_arn=self.data_key_arn, log_to=self.access_log_bucket
+            ),
+            pulumi.ResourceOptions(parent=self),
+        )
+
+    def _role(self, replicas: Mapping[str, PrivateBucket]) -> tuple[aws.iam.Role, aws.iam.RolePolicy]:
+        role = aws.iam.Role(
+            rows.REPLICATION_ROLE.logical(self._name),
+            # The second service runs batch jobs for existing objects.
+            assume_role_policy=policies.trust("s3.amazonaws.com", "batchoperations.s3.amazonaws.com"),
+            description=f"Replicates the buckets of {self._first.cluster} to {self._second.region}",
+            opts=child(self, rows.REPLICATION_ROLE),
+        )
+        sources = self._args.sources
+        pairs = [
+            policies.Replicated(
+                source=_arn(self._first, source.bucket),
+                source_key=source.key_arn,
+                replica=replicas[purpose].arn,
+            )
+            for purpose, source in sources.items()
+        ]
+        policy = aws.iam.RolePolicy(
+            rows.REPLICATION_POLICY.logical(self._name),
+            role=role.id,
+            policy=policies.document(
+                policies.replicate(pairs, self.data_key_arn, self._first.region, self._second.region)
+            ),
+            opts=child(self, rows.REPLICATION_POLICY),
+        )
+        return role, policy
+
+    def _replicate(
+        self, purpose: str, source: Source, replica: PrivateBucket, role: aws.iam.Role, allowed: aws.iam.RolePolicy
+    ) -> pulumi.Output[str]:
+        # S3 accepts only 15 minutes for both times (https://docs.aws.amazon.com/AmazonS3/latest/API/API_ReplicationTimeValue.html).
+        minutes = 15
+        configuration = aws.s3.BucketReplicationConfig(
+            rows.REPLICATION.logical(self._name, purpose=purpose),
+            bucket=source.bucket,
+            region=self._first.region,
+            role=role.arn,
+            rules=[
+                aws.s3.BucketReplicationConfigRuleArgs(
+                    id=RULE,
+                    status="Enabled",
+                    priority=0,
+                    filter=aws.s3.BucketReplicationConfigRuleFilterArgs(prefix=""),
+                    delete_marker_replication=aws.s3.BucketReplicationConfigRuleDeleteMarkerReplicationArgs(
+                        status="Enabled"
+                    ),
+                    source_selection_criteria=aws.s3.BucketReplicationConfigRuleSourceSelectionCriteriaArgs(
+                        sse_kms_encrypted_objects=aws.s3.BucketReplicationConfigRuleSourceSelectionCriteriaSseKmsEncryptedObjectsArgs(
+                            status="Enabled"
+                        )
+                    ),
+                    destination=aws.s3.BucketReplicationConfigRuleDestinationArgs(
+                        bucket=_arn(self._second, replica.bucket),
+                        encryption_configuration=aws.s3.BucketReplicationConfigRuleDestinationEncryptionConfigurationArgs(
+                            replica_kms_key_id=self.data_key_arn
+                        ),
+                        metrics=aws.s3.BucketReplicationConfigRuleDestinationMetricsArgs(
+                            status="Enabled",
+                            event_threshold=aws.s3.BucketReplicationConfigRuleDestinationMetricsEventThresholdArgs(
+                                minutes=minutes
+                            ),
+                        ),
+                        replication_time=aws.s3.BucketReplicationConfigRuleDestinationReplicationTimeArgs(
+                            status="Enabled",
+                            time=aws.s3.BucketReplicationConfigRuleDestinationReplicationTimeTimeArgs(minutes=minutes),
+                        ),
+                    ),
+                )
+            ],
+            opts=child(self, rows.REPLICATION, depends_on=[allowed]),
+        )
+        return pulumi.Output.all(replica.bucket, configuration.id).apply(lambda found: str(found[0]))
+
+    def _alerts(self, scope: Scope, replicas: Mapping[str, PrivateBucket]) -> None:
+        """Create the alarms in one Region. AWS does not document in which of the two Regions it publishes the lag, so both have alarms."""
+        args, region = self._args, scope.region
+        topic = aws.sns.Topic(
+            rows.ALERTS.logical(self._name, region=region), region=region, opts=child(self, rows.ALERTS)
+        )
+        for index, address in enumerate(args.recipients):
+            aws.sns.TopicSubscription(
+                rows.ALERTS_RECIPIENT.logical(self._name, region=region, index=index),
+                topic=topic.arn,
+                protocol="email",
+                endpoint=address,
+                region=region,
+                opts=child(self, rows.ALERTS_RECIPIENT),
+            )
+        for purpose, source in args.sources.items():
+            aws.cloudwatch.MetricAlarm(
+                rows.LAG_ALARM.logical(self._name, region=region, purpose=purpose),
+                alarm_description=f"Replication of the {purpose} bucket of {scope.cluster} to {args.region} is late",
+                namespace="AWS/S3",
+                metric_name="ReplicationLatency",
+                dimensions={
+                    "SourceBucket": source.bucket,
+                    "DestinationBucket": replicas[purpose].bucket,
+                    "RuleId": RULE,
+                },
+                statistic="Maximum",
+                period=60,
+                evaluation_periods=5,
+                comparison_operator="GreaterThanThreshold",
+                threshold=args.alert_after_s,
+                # Without objects to replicate, S3 publishes no lag.
+                treat_missing_data="notBreaching",
+                alarm_actions=[topic.arn],
+                ok_actions=[topic.arn],
+                region=region,
+                opts=child(self, rows.LAG_ALARM),
+            )
+
+
+def _arn(scope: Scope, bucket: pulumi.Input[str]) -> pulumi.Output[str]:
+    return pulumi.Output.concat("arn:", scope.partition, ":s3:::", bucket)

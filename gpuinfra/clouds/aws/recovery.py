@@ -1,0 +1,65 @@
+"""How AWS replicates buckets between Regions, and the commands for what no resource in the second Region can do. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuinfra.catalog.records import CapacityKind
+from gpuinfra.clouds.aws.catalog import MACHINES
+from gpuinfra.clouds.aws.regions import partition
+from gpuinfra.plan.model import PoolPlan, RecoveryCommand
+from gpuinfra.plan.recovery import Replication
+
+
+def _commands(region: str, second: str, pools: tuple[PoolPlan, ...]) -> tuple[RecoveryCommand, ...]:
+    return (*_quotas(second, pools), *_images(region, second, pools), _existing_objects(region))
+
+
+def _quotas(second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryCommand]:
+    """The provider's quota resource fails if the account already has a higher quota (`internal/service/servicequotas/service_quota.go`
+    in terraform-provider-aws, read 2026-11-22), so the request is a command.
+    """
+    needed: dict[str, int] = {}
+    for pool in pools:
+        machine = MACHINES.get(pool.machine)
+        for group in pool.groups:
+            code = machine.quotas.get(CapacityKind(group.kind)) if machine else None
+            if machine and code:
+                needed[code] = needed.get(code, 0) + group.max_count * machine.vcpus
+    for code, vcpus in sorted(needed.items()):
+        yield RecoveryCommand(
+            why=f"the nodes need {vcpus} vCPUs of quota {code} in {second}, where the default for GPUs is 0",
+            command=f"aws service-quotas request-service-quota-increase --region {second} --service-code ec2 --quota-code {code} --desired-value {vcpus}",
+        )
+
+
+def _images(region: str, second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryCommand]:
+    for ref in sorted({pool.image.ref for pool in pools if pool.image.source == "id"}):
+        yield RecoveryCommand(
+            why=f"image {ref} exists only in {region}; images from SSM parameters exist in every Region",
+            command=f"aws ec2 copy-image --region {second} --source-region {region} --source-image-id {ref} --name {ref}-copy --encrypted --kms-key-id KEY",
+        )
+
+
+def _existing_objects(region: str) -> RecoveryCommand:
+    return RecoveryCommand(
+        why="replication covers only new objects; run this once per bucket that already has objects, with the values of the stack output `recovery`",
+        command=(
+            f"aws s3control create-job --region {region} --account-id ACCOUNT --operation '{{\"S3ReplicateObject\":{{}}}}' --priority 1"
+            " --role-arn ROLE --report Enabled=false --no-confirmation-required --manifest-generator"
+            ' \'{"S3JobManifestGenerator":{"SourceBucket":"arn:aws:s3:::BUCKET","EnableManifestOutput":false,'
+            '"Filter":{"EligibleForReplication":true,"ObjectReplicationStatuses":["NONE","FAILED"]}}}\''
+        ),
+    )
+
+
+REPLICATION = Replication(
+    service="S3 Replication Time Control",
+    lag_minutes=15,
+    share="99.99 percent",
+    rate_gbps=1.0,
+    source="https://docs.aws.amazon.com/AmazonS3/latest/userguide/replication-time-control.html and rtc-best-practices.html, read 2026-11-22; "
+    "the service level agreement covers 99.9 percent (https://aws.amazon.com/s3/sla-rtc/)",
+    geography=partition,
+    commands=_commands,
+)

@@ -1,0 +1,173 @@
+"""Calculates how old the newest checkpoint in the second region can be, and how long a failover takes.
+
+The calculation adds the times of all steps. Steps that can overlap are not subtracted, so that the sum is an upper limit
+for the given figures. `Replication` contains the figures that differ between clouds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from gpuinfra.plan.model import (
+    FileSystemPlan,
+    PoolPlan,
+    RecoveryCommand,
+    RecoveryPart,
+    RecoveryPlan,
+    RecoveryTarget,
+    Replica,
+)
+from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.recovery import Recovery
+
+MB_PER_GIB = 2**30 / 1e6
+MINUTES_PER_MONTH = 730 * 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replication:
+    """How a cloud replicates buckets between regions."""
+
+    service: str
+    lag_minutes: int
+    """Time in which the service replicates an object."""
+    share: str
+    """Share of the objects to which `lag_minutes` applies."""
+    rate_gbps: float
+    """Replication rate in Gbit/s up to which `lag_minutes` applies, as the default quota."""
+    source: str
+    geography: Callable[[str], str]
+    """Function that returns the part of the cloud that a region belongs to. Data cannot be replicated between two parts."""
+    commands: Callable[[str, str, tuple[PoolPlan, ...]], tuple[RecoveryCommand, ...]]
+    """Function that maps the region, the second region, and the pools to commands for what a resource cannot do."""
+
+
+def replicated(file_systems: Iterable[FileSystemPlan]) -> tuple[FileSystemPlan, ...]:
+    """Return the file systems whose data is in a bucket that this stack creates."""
+    return tuple(one for one in file_systems if one.bucket == "auto")
+
+
+def throughput_mb_s(file_systems: Iterable[FileSystemPlan]) -> float | None:
+    """Return the throughput of the slowest replicated file system, or None if a throughput is unknown."""
+    rates = [
+        one.capacity_gib / 1024 * one.throughput_mb_s_per_tib if one.throughput_mb_s_per_tib else None
+        for one in replicated(file_systems)
+    ]
+    known = [rate for rate in rates if rate is not None]
+    return min(known) if known and len(known) == len(rates) else None
+
+
+def recovery_point(
+    recovery: Recovery, replication: Replication, file_systems: Iterable[FileSystemPlan]
+) -> RecoveryTarget:
+    """Return the age of the newest checkpoint in the second region, in the worst case: just before the next one arrives."""
+    rate = throughput_mb_s(file_systems)
+    size = recovery.checkpoint_gib * MB_PER_GIB
+    export = recovery.export_mb_s or rate
+    gbps = recovery.replication_gbps or replication.rate_gbps
+    transfer = size * 8 / 1000 / gbps / 60
+    within = transfer <= replication.lag_minutes
+    parts = [
+        RecoveryPart(
+            what="work since the last checkpoint",
+            minutes=recovery.checkpoint_minutes,
+            how="recovery.checkpoint_minutes",
+        )
+    ]
+    if rate:
+        parts.append(_copy("write the checkpoint to the file system", size, rate, "throughput of the file system"))
+    if export:
+        why = "recovery.export_mb_s" if recovery.export_mb_s else "throughput of the file system, the upper limit"
+        parts.append(_copy("export it to the bucket", size, export, why))
+    quota = "recovery.replication_gbps" if recovery.replication_gbps else "the default quota"
+    at = f"{size / 1000:,.1f} GB at {gbps:g} Gbit/s ({quota}) takes {transfer:,.1f} minutes"
+    parts.append(
+        RecoveryPart(
+            what="replicate it to the second region",
+            minutes=float(replication.lag_minutes) if within else transfer,
+            how=f"{replication.service}: {replication.share} of objects within {replication.lag_minutes} minutes up to this rate; {at}",
+        )
+    )
+    keeps_up = transfer <= recovery.checkpoint_minutes
+    if not keeps_up:
+        parts.append(
+            RecoveryPart(
+                what="backlog",
+                minutes=0.0,
+                how=f"a checkpoint takes longer to replicate than the {recovery.checkpoint_minutes} minutes until the next one, so the lag grows without limit",
+            )
+        )
+    return _target(recovery.rpo_minutes, parts, possible=keeps_up and bool(rate) and bool(export))
+
+
+def recovery_time(recovery: Recovery, file_systems: Iterable[FileSystemPlan], deadline_minutes: int) -> RecoveryTarget:
+    """Return the time from the start of the failover until the checkpoint is read on verified nodes."""
+    rate = throughput_mb_s(file_systems)
+    parts = []
+    if recovery.mode == "cold":
+        parts.append(
+            RecoveryPart(
+                what="create the network and file systems",
+                minutes=float(recovery.site_minutes or 0),
+                how="recovery.site_minutes",
+            )
+        )
+    if recovery.mode != "hot":
+        parts.append(
+            RecoveryPart(
+                what="start and verify the nodes",
+                minutes=float(deadline_minutes),
+                how="handover.deadline_minutes, the maximum that `up` waits",
+            )
+        )
+    if rate:
+        size = recovery.checkpoint_gib * MB_PER_GIB
+        parts.append(
+            _copy(
+                "read the checkpoint from the replica",
+                size,
+                rate,
+                "throughput of an equal file system, the upper limit",
+            )
+        )
+    return _target(recovery.rto_minutes, parts, possible=bool(rate))
+
+
+def recovery_plan(
+    spec: ClusterSpec, replication: Replication, file_systems: tuple[FileSystemPlan, ...], pools: tuple[PoolPlan, ...]
+) -> RecoveryPlan | None:
+    """Return the plan of the second region, or None if the declaration has none."""
+    recovery = spec.recovery
+    if recovery is None:
+        return None
+    size = recovery.checkpoint_gib * MB_PER_GIB
+    return RecoveryPlan(
+        region=recovery.region,
+        mode=recovery.mode,
+        replicas=(
+            Replica(name="evidence"),
+            *(Replica(name=one.name) for one in replicated(file_systems)),
+        ),
+        alert_after_s=replication.lag_minutes * 60,
+        recipients=tuple(sorted(spec.budget.recipients)),
+        rpo=recovery_point(recovery, replication, file_systems),
+        rto=recovery_time(recovery, file_systems, spec.handover.deadline_minutes),
+        checkpoint_gb_per_month=round(size / 1000 * MINUTES_PER_MONTH / recovery.checkpoint_minutes, 1),
+        commands=replication.commands(spec.where.region, recovery.region, pools),
+    )
+
+
+def _copy(what: str, size_mb: float, rate_mb_s: float, why: str) -> RecoveryPart:
+    minutes = size_mb / rate_mb_s / 60
+    return RecoveryPart(
+        what=what, minutes=round(minutes, 2), how=f"{size_mb / 1000:,.1f} GB at {rate_mb_s:,.0f} MB/s ({why})"
+    )
+
+
+def _target(declared: int, parts: list[RecoveryPart], *, possible: bool) -> RecoveryTarget:
+    parts = [RecoveryPart(what=one.what, minutes=round(one.minutes, 2), how=one.how) for one in parts]
+    total = round(sum(one.minutes for one in parts), 2)
+    return RecoveryTarget(
+        declared_minutes=declared, minutes=total, holds=possible and total <= declared, parts=tuple(parts)
+    )

@@ -1,0 +1,168 @@
+"""Rules about the second region: it can hold the cluster, all data reaches it, and the recovery targets hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+
+from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.machines import pools_of, zoning_of
+from gpuinfra.clouds.profile import rules_in
+from gpuinfra.findings import Finding, error, info, warn
+from gpuinfra.plan.model import FileSystemPlan, Lifetime, RecoveryTarget
+from gpuinfra.plan.recovery import Replication, recovery_point, recovery_time, replicated, throughput_mb_s
+from gpuinfra.plan.storage import named
+from gpuinfra.spec.messages import listed, nearest
+from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.recovery import Recovery
+from gpuinfra.spec.shown import shown
+
+
+def _declared(spec: ClusterSpec) -> tuple[Recovery, Replication] | None:
+    """Return the targets and the replication of the cloud, or None if a different rule refuses the declaration."""
+    cloud = profile_of(spec.cloud)
+    if spec.recovery is None or cloud.replication is None or spec.where.region not in cloud.regions:
+        return None
+    return spec.recovery, cloud.replication
+
+
+def _file_systems(spec: ClusterSpec) -> tuple[FileSystemPlan, ...]:
+    cloud, zone = profile_of(spec.cloud), zoning_of(spec).default
+    supported = ((name, entry) for name, entry in named(spec.storage) if entry.kind in cloud.storage_kinds)
+    return tuple(cloud.file_system(entry, name, zone, spec.where.region) for name, entry in supported)
+
+
+def recovery_is_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The cloud has components for a second region."""
+    cloud = profile_of(spec.cloud)
+    if spec.recovery is not None and cloud.replication is None:
+        what = f"is set, but gpuinfra does not create resources in a second region on {cloud.title} yet"
+        yield error("recovery", what, "remove it")
+
+
+def recovery_layers_are_created(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The stack creates the foundation and the site, because both contain buckets that are replicated."""
+    missing = [layer for layer in ("foundation", "site") if layer not in spec.made_layers]
+    if _declared(spec) and missing:
+        what = f"is set, but this stack does not create the {' and the '.join(missing)}, which contain the buckets to replicate"
+        yield error("recovery", what, "set it in a stack that creates both layers, or use RegionClone in a program")
+
+
+def recovery_region_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The second region exists, is different from the first, and data can be replicated to it."""
+    if not (declared := _declared(spec)):
+        return
+    recovery, replication = declared
+    cloud, first = profile_of(spec.cloud), spec.where.region
+    same = [one for one in cloud.regions if one != first and replication.geography(one) == replication.geography(first)]
+    if recovery.region not in cloud.regions:
+        near = nearest(recovery.region, same)
+        hint = f"did you mean {near}?" if near else f"allowed: {listed(same, 40)}"
+        yield error("recovery.region", f"is {shown(recovery.region)}, which is not a valid {cloud.title} region", hint)
+    elif recovery.region == first:
+        yield error("recovery.region", f"is {first}, which is where.region", "use a different region")
+    elif recovery.region not in same:
+        what = (
+            f"is {recovery.region} in {replication.geography(recovery.region)}, but where.region {first} is in "
+            f"{replication.geography(first)}, and data cannot be replicated between them"
+        )
+        yield error("recovery.region", what, f"allowed: {listed(same, 40)}")
+
+
+def recovery_region_offers_machines(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The catalog lists the machine types of all pools in the second region."""
+    if not (declared := _declared(spec)) or declared[0].region not in profile_of(spec.cloud).regions:
+        return
+    region = declared[0].region
+    for path, _, machine in pools_of(spec):
+        if machine.zones and region not in machine.zones and region != spec.where.region:
+            what = f"is {region}, but the catalog does not list {machine.name} of {path} there; listed regions: {listed(sorted(machine.zones))}"
+            yield warn("recovery.region", what, "check that the region offers it, or use a different region")
+
+
+def recovery_covers_all_data(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Each file system exports all its data to a bucket that is replicated. Scratch data is not replicated."""
+    if not _declared(spec):
+        return
+    plans = {one.name: one for one in _file_systems(spec)}
+    for index, (name, entry) in enumerate(named(spec.storage)):
+        plan = plans.get(name)
+        if plan is None or entry.kind == "object":
+            continue
+        path = f"storage[{index}]"
+        if entry.kind == "home":
+            yield warn(path, "is not replicated, so its files do not reach the second region", "back up the files")
+        elif plan.bucket is None and plan.lifetime is Lifetime.ENDS:
+            yield info(path, f"is not replicated: {plan.lifetime_reason}", "add bucket: auto to replicate it")
+        elif plan.bucket is None:
+            what = "has no bucket, so its data does not reach the second region"
+            yield error(path, what, "add bucket: auto")
+        elif plan.bucket != "auto":
+            what = f"is {shown(plan.bucket)}, which this stack does not create, so it cannot set up its replication"
+            yield error(
+                f"{path}.bucket", what, "use bucket: auto, or replicate the bucket yourself and remove recovery"
+            )
+        elif plan.lifetime is Lifetime.KEPT:
+            what = f"is replicated only in part: {plan.lifetime_reason}"
+            yield error(path, what, "export all files and events, as is the default")
+    # An error about a file system without a bucket is reported above.
+    if not any(
+        (entry.kind == "lustre" and plans[name].lifetime is Lifetime.KEPT) or plans[name].bucket
+        for name, entry in named(spec.storage)
+        if name in plans
+    ):
+        yield error("recovery", "is set, but no file system has a bucket", "add a file system with bucket: auto")
+
+
+def recovery_rate_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The throughput of the file systems is known, so that the recovery targets can be calculated."""
+    if _declared(spec) and replicated(plans := _file_systems(spec)) and throughput_mb_s(plans) is None:
+        what = "cannot be calculated, because the throughput of a file system depends on its use"
+        yield error("recovery", what, "set throughput_mb_s_per_tib of each file system with bucket: auto")
+
+
+def recovery_site_time_is_declared(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """`site_minutes` is set if and only if the site is created during a failover."""
+    if not (declared := _declared(spec)):
+        return
+    recovery, path = declared[0], "recovery.site_minutes"
+    if recovery.mode == "cold" and recovery.site_minutes is None:
+        yield error(path, "is missing, but recovery.mode is cold", "set the measured time to create the site")
+    elif recovery.mode != "cold" and recovery.site_minutes is not None:
+        what = f"is {recovery.site_minutes}, but with mode {recovery.mode} the site exists before the failover"
+        yield error(path, what, "remove it")
+
+
+def recovery_targets_hold(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The calculated times are within the recovery targets. The finding shows the calculation."""
+    if not (declared := _declared(spec)):
+        return
+    recovery, replication = declared
+    plans = _file_systems(spec)
+    if throughput_mb_s(plans) is None or (recovery.mode == "cold" and recovery.site_minutes is None):
+        return
+    targets = {
+        "recovery.rpo_minutes": (recovery_point(recovery, replication, plans), "the newest checkpoint in the second region can be"),
+        "recovery.rto_minutes": (recovery_time(recovery, plans, spec.handover.deadline_minutes), "a failover can take"),
+    }  # fmt: skip
+    for path, (target, words) in targets.items():
+        if not target.holds:
+            old = "minutes old" if "newest" in words else "minutes"
+            what = f"is {target.declared_minutes}, but {words} {target.minutes:g} {old}: {_sum(target)}"
+            yield warn(path, what, "raise the target, or reduce the largest part")
+
+
+def recovery_audit_covers_region(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The audit trail records the second region. A trail that gpuinfra creates records all regions."""
+    if _declared(spec) and spec.audit.trail == "existing":
+        what = "is existing, so gpuinfra does not know whether it records recovery.region"
+        yield info("audit.trail", what, "check that the trail records all regions")
+
+
+def _sum(target: RecoveryTarget) -> str:
+    return " + ".join(f"{one.minutes:g} ({one.what})" for one in target.parts if one.minutes) + "".join(
+        f"; {one.how}" for one in target.parts if not one.minutes
+    )
+
+
+RULES = rules_in(vars())

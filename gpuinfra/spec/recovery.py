@@ -1,0 +1,37 @@
+"""Recovery targets: the second region, and the data loss and downtime that you accept when the first region fails."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StrictInt
+
+from gpuinfra.spec.base import Gib, Line, Number, SpecModel, Unit
+
+Minutes = Annotated[StrictInt, Unit("minutes")]
+
+
+class Recovery(SpecModel):
+    """A second region in which the cluster can be created again when its region fails. AWS only."""
+
+    region: Line = Field(examples=["us-west-2"])
+    """Second region, to which the buckets are replicated."""
+    mode: Literal["cold", "pilot-light", "hot"] = "cold"
+    """What runs in the second region before a failure: `cold` has only replicas and keys, `pilot-light` also has the network and the file systems, `hot` also has the nodes. A stack of its own creates the network, file systems, and nodes there."""
+    rpo_minutes: Minutes = Field(ge=1, le=10_080, examples=[120])
+    """Recovery point objective: maximum age of the newest checkpoint in the second region when the first region fails."""
+    rto_minutes: Minutes = Field(ge=1, le=10_080, examples=[120])
+    """Recovery time objective: maximum time from the start of the failover until the checkpoint is read on verified nodes."""
+    checkpoint_gib: Gib = Field(ge=1, le=1_000_000, examples=[100])
+    """Size of one checkpoint."""
+    checkpoint_minutes: Minutes = Field(ge=1, le=10_080, examples=[30])
+    """Time between the starts of two checkpoints."""
+    export_mb_s: Annotated[StrictInt, Unit("MB/s")] | None = Field(default=None, ge=1, le=10_000_000, examples=[500])
+    """Measured rate at which the file system exports a checkpoint to its bucket. If omitted, the throughput of the file system is used, which is the upper limit."""
+    replication_gbps: Annotated[Number, Unit("Gbit/s")] | None = Field(default=None, gt=0, le=10_000, examples=[10])
+    """Replication rate that the cloud guarantees to your account. If omitted, the default quota of the cloud is used."""
+    site_minutes: Minutes | None = Field(default=None, ge=1, le=1440, examples=[30])
+    """Measured time to create the network and file systems in the second region. Required if and only if `mode` is `cold`."""
+
+
+__all__ = ["Recovery"]

@@ -1,0 +1,68 @@
+"""The Pulumi state of a cluster with a second region survives the failure of the first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuinfra.findings import Level
+from gpuinfra.rules.stack import check_stack
+from gpuinfra.shipped import shipped
+from gpuinfra.spec import read_stack
+from tests.rules.cases import TODAY
+
+RULE = "state_survives_the_region"
+STACK = (shipped("stacks") / "Pulumi.aws-recovery.yaml").read_text(encoding="utf-8")
+KEY = "arn:aws:kms:{}:000000000000:key/00000000-0000-0000-0000-000000000001"
+
+
+def _found(folder: Path, backend: str | None, provider: str | None, stack: str = STACK) -> list[tuple[Level, str]]:
+    """The level and the path of each finding of the rule for a project."""
+    (folder / "Pulumi.yaml").write_text(
+        "name: lab\nruntime: python\n" + (f"backend: {{url: '{backend}'}}\n" if backend else "")
+    )
+    stacks = folder / "stacks"
+    stacks.mkdir(exist_ok=True)
+    path = stacks / "Pulumi.lab.yaml"
+    path.write_text((f"secretsprovider: '{provider}'\n" if provider else "") + stack)
+    return [(one.level, one.path) for one in check_stack(read_stack(path), TODAY) if one.rule == RULE]
+
+
+@pytest.mark.parametrize(
+    ("backend", "provider"),
+    [
+        (None, None),
+        ("s3://state?region=us-west-2", f"awskms:///{KEY.format('us-west-2')}"),
+        ("s3://state-us-east-1?region=eu-west-1&awssdk=v2", "awskms://alias/state?region=us-west-2"),
+        ("https://api.pulumi.com", "passphrase"),
+        ("gs://state", "gcpkms://projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"),
+    ],
+)
+def test_state_in_a_different_region_is_accepted(tmp_path: Path, backend: str | None, provider: str | None) -> None:
+    """State and keys in a different region, in a different cloud or in the Pulumi service survive."""
+    assert _found(tmp_path, backend, provider) == []
+
+
+@pytest.mark.parametrize(
+    ("backend", "provider", "expected"),
+    [
+        ("s3://state?region=us-east-1", None, (Level.ERROR, "backend.url")),
+        ("s3://state?awssdk=v2&region=us-east-1", None, (Level.ERROR, "backend.url")),
+        (None, f"awskms:///{KEY.format('us-east-1')}", (Level.ERROR, "secretsprovider")),
+        (None, "awskms://alias/state?region=us-east-1", (Level.ERROR, "secretsprovider")),
+        ("s3://state", None, (Level.WARN, "backend.url")),
+        (None, "awskms://alias/state", (Level.WARN, "secretsprovider")),
+    ],
+)
+def test_state_in_the_region_that_fails_is_rejected(
+    tmp_path: Path, backend: str | None, provider: str | None, expected: tuple[Level, str]
+) -> None:
+    """The finding has the place of the URL. A URL without a region is a warning."""
+    assert _found(tmp_path, backend, provider) == [expected]
+
+
+def test_without_a_second_region_the_state_can_be_anywhere(tmp_path: Path) -> None:
+    """A declaration without `recovery` has no failover."""
+    stack = STACK[: STACK.index("    recovery:")]
+    assert _found(tmp_path, "s3://state?region=us-east-1", None, stack) == []
