@@ -7,25 +7,29 @@ because the unit is part of the field's name.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictInt, ValidationError
 
 from gpuinfra.spec.formats import text
 
+if TYPE_CHECKING:
+    # A type checker reads the fields of the sections from pydantic's own metaclass.
+    from pydantic._internal._model_construction import ModelMetaclass as _SpecType
+else:
 
-class _SpecType(type(BaseModel)):
-    """The type of all sections: a section that a program builds from wrong values raises the same error as one in a file."""
+    class _SpecType(type(BaseModel)):
+        """The type of all sections: a section that a program builds from wrong values raises the same error as one in a file."""
 
-    def __call__(cls, *args: Any, **fields: Any) -> Any:
-        try:
-            return super().__call__(*args, **fields)
-        except ValidationError as problem:
-            from gpuinfra.errors import SpecError
-            from gpuinfra.spec.messages import findings
+        def __call__(cls, *args: Any, **fields: Any) -> Any:
+            try:
+                return super().__call__(*args, **fields)
+            except ValidationError as problem:
+                from gpuinfra.errors import SpecError
+                from gpuinfra.spec.messages import findings
 
-            found = findings(cls, fields, problem.errors(include_url=False))  # type: ignore[arg-type]
-            raise SpecError([replace(one, file=f"{cls.__name__}(...)") for one in found]) from None
+                found = findings(cls, fields, problem.errors(include_url=False))
+                raise SpecError([replace(one, file=f"{cls.__name__}(...)") for one in found]) from None
 
 
 class SpecModel(BaseModel, metaclass=_SpecType):
