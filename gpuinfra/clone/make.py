@@ -499,6 +499,11 @@ class _Cloner:
                 "BUCKET" if entry.bucket == "auto" else entry.bucket, self.source, self.target
             )
             why = f"a stack file creates the bucket but copies no data; replicate the bucket of the stack: {self.own_facts.replication.feature}{early}"
+            recovery = self.spec.recovery
+            if recovery is not None and recovery.region == self.target:
+                why = f"`recovery` of the stack replicates the bucket; name the replica with --set {path}.bucket=BUCKET to start from its data"
+            elif self.here.replication is not None:
+                why = f"{why}; `recovery: {{region: {self.target}, ...}}` in the declaration of the stack sets this up (docs/declaring.md)"
             if self.across:
                 why = f"object storage is not replicated between clouds; copy the data with a tool of your own{early}"
                 command = f"rclone sync SOURCE:{'BUCKET' if entry.bucket == 'auto' else entry.bucket} TARGET:BUCKET"

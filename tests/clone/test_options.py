@@ -284,3 +284,11 @@ def test_a_clone_in_the_second_region_replicates_back(tmp_path: Path) -> None:
     assert base.recovery is not None
     assert base.recovery.region == "us-east-1"
     assert nodes.recovery is None
+
+
+def test_data_of_a_stack_without_recovery_suggests_it() -> None:
+    """The data of a stack has the field that replicates it, and a stack with the field has the option that names its replica."""
+    (without,) = [one for one in cloned(file_of("aws-p4d"), "us-west-2").manual if one.path == "storage[0]"]
+    assert "`recovery: {region: us-west-2, ...}`" in without.why
+    (declared_,) = [one for one in cloned(file_of("aws-recovery"), "us-west-2").manual if one.path == "storage[0]"]
+    assert declared_.why.startswith("`recovery` of the stack replicates the bucket")
