@@ -743,13 +743,26 @@ ACCEPTED: dict[str, list[Case]] = {
     "recovery_region_offers_machines": [
         ("aws", recovery()),
         ("aws", {**recovery(), "pools": [], "layers": ["foundation", "site"]}),
+        ("aws", recovery(region="mars-1")),
     ],
-    "recovery_covers_all_data": [("aws", recovery()), ("aws", {"storage": lustre()})],
+    "recovery_covers_all_data": [
+        ("aws", recovery()),
+        ("aws", {"storage": lustre()}),
+        (
+            "aws",
+            {
+                **recovery(),
+                "storage": [*lustre(bucket="auto"), {"kind": "object", "mount": "/data", "bucket": "corpus"}],
+            },
+        ),
+    ],
     "recovery_rate_is_known": [("aws", recovery())],
     "recovery_site_time_is_declared": [("aws", recovery()), ("aws", recovery(mode="hot", site_minutes=None))],
     "recovery_targets_hold": [
         ("aws", recovery()),
         ("aws", recovery(rpo_minutes=49, rto_minutes=92)),
+        ("aws", recovery(site_minutes=None, rpo_minutes=1)),
+        ("aws", {**recovery(rpo_minutes=1), "storage": lustre(bucket="auto", deployment="scratch_2")}),
         ("aws", recovery(checkpoint_gib=2000, rpo_minutes=120, rto_minutes=150, replication_gbps=20)),
         ("aws", recovery(mode="hot", site_minutes=None, rto_minutes=2)),
         ("aws", recovery(mode="pilot-light", site_minutes=None, rto_minutes=62)),
@@ -1345,6 +1358,7 @@ REJECTED: dict[str, list[Case]] = {
             {**recovery(), "storage": [*lustre(bucket="auto"), *lustre(mount="/tmp-data", deployment="scratch_2")]},
         ),
         ("aws", {**recovery(), "storage": []}),
+        ("aws", {**recovery(), "storage": [{"kind": "home", "mount": "/home"}]}),
         ("aws", {**recovery(), "storage": [*lustre(bucket="auto"), {"kind": "home", "mount": "/home"}]}),
     ],
     "recovery_rate_is_known": [("aws", {**recovery(), "storage": lustre(bucket="auto", deployment="scratch_2")})],

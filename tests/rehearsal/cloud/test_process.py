@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,16 @@ import pytest
 from gpuinfra.rehearsal.cloud.core.store import Store
 
 ARGV = [sys.executable, "-m", "gpuinfra.rehearsal.cloud", "--no-nodes", "--folder"]
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A stand-in cloud that ends with the block, also if the block fails."""
+    with subprocess.Popen([*ARGV, str(folder)], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def ready(process: subprocess.Popen[str]) -> dict:
@@ -42,14 +54,14 @@ def test_it_prints_its_ports_and_ends_on_a_signal(tmp_path: Path) -> None:
     """One line of JSON has providers, HTTP port, token and credentials; SIGTERM ends the process with 0; the next run uses the same port."""
     ports = []
     for _ in range(2):
-        with subprocess.Popen([*ARGV, str(tmp_path / "r")], stdout=subprocess.PIPE, text=True) as process:
+        with running(tmp_path / "r") as process:
             said = ready(process)
             assert {"aws", "azure-native", "gcp"} <= set(said["providers"])
             request = urllib.request.Request(
                 f"http://127.0.0.1:{said['http']}/.control/nodes", headers={"X-Gpuinfra-Control": said["control_token"]}
             )
             with urllib.request.urlopen(request, timeout=300) as reply:
-                assert json.load(reply) == {"available": False, "reason": "--no-nodes was given", "nodes": []}
+                assert json.load(reply) == {"available": False, "reason": "--without-nodes is set", "nodes": []}
             assert said["operator"]["aws"]["access_key_id"].startswith("AKIASTANDIN")
             ports.append(said["http"])
             process.send_signal(signal.SIGTERM)
@@ -74,7 +86,7 @@ def test_it_ends_with_its_parent(tmp_path: Path) -> None:
 def test_a_kill_loses_nothing(tmp_path: Path) -> None:
     """After a kill and a new start, the contents are the same."""
     for round in range(2):
-        with subprocess.Popen([*ARGV, str(tmp_path / "r")], stdout=subprocess.PIPE, text=True) as process:
+        with running(tmp_path / "r") as process:
             said = ready(process)
             body = json.dumps({"id": f"cr-{round}", "count": round}).encode()
             request = urllib.request.Request(
