@@ -84,10 +84,11 @@ def command(
     loaded = read_stack(path)
     result = clone(loaded, path.read_text(encoding="utf-8-sig"), request, today(), output)
     write = result.ok and not dry_run
+    for one in result.files:
+        if one.path.resolve() == path.resolve():
+            raise UsageError(f"{one.path} is the file of the stack; give another path after --output")
     if write:
         for one in result.files:
-            if one.path.resolve() == path.resolve():
-                raise UsageError(f"{one.path} is the file of the stack; give another path after --output")
             check_target(one.path, force=force)
         for one in result.files:
             write_atomic(one.path, one.text, force=force)

@@ -55,7 +55,10 @@ def value_at(value: Any, route: Route) -> Any:
 
 
 def put(value: Any, route: Route, after: object) -> None:
-    """Set the value at a path in place, or remove it if `after` is None. Missing mappings on the way are created."""
+    """Set the value at a path in place, or remove it if `after` is None. Missing mappings on the way are created.
+
+    Raises `TypeError` or `IndexError` if the path does not fit the value.
+    """
     for index, part in enumerate(route[:-1]):
         if isinstance(value, dict) and part not in value:
             if after is None:
@@ -64,7 +67,8 @@ def put(value: Any, route: Route, after: object) -> None:
         value = value[part]
     last = route[-1]
     if isinstance(value, list):
-        assert isinstance(last, int)
+        if not isinstance(last, int):
+            raise TypeError("an entry of a list has a number")
         if last == len(value):
             value.append(after)
         elif after is None:
@@ -81,6 +85,16 @@ def apply(value: Any, changes: Iterable[Change], prefix: Route = ()) -> None:
     """Apply edits in place. `prefix` is the path of the declaration in the document."""
     for change in changes:
         put(value, (*prefix, *change.route), copy.deepcopy(change.after))
+
+
+def put_given(draft: Draft, text: str, route: Route, value: object) -> None:
+    """Apply a value of `--set`. Raises `UsageError` if earlier edits or values left no place for it."""
+    try:
+        draft.set(route, value, "set with --set")
+    except (TypeError, IndexError):
+        raise UsageError(
+            f"--set {_shown(text)} leads to nothing in the clone; set the value that contains it as a whole"
+        ) from None
 
 
 def route_of(text: str, value: Any) -> Route:

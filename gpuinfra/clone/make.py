@@ -18,7 +18,7 @@ from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clone import machines as find
 from gpuinfra.clone import names
 from gpuinfra.clone.alternatives import alternatives
-from gpuinfra.clone.draft import HIDDEN, Draft, apply, put, route_of
+from gpuinfra.clone.draft import HIDDEN, Draft, apply, put, put_given, route_of
 from gpuinfra.clone.model import ORIGIN, Change, ClonedFile, Request, Result, Transfer
 from gpuinfra.clone.network import range_for
 from gpuinfra.clone.request import facts_of, request_findings
@@ -53,7 +53,7 @@ def clone(stack: LoadedStack, text: str, request: Request, today: date, output: 
     """Clone a stack. `text` is the content of its file, and `output` the file of the clone.
 
     The result has findings of level error and no files if the stack, the request, or the clone is invalid.
-    Raises `UsageError` if the path in a `--set` value is invalid.
+    Raises `UsageError` if the path in a `--set` value is invalid or does not fit the clone.
     """
     base = Result(
         stack=stack.name,
@@ -387,12 +387,15 @@ class _Cloner:
             zone = self.draft.get(("where", "zone"))
             each = find.hourly(machine, self.there, self.target, wanted)
             usd = f"{each * count:,.2f} USD an hour, used or not" if each else "an unknown price"
+            bills = "; the command creates the reservation, and billing starts at once, even if no node runs"
+            if wanted is CapacityKind.BLOCK:
+                bills = "; the command lists offers and buys nothing"
             if wanted in machine.capacity and wanted in self.there.capacity_kinds:
                 self.manual.append(
                     Manual(
                         path=path,
                         what=f"{kind.value} capacity: {count} x {machine.name} in {self.target}",
-                        why=f"a reservation belongs to one zone and cannot be moved; buy {wanted.value} capacity for {usd}, and name it with --set '{path}={{kind: {wanted.value}, ...}}'",
+                        why=f"a reservation belongs to one zone and cannot be moved; buy {wanted.value} capacity for {usd}, and name it with --set '{path}={{kind: {wanted.value}, ...}}'{bills}",
                         command=self.facts.purchase(wanted, machine, count, self.target, zone),
                     )
                 )
@@ -482,32 +485,59 @@ class _Cloner:
                 continue
             if "site" not in self.spec.made_layers and not self.spec.use.site:
                 continue
-            replaced = self._is_given(("storage", index, "bucket"))
-            if entry.bucket != "auto" and not replaced:
-                why = f"the bucket of the stack is in {self.source}; the clone creates its own and is fed from the replica"
+            if entry.bucket != "auto" and not self._is_given(("storage", index, "bucket")):
+                why = f"the bucket of the stack is in {self.source}; the clone creates its own, which is empty until the data is replicated or copied"
                 self.draft.set(("storage", index, "bucket"), "auto", why)
                 if entry.bucket_prefix:
                     self.draft.set(("storage", index, "bucket_prefix"), None, "the new bucket has no folders")
-            early = (
-                ""
-                if self.request.mode != "cold" or replaced
-                else (
-                    f"; in mode cold, the bucket of the clone does not exist before the failover: create one in {self.target} now and name it with --set {path}.bucket=BUCKET"
-                )
-            )
-            command = self.own_facts.bucket(
-                "BUCKET" if entry.bucket == "auto" else entry.bucket, self.source, self.target
-            )
-            why = f"a stack file creates the bucket but copies no data; replicate the bucket of the stack: {self.own_facts.replication.feature}{early}"
-            recovery = self.spec.recovery
-            if recovery is not None and recovery.region == self.target:
-                why = f"`recovery` of the stack replicates the bucket; name the replica with --set {path}.bucket=BUCKET to start from its data"
-            elif self.here.replication is not None:
-                why = f"{why}; `recovery: {{region: {self.target}, ...}}` in the declaration of the stack sets this up (docs/declaring.md)"
-            if self.across:
-                why = f"object storage is not replicated between clouds; copy the data with a tool of your own{early}"
-                command = f"rclone sync SOURCE:{'BUCKET' if entry.bucket == 'auto' else entry.bucket} TARGET:BUCKET"
-            self.manual.append(Manual(path=path, what=f"data of {entry.mount}", why=why, command=command))
+            self._data(index, entry)
+
+    def _data(self, index: int, entry: Lustre) -> None:
+        """List the data of a file system, which a stack file does not contain, and warn if the clone starts without it."""
+        path, bucket = f"storage[{index}]", "BUCKET" if entry.bucket == "auto" else entry.bucket or ""
+        new = self._final(("storage", index, "bucket")) == "auto"
+        if new and "site" in self.spec.made_layers:
+            what = f"is auto, a bucket that the clone creates, so {entry.mount} starts without the data of the stack"
+            hint = f"name a bucket in {self.target} that has the data with --set {path}.bucket=BUCKET, or copy the data before you use the clone"
+            self.findings.append(warn(f"{path}.bucket", what, hint))
+        early = (
+            f"; in mode cold, the bucket of the clone does not exist before the failover: create one in {self.target} now and name it with --set {path}.bucket=BUCKET"
+            if new and self.request.mode == "cold"
+            else ""
+        )
+        recovery, feature = self.spec.recovery, self.own_facts.replication.feature
+        command = read = self.own_facts.bucket(bucket, self.source, self.target)
+        why = f"a stack file creates the bucket but copies no data; replicate the bucket of the stack: {feature}"
+        if self.across:
+            why = f"object storage is not replicated between clouds; copy the data with a tool of your own{early}"
+            command = f"rclone sync SOURCE:{bucket} TARGET:BUCKET"
+        elif recovery is not None and recovery.region == self.target:
+            named = f"; name the replica in this stack output with --set {path}.bucket=BUCKET to start from its data"
+            why = f"`recovery` of the stack replicates the bucket{named if new else ''}"
+            command = f"pulumi stack output recovery --stack {self.stack.name}"
+        elif recovery is not None:
+            why = f"`recovery` of the stack replicates the bucket to {recovery.region} only; copy the data to {self.target}{early}"
+        elif self._can_recover() and entry.bucket == "auto":
+            why = f"{why}{early}; `recovery: {{region: {self.target}, ...}}` in the declaration of the stack sets this up (docs/declaring.md)"
+        else:
+            why = f"{why}{early}"
+        if command == read and self.own_facts.replication.caution:
+            why = f"{why}; {self.own_facts.replication.caution}"
+        self.manual.append(Manual(path=path, what=f"data of {entry.mount}", why=why, command=command))
+
+    def _can_recover(self) -> bool:
+        """Whether the rules accept a recovery section with the second region in the stack."""
+        return self.here.replication is not None and {"foundation", "site"} <= set(self.spec.made_layers)
+
+    def _final(self, route: Route) -> object:
+        """Return the value at a path of the clone after the values of `--set`."""
+        draft = Draft(self.draft.value)
+        self._apply(draft)
+        return draft.get(route)
+
+    def _apply(self, draft: Draft) -> None:
+        for (text, _), (one, value) in zip(self.request.values, self.values, strict=True):
+            put_given(draft, text, one, value)
 
     def _network(self) -> None:
         network, made = self.spec.network, "site" in self.spec.made_layers
@@ -542,7 +572,9 @@ class _Cloner:
             self.findings.append(error("network.cidr", what, "name a free range with --cidr"))
             return
         self.draft.set(
-            ("network", "cidr"), chosen, f"does not overlap {network.cidr}, so that both networks can be peered"
+            ("network", "cidr"),
+            chosen,
+            f"does not overlap {network.cidr}, so that both networks can be peered; other stacks are not read, so name the ranges of their networks with --peer",
         )
 
     def _software(self) -> None:
@@ -581,22 +613,57 @@ class _Cloner:
                     self.draft.set((*route, key), None, why, secret=True)
 
     def _recovery(self) -> None:
-        """Reverse the recovery section: the first region is the second region of the clone."""
-        if self.draft.get(("recovery",)) is None:
+        """Reverse the recovery section: the first region is the second region of the clone, with the mode of the clone.
+
+        A section for a bucket that the clone does not create is removed, because it would be refused.
+        """
+        recovery = self.spec.recovery
+        if recovery is None:
             return
+        mode, buckets = (
+            self.request.mode,
+            [
+                str(name)
+                for index, entry in enumerate(self.spec.storage)
+                if isinstance(entry, Lustre)
+                and (name := self._final(("storage", index, "bucket"))) not in (None, "auto")
+            ],
+        )
+        if recovery.region == self.target and recovery.mode != mode and not self.across:
+            what = f"is {mode}, but recovery.mode of the stack is {recovery.mode}, from which its recovery time is calculated"
+            self.findings.append(
+                warn("--mode", what, f"use --mode {recovery.mode}, or change recovery.mode of the stack")
+            )
         if self.across:
             self.draft.set(
                 ("recovery",), None, f"data is not replicated between {self.there.title} and {self.here.title}"
             )
-        elif not self._is_given(("recovery", "region")):
+            return
+        if buckets and not self._is_given(("recovery",)):
+            why = f"the clone does not create the bucket {listed(buckets)} and cannot replicate it; set up its replication to {self.source} before you fail back"
+            self.draft.set(("recovery",), None, why)
+            return
+        if not self._is_given(("recovery", "region")):
             why = f"{self.source} is the second region of the clone, so that you can fail back"
             self.draft.set(("recovery", "region"), self.source, why)
+        if self._is_given(("recovery", "mode")) or recovery.mode == mode:
+            return
+        self.draft.set(("recovery", "mode"), mode, "mode of the clone")
+        if self._is_given(("recovery", "site_minutes")):
+            return
+        if mode != "cold":
+            why = f"with mode {mode}, the site exists before the failover"
+            self.draft.set(("recovery", "site_minutes"), None, why)
+        else:
+            what = f"is missing, but the clone has mode cold, and the stack has mode {recovery.mode}"
+            hint = f"add --set recovery.site_minutes=MINUTES, the measured time to create the site, or --mode {recovery.mode}"
+            self.findings.append(error("recovery.site_minutes", what, hint))
 
     def _uses(self) -> None:
         for layer in ("foundation", "site"):
             reference = getattr(self.spec.use, layer)
             if reference and not self._is_given(("use", layer)):
-                new = names.reference_in(reference, self.source, self.target, self.origin)
+                new = names.reference_in(reference, layer, self.source, self.target, self.origin)
                 why = f"the {layer} of {self.target}; `gpuinfra clone {reference.rpartition('/')[2]} --region {self.target}` writes its stack file"
                 self.draft.set(("use", layer), new, why)
 
@@ -615,10 +682,14 @@ class _Cloner:
                 Change(route=("config", key), before=None, after=self.target, reason="region of the clone")
             )
         if self.origin is None or self.origin.region != self.target:
-            origin = {"stack": self.stack.name, "region": self.source}
             before = self.stack.config.get(ORIGIN)
             why = "stack of which this is the clone, so that a clone in its region gets the original names"
-            self.config.append(Change(route=("config", ORIGIN), before=before, after=origin, reason=why))
+            after = names.record_of(self.stack.name, self.source, self._references())
+            self.config.append(Change(route=("config", ORIGIN), before=before, after=after, reason=why))
+
+    def _references(self) -> dict[str, str]:
+        use = self.spec.use
+        return {layer: one for layer, one in (("foundation", use.foundation), ("site", use.site)) if one}
 
     def _setting(self, key: str, value: object) -> tuple[object, str]:
         if key == ORIGIN:
@@ -657,8 +728,7 @@ class _Cloner:
 
     def _given(self) -> None:
         """Apply the values of `--set` last, so that they have priority."""
-        for route, value in self.values:
-            self.draft.set(route, value, "set with --set")
+        self._apply(self.draft)
 
     def _is_given(self, route: Route) -> bool:
         """Whether `--set` names a value, a value in it, or a value that contains it."""
@@ -681,19 +751,14 @@ class _Cloner:
         apply({"config": config}, self.config)
         checked = LoadedStack(name=self.name, path=self.output, spec=cloned, config=config)
         self.findings += check_stack(checked, self.today)
-        bound = {
-            entry.id
-            for pool in self.spec.pools
-            for entry in pool.capacity
-            if isinstance(entry, (Reserved, Block)) and entry.id
-        }
+        bound = {name for pool in self.spec.pools for entry in pool.capacity for _, name in _reservations(entry)}
         for i, pool in enumerate(cloned.pools):
             for j, entry in enumerate(pool.capacity):
-                if isinstance(entry, (Reserved, Block)) and entry.id in bound and not self.across:
-                    what = f"is the reservation of the stack in {self.source}"
-                    self.findings.append(
-                        error(f"pools[{i}].capacity[{j}].id", what, f"name a reservation in {self.target}")
-                    )
+                for field, name in _reservations(entry):
+                    if name in bound and not self.across:
+                        what = f"is the reservation of the stack in {self.source}"
+                        path = f"pools[{i}].capacity[{j}].{field}"
+                        self.findings.append(error(path, what, f"name a reservation in {self.target}"))
         return cloned
 
     def _left_over(self, cloned: ClusterSpec) -> None:
@@ -768,8 +833,8 @@ class _Cloner:
                     break
         splits = self.request.mode == "pilot-light" and len(cloned.made_layers) > 1 and "cluster" in cloned.made_layers
         if not splits:
-            return (self._file(self.name, self.output, self.draft.changes, "stack"),)
-        base = f"{self.name}-base"
+            return (self._file(self.name, self.output, self.draft.changes, "stack", self.config),)
+        base, first = names.base_of(self.name), names.base_of(self.stack.name)
         reference = f"organization/{self.request.project}/{base}"
         layers = [layer for layer in cloned.made_layers if layer != "cluster"]
         why = "mode pilot-light deploys these layers before the failover, without nodes"
@@ -803,9 +868,32 @@ class _Cloner:
         if "site" in layers:
             nodes.set(("network", "machines"), None, "the site creates the networks")
         return (
-            self._file(base, names.file_of(self.output, base), [*self.draft.changes, *standing.changes], "base"),
-            self._file(self.name, self.output, [*self.draft.changes, *nodes.changes], "nodes"),
+            self._file(
+                base,
+                names.file_of(self.output, base),
+                [*self.draft.changes, *standing.changes],
+                "base",
+                self._recorded(first, self._references()),
+            ),
+            self._file(
+                self.name,
+                self.output,
+                [*self.draft.changes, *nodes.changes],
+                "nodes",
+                self._recorded(
+                    self.stack.name,
+                    {**self._references(), **dict.fromkeys(layers, f"organization/{self.request.project}/{first}")},
+                ),
+            ),
         )
+
+    def _recorded(self, stack: str, references: dict[str, str]) -> list[Change]:
+        """Return the changes of the settings with another record of the original stack."""
+        record = names.record_of(stack, self.source, references)
+        return [
+            replace(one, after=record) if one.route == ("config", ORIGIN) and one.after is not None else one
+            for one in self.config
+        ]
 
     def _site_needs_machines(self, cloned: ClusterSpec) -> bool:
         """Whether the site of this cloud creates networks for the interfaces of its machine types."""
@@ -814,20 +902,22 @@ class _Cloner:
         plan = make_plan(cloned, self.today)
         return bool(plan.network and plan.network.extra)
 
-    def _file(self, stack: str, path: Path, changes: Iterable[Change], role: str) -> ClonedFile:
-        changes = list(changes)
+    def _file(
+        self, stack: str, path: Path, changes: Iterable[Change], role: str, config: Iterable[Change]
+    ) -> ClonedFile:
+        changes, config = list(changes), list(config)
         value: Any = self.stack.document.value if self.stack.document else None
         for part in self.stack.route:
             value = value[part]
         declaration = copy.deepcopy(value)
         apply(declaration, changes)
-        document, edits = self._document(declaration, self.config)
+        document, edits = self._document(declaration, config)
         edits += [((*self.stack.route, *one.route), one.after) for one in changes]
         header = [
             f"second region of the stack {self.stack.name} in {self.source}, mode {self.request.mode}, written by `gpuinfra clone`",
             "the lines that start with these words give the reason of a change; the next clone of this file drops them",
         ]
-        reasons = [*reasons_of(self.config, ()), *reasons_of(changes, self.stack.route)]
+        reasons = [*reasons_of(config, ()), *reasons_of(changes, self.stack.route)]
         same = path.parent.resolve() == self.stack.path.parent.resolve()
         text = render(self.text, document, edits, reasons, header, same_folder=same)
         return ClonedFile(stack=stack, path=path, text=text, declaration=declaration, role=role)
@@ -863,8 +953,9 @@ class _Cloner:
     def _next(self, files: tuple[ClonedFile, ...]) -> Iterator[str]:
         for one in files:
             yield f"gpuinfra plan {one.path}"
+        yield f"choose a state backend and a secrets provider that do not depend on {self.source}, which can fail"
         for one in files:
-            yield f"pulumi stack init {one.stack}"
+            yield f"pulumi stack init {one.stack} --secrets-provider=PROVIDER"
         deploy = [one.stack for one in files]
         if self.request.mode == "cold":
             yield f"after a failure of {self.source}: pulumi up --stack {deploy[-1]}"
@@ -878,6 +969,14 @@ class _Cloner:
             yield f"after a failure of {self.source}: pulumi up --stack {deploy[0]}"
         else:
             yield f"now: pulumi up --stack {deploy[0]}"
+
+
+def _reservations(entry: object) -> Iterator[tuple[str, str]]:
+    """Yield the fields of a capacity entry that name reservations, with their values."""
+    if isinstance(entry, (Reserved, Block)):
+        for field in ("id", "group_arn"):
+            if name := getattr(entry, field, None):
+                yield field, name
 
 
 def _share(counts: list[int], total: int) -> list[int]:

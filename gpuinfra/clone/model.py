@@ -18,7 +18,7 @@ SCHEMA = "gpuinfra.clone/1"
 Mode = Literal["cold", "pilot-light", "hot"]
 MODES: tuple[Mode, ...] = ("cold", "pilot-light", "hot")
 ORIGIN = "gpuinfra:clone-of"
-"""Setting of a cloned stack file that contains the stack and the region of which it is a clone. A clone in that region gets the original names."""
+"""Setting of a cloned stack file that contains the stack and the region of which it is a clone, and its stack references. A clone in that region gets the original names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +129,7 @@ class Result:
     transfers: tuple[Transfer, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
     next: tuple[str, ...] = ()
-    """Commands that follow, in order."""
+    """Steps that follow, in order."""
 
     @property
     def ok(self) -> bool:

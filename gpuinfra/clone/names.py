@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+_STACK = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_BASE = "-base"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,29 +18,57 @@ class Origin:
 
     stack: str
     region: str
+    use: Mapping[str, str] = field(default_factory=dict)
+    """Layer -> stack reference in the region of the origin."""
 
 
 def origin_of(value: object) -> Origin | None:
     """Parse the setting `gpuinfra:clone-of`. Returns None if it is missing or has another form."""
     if not isinstance(value, dict):
         return None
-    stack, region = value.get("stack"), value.get("region")
-    return Origin(stack=stack, region=region) if isinstance(stack, str) and isinstance(region, str) else None
+    stack, region, use = value.get("stack"), value.get("region"), value.get("use")
+    if not isinstance(stack, str) or not _STACK.fullmatch(stack) or not isinstance(region, str):
+        return None
+    references = use.items() if isinstance(use, dict) else ()
+    return Origin(stack=stack, region=region, use={str(key): one for key, one in references if isinstance(one, str)})
+
+
+def record_of(stack: str, region: str, use: Mapping[str, str]) -> dict[str, Any]:
+    """Return the setting `gpuinfra:clone-of`: the names that a clone in the region of the origin gets."""
+    return {"stack": stack, "region": region, **({"use": dict(use)} if use else {})}
+
+
+def base_of(stack: str) -> str:
+    """Return the name of the stack that mode `pilot-light` deploys in advance."""
+    return f"{stack}{_BASE}"
 
 
 def stack_in(name: str, source: str, target: str, origin: Origin | None) -> str:
     """Return the name of a stack in the region `target`: `aws-p4d` in us-west-2 is `aws-p4d-us-west-2`.
 
-    A clone in the region of its origin gets the original name.
+    A clone in the region of its origin gets the recorded name.
     """
-    bare = name.removesuffix(f"-{source}")
-    return bare if origin is not None and origin.region == target else f"{bare}-{target}"
+    if origin is not None and origin.region == target:
+        return origin.stack
+    return _named(name, source, target)
 
 
-def reference_in(reference: str, source: str, target: str, origin: Origin | None) -> str:
-    """Return a stack reference with the stack of the other region."""
+def _named(name: str, source: str, target: str) -> str:
+    base = base_of(f"-{source}")
+    if name.endswith(base):
+        return base_of(f"{name.removesuffix(base)}-{target}")
+    return f"{name.removesuffix(f'-{source}')}-{target}"
+
+
+def reference_in(reference: str, layer: str, source: str, target: str, origin: Origin | None) -> str:
+    """Return the reference to the stack of a layer in the region `target`.
+
+    A clone in the region of its origin gets the recorded reference. Without a record, the region is removed from the name.
+    """
     folder, slash, name = reference.rpartition("/")
-    return f"{folder}{slash}{stack_in(name, source, target, origin)}"
+    if origin is not None and origin.region == target:
+        return origin.use.get(layer) or f"{folder}{slash}{name.removesuffix(f'-{source}')}"
+    return f"{folder}{slash}{_named(name, source, target)}"
 
 
 def file_of(path: Path, stack: str) -> Path:

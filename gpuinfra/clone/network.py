@@ -22,7 +22,8 @@ def network_of(text: str) -> ipaddress.IPv4Network | None:
 def range_for(cidr: str, source: str, target: str, regions: Sequence[str], avoid: Sequence[str]) -> str | None:
     """Return a private range of the same size for the region `target`, or None if every range overlaps one in `avoid`.
 
-    Each region has its own range in 10.0.0.0/8, so that clones in several regions do not overlap either.
+    Each region has one fixed range in 10.0.0.0/8, so that clones of one stack in several regions do not overlap either.
+    Other stacks are not read: clones of two stacks in one region get the same range, unless `avoid` has the range of the first.
     The clone of a clone gets the default range if it is free, which is the range of most originals.
     """
     here = network_of(cidr)

@@ -48,6 +48,8 @@ class Replication:
     export: str
     """When changes in the file system reach the bucket that is replicated."""
     source: str
+    caution: str = ""
+    """What you must know before you change the replication of a bucket. Printed beside the command."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +101,7 @@ class SecondRegion(Protocol):
         ...
 
     def image(self, ref: str, source: str, target: str) -> tuple[str, str] | None:
-        """Return the reason and the command if an image must be copied to the region. None if the image is global."""
+        """Return the reason and the command if an image must be copied to the region. None if the image is global. Commands are joined with `&&`."""
         ...
 
     def registry(self, registry: str, source: str, target: str) -> tuple[str, str] | None:
@@ -111,7 +113,7 @@ class SecondRegion(Protocol):
         ...
 
     def bucket(self, bucket: str, source: str, target: str) -> str:
-        """Return the command that starts the replication of a bucket."""
+        """Return the first command for the replication of a bucket. It never replaces replication rules that exist."""
         ...
 
 

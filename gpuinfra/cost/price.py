@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpuinfra.catalog.records import CapacityKind, MachineType, Price, ServicePrice
 from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.second_region import second_region_of
 from gpuinfra.cost.model import HOURS_PER_MONTH, Cost, Line
 from gpuinfra.plan.model import FileSystemPlan, Group, Plan, PoolPlan
 
@@ -21,7 +22,7 @@ BY_USE = (
     "traffic to the internet and through NAT: billed per GB",
 )
 REPLICATED = (
-    "storage of the replicas, replication requests and the fee for a guaranteed replication time: billed by volume",
+    "replication of data other than checkpoints and its storage in both regions, replication requests, and replication metrics: billed by use",
 )
 
 
@@ -91,10 +92,13 @@ def node_price(
     return None, f"{kind.value.replace('_', '-')} price of {machine.name} in {region} unknown"
 
 
-def _service(key: str, plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None) -> ServicePrice | None:
-    if prices and (own := prices.service(key, plan.region)):
+def _service(
+    key: str, plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None, *, region: str | None = None
+) -> ServicePrice | None:
+    where = region or plan.region
+    if prices and (own := prices.service(key, where)):
         return own
-    return next((p for p in known if p.key == key and p.region in (plan.region, "*")), None)
+    return next((p for p in known if p.key == key and p.region in (where, "*")), None)
 
 
 def _disks(pool: PoolPlan, plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None) -> Iterator[Line]:
@@ -143,17 +147,51 @@ def _network(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | No
 
 
 def _replication(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None) -> Iterator[Line]:
-    if (recovery := plan.recovery) is None:
+    recovery, replication = plan.recovery, profile_of(plan.cloud).replication
+    if recovery is None or replication is None:
         return
-    what = f"checkpoints replicated to {recovery.region}: {recovery.checkpoint_gb_per_month:,.0f} GB a month"
-    found = _service("replication_gb", plan, known, prices)
-    yield _line(what, "network", recovery.checkpoint_gb_per_month, "GB-month", found, plan)
+    monthly, days = recovery.checkpoint_gb_per_month, replication.retained_days
+    what = f"checkpoints replicated to {recovery.region}: {monthly:,.0f} GB a month"
+    found = _service("replication_gb", plan, (*known, *_transfer(plan, recovery.region)), prices)
+    yield _line(what, "network", monthly, "GB-month", found, plan)
+    fee = _service("replication_time_gb", plan, known, prices)
+    yield _line(f"fee of {replication.service}: {monthly:,.0f} GB a month", "network", monthly, "GB-month", fee, plan)
+    # Checkpoints that are never deleted or replaced need more.
+    stored = monthly * days * 24 / HOURS_PER_MONTH
+    for region in (plan.region, recovery.region):
+        what = f"checkpoints of the last {days} days in the bucket in {region}: {stored:,.0f} GB from day {days} on"
+        found = _service("object_gb_month", plan, known, prices, region=region)
+        yield _line(what, "storage", stored, "GB-month", found, plan, region=region)
 
 
-def _line(what: str, kind: str, quantity: float, unit: str, found: ServicePrice | None, plan: Plan) -> Line:
+def _transfer(plan: Plan, target: str) -> Iterator[ServicePrice]:
+    facts = second_region_of(plan.cloud)
+    price = facts.transfer(plan.region, target) if facts else None
+    if price and price.usd_per_gb is not None:
+        yield ServicePrice(
+            key="replication_gb",
+            unit="GB",
+            region=plan.region,
+            usd=price.usd_per_gb,
+            read=price.read,
+            source=price.source,
+            certain=price.certain,
+        )
+
+
+def _line(
+    what: str,
+    kind: str,
+    quantity: float,
+    unit: str,
+    found: ServicePrice | None,
+    plan: Plan,
+    *,
+    region: str | None = None,
+) -> Line:
     months = HOURS_PER_MONTH if unit.endswith("-month") else 1
     if found is None:
-        note = f"price in {plan.region} unknown"
+        note = f"price in {region or plan.region} unknown"
         return Line(
             what=what, quantity=quantity, unit=unit, usd_per_unit_hour=None, kind=kind, certain=False, note=note
         )

@@ -52,7 +52,7 @@ GRPC_OPTIONS = [
 def judge_node(
     probes: Mapping[str, object], expectation: Mapping[str, object], journal: Mapping[str, object] | None
 ) -> list[Check]:
-    """Judge the raw probe output in the evidence with the same judge that runs on the node."""
+    """Evaluate the raw probe output in the evidence with the same code that runs on the node."""
     return judge_probes(dict(probes), dict(expectation), journal=dict(journal) if journal is not None else None)
 
 

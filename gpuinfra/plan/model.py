@@ -351,8 +351,10 @@ class RecoveryTarget:
     minutes: float
     """Sum of the parts."""
     holds: bool
-    """Whether `minutes` is at most `declared_minutes`, and each part can keep up."""
+    """Whether `minutes` is at most `declared_minutes`, and each part can keep up. This applies only if the rates in `parts` are reached."""
     parts: tuple[RecoveryPart, ...]
+    excluded: tuple[str, ...] = ()
+    """Steps that take time, but are not in `minutes`, because the declaration does not contain their time."""
 
 
 @dataclass(frozen=True, kw_only=True)

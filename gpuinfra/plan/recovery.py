@@ -1,12 +1,13 @@
 """Calculates how old the newest checkpoint in the second region can be, and how long a failover takes.
 
-The calculation adds the times of all steps. Steps that can overlap are not subtracted, so that the sum is an upper limit
-for the given figures. `Replication` contains the figures that differ between clouds.
+The calculation adds the times of all steps, also of steps that can overlap. The sum is not an upper limit: the rates are maximum rates,
+the service replicates only a share of the objects in time, and some steps have no figure. The plan lists these steps.
+`Replication` contains the figures that differ between clouds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from gpuinfra.plan.model import (
@@ -23,6 +24,9 @@ from gpuinfra.spec.recovery import Recovery
 
 MB_PER_GIB = 2**30 / 1e6
 MINUTES_PER_MONTH = 730 * 60
+FAILOVER = ("the decision to fail over", "stopping the replication before the second region writes")
+"""Steps of a failover on each cloud whose time is unknown."""
+FOUNDATION = "creating the foundation in the second region, if recovery.site_minutes does not include it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +37,15 @@ class Replication:
     lag_minutes: int
     """Time in which the service replicates an object."""
     share: str
-    """Share of the objects to which `lag_minutes` applies."""
+    """Share of the objects to which `lag_minutes` applies. A checkpoint of many files is complete only after the last of them."""
     rate_gbps: float
-    """Replication rate in Gbit/s up to which `lag_minutes` applies, as the default quota."""
+    """Replication rate in Gbit/s up to which `lag_minutes` applies, as the default quota. Above it, the service guarantees nothing."""
+    retained_days: int
+    """Time for which both buckets keep a replaced or deleted object."""
+    control_regions: Mapping[str, str]
+    """Regions of control planes that serve all regions, and what cannot be created or changed in any region without them."""
+    not_in_rto: tuple[str, ...]
+    """Steps of a failover on this cloud whose time is unknown."""
     source: str
     geography: Callable[[str], str]
     """Function that returns the part of the cloud that a region belongs to. Data cannot be replicated between two parts."""
@@ -67,7 +77,8 @@ def recovery_point(
     export = recovery.export_mb_s or rate
     gbps = recovery.replication_gbps or replication.rate_gbps
     transfer = size * 8 / 1000 / gbps / 60
-    within = transfer <= replication.lag_minutes
+    export_gbps = (export or 0) * 8 / 1000
+    guaranteed = export_gbps <= gbps
     parts = [
         RecoveryPart(
             what="work since the last checkpoint",
@@ -81,12 +92,13 @@ def recovery_point(
         why = "recovery.export_mb_s" if recovery.export_mb_s else "throughput of the file system, the upper limit"
         parts.append(_copy("export it to the bucket", size, export, why))
     quota = "recovery.replication_gbps" if recovery.replication_gbps else "the default quota"
-    at = f"{size / 1000:,.1f} GB at {gbps:g} Gbit/s ({quota}) takes {transfer:,.1f} minutes"
+    lag = f"{replication.service}: {replication.share} of objects, each on its own, within {replication.lag_minutes} minutes up to {gbps:g} Gbit/s ({quota})"
+    at = f"the export at {export_gbps:,.1f} Gbit/s exceeds this rate, so nothing is guaranteed; {size / 1000:,.1f} GB at {gbps:g} Gbit/s takes {transfer:,.1f} minutes"
     parts.append(
         RecoveryPart(
             what="replicate it to the second region",
-            minutes=float(replication.lag_minutes) if within else transfer,
-            how=f"{replication.service}: {replication.share} of objects within {replication.lag_minutes} minutes up to this rate; {at}",
+            minutes=replication.lag_minutes + (0.0 if guaranteed else transfer),
+            how=lag if guaranteed else f"{lag}; {at}",
         )
     )
     keeps_up = transfer <= recovery.checkpoint_minutes
@@ -101,8 +113,11 @@ def recovery_point(
     return _target(recovery.rpo_minutes, parts, possible=keeps_up and bool(rate) and bool(export))
 
 
-def recovery_time(recovery: Recovery, file_systems: Iterable[FileSystemPlan], deadline_minutes: int) -> RecoveryTarget:
+def recovery_time(
+    recovery: Recovery, replication: Replication, file_systems: Iterable[FileSystemPlan], deadline_minutes: int
+) -> RecoveryTarget:
     """Return the time from the start of the failover until the checkpoint is read on verified nodes."""
+    excluded = (*FAILOVER, *([FOUNDATION] if recovery.mode == "cold" else []), *replication.not_in_rto)
     rate = throughput_mb_s(file_systems)
     parts = []
     if recovery.mode == "cold":
@@ -131,7 +146,7 @@ def recovery_time(recovery: Recovery, file_systems: Iterable[FileSystemPlan], de
                 "throughput of an equal file system, the upper limit",
             )
         )
-    return _target(recovery.rto_minutes, parts, possible=bool(rate))
+    return _target(recovery.rto_minutes, parts, possible=bool(rate), excluded=excluded)
 
 
 def recovery_plan(
@@ -152,7 +167,7 @@ def recovery_plan(
         alert_after_s=replication.lag_minutes * 60,
         recipients=tuple(sorted(spec.budget.recipients)),
         rpo=recovery_point(recovery, replication, file_systems),
-        rto=recovery_time(recovery, file_systems, spec.handover.deadline_minutes),
+        rto=recovery_time(recovery, replication, file_systems, spec.handover.deadline_minutes),
         checkpoint_gb_per_month=round(size / 1000 * MINUTES_PER_MONTH / recovery.checkpoint_minutes, 1),
         commands=replication.commands(spec.where.region, recovery.region, pools),
     )
@@ -165,9 +180,15 @@ def _copy(what: str, size_mb: float, rate_mb_s: float, why: str) -> RecoveryPart
     )
 
 
-def _target(declared: int, parts: list[RecoveryPart], *, possible: bool) -> RecoveryTarget:
+def _target(
+    declared: int, parts: list[RecoveryPart], *, possible: bool, excluded: tuple[str, ...] = ()
+) -> RecoveryTarget:
     parts = [RecoveryPart(what=one.what, minutes=round(one.minutes, 2), how=one.how) for one in parts]
     total = round(sum(one.minutes for one in parts), 2)
     return RecoveryTarget(
-        declared_minutes=declared, minutes=total, holds=possible and total <= declared, parts=tuple(parts)
+        declared_minutes=declared,
+        minutes=total,
+        holds=possible and total <= declared,
+        parts=tuple(parts),
+        excluded=excluded,
     )

@@ -57,7 +57,7 @@ def steps(
     if lock.choice("enroot"):
         chosen.append(Step(id="71-enroot", timeout_s=600, retries=2, why="the declaration lists enroot"))
     if metadata:
-        why = "the cloud has no hop limit, so nodes control whether containers reach the metadata service"
+        why = "the metadata service has no hop limit, so a packet filter on the node controls access from containers"
         chosen.append(Step(id="72-metadata", timeout_s=600, retries=2, why=why))
     if machine.gpu:
         chosen.append(Step(id="75-dcgm", timeout_s=900, retries=2, why="DCGM diagnoses and monitors the GPUs"))

@@ -2,7 +2,8 @@
 
 A killed run can leave processes, the engine's lock, a truncated state file, pending operations, and resources in the
 stand-in cloud that the engine never recorded. Recovery changes only resources of the interrupted operation. It deletes
-these resources. If the cloud refuses, the engine imports them (`refresh --import-pending-creates`), as in a real deployment.
+these resources. If the cloud refuses or would keep the name, the engine imports them (`refresh --import-pending-creates`), as
+in a real deployment. A resource without a pending create, which the engine cannot import, is removed from the stand-in cloud.
 """
 
 from __future__ import annotations
@@ -115,7 +116,11 @@ def recover(pulumi: Pulumi, cloud: StandInCloud, retained: Collection[str], repo
         report("an earlier run was interrupted; removed its lock")
     plan = plan_recovery(pulumi.deployment(), cloud.resources(), retained)
     for item in plan.delete:
-        cloud.ask("delete", {"type": item["type"], "id": item["id"]})
+        asked = {"type": item["type"], "id": item["id"]}
+        try:
+            cloud.ask("undo", asked)
+        except DeploymentError:
+            cloud.ask("vanish", asked)
         report(f"deleted {item.get('name') or item['id']}, which the interrupted run created and did not record")
     remaining = tuple(pair for pair in plan.pending if not _deleted(cloud, *pair, report))
     if plan.operations:
@@ -128,7 +133,7 @@ def recover(pulumi: Pulumi, cloud: StandInCloud, retained: Collection[str], repo
 def _deleted(cloud: StandInCloud, urn: str, identity: str, report: Callable[[str], None]) -> bool:
     """Delete the result of a pending create, so that the next run creates it. Returns False if the cloud refuses."""
     try:
-        cloud.ask("delete", {"type": kind_of(urn), "id": identity})
+        cloud.ask("undo", {"type": kind_of(urn), "id": identity})
     except DeploymentError:
         return False
     report(f"deleted {name_of(urn)}, which the interrupted run was creating")

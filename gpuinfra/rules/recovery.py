@@ -143,13 +143,24 @@ def recovery_targets_hold(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         return
     targets = {
         "recovery.rpo_minutes": (recovery_point(recovery, replication, plans), "the newest checkpoint in the second region can be"),
-        "recovery.rto_minutes": (recovery_time(recovery, plans, spec.handover.deadline_minutes), "a failover can take"),
+        "recovery.rto_minutes": (recovery_time(recovery, replication, plans, spec.handover.deadline_minutes), "a failover can take"),
     }  # fmt: skip
     for path, (target, words) in targets.items():
         if not target.holds:
             old = "minutes old" if "newest" in words else "minutes"
             what = f"is {target.declared_minutes}, but {words} {target.minutes:g} {old}: {_sum(target)}"
             yield warn(path, what, "raise the target, or reduce the largest part")
+
+
+def recovery_needs_no_failed_control_plane(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A failover creates nothing for which it needs a control plane in the region that failed."""
+    if not (declared := _declared(spec)) or declared[0].mode == "hot":
+        return
+    recovery, replication = declared
+    region = spec.where.region
+    if lost := replication.control_regions.get(region):
+        what = f"is {recovery.mode}, so a failover creates nodes, but without {region} you cannot create or change {lost}, in any region"
+        yield warn("recovery.mode", what, "use a different where.region, or mode: hot")
 
 
 def recovery_audit_covers_region(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -82,13 +82,15 @@ def test_google_quota_command_uses_the_fields_of_the_api() -> None:
     assert quota is not None
     words = shlex.split(GCP.request(quota, 32, "us-east4", "my-project"))
     flags = dict(word[2:].split("=", 1) for word in words if word.startswith("--"))
-    assert {one.replace("-", "_") for one in flags} - {"project"} <= preference | config
+    fields = {"email": "contact_email"}
+    assert {fields.get(one, one.replace("-", "_")) for one in flags} - {"project"} <= preference | config
     assert flags == {
         "service": "compute.googleapis.com",
         "project": "my-project",
         "quota-id": "GPUS-PER-GPU-FAMILY-per-project-region",
         "preferred-value": "32",
         "dimensions": "region=us-east4,gpu_family=NVIDIA_H100_MEGA",
+        "email": "EMAIL",
     }
 
 

@@ -21,7 +21,7 @@ WITH_NETWORK = [
 ]
 """Stacks that create a network."""
 MAY_CHANGE = {
-    "where.region", "where.zone", "network.cidr", "network.existing", "use.foundation", "use.site", "software.registry", "recovery.region",
+    "where.region", "where.zone", "network.cidr", "network.existing", "use.foundation", "use.site", "software.registry", "recovery.region", "recovery.mode", "recovery.site_minutes",
     "pools[0].capacity[0].kind", "pools[0].capacity[0].id", "pools[0].capacity",
 }  # fmt: skip
 """Fields of the shipped stacks that a clone in another region may change."""
@@ -42,7 +42,13 @@ LOST = {
     "azure-existing-network": {"network.existing"},
     "gcp-existing-network": {"network.existing", "where.zone"},
     "aws-p4d": {"pools[0].capacity[0].kind", "capacity"},
-    "aws-recovery": {"pools[0].capacity[0].kind", "capacity", "recovery.region"},
+    "aws-recovery": {
+        "pools[0].capacity[0].kind",
+        "capacity",
+        "recovery.region",
+        "recovery.mode",
+        "recovery.site_minutes",
+    },
     "aws-p5-block": {"pools[0].capacity[0].kind", "capacity"},
     "azure-ndv5": {"where.zone"},
     "gcp-a3mega": {"pools[0].capacity[0].kind", "capacity"},

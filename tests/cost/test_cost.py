@@ -16,7 +16,7 @@ from gpuinfra.cost.price import node_price
 from gpuinfra.errors import SpecError
 from gpuinfra.planning import make_plan
 from gpuinfra.spec import parse_spec
-from tests.rules.cases import TODAY, block, declaration, lustre, pool, reserved
+from tests.rules.cases import TODAY, block, declaration, lustre, pool, recovery, reserved
 
 
 def _cost(cloud: str = "aws", prices: PriceFile | None = None, today: date = TODAY, **changes: Any) -> Cost:
@@ -202,3 +202,31 @@ def test_only_lustre_is_billed_as_lustre() -> None:
     for changed in ({"kind": "home"}, {"capacity_gib": None}):
         other = replace(plan, file_systems=(replace(lustre_entry, **changed),))  # pyright: ignore[reportArgumentType]
         assert not [line for line in price(other, TODAY).lines if "Lustre" in line.what]
+
+
+def test_a_second_region_is_billed_for_transfer_the_fee_and_90_days_of_checkpoints() -> None:
+    """Each GB costs the transfer between the regions and the fee; both regions store the checkpoints of 90 days."""
+    cost = _cost(**recovery())
+    gb = 100 * 2**30 / 1e9 * 2 * 24
+    assert _line(cost, "replicated to us-west-2").usd_per_hour == pytest.approx(gb / 24 * 0.02, rel=1e-4)
+    assert _line(cost, "fee of S3").usd_per_hour == pytest.approx(gb / 24 * 0.015, rel=1e-4)
+    stored = [one for one in cost.lines if "last 90 days" in one.what]
+    assert [one.quantity for one in stored] == [pytest.approx(gb * 90, rel=1e-4)] * 2
+    assert ["us-east-1" in one.what for one in stored] == [True, False]
+    assert all(one.usd_per_hour * 730 == pytest.approx(gb * 90 * 0.023, rel=1e-4) for one in stored if one.usd_per_hour)
+    assert any("replication requests" in one for one in cost.unknown)
+
+
+def test_transfer_between_regions_has_the_price_of_the_pair() -> None:
+    """The price of replication is the price that a clone to the same region shows. A region without a storage price is listed."""
+    cost = _cost(**recovery(region="us-east-2"))
+    assert _line(cost, "replicated to us-east-2").usd_per_hour * 730 == pytest.approx(156766.3 * 0.01, rel=1e-4)
+    cost = _cost(**recovery(region="eu-west-1"))
+    assert any("bucket in eu-west-1" in one and "price in eu-west-1 unknown" in one for one in cost.unknown)
+
+
+def test_only_elastic_home_directories_have_the_elastic_price() -> None:
+    """Home directories on AWS are priced by their size. Filestore on Google Cloud does not get the price of EFS."""
+    homes = [{"kind": "home", "mount": "/home", "capacity_gib": 1024}]
+    assert _line(_cost(storage=homes), "home directories").quantity == 1024
+    assert not [line for line in _cost("gcp", storage=homes).lines if "home directories" in line.what]

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from gpuinfra.errors import DeploymentError
-from gpuinfra.rehearsal.recover import drop_truncated_attributes, import_flags, plan_recovery, restore_state
+from gpuinfra.rehearsal.cloud.core import behaviors
+from gpuinfra.rehearsal.recover import (
+    drop_truncated_attributes,
+    import_flags,
+    plan_recovery,
+    recover,
+    restore_state,
+)
 
 BUCKET, VPC = "aws:s3/bucket:Bucket", "aws:ec2/vpc:Vpc"
 
@@ -104,3 +112,75 @@ def test_truncated_attributes_are_removed(tmp_path: Path) -> None:
     assert drop_truncated_attributes(tmp_path) == 1
     assert complete.exists()
     assert not truncated.exists()
+
+
+class _Cloud:
+    """A stand-in cloud that holds one resource and refuses to undo it."""
+
+    def __init__(self, held: dict[str, Any]) -> None:
+        self.held = [held]
+        self.asked: list[str] = []
+
+    def resources(self) -> list[dict[str, Any]]:
+        return self.held
+
+    def ask(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        self.asked.append(path)
+        if path == "undo":
+            raise DeploymentError("the name stays in use after a deletion")
+        return {}
+
+
+class _Engine:
+    """An engine whose state contains no resource, and a pending create if `creating` is given."""
+
+    def __init__(self, folder: Path, creating: str | None) -> None:
+        (folder / "state").mkdir()
+        self.folder = SimpleNamespace(state=folder / "state", stack="try")
+        self.checkpoint = folder / "state.json"
+        self.checkpoint.write_text("{}")
+        operations = [{"type": "creating", "resource": {"urn": creating}}] if creating else []
+        self.state = {"resources": [], "pending_operations": operations}
+        self.ran: list[tuple[str, ...]] = []
+
+    def deployment(self) -> dict[str, Any]:
+        return self.state
+
+    def quick(self, *words: str) -> None:
+        self.ran.append(words)
+
+
+@pytest.mark.parametrize("creating", [True, False])
+def test_a_resource_whose_name_stays_in_use_is_imported_or_removed(tmp_path: Path, creating: bool) -> None:
+    """The engine imports such a resource if it has a pending create. Otherwise, it is removed without a deletion."""
+    kind = "gcp:logging/projectBucketConfig:ProjectBucketConfig"
+    name = urn(kind, "audit")
+    cloud = _Cloud(held(kind, "audit", "buckets/audit"))
+    engine = _Engine(tmp_path, name if creating else None)
+    recover(cast("Any", engine), cast("Any", cloud), (), lambda line: None)
+    if creating:
+        assert cloud.asked == ["undo"]
+        ((*words,),) = engine.ran
+        assert words[0] == "refresh"
+        assert words[words.index("--import-pending-creates") + 1 :][:3] == [
+            name,
+            "--import-pending-creates",
+            "buckets/audit",
+        ]
+    else:
+        assert cloud.asked == ["undo", "vanish"]
+        assert engine.ran == []
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "gcp:logging/projectBucketConfig:ProjectBucketConfig",
+        "gcp:kms/keyRing:KeyRing",
+        "gcp:kms/cryptoKey:CryptoKey",
+        "azure-native:keyvault:Vault",
+    ],
+)
+def test_the_cloud_does_not_undo_a_resource_whose_name_stays_in_use(kind: str) -> None:
+    """The stand-in cloud refuses to undo types whose names the real cloud keeps after a deletion."""
+    assert behaviors.of(kind).keeps_name

@@ -132,7 +132,7 @@ def recovery(**fields: Any) -> Change:
     """A file system that is replicated to a second region, and targets that hold."""
     targets = {
         "region": "us-west-2",
-        "rpo_minutes": 60,
+        "rpo_minutes": 90,
         "rto_minutes": 120,
         "checkpoint_gib": 100,
         "checkpoint_minutes": 30,
@@ -760,12 +760,17 @@ ACCEPTED: dict[str, list[Case]] = {
     "recovery_site_time_is_declared": [("aws", recovery()), ("aws", recovery(mode="hot", site_minutes=None))],
     "recovery_targets_hold": [
         ("aws", recovery()),
-        ("aws", recovery(rpo_minutes=49, rto_minutes=92)),
+        ("aws", recovery(rpo_minutes=63, rto_minutes=92)),
+        ("aws", recovery(rpo_minutes=61, export_mb_s=125)),
         ("aws", recovery(site_minutes=None, rpo_minutes=1)),
         ("aws", {**recovery(rpo_minutes=1), "storage": lustre(bucket="auto", deployment="scratch_2")}),
         ("aws", recovery(checkpoint_gib=2000, rpo_minutes=120, rto_minutes=150, replication_gbps=20)),
         ("aws", recovery(mode="hot", site_minutes=None, rto_minutes=2)),
         ("aws", recovery(mode="pilot-light", site_minutes=None, rto_minutes=62)),
+    ],
+    "recovery_needs_no_failed_control_plane": [
+        ("aws", recovery(mode="hot", site_minutes=None)),
+        ("aws", {**recovery(), "where": {"cloud": "aws", "region": "us-east-2"}}),
     ],
     "recovery_audit_covers_region": [("aws", recovery()), ("aws", {"audit.trail": "existing"})],
 }
@@ -1364,11 +1369,16 @@ REJECTED: dict[str, list[Case]] = {
     "recovery_rate_is_known": [("aws", {**recovery(), "storage": lustre(bucket="auto", deployment="scratch_2")})],
     "recovery_site_time_is_declared": [("aws", recovery(site_minutes=None)), ("aws", recovery(mode="pilot-light"))],
     "recovery_targets_hold": [
-        ("aws", recovery(rpo_minutes=48)),
+        ("aws", recovery(rpo_minutes=62)),
+        ("aws", recovery(rpo_minutes=75, export_mb_s=126)),
         ("aws", recovery(rto_minutes=91)),
         ("aws", recovery(checkpoint_gib=2000, rpo_minutes=10000)),
         ("aws", recovery(export_mb_s=10)),
         ("aws", recovery(mode="pilot-light", site_minutes=None, rto_minutes=61)),
+    ],
+    "recovery_needs_no_failed_control_plane": [
+        ("aws", recovery()),
+        ("aws", recovery(mode="pilot-light", site_minutes=None)),
     ],
     "recovery_audit_covers_region": [("aws", {**recovery(), "audit.trail": "existing"})],
 }

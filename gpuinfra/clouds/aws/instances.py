@@ -82,10 +82,16 @@ def replicas(plan: Plan) -> Iterator[Instance]:
 
 
 def lag_alarms(plan: Plan) -> Iterator[Instance]:
-    """Alarms on the replication lag of each bucket, in both Regions."""
+    """Alarms on the replication lag of each bucket, in the second Region."""
     for above in replicas(plan):
-        for one in alerts(plan):
-            yield replace(above, values={**above.values, **one.values})
+        if plan.recovery:
+            yield replace(above, values={**above.values, "region": plan.recovery.region})
+
+
+def failure_alarms(plan: Plan) -> Iterator[Instance]:
+    """Alarms on failed replications of each bucket, in the first Region."""
+    for above in replicas(plan):
+        yield replace(above, values={**above.values, "region": plan.region})
 
 
 def alerts(plan: Plan) -> Iterator[Instance]:

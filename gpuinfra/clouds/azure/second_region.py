@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 
 from gpuinfra.catalog.records import CapacityKind, MachineType
@@ -11,6 +12,10 @@ from gpuinfra.clouds.second_region import Quota, Replication, TransferPrice
 
 _READ = date(2026, 11, 21)
 SPOT_QUOTA = "lowPriorityCores"
+_VERSION = re.compile(
+    r"/subscriptions/([^/]+)/resourceGroups/([^/]+)/providers/Microsoft\.Compute/galleries/([^/]+)/images/([^/]+)/versions/([^/]+)",
+    re.IGNORECASE,
+)
 _SUBSCRIPTION = "$(az account show --query id --output tsv)"
 
 
@@ -52,20 +57,30 @@ class AzureSecondRegion:
         return f"az quota update --resource-name '{quota.name}' --resource-type {resource} --limit-object value={total} --scope {scope}"
 
     def purchase(self, kind: CapacityKind, machine: MachineType, nodes: int, region: str, zone: str | None) -> str:
-        zones = f" --zones {zone}" if zone else ""
+        """A reservation has one of the zones of its group: https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-create, read 2026-11-22."""
+        zones, one = (f" --zones {zone}", f" --zone {zone}") if zone else ("", "")
         return (
+            f"az capacity reservation group create --name GROUP --resource-group RESOURCE_GROUP --location {region}{zones} && "
             f"az capacity reservation create --capacity-reservation-group GROUP --resource-group RESOURCE_GROUP --name {machine.name} "
-            f"--sku {machine.name} --capacity {nodes} --location {region}{zones}"
+            f"--sku {machine.name} --capacity {nodes} --location {region}{one}"
         )
 
     def image(self, ref: str, source: str, target: str) -> tuple[str, str] | None:
         if URN.fullmatch(ref):
             return None  # A marketplace image is global.
-        command = "az sig image-version update --gallery-name GALLERY --resource-group RESOURCE_GROUP --gallery-image-definition IMAGE --gallery-image-version VERSION"
-        return (
-            "an image version exists in the regions of its replicas, and a gallery belongs to one region",
-            f"{command} --target-regions {source} {target}",
+        command = (
+            "az sig image-version create --resource-group RESOURCE_GROUP --gallery-name GALLERY --gallery-image-definition IMAGE "
+            f"--gallery-image-version VERSION --managed-image {ref} --location {target} --target-regions {target}"
         )
+        if found := _VERSION.fullmatch(ref):
+            subscription, group, gallery, image, version = found.groups()
+            command = (
+                f"az sig image-version update --subscription {subscription} --resource-group {group} --gallery-name {gallery} "
+                f"--gallery-image-definition {image} --gallery-image-version {version} "
+                f"--add publishingProfile.targetRegions name={target} && {command}"
+            )
+        why = f"a gallery belongs to one region, so a replica alone depends on the first region; GALLERY is a gallery in {target} with an image definition"
+        return why, command
 
     def registry(self, registry: str, source: str, target: str) -> tuple[str, str] | None:
         return None
@@ -74,10 +89,19 @@ class AzureSecondRegion:
         return f"az network vnet list --query \"[?location=='{region}'].id\""
 
     def bucket(self, bucket: str, source: str, target: str) -> str:
+        """The policy is created in the destination account, and then in the source account with the same ID.
+
+        Without the earliest creation time, existing blobs are not replicated. Accounts without replication between tenants
+        require resource IDs: https://learn.microsoft.com/azure/storage/blobs/object-replication-configure, read 2026-11-22.
+        """
         container = bucket.rstrip("/").rpartition("/")[2]
+        policy = "az storage account or-policy"
         return (
-            "az storage account or-policy create --resource-group RESOURCE_GROUP --account-name DESTINATION --source-account SOURCE "
-            f"--destination-account DESTINATION --source-container {container} --destination-container {container}"
+            f"id=$({policy} create --resource-group DESTINATION_GROUP --account-name DESTINATION --source-account SOURCE_ID "
+            f"--destination-account DESTINATION_ID --source-container {container} --destination-container {container} "
+            "--min-creation-time 1601-01-01T00:00:00Z --query policyId --output tsv) && "
+            f'{policy} show --resource-group DESTINATION_GROUP --account-name DESTINATION --policy-id "$id" | '
+            f'{policy} create --resource-group SOURCE_GROUP --account-name SOURCE --policy "@-"'
         )
 
 

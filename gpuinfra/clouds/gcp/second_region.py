@@ -45,14 +45,18 @@ class GcpSecondRegion:
         return Quota(name=machine.quotas.get(kind, ""), per_node=machine.gpus, unit="GPUs")
 
     def request(self, quota: Quota, total: int, region: str, project: str | None) -> str:
-        """Newer families share one quota ID and differ in the dimension `gpu_family`. Older families have a metric each."""
+        """Newer families share one quota ID and differ in the dimension `gpu_family`. Older families have a metric each.
+
+        An increase requires the email address of a contact:
+        https://docs.cloud.google.com/docs/quotas/reference/rest/v1/projects.locations.quotaPreferences, read 2026-11-22.
+        """
         of = f"--service=compute.googleapis.com --project={project or 'PROJECT'}"
         name, _, family = quota.name.partition(" ")
         if not name:
-            return f"gcloud beta quotas info list {of}"
+            return f"gcloud quotas info list {of}"
         quota_id = name if family else f"{name.replace('_', '-')}-per-project-region"
         dimensions = f"region={region}" + (f",{family}" if family else "")
-        return f"gcloud beta quotas preferences create {of} --quota-id={quota_id} --preferred-value={total} --dimensions={dimensions}"
+        return f"gcloud quotas preferences create {of} --quota-id={quota_id} --preferred-value={total} --dimensions={dimensions} --email=EMAIL"
 
     def purchase(self, kind: CapacityKind, machine: MachineType, nodes: int, region: str, zone: str | None) -> str:
         return (

@@ -40,7 +40,7 @@ class Check:
 
     # No abstract methods: judging code must not import `abc` (tests/node/test_layers.py).
     def parse(self, answers: Answers, machine: Machine) -> Any:
-        """Turn tool output into a value to judge. Raises `Unreadable` if it cannot be parsed."""
+        """Turn tool output into a value to judge. Raises `Unreadable` if the output cannot be parsed."""
         raise NotImplementedError
 
     def judge(self, found: Any, machine: Machine) -> Outcome:
@@ -152,7 +152,7 @@ def mode(row: Row, feature: str, wanted: str) -> tuple[tuple[str, str], bool]:
 
 
 def clock_reasons(row: Row) -> int:
-    """Return the bit mask of the reasons for reduced clocks. 0x1 is idle."""
+    """Return the bitmask of clock event reasons. 0x1 means that the GPU is idle."""
     cell = row.get("clocks_event_reasons.active")
     if not re.match(r"^0x[0-9a-fA-F]{1,16}$", cell):
         raise Unreadable("%s shows clock event reasons %r" % (row.label, shortened(cell, 40)))

@@ -112,7 +112,7 @@ class SwitchErrors(Check):
     """No NVSwitch reported a fatal error in this boot.
 
     The driver logs an error in up to three lines: `Fatal` or `Non-fatal` with the link, `Severity`, and `Data`. These lines form one event for each
-    switch, number and second. SXid 22013 appears at boot on healthy switches and passes.
+    switch, number and second. The check ignores SXid 22013, because healthy switches report it at boot.
     """
 
     id, name = "X2", "sxid"

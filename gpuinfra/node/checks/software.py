@@ -52,7 +52,7 @@ class CloudInit(Check):
 
 
 _NOTICES = ("DEPRECATED", "DEBUG", "INFO")
-"""Levels of cloud-init's recoverable errors that are no fault: an image's own configuration can use a deprecated key."""
+"""Levels of recoverable cloud-init errors that the check ignores. For example, the configuration of an image can use a deprecated key."""
 
 
 class BootstrapSteps(Check):

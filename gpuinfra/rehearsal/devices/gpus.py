@@ -28,7 +28,7 @@ def model(state: State) -> Model | None:
 
 
 def gpus(state: State) -> list[tuple[int, Gpu]]:
-    """Return (index, values) of each GPU in the driver's order. `on_bus` and `listed` apply faults that hide a GPU."""
+    """Return the index and values of each GPU, in the order of the driver. `on_bus` and `listed` apply faults that hide a GPU."""
     record = model(state)
     if record is None:
         return []

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NotRequired, TypedDict
 
 Gpu = dict[str, str]
-"""Field of the output templates -> its value for one GPU."""
+"""Maps each field of the output templates to its value for one GPU."""
 
 
 class Instance(TypedDict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,14 @@ from gpuinfra.clouds.aws.adopt import Account
 from gpuinfra.clouds.aws.instances import Lookup
 from gpuinfra.clouds.permissions import permissions_of
 from gpuinfra.naming import bucket_name
+from gpuinfra.plan.model import RecoveryPart, RecoveryPlan
+from gpuinfra.planning import make_plan
+from gpuinfra.report import tables
+from gpuinfra.report.plan_tables import recovery_table
 from gpuinfra.spec import parse_spec
 from tests.clouds.recorder import Recording, record
 from tests.clouds.stacks import plan_of, recording_of, recording_of_spec, spec_of
+from tests.rules.cases import TODAY
 
 FIRST, SECOND = "us-east-1", "us-west-2"
 BUCKET, KEY = "aws:s3/bucket:Bucket", "aws:kms/key:Key"
@@ -107,8 +113,8 @@ def test_the_role_reads_sources_and_writes_replicas(recording: Recording) -> Non
     assert f":kms:{SECOND}:" in statements["EncryptReplicas"]["Resource"]
 
 
-def test_a_late_replication_notifies_the_recipients_in_both_regions(recording: Recording) -> None:
-    """Each replicated bucket has an alarm on its lag in each region, whose topic has the recipients of the budget."""
+def test_each_alarm_is_in_the_region_of_its_metric(recording: Recording) -> None:
+    """S3 publishes the lag in the region of the replica, and failures in the region of the source. The topic of each alarm has the recipients of the budget."""
     topics = {one.inputs["region"]: one for one in recording.of(TOPIC)}
     assert set(topics) == {FIRST, SECOND}
     assert {(one.inputs["region"], one.inputs["endpoint"]) for one in recording.of(SUBSCRIPTION)} == {
@@ -116,9 +122,20 @@ def test_a_late_replication_notifies_the_recipients_in_both_regions(recording: R
     }
     alarms = recording.of(ALARM)
     assert len(alarms) == 2 * len(recording.of(REPLICATION))
+    assert {(one.inputs["metricName"], one.inputs["region"], one.inputs["threshold"], one.inputs["statistic"]) for one in alarms} == {
+        ("ReplicationLatency", SECOND, 900, "Maximum"),
+        ("OperationsFailedReplication", FIRST, 0, "Sum"),
+    }  # fmt: skip
+    pairs = {
+        (one.inputs["bucket"], one.inputs["rules"][0]["destination"]["bucket"].rpartition(":")[2])
+        for one in recording.of(REPLICATION)
+    }
+    for metric in ("ReplicationLatency", "OperationsFailedReplication"):
+        watched = [one.inputs["dimensions"] for one in alarms if one.inputs["metricName"] == metric]
+        assert {(one["SourceBucket"], one["DestinationBucket"]) for one in watched} == pairs
     for one in alarms:
+        assert one.inputs["comparisonOperator"] == "GreaterThanThreshold"
         assert one.inputs["dimensions"]["RuleId"] == recording.of(REPLICATION)[0].inputs["rules"][0]["id"]
-        assert one.inputs["threshold"] == 900
         assert one.inputs["alarmActions"] == [f"arn:aws:sns:{one.inputs['region']}:000000000000:{topics[one.inputs['region']].name}"]  # fmt: skip
 
 
@@ -162,13 +179,10 @@ def test_a_short_program_adds_a_second_region_to_an_existing_cluster() -> None:
     after = {(one.type, one.name): one.inputs for one in made.custom}
     assert set(before) < set(after)
     assert {name for key, inputs in before.items() for name in _changed(inputs, after[key])} == set()
-    assert {one.inputs["bucket"] for one in made.of(REPLICATION)} == {
-        "train-evidence-000000000000-us-east-1-" + _token(made)
+    assert {one.inputs["bucket"].rpartition("-")[0] for one in made.of(REPLICATION)} == {
+        "train-evidence-000000000000-us-east-1",
+        "train-scratch-0-000000000000-us-east-1",
     }
-
-
-def _token(made: Recording) -> str:
-    return str(made.of(REPLICATION)[0].inputs["bucket"]).rpartition("-")[2]
 
 
 def test_permissions_cover_both_regions() -> None:
@@ -225,3 +239,136 @@ def test_adopt_looks_in_the_region_of_a_resource(monkeypatch: pytest.MonkeyPatch
     assert [(region, name) for service, region, name in asked if service == "s3"] == [
         (region, bucket_name("train", "evidence", "000000000000", region, "0a1b2c3d")) for region in (FIRST, SECOND)
     ]
+
+
+# The calculation of the recovery objectives.
+
+
+def _part(text: str, **recovery: Any) -> RecoveryPart:
+    (part,) = [one for one in _recovery_plan(**recovery).rpo.parts if one.what.startswith(text)]
+    return part
+
+
+def _recovery_plan(first: str = FIRST, **fields: Any) -> RecoveryPlan:
+    spec = spec_of("aws-recovery").model_dump(mode="json", exclude_unset=True)
+    spec["where"] = {"cloud": "aws", "region": first}
+    spec["recovery"] = {**spec["recovery"], **fields}
+    plan = make_plan(parse_spec(spec), TODAY).recovery
+    assert plan
+    return plan
+
+
+def test_an_export_above_the_replication_rate_has_no_guarantee() -> None:
+    """A period above the rate is not covered, so the transfer is added to the 15 minutes, also if the average of the interval is below the rate."""
+    part = _part("replicate")
+    assert part.minutes == pytest.approx(15 + 100 * 2**30 * 8 / 1e9 / 60, abs=0.01)
+    assert "the export at 9.4 Gbit/s exceeds this rate, so nothing is guaranteed" in part.how
+
+
+@pytest.mark.parametrize("fields", [{"export_mb_s": 125}, {"replication_gbps": 9.4}])
+def test_an_export_within_the_replication_rate_takes_15_minutes(fields: dict[str, float]) -> None:
+    """At 1 Gbit/s, or with a higher quota, only the time of the service is counted."""
+    part = _part("replicate", **fields)
+    assert part.minutes == 15
+    assert "guaranteed" not in part.how
+    assert "99.99 percent of objects, each on its own" in part.how
+    assert _part("replicate", export_mb_s=126).minutes > 29
+
+
+def test_the_plan_names_what_the_times_do_not_contain() -> None:
+    """Steps without a figure are rows of the table; the foundation is one of them only if the failover creates it."""
+    cold, hot = _recovery_plan(), _recovery_plan(mode="hot", site_minutes=None)
+    assert any("foundation" in one for one in cold.rto.excluded)
+    assert not any("foundation" in one for one in hot.rto.excluded)
+    for word in ("decision", "replication", "data repository association"):
+        assert any(word in one for one in cold.rto.excluded)
+        assert any(word in one for one in hot.rto.excluded)
+    shown = tables.text(recovery_table(cold))
+    text = " ".join(" ".join(shown).split())
+    assert text.count("not in RTO") == len(cold.rto.excluded)
+    assert text.count("holds if the rates are reached") == 2
+
+
+# Commands.
+
+MODELS = pytest.importorskip("botocore.session").get_session()
+SERVICES = {"iam": "iam", "kms": "kms", "s3control": "s3control", "service-quotas": "service-quotas", "ec2": "ec2"}
+
+
+def _command_problems(command: str) -> list[str]:
+    """Return what botocore's model of the operation rejects. JSON values are validated; other values count as text of the right type."""
+    from botocore import xform_name
+    from botocore.validate import ParamValidator
+
+    words = shlex.split(command.partition(" > ")[0])
+    assert words[0] == "aws"
+    model = MODELS.get_service_model(SERVICES[words[1]])
+    names = {xform_name(name, "-"): name for name in model.operation_names}
+    if words[2] not in names:
+        return [f"{words[2]} does not exist"]
+    shape = model.operation_model(names[words[2]]).input_shape
+    members = {xform_name(name, "-"): name for name in shape.members}
+    given: dict[str, Any] = {
+        name: "0" * 32 for name, one in shape.members.items() if one.metadata.get("idempotencyToken")
+    }
+    for option, value in zip(words[3:], [*words[4:], "--end"], strict=True):
+        if not option.startswith("--") or option in ("--region", "--query", "--output"):
+            continue
+        name = option[2:].removeprefix("no-")
+        if name not in members:
+            return [f"{option} does not exist"]
+        of = shape.members[members[name]]
+        if option.startswith("--no-") or value.startswith("--"):
+            given[members[name]] = not option.startswith("--no-")
+        elif of.type_name == "structure":
+            pairs = dict(pair.split("=") for pair in value.split(",")) if value[0] != "{" else json.loads(value)
+            given[members[name]] = {key: {"true": True, "false": False}.get(one, one) if isinstance(one, str) else one for key, one in pairs.items()}  # fmt: skip
+        else:
+            given[members[name]] = {"integer": int, "double": float}.get(of.type_name, str)(value)
+    report = ParamValidator().validate(given, shape)
+    return [report.generate_report()] if report.has_errors() else []
+
+
+PARTITIONS = [("us-east-2", "us-west-2", "aws"), ("us-gov-west-1", "us-gov-east-1", "aws-us-gov")]
+
+
+@pytest.mark.parametrize(("first", "second", "partition"), PARTITIONS)
+def test_printed_commands_match_the_service_models(first: str, second: str, partition: str) -> None:
+    """Each command is an operation with valid parameters, and its ARNs are in the partition of the region."""
+    commands = [one.command for one in _recovery_plan(first, region=second).commands]
+    assert any("create-job" in one for one in commands)
+    for one in commands:
+        assert _command_problems(one) == []
+        assert set(re.findall(r"arn:([a-z-]+):", one)) <= {partition}
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("create-job", "create-jobs"), ("--role-arn", "--role"), ('"SourceBucket"', '"SourceBuckets"'), (" --priority 1", "")],
+)  # fmt: skip
+def test_a_wrong_command_is_found(right: str, wrong: str) -> None:
+    """A misspelled operation, option or member of a JSON value, and a missing option are problems."""
+    (job,) = [one.command for one in _recovery_plan().commands if "create-job" in one.command]
+    assert _command_problems(job.replace(right, wrong, 1))
+
+
+FENCING = PAGE.read_text(encoding="utf-8").partition("### Stop the replication")[2].partition("\n## ")[0]
+
+
+def test_the_commands_that_stop_the_replication_exist() -> None:
+    """The page names operations with valid parameters, and the policy that they remove is the only permission of the role."""
+    commands = [line for line in FENCING.splitlines() if line.startswith("aws ")]
+    assert [one.split()[2] for one in commands] == ["list-role-policies", "delete-role-policy", "get-key-policy", "put-key-policy"]  # fmt: skip
+    assert [problem for one in commands for problem in _command_problems(one)] == []
+
+
+def test_the_role_has_one_inline_policy(recording: Recording) -> None:
+    """After its policy is deleted, the replication role has no permissions."""
+    (role,) = [one for one in recording.of("aws:iam/role:Role") if "replication" in one.name]
+    assert not {"managedPolicyArns", "inlinePolicies"} & set(role.inputs)
+    attached = [
+        one
+        for one in recording.custom
+        if one.type.lower().startswith("aws:iam/rolepolic") and "replication" in one.name
+    ]
+    assert [one.type for one in attached] == ["aws:iam/rolePolicy:RolePolicy"]

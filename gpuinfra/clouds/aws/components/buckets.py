@@ -14,6 +14,7 @@ import pulumi_aws as aws
 from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components import policies
 from gpuinfra.clouds.aws.components.scope import Scope, child
+from gpuinfra.clouds.aws.recovery import OLD_VERSIONS_DAYS
 from gpuinfra.clouds.ready_after import ready_after
 
 
@@ -39,7 +40,7 @@ class PrivateBucketArgs:
     """Object Lock settings. If unset, objects can be overwritten, and noncurrent versions are deleted after `old_versions_days`."""
     expire_days: int | None = None
     """Number of days after which objects are deleted. If unset, objects do not expire."""
-    old_versions_days: int = 90
+    old_versions_days: int = OLD_VERSIONS_DAYS
     """Number of days for which a replaced or deleted object can be restored."""
     log_to: pulumi.Input[str] | None = None
     """Bucket that receives the access log of this bucket. If unset, access is not logged."""

@@ -115,6 +115,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             subnet_ids=subnet_ids,
             nodes_group_id=security.nodes_group_id,
             file_systems=file_systems,
+            data_buckets={name: one.bucket for name, one in sources.items()} or None,
             recovery=self._second_region(plan.recovery, foundation, sources) if plan.recovery else None,
         )
 

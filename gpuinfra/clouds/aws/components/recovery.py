@@ -45,7 +45,7 @@ class RegionCloneArgs:
     sources: Mapping[str, Source]
     """Buckets to replicate, by the purpose in the name of the replica."""
     recipients: Sequence[str] = ()
-    """Email addresses that are notified when replication is late. Each recipient must confirm the subscription."""
+    """Email addresses that are notified when replication is late or fails. Each recipient must confirm the subscription."""
     alert_after_s: int = 900
     """Replication lag in seconds above which recipients are notified."""
     log_days: int | None = None
@@ -53,7 +53,10 @@ class RegionCloneArgs:
 
 
 class RegionClone(pulumi.ComponentResource):
-    """Keys and replicas in a second Region, the replication of buckets to it, and alarms on the replication lag.
+    """Keys and replicas in a second Region, the replication of buckets to it, and alarms on its lag and its failures.
+
+    S3 publishes the lag in the Region of the replica, and failures in the Region of the source
+    (https://docs.aws.amazon.com/AmazonS3/latest/userguide/repl-metrics.html, read 2026-11-22). Each alarm is in the Region of its metric.
 
     Replication covers objects that are written after it is set up. Existing objects require an S3 Batch Replication job.
     Deletions are replicated as delete markers, so that a file system in the second Region does not show deleted files. The deleted
@@ -88,8 +91,8 @@ class RegionClone(pulumi.ComponentResource):
         self.buckets = {}
         for purpose, source in args.sources.items():
             self.buckets[purpose] = self._replicate(purpose, source, replicas[purpose], role, allowed)
-        for scope in (self._first, self._second):
-            self._alerts(scope, replicas)
+        self._lag_alarms(replicas)
+        self._failure_alarms(replicas)
         self.register_outputs(
             {
                 "data_key_arn": self.data_key_arn,
@@ -210,13 +213,11 @@ class RegionClone(pulumi.ComponentResource):
         )
         return pulumi.Output.all(replica.bucket, configuration.id).apply(lambda found: str(found[0]))
 
-    def _alerts(self, scope: Scope, replicas: Mapping[str, PrivateBucket]) -> None:
-        """Create the alarms in one Region. AWS does not document in which of the two Regions it publishes the lag, so both have alarms."""
-        args, region = self._args, scope.region
+    def _topic(self, region: str) -> aws.sns.Topic:
         topic = aws.sns.Topic(
             rows.ALERTS.logical(self._name, region=region), region=region, opts=child(self, rows.ALERTS)
         )
-        for index, address in enumerate(args.recipients):
+        for index, address in enumerate(self._args.recipients):
             aws.sns.TopicSubscription(
                 rows.ALERTS_RECIPIENT.logical(self._name, region=region, index=index),
                 topic=topic.arn,
@@ -225,17 +226,18 @@ class RegionClone(pulumi.ComponentResource):
                 region=region,
                 opts=child(self, rows.ALERTS_RECIPIENT),
             )
+        return topic
+
+    def _lag_alarms(self, replicas: Mapping[str, PrivateBucket]) -> None:
+        args, region = self._args, self._second.region
+        topic = self._topic(region)
         for purpose, source in args.sources.items():
             aws.cloudwatch.MetricAlarm(
                 rows.LAG_ALARM.logical(self._name, region=region, purpose=purpose),
-                alarm_description=f"Replication of the {purpose} bucket of {scope.cluster} to {args.region} is late",
+                alarm_description=f"Replication of the {purpose} bucket of {self._first.cluster} to {args.region} is late",
                 namespace="AWS/S3",
                 metric_name="ReplicationLatency",
-                dimensions={
-                    "SourceBucket": source.bucket,
-                    "DestinationBucket": replicas[purpose].bucket,
-                    "RuleId": RULE,
-                },
+                dimensions=_dimensions(source, replicas[purpose]),
                 statistic="Maximum",
                 period=60,
                 evaluation_periods=5,
@@ -248,6 +250,32 @@ class RegionClone(pulumi.ComponentResource):
                 region=region,
                 opts=child(self, rows.LAG_ALARM),
             )
+
+    def _failure_alarms(self, replicas: Mapping[str, PrivateBucket]) -> None:
+        args, region = self._args, self._first.region
+        topic = self._topic(region)
+        for purpose, source in args.sources.items():
+            aws.cloudwatch.MetricAlarm(
+                rows.FAILURE_ALARM.logical(self._name, region=region, purpose=purpose),
+                alarm_description=f"Objects of the {purpose} bucket of {self._first.cluster} are not replicated to {args.region}",
+                namespace="AWS/S3",
+                metric_name="OperationsFailedReplication",
+                dimensions=_dimensions(source, replicas[purpose]),
+                statistic="Sum",
+                period=60,
+                evaluation_periods=1,
+                comparison_operator="GreaterThanThreshold",
+                threshold=0,
+                # Without objects to replicate, S3 publishes no failures.
+                treat_missing_data="notBreaching",
+                alarm_actions=[topic.arn],
+                region=region,
+                opts=child(self, rows.FAILURE_ALARM),
+            )
+
+
+def _dimensions(source: Source, replica: PrivateBucket) -> dict[str, pulumi.Input[str]]:
+    return {"SourceBucket": source.bucket, "DestinationBucket": replica.bucket, "RuleId": RULE}
 
 
 def _arn(scope: Scope, bucket: pulumi.Input[str]) -> pulumi.Output[str]:

@@ -14,7 +14,7 @@ Every request must include the token that the process prints at startup. Respons
 | GET `rights` | the rights that nodes used, did not use or were denied |
 | POST `operation` `{"operation"}` | sets the operation under which later changes are recorded |
 | POST `drift` `{"type", "id", "set", "unset"}` | changes a resource by hand |
-| POST `delete` `{"type", "id"}` | deletes a resource by hand, unless the cloud refuses |
+| POST `undo` `{"type", "id"}` | deletes a resource, unless the cloud refuses or its name stays in use |
 | POST `vanish` `{"type", "id"}` | removes a resource, even if others depend on it |
 | POST `terminate` `{"instance_id"}` | terminates an instance, as a hardware failure does |
 | POST `reboot` `{"instance_id"}` | reboots an instance |
@@ -32,7 +32,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.core import ids, registry, wire
+from gpuinfra.rehearsal.cloud.core import behaviors, ids, registry, wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, json_response
 from gpuinfra.rehearsal.cloud.core.stand_in import Action
@@ -64,7 +64,7 @@ class Control:
             ("GET", "rights"): lambda _: self.cloud.rights.summary(self.cloud.fleet.running()),
             ("POST", "operation"): self._operation,
             ("POST", "drift"): self._drift,
-            ("POST", "delete"): self._delete,
+            ("POST", "undo"): self._undo,
             ("POST", "vanish"): self._vanish,
             ("POST", "terminate"): self._terminate,
             ("POST", "reboot"): self._reboot,
@@ -153,8 +153,10 @@ class Control:
         self.cloud.wake()
         return {"id": found.id}
 
-    def _delete(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def _undo(self, asked: dict[str, Any]) -> dict[str, Any]:
         found = self._find(asked)
+        if behaviors.of(found.type).keeps_name:
+            raise CloudError("NameInUse", f"the name of {found.id} stays in use after a deletion", status=409)
         self.cloud.delete(found)
         return {"id": found.id}
 

@@ -135,7 +135,7 @@ def peel(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return `value` without secret envelopes. Assets are preserved."""
+    """Return `value` with all secrets unwrapped. Assets are preserved."""
     value = peel(value)
     if is_asset(value):
         return dict(value)

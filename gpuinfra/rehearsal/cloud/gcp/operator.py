@@ -26,7 +26,7 @@ _COMPUTE = {
     ("instanceGroupManagers", "resizeRequests"): "compute.instanceGroupManagers.get",
     ("instances", "serialPort"): "compute.instances.getSerialPortOutput",
 }
-"""Collection and method of a request to Compute Engine -> its permission. The methods' own pages, read 2026-11-21."""
+"""Collection and method of a request to Compute Engine -> its permission. Source: the reference page of each method, read 2026-11-21."""
 
 
 def required(

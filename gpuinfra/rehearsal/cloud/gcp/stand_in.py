@@ -24,7 +24,7 @@ _NODE_GRANTS = ("gcp:storage/bucketIAMMember:BucketIAMMember", "gcp:projects/iAM
 
 
 class Member(Behavior):
-    """One member of a role. Adding it again has no effect. Removing it removes it for every program that added it."""
+    """One member of a role. Adding it again has no effect. Removing the member removes it for every program that added it."""
 
     joins = True
 

@@ -113,6 +113,7 @@ class Vault(Behavior):
     """A deleted vault reserves its name until its retention period ends."""
 
     types = (VAULT,)
+    keeps_name = True
     unique = (("vaultName", "global"),)
     taken = AzureError("VaultAlreadyExists", "The vault name '{name}' is already in use. Vault names are globally unique so it is possible that the name is already taken.", status=409)  # fmt: skip
 
