@@ -38,7 +38,7 @@ class TransferPrice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replication:
+class ReplicationLag:
     """How far a replica of object storage can lag behind."""
 
     minutes: int | None
@@ -74,7 +74,7 @@ class SecondRegion(Protocol):
     """Fields of a `lustre` entry that other clouds do not have. A clone on another cloud drops them."""
     tiers: tuple[int, ...]
     """Throughput tiers of Lustre in MB/s per TiB."""
-    replication: Replication
+    replication: ReplicationLag
 
     def partition(self, region: str) -> str:
         """Return the partition of a region. Accounts, keys and images do not cross partitions."""

@@ -127,8 +127,8 @@ def _answer(url: str, text: str) -> AWSResponse:
 
 
 def _caller(example: dict[str, str]) -> bytes:
-    """The documented answer of STS, in XML. https://docs.aws.amazon.com/STS/latest/APIReference/API_GetCallerIdentity.html,
-    read 2026-11-22."""
+    """The values of botocore's example in the XML layout of STS. The layout comes from the test data of third parties; AWS's page
+    was not read."""
     fields = "".join(f"<{name}>{example[name]}</{name}>" for name in ("Arn", "UserId", "Account"))
     return (
         '<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">'

@@ -15,6 +15,22 @@ OLD_VERSIONS_DAYS = 90
 """Number of days for which a bucket keeps a replaced or deleted object, so that it can be restored."""
 
 
+def quota_request(code: str, total: int, region: str) -> str:
+    """Return the command that requests a quota of `total` in a Region."""
+    return (
+        f"aws service-quotas request-service-quota-increase --service-code ec2 --quota-code {code} "
+        f"--desired-value {total} --region {region}"
+    )
+
+
+def image_copy(ref: str, source: str, target: str) -> str:
+    """Return the command that copies an AMI to a Region and encrypts the copy with a key of that Region."""
+    return (
+        f"aws ec2 copy-image --source-region {source} --source-image-id {ref} --name {ref}-copy "
+        f"--encrypted --kms-key-id KMS_KEY --region {target}"
+    )
+
+
 def _commands(region: str, second: str, pools: tuple[PoolPlan, ...]) -> tuple[RecoveryCommand, ...]:
     return (*_quotas(second, pools), *_images(region, second, pools), _existing_objects(region))
 
@@ -33,7 +49,7 @@ def _quotas(second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryComman
     for code, vcpus in sorted(needed.items()):
         yield RecoveryCommand(
             why=f"the nodes need {vcpus} vCPUs of quota {code} in {second}, where the default for GPUs is 0",
-            command=f"aws service-quotas request-service-quota-increase --region {second} --service-code ec2 --quota-code {code} --desired-value {vcpus}",
+            command=quota_request(code, vcpus, second),
         )
 
 
@@ -41,7 +57,7 @@ def _images(region: str, second: str, pools: tuple[PoolPlan, ...]) -> Iterator[R
     for ref in sorted({pool.image.ref for pool in pools if pool.image.source == "id"}):
         yield RecoveryCommand(
             why=f"image {ref} exists only in {region}; images from SSM parameters exist in every Region",
-            command=f"aws ec2 copy-image --region {second} --source-region {region} --source-image-id {ref} --name {ref}-copy --encrypted --kms-key-id KEY",
+            command=image_copy(ref, region, second),
         )
 
 

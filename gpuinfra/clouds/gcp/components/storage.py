@@ -101,8 +101,8 @@ class SharedFilesystem(pulumi.ComponentResource):
             # Also applies with a bucket, because a replacement would delete data that was not exported.
             opts=pulumi.ResourceOptions.merge(
                 child(self, rows.LUSTRE, data=self._data, delete_before_replace=False),
-                # One in a hundred takes 80 minutes (GoogleCloudPlatform/magic-modules pull request 14878). Older versions
-                # of the provider wait 20 minutes.
+                # The slowest 1 percent of instances take 40 to 80 minutes (GoogleCloudPlatform/magic-modules pull request
+                # 14878). Older versions of the provider wait 20 minutes.
                 pulumi.ResourceOptions(
                     custom_timeouts=pulumi.CustomTimeouts(create="120m", update="120m", delete="60m")
                 ),
