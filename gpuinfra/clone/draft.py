@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gpuinfra.clone.model import Change
+from gpuinfra.clouds.second_region import Manual
 from gpuinfra.errors import UsageError
+from gpuinfra.findings import Finding, Level
 from gpuinfra.safe_text import one_line
 from gpuinfra.spec.document import Route
 from gpuinfra.spec.shown import looks_secret, shown
@@ -20,11 +22,22 @@ HIDDEN = "(secret)"
 
 
 class Draft:
-    """The declaration of the clone while it is made. `changes` records each edit with its reason."""
+    """The declaration of the clone while it is made."""
 
     def __init__(self, value: dict[str, Any]) -> None:
         self.value: dict[str, Any] = copy.deepcopy(value)
         self.changes: list[Change] = []
+        """Each edit of the declaration with its reason."""
+        self.config: list[Change] = []
+        """Edits of the settings of the stack file outside the declaration."""
+        self.findings: list[Finding] = []
+        self.manual: list[Manual] = []
+        """What the stack file cannot copy."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is an error."""
+        return any(one.level is Level.ERROR for one in self.findings)
 
     def get(self, route: Route) -> Any:
         """Return the value at a path, or None."""
@@ -128,6 +141,18 @@ def route_of(text: str, value: Any) -> Route:
             raise UsageError(f"--set {_shown(text)} leads into {shown(here)}, which is not a mapping")
         found.append(part)
     return tuple(found)
+
+
+def leaves(value: object, route: Route = ()) -> Iterator[tuple[Route, str]]:
+    """Yield each text in a value with its path."""
+    if isinstance(value, str):
+        yield route, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from leaves(item, (*route, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from leaves(item, (*route, index))
 
 
 def _shown(text: str) -> str:

@@ -1,14 +1,58 @@
-"""Chooses the address range of the second region, so that both networks can be peered."""
+"""Sets the network of the clone, and chooses its address range, so that both networks can be peered."""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator, Sequence
 
+from gpuinfra.clone.draft import Draft
+from gpuinfra.clone.pair import Pair
+from gpuinfra.clouds.second_region import Manual
+from gpuinfra.findings import error, warn
 from gpuinfra.spec.policy import Network
 
 DEFAULT = Network().cidr
 _FIRST_OCTET = 64
+
+
+def set_network(pair: Pair, draft: Draft) -> None:
+    """Set the address range, and replace an existing network by one that the clone creates."""
+    network, made = pair.spec.network, "site" in pair.spec.made_layers
+    if network.existing and not pair.is_given(("network", "existing")):
+        draft.set(
+            ("network", "existing"),
+            None,
+            f"{network.existing.id.rpartition('/')[2]} is a network of {pair.source}; the clone creates its own network",
+        )
+        draft.manual.append(
+            Manual(
+                path="network.existing",
+                what=f"existing network in {pair.target}",
+                why="to use a network that exists there, name it with --set 'network.existing={id: ID, subnets: {ZONE_OR_REGION: SUBNET}}'",
+                command=pair.facts.network(pair.target),
+            )
+        )
+        if not pair.request.peers:
+            what = "is not in the declaration of an existing network, so the clone cannot avoid it"
+            draft.findings.append(warn("network.cidr", what, "name the ranges of the existing network with --peer"))
+    if pair.is_given(("network", "cidr")) or pair.is_given(("network", "existing")):
+        return
+    declared = draft.get(("network", "cidr"))
+    if not made and declared is None:
+        return
+    if pair.request.cidr:
+        draft.set(("network", "cidr"), pair.request.cidr, "set with --cidr")
+        return
+    chosen = range_for(network.cidr, pair.source, pair.target, pair.there.regions, pair.request.peers)
+    if chosen is None:
+        what = f"is {network.cidr}, and every private range of this size overlaps --peer"
+        draft.findings.append(error("network.cidr", what, "name a free range with --cidr"))
+        return
+    draft.set(
+        ("network", "cidr"),
+        chosen,
+        f"does not overlap {network.cidr}, so that both networks can be peered; other stacks are not read, so name the ranges of their networks with --peer",
+    )
 
 
 def network_of(text: str) -> ipaddress.IPv4Network | None:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from gpuinfra.clone.model import MODES, Request
 from gpuinfra.clone.network import network_of
+from gpuinfra.clone.pair import facts_of
 from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.second_region import SecondRegion, second_region_of
+from gpuinfra.clouds.second_region import second_region_of
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.registry import CLOUDS
 from gpuinfra.spec.messages import listed, nearest
@@ -114,10 +115,3 @@ def _rpo_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
         yield warn("--rpo", what, "measure the lag of the replica, and export at least as often as the RPO")
     else:
         yield info("--rpo", f"is {rpo}, which requires {replication.feature}; {replication.export}", "")
-
-
-def facts_of(cloud: str) -> SecondRegion:
-    """Return the facts of a cloud that `request_findings` accepts."""
-    facts = second_region_of(cloud)
-    assert facts is not None
-    return facts

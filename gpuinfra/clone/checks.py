@@ -1,0 +1,50 @@
+"""Checks the declaration of the clone."""
+
+from __future__ import annotations
+
+from gpuinfra.clone.capacity import reservations
+from gpuinfra.clone.draft import Draft, apply, leaves
+from gpuinfra.clone.model import Change
+from gpuinfra.clone.pair import Pair
+from gpuinfra.errors import SpecError
+from gpuinfra.findings import error, warn
+from gpuinfra.rules import check_stack
+from gpuinfra.spec.load import LoadedStack, parse_spec
+from gpuinfra.spec.model import ClusterSpec
+
+
+def parsed(pair: Pair, draft: Draft) -> ClusterSpec | None:
+    """Parse and check the clone. Findings of level error end the clone."""
+    try:
+        cloned = parse_spec(draft.value)
+    except SpecError as problem:
+        draft.findings += problem.findings
+        return None
+    where = cloned.where
+    if (where.cloud, where.region) != (pair.cloud, pair.target):
+        draft.findings.append(
+            error("--set where", "changes the cloud or the region of the clone", "use --cloud and --region")
+        )
+        return None
+    config = dict(pair.stack.config)
+    apply({"config": config}, draft.config)
+    checked = LoadedStack(name=pair.name, path=pair.output, spec=cloned, config=config)
+    draft.findings += check_stack(checked, pair.today)
+    bound = {name for pool in pair.spec.pools for entry in pool.capacity for _, name in reservations(entry)}
+    for i, pool in enumerate(cloned.pools):
+        for j, entry in enumerate(pool.capacity):
+            for field, name in reservations(entry):
+                if name in bound and not pair.across:
+                    what = f"is the reservation of the stack in {pair.source}"
+                    path = f"pools[{i}].capacity[{j}].{field}"
+                    draft.findings.append(error(path, what, f"name a reservation in {pair.target}"))
+    return cloned
+
+
+def warn_of_left_overs(pair: Pair, draft: Draft) -> None:
+    """Warn about values that still name the region that can fail."""
+    for route, text in leaves(draft.value):
+        if pair.source in text and route[0] not in ("where", "use", "name", "recovery"):
+            path = Change(route=route, before=None, after=None, reason="").path
+            what = f"contains {pair.source}, the region that can fail"
+            draft.findings.append(warn(path, what, f"replace it with --set {path}=VALUE if it refers to the region"))

@@ -1,0 +1,28 @@
+"""Removes settings of the audit, of access and of tags that cannot be copied."""
+
+from __future__ import annotations
+
+from gpuinfra.clone.draft import Draft
+from gpuinfra.clone.pair import Pair
+from gpuinfra.spec.shown import looks_secret
+
+
+def set_policies(pair: Pair, draft: Draft) -> None:
+    """Remove the bucket of the audit trail, settings of another cloud, and tags that look like secrets."""
+    spec = pair.spec
+    if spec.audit.bucket:
+        draft.set(("audit", "bucket"), None, f"the bucket is in {pair.source}; the clone creates its own")
+    if pair.across:
+        if spec.audit.all_buckets and not pair.there.selects_buckets:
+            draft.set(("audit", "all_buckets"), None, f"{pair.there.title} has no such setting")
+        for name in type(spec.access).model_fields:
+            if getattr(spec.access, name) and (name not in pair.there.access_fields or name == "operators"):
+                draft.set(("access", name), None, f"it is specific to {pair.here.title}")
+    for route, tags in (
+        (("tags",), spec.tags),
+        *((("pools", i, "tags"), pool.tags) for i, pool in enumerate(spec.pools)),
+    ):
+        for key, value in tags.items():
+            if looks_secret(key) or looks_secret(value):
+                why = "it looks like a secret, and the clone contains no secrets in clear"
+                draft.set((*route, key), None, why, secret=True)

@@ -1,0 +1,79 @@
+"""Sets the file systems, and lists the data that a stack file does not contain."""
+
+from __future__ import annotations
+
+from gpuinfra.clone.draft import Draft
+from gpuinfra.clone.pair import Pair
+from gpuinfra.clouds.machines import nearest_value
+from gpuinfra.clouds.second_region import Manual
+from gpuinfra.findings import warn
+from gpuinfra.spec.messages import listed
+from gpuinfra.spec.storage import Lustre
+
+
+def set_storage(pair: Pair, draft: Draft) -> None:
+    """Set the file systems and their buckets."""
+    for index, entry in enumerate(pair.spec.storage):
+        path = f"storage[{index}]"
+        if not isinstance(entry, Lustre):
+            continue
+        if pair.across:
+            for name in sorted(pair.own_facts.storage_fields - pair.facts.storage_fields):
+                draft.set(("storage", index, name), None, f"{pair.there.title} has no such setting")
+            tier = entry.throughput_mb_s_per_tib
+            if tier and tier not in pair.facts.tiers:
+                near = nearest_value(pair.facts.tiers, tier)
+                why = f"{pair.there.title} offers {listed([str(one) for one in pair.facts.tiers])} MB/s per TiB"
+                draft.set(("storage", index, "throughput_mb_s_per_tib"), near, why)
+        if entry.bucket is None:
+            if "site" in pair.spec.made_layers:
+                what = f"has no bucket, so its data has no replica, and the clone starts with an empty {entry.mount}"
+                draft.findings.append(warn(path, what, "link a bucket to the file system of the stack (bucket: auto)"))
+            continue
+        if "site" not in pair.spec.made_layers and not pair.spec.use.site:
+            continue
+        if entry.bucket != "auto" and not pair.is_given(("storage", index, "bucket")):
+            why = f"the bucket of the stack is in {pair.source}; the clone creates its own, which is empty until the data is replicated or copied"
+            draft.set(("storage", index, "bucket"), "auto", why)
+            if entry.bucket_prefix:
+                draft.set(("storage", index, "bucket_prefix"), None, "the new bucket has no folders")
+        _list_data(pair, draft, index, entry)
+
+
+def _list_data(pair: Pair, draft: Draft, index: int, entry: Lustre) -> None:
+    """List the data of a file system, which a stack file does not contain, and warn if the clone starts without it."""
+    path, bucket = f"storage[{index}]", "BUCKET" if entry.bucket == "auto" else entry.bucket or ""
+    new = pair.final(draft, ("storage", index, "bucket")) == "auto"
+    if new and "site" in pair.spec.made_layers:
+        what = f"is auto, a bucket that the clone creates, so {entry.mount} starts without the data of the stack"
+        hint = f"name a bucket in {pair.target} that has the data with --set {path}.bucket=BUCKET, or copy the data before you use the clone"
+        draft.findings.append(warn(f"{path}.bucket", what, hint))
+    early = (
+        f"; in mode cold, the bucket of the clone does not exist before the failover: create one in {pair.target} now and name it with --set {path}.bucket=BUCKET"
+        if new and pair.request.mode == "cold"
+        else ""
+    )
+    recovery, feature = pair.spec.recovery, pair.own_facts.replication.feature
+    command = read = pair.own_facts.bucket(bucket, pair.source, pair.target)
+    why = f"a stack file creates the bucket but copies no data; replicate the bucket of the stack: {feature}"
+    if pair.across:
+        why = f"object storage is not replicated between clouds; copy the data with a tool of your own{early}"
+        command = f"rclone sync SOURCE:{bucket} TARGET:BUCKET"
+    elif recovery is not None and recovery.region == pair.target:
+        named = f"; name the replica in this stack output with --set {path}.bucket=BUCKET to start from its data"
+        why = f"`recovery` of the stack replicates the bucket{named if new else ''}"
+        command = f"pulumi stack output recovery --stack {pair.stack.name}"
+    elif recovery is not None:
+        why = f"`recovery` of the stack replicates the bucket to {recovery.region} only; copy the data to {pair.target}{early}"
+    elif _can_recover(pair) and entry.bucket == "auto":
+        why = f"{why}{early}; `recovery: {{region: {pair.target}, ...}}` in the declaration of the stack sets this up (docs/declaring.md)"
+    else:
+        why = f"{why}{early}"
+    if command == read and pair.own_facts.replication.caution:
+        why = f"{why}; {pair.own_facts.replication.caution}"
+    draft.manual.append(Manual(path=path, what=f"data of {entry.mount}", why=why, command=command))
+
+
+def _can_recover(pair: Pair) -> bool:
+    """Whether the rules accept a recovery section with the second region in the stack."""
+    return pair.here.replication is not None and {"foundation", "site"} <= set(pair.spec.made_layers)
