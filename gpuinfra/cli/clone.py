@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,12 +67,14 @@ def command(
     The exit code is 1 if the clone is not possible. The report then lists alternatives.
     """
     from gpuinfra.clone import Request, clone
-    from gpuinfra.clone.write import check_target, write_atomic
+    from gpuinfra.clone.write import check_path, check_target, write_atomic
     from gpuinfra.day import today
     from gpuinfra.report.clone_text import text as report
     from gpuinfra.spec.load import find_stack, read_stack
 
     path = find_stack(stack)
+    if output is not None:
+        check_path(output)
     request = Request(
         count={name: _number("--count", number) for name, number in _pairs("--count", count)},
         machine=dict(_pairs("--machine", machine)),
@@ -122,12 +125,9 @@ def _pairs(option: str, values: tuple[str, ...]) -> list[tuple[str, str]]:
 def _number(option: str, text: str) -> int:
     from gpuinfra.spec.shown import shown
 
-    try:
-        if len(text) > 12:
-            raise ValueError
-        return int(text)
-    except ValueError:
-        raise UsageError(f"{option} is {shown(text)}; allowed: a whole number") from None
+    if not re.fullmatch("-?[0-9]{1,11}", text):
+        raise UsageError(f"{option} is {shown(text)}; allowed: a whole number")
+    return int(text)
 
 
 def _value(text: str) -> tuple[str, object]:

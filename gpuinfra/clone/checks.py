@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from gpuinfra.clone import names
 from gpuinfra.clone.capacity import reservations
 from gpuinfra.clone.draft import Draft, apply, leaves
 from gpuinfra.clone.model import Change
 from gpuinfra.clone.pair import Pair
 from gpuinfra.errors import SpecError
-from gpuinfra.findings import error, warn
+from gpuinfra.findings import Finding, error, warn
 from gpuinfra.rules import check_stack
 from gpuinfra.spec.load import LoadedStack, parse_spec
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.shown import looks_secret, shown
+
+
+def name_findings(pair: Pair) -> Iterator[Finding]:
+    """Yield an error if a name is invalid. The names are parts of commands and stack references."""
+    allowed = "1 to 100 letters, digits, hyphens, underscores and periods"
+    name = names.base_of(pair.name) if pair.request.mode == "pilot-light" else pair.name
+    if not names.is_name(pair.request.project):
+        what = f"is {shown(pair.request.project)}, which is not a valid name of a project; allowed: {allowed}"
+        yield error("name in Pulumi.yaml", what, "change the name")
+    elif not names.is_name(pair.stack.name):
+        what = f"is {shown(pair.stack.name)}, which is not a valid name of a stack; allowed: {allowed}"
+        yield error("STACK", what, "rename the stack file")
+    elif not names.is_name(name):
+        what = f"is for the stack {shown(name)}, which is not a valid name; allowed: {allowed}"
+        yield error("--output", what, "name a file such as Pulumi.NAME.yaml")
 
 
 def parsed(pair: Pair, draft: Draft) -> ClusterSpec | None:
@@ -26,6 +45,12 @@ def parsed(pair: Pair, draft: Draft) -> ClusterSpec | None:
             error("--set where", "changes the cloud or the region of the clone", "use --cloud and --region")
         )
         return None
+    for path, tags in (("tags", cloned.tags), *((f"pools[{i}].tags", one.tags) for i, one in enumerate(cloned.pools))):
+        for key, value in tags.items():
+            if looks_secret(key) or looks_secret(value):
+                what = "has a tag that looks like a secret, and the clone contains no secrets in clear"
+                draft.findings.append(error(f"--set {path}", what, "leave it out"))
+                return None
     config = dict(pair.stack.config)
     apply({"config": config}, draft.config)
     checked = LoadedStack(name=pair.name, path=pair.output, spec=cloned, config=config)

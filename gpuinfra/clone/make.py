@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gpuinfra.clone.alternatives import alternatives
 from gpuinfra.clone.capacity import list_quotas, set_capacity
-from gpuinfra.clone.checks import parsed, warn_of_left_overs
+from gpuinfra.clone.checks import name_findings, parsed, warn_of_left_overs
 from gpuinfra.clone.draft import Draft
 from gpuinfra.clone.files import files
 from gpuinfra.clone.model import Alternative, ClonedFile, Request, Result
@@ -60,6 +60,8 @@ def clone(stack: LoadedStack, text: str, request: Request, today: date, output: 
     if found:
         return replace(base, findings=tuple(found))
     pair = pair_of(stack, text, request, today, output)
+    if invalid := tuple(name_findings(pair)):
+        return replace(base, findings=_named(invalid))
     draft = Draft(pair.declaration())
     cloned = _edited(pair, draft)
     if cloned is None:

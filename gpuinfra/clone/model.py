@@ -139,7 +139,7 @@ class Result:
     @property
     def cloud(self) -> str:
         """Cloud of the clone."""
-        return self.request.cloud or self.source_cloud
+        return self.source_cloud if self.request.cloud is None else self.request.cloud
 
     def as_dict(self, *, written: bool) -> dict[str, Any]:
         """Return the document for `--json` (docs/second-region.md)."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 _STACK = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+"""Names of stacks and projects (https://www.pulumi.com/learn/building-with-pulumi/understanding-stacks, read 2026-11-22)."""
 _BASE = "-base"
 
 
@@ -27,7 +28,7 @@ def origin_of(value: object) -> Origin | None:
     if not isinstance(value, dict):
         return None
     stack, region, use = value.get("stack"), value.get("region"), value.get("use")
-    if not isinstance(stack, str) or not _STACK.fullmatch(stack) or not isinstance(region, str):
+    if not isinstance(stack, str) or not is_name(stack) or not isinstance(region, str):
         return None
     references = use.items() if isinstance(use, dict) else ()
     return Origin(stack=stack, region=region, use={str(key): one for key, one in references if isinstance(one, str)})
@@ -36,6 +37,11 @@ def origin_of(value: object) -> Origin | None:
 def record_of(stack: str, region: str, use: Mapping[str, str]) -> dict[str, Any]:
     """Return the setting `gpuinfra:clone-of`: the names that a clone in the region of the origin gets."""
     return {"stack": stack, "region": region, **({"use": dict(use)} if use else {})}
+
+
+def is_name(text: str) -> bool:
+    """Whether a text is the name of a stack or of a project."""
+    return _STACK.fullmatch(text) is not None
 
 
 def base_of(stack: str) -> str:

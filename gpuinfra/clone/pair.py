@@ -14,9 +14,12 @@ from gpuinfra.clone.names import Origin
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.profile import CloudProfile
 from gpuinfra.clouds.second_region import SecondRegion, second_region_of
+from gpuinfra.errors import UsageError
 from gpuinfra.spec.document import Route
 from gpuinfra.spec.load import LoadedStack, stack_name
+from gpuinfra.spec.messages import path_text
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.shown import shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +58,7 @@ class Pair:
     @property
     def cloud(self) -> str:
         """Cloud of the clone."""
-        return self.request.cloud or self.spec.cloud
+        return self.spec.cloud if self.request.cloud is None else self.request.cloud
 
     @property
     def across(self) -> bool:
@@ -109,7 +112,7 @@ class Pair:
 def pair_of(stack: LoadedStack, text: str, request: Request, today: date, output: Path | None) -> Pair:
     """Return the pair of a valid request. `output` is the file of the clone, or None for one next to the stack file.
 
-    Raises `UsageError` if the path in a `--set` value is invalid.
+    Raises `UsageError` if the path in a `--set` value is invalid or is given twice.
     """
     origin = names.origin_of(stack.config.get(ORIGIN))
     name = names.stack_in(stack.name, stack.spec.where.region, request.region, origin)
@@ -124,7 +127,12 @@ def pair_of(stack: LoadedStack, text: str, request: Request, today: date, output
         values=(),
     )
     declaration = pair.declaration()
-    return replace(pair, values=tuple((route_of(path, declaration), value) for path, value in request.values))
+    values = tuple((route_of(path, declaration), value) for path, value in request.values)
+    routes = [route for route, _ in values]
+    for number, route in enumerate(routes):
+        if route in routes[:number]:
+            raise UsageError(f"--set {shown(path_text(route))} is given twice; give it once")
+    return replace(pair, values=values)
 
 
 def facts_of(cloud: str) -> SecondRegion:

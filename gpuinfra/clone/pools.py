@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gpuinfra.catalog.records import MachineType
 from gpuinfra.clone import machines as find
 from gpuinfra.clone.draft import Draft
 from gpuinfra.clone.pair import Pair
 from gpuinfra.clouds.machines import machines_of
-from gpuinfra.findings import error
+from gpuinfra.findings import Finding, error, warn
 from gpuinfra.spec.messages import nearest
 from gpuinfra.spec.pool import Pool
 from gpuinfra.spec.shown import shown
@@ -50,6 +52,7 @@ def _machine(
 ) -> MachineType | None:
     if asked is not None:
         if asked in offered:
+            draft.findings += _warnings(pair, pool, old, offered[asked])
             return offered[asked]
         near = nearest(asked, list(offered))
         hint = f"did you mean {near}?" if near else f"`gpuinfra catalog --cloud {pair.cloud}` lists the machine types"
@@ -70,6 +73,24 @@ def _machine(
     hint = "use another region, or name the machine type with --machine if you know that the region offers it"
     draft.findings.append(error(path, what, hint))
     return None
+
+
+def _warnings(pair: Pair, pool: Pool | None, old: MachineType, new: MachineType) -> Iterator[Finding]:
+    """Yield an error if a machine type of `--machine` has no GPUs, and a warning if it has less than that of the stack."""
+    if old.gpu is None:
+        return
+    if new.gpu is None:
+        what = f"is {new.name}, which has no GPUs, but {old.name} has {old.gpus}"
+        yield error(
+            "--machine", what, f"name a machine type with GPUs; `gpuinfra catalog --cloud {pair.cloud}` lists them"
+        )
+        return
+    if new.gpu.memory_mib < find.SAME_MEMORY * old.gpu.memory_mib:
+        what = f"is {new.name} with {new.gpu.memory_mib:,} MiB per GPU, but {old.name} has {old.gpu.memory_mib:,} MiB"
+        yield warn("--machine", what, "check that your jobs fit")
+    if pool and pool.nodes > 1 and pool.fabric != "none" and old.fabric and new.fabric is None:
+        what = f"is {new.name}, which has no fabric between nodes, but {old.name} has one"
+        yield warn("--machine", what, "check that your jobs do not need one")
 
 
 def _why(pair: Pair, old: MachineType, new: MachineType, asked: str | None) -> str:

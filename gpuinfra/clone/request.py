@@ -16,13 +16,16 @@ from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 from gpuinfra.spec.storage import Lustre
 
+MAX_RPO = 10_080
+"""Longest RPO in minutes, as in `recovery.rpo_minutes`."""
+
 
 def request_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
     """Yield the first reason for which the request is impossible, whatever the stack contains."""
     if request.mode not in MODES:
         yield error("--mode", f"is {shown(request.mode)}; allowed: {', '.join(MODES)}", "use one of these")
         return
-    name = request.cloud or spec.cloud
+    name = spec.cloud if request.cloud is None else request.cloud
     if name not in CLOUDS:
         yield error("--cloud", f"is {shown(name)}; allowed: {', '.join(CLOUDS)}", "use one of these")
         return
@@ -42,7 +45,7 @@ def request_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
         )
     elif name == spec.cloud and region == spec.where.region:
         yield error("--region", f"is {region}, which is the region of the stack", "use a second region")
-    elif request.zone and cloud.region_of_zone(request.zone, region) != region:
+    elif request.zone is not None and cloud.region_of_zone(request.zone, region) != region:
         first = cloud.first_zone(region)
         like = first if cloud.region_of_zone(first, region) else "1"
         yield error(
@@ -75,7 +78,7 @@ def _option_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
     given = []
     for option, text in (
         *(("--peer", one) for one in request.peers),
-        *((("--cidr", request.cidr),) if request.cidr else ()),
+        *((("--cidr", request.cidr),) if request.cidr is not None else ()),
     ):
         network = network_of(text)
         if network is None:
@@ -102,8 +105,8 @@ def _rpo_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
     replication = facts_of(spec.cloud).replication
     rpo = request.rpo_minutes
     assert rpo is not None
-    if rpo < 1:
-        yield error("--rpo", f"is {rpo}; allowed: at least 1 minute", "use another number")
+    if not 1 <= rpo <= MAX_RPO:
+        yield error("--rpo", f"is {shown(rpo)}; allowed: 1 to {MAX_RPO} minutes", "use another number")
     elif not linked:
         what = f"is {rpo}, but no file system of the stack has a bucket, and only buckets are replicated"
         yield error("--rpo", what, "link a bucket to the file system (bucket: auto), or leave the option out")

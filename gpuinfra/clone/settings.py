@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from shlex import quote
 
 from gpuinfra.clone import names
 from gpuinfra.clone.draft import HIDDEN, Draft, leaves
@@ -72,7 +73,7 @@ def _secret(pair: Pair, draft: Draft, key: str, why: str, *, secret: bool) -> No
             path=f"config.{key}",
             what=f"setting {key}",
             why=f"it {why}",
-            command=f"pulumi config set {key}{option} --stack {pair.name}",
+            command=f"pulumi config set {quote(key)}{option} --stack {pair.name}",
         )
     )
 
@@ -83,7 +84,7 @@ def set_references(pair: Pair, draft: Draft) -> None:
         reference = getattr(pair.spec.use, layer)
         if reference and not pair.is_given(("use", layer)):
             new = names.reference_in(reference, layer, pair.source, pair.target, pair.origin)
-            why = f"the {layer} of {pair.target}; `gpuinfra clone {reference.rpartition('/')[2]} --region {pair.target}` writes its stack file"
+            why = f"the {layer} of {pair.target}; `gpuinfra clone {quote(reference.rpartition('/')[2])} --region {pair.target}` writes its stack file"
             draft.set(("use", layer), new, why)
 
 

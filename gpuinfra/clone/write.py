@@ -18,7 +18,7 @@ from gpuinfra.clone.draft import put
 from gpuinfra.clone.model import Change
 from gpuinfra.errors import DeploymentError, SpecError, UsageError
 from gpuinfra.spec.document import Route, parse
-from gpuinfra.spec.shown import looks_secret
+from gpuinfra.spec.shown import looks_secret, shown
 
 MARK = "# clone: "
 _COMMENT = re.compile(r"^\s*#")
@@ -61,10 +61,22 @@ def render(
 
 def check_target(path: Path, *, force: bool) -> None:
     """Raise `UsageError` if the file cannot be written, so that a clone with two files writes both or none."""
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder; give the path of a file after --output")
+    check_path(path)
     if not force and (path.exists() or path.is_symlink()):
         raise UsageError(f"{path} exists; give another path after --output, or --force to replace it")
+
+
+def check_path(path: Path) -> None:
+    """Raise `UsageError` if a path cannot be the path of a file."""
+    try:
+        folder = path.resolve().is_dir()
+        path.lstat()
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError):
+        raise UsageError(f"--output is {shown(str(path))}, which is not a path; give the path of a file") from None
+    if folder:
+        raise UsageError(f"{path} is a folder; give the path of a file after --output")
 
 
 def write_atomic(path: Path, text: str, *, force: bool) -> None:

@@ -103,3 +103,29 @@ def test_azure_quota_command_counts_the_vcpus_of_the_family() -> None:
     assert "--resource-name standardNDSH100v5Family" in command.replace("'", "")
     assert "value=384" in command
     assert command.endswith("/providers/Microsoft.Compute/locations/eastus2")
+
+
+HOSTILE = "a; reboot $(id) `id` 'x"
+
+
+@pytest.mark.parametrize("facts", [AWS, AZURE, GCP], ids=["aws", "azure", "gcp"])
+def test_a_value_of_the_declaration_is_one_word_of_a_command(facts: SecondRegion) -> None:
+    """No value of the declaration ends a word of a command, starts another command, or is expanded by the shell."""
+    gallery = f"/subscriptions/s/resourceGroups/{HOSTILE}/providers/Microsoft.Compute/galleries/{HOSTILE}/images/{HOSTILE}/versions/{HOSTILE}"
+    found = [facts.bucket(HOSTILE, "a", "b")]
+    for image in (facts.image(HOSTILE, "a", "b"), facts.image(gallery, "a", "b")):
+        found += [image[1]] if image else []
+    if registry := facts.registry(f"us-central1-docker.pkg.dev/p/{HOSTILE}", "us-central1", "us-east4"):
+        found.append(registry[1])
+    for command in found:
+        assert "reboot" in command
+        plain = command
+        for word in (HOSTILE, gallery):
+            for form in (
+                word,
+                f"{word}-copy",
+                f"gs://{word}",
+                *(f"{r}-docker.pkg.dev/p/{word}" for r in ("us-central1", "us-east4")),
+            ):
+                plain = plain.replace(shlex.quote(form), "WORD")
+        assert "reboot" not in plain, command

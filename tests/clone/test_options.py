@@ -89,6 +89,18 @@ def test_machine_that_you_name_is_used_with_a_warning() -> None:
     assert any(one.rule == "zone_offers_machine" for one in result.findings)
 
 
+def test_machine_that_has_less_is_a_warning() -> None:
+    """A machine type that you name with less memory per GPU or without a fabric adds a warning for each."""
+    result = cloned(file_of("aws-p4d"), "us-west-2", machine={"*": "g6.xlarge"})
+    assert result.ok
+    assert [one.message.partition(",")[0] for one in result.findings if one.path == "--machine"] == [
+        "is g6.xlarge with 23",
+        "is g6.xlarge",
+    ]
+    same = cloned(file_of("aws-p4d"), "us-west-2", machine={"*": "p4de.24xlarge"})
+    assert [one for one in same.findings if one.path == "--machine"] == []
+
+
 def test_zones_of_pools_and_storage_follow_each_other(tmp_path: Path) -> None:
     """Pools and file systems that share a zone share the zone of the clone, and different zones stay different."""
     pools = [

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.clone import MODES
+from gpuinfra.clone import MODES, ClonedFile
 from gpuinfra.clone.network import network_of
+from gpuinfra.clouds import profile_of
 from gpuinfra.findings import Level
 from gpuinfra.report.plan_json import plan_report
-from gpuinfra.spec.load import read_stack
+from gpuinfra.shipped import shipped
+from gpuinfra.spec.load import parse_spec, read_stack
 from tests.clone.stacks import REGIONS, SHIPPED, TODAY, cloned, differences, file_of, saved
 
 CASES = [(stack, region) for stack in SHIPPED for region in REGIONS[stack.split("-")[0]]]
@@ -22,7 +24,7 @@ WITH_NETWORK = [
 """Stacks that create a network."""
 MAY_CHANGE = {
     "where.region", "where.zone", "network.cidr", "network.existing", "use.foundation", "use.site", "software.registry", "recovery.region", "recovery.mode", "recovery.site_minutes",
-    "pools[0].capacity[0].kind", "pools[0].capacity[0].id", "pools[0].capacity",
+    "pools[0].capacity[0].kind",
 }  # fmt: skip
 """Fields of the shipped stacks that a clone in another region may change."""
 CAPACITY = {
@@ -65,6 +67,18 @@ def _fields(found: set[str]) -> set[str]:
     }
 
 
+def test_cases_are_every_shipped_stack_in_two_regions() -> None:
+    """Each stack file that ships with the package is in the cases, with two regions of its cloud that are not its own."""
+    files = {path.name for path in shipped("stacks").glob("*.yaml")}
+    assert {file_of(stack).name for stack, _ in CASES} == files
+    assert len(files) >= 17
+    for stack in SHIPPED:
+        where = read_stack(file_of(stack)).spec.where
+        regions = {region for one, region in CASES if one == stack}
+        assert len(regions - {where.region}) == 2
+        assert regions <= set(profile_of(where.cloud).regions)
+
+
 @pytest.mark.parametrize(("stack", "region"), CASES)
 def test_clone_and_clone_back(stack: str, region: str, tmp_path: Path) -> None:
     """The clone and the clone of the clone have plans without errors, and differ from the stack only in the named fields."""
@@ -90,6 +104,50 @@ def test_clone_and_clone_back(stack: str, region: str, tmp_path: Path) -> None:
     assert lost <= LOST.get(stack, set())
     assert restored.config == source.config
     assert "gpuinfra:clone-of" not in restored.config
+
+
+@pytest.mark.parametrize("stack", SHIPPED)
+def test_fields_that_may_differ_are_those_that_do(stack: str, tmp_path: Path) -> None:
+    """The fields that the clone of the clone loses are exactly the named ones, over both regions."""
+    source = read_stack(file_of(stack)).spec
+    lost: set[str] = set()
+    for region in REGIONS[source.cloud]:
+        there = saved(cloned(file_of(stack), region, mode="hot"), tmp_path)
+        home = saved(cloned(there, source.where.region, mode="hot"), tmp_path)
+        lost |= _fields(differences(source.model_dump(), read_stack(home).spec.model_dump()))
+    assert lost == LOST.get(stack, set())
+
+
+def test_every_field_that_may_change_changes_in_a_stack() -> None:
+    """No field is in the list of fields that may change without a stack that needs it."""
+    changed: set[str] = set()
+    for stack, region in CASES:
+        source = read_stack(file_of(stack)).spec
+        made = parse_spec(cloned(file_of(stack), region, mode="hot").files[0].declaration)
+        changed |= _fields(differences(source.model_dump(), made.model_dump()))
+    assert changed == {*MAY_CHANGE, "capacity"}
+
+
+@pytest.mark.parametrize("stack", SHIPPED)
+@pytest.mark.parametrize("mode", ["cold", "pilot-light"])
+def test_each_file_of_a_mode_clones_back(mode: str, stack: str, tmp_path: Path) -> None:
+    """In modes cold and pilot-light, each file of the clone has a clone back with a plan without errors and the recorded name."""
+    source = read_stack(file_of(stack))
+    result = cloned(file_of(stack), REGIONS[source.spec.cloud][0], mode=mode)
+    saved(result, tmp_path)
+    for one in result.files:
+        extra = {"values": (("recovery.site_minutes", 30),)} if _needs_site_minutes(one) else {}
+        back = cloned(tmp_path / one.path.name, source.spec.where.region, **extra)
+        assert back.ok, [str(finding) for finding in back.findings]
+        (file,) = back.files
+        assert file.stack == (f"{stack}-base" if one.role == "base" else stack)
+        file.path.write_text(file.text, encoding="utf-8")
+        assert plan_report(file.path, TODAY).ok
+
+
+def _needs_site_minutes(file: ClonedFile) -> bool:
+    """Whether a clone back in mode cold needs the time of the site, which the other modes remove."""
+    return file.declaration.get("recovery", {}).get("mode") == "pilot-light"
 
 
 @pytest.mark.parametrize("stack", WITH_NETWORK)

@@ -1074,6 +1074,8 @@ REJECTED: dict[str, list[Case]] = {
     ],
     "image_fits_machine": [
         ("aws", {"pools.0.image": {"ref": "ami-0123456789abcdef0", "arch": "arm64"}}),
+        ("aws", {"pools.0.image": {"ref": "ami-0123456789abcdef0; reboot"}}),
+        ("aws", {"pools.0.image": {"ref": "/aws/service/$(reboot)"}}),
         ("aws", {"pools.0.image": {"ref": "ubuntu"}}),
         ("aws", {"software.image": {"ref": "ubuntu"}}),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from shlex import quote
 
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds.aws.catalog import MACHINES
@@ -26,7 +27,7 @@ def quota_request(code: str, total: int, region: str) -> str:
 def image_copy(ref: str, source: str, target: str) -> str:
     """Return the command that copies an AMI to a Region and encrypts the copy with a key of that Region."""
     return (
-        f"aws ec2 copy-image --source-region {source} --source-image-id {ref} --name {ref}-copy "
+        f"aws ec2 copy-image --source-region {source} --source-image-id {quote(ref)} --name {quote(f'{ref}-copy')} "
         f"--encrypted --kms-key-id KMS_KEY --region {target}"
     )
 

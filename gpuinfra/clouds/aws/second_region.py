@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from shlex import quote
 
 from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds.aws.profile import TIERS
@@ -91,7 +92,7 @@ class AwsSecondRegion:
 
     def bucket(self, bucket: str, source: str, target: str) -> str:
         """Replication rules exist once per bucket: `put-bucket-replication` replaces them (API reference of PutBucketReplication)."""
-        return f"aws s3api get-bucket-replication --bucket {bucket} --region {source}"
+        return f"aws s3api get-bucket-replication --bucket {quote(bucket)} --region {source}"
 
 
 SECOND_REGION = AwsSecondRegion()

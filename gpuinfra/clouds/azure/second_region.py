@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date
+from shlex import quote
 
 from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds.azure.profile import URN
@@ -70,10 +71,10 @@ class AzureSecondRegion:
             return None  # A marketplace image is global.
         command = (
             "az sig image-version create --resource-group RESOURCE_GROUP --gallery-name GALLERY --gallery-image-definition IMAGE "
-            f"--gallery-image-version VERSION --managed-image {ref} --location {target} --target-regions {target}"
+            f"--gallery-image-version VERSION --managed-image {quote(ref)} --location {target} --target-regions {target}"
         )
         if found := _VERSION.fullmatch(ref):
-            subscription, group, gallery, image, version = found.groups()
+            subscription, group, gallery, image, version = map(quote, found.groups())
             command = (
                 f"az sig image-version update --subscription {subscription} --resource-group {group} --gallery-name {gallery} "
                 f"--gallery-image-definition {image} --gallery-image-version {version} "
@@ -94,7 +95,7 @@ class AzureSecondRegion:
         Without the earliest creation time, existing blobs are not replicated. Accounts without replication between tenants
         require resource IDs: https://learn.microsoft.com/azure/storage/blobs/object-replication-configure, read 2026-11-22.
         """
-        container = bucket.rstrip("/").rpartition("/")[2]
+        container = quote(bucket.rstrip("/").rpartition("/")[2])
         policy = "az storage account or-policy"
         return (
             f"id=$({policy} create --resource-group DESTINATION_GROUP --account-name DESTINATION --source-account SOURCE_ID "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from shlex import quote
 
 from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds.gcp.regions import LUSTRE_TIERS
@@ -73,13 +74,13 @@ class GcpSecondRegion:
         if host != f"{source}{_SUFFIX}":
             return None
         new = f"{target}{_SUFFIX}{slash}{path}"
-        return new, f"gcrane cp --recursive {registry} {new}"
+        return new, f"gcrane cp --recursive {quote(registry)} {quote(new)}"
 
     def network(self, region: str) -> str:
         return f"gcloud compute networks subnets list --regions={region}"
 
     def bucket(self, bucket: str, source: str, target: str) -> str:
-        return f"gcloud transfer jobs create gs://{bucket} gs://REPLICA --schedule-repeats-every=1h"
+        return f"gcloud transfer jobs create {quote(f'gs://{bucket}')} gs://REPLICA --schedule-repeats-every=1h"
 
 
 SECOND_REGION = GcpSecondRegion()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator
 from datetime import date
 
@@ -16,6 +17,8 @@ from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 
+IMAGE = re.compile(r"ami-[a-z0-9]+|/aws/service/[A-Za-z0-9_./-]+")
+"""An AMI ID, or the name of a public parameter (https://docs.aws.amazon.com/systems-manager/latest/userguide/sysman-parameter-name-constraints.html, read 2026-11-22)."""
 RESERVED_ADDRESSES = 5
 """Addresses that AWS reserves in each subnet."""
 GP3_MIB_S_PER_IOPS = 0.25
@@ -147,7 +150,7 @@ def image_fits_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             if wanted.arch != machine.arch:
                 what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
                 yield error(f"{where}.arch", what, "use an image with that architecture")
-            if not wanted.ref.startswith(("ami-", "/aws/service/")):
+            if not IMAGE.fullmatch(wanted.ref):
                 what = "is not an AMI ID; allowed: an ID such as ami-0123456789abcdef0, or an SSM parameter below /aws/service/"
                 yield error(f"{where}.ref", what, "copy it from the console")
 
