@@ -21,7 +21,7 @@ def today() -> date:
 
 
 def now() -> datetime | None:
-    """Return the time in UTC, or None if the variable chooses a date."""
+    """Return the time in UTC, or None if `GPUINFRA_TODAY` sets the date."""
     return None if os.environ.get(VARIABLE) else datetime.now(UTC)
 
 

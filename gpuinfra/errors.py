@@ -5,7 +5,7 @@
     ├── DeploymentError           the engine, a cloud or a node failed
     ├── UsageError                wrong arguments or options                      exit 2
     ├── EnvironmentMissing        a prerequisite is missing on this machine       exit 3
-    └── Interrupted               an interrupt that leaves something behind       exit 130
+    └── Interrupted               an interrupt after which resources remain       exit 130
 
 | exit code | meaning |
 | --- | --- |
@@ -60,6 +60,6 @@ INTERRUPTED = 130
 
 
 class Interrupted(GpuinfraError):
-    """An interrupt. The text contains what is left and how to continue. If nothing is left, commands raise KeyboardInterrupt."""
+    """An interrupt. The text describes the remaining resources and how to continue. If none remain, commands raise KeyboardInterrupt."""
 
     exit_code = INTERRUPTED

@@ -81,11 +81,11 @@ class Used:
         return getattr(self._existing, name)
 
     def add(self, layer: Layer) -> None:
-        """Record that a layer takes its references from the existing resources."""
+        """Record that a layer uses the references of existing resources."""
         self._names |= {one.name for one in _shared(layer.refs, self._existing)}
 
     def check(self, given: Existing) -> None:
-        """Raise `ValueError` for a field that the program passed in and that nothing read."""
+        """Raise `ValueError` for a field that the program passed in and that no layer used."""
         passed = [one.name for one in fields(given) if getattr(given, one.name) is not None]
         if unused := [name for name in passed if name not in self._names]:
             raise ValueError(
@@ -115,7 +115,7 @@ def _read(one: Field[Any], stack: str) -> Callable[[Any], Any]:
     def value(known: Any) -> Any:
         if known is None and _required(one):
             raise pulumi.RunError(
-                f"the stack {stack} has no output {one.name}: its last `pulumi up` failed, or it creates something else; "
+                f"the stack {stack} has no output {one.name}: its last `pulumi up` failed, or it creates different layers; "
                 f"run `pulumi up --stack {stack.rpartition('/')[2]}` first, then run it for this stack again"
             )
         return one.default if known is None and one.default is not MISSING else known

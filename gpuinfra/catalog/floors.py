@@ -1,7 +1,7 @@
 """Floors for the copy between host memory and a GPU (check B5).
 
-The copy is as fast as the slowest PCIe link between the processor and the GPU. The processor's side differs between clouds
-for the same GPU, so a figure of one cloud's machine does not apply to another one.
+The copy is as fast as the slowest PCIe link between the processor and the GPU. The link on the processor's side differs
+between clouds for the same GPU, so a measurement from one cloud does not apply to other clouds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def host_copy(at_least: float, *, source: str, read: date) -> Floor:
 
 
 def over_link(generation: int, *, width: int = 16, source: str, read: date) -> Floor:
-    """Return the floor for a machine whose slowest link between processor and GPU is known, but no measured copy."""
+    """Return the floor for a machine type whose copy was not measured, derived from the slowest link between processor and GPU."""
     rate = PCIE_GB_S[generation] * width / 16
     return host_copy(
         int(SHARE * rate), source=f"two thirds of PCIe {generation}.0 with {width} lanes; link: {source}", read=read

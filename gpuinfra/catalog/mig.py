@@ -16,7 +16,7 @@ from gpuinfra.catalog.records import Gpu, Source
 SOURCE = Source(
     page="https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html",
     read=date(2026, 11, 21),
-    note="read for A100 40 GB and 80 GB; other names follow from eighths of the memory, as the guide and public device plugins write them",
+    note="read for A100 40 GB and 80 GB; the other names are derived from eighths of the memory, as in the guide and in public device plugins",
 )
 COMPUTE, MEMORY = 7, 8
 """Number of compute slices and memory slices per GPU."""

@@ -20,8 +20,8 @@ GROUPS = {
     "Before you buy": {
         "plan": "Validate a stack; show its topology, software and price",
         "catalog": "List machine types with GPUs, fabric, prices and regions",
-        "images": "Show the image of each pool, newer releases and what they change",
-        "clone": "Write the stack file of a second region",
+        "images": "Show the image of each pool, newer releases and their changes",
+        "clone": "Write the stack file for a second region",
         "permissions": "Print the minimum permissions to deploy a stack",
         "rehearse": "Run a stack against a local simulation of its cloud and nodes",
     },

@@ -45,7 +45,7 @@ def command(target: Target, dry_run: bool, as_json: bool) -> int:
     with hosts_for(target) as hosts:
         name = target.stack or hosts.stack
         if name is None:
-            raise UsageError("no stack is given; give STACK, or name it in the hosts file (stack: aws-p4d)")
+            raise UsageError("no stack is specified; specify STACK, or set it in the hosts file (stack: aws-p4d)")
         what = str(target.hosts_file.resolve()) if target.hosts_file else name
         records = target.stacks.records / short_name(name) if target.stacks.records else None
         plan = plan_of(name)

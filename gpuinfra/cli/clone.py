@@ -1,4 +1,4 @@
-"""`gpuinfra clone`: writes the stack file of a second region."""
+"""`gpuinfra clone`: writes the stack file for a second region."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuinfra.errors import SpecError, UsageError
 @click.command("clone")
 @click.argument("stack", metavar="STACK|FILE")
 @click.option("--region", required=True, help="Region of the clone.")
-@click.option("--zone", help="Zone of the clone. If omitted, the clone gets a zone that offers every machine type.")
+@click.option("--zone", help="Zone of the clone. Default: a zone that offers every machine type.")
 @click.option(
     "--mode",
     default="cold",
@@ -26,8 +26,12 @@ from gpuinfra.errors import SpecError, UsageError
 )
 @click.option("--count", multiple=True, metavar="[POOL=]N", help="Number of nodes in the clone. Repeatable.")
 @click.option("--machine", multiple=True, metavar="[POOL=]TYPE", help="Machine type in the clone. Repeatable.")
-@click.option("--rpo", metavar="MINUTES", help="Check that the replica of the data can be at most this old.")
-@click.option("--cloud", help="Cloud of the clone. If omitted, the cloud of the stack.")
+@click.option(
+    "--rpo",
+    metavar="MINUTES",
+    help="Maximum age of the replicated data, in minutes. A longer committed lag of the cloud is an error.",
+)
+@click.option("--cloud", help="Cloud of the clone. Default: the cloud of the stack.")
 @click.option("--cidr", metavar="RANGE", help="Address range of the clone's network.")
 @click.option("--peer", multiple=True, metavar="RANGE", help="Network that the clone must not overlap. Repeatable.")
 @click.option(
@@ -41,10 +45,10 @@ from gpuinfra.errors import SpecError, UsageError
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="File of the clone. If omitted, Pulumi.STACK-REGION.yaml next to the stack file.",
+    help="File of the clone. Default: Pulumi.STACK-REGION.yaml next to the stack file.",
 )
 @click.option("--force", is_flag=True, help="Replace the file of the clone if it exists.")
-@click.option("--dry-run", is_flag=True, help="Print the report and the file, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the report and the file without writing the file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/second-region.md).")
 def command(
     stack: str,
@@ -89,7 +93,7 @@ def command(
     write = result.ok and not dry_run
     for one in result.files:
         if one.path.resolve() == path.resolve():
-            raise UsageError(f"{one.path} is the file of the stack; give another path after --output")
+            raise UsageError(f"{one.path} is the file of the stack; specify a different path with --output")
     if write:
         for one in result.files:
             check_target(one.path, force=force)
@@ -117,7 +121,9 @@ def _pairs(option: str, values: tuple[str, ...]) -> list[tuple[str, str]]:
         name, equals, rest = value.partition("=")
         name, rest = (name, rest) if equals else ("*", name)
         if name in found:
-            raise UsageError(f"{option} is given twice for {'every pool' if name == '*' else name}; give it once")
+            raise UsageError(
+                f"{option} is specified twice for {'every pool' if name == '*' else name}; specify it once"
+            )
         found[name] = rest
     return list(found.items())
 

@@ -16,7 +16,7 @@ import click
 def command(stack: str, as_json: bool) -> int:
     """Show the image of each pool of STACK, newer releases of the same image family, and what they change.
 
-    The releases are those that gpuinfra records, each with its source. The cloud is not asked, so it can have newer releases.
+    The releases are those that gpuinfra records, each with its source. The command does not query the cloud, so newer releases can exist.
     """
     from gpuinfra.day import today
     from gpuinfra.rules import load_stack

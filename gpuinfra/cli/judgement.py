@@ -70,4 +70,6 @@ def write_file(path: Path, content: str, option: str) -> None:
     try:
         path.write_text(content, encoding="utf-8")
     except OSError as problem:
-        raise UsageError(f"{path} cannot be written: {problem.strerror}; give another path after {option}") from None
+        raise UsageError(
+            f"{path} cannot be written: {problem.strerror}; specify a different path with {option}"
+        ) from None

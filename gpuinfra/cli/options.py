@@ -110,7 +110,7 @@ def judgement_options(command: Any) -> Any:
     """Add the options of `verify` and `check` that control the judgement and its output."""
     return expectation_option(_with(
         command,
-        click.option("--baseline", type=click.Path(path_type=Path), metavar="DIR", help="Report what has become worse since this earlier evidence."),
+        click.option("--baseline", type=click.Path(path_type=Path), metavar="DIR", help="Report results that are worse than in this earlier evidence."),
         click.option("--save", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Save the evidence in this folder for a later --baseline."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
         click.option("--junit", type=FILE, metavar="FILE", help="Write JUnit XML."),

@@ -40,7 +40,7 @@ def command(target: Target, words: tuple[str, ...], as_json: bool) -> int:
     """
     given = ([target.stack] if target.hosts_file and target.stack else []) + list(words)
     if not given:
-        raise UsageError("no command is given; type gpuinfra run STACK -- COMMAND")
+        raise UsageError("no command is specified; run: gpuinfra run STACK -- COMMAND")
     with hosts_for(target) as hosts:
         ended = _run(target, hosts, given)
     if as_json:

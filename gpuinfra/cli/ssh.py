@@ -41,10 +41,10 @@ def command(words: tuple[str, ...], hosts_file: Path | None, direct: bool, stack
         if not stacks.hosts_files:
             raise UsageError("--rehearsal uses the stand-in nodes of STACK; omit --hosts")
         if not words:
-            raise UsageError("no node is given; type gpuinfra ssh --hosts FILE NODE")
+            raise UsageError("no node is specified; run: gpuinfra ssh --hosts FILE NODE")
         return _connect(read_hosts(hosts_file), words[0], words[1:])
     if len(words) < 2:
-        raise UsageError("no node is given; type gpuinfra ssh STACK NODE, such as gpuinfra ssh aws-p4d gpu-1")
+        raise UsageError("no node is specified; run: gpuinfra ssh STACK NODE, such as gpuinfra ssh aws-p4d gpu-1")
     stack, node, *rest = words
     with active_stack(stack, stacks) as active:
         if stacks.notice:

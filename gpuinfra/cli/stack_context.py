@@ -1,4 +1,4 @@
-"""The stack on which a command works: its state, its nodes, and how to reach them over SSH."""
+"""The stack on which a command operates: its state, its nodes, and how to reach them over SSH."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def hosts_for(target: Target, *, announce: bool = True) -> Iterator[Hosts]:
         yield read_hosts(target.hosts_file).of_pool(target.pool)
         return
     if target.stack is None:
-        raise UsageError("no hosts are given; give STACK or --hosts FILE")
+        raise UsageError("no hosts are specified; specify STACK or --hosts FILE")
     with active_stack(target.stack, target.stacks) as active:
         if target.stacks.notice and announce:
             click.echo(target.stacks.notice, err=True)

@@ -73,7 +73,9 @@ def exported(name: str) -> list[dict[str, Any]]:
     try:
         found = json.loads(done.stdout)["deployment"].get("resources") or []
     except (ValueError, KeyError, AttributeError):
-        raise DeploymentError(f"`pulumi stack export` printed an unknown format for {name}; update pulumi") from None
+        raise DeploymentError(
+            f"`pulumi stack export` printed a document in an unknown format for {name}; update pulumi"
+        ) from None
     return [one for one in found if isinstance(one, dict)]
 
 

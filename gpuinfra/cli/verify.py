@@ -23,9 +23,9 @@ from gpuinfra.errors import UsageError
 def command(stack: str | None, evidence: Path | None, expectation: Path | None, stacks: Stacks, **output: Any) -> int:
     """Judge the evidence that the nodes of STACK uploaded to its evidence bucket.
 
-    This command reads the newest evidence of each node, verifies who signed it, and judges the raw output against the plan. It prints
-    the action for each node: nothing, look at, configure, reset, reboot or replace. It does not contact the nodes;
-    to run the checks on the nodes now, use `gpuinfra check`.
+    This command reads the newest evidence of each node, verifies who signed it, and judges the raw output against the
+    plan. It prints the action for each node: nothing, look, configure, reset, reboot or replace. It does not contact
+    the nodes; to run the checks on the nodes now, use `gpuinfra check`.
 
     The exit code is 0 if every node is verified, and 1 otherwise.
     """
@@ -37,7 +37,7 @@ def command(stack: str | None, evidence: Path | None, expectation: Path | None, 
     if evidence is not None:
         return publish(read_folder(evidence), for_evidence(stack, expectation), title, stacks=stacks, **output)
     if stack is None:
-        raise UsageError("no evidence is given; give STACK or --evidence DIR")
+        raise UsageError("no evidence is specified; specify STACK or --evidence DIR")
     with active_stack(stack, stacks) as active:
         found, deployed = active.found()
     one = from_file(expectation) if expectation else None

@@ -15,7 +15,7 @@ WORDS = ("default", "plain")
 
 
 def wanted(spec: ClusterSpec, pool: Pool) -> str | CustomImage:
-    """Return the declared image of a pool: `default`, `plain`, a release date, or an image by its ID."""
+    """Return the declared image of a pool: `default`, `plain`, a release date, or an image that is selected by its ID."""
     return pool.image or spec.software.image
 
 
@@ -63,7 +63,7 @@ def released(
 
 
 def own(families: tuple[ImageFamily, ...], image: CustomImage, source: str, ref: str = "") -> Image:
-    """Return an image by its ID. Its contents are known if it is a recorded release of the cloud's GPU images."""
+    """Return an image that is selected by its ID. Its contents are known if it is a recorded release of the cloud's GPU images."""
     for family in families:
         for release in family.releases:
             if family.ref(release.date).lower() == image.ref.lower():

@@ -8,8 +8,8 @@ from gpuinfra import naming
 from gpuinfra.clouds.planned import Instance
 from gpuinfra.plan.model import FileSystemPlan, Plan
 
-AUDIT = "audit records must be readable after the cluster is gone"
-EVIDENCE = "evidence of a node is read long after the node is gone"
+AUDIT = "audit records must be readable after the cluster is deleted"
+EVIDENCE = "the evidence of a node is used long after the node is deleted"
 DATA = "holds data"
 
 

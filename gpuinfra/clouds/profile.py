@@ -96,12 +96,12 @@ class CloudProfile(Protocol):
     storage_kinds: frozenset[str]
     """Kinds of storage that gpuinfra creates on this cloud."""
     access_fields: frozenset[str]
-    """Fields of `access` that this cloud uses, or that a rule of its own reports."""
+    """Fields of `access` that this cloud uses, or that a rule of this cloud reports."""
     selects_buckets: bool
     """Whether the audit trail records the objects of selected buckets, so that `audit.all_buckets` has an effect."""
 
     replication: Replication | None
-    """How buckets are replicated to a second region, or None if gpuinfra creates no resources there."""
+    """How buckets are replicated to a second region, or None if gpuinfra does not create resources in a second region on this cloud."""
     metadata_to_guard: tuple[str, ...]
     """Addresses of the metadata service to which nodes block access from containers. Empty if the cloud has a hop limit."""
 
@@ -114,7 +114,7 @@ class CloudProfile(Protocol):
         ...
 
     def region_of_zone(self, zone: str, region: str) -> str | None:
-        """Return the region of a zone, or None if the cloud has no such zone. Returns `region` if zone names are the same in every region."""
+        """Return the region of a zone, or None if the zone does not exist. Returns `region` if zone names are the same in every region."""
         ...
 
     def group_limit(self, machine: MachineType) -> int | None:

@@ -1,4 +1,4 @@
-"""What `gpuinfra clone` must know about a cloud: partitions, prices of transfer, and commands for what a stack file cannot copy.
+"""Facts about a cloud that `gpuinfra clone` uses: partitions, transfer prices, and commands for items that a stack file cannot copy.
 
 Each cloud implements `SecondRegion` in its module `second_region`. The modules are pure: they import no SDK and make no calls.
 """
@@ -15,14 +15,14 @@ from gpuinfra.registry import has_module, module_of
 
 @dataclass(frozen=True, kw_only=True)
 class Manual:
-    """Something that a stack file cannot copy to another region, and the command that provides it."""
+    """An item that a stack file cannot copy to another region, and the command that provides it."""
 
     path: str
     """Field of the declaration, or the setting of the stack file."""
     what: str
     why: str
     command: str
-    """Command to run. A word in capital letters, such as `BUCKET`, is a value that only you know."""
+    """Command to run. Words in capital letters, such as `BUCKET`, are placeholders for your own values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,25 +39,25 @@ class TransferPrice:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicationLag:
-    """How far a replica of object storage can lag behind."""
+    """The replication lag of object storage."""
 
     minutes: int | None
-    """Lag that the cloud commits to, or None if it commits to none."""
+    """Maximum lag to which the cloud commits, or None if it does not commit to a lag."""
     feature: str
-    """Feature to enable for this lag, and what it requires."""
+    """Feature to enable for this lag, and its requirements."""
     export: str
     """When changes in the file system reach the bucket that is replicated."""
     source: str
     caution: str = ""
-    """What you must know before you change the replication of a bucket. Printed beside the command."""
+    """Warning to read before you change the replication of a bucket. Printed with the command."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quota:
-    """A quota of a region, and how much of it a node uses."""
+    """A quota of a region, and the amount that a node uses."""
 
     name: str
-    """Code or name in the terms of the cloud. Empty if it is unknown."""
+    """The cloud's code or name of the quota. Empty if it is unknown."""
     per_node: int
     unit: str
     """`vCPUs` or `GPUs`."""
@@ -71,13 +71,13 @@ class SecondRegion(Protocol):
     zone_settings: tuple[str, ...]
     """Pulumi provider settings that contain a zone."""
     storage_fields: frozenset[str]
-    """Fields of a `lustre` entry that other clouds do not have. A clone on another cloud drops them."""
+    """Fields of a `lustre` entry that other clouds do not have. A clone on another cloud omits them."""
     tiers: tuple[int, ...]
     """Throughput tiers of Lustre in MB/s per TiB."""
     replication: ReplicationLag
 
     def partition(self, region: str) -> str:
-        """Return the partition of a region. Accounts, keys and images do not cross partitions."""
+        """Return the partition of a region. Accounts, keys and images cannot be used across partitions."""
         ...
 
     def transfer(self, source: str, target: str) -> TransferPrice:
@@ -113,7 +113,7 @@ class SecondRegion(Protocol):
         ...
 
     def bucket(self, bucket: str, source: str, target: str) -> str:
-        """Return the first command for the replication of a bucket. It never replaces replication rules that exist."""
+        """Return the first command for the replication of a bucket. It never replaces existing replication rules."""
         ...
 
 

@@ -156,7 +156,7 @@ def _replication(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile 
     yield _line(what, "network", monthly, "GB-month", found, plan)
     fee = _service("replication_time_gb", plan, known, prices)
     yield _line(f"fee of {replication.service}: {monthly:,.0f} GB a month", "network", monthly, "GB-month", fee, plan)
-    # Checkpoints that are never deleted or replaced need more.
+    # Checkpoints that are never deleted or replaced require more storage.
     stored = monthly * days * 24 / HOURS_PER_MONTH
     for region in (plan.region, recovery.region):
         what = f"checkpoints of the last {days} days in the bucket in {region}: {stored:,.0f} GB from day {days} on"

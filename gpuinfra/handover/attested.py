@@ -1,4 +1,4 @@
-"""Verifies Azure's attested documents, in which Azure signs a node's claims about itself and its evidence.
+"""Verifies Azure's attested documents, in which Azure signs claims about a node and its evidence.
 
 A document is a PKCS7 message (RFC 5652) about one machine, signed with a certificate for metadata.azure.com. This module verifies
 the signature, chain, name, dates and nonce. It works offline, except that it fetches missing intermediate certificates from the addresses that

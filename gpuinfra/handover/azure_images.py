@@ -1,6 +1,6 @@
 """Looks up the newest version of an Azure Marketplace image in one region: the plugin's function `gpuinfra:index:azureImageVersion`.
 
-The Azure provider has no such function. With the version `latest`, nodes that join a scale set later could get a different image.
+The Azure provider does not have a function for this purpose. With the version `latest`, nodes that join a scale set later could get a different image.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class Rest:
     def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
         parts = urllib.parse.urlsplit(url)
         if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
-            raise PortUnavailable(f"{url.split('?')[0][:200]} does not use TLS, so no token is sent there")
+            raise PortUnavailable(f"{url.split('?')[0][:200]} does not use TLS, so no token is sent to it")
         request = urllib.request.Request(url, data=body, headers=dict(headers), method=method)
         try:
             with _OPENER.open(request, timeout=60) as answer:

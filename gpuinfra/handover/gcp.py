@@ -7,7 +7,7 @@ tools read, never from the evidence:
 | --- | --- | --- |
 | CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE | gcloud | Compute Engine, `https://compute.googleapis.com/compute/v1/` |
 | STORAGE_EMULATOR_HOST | the client libraries | Cloud Storage, `https://storage.googleapis.com` |
-| GPUINFRA_GOOGLE_JWKS_URL | gpuinfra only | the keys with which Google signs identity tokens; Google's tools have no such variable |
+| GPUINFRA_GOOGLE_JWKS_URL | gpuinfra only | the keys with which Google signs identity tokens; Google's tools do not have a variable for them |
 
 google-auth is imported when the first port is used, so previews do not load it.
 """

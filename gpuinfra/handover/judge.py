@@ -22,7 +22,7 @@ JudgeNode = Callable[[Mapping[str, object], Mapping[str, object], Mapping[str, o
 EVIDENCE_SCHEMA = "gpuinfra.evidence/1"
 MAX_EVIDENCE_AGE = timedelta(hours=24)
 """Age at which evidence no longer proves a node. Nodes repeat their checks every hour and upload unchanged evidence after six hours
-(`node/verify.py`), so an outage of the store of some hours does not count, and a node that stopped checking is found within a day."""
+(`node/verify.py`), so an outage of the store for a few hours has no effect, and a node that no longer runs its checks is detected within a day."""
 TOO_OLD = "hours ago, so its GPUs are no longer proven"
 """Part of a reason, by which `explain` selects a hint."""
 UNFINISHED = frozenset({"pending", "running", "reboot"})

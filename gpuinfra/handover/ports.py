@@ -147,7 +147,7 @@ class Membership(Protocol):
         ...
 
     def problems(self, groups: Sequence[GroupExpected]) -> list[GroupProblem]:
-        """Return what prevents the groups from launching more instances, newest first."""
+        """Return the problems that prevent the groups from launching more instances, newest first."""
         ...
 
     def proceed(self, groups: Sequence[GroupExpected]) -> list[str]:

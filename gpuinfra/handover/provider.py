@@ -232,7 +232,7 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
             return _fail(context, name, known, [f"cannot read the state of the nodes: {error}"])
         early = outcome.ended == NOT_DUE
         passed = outcome.ready or early or (wait.mode == "none" and outcome.ended == "once")
-        # An `up` that did not wait succeeds, but only a judged fleet is ready. The next `up` judges the remaining nodes.
+        # An `up` that did not wait succeeds, but the fleet is ready only after it is judged. The next `up` judges the remaining nodes.
         properties = {**inputs, **wire.outputs_of(outcome, summary(outcome)), "trust": self._trust(urn, inputs)}
         if not passed:
             return _fail(context, name, properties, reasons(outcome))
@@ -295,7 +295,7 @@ def check_inputs(token: str, inputs: Mapping[str, object]) -> list[tuple[str, st
 
 
 def changes(state: Mapping[str, object], old_inputs: Mapping[str, object], news: Mapping[str, object]) -> list[str]:
-    """Return the changed properties that require a new judgement. A fleet that is not ready is always judged again."""
+    """Return the changed properties that require a new judgement. If the fleet is not ready, it is always judged again."""
     names = sorted({*old_inputs, *news} - wire.WAITING_ONLY)
     changed = [n for n in names if not n.startswith("__") and old_inputs.get(n) != news.get(n)]
     if state.get("ready") is not True and news.get("wait") != "none":

@@ -72,7 +72,7 @@ def _action(check: Mapping[str, Any]) -> str:
         if str(check.get("reason")).startswith(state.meaning):
             return state.do
     if name == "X1":
-        # The check's hint has the text of each action, also of the one that Xid 154 names.
+        # The check's hint contains the text of each action, including the action in an Xid 154.
         actions = [do for do, text in TO_DO.items() if text in str(check.get("hint"))]
         return max(actions, key=ACTIONS.index, default="reboot")
     if name == "G10":

@@ -23,9 +23,9 @@ class Answer:
     stderr: str
     truncated: bool
     problem: str | None
-    """None, or why there is no result: `not found`, `timed out after 60 s`, `not permitted`."""
+    """None, or the reason for a missing result: `not found`, `timed out after 60 s`, `not permitted`."""
     repeated: int = 0
-    """Lines that were left out because enough lines of their kind were kept."""
+    """Lines that were omitted because enough lines of their kind were kept."""
 
     @property
     def command(self) -> str:

@@ -60,7 +60,7 @@ class Metadata:
     def attested(self, nonce: str) -> str:
         """Return a document about this machine that Azure signed, as PKCS7 in base64.
 
-        The service can answer with a cached document for an earlier nonce (Microsoft's guide), so the request is repeated.
+        The service can return a cached document for an earlier nonce (Microsoft's guide), so the request is repeated.
         """
         for attempt in range(5):
             if attempt:
@@ -88,12 +88,12 @@ class Metadata:
                     value = json.loads(reply.read(_LIMIT).decode("utf-8"))
             except urllib.error.HTTPError as error:
                 text = error.read(2048).decode("utf-8", "replace")
-                problem = "answered %d for %s: %s" % (error.code, path, " ".join(text.split())[:300])
+                problem = "returned status %d for %s: %s" % (error.code, path, " ".join(text.split())[:300])
                 if error.code not in (404, 410, 429) and error.code < 500:
                     break
                 continue
             except (OSError, http.client.HTTPException) as error:
-                problem = "did not answer (%s): %s" % (path, error)
+                problem = "did not respond (%s): %s" % (path, error)
                 continue
             except ValueError as error:
                 problem = "returned invalid JSON for %s: %s" % (path, error)

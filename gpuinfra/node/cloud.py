@@ -75,9 +75,9 @@ def read_metadata(request: urllib.request.Request, service: str, path: str) -> t
         with OPENER.open(request, timeout=5) as reply:
             return reply.headers, reply.read(1 << 20).decode("utf-8")
     except urllib.error.HTTPError as error:
-        raise CloudError("%s answered %d for %s" % (service, error.code, path)) from error
+        raise CloudError("%s returned status %d for %s" % (service, error.code, path)) from error
     except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
-        raise CloudError("%s did not answer (%s): %s" % (service, path, error)) from error
+        raise CloudError("%s did not respond (%s): %s" % (service, path, error)) from error
 
 
 def make_proof(cloud: str, evidence_sha256: str, now: datetime.datetime, **claim: Any) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def put_with_retry(
 ) -> None:
     """Write one object, with a new `request` for each attempt. Raises `CloudError`, or `Exists` if `once` is set and the object exists.
 
-    `explain` returns the error code or message of an answer, and `exists` decides from status and code whether the object is
+    `explain` returns the error code or message of a response, and `exists` decides from status and code whether the object is
     already there. Server errors and the statuses in `retried` are retried with increasing pauses.
     """
     problem = "no attempt was made"
@@ -141,6 +141,6 @@ def get_optional(request: urllib.request.Request, name: str) -> bytes | None:
 
 
 def error_code(text: str) -> str:
-    """Return the error code in an XML answer of S3 or blob storage."""
+    """Return the error code in an XML response from S3 or blob storage."""
     start, end = text.find("<Code>"), text.find("</Code>")
     return text[start + 6 : end][:60] if 0 <= start < end else "without a code"

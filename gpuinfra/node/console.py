@@ -15,7 +15,7 @@ BUNDLE = Path("/opt/gpuinfra/current")
 
 
 class Missing(Exception):
-    """A prerequisite is missing. The message names it and states what to do."""
+    """A prerequisite is missing. The message names the prerequisite and the action to take."""
 
 
 def print_message(line: str, console: bool = False) -> None:

@@ -25,7 +25,7 @@ TESTS[4] = (*TESTS[3], "memtest", "pulse_test")
 """Level -> tests that must pass on every GPU. A missing plugin package results in `Skip`. `eud`, `cpu_eud`, `nccl_tests` and `rist` require more
 software than DCGM's packages, so they may be skipped."""
 PERSISTENCE_MODE = 29
-"""DCGM_FR_PERSISTENCE_MODE: a setting of the node and no fault of the GPU. Check D5 reports it."""
+"""DCGM_FR_PERSISTENCE_MODE: a setting of the node, not a fault of the GPU. Check D5 reports it."""
 
 SEVERITIES = {
     1: "monitor it",

@@ -2,7 +2,7 @@
 own identity.
 
 Format `gpuinfra.evidence/1` of docs/formats.md. Only the raw output is authoritative, because the operator's machine judges it again;
-the outcomes in it are only the node's own.
+the outcomes in the evidence are only the node's own judgement.
 """
 
 from __future__ import annotations

@@ -41,9 +41,8 @@ class Machine:
         return self.need("gpus", int)
 
     def version(self, software: str) -> str | None:
-        """Return the version that this node's steps recorded, or None if the evidence has no journal.
-
-        The version must be inside the range of the software lock, because the node's own record is not proof.
+        """Return the version that this node's steps recorded, or None if the evidence has no journal. The version must
+        be within the range of the software lock, because the node's own record is not proof.
         """
         if self.journal is None:
             return None

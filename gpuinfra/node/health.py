@@ -2,7 +2,7 @@
 
 Azure's Application Health extension polls it on the machine, in the format of its rich health states
 (https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-health-extension, read 2026-11-21, not yet tested).
-Google's health check polls it over the network and reads the status code only, so it asks for another path.
+Google's health check polls it over the network and reads the status code only, so it requests a different path.
 A canary is therefore healthy only after it passes every check of its current bundle. An open port is not enough.
 """
 
@@ -22,7 +22,7 @@ from .judge import verdict
 
 PORT, PATH = 8467, "/health"
 VERIFIED_PATH = "/verified"
-"""Answers 200 if this node is verified, and 503 otherwise."""
+"""Path that returns status 200 if this node is verified, and 503 otherwise."""
 ADDRESS_VARIABLE = "GPUINFRA_HEALTH_ADDRESS"
 """A different local address, for machines that share one network."""
 HEALTHY, UNHEALTHY, UNKNOWN = "Healthy", "Unhealthy", "Unknown"

@@ -50,7 +50,7 @@ class Journal:
         self.path = path
         self.boot_id = boot_id
         self.broken: Optional[str] = None
-        """Why the previous journal could not be read. That file is renamed, and every step runs again."""
+        """The reason why the previous journal could not be read. That file is renamed, and every step runs again."""
         before = self._read()
         self.steps: Dict[str, Dict[str, Any]] = {}
         for entry in before.get("steps", []):

@@ -1,4 +1,4 @@
-"""The judge, which turns recorded tool output and a machine's expectation into outcomes. It is pure, and there is no other judge.
+"""The judge, which turns recorded tool output and a machine's expectation into outcomes. It is pure and the only judge.
 
 It runs on the node, inside `NodesReady` during `pulumi up`, and in the verification commands, always on raw output;
 results that a node reports about itself are not trusted.

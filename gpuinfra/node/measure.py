@@ -12,7 +12,7 @@ from typing import Any
 from .console import NODE, NOT_VERIFIED, OK, WRONG_USE, Missing, load, print_message
 
 PROFILE = "/etc/profile.d/gpuinfra-nccl.sh"
-"""Sets the environment in which NCCL uses the fabric. The bootstrap step of the fabric writes it."""
+"""File that sets the environment in which NCCL uses the fabric. The bootstrap step of the fabric writes it."""
 MANAGERS = ("/usr/local/sbin/gpuinfra-tcpxo", "/usr/local/sbin/gpuinfra-tcpx")
 """Commands that start and stop the receive manager for TCPXO and TCPX."""
 WITH_PROFILE = "GPUINFRA_WITH_PROFILE"
@@ -21,7 +21,7 @@ WITH_PROFILE = "GPUINFRA_WITH_PROFILE"
 def in_fabric_environment(argv: Sequence[str], *, managers: Sequence[str] = (), profile: str = PROFILE) -> int | None:
     """Run this command again with the environment for the fabric, which the dynamic loader reads when a process starts.
 
-    Returns its exit code, or None if this process has that environment, or the node has none. A receive manager runs meanwhile.
+    Returns its exit code, or None if this process already has that environment or the node has none. A receive manager, if required, runs at the same time.
     """
     import os
     import subprocess

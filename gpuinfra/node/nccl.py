@@ -242,7 +242,7 @@ def _free(libraries: Libraries, made: list[_Rank]) -> None:
 
 
 _ABSENT = "cannot open shared object file: No such file"
-"""The dynamic linker's words for a missing file. They follow the name of the library itself or of one that it needs."""
+"""The dynamic linker's message for a missing file. It follows the name of the library, or of a library that it needs."""
 
 
 def _load(names: list[str], what: str) -> ctypes.CDLL:

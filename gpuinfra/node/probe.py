@@ -150,7 +150,7 @@ class _Keeper:
         return self._alike.get(kind, 0) <= _ALIKE
 
     def repeated(self) -> dict[str, int]:
-        """Return the number of lines of each kind that were left out."""
+        """Return the number of omitted lines of each kind."""
         return {
             kind.decode("utf-8", "backslashreplace"): count - _ALIKE
             for kind, count in self._alike.items()
@@ -174,7 +174,7 @@ _WORD = re.compile(rb"(?i)\b(?:non-?fatal|fatal|Severity \d|Data|to 0x[0-9a-f]+ 
 
 
 def _kind(line: bytes) -> bytes:
-    """Return what lines of the same kind have in common: device, number and severity of an Xid or SXid, else the text without numbers."""
+    """Return the key that lines of the same kind share: device, number and severity of an Xid or SXid, or the text without numbers."""
     xid = _XID.search(line)
     if xid:
         return b" ".join([xid.group(), *_WORD.findall(line[xid.end() :])])[:120]

@@ -43,7 +43,7 @@ GPU_FIELDS = (
 columns first and omits the others; a check reports a missing column that it needs."""
 
 OLDER_NAMES = {"clocks_event_reasons.active": "clocks_throttle_reasons.active"}
-"""Columns that have another name in drivers before 535.54.03. Newer drivers accept both names and print one."""
+"""Columns that have a different name in drivers before 535.54.03. Newer drivers accept both names and print one of them."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Probe:
     otherwise: tuple[tuple[str, ...], ...] = ()
     """Commands to try if the first one is missing or fails."""
     loads: bool = False
-    """True if it loads the GPUs or the fabric. It then runs once for each boot and never beside a job."""
+    """True if it loads the GPUs or the fabric. It then runs once for each boot and never at the same time as a job."""
 
 
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -118,7 +118,7 @@ PROBES: dict[str, Probe] = {
     "cdi": Probe(("nvidia-ctk", "cdi", "list")),
     "docker": Probe(("docker", "info", "--format", "{{json .}}")),
     "containerd": Probe(("containerd", "config", "dump")),
-    # The namespaces of a container, as an unprivileged user creates them; the version alone does not show that Ubuntu allows this.
+    # Creates the namespaces of a container as an unprivileged user. The version alone does not show that Ubuntu allows this.
     "enroot": Probe(("enroot", "version")),
     "enroot-namespaces": Probe(
         ("runuser", "-u", "nobody", "--", "enroot-nsenter", "--user", "--mount", "readlink", "/proc/self/ns/user")
@@ -128,7 +128,7 @@ PROBES: dict[str, Probe] = {
     "mounts": Probe((NODE_PART, "mounts"), timeout_s=120),
     "lnet": Probe(("lnetctl", "net", "show", "-v")),
     "ports": Probe((NODE_PART, "ports")),
-    # The kernel does not log a link that goes down and up; the service that configures the interface does.
+    # The kernel does not log when a link goes down and up. The service that configures the interface logs it.
     "link-log": Probe(
         ("journalctl", "-b", "-u", "systemd-networkd", "-o", "short-iso", "--no-pager"), keep=r"(?i)carrier|link"
     ),
@@ -136,7 +136,7 @@ PROBES: dict[str, Probe] = {
     "fabric-libraries": Probe(
         ("find", "-L", "/usr/local/gib/scripts/set_nccl_env.sh", "/var/lib/tcpxo/lib64", "-maxdepth", "0")
     ),
-    # The step of the exporter writes the URL with the node's private address; an exporter of yours may listen on all addresses.
+    # The step of the exporter writes the URL with the node's private address. Your own exporter may listen on all addresses.
     "metrics": Probe(
         (*METRICS, "-K", "/etc/gpuinfra/metrics.curl"), otherwise=((*METRICS, "http://127.0.0.1:9400/metrics"),)
     ),

@@ -1,7 +1,7 @@
 """Parse the tables that `nvidia-smi --query-... --format=csv` prints, by column name and never by position.
 
 A cell can contain an error token even if the exit code is 0, so each cell is a value, absent or a failure.
-Reading by position made a public ECC check test a column that its query did not contain.
+A public ECC check that reads columns by position tests a column that its query does not contain.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def failure(cell: str) -> bool:
 
 
 def denied(cell: str) -> bool:
-    """Return True if the driver refuses to show the value, which is no fault of the GPU. A check that needs the value cannot judge it."""
+    """Return True if the driver refuses to show the value, which is not a fault of the GPU. A check that needs the value cannot judge it."""
     return cell.strip().strip("[]") == "Insufficient Permissions"
 
 

@@ -96,7 +96,7 @@ def _watch(args: argparse.Namespace) -> int:
 
 
 RENEW_S = 6 * 3600
-"""Age in seconds at which unchanged evidence is uploaded again. The handover accepts evidence of one day (`handover/judge.py`)."""
+"""Age in seconds at which unchanged evidence is uploaded again. The handover accepts evidence that is at most one day old (`handover/judge.py`)."""
 
 
 def _again(args: argparse.Namespace) -> int:
@@ -129,7 +129,7 @@ def _again(args: argparse.Namespace) -> int:
 
 
 def is_news(before: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
-    """Return True if evidence has other outcomes, another bundle or other host keys than the one before, or if that one is old."""
+    """Return True if the outcomes, the bundle or the host keys differ from the previous evidence, or if that evidence is old."""
     import datetime
 
     def content(one: Mapping[str, Any]) -> list[Any]:

@@ -118,7 +118,7 @@ def _fabric_state(f: Facts) -> bool:
 
 
 def _host_copy(f: Facts) -> bool:
-    """Whether the rate of the copy between host memory and GPU is known. A GPU with MIG shows one of its instances only."""
+    """Whether the catalog has a floor for the copy between host memory and GPU. The copy test sees only one instance of a GPU with MIG."""
     return not f.mig and any(floor.check == "B5" for floor in f.machine.floors)
 
 
@@ -269,8 +269,8 @@ def _skips(machine: MachineType, *, mig: bool) -> dict[str, str]:
         skips |= {
             check: links for check, applies in (("F3", _linked), ("F4", _linked), ("F5", _joined)) if applies(machine)
         }
-        skips["B5"] = "a GPU with MIG shows one of its instances only"
-        skips["B1"] = "the diagnostics of NVIDIA test whole GPUs only"
+        skips["B5"] = "the test sees only one instance of a GPU with MIG"
+        skips["B1"] = "NVIDIA's diagnostics test whole GPUs only"
     return skips
 
 

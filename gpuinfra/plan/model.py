@@ -64,7 +64,7 @@ class Image:
     date: date | None = None
     """Date of the release. If None, the first deployment selects the newest release of `ref` and stores it."""
     release: ImageRelease | None = None
-    """Recorded contents: of the release of `date`, else of the newest recorded release. None if no contents are recorded."""
+    """Recorded contents of the release of `date`, or of the newest recorded release if it has no record. None if no contents are recorded."""
     branch: int | None = None
     """Driver branch in the image, or None if it is unknown."""
 
@@ -340,7 +340,7 @@ class RecoveryPart:
     what: str
     minutes: float
     how: str
-    """The calculation, with its figures and their source."""
+    """The calculation, with its figures and their sources."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -354,12 +354,12 @@ class RecoveryTarget:
     """Whether `minutes` is at most `declared_minutes`, and each part can keep up. This applies only if the rates in `parts` are reached."""
     parts: tuple[RecoveryPart, ...]
     excluded: tuple[str, ...] = ()
-    """Steps that take time, but are not in `minutes`, because the declaration does not contain their time."""
+    """Steps that `minutes` does not include, because the declaration does not contain their duration."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecoveryCommand:
-    """A command for something that a resource cannot do."""
+    """A command that you run yourself, because no Pulumi resource performs the operation."""
 
     why: str
     command: str

@@ -1,6 +1,6 @@
 """Calculates how old the newest checkpoint in the second region can be, and how long a failover takes.
 
-The calculation adds the times of all steps, also of steps that can overlap. The sum is not an upper limit: the rates are maximum rates,
+The calculation adds the times of all steps, including steps that can overlap. The sum is not an upper limit: the rates are maximum rates,
 the service replicates only a share of the objects in time, and some steps have no figure. The plan lists these steps.
 `Replication` contains the figures that differ between clouds.
 """
@@ -35,22 +35,22 @@ class Replication:
 
     service: str
     lag_minutes: int
-    """Time in which the service replicates an object."""
+    """Maximum time that the service needs to replicate an object."""
     share: str
-    """Share of the objects to which `lag_minutes` applies. A checkpoint of many files is complete only after the last of them."""
+    """Share of the objects to which `lag_minutes` applies. A checkpoint with many files is complete only when its last file is replicated."""
     rate_gbps: float
-    """Replication rate in Gbit/s up to which `lag_minutes` applies, as the default quota. Above it, the service guarantees nothing."""
+    """Replication rate in Gbit/s up to which `lag_minutes` applies, as the default quota. Above this rate, the service does not guarantee a lag."""
     retained_days: int
-    """Time for which both buckets keep a replaced or deleted object."""
+    """Time for which both buckets retain a replaced or deleted object."""
     control_regions: Mapping[str, str]
-    """Regions of control planes that serve all regions, and what cannot be created or changed in any region without them."""
+    """Regions of control planes that serve all regions, with the resources that cannot be created or changed in any region without them."""
     not_in_rto: tuple[str, ...]
     """Steps of a failover on this cloud whose time is unknown."""
     source: str
     geography: Callable[[str], str]
-    """Function that returns the part of the cloud that a region belongs to. Data cannot be replicated between two parts."""
+    """Function that returns the partition of the cloud to which a region belongs. Data cannot be replicated between partitions."""
     commands: Callable[[str, str, tuple[PoolPlan, ...]], tuple[RecoveryCommand, ...]]
-    """Function that maps the region, the second region, and the pools to commands for what a resource cannot do."""
+    """Function that returns the commands that you run yourself, given the region, the second region, and the pools."""
 
 
 def replicated(file_systems: Iterable[FileSystemPlan]) -> tuple[FileSystemPlan, ...]:

@@ -46,7 +46,7 @@ def steps(
         why = f"{machine.fabric.devices} {lock.fabric} devices connect the nodes"
         chosen.append(Step(id=f"50-{lock.fabric}", timeout_s=1200, retries=2, why=why))
     if lock.choice("gdrcopy"):
-        why = "small messages are copied to GPU memory without a copy engine"
+        why = "GDRCopy copies small messages to GPU memory without a copy engine"
         chosen.append(Step(id="55-gdrcopy", timeout_s=600, retries=2, why=why))
     if lustre:
         chosen.append(Step(id="60-lustre", timeout_s=900, retries=3, why="the cluster has a Lustre file system"))
@@ -62,7 +62,7 @@ def steps(
     if machine.gpu:
         chosen.append(Step(id="75-dcgm", timeout_s=900, retries=2, why="DCGM diagnoses and monitors the GPUs"))
     if lock.choice("dcgm_exporter"):
-        why = "the declaration requests metrics of the GPUs for Prometheus"
+        why = "the declaration requests GPU metrics for Prometheus"
         chosen.append(Step(id="77-dcgm-exporter", timeout_s=600, retries=2, why=why))
     if machine.local_disk_gb:
         why = f"{machine.local_disk_gb} GB of local disks are combined into one scratch file system"

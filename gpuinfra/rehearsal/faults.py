@@ -17,7 +17,7 @@ CLOUD_FAULTS = {
     "no-capacity": "cloud:no-capacity:<pool or capacity kind>  the groups get no machines, with the cloud's error message",
     "error": "cloud:error:<resource type>:<n>              the first n create operations of that type fail",
     "partial": "cloud:partial:<resource type>:<n>            the first n create operations of that type succeed and return an error",
-    "lost": "cloud:lost:<resource type>:<n>               the first n create operations of that type succeed and return no answer",
+    "lost": "cloud:lost:<resource type>:<n>               the first n create operations of that type succeed and return no response",
 }
 SHAPES = "node:<pool>-<number>:<fault>, cloud:no-capacity:<pool or kind>, cloud:error|partial|lost:<resource type>:<n>"
 

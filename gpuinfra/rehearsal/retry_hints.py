@@ -84,5 +84,5 @@ def ineffective_faults(
         return ()
     stack = shlex.quote(folder.stack)
     where = "" if rehearsals == DEFAULT_FOLDER else f" --folder {shlex.quote(str(rehearsals))}"
-    line = f"no effect, because the node was running already: --fault {', --fault '.join(missed)}; run gpuinfra rehearse destroy {stack}{where} first"
+    line = f"no effect, because the node was already running: --fault {', --fault '.join(missed)}; run gpuinfra rehearse destroy {stack}{where} first"
     return (line,)

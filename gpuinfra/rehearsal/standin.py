@@ -55,7 +55,7 @@ class StandInCloud:
             ) from None
         except (OSError, ValueError) as error:
             raise DeploymentError(
-                f"the stand-in cloud does not answer {path}: {error}; read cloud.log in the rehearsal's folder"
+                f"the stand-in cloud does not respond to {path}: {error}; read cloud.log in the rehearsal's folder"
             ) from None
         return value if isinstance(value, dict) else {}
 

@@ -167,7 +167,7 @@ class HostAgent:
         if self.systemd:
             for unit in (self.bundles / "current/units").glob("gpuinfra-*"):
                 shutil.copy(unit, "/etc/systemd/system/")
-            # Checks upload evidence. A machine whose node.json names no evidence bucket is checked by `gpuinfra verify --hosts`.
+            # Checks upload evidence. If node.json does not contain an evidence bucket, use `gpuinfra check --hosts` to check the machine.
             units = [UNIT] + (
                 ["gpuinfra-verify.service", "gpuinfra-attest.timer", "gpuinfra-recheck.timer"] if uploads else []
             )

@@ -104,7 +104,7 @@ class Connection:
             transport.daemon = True
             transport.banner_timeout = transport.handshake_timeout = limits.handshake_s
             transport.auth_timeout = limits.login_s
-            # paramiko starts a thread per connection to time the handshake. The wait below needs no thread.
+            # paramiko starts a thread per connection to limit the time of the handshake. The wait below does not need a thread.
             transport.packetizer.start_handshake = lambda timeout: None
             transport.start_client(event=self._agreed)
             answered = self._agreed.wait(limits.handshake_s)
@@ -132,7 +132,7 @@ class Connection:
         except TimeoutError:
             raise HostProblem(
                 Kind.TIMEOUT,
-                f"{self.host.name} did not answer within {limit_s:g} s",
+                f"{self.host.name} did not respond within {limit_s:g} s",
                 "check that the machine is not overloaded; a started command continues on the host, so run this command again to see its state",
             ) from None
         except (paramiko.SSHException, EOFError, OSError) as error:
@@ -204,7 +204,7 @@ class Connection:
                     if "timeout" in str(error).lower():
                         raise HostProblem(
                             Kind.TIMEOUT,
-                            f"{host.name} did not answer the login within {self._limits.login_s:g} s",
+                            f"{host.name} did not respond to the login within {self._limits.login_s:g} s",
                             "check that the machine and its directory service respond",
                         ) from None
                 if transport.is_authenticated():

@@ -81,7 +81,7 @@ def call_agent(
     limit_s: float = 60.0,
     keep_bytes: int = MAX_OUTPUT_BYTES,
 ) -> dict[str, Any]:
-    """Run the host agent with one request and return its answer. Raises `HostProblem`."""
+    """Run the host agent with one request and return its response. Raises `HostProblem`."""
     host = connection.host
     command = f"python3 -I -c {shlex.quote(_LOADER)}"
     if host.sudo:
@@ -173,7 +173,7 @@ class Bootstrap:
                 raise HostProblem(
                     Kind.BUSY,
                     f"{host.name} is installing another bundle, {str(found['current'])[:12]}",
-                    "wait until the installation finishes, or find out on the host who started it",
+                    "wait until the installation finishes, or check on the host who started it",
                 )
             progress.rebooting_since = None
             self._stage(host, progress, _stage_text(steps, len(names)))
@@ -274,6 +274,6 @@ def _no_answer(host: Host, code: int, output: str) -> HostProblem:
         )
     return HostProblem(
         Kind.UNUSABLE,
-        f"{host.name} returned no valid answer (exit code {code}): {output}",
+        f"{host.name} returned an invalid response (exit code {code}): {output}",
         "log in to the host and check its Python",
     )

@@ -55,7 +55,7 @@ class Host:
 
 @dataclass(frozen=True, kw_only=True)
 class Hosts:
-    """The hosts on which one command works."""
+    """The hosts on which one command operates."""
 
     hosts: tuple[Host, ...]
     """The target hosts."""

@@ -1,4 +1,4 @@
-"""Formats a clone as text: changes with reasons, what is not cloned, price, and alternatives."""
+"""Formats a clone as text: changes with reasons, items that are not cloned, price, and alternatives."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuinfra.report.tables import Cell, Column, Table
 
 
 def text(result: Result) -> str:
-    """Return the whole report. A clone that is not possible has only alternatives."""
+    """Return the entire report. If the clone is not possible, the report contains only alternatives."""
     return "\n".join(_lines(result))
 
 

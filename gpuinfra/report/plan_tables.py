@@ -58,18 +58,18 @@ def _on_destroy(entry: FileSystemPlan) -> str:
 
 
 def recovery_table(recovery: RecoveryPlan) -> Table:
-    """Return the calculation of both recovery objectives: one row for each step, and a row with the sum and the target, and a row for each step without a figure."""
+    """Return the calculation of both recovery objectives: a row for each step, a row with the sum and the target, and a row for each step without a figure."""
     rows: list[tuple[str, str, str]] = []
     for name, target in (("RPO", recovery.rpo), ("RTO", recovery.rto)):
         rows += [(one.what, f"{one.minutes:,.1f}", one.how) for one in target.parts]
-        result = "holds if the rates are reached" if target.holds else "does not hold"
+        result = "met if the rates are reached" if target.holds else "does not hold"
         rows.append((name, f"{target.minutes:,.1f}", f"{result}: the target is {target.declared_minutes} minutes"))
         rows += [(f"not in {name}", "", what) for what in target.excluded]
     return Table([Column("step", wrap=True), Column("minutes", right=True), Column("calculation", wrap=True)], rows)
 
 
 def commands_table(recovery: RecoveryPlan | None) -> Table:
-    """Return the commands for what no resource in the second region can do."""
+    """Return the table of the commands that you run yourself for the second region."""
     rows = [(Cell(one.command, code=True), one.why) for one in (recovery.commands if recovery else ())]
     return Table([Column("command", wrap=True), Column("reason", wrap=True)], rows)
 

@@ -20,7 +20,7 @@ def block_window_is_open(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         try:
             starts, ends = datetime.fromisoformat(entry.starts_at), datetime.fromisoformat(entry.ends_at)
         except ValueError:
-            yield error(path, "has a start or end that is not a date", "use a form such as 2026-12-01T11:30:00Z")
+            yield error(path, "has a start or end that is not a valid time", "use the format 2026-12-01T11:30:00Z")
             continue
         if ends <= starts:
             yield error(

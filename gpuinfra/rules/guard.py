@@ -76,7 +76,7 @@ def access_fields_have_an_effect(spec: ClusterSpec, today: date) -> Iterator[Fin
 
 
 def all_buckets_are_recorded(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """`audit.all_buckets` needs data events and a cloud whose audit trail selects buckets."""
+    """`audit.all_buckets` requires data events and a cloud whose audit trail can be limited to selected buckets."""
     audit, cloud = spec.audit, profile_of(spec.cloud)
     if audit.all_buckets and not cloud.selects_buckets:
         yield error("audit.all_buckets", f"is true, which has no effect on {cloud.title}", "remove it")

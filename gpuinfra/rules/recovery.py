@@ -1,4 +1,4 @@
-"""Rules about the second region: it can hold the cluster, all data reaches it, and the recovery targets hold."""
+"""Rules about the second region: it supports the cluster, all data is replicated to it, and the recovery targets are met."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def recovery_layers_are_created(spec: ClusterSpec, today: date) -> Iterator[Find
 
 
 def recovery_region_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The second region exists, is different from the first, and data can be replicated to it."""
+    """The second region exists, differs from the first region, and can receive replicated data."""
     if not (declared := _declared(spec)):
         return
     recovery, replication = declared
@@ -98,7 +98,7 @@ def recovery_covers_all_data(spec: ClusterSpec, today: date) -> Iterator[Finding
             what = "has no bucket, so its data does not reach the second region"
             yield error(path, what, "add bucket: auto")
         elif plan.bucket != "auto":
-            what = f"is {shown(plan.bucket)}, which this stack does not create, so it cannot set up its replication"
+            what = f"is {shown(plan.bucket)}, which this stack does not create, so this stack cannot configure the replication"
             yield error(
                 f"{path}.bucket", what, "use bucket: auto, or replicate the bucket yourself and remove recovery"
             )
@@ -149,11 +149,11 @@ def recovery_targets_hold(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         if not target.holds:
             old = "minutes old" if "newest" in words else "minutes"
             what = f"is {target.declared_minutes}, but {words} {target.minutes:g} {old}: {_sum(target)}"
-            yield warn(path, what, "raise the target, or reduce the largest part")
+            yield warn(path, what, "raise the target, or reduce the longest step")
 
 
 def recovery_needs_no_failed_control_plane(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A failover creates nothing for which it needs a control plane in the region that failed."""
+    """A failover does not create resources that require a control plane in the failed region."""
     if not (declared := _declared(spec)) or declared[0].mode == "hot":
         return
     recovery, replication = declared

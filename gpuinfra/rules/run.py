@@ -40,7 +40,7 @@ def check(spec: ClusterSpec, today: date) -> tuple[Finding, ...]:
         for one in _found(_in_chosen_zones(spec), today):
             if one.level is not Level.INFO and (one.path, one.rule) not in told:
                 unique[one.path, one.message] = _redacted(one, hidden)
-    # The machine type determines what the rest of a pool can be, so its errors come first.
+    # The machine type determines the valid values of the other fields of a pool, so its errors come first.
     found = sorted(unique.values(), key=lambda one: (_ORDER[one.level], not one.path.endswith(".machine")))
     return tuple(_without_consequences(found))
 
@@ -57,7 +57,7 @@ def _without_consequences(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def _section(path: str) -> str:
-    """Return the section that has to be written again because of an error: the kind of an entry and the machine type of a pool determine their other fields."""
+    """Return the section that you must rewrite because of an error: the kind of an entry and the machine type of a pool determine their other fields."""
     section, _, field = path.rpartition(".")
     return section if field in ("kind", "machine") else path
 

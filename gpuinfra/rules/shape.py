@@ -158,7 +158,7 @@ def fields_are_implemented(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         yield error("handover.on_failure", what, "remove it, and delete nodes that fail verification yourself")
     for i, pool in enumerate(spec.pools):
         if pool.fallback:
-            what = "is set, and the search for other capacity is not implemented"
+            what = "is set, but the search for other capacity is not implemented"
             yield error(f"pools[{i}].fallback", what, "remove it, and change the pool if it gets no capacity")
 
 

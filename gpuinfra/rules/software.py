@@ -53,7 +53,7 @@ def software_is_compatible(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             for conflict in found
         ]
         # The lock derives the versions that the declaration omits, so their conflicts follow from the declared ones.
-        # What requires a driver conflicts with each driver that is refused.
+        # A package that requires a specific driver conflicts with each refused driver.
         cause = declared.intersection(fields)
         cause = cause & {"software.driver"} or cause
         for field, conflict in zip(fields, found, strict=True):
@@ -79,7 +79,7 @@ def image_release_exists(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def image_os_is_declared_once(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A pool with an image by its ID declares the operating system in the image, and a recorded release has the declared system and architecture."""
+    """A pool whose image is selected by its ID declares the operating system in the image, and a recorded release has the declared system and architecture."""
     cloud = profile_of(spec.cloud)
     for path, pool, machine in pools_of(spec):
         wanted = images.wanted(spec, pool)
@@ -109,7 +109,7 @@ def container_runtimes_are_supported(spec: ClusterSpec, today: date) -> Iterator
     for name in sorted({name for name in listed if listed.count(name) > 1}):
         yield error("software.containers", f"lists {name} {listed.count(name)} times", "list each runtime once")
     if "pyxis" in listed:
-        what = "lists pyxis, which is a plugin of Slurm and is compiled for one release of it; no pool runs a scheduler"
+        what = "lists pyxis, which is a plugin of Slurm and is compiled for one Slurm release; gpuinfra does not support schedulers"
         yield error("software.containers", what, "remove pyxis, and use enroot to run containers on the nodes")
 
 

@@ -34,7 +34,7 @@ class LustreClient:
     key_url: str
     key_fingerprint: str
     releases: Mapping[str, LustreRelease]
-    """OS -> client."""
+    """Maps each operating system to its client."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,6 +1,6 @@
 """Records of the GPU images that clouds publish: families, releases, and the software in each release.
 
-Each cloud's `images.py` contains the records. A record states only what its source states.
+Each cloud's `images.py` contains the records. A record contains only facts that its source states.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ImageRelease:
     contents: Mapping[str, str]
     """Name of a package in the lock -> version in the image. Packages that the source does not state are missing."""
     source: str
-    """Where the contents were read."""
+    """Source of the contents."""
     read: date
 
 
@@ -75,7 +75,7 @@ class ImageFamily:
 
 
 class NodeImage(Protocol):
-    """What the lock needs to know about an image. `plan.model.Image` describes the attributes."""
+    """The attributes of an image that the lock reads. `plan.model.Image` describes them."""
 
     @property
     def os(self) -> str: ...

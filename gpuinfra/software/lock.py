@@ -299,7 +299,7 @@ def _dcgm(cuda: Choice) -> Choice:
 
 def _dcgm_exporter() -> Choice:
     low, high = tables.DCGM_EXPORTER_RANGE
-    why = "declared; the package of NVIDIA's repository"
+    why = "declared; the package is in NVIDIA's repository"
     return Choice(name="dcgm_exporter", version=tables.DCGM_EXPORTER_PIN, why=why, low=low, high=high)
 
 
@@ -332,7 +332,7 @@ def _nccl(cuda: Choice, request: LockRequest, conflicts: _Conflicts) -> Choice:
     if request.nccl and key(request.nccl) != key(row.nccl):
         message = f"NCCL {request.nccl} is not the package for CUDA {cuda.version}; allowed: {row.nccl}"
         conflicts.add("nccl", message, "remove it to use the version of the lock")
-    why = f"built for CUDA {cuda.version.split('.')[0]}; frameworks from PyPI bring their own NCCL"
+    why = f"built for CUDA {cuda.version.split('.')[0]}; frameworks from PyPI contain their own NCCL"
     return Choice(name="nccl", version=row.nccl, why=why, low="2.23", high="3")
 
 
@@ -399,13 +399,13 @@ def _fabric(machine: MachineType, provider: str, request: LockRequest, conflicts
 def _infiniband(machine: MachineType, request: LockRequest, conflicts: _Conflicts) -> list[Choice]:
     row = tables.DOCA[request.os]
     if machine.arch != "x86_64" and not request.prebuilt:
-        message = "the lock has DOCA-OFED only for x86_64, so a plain image gets no InfiniBand"
+        message = "the lock has DOCA-OFED only for x86_64, so a plain image has no InfiniBand"
         conflicts.add("doca_ofed", message, "use an image that contains DOCA-OFED, or set fabric: none")
     why = "the version in the cloud's own HPC images of this release"
     chosen = [Choice(name="doca_ofed", version=row.version, why=why, low="3.2", high="4")]
     if request.prebuilt:
         low, high = tables.GDRCOPY_RANGE
-        why = "part of the image; a plain image gets none, because its packages have no published checksum"
+        why = "part of the image; not installed on a plain image, because no checksums are published for its packages"
         chosen.append(Choice(name="gdrcopy", version=tables.GDRCOPY_PIN, why=why, low=low, high=high))
     return chosen
 
@@ -413,7 +413,7 @@ def _infiniband(machine: MachineType, request: LockRequest, conflicts: _Conflict
 def _gpudirect_tcp(machine: MachineType, provider: str, request: LockRequest, conflicts: _Conflicts) -> Choice:
     row = {"tcpx": tables.TCPX, "tcpxo": tables.TCPXO}[provider]
     if not request.registry:
-        message = f"the NCCL plugin is a container image, nodes pull from no public registry, and software.registry is not set; it must contain {row.folder}/"
+        message = f"the NCCL plugin is a container image, nodes do not pull images from public registries, and software.registry is not set; the registry must contain {row.folder}/"
         hint = "create a registry, such as an Artifact Registry remote repository of us-docker.pkg.dev/gce-ai-infra, and set software.registry; or set fabric: none"
         conflicts.add("registry", message, hint)
     if provider == "tcpx" and not (request.kernel and "tcpx" in request.kernel):

@@ -32,7 +32,7 @@ class Spot(OnTarget[AnyTarget], SpecModel):
     strategy: Literal[
         "price-capacity-optimized", "capacity-optimized", "capacity-optimized-prioritized", "lowest-price"
     ] = "price-capacity-optimized"
-    """AWS: allocation strategy for spot nodes. Azure and Google Cloud have no such setting and ignore the default."""
+    """AWS: allocation strategy for spot nodes. Azure and Google Cloud do not have this setting and ignore the default."""
     max_price_usd: Annotated[Number, Unit("USD per node per hour")] | None = Field(default=None, gt=0, examples=[8.5])
     """Maximum hourly price of a node. If omitted, the maximum is the on-demand price, which causes the fewest interruptions."""
 

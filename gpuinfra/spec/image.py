@@ -10,7 +10,7 @@ from gpuinfra.spec.base import Gib, Line, SpecModel
 from gpuinfra.spec.formats import REASONS, text
 
 Os = Literal["ubuntu-22.04", "ubuntu-24.04"]
-REASONS[get_args(Os)] = "the bootstrap steps install packages of Ubuntu and hold them with apt"
+REASONS[get_args(Os)] = "the bootstrap steps install Ubuntu packages and hold them with apt"
 ReleaseDate = Annotated[
     str,
     text(
@@ -21,7 +21,7 @@ ReleaseDate = Annotated[
 
 
 class CustomImage(SpecModel):
-    """An image by its ID: your own image, or an exact version of an image that the cloud publishes."""
+    """An image selected by its ID: your own image, or an exact version of an image that the cloud publishes."""
 
     ref: Line = Field(examples=["ami-0123456789abcdef0"])
     """AMI ID or SSM parameter on AWS; image ID, gallery image ID or `publisher:offer:sku:version` on Azure; `projects/P/global/images/I` or `projects/P/global/images/family/F` on Google Cloud."""

@@ -66,7 +66,7 @@ class Network(SpecModel):
 
 
 class Framework(SpecModel):
-    """The machine learning frameworks that you plan to use. Driver and CUDA versions are checked for compatibility with them."""
+    """The machine learning frameworks that you plan to use. The driver and CUDA versions must be compatible with them."""
 
     torch: Version | None = Field(default=None, examples=["2.11.0"])
     """Version of PyTorch that you install from PyPI. If omitted, PyTorch is not checked."""

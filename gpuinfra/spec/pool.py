@@ -82,7 +82,7 @@ class Pool(OnTarget[On], SpecModel):
     image: Image | None = None
     """Image of this pool's nodes: `default` is the newest release of the cloud's GPU image, a date such as `2026-10-06` is the release of that date, `plain` is Ubuntu without GPU software, which the bootstrap steps install, and a mapping defines an image by its ID. If omitted, `software.image` is used."""
     os: Os | None = None
-    """Operating system of this pool's nodes. If omitted, `software.os` is used. An image by its ID has its own field `os`."""
+    """Operating system of this pool's nodes. If omitted, `software.os` is used. For an image that is selected by its ID, set the `os` field of the image instead."""
     disk: Disk = Disk()
     """Root disk of each node."""
     containers_reach_metadata: StrictBool = False

@@ -12,12 +12,12 @@ Minutes = Annotated[StrictInt, Unit("minutes")]
 
 
 class Recovery(SpecModel):
-    """A second region in which the cluster can be created again when its region fails. AWS only."""
+    """A second region in which you can create the cluster again if its region fails. AWS only."""
 
     region: Line = Field(examples=["us-west-2"])
     """Second region, to which the buckets are replicated."""
     mode: Literal["cold", "pilot-light", "hot"] = "cold"
-    """What runs in the second region before a failure: `cold` has only replicas and keys, `pilot-light` also has the network and the file systems, `hot` also has the nodes. A stack of its own creates the network, file systems, and nodes there."""
+    """What runs in the second region before a failure: `cold` has only replicas and keys, `pilot-light` also has the network and the file systems, `hot` also has the nodes. A separate stack creates the network, file systems, and nodes in the second region."""
     rpo_minutes: Minutes = Field(ge=1, le=10_080, examples=[120])
     """Recovery point objective: maximum age of the newest checkpoint in the second region when the first region fails."""
     rto_minutes: Minutes = Field(ge=1, le=10_080, examples=[120])

@@ -36,7 +36,7 @@ class Lustre(SpecModel):
     )
     """Folder in the bucket to link. If omitted, the entire bucket is linked."""
     bucket_path: Mount | Literal["/"] = Field(default="/", examples=["/data"])
-    """AWS: path in the file system at which the bucket appears."""
+    """AWS: path in the file system to which the bucket is linked."""
     import_events: Events = ("NEW", "CHANGED", "DELETED")
     """AWS: changes to objects in the bucket that are imported into the file system."""
     export_events: Events = ("NEW", "CHANGED", "DELETED")
@@ -63,7 +63,7 @@ class Home(SpecModel):
     mount: Mount = Field(default="/home", examples=["/home"])
     """Path at which nodes mount the file system."""
     capacity_gib: Gib = Field(default=1024, ge=1, le=102_400, examples=[2560])
-    """Size of the NFS share. AWS: Amazon EFS grows and shrinks with its files, so this size only sets the price of the plan."""
+    """Size of the NFS share. AWS: Amazon EFS grows and shrinks with its files, so this size affects only the price in the plan."""
 
 
 class ObjectMount(SpecModel):

@@ -18,9 +18,7 @@ from gpuinfra.handover.watch import Gatherer
 from gpuinfra.inventory import handovers_of
 from gpuinfra.verification.read import Absent, Evidence, Found, parse
 
-ABOUT = (
-    "Read from the stack's evidence bucket for the nodes that are now in its groups; the cloud verified each signer."
-)
+ABOUT = "Read from the stack's evidence bucket for the nodes that are currently in its groups; the cloud verified each signer."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,7 +78,7 @@ def _spot(**seen: tuple[float, float]) -> tuple[Price, ...]:
             usd_low=low,
             read=SKY_READ,
             source=SKY,
-            note="observed between 2025-12 and 2026-05 as a range; this is the upper bound",
+            note="observed as a range between 2025-12 and 2026-05; this is the upper bound",
         )
         for region, (low, high) in seen.items()
     )

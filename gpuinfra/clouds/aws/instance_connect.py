@@ -1,6 +1,6 @@
 """EC2 Instance Connect as a proxy command: `python -m gpuinfra.clouds.aws.instance_connect --instance ID --user U --key FILE [PORT]`.
 
-It sends the public key to the metadata service of the instance, which offers it to sshd for 60 seconds, and then opens a
+It sends the public key to the metadata service of the instance, which provides it to sshd for 60 seconds, and then opens a
 Systems Manager session on standard input and output. With `--address`, it connects to that address instead.
 SSH verifies the host key inside the session, as it does on any other connection. Your identity requires
 `ec2-instance-connect:SendSSHPublicKey` and, without `--address`, `ssm:StartSession`

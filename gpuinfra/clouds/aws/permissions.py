@@ -235,7 +235,7 @@ def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
     elif action.startswith(_BY_TAG):
         yield _scope("ChangeWhatIsTagged", _regional(action, regions), StringEquals=own)
         if action.startswith("ec2:Revoke") and "ec2/defaultSecurityGroup:DefaultSecurityGroup" in types:
-            # The default group of the VPC has no tags. Removing a rule opens nothing.
+            # The default group of the VPC has no tags. Removing a rule does not allow additional traffic.
             untagged = {f"aws:ResourceTag/{_CLUSTER}": "true"}
             yield _scope("EmptyDefaultGroup", _regional(action, regions), Null=untagged)
     else:

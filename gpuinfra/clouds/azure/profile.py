@@ -112,7 +112,7 @@ class AzureProfile:
         if wanted == "plain":
             return _plain(os, machine), "image: plain, so every step installs its software"
         if machine.gpu is None:
-            return _plain(os, machine), "nodes without GPUs need no GPU image"
+            return _plain(os, machine), "nodes without GPUs do not need a GPU image"
         image = images.released(IMAGES, os, machine.arch, wanted, latest="urn", dated="urn")
         if image is None:
             return _plain(
@@ -230,9 +230,9 @@ class AzureProfile:
             subnet=self.subnet(zone),
             bucket=entry.bucket if isinstance(entry, ObjectMount) else None,
             lifetime=Lifetime.KEPT if entry.kind == "home" else Lifetime.ENDS,
-            lifetime_reason="home directories hold user data"
+            lifetime_reason="home directories contain user data"
             if entry.kind == "home"
-            else "the mount of a container holds no data",
+            else "the mount of a container does not contain data",
         )
 
     def resources(self, plan: Plan) -> dict[str, int]:

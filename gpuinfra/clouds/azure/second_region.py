@@ -80,7 +80,7 @@ class AzureSecondRegion:
                 f"--gallery-image-definition {image} --gallery-image-version {version} "
                 f"--add publishingProfile.targetRegions name={target} && {command}"
             )
-        why = f"a gallery belongs to one region, so a replica alone depends on the first region; GALLERY is a gallery in {target} with an image definition"
+        why = f"a gallery belongs to one region, so a replica depends on the first region; GALLERY is a gallery in {target} with an image definition"
         return why, command
 
     def registry(self, registry: str, source: str, target: str) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""SSH to nodes on Azure: the scale sets list the public keys, and the Bastion host of the stack carries the connection."""
+"""SSH to nodes on Azure: the scale sets list the public keys, and the Bastion host of the stack forwards the connection."""
 
 from __future__ import annotations
 

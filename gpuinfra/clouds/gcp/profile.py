@@ -244,11 +244,13 @@ class GcpProfile:
     def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str, region: str) -> FileSystemPlan:
         """Return a Managed Lustre file system, a Filestore instance, or a mounted bucket."""
         lustre = isinstance(entry, Lustre)
-        reason = "holds the only copy of its data"
+        reason = "contains the only copy of its data"
         if entry.kind == "object":
-            reason = "the mount of a bucket holds no data"
+            reason = "the mount of a bucket does not contain data"
         elif lustre and entry.bucket is not None:
-            reason = "holds the only copy of changes that were not exported to its bucket, because exports are manual"
+            reason = (
+                "contains the only copy of changes that were not exported to its bucket, because exports are manual"
+            )
         return FileSystemPlan(
             name=name,
             kind=entry.kind,
@@ -289,7 +291,7 @@ def _placement(pool: Pool, machine: MachineType, kind: str) -> tuple[str | None,
     if kind == "reserved":
         return None, "the reservation defines the placement"
     if kind == "flex":
-        return None, "a flex group accepts no placement policy"
+        return None, "a flex group does not accept a placement policy"
     # This also applies to a pool with one node, because Google refuses to add or remove the policy of a group that has instances.
     if machine.fabric is None or pool.fabric == "none":
         return None, "the nodes share no fabric"

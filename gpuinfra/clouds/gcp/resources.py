@@ -26,7 +26,7 @@ from gpuinfra.clouds.planned import (
 from gpuinfra.plan.model import Plan
 
 KEY_REASON = "data that a key encrypts is lost without it"
-GRANT_REASON = "services read encrypted data only while they may use its key"
+GRANT_REASON = "services can read encrypted data only while they have access to its key"
 AUDIT_CONFIG_REASON = "without it, the project no longer records who reads and writes data"
 CONTAINS = "a retained file system is in it"
 
@@ -187,7 +187,7 @@ RESIZE_REQUEST = ResourceKind("gcp:compute/resizeRequest:ResizeRequest", "{compo
     f"compute.instanceGroupManagers.update {_ZONE}",
 ))
 
-NODES_READY = ResourceKind[Lookup]("gpuinfra:index:NodesReady", "{component}-ready", planned.nodes_ready, REMOVED, Price(item=None, reason="it waits, and creates nothing in the account"),
+NODES_READY = ResourceKind[Lookup]("gpuinfra:index:NodesReady", "{component}-ready", planned.nodes_ready, REMOVED, Price(item=None, reason="it only waits and does not create anything in the account"),
     Actions("", ""))
 
 # fmt: on

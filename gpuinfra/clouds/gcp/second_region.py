@@ -46,7 +46,7 @@ class GcpSecondRegion:
         return Quota(name=machine.quotas.get(kind, ""), per_node=machine.gpus, unit="GPUs")
 
     def request(self, quota: Quota, total: int, region: str, project: str | None) -> str:
-        """Newer families share one quota ID and differ in the dimension `gpu_family`. Older families have a metric each.
+        """Newer families share one quota ID and differ in the dimension `gpu_family`. Each older family has its own metric.
 
         An increase requires the email address of a contact:
         https://docs.cloud.google.com/docs/quotas/reference/rest/v1/projects.locations.quotaPreferences, read 2026-11-22.

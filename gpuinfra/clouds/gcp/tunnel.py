@@ -1,4 +1,4 @@
-"""SSH to nodes on Google Cloud: OS Login accepts the key, and Identity-Aware Proxy (IAP) carries the connection.
+"""SSH to nodes on Google Cloud: OS Login accepts the key, and Identity-Aware Proxy (IAP) forwards the connection.
 
 Nodes have the metadata `enable-oslogin`. `gcloud compute os-login ssh-keys add` adds a key to your OS Login profile and
 prints the profile, whose POSIX account is the user name on the nodes

@@ -30,7 +30,7 @@ def _outcome(code: int, found: list[Result], level: int, gpus: int) -> Outcome:
     if not run:
         raise Unreadable("dcgmi ran no tests")
     failing = [one for one in run if one.status.lower() != "pass"]
-    # A setting that D5 reports: DCGM fails the test for it on each GPU, and its summary.
+    # D5 reports this setting. DCGM fails the test on each GPU, and in the summary, because of it.
     setting = {(one.test, one.where) for one in failing if one.where and set(one.errors) == {PERSISTENCE_MODE}}
     tests_with_setting = {test for test, _ in setting}
     # The summary of a test repeats the results for its GPUs. It counts only if no GPU has a result.

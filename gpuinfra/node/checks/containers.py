@@ -22,7 +22,7 @@ def docker(answers: Answers) -> dict[str, Any] | None:
     errors = info.get("ServerErrors")
     if errors or not isinstance(info.get("ServerVersion"), str) or not info["ServerVersion"]:
         why = listed([str(one) for one in errors]) if isinstance(errors, list) and errors else "no server version"
-        raise Unreadable("the Docker daemon does not answer: %s" % shortened(why, 160), "systemctl restart docker")
+        raise Unreadable("the Docker daemon does not respond: %s" % shortened(why, 160), "systemctl restart docker")
     return info
 
 
@@ -89,7 +89,7 @@ class ContainerRuntime(Check):
 
 
 class CdiDevices(Check):
-    """CDI names every GPU for container runtimes, and all of them together."""
+    """CDI has a device name for every GPU, and one for all GPUs together."""
 
     id, name = "C2", "cdi_devices"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
@@ -152,7 +152,7 @@ class Enroot(Check):
     source = "NVIDIA/enroot: doc/requirements.md, doc/cmd/version.md and bin/enroot-nsenter.c"
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[str, str]:
-        """Return the version, and the error of the namespaces or an empty text."""
+        """Return the version and the error from creating the namespaces, which is empty on success."""
         if not answers.installed("enroot"):
             return "", "enroot is not installed"
         version = answers.text("enroot").strip()

@@ -28,7 +28,7 @@ _INFORMATION = re.compile(
     r"^(?:[TR]x (?:packets|bytes)|Total link recovery events|(?:Effective|Symbol) BER|Raw (?:BER|Errors) (?:Lane \d+|Total)|"
     r"FEC Errors - \d+|PLR (?!Xmit Retry Blocks).+)$"
 )
-"""Counters whose value is not zero on a healthy link: traffic, rates, and errors that the link corrects. `Raw` counts before any
+"""Counters that can be above zero on a healthy link: traffic, rates, and errors that the link corrects. `Raw` counts before any
 correction, and bucket 0 of `FEC Errors` counts code words without an error."""
 RATE_SHARE = 0.94
 """nvidia-smi prints the rate of a link with or without its encoding, depending on the driver: 53.125 or 50 GB/s on NVLink 5."""

@@ -16,10 +16,10 @@ _SXID = re.compile(r"SXid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+), (.*)$")
 
 
 def kernel_log(answers: Answers) -> list[str]:
-    """Lines about GPUs in this boot. Raises `Unreadable` if it is no kernel log."""
+    """Lines about GPUs in this boot. Raises `Unreadable` if the text is not a kernel log."""
     lines = answers.lines("kernel-log")
     if not any(_TIMED.match(line) for line in lines):
-        raise Unreadable("the kernel log contains no line with a time, so it does not allow a conclusion")
+        raise Unreadable("the kernel log contains no line with a time stamp, so it cannot be judged")
     return lines
 
 
@@ -32,7 +32,7 @@ def incomplete(answers: Answers) -> list[str]:
     lines = kernel_log(answers)
     if not any("Linux version" in line for line in lines):
         notes.append(
-            "the log starts after the boot, at %s: earlier lines are rotated away"
+            "the log starts after the boot, at %s: earlier lines were removed by log rotation"
             % shortened(lines[0].split(" ")[0], 40)
         )
     repeated = answers.raw("kernel-log").repeated
@@ -42,7 +42,7 @@ def incomplete(answers: Answers) -> list[str]:
 
 
 def with_notes(outcome: Outcome, notes: list[str]) -> Outcome:
-    """Add what limits a result to its reason. A pass on a rotated log is a warning."""
+    """Add the limitations of a result to its reason. A pass on a rotated log is a warning."""
     if not notes:
         return outcome
     reason = "; ".join([outcome.reason, *notes] if outcome.reason else notes)
@@ -71,7 +71,7 @@ class Xids(Check):
             if match is None:
                 raise Unreadable("cannot parse an Xid line: %s" % shortened(line, 120))
             seen.append((int(match.group(2)), match.group(1), match.group(3).strip()))
-            # A channel that is removed names its cause, whose own line can be older than the log.
+            # The line of a removed channel contains the Xid that caused it. The line of that Xid can be older than the log.
             cause = re.search(r"caused by previous Xid (\d+)", match.group(3))
             if cause:
                 seen.append((int(cause.group(1)), match.group(1), ""))

@@ -12,7 +12,7 @@ from .base import Check, is_number, judged, result_of
 from .speed import known_floor
 
 SHARE = 0.8
-"""Share of the node's median rate below which a device is weak if the machine has no floor. Own value: the devices of one node are alike."""
+"""Share of the node's median rate below which a device is weak if the machine has no floor. Chosen for gpuinfra, because the devices of one node are identical."""
 
 
 class LinkSpeed(Check):

@@ -65,7 +65,7 @@ class InfinibandPorts(Check):
     hint = "compare ibstat with a healthy node; reboot once, then redeploy the node: a port that stays down is a fault of the host"
     source = (
         "Azure/azurehpc-health-checks: conf; leptonai/gpud: components/accelerator/nvidia/infiniband/threshold_default.go, and pull "
-        "request 752: ibstat breaks off at a device that it cannot read"
+        "request 752: ibstat stops at a device that it cannot read"
     )
 
     def parse(self, answers: Answers, machine: Machine) -> list[dict[str, Any]]:
@@ -139,7 +139,9 @@ class PartitionKeys(Check):
     id, name = "N9", "partition_keys"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
     probes = ("ports",)
-    hint = "restart waagent and read /sys/class/infiniband/*/ports/1/pkeys; redeploy the node if a port gets no key"
+    hint = (
+        "restart waagent and read /sys/class/infiniband/*/ports/1/pkeys; redeploy the node if a port still has no key"
+    )
     source = "Azure: set up MPI, https://learn.microsoft.com/azure/virtual-machines/setup-mpi: one entry is 0x7fff, the other one has its highest bit set"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, list[str]]:
@@ -198,7 +200,7 @@ class LinkFlaps(Check):
             named = _DEVICE.search(line) if _LOST.search(line) else None
             if named and of_the_fabric and of_the_fabric.match(named.group(1)):
                 flaps[named.group(1)] = flaps.get(named.group(1), 0) + 1
-        # Azure's Ethernet function goes down and up during host maintenance; only the fabric's ports count.
+        # Azure's Ethernet function goes down and up during host maintenance, so only the fabric's ports count.
         layer = "InfiniBand" if machine.get("fabric_provider", None) == "infiniband" else "Ethernet"
         for port in rdma_ports(answers):
             count = port["link_downed"]

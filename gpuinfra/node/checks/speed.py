@@ -87,14 +87,14 @@ class Metrics(Check):
     source = "NVIDIA/dcgm-exporter: README.md"
 
     def parse(self, answers: Answers, machine: Machine) -> int | None:
-        """Return the number of GPUs with a temperature, or None if no exporter answers. Instances of MIG count as their GPU."""
+        """Return the number of GPUs with a temperature, or None if no exporter responds. MIG instances count as one GPU."""
         if answers.raw("metrics").exit != 0:
             return None
         return len(set(re.findall(r'^DCGM_FI_DEV_GPU_TEMP\{gpu="(\d+)"', answers.text("metrics"), re.MULTILINE)))
 
     def judge(self, found: int | None, machine: Machine) -> Outcome:
         if found is None:
-            return failed("no answer", machine.gpus, "no exporter answers at port 9400", "GPUs")
+            return failed("no answer", machine.gpus, "no exporter responds at port 9400", "GPUs")
         return equal(found, machine.gpus, "GPUs", "the exporter reports %d of %d GPUs" % (found, machine.gpus))
 
 

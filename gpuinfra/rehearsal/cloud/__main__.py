@@ -86,7 +86,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--fault", action="append", default=[], help="fault to inject; can be repeated")
     parser.add_argument("--operation", default="rehearsal", help="name under which changes are recorded")
     parser.add_argument(
-        "--operator", type=Path, help="file with the operator's policies; by default the operator may do everything"
+        "--operator",
+        type=Path,
+        help="file with the operator's policies; by default, all requests of the operator are allowed",
     )
     parser.add_argument("--no-nodes", action="store_true", help="create instances without booting them")
     return parser.parse_args(argv)

@@ -1,7 +1,7 @@
 """Output of the device tools on a stand-in node: nvidia-smi, lspci, fi_info, the kernel log.
 
 Each output is computed from the node's state, so it reveals steps that did not run and broken devices. A node runs
-these tools hundreds of times, so the modules import nothing slow, and a call loads only the module of its tool.
+these tools hundreds of times, so the modules do not import slow packages, and a call loads only the module of its tool.
 `provenance.json` records the origin of each output: recorded, synthesized from a recording, or a documented format.
 """
 

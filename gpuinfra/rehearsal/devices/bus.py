@@ -40,7 +40,7 @@ def _devices(state: State) -> list[str]:
 
 
 def switch_address(state: State, index: int) -> str:
-    """PCI address of one NVSwitch: one bus on AWS and Google (assumed), a domain of its own on Azure (assumed)."""
+    """PCI address of one NVSwitch: one bus on AWS and Google (assumed), a separate domain on Azure (assumed)."""
     if layout_table.cloud(state) == "azure":
         return "%04x:00:00.0" % (0x201 + index)
     return "0000:c0:%02x.0" % (0x18 + index)

@@ -41,7 +41,7 @@ ISOLATE = 2
 
 
 def main(state: State, args: list[str]) -> int:
-    """Run one call. The exit code is 226 if a test failed, and 205 if an error requires to isolate the GPU, as in DCGM 4."""
+    """Run one call. The exit code is 226 if a test failed, and 205 if an error requires that the GPU is isolated, as in DCGM 4."""
     driver = state.get("driver", {})
     if not driver.get("loaded") or driver["loaded"] != driver.get("userspace"):
         print("Error: Cannot get the list of devices: the NVIDIA library could not be found or is of another version")

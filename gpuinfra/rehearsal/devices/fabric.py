@@ -119,7 +119,7 @@ def ports(state: State) -> list[Port]:
 def switch_bridges(state: State) -> list[str]:
     """Return the names of the ConnectX functions through which the fabric manager reaches the NVSwitches of B200 and B300.
 
-    They are InfiniBand devices of mlx5, on AWS beside those of EFA. The names are those of a p6-b300.48xlarge.
+    They are InfiniBand devices of mlx5. On AWS, they exist in addition to the EFA devices. The names are those of a p6-b300.48xlarge.
     """
     if (device_gpus.model(state) or {}).get("ARCH") != "Blackwell" or not state["hardware"].get("nvswitches"):
         return []

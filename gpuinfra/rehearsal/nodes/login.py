@@ -18,7 +18,7 @@ PR_SET_PDEATHSIG = 1
 NAMESPACES = ("user", "mnt", "pid", "uts", "ipc")
 """The user namespace comes first, because it permits joining the others."""
 BOOTED = "/run/standin/init.sock"
-"""Socket in the node's root that exists once its init answers."""
+"""Socket in the node's root. It exists as soon as the node's init responds."""
 GONE = 255
 """Exit code of ssh without a connection."""
 

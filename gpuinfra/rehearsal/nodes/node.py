@@ -70,7 +70,7 @@ def empty(folder: Path) -> None:
 
 
 def write_environment(node_root: Path, environ: dict[str, str]) -> None:
-    """Write /etc/environment, where a machine image has these variables."""
+    """Write /etc/environment, which contains these variables in a machine image."""
     variables = {name: value for name, value in environ.items() if name not in ("HOME",)}
     (node_root / "etc/environment").write_text(
         "".join(f'{name}="{value}"\n' for name, value in variables.items()), encoding="utf-8"

@@ -1,6 +1,6 @@
 """SSH to stand-in nodes: one loopback port per node, and one real sshd per connection.
 
-A port answers with the host keys of its node, which are in its evidence, so known hosts are verified as on a deployed
+A port presents the host keys of its node, which are in its evidence, so known hosts are verified as on a deployed
 node. The sshd is the host's and runs outside the node, because sshd changes users, which an unprivileged user namespace
 does not allow (`serve.py`). Its only command enters the node (`login.py`). One sshd serves one connection, as under
 inetd, so an idle node costs one socket. The stand-in cloud determines the users and their keys (`StandIn.logins`).
@@ -46,9 +46,9 @@ class SshPorts:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "ssh"
         self.logins: Logins = lambda _: {}
-        """Who can log in to an instance. Asked for each connection."""
+        """Function that returns who can log in to an instance. Called for each connection."""
         self.problem = ""
-        """Why nodes do not accept SSH on this system. Empty if they do."""
+        """The reason why nodes do not accept SSH connections on this system. Empty if they do."""
         self._ports: dict[str, _Port] = {}
         self._sessions: list[subprocess.Popen[bytes]] = []
         self._guard = threading.Lock()
@@ -109,7 +109,7 @@ class SshPorts:
 
     def _prepare(self) -> str:
         if _sshd() is None or shutil.which("ssh-keygen") is None:
-            return "this system has no sshd, so stand-in nodes do not answer SSH; on Debian and Ubuntu, run: apt install openssh-server"
+            return "this system has no sshd, so stand-in nodes do not accept SSH connections; on Debian and Ubuntu, run: apt install openssh-server"
         (self.folder / "home").mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
         return ""

@@ -36,11 +36,11 @@ NODE_FAULTS: dict[str, str] = {
     "never-reports": "the node's network never comes up, so cloud-init hangs and nothing is uploaded",
     "driver-mismatch": "the loaded kernel module is older than the driver's libraries, as after an unattended upgrade",
     "fabric-manager-stopped": "fabric manager exits after it started",
-    "lustre-mount-fails": "the file system's server does not answer",
+    "lustre-mount-fails": "the file system's server does not respond",
     "home-mount-refused": "the server of the home directories denies access to the mount",
     "lustre-over-tcp": "a rule of a security group is missing, so Lustre silently falls back from EFA to TCP",
     "download-corrupt": "one byte of every vendor download is corrupt",
-    "repository-503": "vendors' repositories and download servers answer 503",
+    "repository-503": "vendors' repositories and download servers return status 503",
 }
 """Node faults other than device faults, which are in `gpuinfra.rehearsal.devices`."""
 

@@ -35,7 +35,7 @@ def install(folder: Path, python: str) -> None:
 
 
 def run(name: str, commands: dict[tuple[str, ...], Callable[[list[str]], int]]) -> NoReturn:
-    """Run the command that the first words name."""
+    """Run the command that the first words specify."""
     words = sys.argv[1:]
     for command, action in commands.items():
         if tuple(words[: len(command)]) == command:

@@ -19,7 +19,7 @@ def add_key(words: list[str]) -> int:
     words = [word for word in words if word != "--quiet"]
     given = parsed("gcloud compute os-login ssh-keys add", words, ("--key-file", "--format"), ("--ttl",))
     if given.format != "json":
-        sys.exit("gcloud: a rehearsal prints JSON only; give --format=json")
+        sys.exit("gcloud: a rehearsal prints JSON only; add --format=json")
     body = {"key": Path(given.key_file).read_text(encoding="utf-8")}
     if match := re.fullmatch(r"(\d+)([smhd])", given.ttl):
         body["expirationTimeUsec"] = str(int((time.time() + int(match[1]) * _SECONDS[match[2]]) * 1_000_000))

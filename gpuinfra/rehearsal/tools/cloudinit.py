@@ -23,7 +23,7 @@ KEYS = ("ed25519", "ecdsa", "rsa")
 
 
 def cloud_init(argv: list[str]) -> int:
-    """`init`, `final` (our name for `modules --mode=final`), `status`, `clean`."""
+    """`init`, `final` (which stands for `modules --mode=final`), `status`, `clean`."""
     action = argv[0] if argv else "--help"
     if action == "status":
         return _status(argv[1:])
@@ -81,7 +81,7 @@ def _final() -> int:
         code = _run_user_data(folder)
         write_atomically(
             mark, f"{os.getpid()}: {datetime.now(UTC):%Y-%m-%d %H:%M:%S}\n"
-        )  # once for each instance, also after an error
+        )  # Runs once for each instance, even after an error.
     errors = [f"('scripts_user', RuntimeError('Runparts: user-data ended with exit code {code}'))"] if code else []
     _record(stage="done", status="error" if code else "done", errors=errors)
     os.makedirs(folder, exist_ok=True)

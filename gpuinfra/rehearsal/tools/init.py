@@ -167,7 +167,7 @@ class Init:
         return {"error": f"unknown: {do}"}
 
     def _run_command(self, argv: list[str], limit: float) -> dict:
-        """Run a command as in a login; for the rehearsal and for tests."""
+        """Run a command as in a login shell. The rehearsal and tests use this."""
         invocation = uuid.uuid4().hex
         with tempfile.TemporaryFile(dir="/tmp") as output:
             try:

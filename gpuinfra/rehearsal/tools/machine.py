@@ -111,7 +111,7 @@ def detect_virt(argv: list[str]) -> int:
 
 
 def pgrep(argv: list[str]) -> int:
-    """`pgrep -a -x NAME`. A command of a stand-in runs in an interpreter, which is left out."""
+    """`pgrep -a -x NAME`. A stand-in command runs in an interpreter, which is omitted from the output."""
     name, found = argv[-1], 1
     for entry in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
         if read_text(f"/proc/{entry}/comm", "").strip() == name[:15]:

@@ -1,7 +1,7 @@
 """mount, umount, findmnt, mountpoint and df for simulated Lustre file systems and local disks.
 
 A Lustre file system is a folder that all nodes of a rehearsal share, bound to the mount point; a local disk is a folder
-of the node. The kernel reports both as `ext4`, so these commands answer from the node's state. Other mounts use the
+of the node. The kernel reports both as `ext4`, so these commands read the node's state instead. Other mounts use the
 real commands.
 """
 
@@ -62,7 +62,7 @@ def stunnel(argv: list[str]) -> int:
 
 
 def _server(source: str, options: str) -> str | None:
-    """Return the source of an NFS mount as the server knows it: that at the end of the tunnel if the mount uses one."""
+    """Return the source of an NFS mount from the server's perspective: the source at the end of the tunnel if the mount uses a tunnel."""
     if not source.startswith(LOCAL):
         return source
     port = next((word[5:] for word in options.split(",") if word.startswith("port=")), "2049")

@@ -25,7 +25,7 @@ ENROOT_PROFILE = "/etc/apparmor.d/enroot"
 def fabric_manager_start(argv: list[str]) -> int:
     """`nvidia-fabricmanager-start.sh --mode precheck|start`, which runs the subnet manager and the fabric manager.
 
-    With fourth-generation NVSwitch it starts `nvlsm` itself, as the log of a machine with B300 shows: there is no unit `nvlsm`.
+    With fourth-generation NVSwitch, it starts `nvlsm` itself, because there is no unit `nvlsm` (log of a machine with B300).
     """
     state = read_state()
     fourth = devices.needs_subnet_manager(state)  # type: ignore[arg-type]
@@ -268,7 +268,7 @@ def enroot(argv: list[str]) -> int:
 
 
 def enroot_nsenter(argv: list[str]) -> int:
-    """`enroot-nsenter --user --mount COMMAND`, which Ubuntu 24.04 refuses to users unless the program's AppArmor profile is loaded."""
+    """`enroot-nsenter --user --mount COMMAND`. Ubuntu 24.04 denies it to users unless the program's AppArmor profile is loaded."""
     state = read_state()
     if state["image"]["os"] == "ubuntu-24.04" and ENROOT_PROFILE not in state.get("apparmor", []):
         return fail("enroot-nsenter: failed to create user namespace: Permission denied")
@@ -338,7 +338,7 @@ def _gpu_indexes() -> list[str] | None:
         return found
     if code in (6, 9, 12, 13, 18):
         return None
-    return sorted(  # a lost GPU fails every query; the device nodes of the others still exist
+    return sorted(  # If a GPU is lost, every query fails, but the device nodes of the other GPUs still exist.
         name.removeprefix("nvidia") for name in os.listdir("/dev") if name.removeprefix("nvidia").isdigit()
     )
 

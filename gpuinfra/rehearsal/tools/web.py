@@ -1,7 +1,7 @@
 """curl and wget: vendor files are simulated, loopback addresses are real, and other addresses do not exist.
 
-A simulated file is a short text with its own URL. `gpg` and `sha256sum` use it to return the result of the vendor's
-file and to detect a corrupt one.
+A simulated file is a short text with its own URL. `gpg` and `sha256sum` use the text to return the result for the
+vendor's file and to detect a corrupt file.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ def _selectors(scope: Scope, plan: AuditPlan) -> list[aws.cloudtrail.TrailAdvanc
             ]
 
         selected = (
-            # Without this exclusion, each delivery of the trail is an event that causes another delivery.
+            # Without this exclusion, each delivery by the trail would cause an event, and thereby another delivery.
             field(field="resources.ARN", not_starts_withs=objects(("audit", "access")))
             if plan.recorded_buckets is None
             else field(field="resources.ARN", starts_withs=objects(plan.recorded_buckets))

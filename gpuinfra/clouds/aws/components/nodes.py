@@ -205,13 +205,13 @@ def _reservation(group: Group) -> aws.autoscaling.GroupCapacityReservationSpecif
 
 
 def _timeouts(machine: str) -> pulumi.CustomTimeouts:
-    """Return how long the provider waits for the instances of a group to end. It waits 10 minutes by default. Deletions that took longer are reported in terraform-provider-aws issues 567 (with lifecycle hooks) and 760. That P machines take longer to stop is not verified."""
+    """Return how long the provider waits for the instances of a group to end. It waits 10 minutes by default. Deletions that took longer are reported in terraform-provider-aws issues 567 (with lifecycle hooks) and 760. It is not verified that P machines take longer to stop."""
     minutes = 60 if machine.startswith("p") else 20
     return pulumi.CustomTimeouts(update=f"{minutes}m", delete=f"{minutes}m")
 
 
 def _rolling(pool: PoolPlan, group: Group) -> aws.autoscaling.GroupInstanceRefreshArgs:
-    """Return the instance refresh settings. The refresh of the provider replaces the canary and ends; after the handover verified the canary, it starts a refresh of the rest.
+    """Return the instance refresh settings. The refresh that the provider starts replaces the canary and ends. After the handover verifies the canary, it starts a refresh of the other nodes.
 
     At most `at_once_percent` of the group is replaced at a time. If capacity is limited, each instance is terminated before its replacement is launched.
     """

@@ -1,6 +1,6 @@
 """Refuses a second file system for the same data.
 
-FSx file systems have no name that a second one could not take. Without this check, a change that replaces a file system
+FSx file systems do not have unique names. Without this check, a change that replaces a file system
 (a smaller size, fewer metadata IOPS, an older version, another zone or key) creates an empty one, and so does an `up`
 after a `destroy` that retained it. Nodes would mount the empty file system.
 """
@@ -27,7 +27,7 @@ def refuse_second(name: str, group: pulumi.Input[str], region: str) -> pulumi.Re
 
 
 def check(group: str, region: str, profile: str | None, name: str) -> None:
-    """Raise an error if the account has the file system, or if the account cannot be asked."""
+    """Raise an error if the account has the file system, or if the request to the account fails."""
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 

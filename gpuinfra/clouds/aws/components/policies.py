@@ -26,9 +26,9 @@ def document(statements: Sequence[Statement]) -> pulumi.Output[str]:
 
 
 def trust(*services: str) -> str:
-    """Return a trust policy for AWS services, without a condition. CloudTrail supports none in the role for its log group
-    (https://docs.aws.amazon.com/awscloudtrail/latest/userguide/cloudtrail-required-policy-for-cloudwatch-logs.html), and the guide of S3
-    has none for the role of a replication."""
+    """Return a trust policy for AWS services, without a condition. CloudTrail does not support a condition in the role for its log group
+    (https://docs.aws.amazon.com/awscloudtrail/latest/userguide/cloudtrail-required-policy-for-cloudwatch-logs.html),
+    and the S3 guide does not use a condition in the replication role."""
     service = services[0] if len(services) == 1 else list(services)
     statement = {"Sid": "Trust", "Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]}, sort_keys=True)
@@ -373,6 +373,6 @@ def node(
             "Resource": key_arn,
             "Condition": {"StringEquals": {"kms:ViaService": f"s3.{region}.amazonaws.com"}},
         },
-        # The actions support no resources (service authorization reference of Amazon Message Gateway Service).
+        # These actions do not support resource-level permissions (service authorization reference of Amazon Message Gateway Service).
         {"Sid": "AcceptSessions", "Effect": "Allow", "Action": _SESSIONS, "Resource": "*"},
     ]

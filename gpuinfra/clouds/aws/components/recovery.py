@@ -1,4 +1,4 @@
-"""What must exist in a second Region before the first one fails: keys, replicas of the buckets, and their replication.
+"""The resources that must exist in a second Region before the first Region fails: keys, replicas of the buckets, and their replication.
 
 S3 re-encrypts each replica with a key of the second Region. Multi-Region keys have no advantage for this, because S3 treats them as
 single-Region keys (https://docs.aws.amazon.com/AmazonS3/latest/userguide/replication-config-for-kms-objects.html, read 2026-11-22),
@@ -27,7 +27,7 @@ RULE = "all"
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A versioned bucket in the first Region. It can have no other replication configuration, because a bucket has only one."""
+    """A versioned bucket in the first Region. It must not have a different replication configuration, because a bucket has only one."""
 
     bucket: pulumi.Input[str]
     """Name of the bucket. Replication is set up after it resolves."""
@@ -244,7 +244,7 @@ class RegionClone(pulumi.ComponentResource):
                 evaluation_periods=5,
                 comparison_operator="GreaterThanThreshold",
                 threshold=args.alert_after_s,
-                # Without objects to replicate, S3 publishes no lag.
+                # If there are no objects to replicate, S3 does not publish the lag.
                 treat_missing_data="notBreaching",
                 alarm_actions=[topic.arn],
                 ok_actions=[topic.arn],
@@ -267,7 +267,7 @@ class RegionClone(pulumi.ComponentResource):
                 evaluation_periods=1,
                 comparison_operator="GreaterThanThreshold",
                 threshold=0,
-                # Without objects to replicate, S3 publishes no failures.
+                # If there are no objects to replicate, S3 does not publish failures.
                 treat_missing_data="notBreaching",
                 alarm_actions=[topic.arn],
                 region=region,

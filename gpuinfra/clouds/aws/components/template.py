@@ -103,7 +103,7 @@ def pinned_image(name: str, scope: Scope, pool: PoolPlan, parent: pulumi.Resourc
         current = aws.ssm.get_parameter_output(name=image.ref, region=scope.region, opts=asked).value
     elif image.source == "name":
         filters = {"name": image.ref, "architecture": image.arch}
-        # AWS deprecates old releases. They stay usable, but are listed only on request.
+        # AWS deprecates old releases. They remain usable, but the API lists them only if the request includes deprecated images.
         current = aws.ec2.get_ami_output(
             owners=["amazon"],
             filters=[aws.ec2.GetAmiFilterArgs(name=name, values=[value]) for name, value in filters.items()],

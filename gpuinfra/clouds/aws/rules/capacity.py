@@ -91,7 +91,7 @@ def reservation_size_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Find
         for j, entry in enumerate(pool.capacity):
             if isinstance(entry, Reserved) and entry.id and entry.count > RESERVATION_MOST_NODES:
                 what = f"is {entry.count}; allowed: up to {RESERVATION_MOST_NODES} in one reservation"
-                yield error(f"pools[{i}].capacity[{j}].count", what, "name a reservation group in group_arn")
+                yield error(f"pools[{i}].capacity[{j}].count", what, "specify a reservation group in group_arn")
 
 
 def reservation_id_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:

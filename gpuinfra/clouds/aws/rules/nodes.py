@@ -93,7 +93,7 @@ def one_local_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def local_zone_is_named(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A machine type that a Region offers only in a Local Zone has that zone in the declaration. The plan never chooses a Local Zone, because an account must opt in to it."""
+    """If a Region offers a machine type only in a Local Zone, the declaration specifies that zone. The plan never chooses a Local Zone, because an account must opt in to it."""
     zoning = zoning_of(spec)
     for path, pool, machine in pools_of(spec):
         zones = set(machine.zones.get(spec.where.region, ()))

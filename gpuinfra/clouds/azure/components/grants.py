@@ -1,6 +1,6 @@
 """Role assignments for a principal at a scope, with a condition if the role is too broad.
 
-Nodes and operators have a custom role with data actions only. The built-in blob roles also allow to delete or change containers, and a condition
+Nodes and operators have a custom role with data actions only. The built-in blob roles also allow principals to delete or change containers, and a condition
 restricts data actions only (https://learn.microsoft.com/azure/role-based-access-control/conditions-overview, read 2026-11-22).
 Services have the built-in roles that their guides require.
 """
@@ -90,7 +90,7 @@ def grant(
             lambda known: names.role_assignment(str(known[0]), str(known[1]), str(known[2]))
         ),
         scope=at,
-        # Azure returns the definition with the subscription of the scope, which can be another one than the subscription of this stack.
+        # Azure returns the definition with the subscription of the scope, which can differ from the subscription of this stack.
         role_definition_id=pulumi.Output.all(at, guid).apply(
             lambda known: names.role_definition(str(known[0]), str(known[1]))
         ),

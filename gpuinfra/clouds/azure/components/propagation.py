@@ -1,7 +1,7 @@
 """Waits for new role assignments.
 
 A role assignment takes up to 10 minutes to have an effect (https://learn.microsoft.com/azure/role-based-access-control/troubleshooting, read 2026-11-22).
-A service that uses a key through a new identity refuses until then, and creating the resource again succeeds
+Until then, a service that uses a key through a new identity rejects requests, and creating the resource again succeeds
 (Azure/bicep#16601: storage accounts; ansible-collections/azure#1676: disk encryption sets). Azure has no request that returns whether an assignment has
 an effect, so the hook in this module makes the engine repeat the operation.
 """
@@ -23,7 +23,7 @@ MESSAGES = (
     "PrincipalNotFound",
     "RoleDefinitionDoesNotExist",
 )
-"""Parts of the errors that pass when a role, an identity or an assignment is known everywhere."""
+"""Parts of the messages of temporary errors, which end when a role, an identity or an assignment has replicated."""
 PATIENCE_S = 900
 """How long operations are repeated. The documented maximum is 10 minutes."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2, 30
@@ -42,13 +42,13 @@ def propagation_hook() -> pulumi.ErrorHook | None:
 
 
 def pause_after(failures: int) -> int | None:
-    """Return the seconds until the next attempt after a number of failures, or None if the patience is used up."""
+    """Return the seconds until the next attempt after a number of failures, or None if the time limit has expired."""
     pauses = [min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**number) for number in range(failures)]
     return pauses[-1] if sum(pauses) <= PATIENCE_S else None
 
 
 async def repeat(failed: pulumi.ErrorHookArgs) -> bool:
-    """Wait and return True if the newest error passes with time."""
+    """Wait and return True if the newest error is temporary."""
     newest = failed.errors[0] if failed.errors else ""
     pause = pause_after(len(failed.errors)) if any(word in newest for word in MESSAGES) else None
     if pause is None:

@@ -90,7 +90,7 @@ def spot_is_cheaper(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def image_fits_vm_size(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """An image by its ID has the architecture of the machine type, and is a resource ID or a marketplace image."""
+    """An image that is selected by its ID has the architecture of the machine type, and is a resource ID or a marketplace image."""
     for path, pool, machine in pools_of(spec):
         wanted = images.wanted(spec, pool)
         if isinstance(wanted, CustomImage):
@@ -99,7 +99,7 @@ def image_fits_vm_size(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                 what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
                 yield error(f"{where}.arch", what, "use an image with that architecture")
             if not wanted.ref.startswith("/") and not URN.fullmatch(wanted.ref):
-                what = "is not an image of Azure; allowed: a resource ID such as /subscriptions/.../images/my-image, or publisher:offer:sku:version"
+                what = "is not an Azure image; allowed: a resource ID such as /subscriptions/.../images/my-image, or publisher:offer:sku:version"
                 yield error(f"{where}.ref", what, "copy it from `az vm image list`, or from the image in the portal")
 
 

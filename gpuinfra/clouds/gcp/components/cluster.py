@@ -121,7 +121,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             )
         health = None
         if any(node_health(plan)):
-            assert site.network_id is not None  # each site, and each existing network, has it
+            assert site.network_id is not None  # The network of a site is always known.
             args = NodeHealthArgs(scope=self.scope, network_id=site.network_id, service_account=role.email)
             health = NodeHealth(naming.logical(plan.name, "node-health"), args, self.opts).check
         pools = []

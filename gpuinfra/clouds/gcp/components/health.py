@@ -1,7 +1,7 @@
 """The health check that stops a rolling update at a node that is not verified.
 
 A group counts a new node as available when its health check was successful at least once, and replaces the next nodes only within `maxUnavailable` or
-`maxSurge` (InstanceGroupManagerUpdatePolicy in the discovery document of the Compute Engine API, read 2026-11-22). The node answers after all its checks passed.
+`maxSurge` (InstanceGroupManagerUpdatePolicy in the discovery document of the Compute Engine API, read 2026-11-22). The node responds with status 200 after all its checks passed.
 """
 
 from __future__ import annotations

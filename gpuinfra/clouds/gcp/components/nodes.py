@@ -134,7 +134,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
             # Resize requests change the size of a queued group, so Pulumi must not reset it.
             opts=pulumi.ResourceOptions.merge(
                 child(self, rows.GROUP, ignore_changes=["targetSize"] if queued else ()),
-                # The provider waits 15 minutes for the machines to end, and 30 were necessary
+                # The provider waits 15 minutes for the machines to end, but 30 minutes can be necessary
                 # (kubernetes/kubernetes issue 76492).
                 pulumi.ResourceOptions(custom_timeouts=pulumi.CustomTimeouts(delete="60m")),
             ),

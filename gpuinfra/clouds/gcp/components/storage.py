@@ -98,7 +98,7 @@ class SharedFilesystem(pulumi.ComponentResource):
             gke_support_enabled=False,
             kms_key=self._key(agent),
             deletion_policy="PREVENT" if self._data else None,
-            # Also applies with a bucket, because a replacement would delete data that was not exported.
+            # This also applies to a file system with a bucket, because a replacement would delete data that was not exported.
             opts=pulumi.ResourceOptions.merge(
                 child(self, rows.LUSTRE, data=self._data, delete_before_replace=False),
                 # The slowest 1 percent of instances take 40 to 80 minutes (GoogleCloudPlatform/magic-modules pull request
@@ -156,7 +156,7 @@ class SharedFilesystem(pulumi.ComponentResource):
             ],
             kms_key_name=self._key(agent),
             deletion_protection_enabled=self._data,
-            deletion_protection_reason="home directories have the only copy of their files" if self._data else None,
+            deletion_protection_reason="home directories contain the only copy of their files" if self._data else None,
             opts=pulumi.ResourceOptions.merge(
                 child(self, rows.FILESTORE, data=self._data),
                 # The provider waits 20 minutes, which is too short for large instances

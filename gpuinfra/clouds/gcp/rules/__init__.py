@@ -126,7 +126,7 @@ def disk_settings_fit_family(spec: ClusterSpec, today: date) -> Iterator[Finding
 
 
 def image_fits_architecture(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """An image by its ID has the architecture of the machine type, and is the path of an image or of an image family."""
+    """An image that is selected by its ID has the architecture of the machine type, and is the path of an image or of an image family."""
     for path, pool, machine in pools_of(spec):
         wanted = images.wanted(spec, pool)
         if isinstance(wanted, CustomImage):
@@ -135,7 +135,7 @@ def image_fits_architecture(spec: ClusterSpec, today: date) -> Iterator[Finding]
                 what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
                 yield error(f"{where}.arch", what, "use an image with that architecture")
             if not IMAGE_PATH.fullmatch(wanted.ref):
-                what = "is not an image of Google Cloud; allowed: projects/P/global/images/I, or projects/P/global/images/family/F"
+                what = "is not a Google Cloud image; allowed: projects/P/global/images/I, or projects/P/global/images/family/F"
                 yield error(
                     f"{where}.ref", what, "copy it from `gcloud compute images list --uri`, from `projects/` on"
                 )

@@ -35,7 +35,7 @@ def labels_are_unique(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                 yield error(f"{path}.{key}", what, "rename the tag")
             elif (one, names.label(value)) != (key, value):
                 what = f"becomes the label {one}={names.label(value)}, because labels allow lower-case letters, digits, - and _"
-                yield info(f"{path}.{key}", what, "use this form to filter billing reports by it")
+                yield info(f"{path}.{key}", what, "filter billing reports by the label in this form")
             known[one] = key
 
 
@@ -95,9 +95,7 @@ def bucket_export_is_manual(spec: ClusterSpec, today: date) -> Iterator[Finding]
     for i, entry in enumerate(spec.storage):
         if isinstance(entry, Lustre) and entry.bucket is not None and "site" in spec.made_layers:
             what = f"is {entry.bucket}, and exports from {entry.mount} are manual, so destroy retains the file system, which is billed until you delete it"
-            hint = (
-                "to give it up, run the output export_commands before the destroy, and delete the file system after it"
-            )
+            hint = "to delete the file system, run the commands in the output export_commands before the destroy, and delete it after the destroy"
             yield info(f"storage[{i}].bucket", what, hint)
 
 
@@ -107,7 +105,7 @@ def operators_are_members(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         if not _MEMBER.fullmatch(one):
             what = f"is {shown(one)}; allowed: an IAM member with the prefix {listed(_KINDS)}"
             hint = (
-                "use a form such as group:ops@example.com or serviceAccount:deploy@my-project.iam.gserviceaccount.com"
+                "use a format such as group:ops@example.com or serviceAccount:deploy@my-project.iam.gserviceaccount.com"
             )
             yield error(f"access.operators[{i}]", what, hint)
 

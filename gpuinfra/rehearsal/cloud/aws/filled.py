@@ -1,7 +1,7 @@
 """Values that the AWS provider fills in: defaults of inputs (`DEFAULTS`) and outputs without an input (`OUTPUTS`).
 
-The values are from recorded deployments (`tests/providers/recordings/aws`), which a test replays, and for types that
-no recording has, from the provider's public source (terraform-provider-aws, `internal/service/`, read 2026-11-22).
+The values are from recorded deployments (`tests/providers/recordings/aws`), which a test replays. For types without a
+recording, they are from the provider's public source (terraform-provider-aws, `internal/service/`, read 2026-11-22).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "confirmationTimeoutInMinutes": 1, "endpointAutoConfirms": False, "rawMessageDelivery": False,
     },
 }  # fmt: skip
-"""Inputs that a program does not give and that the provider adds when it checks the inputs. A path with dots is a
+"""Inputs that a program does not set and that the provider adds when it checks the inputs. A path with dots is a
 field of each given object."""
 
 _NO_PREFIX = (
@@ -101,4 +101,4 @@ OUTPUTS: dict[str, dict[str, Any]] = {
         "serverSideEncryptionConfiguration.rule.applyServerSideEncryptionByDefault.kmsMasterKeyId": None,
     },
 }  # fmt: skip
-"""Outputs whose input is not given. None for an output that the provider leaves empty."""
+"""Outputs whose input is not set. None for an output that the provider leaves empty."""

@@ -131,7 +131,7 @@ def group_arn(name: str, region: str) -> str:
 
 
 def _holds(word: str, operation: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Return whether the condition of a word holds: the input is present or, on an update, differs. `-tags` means that
+    """Return whether the condition of an action is met: the input is present or, on an update, differs. `-tags` means that
     a tag is removed."""
     _, _, key = word.partition("?")
     if not key:
@@ -185,7 +185,7 @@ def _tag_context(action: str, operation: str, kind: str, inputs: Mapping[str, An
 
 
 def _boundary(store: Store, action: str, kind: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str]:
-    """Return the permissions boundary that IAM evaluates: the requested one of a role, or the one that the role has."""
+    """Return the permissions boundary that IAM evaluates: the boundary in the request, or the current boundary of the role."""
     if action in ("iam:CreateRole", "iam:PutRolePermissionsBoundary"):
         found = new.get("permissionsBoundary")
     elif kind in ("iam/rolePolicy:RolePolicy", "iam/rolePolicyAttachment:RolePolicyAttachment"):
@@ -197,7 +197,7 @@ def _boundary(store: Store, action: str, kind: str, old: Mapping[str, Any], new:
 
 
 def _creating(kind: str) -> str | None:
-    """Return the EC2 action that creates a resource with its tags. The provider tags rules of security groups, and a default security group, in a call of its own."""
+    """Return the EC2 action that creates a resource with its tags. The provider tags security group rules, and a default security group, in a separate call."""
     words = (word.partition("?")[0].partition(":")[2] for word in ACTIONS[f"aws:{kind}"].of("create"))
     return next((word for word in words if word.startswith(("Create", "Allocate")) and word != "CreateTags"), None)
 

@@ -6,9 +6,8 @@ The user guide of EC2 Auto Scaling, read 2026-11-22 (https://docs.aws.amazon.com
 - A checkpoint is reached when at least its percentage of the instances is new. Checkpoints that are passed together count once.
 - After a checkpoint, the refresh waits for the checkpoint delay.
 - The last checkpoint is the percentage to replace. At that point the refresh ends as successful, also below 100.
-- A refresh knows nothing about the software on an instance.
-
-Instances are in service at once here; the instance warm-up is not simulated.
+- A refresh does not depend on the software on an instance. Here, instances are in service immediately; the instance
+warm-up is not simulated.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def preferences(store: Store, region: str, group: str) -> dict[str, Any]:
 
 
 def drop(store: Store, region: str, group: str) -> None:
-    """Forget the refreshes of a deleted group."""
+    """Remove the refreshes of a deleted group."""
     store.drop("refresh", f"{region}:{group}")
 
 

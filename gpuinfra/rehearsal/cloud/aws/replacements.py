@@ -81,7 +81,7 @@ _FROM_TO = {
     ("aws:ec2/vpc:Vpc", "instanceTenancy"): lambda old, new: (old, new) != ("dedicated", "default"),
     ("aws:ssm/parameter:Parameter", "tier"): lambda old, new: (old, new) == ("Advanced", "Standard"),
 }
-"""Inputs for which the values decide. Source: `CustomizeDiff` in terraform-provider-aws 6, read 2026-11-22."""
+"""Inputs whose values determine whether a change replaces the resource. Source: `CustomizeDiff` in terraform-provider-aws 6, read 2026-11-22."""
 
 
 def when(token: str, path: str, old: Any, new: Any) -> bool | None:

@@ -1,6 +1,6 @@
-"""Roles that a service assumes. The service rejects a role whose trust policy or permissions are not as its guide describes.
+"""Roles that a service assumes. The service rejects a role whose trust policy or permissions differ from its guide.
 
-The context of a service's request decides which conditions a trust policy can have. CloudTrail sends no source:
+The context of a service's request decides which conditions a trust policy can have. CloudTrail does not send a source:
 https://docs.aws.amazon.com/awscloudtrail/latest/userguide/cloudtrail-required-policy-for-cloudwatch-logs.html. VPC Flow Logs
 sends the account and the flow log: https://docs.aws.amazon.com/vpc/latest/userguide/flow-logs-iam-role.html. Both read 2026-11-22.
 """
@@ -35,5 +35,5 @@ def missing(store: Store, role_arn: str, resource: str, actions: tuple[str, ...]
 
 
 def exists(store: Store, role_arn: str) -> bool:
-    """Return whether the rehearsal created the role. The stand-in does not know the policies of other roles."""
+    """Return whether the rehearsal created the role. The policies of other roles are unknown."""
     return store.find(_ROLE, role_arn.rsplit("/", 1)[-1]) is not None

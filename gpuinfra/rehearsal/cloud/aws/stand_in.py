@@ -89,7 +89,7 @@ class Aws(StandIn):
         return None
 
     def services(self, cloud: Cloud) -> Mapping[str, Service]:
-        """Return the services. EFS has paths of its own. The other paths belong to S3, STS, EC2 and Auto Scaling,
+        """Return the services. EFS has separate paths. The other paths belong to S3, STS, EC2 and Auto Scaling,
         because the AWS SDKs use one endpoint."""
         from gpuinfra.rehearsal.cloud.aws.http.metadata import Metadata
         from gpuinfra.rehearsal.cloud.aws.http.objects import Objects
@@ -113,7 +113,7 @@ class Aws(StandIn):
             yield from access.rights_of(store, role)
 
     def logins(self, cloud: Cloud, instance: dict[str, Any]) -> Mapping[str, list[str]]:
-        """Return the user of the image, with the keys that EC2 Instance Connect offers now."""
+        """Return the user of the image, with the keys that EC2 Instance Connect currently provides."""
         from gpuinfra.rehearsal.cloud.aws.http import sessions
 
         return sessions.logins(cloud, instance)

@@ -1,6 +1,6 @@
-"""Characters and lengths of texts on AWS.
+"""Allowed characters and lengths of text fields on AWS.
 
-The forms of EC2 stand in the documentation text of the API model (botocore, service `ec2`), those of the other services in `pattern`.
+For EC2, they are from the documentation text of the API model (botocore, service `ec2`), and for the other services from `pattern`.
 A test compares both with this table. Read 2026-11-22.
 """
 
@@ -11,7 +11,7 @@ from gpuinfra.rehearsal.cloud.core.texts import Text
 _EC2_API = "https://docs.aws.amazon.com/AWSEC2/latest/APIReference/"
 _EC2_TEXT = r"[a-zA-Z0-9 ._\-:/()#,@\[\]+=;{}!$*&]*"
 _RULE_TEXT = r"[a-zA-Z0-9 ._\-:/()#,@\[\]+=;{}!$*]*"
-"""`UserIdGroupPair.Description` allows no `&`; `IpRange.Description` does. The smaller set holds for both."""
+"""`UserIdGroupPair.Description` allows no `&`; `IpRange.Description` does. The smaller set is valid for both."""
 _TAG = r"[\w\s.:/=+\-@]*"
 """Letters, digits, spaces and `_ . : / = + - @`."""
 _TAG_PAGE = "https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html"
@@ -68,11 +68,11 @@ TEXTS = (
          page="https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_PutParameter.html", code="ValidationException"),
     Text(types="aws:ssm/parameter:Parameter", path="description", form=r"(?s:.*)", most=1024,
          page="https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_PutParameter.html", code="ValidationException"),
-    # CloudTrail accepts no empty value.
+    # CloudTrail does not accept an empty value.
     Text(types="aws:cloudtrail/trail:Trail", path="tags.*", form=_TAG, most=256, least=1,
          page="https://docs.aws.amazon.com/awscloudtrail/latest/APIReference/API_Tag.html", code="InvalidTagParameterException"),
     # `ec2:Tag` has the shortest key, with 127 characters.
     Text(types="aws:*", path="**.tags.#", form=rf"(?!aws:){_TAG}", most=127, least=1, page=_TAG_PAGE),
     Text(types="aws:*", path="**.tags.*", form=_TAG, most=256, page=_TAG_PAGE),
 )  # fmt: skip
-"""The first row that matches an input counts."""
+"""The limits of each text field. The first row that matches an input applies."""

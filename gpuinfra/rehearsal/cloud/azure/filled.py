@@ -1,4 +1,4 @@
-"""Outputs of Azure resources whose input is not given: defaults of the services, and None for what they leave out.
+"""Outputs of Azure resources whose input is not set: the defaults of the services, and None for outputs that they omit.
 
 The values are from recorded deployments and from the examples of Azure's REST API (`tests/providers/recordings/azure-native`),
 which a test replays. The default idle timeout of a NAT gateway is from https://learn.microsoft.com/azure/nat-gateway/nat-gateway-resource,
@@ -114,4 +114,4 @@ OUTPUTS: dict[str, dict[str, Any]] = {
         "health": {"state": "Available", "statusDescription": "amlFilesystem is ok."},
     },
 }  # fmt: skip
-"""By type and path. A path with dots is a field of each object that the program gives."""
+"""Maps type and path to the value. A path with dots is a field of each object that the program sets."""

@@ -30,7 +30,7 @@ OPERATOR = "00000000-0000-4000-8000-00000000000a"
 LIFETIME_S = 3600
 _RENEW_S = 300
 _effective: set[tuple[str, str]] = set()
-"""(folder, assignment) of each role assignment that a service knows."""
+"""(folder, assignment) of each role assignment that has taken effect in a service."""
 CONTAINERS = "Microsoft.Storage/storageAccounts/blobServices/containers"
 BLOBS = f"{CONTAINERS}/blobs"
 KEYS = "Microsoft.KeyVault/vaults/keys"
@@ -145,7 +145,7 @@ def may_manage(cloud: Cloud, who: Principal, action: str, place: str) -> bool:
 def uses_key(cloud: Cloud, identities: list[str], key: str) -> bool:
     """Return whether one of the identities can wrap and unwrap with a key (an ARM ID).
 
-    An assignment has no effect at its first use: services know a new assignment minutes later
+    An assignment has no effect when it is first used, because new assignments take effect in services after minutes
     (https://learn.microsoft.com/azure/role-based-access-control/troubleshooting, read 2026-11-22).
     """
     wanted = {one.lower() for one in identities}

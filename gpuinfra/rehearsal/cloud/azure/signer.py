@@ -1,7 +1,7 @@
 """The certificate authority of attested documents: a root, an intermediate and a certificate for metadata.azure.com,
 created once.
 
-The handover verifies these documents as it does on Azure, with another root, which is set in an environment variable.
+The handover verifies these documents as it does on Azure, with a different root certificate, which an environment variable sets.
 The keys stay in the rehearsal's folder and are used only for this purpose.
 """
 
@@ -43,8 +43,8 @@ class Signer:
         return self.certificates
 
     def document(self, content: dict[str, Any]) -> str:
-        """Return a PKCS #7 message in base64, in the form of the document that Microsoft publishes: without signed attributes,
-        with the signing certificate only, and with the signature algorithm in the place of the digest."""
+        """Return a PKCS #7 message in base64, in the format of the document that Microsoft publishes: without signed
+        attributes, with the signing certificate only, and with the signature algorithm instead of the digest."""
         key, own, _ = self._load()
         builder = pkcs7.PKCS7SignatureBuilder().set_data(json.dumps(content, separators=(",", ":")).encode())
         options = [pkcs7.PKCS7Options.Binary, pkcs7.PKCS7Options.NoAttributes]

@@ -5,15 +5,15 @@ Azure's own rules, read 2026-11-21
 .../virtual-machine-scale-sets-configure-rolling-upgrades,
 https://learn.microsoft.com/azure/virtual-machines/custom-data):
 
-- Manual upgrades no machine, Automatic all at once, Rolling one batch after another, each when the batch before it is
-  healthy.
-- A machine gets a new disk only for another image, disk or size; custom data is read when the disk is made.
-- The agent on a machine runs a script extension once for each setting that the machine gets, including the first one,
+- `Manual` does not upgrade any machine, `Automatic` upgrades all machines at once, and `Rolling` upgrades one batch
+  after another, each when the previous batch is healthy.
+- A machine gets a new disk only if the image, disk or size changes. Custom data is read when the disk is created.
+- The agent on a machine runs a script extension once for each version of its settings, including the first version,
   after cloud-init.
-- A machine's upgrade ends with its extensions: health that it reports before its new script ended is that of its old
+- The upgrade of a machine ends when its extensions end. Health that the machine reports earlier applies to its old
   model.
-- Health is what the machine reports, where the model has the health extension. A machine that does not answer is
-  Unknown, which is not healthy.
+- If the model has the health extension, the machine reports its health. A machine that does not respond is `Unknown`,
+  which is not healthy.
 
 Here a machine that is not healthy after PATIENCE_S counts as unhealthy; Azure waits longer.
 """

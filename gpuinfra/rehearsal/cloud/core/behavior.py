@@ -1,7 +1,8 @@
 """Behavior of individual resource types and functions.
 
-A behavior is a class that lists its types and overrides methods of the generic behavior. A function is a plain function
-under `@answers`. A type without a behavior is generic: it can be created, read, updated and deleted.
+A behavior is a class that lists its types and overrides methods of the generic behavior. An SDK function is implemented
+by a plain function with the decorator `@answers`. A type without a behavior is generic: it can be created, read,
+updated and deleted.
 """
 
 from __future__ import annotations

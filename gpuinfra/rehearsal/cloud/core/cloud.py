@@ -112,11 +112,11 @@ class Cloud:
         behavior.after(self, call)
         if fault == "partial":
             raise CreatedButFailed(
-                "InternalFailure", "the resource was created and did not become ready (injected by --fault)", status=500
+                "InternalFailure", "the resource was created but did not become ready (injected by --fault)", status=500
             )
         if fault == "lost":
             raise AnswerLost(
-                "RequestTimeout", "the connection broke before the answer arrived (injected by --fault)", status=500
+                "RequestTimeout", "the connection broke before the response arrived (injected by --fault)", status=500
             )
 
     def _look_up_first(self, call: Call, behavior: Behavior) -> None:

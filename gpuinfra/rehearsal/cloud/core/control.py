@@ -2,7 +2,7 @@
 
 Every request must include the token that the process prints at startup. Responses are JSON.
 
-| request | does |
+| request | effect |
 | --- | --- |
 | GET `nodes` | lists the instances as nodes: label, stage, last lines of the console |
 | GET `ssh` | whether the nodes have an SSH server, and the reason if not |
@@ -170,7 +170,7 @@ class Control:
     def _find(self, asked: dict[str, Any]) -> Resource:
         found = self.cloud.store.find(asked["type"], asked["id"], asked.get("region"))
         if found is None:
-            raise ValueError(f"the cloud holds no {asked['type']} {asked['id']}")
+            raise ValueError(f"the cloud does not contain {asked['type']} {asked['id']}")
         return found
 
     def _terminate(self, asked: dict[str, Any]) -> dict[str, Any]:

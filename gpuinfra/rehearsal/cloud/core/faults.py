@@ -3,7 +3,7 @@
     cloud:no-capacity:<pool, group or capacity kind>    the groups get no machines; the error uses the cloud's wording
     cloud:error:<resource type>:<n>                     the first n creations of that type fail, then they succeed
     cloud:partial:<resource type>:<n>                   ... create the resource, but the call fails
-    cloud:lost:<resource type>:<n>                      ... create the resource, but the answer never arrives
+    cloud:lost:<resource type>:<n>                      ... create the resource, but the response never arrives
     node:<pool>-<number>:<fault>                        passed on to that node
 
 A resource type is a token (`aws:fsx/lustreFileSystem:LustreFileSystem`) or its suffix (`LustreFileSystem`). Counts

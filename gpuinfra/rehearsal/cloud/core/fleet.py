@@ -39,7 +39,7 @@ class Fleet:
     def __init__(self, cloud: Cloud, host: Any | None, unavailable: str = "") -> None:
         self.cloud, self.store, self.host = cloud, cloud.store, host
         self.unavailable = unavailable
-        """Why instances never boot here. Empty if they boot."""
+        """The reason why instances do not boot in this rehearsal. Empty if they boot."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._failed_at: dict[str, float] = {}
@@ -71,7 +71,7 @@ class Fleet:
 
     def console(self, id: str) -> str:
         """Return the serial console of an instance."""
-        return self.host.console(id) if self.host else f"gpuinfra: this node never boots here: {self.unavailable}\n"
+        return self.host.console(id) if self.host else f"gpuinfra: this node does not boot: {self.unavailable}\n"
 
     def logins(self, id: str) -> Mapping[str, Iterable[str]]:
         """Return the users who can log in to an instance, with their public keys."""
@@ -82,7 +82,7 @@ class Fleet:
         return stand_in.logins(self.cloud, instance)
 
     def ssh_port(self, id: str) -> int | None:
-        """Return the loopback port on which the sshd of an instance answers."""
+        """Return the loopback port on which the sshd of an instance listens."""
         return self.host.ssh_ports.numbers().get(id) if self.host else None
 
     def of_group(self, group: Resource) -> list[dict[str, Any]]:
@@ -145,8 +145,8 @@ class Fleet:
         return view.cluster, view.pool
 
     def _forget(self, cluster: str, pool: str) -> None:
-        """Forget a pool that has no groups left. A new pool of that name starts at 1, so no instance may keep such a
-        name."""
+        """Remove a pool that has no more groups. A new pool with that name starts at 1, so no instance can keep a name
+        of the old pool."""
         with self.store.change():
             self.store.reset(f"pool {cluster}/{pool}")
             for instance in self.instances().values():
@@ -179,7 +179,7 @@ class Fleet:
                 self.reconcile()
             except (
                 Exception
-            ) as error:  # a defect here does not end the rehearsal; cloud.log and the log of calls show it
+            ) as error:  # A defect here does not end the rehearsal. cloud.log and the log of calls contain the error.
                 if repr(error) != reported:
                     reported = repr(error)
                     traceback.print_exc()

@@ -122,9 +122,9 @@ class View:
     wanted: int
     may_launch: bool = True
     surge: int = 0
-    """How many instances can exist above `wanted` during the replacement of outdated instances."""
+    """Number of instances above `wanted` that can exist while outdated instances are replaced."""
     unavailable: int = 1
-    """How many outdated instances can be terminated at once if there is no surge."""
+    """Number of outdated instances that can be terminated at the same time if there is no surge."""
 
 
 class GroupKind(ABC):

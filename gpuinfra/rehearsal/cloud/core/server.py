@@ -50,7 +50,7 @@ class Server(ThreadingHTTPServer):
         for prefix, service in self._services:
             if request.raw_path.startswith(prefix):
                 return service(request)
-        return Response(404, f"no service of a stand-in cloud answers {request.raw_path[:200]}\n".encode())
+        return Response(404, f"no service of a stand-in cloud serves {request.raw_path[:200]}\n".encode())
 
 
 class _Handler(BaseHTTPRequestHandler):

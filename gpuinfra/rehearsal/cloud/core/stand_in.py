@@ -59,7 +59,7 @@ class StandIn:
     """A realistic temporary failure for `--fault cloud:error:...`. `{service}` and `{kind}` come from the resource
     type."""
     texts: tuple[Text, ...] = ()
-    """Characters and lengths of texts. The first row that matches an input counts."""
+    """Allowed characters and lengths of text fields. The first row that matches an input applies."""
     permissions: PermissionModel | None = None
     """Determines the calls of an operation and whether a policy allows them."""
 
@@ -109,7 +109,7 @@ class StandIn:
     # Outputs
 
     def filled(self, token: str) -> Mapping[str, Any]:
-        """Return the outputs of a type whose input is not given, by path. None for an output that the provider leaves
+        """Return the outputs of a type whose input is not set, by path. None for an output that the provider leaves
         empty. A path with dots is a field of each given object."""
         return {}
 
@@ -132,7 +132,7 @@ class StandIn:
         return {}
 
     def node_rights(self, store: Store, nodes: list[dict[str, Any]]) -> Iterable[str]:
-        """Return all rights of the identities that these nodes run with."""
+        """Return all rights of the identities of these nodes."""
         return ()
 
     def logins(self, cloud: Cloud, instance: dict[str, Any]) -> Mapping[str, Iterable[str]]:

@@ -1,6 +1,6 @@
-"""Free texts that people write: descriptions, names, tags and labels, with the characters and the length that a cloud documents.
-
-Most of these limits are sentences of a documentation page, so no SDK checks them: the cloud rejects the request.
+"""Text fields that users write: descriptions, names, tags and labels, with the characters and the length that a cloud
+documents. Most of these limits are only in documentation, so the SDKs do not check them, and the cloud rejects the
+request.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from gpuinfra.rehearsal.cloud.core import wire
 
 @dataclass(frozen=True, kw_only=True)
 class Text:
-    """One kind of text."""
+    """The limits of one kind of text field."""
 
     types: str
     """Pulumi types, as a pattern: `aws:ec2/*`."""
     path: str
     """Path of the input, as a pattern. `tags.*` is a value and `tags.#` is a key."""
     form: str
-    """Regular expression of the whole text."""
+    """Regular expression that the entire text must match."""
     most: int
     """Maximum number of characters."""
     least: int = 0
@@ -39,14 +39,14 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """One text of a resource."""
+    """One text field of a resource."""
 
     path: str
     text: str
 
 
 def texts_of(inputs: Mapping[str, Any], own_names: Iterable[str]) -> Iterator[Found]:
-    """Yield the free texts of a resource: its own name, and each description, display name, title, tag and label."""
+    """Yield the text fields of a resource: its own name, and each description, display name, title, tag and label."""
     words = {"name", "description", "displayName", "title", *own_names}
     for path, text in _strings("", inputs):
         last = path.rsplit(".", 1)[-1]
@@ -84,7 +84,7 @@ def _same(pattern: str, path: str) -> bool:
 def rejected(
     rows: Iterable[Text], token: str, inputs: Mapping[str, Any], own_names: Iterable[str]
 ) -> Iterator[tuple[Text, Found]]:
-    """Yield the texts of a resource that the cloud rejects."""
+    """Yield the text fields of a resource that the cloud rejects."""
     table = tuple(rows)
     for found in texts_of(inputs, own_names):
         row = row_of(table, token, found.path)

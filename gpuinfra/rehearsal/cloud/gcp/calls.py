@@ -36,13 +36,13 @@ _EXCEPTIONS = {
     "GET b/-/o": "storage.objects.list",
     "GET b/-/anywhereCaches/": "storage.anywhereCaches.list",
 }
-"""End of a request -> its permission, where the collection and the method do not give it. The methods' own pages, read 2026-11-22."""
+"""Maps the end of a request to its permission, if the collection and the method do not determine it. From the reference page of each method, read 2026-11-22."""
 _IF_SET = {
     "compute.routes.list": "deleteDefaultRoutesOnCreate",
     "compute.routes.delete": "deleteDefaultRoutesOnCreate",
     "compute.globalAddresses.setLabels": "labels",
 }
-"""Permission -> input without which the provider does not make the request."""
+"""Maps a permission to the input without which the provider does not make the request."""
 
 
 @cache

@@ -42,7 +42,7 @@ NOTICE_S = 30.0
 """Time between the preemption notice and the termination of a spot machine with GPUs
 (https://docs.cloud.google.com/compute/docs/instances/spot)."""
 SERIES = 1_000_000_000_000_000_000
-"""First instance number: as long as Google's numbers, and clearly synthetic."""
+"""First instance number. It has the same length as Google's numbers and is clearly synthetic."""
 
 
 def template_of(store: Store, link: str) -> Resource | None:
@@ -150,7 +150,9 @@ class ManagedGroups(GroupKind):
         method = policy.get("replacementMethod") or "SUBSTITUTE"
         surge = 0 if method == "RECREATE" else _share(policy, "maxSurge", wanted, 1)
         if surge and wanted < len(have) and _waits(cloud, group, wanted, have):
-            wanted = min(len(have), wanted + surge)  # the additional machines stay until they are available
+            wanted = min(
+                len(have), wanted + surge
+            )  # The additional machines remain until the new machines are available.
         return View(
             cluster=str(labels.get("gpuinfra-cluster") or "cluster"),
             pool=str(labels.get("gpuinfra-pool") or last(group.id)),
@@ -258,7 +260,7 @@ def _outdated(group: Resource, size: int, have: Sequence[Instance]) -> list[Inst
 
 
 def _waits(cloud: Cloud, group: Resource, size: int, have: Sequence[Instance]) -> int:
-    """Return for how many new instances a rolling update waits. 0 if no instance is outdated."""
+    """Return the number of new instances for which a rolling update waits. 0 if no instance is outdated."""
     outdated = [one["id"] for one in _outdated(group, size, have)]
     return sum(one["id"] not in outdated and not available(cloud, group, one) for one in have) if outdated else 0
 

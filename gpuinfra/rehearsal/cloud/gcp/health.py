@@ -1,4 +1,4 @@
-"""Health checks of managed instance groups: probes, and what a rolling update waits for.
+"""Health checks of managed instance groups: the probes, and the condition for which a rolling update waits.
 
 Descriptions of `autoHealingPolicies` and of `maxUnavailable` in the discovery document of the Compute Engine API, read
 2026-11-22: with a health check on the group, an instance is available when its health was HEALTHY at least once.
@@ -56,7 +56,7 @@ def probe(cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
 
 
 def _admitted(store: Store, one: Instance, port: int) -> bool:
-    """Return whether firewall rules admit the probes: an ingress rule for both source ranges, this port and this
+    """Return whether firewall rules allow the probes: an ingress rule for both source ranges, this port and this
     machine's account."""
     return any(
         all(_covers(rule.get("sourceRanges") or [], prober) for prober in _PROBERS)

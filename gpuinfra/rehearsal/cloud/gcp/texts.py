@@ -1,4 +1,4 @@
-"""Characters and lengths of texts on Google Cloud. Read 2026-11-22."""
+"""Allowed characters and lengths of text fields on Google Cloud. Read 2026-11-22."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LABEL_KEY = r"[\w-]*"
 TEXTS = (
     Text(types="gcp:compute/routerNat:RouterNat", path="name", form=_RFC1035, least=1, most=63, page=_COMPUTE, code="invalid"),
     Text(types="gcp:compute/routerNat:RouterNat", path="subnetworks[].name", form=r".*", least=1, most=2048, page="https://cloud.google.com/compute/docs/reference/rest/v1/routers", code="invalid"),
-    # The names of instances are the base name, a hyphen and four characters.
+    # Instance names consist of the base name, a hyphen and four characters.
     Text(types="gcp:compute/instanceGroupManager:InstanceGroupManager", path="baseInstanceName", form=_RFC1035, least=1, most=58, page="https://cloud.google.com/compute/docs/reference/rest/v1/instanceGroupManagers", code="invalid"),
     Text(types="gcp:compute/instanceGroupManager:InstanceGroupManager", path="versions[].name", form=_RFC1035, least=1, most=63, page=_COMPUTE, code="invalid"),
     Text(types="gcp:compute/*", path="name", form=_RFC1035, least=1, most=63, page=_COMPUTE, code="invalid"),
@@ -52,4 +52,4 @@ TEXTS = (
     Text(types="gcp:*", path="**.userLabels.#", form=rf"(?![0-9_-])(?!.*[A-Z]){_LABEL_KEY}", least=1, most=63, page=_LABELS, code="INVALID_ARGUMENT"),
     Text(types="gcp:*", path="**.userLabels.*", form=rf"(?!.*[A-Z]){_LABEL_KEY}", most=63, page=_LABELS, code="INVALID_ARGUMENT"),
 )  # fmt: skip
-"""The first row that matches an input counts."""
+"""The limits of each text field. The first row that matches an input applies."""

@@ -48,7 +48,7 @@ class Ec2(Behavior):
     """A resource that depends on others and on which others depend."""
 
     needs: dict[str, str] = {}
-    """Maps an input to the type of the resource that it refers to, which must exist. Resources that predate the
+    """Maps an input to the type of the resource to which it refers. The resource must exist. Resources that predate the
     rehearsal are assumed to exist."""
     holders: dict[str, str] = {}
     """Maps a type to its input that refers to this resource and therefore blocks the deletion."""
@@ -183,7 +183,7 @@ class Eip(Behavior):
         call.outputs |= {"publicIp": address, "allocationId": call.id, "domain": "vpc"}
 
     def read(self, cloud: Cloud, resource: Resource) -> Resource | None:
-        """Return the address with its association, which exists from the creation of the NAT gateway on."""
+        """Return the address with its association, which exists as soon as the NAT gateway is created."""
         gateways = cloud.store.where(NAT, allocationId=resource.id)
         if not gateways:
             return resource

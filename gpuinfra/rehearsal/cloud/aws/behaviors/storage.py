@@ -108,8 +108,9 @@ def _versioned(cloud: Cloud, name: str) -> bool:
 
 
 def _check_replication(cloud: Cloud, call: Call, name: str) -> None:
-    """Reject a configuration that S3 rejects. The first text is the one that the provider retries (`bucket_replication_configuration.go`);
-    the wording of the others is not verified. S3 does not check whether the key of the replicas is valid
+    """Reject a configuration that S3 rejects. The provider retries the first message
+    (`bucket_replication_configuration.go`). The wording of the other messages is not verified. S3 does not check
+    whether the key of the replicas is valid
     (https://docs.aws.amazon.com/AmazonS3/latest/dev/crr-replication-config-for-kms-objects.html, read 2026-11-22).
     """
 
@@ -280,7 +281,7 @@ class Home(Behavior):
 
 @behaves
 class HomePolicy(Behavior):
-    """The policy of a file system. A second one replaces the first. Clients without credentials need an entry in it."""
+    """The policy of a file system. A second policy replaces the first. Clients without credentials require a statement in it."""
 
     types = (HOME_POLICY,)
     joins = True

@@ -99,7 +99,7 @@ class Queries:
             return Response(error.status, json.dumps({"__type": error.code, "message": error.message}).encode(), kind)
 
     def efs(self, request: Request) -> Response:
-        """Handle GET `/2015-02-01/file-systems`, which has the REST protocol with JSON."""
+        """Handle GET `/2015-02-01/file-systems`, which uses the REST protocol with JSON."""
         kind = "application/json"
         try:
             verified = signatures.verify(request, lambda key: credentials.by_id(self.cloud.store, key))
@@ -197,7 +197,7 @@ class Queries:
         }  # fmt: skip
 
     def _refreshes(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
-        """Describe the newest refresh of a group. The stand-in keeps no older ones."""
+        """Describe the newest refresh of a group. The stand-in does not keep older refreshes."""
         name = asked.get("AutoScalingGroupName", "")
         found = refreshes.newest(self.cloud.store, verified.region, name)
         if found is None:

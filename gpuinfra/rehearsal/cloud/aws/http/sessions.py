@@ -44,7 +44,7 @@ def send_ssh_public_key(cloud: Cloud, asked: Mapping[str, Any], region: str) -> 
 
 
 def start_session(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
-    """Open a session to the SSH port. The instance's agent connects with the rights of the instance's role."""
+    """Open a session to the SSH port. The instance's agent connects with the permissions of the instance's role."""
     instance = cloud.store.get("instance", str(asked.get("Target")))
     if instance is not None:
         document = operator.http(
@@ -64,7 +64,7 @@ def start_session(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[s
 
 
 def logins(cloud: Cloud, instance: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the keys that the metadata service offers to sshd now."""
+    """Return the keys that the metadata service currently provides to sshd."""
     keys = (cloud.store.get(SENT, instance["id"]) or {"keys": []})["keys"]
     return {USER: [one["key"] for one in keys if one["user"] == USER and one["until"] > time.time()]}
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LUSTRE = "azure-native:storagecache:AmlFilesystem"
 _STEPS = {
-    # TiB: step, and most. https://learn.microsoft.com/azure/azure-managed-lustre/create-file-system-resource-manager, read 2026-11-21.
+    # Step and maximum, in TiB. https://learn.microsoft.com/azure/azure-managed-lustre/create-file-system-resource-manager, read 2026-11-21.
     "AMLFS-Durable-Premium-40": (48, 768),
     "AMLFS-Durable-Premium-125": (16, 128),
     "AMLFS-Durable-Premium-250": (8, 128),

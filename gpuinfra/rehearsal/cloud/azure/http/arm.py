@@ -39,7 +39,7 @@ _OFFERED = (
     ("canonical", "ubuntu-24_04-lts"),
     ("canonical", "0001-com-ubuntu-server-jammy"),
 )
-"""Publisher and offer of the marketplace images that exist here. Each has one clearly synthetic version."""
+"""Publisher and offer of the marketplace images that exist here. Each image has one clearly synthetic version."""
 _PAGE = 100
 
 

@@ -46,7 +46,7 @@ class Imds:
         if place == "ovf-env.xml" and instance:
             return self._provisioning(instance)
         if "x-forwarded-for" in request.headers:
-            return _error(400, "Bad request", "requests through a proxy are not answered")
+            return _error(400, "Bad request", "requests through a proxy are refused")
         if request.headers.get("metadata", "").lower() != "true":
             return _error(400, "Bad request", "Required metadata header not specified")
         if not VERSION.fullmatch(request.query.get("api-version", "")):

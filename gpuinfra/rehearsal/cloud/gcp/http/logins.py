@@ -25,7 +25,7 @@ IAP_RANGE = "35.235.240.0/20"
 
 
 def answer(cloud: Cloud, where: str, request: Request, rest: str) -> Response:
-    """Serve the operator."""
+    """Serves the requests of the operator."""
     who = tokens.principal(cloud.store, request.headers.get("authorization", ""))
     if not who.is_operator:
         raise GoogleError("forbidden", "Required 'compute.instances.osAdminLogin' permission", status=403)
@@ -67,7 +67,7 @@ def _user(email: str) -> str:
 
 
 def _opened(cloud: Cloud, instance: dict[str, Any]) -> bool:
-    """Return whether a firewall rule of the first interface's network admits IAP to port 22."""
+    """Return whether a firewall rule of the first interface's network allows IAP to connect to port 22."""
     link = str((instance["interfaces"] or [{}])[0].get("subnetwork") or "")
     subnets = (one for one in cloud.store.list("gcp:compute/subnetwork:Subnetwork") if link.endswith(one.id))
     network = next((str(one.plain.get("network")) for one in subnets), "")
