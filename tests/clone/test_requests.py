@@ -47,7 +47,7 @@ REQUESTS: dict[str, tuple[str, list[str], int, str]] = {
     "nodes that are no number": (AWS, ["--region", "us-west-2", "--count", "many"], 2, "allowed: a whole number"),
     "huge number": (AWS, ["--region", "us-west-2", "--count", "9" * 5000], 2, "allowed: a whole number"),
     "unknown pool": (AWS, ["--region", "us-west-2", "--count", "cpu=2"], 1, "the pools are gpu"),
-    "pool twice": (AWS, ["--region", "us-west-2", "--count", "gpu=2", "--count", "gpu=3"], 2, "given twice"),
+    "pool twice": (AWS, ["--region", "us-west-2", "--count", "gpu=2", "--count", "gpu=3"], 2, "specified twice"),
     "count without pools": ("aws-foundation", ["--region", "us-west-2", "--count", "2"], 1, "has no pools"),
     "overlapping range": (AWS, ["--region", "us-west-2", "--cidr", "10.64.128.0/17"], 1, "overlaps 10.64.0.0/16"),
     "public range": (AWS, ["--region", "us-west-2", "--cidr", "8.8.0.0/16"], 1, "not a private range"),

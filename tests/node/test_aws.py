@@ -156,9 +156,9 @@ def test_proof_is_a_signed_request_with_the_hash(monkeypatch: pytest.MonkeyPatch
 def test_silent_metadata_service_is_reported(cloud: Cloud) -> None:
     """A missing role and a missing service each give one message."""
     environ = {"AWS_EC2_METADATA_SERVICE_ENDPOINT": cloud.url + "/imds"}
-    with pytest.raises(aws.CloudError, match="answered 404"):
+    with pytest.raises(aws.CloudError, match="returned status 404"):
         aws.Metadata(environ).get("meta-data/none")
-    with pytest.raises(aws.CloudError, match="did not answer"):
+    with pytest.raises(aws.CloudError, match="did not respond"):
         aws.Metadata({"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:9"}).identity()
 
 

@@ -134,7 +134,7 @@ def test_busy_metadata_service_is_retried(service: Service) -> None:
     service.metadata_troubles = [429, 410, 404, 503]
     assert service.node.instance_id() == VM.lower()
     service.metadata_troubles = [400]
-    with pytest.raises(CloudError, match="answered 400 for instance/compute: not now"):
+    with pytest.raises(CloudError, match="returned status 400 for instance/compute: not now"):
         service.node.instance_id()
     assert len(service.asked) == 6
 
@@ -289,7 +289,7 @@ def test_unexpected_metadata_answers_are_reported(service: Service, change: dict
 def test_silent_metadata_service_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without the service gives one message."""
     monkeypatch.setattr("time.sleep", lambda _: None)
-    with pytest.raises(CloudError, match="the metadata service did not answer"):
+    with pytest.raises(CloudError, match="the metadata service did not respond"):
         of(NODE, {"AZURE_POD_IDENTITY_AUTHORITY_HOST": "http://127.0.0.1:9"}).instance_id()
 
 

@@ -186,9 +186,9 @@ def test_answer_without_googles_header_is_refused(google: Google) -> None:
 
 def test_silent_metadata_server_is_reported(google: Google) -> None:
     """A missing value and a missing server each give one message without secrets."""
-    with pytest.raises(cloud.CloudError, match="answered 404 for instance/none"):
+    with pytest.raises(cloud.CloudError, match="returned status 404 for instance/none"):
         gcp.Metadata(google.environ).get("instance/none?audience=x")
-    with pytest.raises(cloud.CloudError, match="did not answer"):
+    with pytest.raises(cloud.CloudError, match="did not respond"):
         gcp.Metadata({"GCE_METADATA_HOST": "127.0.0.1:9"}).instance_id()
 
 

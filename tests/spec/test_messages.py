@@ -43,7 +43,7 @@ def _errors(spec: object) -> list[str]:
         ("budget.limit_usd_per_month", float("nan"), ["budget.limit_usd_per_month is nan", "a finite number"]),
         ("pools.0.image", "plian", ["pools[0].image is 'plian'", "default, plain, a release date such as 2026-10-06, or a mapping of fields", "did you mean plain?"]),
         ("software.image", {"ref": ""}, ["software.image.ref is ''", "at least 1 character"]),
-        ("pools.0.os", "rocky-9", ["pools[0].os is 'rocky-9'", "allowed: ubuntu-22.04, ubuntu-24.04, because the bootstrap steps install packages of Ubuntu"]),
+        ("pools.0.os", "rocky-9", ["pools[0].os is 'rocky-9'", "allowed: ubuntu-22.04, ubuntu-24.04, because the bootstrap steps install Ubuntu packages"]),
         ("software.image", 5, ["software.image is 5", "a release date such as 2026-10-06"]),
         ("software.image", "2026-13-01", ["software.image is '2026-13-01'", "a release date such as 2026-10-06"]),
         ("pools.0.mig", ["3g"], ["pools[0].mig[0] is '3g'", "such as 3g.40gb", "(see gpuinfra explain pools.mig)"]),

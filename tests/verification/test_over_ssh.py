@@ -108,7 +108,7 @@ def test_a_decompression_bomb_is_refused() -> None:
     ("words", "message"),
     [
         (["check", "aws-p4d", "--rehearsal", "--hosts", "h"], "omit --hosts"),
-        (["check"], "give STACK or --hosts FILE"),
+        (["check"], "specify STACK or --hosts FILE"),
         (["check", "--hosts", "no-such-file"], "cannot be read"),
         (["verify", "aws-p4d", "--rehearsal", "--evidence", "e"], "omit --evidence"),
         (["verify", "aws-p4d", "--rehearsal", "--folder", "nowhere"], "gpuinfra rehearse up aws-p4d"),

@@ -286,7 +286,7 @@ def test_the_plan_names_what_the_times_do_not_contain() -> None:
     shown = tables.text(recovery_table(cold))
     text = " ".join(" ".join(shown).split())
     assert text.count("not in RTO") == len(cold.rto.excluded)
-    assert text.count("holds if the rates are reached") == 2
+    assert text.count("met if the rates are reached") == 2
 
 
 # Commands.

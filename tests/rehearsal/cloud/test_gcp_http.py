@@ -263,7 +263,7 @@ say(len(read(compute_v1.InstanceGroupManagerResizeRequestsListResponse, "instanc
     )
     assert said[0] == [[node["id"], "gpu-v1", "NONE"]]
     assert said[1:3] == [1, [node["vm"]]]
-    assert "never boots here" in said[3]
+    assert "does not boot" in said[3]
     assert said[4:] == [0, 0]
 
 

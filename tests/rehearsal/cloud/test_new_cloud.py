@@ -135,4 +135,4 @@ def test_a_path_without_a_service_is_refused(cloud: Cloud, monkeypatch: pytest.M
     server = Server(cloud, "token")
     answer = server.route(Request("GET", "/bucket/key", "", {}, b""))
     server.server_close()
-    assert (answer.status, answer.body) == (404, b"no service of a stand-in cloud answers /bucket/key\n")
+    assert (answer.status, answer.body) == (404, b"no service of a stand-in cloud serves /bucket/key\n")
