@@ -144,7 +144,7 @@ _FIXES = {
     errno.ENFILE: f"close other programs, {_AGAIN}",
     errno.EIO: f"check the disk, {_AGAIN}",
 }
-"""Error of the operating system -> what the user can do about it."""
+"""Maps an error of the operating system to the action that resolves it."""
 
 
 def _discard_output() -> None:

@@ -80,7 +80,7 @@ class Software(SpecModel):
     """The software on the nodes. The software lock selects omitted versions and reports the reasons."""
 
     image: Image = "default"
-    """Image of the nodes: `default` is the newest release of the cloud's GPU image where one exists, a date such as `2026-10-06` is the release of that date, `plain` is Ubuntu without GPU software, which the bootstrap steps install, and a mapping defines an image by its ID."""
+    """Image of the nodes. `default` selects the newest release of the cloud's GPU image, if one exists. A date such as `2026-10-06` selects the release with that date. `plain` selects Ubuntu without GPU software, which the bootstrap steps then install. A mapping selects an image by its ID."""
     os: Os | None = None
     """Operating system of the nodes. If omitted, the release that best supports the machine type is used."""
     driver: Version | None = Field(default=None, examples=["580"])

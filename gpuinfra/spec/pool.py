@@ -80,7 +80,7 @@ class Pool(OnTarget[On], SpecModel):
     zone: Line | None = Field(default=None, examples=["use1-az4"])
     """Zone of this pool. If omitted, the zone in `where` is used."""
     image: Image | None = None
-    """Image of this pool's nodes: `default` is the newest release of the cloud's GPU image, a date such as `2026-10-06` is the release of that date, `plain` is Ubuntu without GPU software, which the bootstrap steps install, and a mapping defines an image by its ID. If omitted, `software.image` is used."""
+    """Image of this pool's nodes. `default` selects the newest release of the cloud's GPU image. A date such as `2026-10-06` selects the release with that date. `plain` selects Ubuntu without GPU software, which the bootstrap steps then install. A mapping selects an image by its ID. If omitted, `software.image` is used."""
     os: Os | None = None
     """Operating system of this pool's nodes. If omitted, `software.os` is used. For an image that is selected by its ID, set the `os` field of the image instead."""
     disk: Disk = Disk()

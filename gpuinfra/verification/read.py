@@ -68,7 +68,7 @@ class Found:
     newest: tuple[Evidence, ...]
     """The newest document of each node."""
     about: str
-    """One sentence that states the source of the evidence and what it proves."""
+    """One sentence that states the source of the evidence and the facts that it proves."""
     problems: tuple[str, ...] = ()
     """Unusable files, and breaks in the hash chain of a node's documents."""
     absent: tuple[Absent, ...] = ()

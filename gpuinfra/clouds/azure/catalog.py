@@ -110,8 +110,8 @@ ND_A100_80 = replace(
     prices=(
         _price(K.ON_DEMAND, "eastus", 32.77, date(2026, 9, 27)),
         _price(K.SPOT, "eastus2", 14.4188, date(2026, 1, 1), note="captured earlier, exact day unknown"),
-        _price(K.ON_DEMAND, "eastus", 20.97, date(2026, 9, 27), term="1y", note="reserved instance: a discount that reserves no capacity"),
-        _price(K.ON_DEMAND, "eastus", 14.42, date(2026, 9, 27), term="3y", note="reserved instance: a discount that reserves no capacity"),
+        _price(K.ON_DEMAND, "eastus", 20.97, date(2026, 9, 27), term="1y", note="reserved instance: a discount that does not reserve capacity"),
+        _price(K.ON_DEMAND, "eastus", 14.42, date(2026, 9, 27), term="3y", note="reserved instance: a discount that does not reserve capacity"),
     ),
     quotas=_quota("standard NDAMSv4_A100Family"),
     floors=_floors(21, 228, 180, "nd96amsr_a100_v4.conf"),
@@ -141,8 +141,8 @@ ND_H100 = MachineType(
     prices=(
         _price(K.ON_DEMAND, "eastus", 98.32, date(2026, 9, 16)),
         _price(K.SPOT, "eastus", 18.1695, date(2026, 9, 16)),
-        _price(K.ON_DEMAND, "eastus", 62.92, date(2026, 9, 27), term="1y", note="reserved instance: a discount that reserves no capacity"),
-        _price(K.ON_DEMAND, "eastus", 43.16, date(2026, 9, 27), term="3y", note="reserved instance: a discount that reserves no capacity"),
+        _price(K.ON_DEMAND, "eastus", 62.92, date(2026, 9, 27), term="1y", note="reserved instance: a discount that does not reserve capacity"),
+        _price(K.ON_DEMAND, "eastus", 43.16, date(2026, 9, 27), term="3y", note="reserved instance: a discount that does not reserve capacity"),
         _price(K.ON_DEMAND, "uksouth", 122.90, date(2026, 8, 13)),
         _price(K.SPOT, "uksouth", 22.71, date(2026, 8, 13)),
         *(_kaz(region, 98.32) for region in ("eastus2", "westus2", "westus3")),
@@ -168,8 +168,8 @@ ND_H200 = replace(
     prices=(
         _price(K.ON_DEMAND, "eastus2", 84.80, date(2026, 9, 27)),
         _price(K.SPOT, "eastus2", 84.80, date(2026, 10, 10), note="the Spot price equaled the on-demand price on that day"),
-        _price(K.ON_DEMAND, "eastus2", 46.52, date(2026, 9, 27), term="1y", note="reserved instance: a discount that reserves no capacity"),
-        _price(K.ON_DEMAND, "eastus2", 42.22, date(2026, 9, 27), term="3y", note="reserved instance: a discount that reserves no capacity"),
+        _price(K.ON_DEMAND, "eastus2", 46.52, date(2026, 9, 27), term="1y", note="reserved instance: a discount that does not reserve capacity"),
+        _price(K.ON_DEMAND, "eastus2", 42.22, date(2026, 9, 27), term="3y", note="reserved instance: a discount that does not reserve capacity"),
         _kaz("polandcentral", 130.592),
         *(_kaz(region, 84.80) for region in ("westus2", "westus3")),
     ),

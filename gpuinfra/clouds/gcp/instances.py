@@ -88,7 +88,7 @@ def created_placement_policies(pool: PoolPlan) -> tuple[str, ...]:
 
 
 def retains_network(plan: Plan) -> bool:
-    """Return whether the plan retains a file system in a network that it creates. Google Cloud does not delete a network with such a peering."""
+    """Return whether the plan retains a file system in a network that it creates. Google Cloud does not delete a network while the peering exists."""
     return any(main_networks(plan)) and any(one.lifetime is Lifetime.KEPT for one, _ in _file_systems(plan))
 
 

@@ -116,7 +116,7 @@ class Temperature(GpuTableCheck):
     hint = "check the load of the node and its neighbors; if a GPU is hot while idle, replace the node"
     source = (
         "influxdata/telegraf: plugins/inputs/nvidia_smi/testdata/a100-sxm4-v12.xml: A100 slows down at 89 C, HBM at 95 C; "
-        "newer GPUs report the degrees left"
+        "newer GPUs report the remaining degrees"
     )
 
     def judge(self, found: Table, machine: Machine) -> Outcome:

@@ -1,4 +1,4 @@
-"""Process 1 of a stand-in node: the work of kernel, udev and systemd at boot, and the socket that `systemctl` uses.
+"""Process 1 of a stand-in node. It performs the work of kernel, udev and systemd at boot, and serves the socket that `systemctl` uses.
 
 `init boot` starts the enabled units of a new boot; `init resume` continues after a suspension. Exit codes: 40 reboot,
 41 power off (`nodes/host.py`), 70 an error of this program. On stdout it prints for the node host `settled` when all jobs

@@ -107,7 +107,7 @@ def install_module(state: State, release: str, name: str, facts: dict) -> None:
 
 
 def describe_driver(state: State) -> None:
-    """Update the versions that device tools compare: the driver's two halves, fabric manager."""
+    """Update the versions that device tools compare: the two halves of the driver, and the fabric manager."""
     from .universe import upstream
 
     packages = state["packages"]

@@ -202,7 +202,7 @@ def _dkms(universe: Universe, state: State) -> None:
 
 
 def dkms(argv: list[str]) -> int:
-    """`status`, and `autoinstall`, which builds what is missing."""
+    """`status`, and `autoinstall`, which builds the missing modules."""
     state = read_state()
     if argv[:1] == ["status"]:
         for item in state["dkms"]:

@@ -66,7 +66,7 @@ def masked(name: str) -> bool:
 
 
 def load(name: str) -> Unit | None:
-    """Return the unit with its drop-ins, or None without a file. A target needs no file."""
+    """Return the unit with its drop-ins, or None without a file. A target does not need a file."""
     path = find(name)
     template = None
     if path is None and "@" in name:

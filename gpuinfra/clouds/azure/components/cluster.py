@@ -185,5 +185,5 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
 
 
 def _endpoint_subnet(subnet_ids: Mapping[str, pulumi.Input[str]]) -> pulumi.Input[str]:
-    """Return the subnet for private endpoints. In an existing network without such a subnet, return the node subnet."""
+    """Return the subnet for private endpoints. If an existing network does not have one, return the node subnet."""
     return subnet_ids.get(ENDPOINTS_SUBNET) or subnet_ids["private-0"]

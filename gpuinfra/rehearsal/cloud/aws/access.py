@@ -34,7 +34,7 @@ _MANAGED = {
     "AmazonSSMManagedInstanceCore": '{"Statement": [{"Effect": "Allow", "Action": ["ssm:UpdateInstanceInformation", "ssmmessages:*"], "Resource": "*"}]}',
     "AmazonS3ReadOnlyAccess": '{"Statement": [{"Effect": "Allow", "Action": ["s3:Get*", "s3:List*"], "Resource": "*"}]}',
 }
-"""AWS managed policies for buckets and sessions. Other managed policies allow nothing in a rehearsal."""
+"""AWS managed policies for buckets and sessions. In a rehearsal, other managed policies do not allow anything."""
 
 
 def buckets(store: Store) -> list[str]:

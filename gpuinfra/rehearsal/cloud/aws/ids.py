@@ -1,5 +1,5 @@
-"""IDs and ARNs of AWS resources. The ID of a resource that AWS identifies by a user-defined name (bucket, role, log
-group) is that name."""
+"""IDs and ARNs of AWS resources. If AWS identifies a resource by a user-defined name (bucket, role, log group), this
+name is its ID."""
 
 from __future__ import annotations
 

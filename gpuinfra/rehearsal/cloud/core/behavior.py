@@ -82,8 +82,8 @@ class Behavior:
         return resource
 
     def imported(self, cloud: Cloud, resource: Resource) -> Resource:
-        """Return the resource that an import reads. The importer knows the ID only, so it cannot know the inputs of the
-        program that created the resource."""
+        """Return the resource that an import reads. The importer receives only the ID, so it does not have the inputs
+        of the program that created the resource."""
 
         def read(known: Mapping[str, Any]) -> dict[str, Any]:
             return {key: value for key, value in known.items() if key not in self.not_returned} | {**self.importer_sets}
