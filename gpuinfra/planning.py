@@ -197,4 +197,6 @@ def _budget(spec: ClusterSpec, plan: Plan, today: date) -> BudgetPlan | None:
         recipients=tuple(sorted(spec.budget.recipients)),
         thresholds_percent=tuple(sorted(spec.budget.thresholds_percent)),
         derived=derived,
+        currency=spec.budget.currency,
+        amount_per_month=round(limit * (spec.budget.units_per_usd or 1), 2),
     )

@@ -1,4 +1,4 @@
-"""Removes settings of the audit, of access and of tags that cannot be copied."""
+"""Removes settings of the audit, of the budget, of access and of tags that cannot be copied."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ def set_policies(pair: Pair, draft: Draft) -> None:
     if pair.across:
         if spec.audit.all_buckets and not pair.there.selects_buckets:
             draft.set(("audit", "all_buckets"), None, f"{pair.there.title} has no such setting")
+        if pair.there.budget_currency not in (None, spec.budget.currency):
+            why = f"{pair.there.title} accepts only budgets in {pair.there.budget_currency}"
+            draft.set(("budget", "currency"), None, why)
+            draft.set(("budget", "units_per_usd"), None, why)
         for name in type(spec.access).model_fields:
             if getattr(spec.access, name) and (name not in pair.there.access_fields or name == "operators"):
                 draft.set(("access", name), None, f"it is specific to {pair.here.title}")

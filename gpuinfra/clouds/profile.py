@@ -100,6 +100,8 @@ class CloudProfile(Protocol):
     selects_buckets: bool
     """Whether the audit trail records the objects of selected buckets, so that `audit.all_buckets` has an effect."""
 
+    budget_currency: str | None
+    """The only currency of a budget, as an ISO 4217 code, or None if it is the currency of the billing account."""
     replication: Replication | None
     """How buckets are replicated to a second region, or None if gpuinfra does not create resources in a second region on this cloud."""
     metadata_to_guard: tuple[str, ...]

@@ -309,6 +309,10 @@ class BudgetPlan:
     """The budget alert."""
 
     limit_usd_per_month: float
+    currency: str
+    """Currency of the billing account, as an ISO 4217 code."""
+    amount_per_month: float
+    """The limit in that currency."""
     recipients: tuple[str, ...]
     thresholds_percent: tuple[int, ...] = (50, 80, 100)
     derived: bool = True

@@ -93,7 +93,10 @@ def _site(plan: Plan) -> Iterator[str]:
     if plan.budget:
         notified = f"notifies {', '.join(plan.budget.recipients)}" if plan.budget.recipients else "no one is notified"
         source = "from this plan's price" if plan.budget.derived else "as declared"
-        yield from _field("budget", f"{plan.budget.limit_usd_per_month:,.0f} USD a month ({source}), {notified}")
+        limit = f"{plan.budget.limit_usd_per_month:,.0f} USD a month"
+        if plan.budget.currency != "USD":
+            limit = f"{plan.budget.amount_per_month:,.0f} {plan.budget.currency} a month, {limit}"
+        yield from _field("budget", f"{limit} ({source}), {notified}")
     if plan.recovery:
         yield from _recovery(plan.recovery)
     if plan.pools:

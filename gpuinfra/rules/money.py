@@ -10,7 +10,7 @@ from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import pools_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.cost.price import node_price
-from gpuinfra.findings import Finding, info, warn
+from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.model import ClusterSpec
 
 
@@ -39,6 +39,23 @@ def budget_has_recipients(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     if "foundation" in spec.made_layers and not spec.budget.recipients:
         what = "is empty, so no one is notified when the budget is exceeded"
         yield warn("budget.recipients", what, "add an e-mail address")
+
+
+def budget_currency_has_rate(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The cloud accepts the currency of the budget. A budget in a currency other than USD has an exchange rate, and a budget in USD has none."""
+    budget, only = spec.budget, profile_of(spec.cloud).budget_currency
+    if only and budget.currency != only:
+        what = f"is {budget.currency}; allowed on {profile_of(spec.cloud).title}: {only}"
+        yield error("budget.currency", what, "remove budget.currency and budget.units_per_usd")
+    elif budget.currency != "USD" and budget.units_per_usd is None:
+        what = f"is {budget.currency}, but the limit is in USD and has no exchange rate"
+        yield error("budget.currency", what, f"set budget.units_per_usd to the number of {budget.currency} per USD")
+    if budget.currency == "USD" and budget.units_per_usd is not None:
+        yield error(
+            "budget.units_per_usd",
+            f"is {budget.units_per_usd:g}, but budget.currency is USD",
+            "remove it, or set budget.currency to the currency of the billing account",
+        )
 
 
 RULES = rules_in(vars())

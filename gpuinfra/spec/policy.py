@@ -28,6 +28,7 @@ PolicyArn = Annotated[
     ),
 ]
 """IAM API reference, `CreatePolicy` and data type `AttachedPolicy`: a path and a name of letters, digits and `_+=,.@-`."""
+Currency = Annotated[str, text(r"^[A-Z]{3}$", "an ISO 4217 code such as EUR")]
 StackReference = Annotated[str, text(r"^[^\s]{1,200}$", "a stack reference without spaces, at most 200 characters")]
 
 
@@ -172,6 +173,12 @@ class Budget(SpecModel):
         default=(50, 80, 100), min_length=1, max_length=5, examples=[[50, 80, 100]]
     )
     """Percentages of the budget at which an alert is sent."""
+    currency: Currency = Field(default="USD", examples=["EUR"])
+    """Azure and Google Cloud: currency in which the billing account is charged, as an ISO 4217 code. AWS Budgets accepts only USD."""
+    units_per_usd: Annotated[Number, Unit("units of the currency per USD")] | None = Field(
+        default=None, gt=0, le=1e6, examples=[0.92]
+    )
+    """Exchange rate from which the budget's amount is calculated: `limit_usd_per_month` times this rate. Required if `currency` is not USD."""
 
 
 class Access(SpecModel):

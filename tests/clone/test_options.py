@@ -266,6 +266,27 @@ def test_provider_zone_follows_the_zone(tmp_path: Path) -> None:
     assert parse(text, "").value["config"]["gcp:zone"] == "us-west1-c"  # type: ignore[index]
 
 
+def test_currency_of_the_budget_follows_the_cloud(tmp_path: Path) -> None:
+    """A clone in the same cloud keeps the currency of the budget, and a clone on AWS has a budget in USD, the only currency there."""
+    budget = {
+        "recipients": ["ops@example.com"],
+        "limit_usd_per_month": 1000000,
+        "currency": "EUR",
+        "units_per_usd": 0.9,
+    }
+    value = {
+        "name": "train",
+        "where": {"cloud": "gcp", "region": "us-central1", "zone": "us-central1-b"},
+        "pools": [{"name": "gpu", "machine": "a3-ultragpu-8g", "capacity": [{"kind": "spot", "count": 1}]}],
+        "budget": budget,
+    }
+    path = written(tmp_path, value)
+    same = declared(cloned(path, "us-west1"))["budget"]
+    assert (same["currency"], same["units_per_usd"]) == ("EUR", 0.9)
+    other = declared(cloned(path, "us-west-2", cloud="aws"))["budget"]
+    assert not {"currency", "units_per_usd"} & set(other)
+
+
 def test_pilot_light_separates_what_each_stack_creates() -> None:
     """The base creates the networks for the machine types of the nodes, and the stack with the nodes has no settings of the foundation."""
     base, nodes = (one.declaration for one in cloned(file_of("gcp-a3high"), "us-east4", mode="pilot-light").files)

@@ -284,6 +284,14 @@ def test_derived_budget_covers_the_month() -> None:
     given = _plan("aws", budget={"limit_usd_per_month": 5.5, "recipients": ["a@b.co"]}).budget
     assert given is not None
     assert (given.limit_usd_per_month, given.derived) == (5.5, False)
+    assert (given.currency, given.amount_per_month) == ("USD", 5.5)
+
+
+def test_budget_in_the_currency_of_the_billing_account() -> None:
+    """The amount of a budget is the limit in USD times the exchange rate."""
+    plan = _plan("gcp", budget={"limit_usd_per_month": 1000, "currency": "EUR", "units_per_usd": 0.925})
+    assert plan.budget is not None
+    assert (plan.budget.limit_usd_per_month, plan.budget.amount_per_month) == (1000, 925.0)
 
 
 @pytest.mark.parametrize(

@@ -341,6 +341,11 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {}),
         ("aws", {f"{_C}.0.kind": "spot"}),
     ],
+    "budget_currency_has_rate": [
+        ("aws", {}),
+        ("gcp", {"budget.currency": "EUR", "budget.units_per_usd": 0.92}),
+        ("azure", {"budget.currency": "JPY", "budget.units_per_usd": 150}),
+    ],
     "budget_has_recipients": [("aws", {}), ("aws", {"budget": None, "use.foundation": "org/gpuinfra/base"})],
     "fabric_devices_fit_machine": [("aws", layout("p9.48xlarge", "p4d.24xlarge", *_ALL_P4D))],
     "card_has_one_fabric_device": [("aws", layout("p9.48xlarge", "p4d.24xlarge", *_ALL_P4D))],
@@ -993,6 +998,11 @@ REJECTED: dict[str, list[Case]] = {
     "price_is_known": [
         ("aws", {"where": {"cloud": "aws", "region": "us-west-2"}}),
         ("aws", {"where": {"cloud": "aws", "region": "us-west-2"}, "budget.limit_usd_per_month": 1000}),
+    ],
+    "budget_currency_has_rate": [
+        ("aws", {"budget.currency": "EUR", "budget.units_per_usd": 0.92}),
+        ("gcp", {"budget.currency": "EUR"}),
+        ("gcp", {"budget.units_per_usd": 0.92}),
     ],
     "budget_has_recipients": [("aws", {"budget": None})],
     "fabric_devices_fit_machine": [

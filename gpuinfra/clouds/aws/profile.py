@@ -81,6 +81,8 @@ class AwsProfile:
     """https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html, read 2026-11-22."""
     access_fields = frozenset({"node_policies", "permissions_boundary"})
     selects_buckets = True
+    # `AUD is not in the supported unit set: [USD]` (awslabs/landing-zone-accelerator-on-aws issue 682, 2024-12-18).
+    budget_currency = "USD"
     replication = REPLICATION
     storage_kinds = frozenset({"lustre", "home"})
     metadata_to_guard: tuple[str, ...] = ()

@@ -77,6 +77,7 @@ class AzureProfile:
     """https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources, read 2026-11-22. Storage accounts have the shortest keys."""
     access_fields = frozenset({"ssh_from", "operators", "evidence_from", "ssh_keys", "bastion"})
     selects_buckets = False
+    budget_currency: str | None = None
     replication = None
     storage_kinds = frozenset({"lustre"})
     metadata_to_guard: tuple[str, ...] = ("169.254.169.254",)

@@ -74,6 +74,7 @@ class GcpProfile:
     """Tags become labels."""
     access_fields = frozenset({"ssh_from", "operators"})
     selects_buckets = False
+    budget_currency: str | None = None
     replication = None
     storage_kinds = frozenset({"lustre", "home"})
     metadata_to_guard: tuple[str, ...] = ("169.254.169.254", "fd20:ce::254")

@@ -260,8 +260,8 @@ class Budget(pulumi.ComponentResource):
             name=scope.unique_name("month", 100),
             budget_type="COST",
             time_unit="MONTHLY",
-            limit_amount=f"{plan.limit_usd_per_month:.2f}",
-            limit_unit="USD",
+            limit_amount=f"{plan.amount_per_month:.2f}",
+            limit_unit=plan.currency,
             cost_filters=[
                 aws.budgets.BudgetCostFilterArgs(name="TagKeyValue", values=[f"user:gpuinfra:cluster${scope.cluster}"])
             ],

@@ -135,7 +135,8 @@ class Budget(pulumi.ComponentResource):
             rows.BUDGET.logical(name),
             budget_name=scope.unique_name("month", 63),
             scope=pulumi.Output.concat("/subscriptions/", scope.subscription),
-            amount=plan.limit_usd_per_month,
+            # Azure reads the amount in the billing currency of the subscription (MicrosoftDocs/azure-docs issue 51742).
+            amount=plan.amount_per_month,
             category="Cost",
             time_grain="Monthly",
             time_period=consumption.BudgetTimePeriodArgs(

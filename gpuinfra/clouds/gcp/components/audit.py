@@ -176,7 +176,7 @@ class Budget(pulumi.ComponentResource):
             ),
             amount=gcp.billing.BudgetAmountArgs(
                 specified_amount=gcp.billing.BudgetAmountSpecifiedAmountArgs(
-                    currency_code="USD", units=str(math.ceil(plan.limit_usd_per_month))
+                    currency_code=plan.currency, units=str(math.ceil(plan.amount_per_month))
                 )
             ),
             threshold_rules=[
