@@ -20,7 +20,7 @@ set -euo pipefail
 # shellcheck source=bootstrap/lib-lnet.sh
 . "${BASH_SOURCE[0]%/*}/lib-lnet.sh"
 
-readonly MOUNT_OPTIONS=noatime,flock,$WAIT_FOR_NETWORK
+readonly MOUNT_OPTIONS=noatime,flock
 
 main() {
   load_versions
@@ -44,7 +44,7 @@ main() {
     lnet_at_boot
   fi
   while read -r kind mount server name; do
-    [[ $kind != lustre ]] || mount_one lustre "$mount" "$server@tcp:/$name" "$MOUNT_OPTIONS"
+    [[ $kind != lustre ]] || mount_one lustre "$mount" "$server@tcp:/$name" "$MOUNT_OPTIONS,$(boot_options lustre "$mount")"
   done <<<"${GPUINFRA_FILE_SYSTEMS:-}"
 
   end_dry_run

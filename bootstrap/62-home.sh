@@ -22,13 +22,15 @@ main() {
   need_root
   need_tools apt-get dpkg-query mount mountpoint findmnt cp
   need_variables HOME_OPTIONS
-  local mount source options mounted=()
+  local mount source options after='' mounted=()
 
   install_packages nfs-common
+  # Only an order: with x-systemd.requires=, a restart of the unit would unmount the homes.
+  [[ -z ${HOME_TLS_PORT:-} ]] || after=,x-systemd.after=$TLS_UNIT
   [[ -z ${HOME_TLS_PORT:-} ]] || connect_with_tls
   while read -r mount source options; do
     save_local_homes "$mount"
-    mount_one nfs "$mount" "$source" "$options,$WAIT_FOR_NETWORK"
+    mount_one nfs "$mount" "$source" "$options,$(boot_options nfs "$mount")$after"
     restore_local_homes "$mount"
     mounted+=("$mount")
   done < <(homes)

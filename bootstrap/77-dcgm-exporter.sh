@@ -24,17 +24,30 @@ main() {
   address=$(private_address)
   [[ -n $address ]] || die "no route leads out of this node, so its private address is unknown (ip -4 route)"
 
+  put_file "$QUERY" "url = \"http://$address:$PORT/metrics\"" || true
+  # Before the installation, because the package starts the exporter, which listens at all addresses by default. The package's
+  # unit restarts it only after an abort and does not wait for the network, so an exporter that starts before the node has
+  # its address ends for good. It appends all messages to one file that nothing rotates.
+  if put_file "/etc/systemd/system/$UNIT.d/gpuinfra.conf" "[Unit]
+Wants=network-online.target
+After=network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+Environment=DCGM_EXPORTER_LISTEN=$address:$PORT DCGM_REMOTE_HOSTENGINE_INFO=localhost:5555
+Restart=always
+RestartSec=5
+TimeoutStopSec=10
+StandardOutput=journal
+StandardError=journal"; then
+    dry_run || systemctl daemon-reload
+    ! systemctl is-active --quiet "$UNIT" || dry_run || systemctl restart "$UNIT"
+  fi
   if ! interrupted && accepted DCGM_EXPORTER "$(package_version "$PACKAGE")"; then
     unchanged "DCGM exporter $(package_version "$PACKAGE") is installed; the lock accepts $(wanted DCGM_EXPORTER)"
   else
     use_nvidia_repository
     install_packages "$PACKAGE=$DCGM_EXPORTER_VERSION"
-  fi
-  put_file "$QUERY" "url = \"http://$address:$PORT/metrics\"" || true
-  if put_file "/etc/systemd/system/$UNIT.d/gpuinfra.conf" "[Service]
-Environment=DCGM_EXPORTER_LISTEN=$address:$PORT DCGM_REMOTE_HOSTENGINE_INFO=localhost:5555"; then
-    dry_run || systemctl daemon-reload
-    ! systemctl is-active --quiet "$UNIT" || dry_run || systemctl restart "$UNIT"
   fi
   service_on "$UNIT"
 

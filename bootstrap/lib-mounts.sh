@@ -1,8 +1,30 @@
 # shellcheck shell=bash
 # Shared file systems: one line each in /etc/fstab, mounted from their own server, proven by a write. Sourced by the steps that mount.
 
-# shellcheck disable=SC2034  # the steps append it to their own options
-readonly WAIT_FOR_NETWORK=_netdev,x-systemd.automount,x-systemd.requires=network-online.target
+readonly MOUNT_S=90 # as long as systemd waits for a mount at boot (DefaultTimeoutStartSec=)
+
+# boot_options TYPE MOUNT: prints the options of the fstab line that decide when systemd mounts it at boot. An automount
+# exists before the network is up, and whatever accesses it blocks until the mount ends. At early boot, systemd accesses
+# /home, for example for the file system view of systemd-networkd, and /srv: then mount and network wait for each other
+# (systemd issues 23652, 17657, 39177 and 1959). Home directories, and Lustre at these paths, are mounted without one.
+# Elsewhere, Lustre is mounted on first access, as the clouds document it.
+# nofail: if the server does not answer, the machine boots and its checks report the mount. It also removes the order before
+# remote-fs.target, after which users log in, so that order is set here. mount.lustre passes nofail to the kernel, which refuses it.
+boot_options() {
+  local nofail=,nofail
+  local -r before=x-systemd.before=remote-fs.target,x-systemd.before=gpuinfra-bootstrap.service,x-systemd.before=gpuinfra-verify.service
+  local -r network=x-systemd.requires=network-online.target
+  if [[ $1 == lustre ]]; then
+    case $2/ in
+      /home/* | /srv/*) nofail= ;;
+      *)
+        printf '_netdev,x-systemd.automount,%s\n' "$network"
+        return
+        ;;
+    esac
+  fi
+  printf '_netdev%s,%s,%s\n' "$nofail" "$network" "$before"
+}
 
 # mount_one TYPE MOUNT SOURCE OPTIONS
 mount_one() {
@@ -19,13 +41,23 @@ mount_one() {
   if [[ $(source_of "$type" "$mount") != "$source" ]]; then
     would "mount $mount" || {
       mkdir -p "$mount"
-      retry 5 "mounting $mount" mount "$mount"
+      # The runner repeats the whole step too, so a server that refuses is reported after two minutes.
+      retry 3 "mounting $mount" mount_in_time "$mount"
       changed "mounted $mount"
     }
   fi
 }
 
-# trigger_automount MOUNT: after a reboot systemd mounts it on first access; mounting it again with mount would fail.
+# mount_in_time MOUNT: mount.nfs and mount.lustre wait for a server that does not answer, longer than the step may take.
+mount_in_time() {
+  local status=0
+  timeout -k 10 "$MOUNT_S" mount "$1" || status=$?
+  ((status != 124)) || printf '%s\n' "the server of $1 did not answer within $MOUNT_S s" >&2
+  return "$status"
+}
+
+# trigger_automount MOUNT: after a reboot systemd mounts an automount on first access; mounting it again with mount would fail.
+# An automount that was removed from fstab exists until the next boot.
 trigger_automount() {
   local waits
   waits=$(findmnt -n -t autofs -o TARGET --mountpoint "$1" 2>/dev/null || true)

@@ -197,9 +197,13 @@ def group_lives(group: int) -> bool:
     return False
 
 
+KILL_PATIENCE_S = 30.0
+"""Time for which a killed group can take to end on a busy machine. A process that hangs in the kernel does not end at all."""
+
+
 def end_group(group: int, grace_s: float = LEFTOVER_GRACE_S) -> None:
     """Terminate a process group, and kill it after the grace period."""
-    for number, patience in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 5.0)):
+    for number, patience in ((signal.SIGTERM, grace_s), (signal.SIGKILL, KILL_PATIENCE_S)):
         try:
             os.killpg(group, number)
         except (ProcessLookupError, PermissionError):

@@ -17,7 +17,7 @@ import time
 from typing import Any, Callable, Iterable
 
 from .outcome import escaped
-from .probes import GPU_FIELDS, NODE_PART, OLDER_NAMES, PROBES, Probe
+from .probes import GPU_FIELDS, METRIC, METRICS_QUERY, NODE_PART, OLDER_NAMES, PROBES, Probe
 
 _FIRST_LINES = 20
 _ALIKE = 50
@@ -25,6 +25,8 @@ _ALIKE = 50
 _KINDS = 200
 """Number of kinds of lines to count. Lines of all further kinds are kept, up to the size limit."""
 _GRACE_S = 5.0
+_METRICS_TRIES = 12
+"""Repetitions until an exporter that just started serves metrics: one minute. It collects every 30 s (dcgm-exporter: `--collect-interval`)."""
 Run = Callable[[Iterable[str], Probe], "dict[str, Any]"]
 
 
@@ -214,7 +216,8 @@ def probe_all(
     """Run the given probes one at a time, because nvidia-smi is not faster in parallel.
 
     `efa_devices` is the number of EFA devices in the machine. Devices can appear late, so the probe is repeated up to three times
-    while some are missing.
+    while some are missing. An exporter that just started answers after some seconds and has no metrics before its first
+    collection, so its probe is repeated for up to a minute on nodes whose steps installed it.
     """
     records = {}
     for name in names:
@@ -229,6 +232,13 @@ def probe_all(
                 if records[name]["problem"] or len(domains) >= efa_devices:
                     break
                 time.sleep(retry_wait_s)
+                records[name] = _run_probe(probe, do)
+        elif name == "metrics" and os.path.exists(METRICS_QUERY):
+            records[name] = _run_probe(probe, do)
+            for _ in range(_METRICS_TRIES):
+                if METRIC in records[name]["stdout"]:
+                    break
+                time.sleep(float(os.environ.get("GPUINFRA_METRICS_RETRY_S") or retry_wait_s))
                 records[name] = _run_probe(probe, do)
         else:
             records[name] = _run_probe(probe, do)

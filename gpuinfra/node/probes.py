@@ -67,6 +67,9 @@ NODE_PART = "@node-part"
 """Placeholder for this program. NCCL, for example, runs in a separate process."""
 
 DCGM_PLUGINS = "/usr/libexec/datacenter-gpu-manager-4/plugins"
+METRICS_QUERY = "/etc/gpuinfra/metrics.curl"
+"""URL of the exporter that a bootstrap step installed."""
+METRIC = "DCGM_FI_DEV_GPU_TEMP{"
 METRICS = ("curl", "-s", "--noproxy", "*", "--max-time", "10")
 HOST_COPIES = ("-j", "-t", "host_to_device_memcpy_ce", "device_to_host_memcpy_ce")
 
@@ -137,9 +140,7 @@ PROBES: dict[str, Probe] = {
         ("find", "-L", "/usr/local/gib/scripts/set_nccl_env.sh", "/var/lib/tcpxo/lib64", "-maxdepth", "0")
     ),
     # The step of the exporter writes the URL with the node's private address. Your own exporter may listen on all addresses.
-    "metrics": Probe(
-        (*METRICS, "-K", "/etc/gpuinfra/metrics.curl"), otherwise=((*METRICS, "http://127.0.0.1:9400/metrics"),)
-    ),
+    "metrics": Probe((*METRICS, "-K", METRICS_QUERY), otherwise=((*METRICS, "http://127.0.0.1:9400/metrics"),)),
     "dcgm": Probe(("dcgmi", "diag", "-r", "1", "--json"), timeout_s=600, loads=True),
     # Measurements of minutes to hours: they run only on request, for the speed phase or burn-in.
     "dcgm-medium": Probe(("dcgmi", "diag", "-r", "2", "--json"), timeout_s=1800, loads=True),

@@ -9,6 +9,7 @@ twice. A step is done if it exits with 0 *and* has reported a proof.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import shutil
 import signal
@@ -23,6 +24,8 @@ from . import journal as j
 from .log import StepLog, utc_now
 from .steplist import Step, Unusable, node_environment, read_steps
 
+_GATE = 'read -r || exit 1; exec bash "$1" </dev/null'
+"""Starts a step only after the lock names its process group: if the runner is killed before, the next run could not end the step."""
 EXIT_REFUSED, EXIT_REBOOT = 65, 194
 DONE, FAILED, ENVIRONMENT = 0, 1, 3
 MAX_REBOOTS = 2
@@ -177,8 +180,8 @@ class Runner:
         since, began = self.log.size(), time.monotonic()
         # Output goes directly to the file, not through a pipe: a step does not depend on a reader, and a daemon blocks nothing.
         process = subprocess.Popen(
-            ["bash", str(step.file)],
-            stdin=subprocess.DEVNULL,
+            ["bash", "-c", _GATE, "-", str(step.file)],
+            stdin=subprocess.PIPE,
             stdout=self.log.log,
             stderr=self.log.log,
             env=environment,
@@ -187,6 +190,9 @@ class Runner:
         )
         self.group = process.pid
         self.lock.started(process.pid)
+        if process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError), process.stdin:
+                process.stdin.write(b"\n")
         code: Optional[int]
         try:
             code = process.wait(step.timeout_s)

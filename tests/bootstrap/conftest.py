@@ -49,8 +49,9 @@ class Node:
     bundle: Path
     steps: list[dict[str, object]] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
 
-    def step(self, name: str, body: str, *, timeout_s: float = 20, retries: int = 0) -> None:
+    def step(self, name: str, body: str, *, timeout_s: float = 300, retries: int = 0) -> None:
         """Add one step."""
         (self.bundle / "bootstrap" / f"{name}.sh").write_text(HEADER + body, encoding="utf-8")
         self.steps = [s for s in self.steps if s["id"] != name]
@@ -81,7 +82,11 @@ class Node:
             "0.01",
             *options,
         ]
-        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        self.started.append(process)
+        return process
 
     def run(self, *options: str, program: str = LAUNCH, before: tuple[str, ...] = ()) -> tuple[int, str]:
         """Run it to its end: exit code and output."""
@@ -106,8 +111,8 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Node:
-    """A node without steps."""
+def node(tmp_path: Path) -> Iterator[Node]:
+    """A node without steps. Runners that a failed test leaves are ended, so that they do not fail a later test."""
     made = Node(root=tmp_path / "root", bundle=tmp_path / "bundle")
     (made.bundle / "bootstrap").mkdir(parents=True)
     for part in shipped("bootstrap").glob("lib*.sh"):
@@ -124,7 +129,11 @@ def node(tmp_path: Path) -> Node:
         "file_systems": [{"kind": "lustre", "mount": "/scratch", "dns_name": "fs-1.example", "mount_name": "abc"}],
     }
     (made.root / "etc/gpuinfra/node.json").write_text(json.dumps(config), encoding="utf-8")
-    return made
+    yield made
+    (made.root / "world/go").touch()
+    for process in made.started:
+        with process:
+            process.kill()
 
 
 @pytest.fixture

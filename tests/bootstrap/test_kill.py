@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from gpuinfra.node.journal import group_lives
+
 from .conftest import KILL_AT_WRITE, Node, alive
 from .test_runner import MADE
 
@@ -112,20 +114,47 @@ def test_processes_of_a_killed_run_are_ended_first(node: Node) -> None:
     node.step("10-slow", 'echo $$ >>"$WORLD/pids"\nwhile [[ ! -e $WORLD/go ]]; do sleep 0.02; done\nproved "yes"\n')
     process = node.start()
     pids = node.root / "world/pids"
-    while not pids.exists() or not pids.read_text(encoding="utf-8").strip():
+    while not pids.exists() or "\n" not in pids.read_text(encoding="utf-8"):
+        assert process.poll() is None
         time.sleep(0.01)
     left = int(pids.read_text(encoding="utf-8"))
     process.kill()
-    process.communicate()
-    assert Path(f"/proc/{left}").exists()
-    (node.root / "world/go.soon").touch()
+    process.communicate(timeout=300)
+    assert alive(left)
     second = node.start()
     while pids.read_text(encoding="utf-8").count("\n") < 2:
+        assert second.poll() is None
         time.sleep(0.01)
     assert not alive(left)
     (node.root / "world/go").touch()
     second.communicate(timeout=300)
     assert second.returncode == 0
+
+
+KILL_BEFORE_NOTE = """
+import os, signal, sys
+from gpuinfra.node import journal, steps
+def started(self, group):
+    print(group, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+journal.Lock.started = started
+sys.exit(steps.main(sys.argv[1:]))
+"""
+
+
+def test_a_step_that_no_note_names_never_runs(node: Node) -> None:
+    """Killed after it started a step's process and before the lock names it, the runner leaves no step beside the next run."""
+    node.step("10-writes", 'echo ran >>"$WORLD/ran"\nproved "yes"\n')
+    process = node.start(program=KILL_BEFORE_NOTE)
+    output, _ = process.communicate(timeout=300)
+    group = int(output.split()[-1])
+    until = time.monotonic() + 300
+    while group_lives(group):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    assert not (node.root / "world/ran").exists()
+    assert node.run()[0] == 0
+    assert node.world["ran"] == "ran\n"
 
 
 @pytest.mark.parametrize("number", [2, 7])

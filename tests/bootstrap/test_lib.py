@@ -51,7 +51,7 @@ class Shell:
         env |= {"GPUINFRA_RETRY_PAUSE_S": "0", **self.environment, **environment}
         script = f'set -euo pipefail\n. "{LIB}"\n{body}'
         answer = subprocess.run(
-            ["bash", "-c", script], env=env, capture_output=True, text=True, check=False, timeout=30
+            ["bash", "-c", script], env=env, capture_output=True, text=True, check=False, timeout=300
         )
         return answer.returncode, answer.stdout + answer.stderr + report.read_text(encoding="utf-8")
 
@@ -393,3 +393,35 @@ def test_automount_is_triggered(shell: Shell) -> None:
     assert code == 0, output
     assert looked.exists()
     assert not [call for call in shell.calls if call.startswith("mount ")]
+
+
+MOUNTS = shipped("bootstrap") / "lib-mounts.sh"
+
+
+def mounting(shell: Shell) -> tuple[int, str]:
+    """Mount homes whose line is already in /etc/fstab."""
+    shell.tool("findmnt", "exit 1\n")
+    shell.tool("mkdir", "")
+    listed = 'grep() { [[ ${!#} == /etc/fstab ]] || command grep "$@"; }'
+    return shell.run(f'. "{MOUNTS}"; {listed}; mount_one nfs /home 10.0.0.9:/home hard')
+
+
+def test_a_refused_mount_ends_with_the_reason(shell: Shell) -> None:
+    """The step reports the words of the server; the runner repeats the step, so the mount itself is tried three times only."""
+    shell.tool("mount", "echo mount.nfs: access denied by server >&2; exit 32\n")
+    code, output = mounting(shell)
+    assert code == 1
+    assert "mounting /home failed 3 times, last with exit code 32: mount.nfs: access denied by server" in output
+    assert [call for call in shell.calls if call.startswith("mount ")] == ["mount /home"] * 3
+
+
+def test_a_silent_server_ends_with_the_reason(shell: Shell) -> None:
+    """A mount that hangs is ended, so the step reports the server before its own time limit ends it."""
+    shell.tool("timeout", 'shift 2; echo $* >>"$HOME/limits"; exit 124\n')
+    code, output = mounting(shell)
+    assert code == 1
+    assert (
+        "mounting /home failed 3 times, last with exit code 124: the server of /home did not answer within 90 s"
+        in output
+    )
+    assert (shell.folder / "limits").read_text(encoding="utf-8").splitlines() == ["90 mount /home"] * 3

@@ -27,6 +27,7 @@ import pytest
 
 from gpuinfra import bundle
 from tests.bootstrap.private_root.debs import Deb
+from tests.bootstrap.test_boot_mounts import options
 from tests.rehearsal.nodes.every_machine import planned
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
@@ -48,6 +49,7 @@ cd /{RESULT}/boot-$(basename $boot)
 for unit in gpuinfra-verify gpuinfra-bootstrap nvidia-cdi-refresh docker cloud-final; do
   systemctl show $unit.service -p Result,ExecMainStatus,ExecMainStartTimestampMonotonic,ExecMainExitTimestampMonotonic >$unit
 done
+systemctl show home.mount -p ActiveState,ActiveEnterTimestampMonotonic >home
 systemctl --failed --no-legend --plain >failed
 systemctl is-active gpuinfra-attest.timer >attest || true
 cloud-init status --format json >cloud-init || true
@@ -127,6 +129,8 @@ def prepared(debian: Path, root: Path, cloud: str) -> None:
             text = re.sub(r"(?m)^ExecStart=.*$", f"ExecStart=/bin/sleep {seconds}", text)
         (root / "etc/systemd/system" / name).write_text(text + "\n", encoding="utf-8")
         _inside(root, "systemctl", "enable", name)
+    # A file system in memory takes the place of the share; the options, and so the order, are those of home directories.
+    (root / "etc/fstab").write_text(f"share /home tmpfs {options('nfs', '/home')} 0 0\n", encoding="utf-8")
     (root / "root/report").write_text(REPORT, encoding="utf-8")
     (root / "root/report").chmod(0o755)
     (root / "etc/systemd/system/report.service").write_text(REPORT_UNIT, encoding="utf-8")
@@ -146,7 +150,7 @@ def shown(folder: Path, unit: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("cloud", MACHINES)
 def test_a_real_boot_runs_the_user_data_and_all_steps(debian: Path, tmp_path: Path, cloud: str) -> None:
-    """Two boots: the steps run once, the checks follow every service, the reboot is no failure, and no unit fails."""
+    """Two boots: the steps run once, after the homes are mounted, the checks follow every service, the reboot is no failure, and no unit fails."""
     root = tmp_path / "root"
     prepared(debian, root, cloud)
     words = ["systemd-nspawn", "-q", "--register=no", "--keep-unit", "--private-network", "--console=pipe", "--boot"]
@@ -171,6 +175,10 @@ def test_a_real_boot_runs_the_user_data_and_all_steps(debian: Path, tmp_path: Pa
             ended = int(shown(folder, unit)["ExecMainExitTimestampMonotonic"])
             assert 0 < ended <= started, (folder.name, unit)
         assert shown(folder, "gpuinfra-bootstrap")["Result"] == "success"
+        home, begun = shown(folder, "home"), shown(folder, "gpuinfra-bootstrap")["ExecMainStartTimestampMonotonic"]
+        assert home["ActiveState"] == "active"
+        assert 0 < int(home["ActiveEnterTimestampMonotonic"]) <= int(begun)
+        assert not any("home.automount" in line for line in journal.splitlines())
         assert (folder / "attest").read_text(encoding="utf-8") == "active\n"
         failed = {line.split()[0] for line in (folder / "failed").read_text(encoding="utf-8").splitlines()}
         # No metadata service answers here, so the checks end with this code: they have no identity.

@@ -124,14 +124,15 @@ def test_unexpected_error_names_line_and_command(node: Node) -> None:
 
 def test_step_timeout_ends_all_its_children(node: Node) -> None:
     """The time limit ends the whole process group and reports the last output."""
-    node.step(
-        "10-slow",
-        'echo "waiting for a package server"\nsleep 300 &\necho $! >"$WORLD/child"\nwait\nproved "no"\n',
-        timeout_s=0.5,
-    )
-    code, output = node.run()
+    body = 'echo "waiting for a package server"\nsleep 900 &\necho $! >"$WORLD/child"\nwait\nproved "no"\n'
+    code, output, limit = 0, "", 0.5
+    for limit in (0.5, 5, 60):  # on a busy machine, bash itself needs longer than the shortest limit
+        node.step("10-slow", body, timeout_s=limit)
+        code, output = node.run()
+        if "child" in node.world:
+            break
     assert code == 1
-    assert "timed out after 0.5 s" in output
+    assert f"timed out after {limit:g} s" in output
     assert "waiting for a package server" in output
     assert not alive(int(node.world["child"]))
 
@@ -291,7 +292,7 @@ def test_control_characters_do_not_reach_the_console(node: Node) -> None:
 
 
 def _wait_for(path: Path) -> None:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 300
     while not path.exists():
         assert time.monotonic() < until, f"{path} did not appear"
         time.sleep(0.01)

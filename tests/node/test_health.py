@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -58,16 +59,20 @@ def test_it_serves_http_until_terminated(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", code], env={})
     try:
         url = f"http://127.84.0.1:{health.PORT}{health.PATH}"
-        for _ in range(100):
+        until = time.monotonic() + 300
+        while True:
             try:
                 with urllib.request.urlopen(url, timeout=300) as answer:
                     output = json.load(answer)
                 break
             except OSError:
+                assert time.monotonic() < until, "nothing answers"
+                assert process.poll() is None
                 time.sleep(0.1)
         assert output == {"ApplicationHealthState": "Unknown"}
-        with pytest.raises(OSError, match="404"):
+        with pytest.raises(urllib.error.HTTPError, match="404") as caught:
             urllib.request.urlopen(url + "z", timeout=300)
+        caught.value.close()
     finally:
         process.terminate()
-    assert process.wait(10) == 0
+    assert process.wait(300) == 0

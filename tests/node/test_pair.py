@@ -110,7 +110,7 @@ def test_id_is_transferred_completely(libraries: Path, tmp_path: Path) -> None:
     other = threading.Thread(target=go, args=(1,))
     other.start()
     go(0)
-    other.join(20)
+    other.join(300)
     assert found[0][0].tobytes() == found[1][0].tobytes()
     assert len(set(found[0][0].tobytes())) > 100
     assert (found[0][1:], found[1][1:]) == ((0, 16), (8, 16))

@@ -32,3 +32,19 @@ def test_a_node_with_homes_is_verified_under_least_permissions(rehearse: Rehears
     assert [node["outcome"] for node in result.report["nodes"]] == ["verified"]
     result = rehearse("destroy", str(path), "--under-least-permissions")
     assert result.code == 0, result.out + result.err
+
+
+def test_a_home_that_cannot_be_mounted_is_a_finding_of_its_node(rehearse: Rehearse, tmp_path: Path) -> None:
+    """The node reports before the default time limit of a rehearsal: step, words of the server, mount and what to do."""
+    path = tmp_path / "Pulumi.lab.yaml"
+    path.write_text(STACK, encoding="utf-8")
+    # A longer limit than the default one, for a busy machine; the run ends when the node has reported.
+    result = rehearse("up", str(path), "--fault", "node:gpu-1:home-mount-refused", "--deadline", "1200s")
+    assert result.code == 1, result.out + result.err
+    assert [node["outcome"] for node in result.report["nodes"]] == ["failed"]
+    for words in (
+        "62-home is failed: mounting /home failed 3 times",
+        "access denied by server while mounting 127.0.0.1:/",
+        "what to do: ",
+    ):
+        assert words in result.out, (words, result.out)

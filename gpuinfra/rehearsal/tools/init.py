@@ -38,7 +38,7 @@ class Init:
         self._journal_lock = threading.Lock()
         self.began = time.monotonic()
         self.boot_id = read_state()["boot_id"]
-        self.manager = Manager(self.reaper, self.log, dict(os.environ))
+        self.manager = Manager(self.reaper, self.log, dict(os.environ), mounts.after_unit)
         self.ending: int | None = None
         self.settled = False
 

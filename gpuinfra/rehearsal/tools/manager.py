@@ -30,8 +30,14 @@ class Job:
 class Manager:
     """All units of one node."""
 
-    def __init__(self, reaper: Reaper, log: Callable[[str, str, bool], None], environ: dict[str, str]) -> None:
-        self.reaper, self.log = reaper, log
+    def __init__(
+        self,
+        reaper: Reaper,
+        log: Callable[[str, str, bool], None],
+        environ: dict[str, str],
+        mount_after: Callable[[str], None] = lambda unit: None,
+    ) -> None:
+        self.reaper, self.log, self.mount_after = reaper, log, mount_after
         self.commands = Commands(reaper, log, environ)
         self.lock = threading.RLock()
         self.states: dict[str, dict] = {}
@@ -206,6 +212,7 @@ class Manager:
                 self._set(unit.name, active="inactive", sub="dead", result="dependency", ended=time.time())
             else:
                 job.result = self._start(unit)
+            self.mount_after(unit.name)
         except Exception as error:  # an error in the stand-in must not block the node
             self.log("systemd", f"{unit.name}: {error!r}", True)
             job.result = "failed"
@@ -305,12 +312,15 @@ class Manager:
             self._restart(unit)
 
     def _restart(self, unit: Unit) -> None:
-        """Start a unit again, after `RestartSec=` and at most five times in ten seconds. The pause is recorded, so
-        that a suspension does not lose the start."""
+        """Start a unit again, after `RestartSec=` and within its start limit (five times in ten seconds by default). The
+        pause is recorded, so that a suspension does not lose the start."""
         state = self.states[unit.name]
-        times = [moment for moment in state.get("restarts", []) if time.time() - moment < 10] + [time.time()]
-        self._set(unit.name, restarts=times, restarting=len(times) <= 5)
-        if len(times) > 5:
+        interval = seconds(unit.one("Unit", "StartLimitIntervalSec", "10"))
+        burst = int(unit.one("Unit", "StartLimitBurst", "5"))
+        times = [moment for moment in state.get("restarts", []) if time.time() - moment < interval] + [time.time()]
+        limited = interval > 0 and len(times) > burst
+        self._set(unit.name, restarts=times, restarting=not limited)
+        if limited:
             self.log("systemd", f"{unit.name}: Start request repeated too quickly.", True)
             return
         time.sleep(min(seconds(unit.one("Service", "RestartSec", "100ms")), 10.0))

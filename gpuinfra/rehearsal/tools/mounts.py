@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 from .arguments import Arguments
 from .passthrough import run_real
 from .state import RUN, State, change_state, exists, fail, make_folder, read_state, read_text, write_file
+from .unitfile import is_enabled
 
 SHARED = RUN + "/filesystems"
 DISKS = "/var/lib/stand-in-disks"
@@ -22,26 +24,57 @@ LOCAL = "127.0.0.1:"
 SIMULATED = ("lustre", "nfs", "xfs", "ext4")
 TUNNELS = RUN + "/tunnels"
 """Lines `local-port server` of the running stunnel."""
+WAITING = RUN + "/waiting-mounts"
+"""Lines of fstab that wait for a unit of this boot (`x-systemd.after=`)."""
+_AFTER = "x-systemd.after="
+REFUSED = "mount.nfs: Connection refused"
+NFS_RETRY_S = 120.0
+"""Time for which mount.nfs retries a server that refuses connections (nfs(5), `retry=`)."""
 
 
 def boot() -> None:
-    """Mount the local disks of the image, then the entries of fstab."""
+    """Mount the local disks of the image, then the entries of fstab that wait for no unit."""
     state = read_state()
     place = state["image"].get("scratch")
     if place and state["hardware"]["nvme"]:
         item = {"source": place["source"], "target": place["mount"], "type": place["type"]}
         _attach({**item, "options": "rw,noatime,nodiratime"})
+    waiting = []
     for source, target, kind, options in _fstab():
-        if kind == "nfs" and source.startswith(LOCAL):
-            continue  # an automount, for which systemd waits until stunnel runs
-        if kind in SIMULATED and target != "/" and "noauto" not in options:
-            code, text = _mount(source, target, kind, options)
-            if code:
-                os.write(2, f"systemd: Failed to mount {target}: {text}\n".encode())
+        if kind not in SIMULATED or target == "/" or "noauto" in options:
+            continue
+        units = {word[len(_AFTER) :] for word in options.split(",") if word.startswith(_AFTER)}
+        if any(is_enabled(unit) == "enabled" for unit in units):
+            waiting.append(f"{source} {target} {kind} {options}\n")
+        else:
+            _mount_at_boot(source, target, kind, options)
+    write_file(WAITING, "".join(waiting))
+
+
+def after_unit(name: str) -> None:
+    """Mount the entries of fstab that wait for this unit, once for each boot: `After=` does not repeat a mount later."""
+    lines = read_text(WAITING, "").splitlines()
+    due = [line for line in lines if _AFTER + name in line.split()[3].split(",")]
+    for line in due:
+        source, target, kind, options = line.split()
+        _mount_at_boot(source, target, kind, options)
+    if due:
+        write_file(WAITING, "".join(line + "\n" for line in lines if line not in due))
+
+
+def _mount_at_boot(source: str, target: str, kind: str, options: str) -> None:
+    until = time.monotonic() + NFS_RETRY_S
+    while True:
+        code, text = _mount(source, target, kind, options)
+        if text != REFUSED or time.monotonic() > until:
+            break
+        time.sleep(0.05)
+    if code:
+        os.write(2, f"systemd: Failed to mount {target}: {text}\n".encode())
 
 
 def stunnel(argv: list[str]) -> int:
-    """The TLS client. It mounts the automounts that need it, because nothing here mounts them on first access."""
+    """The TLS client."""
     from .vendor import stay
 
     lines, port = [], ""
@@ -54,10 +87,6 @@ def stunnel(argv: list[str]) -> int:
     if not lines:
         return fail("No service is configured")
     write_file(TUNNELS, "".join(lines))
-    mounted = {item["target"] for item in read_state()["mounts"]}
-    for source, target, kind, options in _fstab():
-        if kind == "nfs" and source.startswith(LOCAL) and target not in mounted:
-            _mount(source, target, kind, options)
     return stay(lambda: os.unlink(TUNNELS))
 
 
@@ -219,6 +248,9 @@ def _mount(source: str, target: str, kind: str, options: str) -> tuple[int, str]
                 )
         if "lustre-mount-fails" in state["faults"]:
             return 5, f"mount.lustre: mount {source} at {target} failed: Input/output error\nIs the MGS running?"
+        if "nofail" in options.split(","):
+            # It passes options that are not in its table to the kernel, which refuses unknown ones (lustre/utils/mount_lustre.c).
+            return 22, f"mount.lustre: mount {source} at {target} failed: Invalid argument"
         if "@tcp:/" not in source:
             return 22, f"mount.lustre: {source} is not a Lustre source (SERVER@tcp:/NAME)"
     elif kind == "nfs":
@@ -231,7 +263,7 @@ def _mount(source: str, target: str, kind: str, options: str) -> tuple[int, str]
             return 32, f"mount.nfs: remote share not in 'host:dir' format: {source}"
         server = _server(source, options)
         if server is None:
-            return 32, "mount.nfs: Connection refused"
+            return 32, REFUSED
         if "home-mount-refused" in state["faults"]:
             return 32, f"mount.nfs: access denied by server while mounting {source}"
     elif _disk(source) is None:

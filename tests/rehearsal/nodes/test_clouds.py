@@ -158,7 +158,7 @@ def test_a_refused_home_is_reported(host: NodeHost) -> None:
     code, said = node.steps()
     assert code == 1, said
     reason = next(step["reason"] for step in node.state["steps"] if step["id"] == "62-home")
-    assert "mounting /home failed 5 times" in reason
+    assert "mounting /home failed 3 times" in reason
     assert "access denied by server while mounting 127.0.0.1:/" in reason
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -25,9 +26,10 @@ def pool(cloud: str, machine: str, system: str, image: str, software: dict[str, 
     return replace(made, steps=tuple(step for step in made.steps if step.id in ("10-prepare", "20-kernel", *STEPS)))
 
 
-def judged(node: Machine, *checks: str) -> dict[str, dict[str, Any]]:
+def judged(node: Machine, *checks: str, environment: Mapping[str, str] | None = None) -> dict[str, dict[str, Any]]:
     """The outcomes of the checks on the node."""
-    said = node.run("python3", NODE_PART, "verify", "--json", "--phase", "correctness")[1]
+    settings = [f"{name}={value}" for name, value in (environment or {}).items()]
+    said = node.run("env", *settings, "python3", NODE_PART, "verify", "--json", "--phase", "correctness")[1]
     assert "{" in said, said
     document = json.loads(said[said.index("{") :].rpartition("}")[0] + "}")
     return {one["id"]: one for one in document["checks"] if one["id"] in checks}

@@ -179,6 +179,7 @@ def test_units_fail_time_out_restart_and_follow_each_other(shared: Nodes) -> Non
         "rescue.service": "[Service]\nType=oneshot\nExecStart=/bin/touch /root/rescued",
         "needs.service": "[Unit]\nRequires=bad.service\nAfter=bad.service\n[Service]\nType=oneshot\nExecStart=/bin/touch /root/needless",
         "crash.service": "[Service]\nRestart=on-failure\nRestartSec=50ms\nExecStart=/bin/bash -c 'echo x >>/root/crashes; exit 7'",
+        "always.service": "[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestart=always\nRestartSec=10ms\nExecStart=/bin/bash -c 'echo x >>/root/always; [ $(wc -l </root/always) -lt 9 ] || exec sleep 1000'",
         "if.service": "[Unit]\nConditionPathExists=!/root\n[Service]\nType=oneshot\nExecStart=/bin/touch /root/condition",
         "env.service": "[Service]\nType=oneshot\nEnvironment=A=1 'B=two words'\nEnvironmentFile=-/none\nRemainAfterExit=yes\nExecStart=/bin/bash -c 'echo \"$A $B ${HOME-none}\" >/root/env'",
         "tick.timer": "[Timer]\nOnActiveSec=100ms\nUnit=tock.service",
@@ -189,16 +190,20 @@ def test_units_fail_time_out_restart_and_follow_each_other(shared: Nodes) -> Non
     assert run("systemctl show -p Result --value slow", SECOND) == "timeout"
     run("systemctl start needs", SECOND, code=1)
     run("ls /root/needless", SECOND, code=2)
-    run("for i in $(seq 100); do [ -e /root/rescued ] && exit; sleep 0.02; done; exit 1", SECOND)
+    run("for i in $(seq 9999); do [ -e /root/rescued ] && exit; sleep 0.02; done; exit 1", SECOND)
     run(
-        "systemctl start crash; for i in $(seq 200); do [ $(wc -l </root/crashes) -ge 6 ] && exit; sleep 0.02; done; exit 1",
+        "systemctl start crash; for i in $(seq 9999); do [ $(wc -l </root/crashes) -ge 6 ] && exit; sleep 0.02; done; exit 1",
+        SECOND,
+    )
+    run(
+        "systemctl start always; for i in $(seq 9999); do [ $(wc -l </root/always) -ge 9 ] && exit; sleep 0.02; done; exit 1",
         SECOND,
     )
     run("systemctl start if; [ ! -e /root/condition ]", SECOND)
     run("systemctl start env", SECOND)
     assert run("cat /root/env; systemctl is-active env", SECOND).split("\n") == ["1 two words none", "active"]
     run(
-        "systemctl start tick.timer; for i in $(seq 200); do [ -e /root/ticked ] && exit; sleep 0.02; done; exit 1",
+        "systemctl start tick.timer; for i in $(seq 9999); do [ -e /root/ticked ] && exit; sleep 0.02; done; exit 1",
         SECOND,
     )
     assert "already exists" in run("systemctl mask env", SECOND, code=1)
