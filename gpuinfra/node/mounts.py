@@ -19,6 +19,7 @@ from .console import Missing
 SCHEMA = "gpuinfra.mounts/1"
 KINDS = ("lustre", "nfs", "nfs4")
 ANSWER_S = 45.0
+_GRACE_S = 1.0
 MAX_MOUNTS = 64
 """Maximum number of mounts to test."""
 
@@ -87,7 +88,7 @@ def _problem(process: subprocess.Popen[bytes], deadline: float) -> str | None:
         if process.stderr is not None:
             process.stderr.close()
         try:
-            process.wait(1.0)
+            process.wait(_GRACE_S)
         except subprocess.TimeoutExpired:
             pass  # it hangs in the kernel until the server returns
         return "does not respond"

@@ -48,11 +48,12 @@ class ProxyCommand:
     def close(self) -> None:
         """End the process and its children."""
         self.socket.close()
-        for number in (signal.SIGTERM, signal.SIGKILL):
+        # A killed process ends at once, but a busy machine notices it later.
+        for number, patience_s in ((signal.SIGTERM, 2), (signal.SIGKILL, 60)):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, number)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(2)
+                self._process.wait(patience_s)
                 break
         self._stderr.close()
 
