@@ -125,6 +125,10 @@ def test_homes_on_aws_are_mounted_with_tls_at_every_boot(host: NodeHost) -> None
     assert "accept = 127.0.0.1:20049\nconnect = fs-1.efs.us-east-1.amazonaws.com:2049\n" in config
     assert "accept = 127.0.0.1:20050\nconnect = fs-2.efs.us-east-1.amazonaws.com:2049\n" in config
     assert config.count("verifyChain = yes\ncheckHost = fs-") == 2
+    fstab = node.run("cat", "/etc/fstab")[1]
+    # An order only: with a requirement, a restart of the proxy would unmount the homes.
+    assert fstab.count("x-systemd.after=gpuinfra-home-tls.service") == 2
+    assert "requires=gpuinfra-home-tls" not in fstab
     mounts = {"/home": "20049", "/tools": "20050"}
     node.run("touch", "/home/of-1", "/tools/of-2")
 
@@ -150,6 +154,8 @@ def test_a_home_without_its_connection_is_not_mounted(host: NodeHost) -> None:
     node.run("systemctl", "stop", "gpuinfra-home-tls.service")
     code, said = node.run("mount", "/home")
     assert (code, said) == (32, "mount.nfs: Connection refused\n")
+    node.run("systemctl", "start", "gpuinfra-home-tls.service")
+    assert node.run("mountpoint", "-q", "/home")[0] == 1  # the unit mounts nothing; only a boot does
 
 
 def test_a_refused_home_is_reported(host: NodeHost) -> None:

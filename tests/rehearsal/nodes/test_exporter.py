@@ -39,6 +39,9 @@ def test_exporter_serves_each_gpu_at_the_private_address_only(host: NodeHost, cl
     assert code == 0, said
     assert node.state["recorded"]["dcgm_exporter"] == "4.8.2-1"
     assert "DCGM_EXPORTER_LISTEN=10.0.1.11:9400" in node.run("cat", DROP_IN)[1]
+    log = node.run("cat", "/var/log/gpuinfra/bootstrap.log")[1]
+    # The package starts the exporter, which would listen on all addresses without the drop-in.
+    assert log.index(f"wrote {DROP_IN}") < log.index("datacenter-gpu-manager-exporter")
     assert node.run("curl", "-s", "http://127.0.0.1:9400/metrics")[0] == 7
     assert (judged(node, "M1")["M1"]["outcome"], judged(node, "M1")["M1"].get("reason")) == ("pass", None)
     code, said = node.steps("--again")
