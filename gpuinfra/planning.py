@@ -184,13 +184,23 @@ def _file_systems(
     return tuple(plans)
 
 
+def _second_region(plan: Plan, today: date) -> float:
+    """Return the monthly price of the stack in the second region before a failover. Its resources have the tag of the cluster, so the budget counts them."""
+    if plan.recovery is None or plan.recovery.mode == "cold":
+        return 0.0
+    pools = plan.pools if plan.recovery.mode == "hot" else ()
+    same = replace(plan, recovery=None, pools=pools)
+    there = price(replace(same, region=plan.recovery.region), today)
+    return (there if there.complete else price(same, today)).usd_per_month
+
+
 def _budget(spec: ClusterSpec, plan: Plan, today: date) -> BudgetPlan | None:
     if "foundation" not in spec.made_layers:
         return None
     if spec.budget.limit_usd_per_month is not None:
         limit, derived = spec.budget.limit_usd_per_month, False
     else:
-        month = price(plan, today).usd_per_month
+        month = price(plan, today).usd_per_month + _second_region(plan, today)
         limit, derived = float(max(100, math.ceil(month * 1.1 / 100) * 100)), True
     return BudgetPlan(
         limit_usd_per_month=limit,

@@ -11,7 +11,7 @@ from typing import Any
 
 from gpuinfra.clone import names
 from gpuinfra.clone.draft import Draft, apply, put
-from gpuinfra.clone.model import ORIGIN, Change, ClonedFile
+from gpuinfra.clone.model import Change, ClonedFile
 from gpuinfra.clone.pair import Pair
 from gpuinfra.clone.prices import estimate
 from gpuinfra.clone.settings import references
@@ -21,6 +21,7 @@ from gpuinfra.cost import price
 from gpuinfra.plan.model import Plan
 from gpuinfra.planning import make_plan
 from gpuinfra.spec.document import Route
+from gpuinfra.spec.load import CLONE_OF
 from gpuinfra.spec.model import ClusterSpec
 
 STACK_SECRETS = ("encryptionsalt", "encryptedkey", "secretsprovider")
@@ -123,7 +124,7 @@ def _recorded(pair: Pair, draft: Draft, stack: str, use: dict[str, str]) -> list
     """Return the changes of the settings with another record of the original stack."""
     record = names.record_of(stack, pair.source, use)
     return [
-        replace(one, after=record) if one.route == ("config", ORIGIN) and one.after is not None else one
+        replace(one, after=record) if one.route == ("config", CLONE_OF) and one.after is not None else one
         for one in draft.config
     ]
 

@@ -17,8 +17,6 @@ from gpuinfra.spec.messages import path_text
 SCHEMA = "gpuinfra.clone/1"
 Mode = Literal["cold", "pilot-light", "hot"]
 MODES: tuple[Mode, ...] = ("cold", "pilot-light", "hot")
-ORIGIN = "gpuinfra:clone-of"
-"""Setting of a cloned stack file that contains the stack and the region of which it is a clone, and its stack references. A clone in that region gets the original names."""
 
 
 @dataclass(frozen=True, kw_only=True)

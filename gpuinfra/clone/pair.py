@@ -9,14 +9,14 @@ from typing import Any
 
 from gpuinfra.clone import names
 from gpuinfra.clone.draft import Draft, put_given, route_of
-from gpuinfra.clone.model import ORIGIN, Request
+from gpuinfra.clone.model import Request
 from gpuinfra.clone.names import Origin
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.profile import CloudProfile
 from gpuinfra.clouds.second_region import SecondRegion, second_region_of
 from gpuinfra.errors import UsageError
 from gpuinfra.spec.document import Route
-from gpuinfra.spec.load import LoadedStack, stack_name
+from gpuinfra.spec.load import CLONE_OF, LoadedStack, stack_name
 from gpuinfra.spec.messages import path_text
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
@@ -114,7 +114,7 @@ def pair_of(stack: LoadedStack, text: str, request: Request, today: date, output
 
     Raises `UsageError` if the path in a `--set` value is invalid or is given twice.
     """
-    origin = names.origin_of(stack.config.get(ORIGIN))
+    origin = names.origin_of(stack.config.get(CLONE_OF))
     name = names.stack_in(stack.name, stack.spec.where.region, request.region, origin)
     pair = Pair(
         stack=stack,

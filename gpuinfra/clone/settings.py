@@ -7,10 +7,11 @@ from shlex import quote
 
 from gpuinfra.clone import names
 from gpuinfra.clone.draft import HIDDEN, Draft, leaves
-from gpuinfra.clone.model import ORIGIN, Change
+from gpuinfra.clone.model import Change
 from gpuinfra.clone.pair import Pair
 from gpuinfra.clouds.second_region import Manual
 from gpuinfra.spec.document import Route
+from gpuinfra.spec.load import CLONE_OF
 from gpuinfra.spec.shown import looks_secret
 
 
@@ -27,10 +28,10 @@ def set_settings(pair: Pair, draft: Draft, zones: Mapping[str, str]) -> None:
         key = pair.facts.region_settings[0]
         draft.config.append(Change(route=("config", key), before=None, after=pair.target, reason="region of the clone"))
     if pair.origin is None or pair.origin.region != pair.target:
-        before = pair.stack.config.get(ORIGIN)
+        before = pair.stack.config.get(CLONE_OF)
         why = "stack of which this is the clone, so that a clone in its region gets the original names"
         after = names.record_of(pair.stack.name, pair.source, references(pair))
-        draft.config.append(Change(route=("config", ORIGIN), before=before, after=after, reason=why))
+        draft.config.append(Change(route=("config", CLONE_OF), before=before, after=after, reason=why))
 
 
 def references(pair: Pair) -> dict[str, str]:
@@ -40,7 +41,7 @@ def references(pair: Pair) -> dict[str, str]:
 
 
 def _setting(pair: Pair, draft: Draft, zones: Mapping[str, str], key: str, value: object) -> tuple[object, str]:
-    if key == ORIGIN:
+    if key == CLONE_OF:
         return (
             (None, "this is the original region again")
             if pair.origin and pair.origin.region == pair.target

@@ -92,7 +92,8 @@ def _site(plan: Plan) -> Iterator[str]:
         yield from _field("audit", f"trail for the entire account, {locked}")
     if plan.budget:
         notified = f"notifies {', '.join(plan.budget.recipients)}" if plan.budget.recipients else "no one is notified"
-        source = "from this plan's price" if plan.budget.derived else "as declared"
+        both = " and that of the second region" if plan.recovery and plan.recovery.mode != "cold" else ""
+        source = f"from this plan's price{both}" if plan.budget.derived else "as declared"
         limit = f"{plan.budget.limit_usd_per_month:,.0f} USD a month"
         if plan.budget.currency != "USD":
             limit = f"{plan.budget.amount_per_month:,.0f} {plan.budget.currency} a month, {limit}"

@@ -13,7 +13,7 @@ from gpuinfra.errors import SpecError
 from gpuinfra.findings import Finding, Level, error, warn
 from gpuinfra.rules.run import check
 from gpuinfra.spec.document import Document, read
-from gpuinfra.spec.load import LoadedStack, read_stack, with_line
+from gpuinfra.spec.load import CLONE_OF, LoadedStack, read_stack, with_line
 from gpuinfra.spec.messages import nearest
 from gpuinfra.spec.shown import shown
 
@@ -74,22 +74,28 @@ REGIONAL = ("s3://", "awskms://")
 
 
 def state_survives_the_region(stack: LoadedStack) -> Iterator[Finding]:
-    """With `recovery`, the Pulumi state and its secrets provider are not in the region that can fail."""
-    if stack.spec.recovery is None:
+    """The Pulumi state and its secrets provider are not in the region that can fail: that of a stack with `recovery`, or that of which a stack is a clone."""
+    origin = stack.config.get(CLONE_OF)
+    original = origin.get("region") if isinstance(origin, dict) else None
+    own = stack.spec.where.region
+    regions = [own] if stack.spec.recovery else []
+    if isinstance(original, str) and original in profile_of(stack.spec.cloud).regions and original != own:
+        regions.append(original)
+    if not regions:
         return
-    region = stack.spec.where.region
     for document, route in _urls_of(stack):
         url, path = _at(document, route), ".".join(route)
         if not isinstance(url, str):
             continue
         match = REGION_IN_URL.search(url)
         named = (match[1] or match[2]) if match else None
-        if named == region:
-            what = f"is in {region}, so a failover cannot read the state when this region fails"
-            found = error(path, what, "use a bucket and a key in a different region, such as recovery.region")
+        if named in regions:
+            what = f"is in {named}, so a failover cannot read the state when this region fails"
+            # A clone can have another purpose than a failover, so the region of its original is only a warning.
+            found = (error if named == own else warn)(path, what, "use a bucket and a key in a third region")
         elif named is None and url.startswith(REGIONAL):
             what = f"is {shown(url)}, which does not state its region"
-            found = warn(path, what, f"add ?region=... and make sure that it is not {region}")
+            found = warn(path, what, f"add ?region=... and make sure that it is not {' or '.join(regions)}")
         else:
             continue
         yield with_line(replace(found, rule=state_survives_the_region.__name__), document, route)

@@ -94,6 +94,10 @@ def find_stack(name_or_path: str | Path) -> Path:
     raise UsageError(f"stack {shown(text)} does not exist; {f'did you mean {near}? ' if near else ''}{there}")
 
 
+CLONE_OF = "gpuinfra:clone-of"
+"""Setting of a cloned stack file that contains the stack and the region of which it is a clone, and its stack references. A clone in that region gets the original names."""
+
+
 def stack_name(path: Path) -> str:
     """Return the stack name of a file: `aws-p4d` for `Pulumi.aws-p4d.yaml`."""
     stem = path.name.rsplit(".", 1)[0]

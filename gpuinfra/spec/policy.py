@@ -166,7 +166,7 @@ class Budget(SpecModel):
     limit_usd_per_month: Annotated[Number, Unit("USD per month")] | None = Field(
         default=None, gt=0, le=1e9, examples=[60000]
     )
-    """Monthly budget for the cluster. If omitted, it is the plan's monthly price plus 10 percent."""
+    """Monthly budget for the cluster. If omitted, it is the plan's monthly price plus 10 percent. With `recovery` in mode `pilot-light` or `hot`, the price includes the stack in the second region."""
     recipients: tuple[Email, ...] = Field(default=(), max_length=10, examples=[["gpu-budget@example.com"]])
     """Email addresses that receive alerts. If omitted, no alerts are sent, and a warning is reported."""
     thresholds_percent: tuple[Annotated[Percent, Field(ge=1, le=1000)], ...] = Field(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuinfra.clone import Request, clone
 from gpuinfra.findings import Level
 from gpuinfra.rules.stack import check_stack
 from gpuinfra.shipped import shipped
@@ -60,6 +61,54 @@ def test_state_in_the_region_that_fails_is_rejected(
 ) -> None:
     """The finding has the place of the URL. A URL without a region is a warning."""
     assert _found(tmp_path, backend, provider) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("region", "backend", "expected"),
+    [
+        ("eu-west-1", "s3://state?region=eu-west-1", [(Level.WARN, "backend.url")]),
+        ("eu-west-1", "s3://state?region=us-west-2", []),
+        ("us-west-2", "s3://state?region=eu-west-1", []),
+        ("eu-west-1", "s3://state", [(Level.WARN, "backend.url")]),
+        ("nowhere", "s3://state?region=nowhere", []),
+    ],
+)
+def test_state_of_a_clone_in_the_region_of_the_original_is_a_warning(
+    tmp_path: Path, region: str, backend: str, expected: list[tuple[Level, str]]
+) -> None:
+    """A clone without `recovery` needs its state when the region of its original fails. A setting that names no region has no effect."""
+    stack = STACK[: STACK.index("    recovery:")].replace(
+        "config:\n", f"config:\n  gpuinfra:clone-of: {{stack: lab, region: {region}}}\n"
+    )
+    assert _found(tmp_path, backend, None, stack) == expected
+
+
+@pytest.mark.parametrize(
+    ("backend", "expected"),
+    [
+        ("s3://state?region=us-east-1", [(Level.ERROR, "backend.url")]),
+        ("s3://state?region=us-west-2", [(Level.WARN, "backend.url")]),
+        ("s3://state?region=eu-west-1", []),
+        ("s3://state", [(Level.WARN, "backend.url")]),
+    ],
+)
+def test_state_of_a_clone_with_recovery_is_in_a_third_region(
+    tmp_path: Path, backend: str, expected: list[tuple[Level, str]]
+) -> None:
+    """Both regions of a clone with `recovery` can fail, and a URL without a region is one finding."""
+    stack = STACK.replace("config:\n", "config:\n  gpuinfra:clone-of: {stack: lab, region: us-west-2}\n")
+    assert _found(tmp_path, backend, None, stack) == expected
+
+
+def test_clone_warns_about_the_state_of_the_stack(tmp_path: Path) -> None:
+    """`gpuinfra clone` reports a state backend in the region of the stack, which both stacks share."""
+    (tmp_path / "Pulumi.yaml").write_text("name: lab\nruntime: python\nbackend: {url: 's3://state?region=us-east-1'}\n")
+    path = tmp_path / "Pulumi.lab.yaml"
+    path.write_text(STACK[: STACK.index("    recovery:")])
+    made = clone(read_stack(path), path.read_text(), Request(region="us-west-2"), TODAY)
+    assert made.ok
+    (found,) = [one for one in made.findings if one.path == "backend.url"]
+    assert "us-east-1" in found.message
 
 
 def test_without_a_second_region_the_state_can_be_anywhere(tmp_path: Path) -> None:
