@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="CHECK",
-        help="also run this check, even if the machine does not require it (for example B2, B4, B5); repeatable",
+        help="also run this check, even if the machine does not require it (for example B2, N5); repeatable",
     )
     verify.add_argument(
         "--burn-in",

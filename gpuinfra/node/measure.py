@@ -51,7 +51,7 @@ def nccl_command(args: argparse.Namespace) -> int:
 
     if _is_wrong(args):
         return WRONG_USE
-    code = in_fabric_environment([sys.executable, *sys.argv])
+    code = in_fabric_environment([sys.executable, *sys.argv], managers=MANAGERS)
     if code is not None:
         return code
     with tempfile.TemporaryDirectory(prefix="gpuinfra-nccl-") as folder:

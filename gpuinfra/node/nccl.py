@@ -4,7 +4,8 @@ One process drives all GPUs of this node as ranks `first_rank ...` of `ranks`; i
 run on other nodes with the same unique ID. The sum is verified, so a link that is fast but corrupts data does not pass.
 It runs in a separate process (`node.pyz nccl`), because a hanging collective ends only when its process ends.
 
-The signatures come from nccl.h (2.x) and cuda_runtime_api.h. `network_of` reads the network from NCCL's log.
+The signatures come from nccl.h (2.x) and cuda_runtime_api.h. `network_of` reads the network from NCCL's log. NCCL selects the network
+for each communicator, also for one that does not leave the node (`commAlloc` in NVIDIA/nccl: src/init.cc, v2.28.9).
 """
 
 from __future__ import annotations
@@ -265,22 +266,70 @@ def _call(library: ctypes.CDLL, name: str, explain: Any, *arguments: Any) -> Non
 
 
 def run(size: int, rounds: int, log: str) -> dict[str, Any]:
-    """Run one all-reduce inside this node. Adds the network name from NCCL's log."""
+    """Run one all-reduce inside this node. Adds the networks, their devices and the related lines from NCCL's log.
+
+    Raises `Missing` with these lines if NCCL cannot create the communicator.
+    """
     os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,NET,ENV", NCCL_DEBUG_FILE=log)
-    result = all_reduce(Libraries(), size=size, rounds=rounds)
-    result["network"] = network_in(log)
+    try:
+        result = all_reduce(Libraries(), size=size, rounds=rounds)
+    except Missing as error:
+        lines = network_lines(read_log(log))
+        raise Missing("; ".join([str(error), *lines[-6:]])) from None
+    text = read_log(log)
+    result["network"] = network_of(text)
+    result["network_devices"] = devices_of(text)
+    result["network_log"] = network_lines(text)
     return result
 
 
-def network_in(log: str) -> list[str]:
-    """Return the network names in a log file, or an empty list if the file does not exist."""
+def read_log(log: str) -> str:
+    """Return the content of a log file, or an empty text if the file does not exist."""
     try:
         with open(log, encoding="utf-8", errors="backslashreplace") as file:
-            return network_of(file.read(1 << 20))
+            return file.read(1 << 20)
     except OSError:
-        return []
+        return ""
 
 
 def network_of(log: str) -> list[str]:
     """Return the names of the networks in NCCL's log. A possible name is `Socket`, which GPU nodes should never use."""
     return sorted(set(re.findall(r"NCCL INFO (?:\[\d+\] )?Using network (.+?)\s*$", log, re.MULTILINE)))
+
+
+_OFI = re.compile(r"NET/OFI Selected provider is efa, fabric is \S+ \(found (\d+) nics\)")
+_IB = re.compile(r"NET/IB ?: Using((?: ?\[\d+\]\S+)+)")
+
+
+def devices_of(log: str) -> dict[str, int]:
+    """Return the number of devices that the network plugins in NCCL's log use: `efa`, `IB` and `RoCE`. Plugins that print no devices have no entry.
+
+    aws-ofi-nccl prints the number of devices; NCCL's own plugin and nccl-rdma-sharp-plugins list each port with its link layer.
+    If ranks differ, the lowest number counts.
+    """
+    found: dict[str, int] = {}
+    for count in _OFI.findall(log):
+        found["efa"] = min(int(count), found.get("efa", int(count)))
+    for ports in _IB.findall(log):
+        layers = re.findall(r":\d+/(IB|RoCE)", ports)
+        for layer in ("IB", "RoCE"):
+            found[layer] = min(layers.count(layer), found.get(layer, layers.count(layer)))
+    return found
+
+
+def network_lines(log: str) -> list[str]:
+    """Return the lines of NCCL's log that explain the choice of the network, without prefixes and repetitions, at most 40."""
+    lines: dict[str, None] = {}
+    for line in log.splitlines():
+        _, marker, text = line.partition("NCCL INFO ")
+        if not marker:
+            _, marker, text = line.partition("NCCL WARN ")
+        text = re.sub(r"^\[\d+\] ", "", text).strip()
+        if marker and _ABOUT_NETWORK.search(text):
+            lines[shortened(text, 200)] = None
+    return list(lines)[:40]
+
+
+_ABOUT_NETWORK = re.compile(
+    r"NET/|NET plugin|net(?:work)? plugin|Using network|network \S+ not found|libibverbs|topology file|NCCL_(?:NET|IB|TOPO)\w* set|FasTrak"
+)

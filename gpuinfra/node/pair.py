@@ -206,9 +206,8 @@ def run(
         result = nccl.all_reduce(libraries, size=size, rounds=rounds, unique_id=one_id, first_rank=first, ranks=ranks)
     finally:
         end.cancel()
-    result.update(
-        schema="gpuinfra.pair/1", run=assignment["run"], partner=assignment["partner"], network=nccl.network_in(log)
-    )
+    network = nccl.network_of(nccl.read_log(log))
+    result.update(schema="gpuinfra.pair/1", run=assignment["run"], partner=assignment["partner"], network=network)
     return result
 
 

@@ -149,6 +149,8 @@ PROBES: dict[str, Probe] = {
     "heat": Probe((NODE_PART, "heat"), timeout_s=2400, loads=True),
     "links": Probe((NODE_PART, "links"), timeout_s=2400, loads=True),
     "nccl": Probe((NODE_PART, "nccl"), timeout_s=600, loads=True),
+    # Enough for NCCL to select its network: on real machines, most of the time is the initialization of GPUs and plugins.
+    "nccl-network": Probe((NODE_PART, "nccl", "--gib", "0.0625", "--rounds", "1"), timeout_s=300, loads=True),
     "pair": Probe((NODE_PART, "pair"), timeout_s=1200, loads=True),
     # DCGM's package for the CUDA version of the driver contains nvbandwidth.
     "nvbandwidth": Probe(

@@ -122,6 +122,11 @@ def _host_copy(f: Facts) -> bool:
     return not f.mig and any(floor.check == "B5" for floor in f.machine.floors)
 
 
+def _network_plugin(f: Facts) -> bool:
+    """Whether NCCL can use the fabric. NCCL runs on whole GPUs; with MIG, it finds no more than one instance."""
+    return _fabric(f) and _gpu(f) and not f.mig
+
+
 def _burn_in(level: int) -> Callable[[Facts], bool]:
     return lambda f: f.machine.gpu is not None and f.burn_in >= level and not f.mig
 
@@ -136,6 +141,7 @@ REQUIRED: dict[str, Callable[[Facts], bool]] = {
     "C5": _enroot,
     "M1": _exporter,
     "B1": _gpu,
+    "B4": _network_plugin,
     "B5": _host_copy,
     "G15": _partitioned,
     "B6": _burn_in(2),
@@ -159,7 +165,7 @@ REQUIRED: dict[str, Callable[[Facts], bool]] = {
     "L2": _home,
     "L3": _over_efa,
 }
-"""Maps each check to the condition under which nodes run it. Other checks (N5, B2 to B4) run on request, and the report lists them as not checked."""
+"""Maps each check to the condition under which nodes run it. Other checks (N5, B2, B3) run on request, and the report lists them as not checked."""
 
 
 def expectation(
@@ -270,6 +276,8 @@ def _skips(machine: MachineType, *, mig: bool) -> dict[str, str]:
             check: links for check, applies in (("F3", _linked), ("F4", _linked), ("F5", _joined)) if applies(machine)
         }
         skips["B5"] = "the test sees only one instance of a GPU with MIG"
+        if machine.fabric:
+            skips["B4"] = "NCCL does not run on several MIG instances of a node"
         skips["B1"] = "NVIDIA's diagnostics test whole GPUs only"
     return skips
 

@@ -92,6 +92,7 @@ P4D: dict[str, Any] = {
         "L1",
         "S1",
         "S2",
+        "B4",
         "B5",
     ],
     "floors": [{"check": "B5", "at_least": 10}],
@@ -111,7 +112,7 @@ H100 = {
     "floors": [{"check": "B2", "at_least": 460}, {"check": "B5", "at_least": 21}, {"check": "B3", "at_least": 400}],
     "burn_in": 3,
     "lnet_efa": 8,
-    "required": [*P4D["required"], "L3", "F2", "F6", "B3", "N5", "B6", "B7", "B1", "B2", "B4", "M1", "C5"],
+    "required": [*P4D["required"], "L3", "F2", "F6", "B3", "N5", "B6", "B7", "B1", "B2", "M1", "C5"],
     "skips": {},
     "containers": ["docker", "enroot"],
     "software": {**P4D["software"], "enroot": {"pin": "4.2.1", "range": [">=4", "<5"]}},
@@ -129,6 +130,22 @@ LNET = "net:\n" + "".join(
     for net, number, count in (("lo", 1, 0), ("tcp", 1, 90), ("efa", 8, 4096))
 )
 NCCL = {"schema": "gpuinfra.nccl/1", "ranks": 8, "busbw_gb_s": 478.2, "wrong": 0, "network": ["AWS Libfabric"]}
+
+
+NETWORKS = {"efa": "AWS Libfabric", "infiniband": "IB", "gib": "gIB", "tcpxo": "FasTrak", "tcpx": "GPUDirectTCPX_v7"}
+
+
+def nccl_network(device_state: dict[str, Any], expectation: dict[str, Any]) -> dict[str, Any]:
+    """The result of `node.pyz nccl` on this machine: NCCL's network, and the devices that its plugin lists."""
+    provider = expectation["fabric_provider"]
+    name, found = NETWORKS[provider], {}
+    if provider == "efa":
+        found["efa"] = len(devices.efa_domains(device_state))
+    elif provider == "infiniband":
+        layers = [layer for _, layer, up in devices.verbs_ports(device_state) if up]
+        found = {"IB": layers.count("InfiniBand"), "RoCE": layers.count("Ethernet")}
+    return {**NCCL, "network": [name], "network_devices": found, "network_log": [f"Using network {name}"]}
+
 
 JOURNAL = {
     "schema": "gpuinfra.state/1",
@@ -302,6 +319,8 @@ def played(device_state: dict[str, Any], expectation: dict[str, Any] = P4D):
             return record(words, json.dumps(network_mounts(expectation)) + "\n")
         if words == [NODE_PART, "pair"]:
             return record(words, json.dumps(PAIR) + "\n")
+        if words[:2] == [NODE_PART, "nccl"] and "--gib" in words:
+            return record(words, json.dumps(nccl_network(device_state, expectation)) + "\n")
         if words == [NODE_PART, "heat"]:
             return record(words, json.dumps(HEAT) + "\n")
         if words == [NODE_PART, "links"]:

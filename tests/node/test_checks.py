@@ -46,7 +46,6 @@ ON_DEMAND = [
     "B1",
     "B2",
     "B3",
-    "B4",
     "B6",
     "B7",
 ]
@@ -437,9 +436,14 @@ MUTATIONS["B3"] = [
     lambda one: one["expectation"].pop("floors"),
 ]
 MUTATIONS["B4"] = [
-    swaps("nccl", "AWS Libfabric", "Socket"),
-    swaps("nccl", r'\["AWS Libfabric"\]', '["AWS Libfabric", "Socket"]'),
-    swaps("nccl", r'\["AWS Libfabric"\]', "[]"),
+    swaps("nccl-network", "AWS Libfabric", "Socket"),
+    swaps("nccl-network", r'\["AWS Libfabric"\]', '["AWS Libfabric", "Socket"]'),
+    swaps("nccl-network", r'\["AWS Libfabric"\]', "[]"),
+    swaps("nccl-network", '"efa": 4', '"efa": 3'),
+    swaps(
+        "nccl-network", "Using network AWS Libfabric", "Could not open XML topology file /a : No such file or directory"
+    ),
+    lambda one: one["expectation"].pop("fabric_devices"),
 ]
 MUTATIONS["B5"] = [
     swaps("nvbandwidth", "12.30", "6.10"),

@@ -12,7 +12,7 @@ import pytest
 
 from gpuinfra.bundle import node_program
 from gpuinfra.node.judge import judge
-from gpuinfra.node.nccl import network_of
+from gpuinfra.node.nccl import devices_of, network_lines, network_of
 from gpuinfra.node.probe import run
 from gpuinfra.node.probes import PROBES, Probe
 from tests.node.healthy import P4D, record
@@ -59,7 +59,8 @@ def call(libraries: Path, *args: str, timeout: int = 300, **environ: str) -> sub
 def judged(stdout: str, expectation: dict[str, Any] | None = None) -> dict[str, dict[str, Any]]:
     """The outcomes of B2 and B4 for this output."""
     machine = {**P4D, "required": ["B2", "B4"], "skips": {}, "floors": FLOORS, **(expectation or {})}
-    return {check["id"]: check for check in judge({"nccl": record(["python3", "nccl"], stdout)}, machine)}
+    one = record(["python3", "nccl"], stdout)
+    return {check["id"]: check for check in judge({"nccl": one, "nccl-network": one}, machine)}
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 8])
@@ -178,6 +179,44 @@ def test_probe_runs_this_program() -> None:
 def test_network_is_read_from_nccls_log(log: str, names: list[str]) -> None:
     """All names in the log count, so one rank on sockets is visible among seven on the fabric."""
     assert network_of(log) == names
+
+
+AZURE_PORTS = "".join(f"[{at}]mlx5_ib{at}:1/IB " for at in range(8)) + "[8]mlx5_an0:1/RoCE"
+
+
+@pytest.mark.parametrize(
+    ("log", "devices"),
+    [
+        ("h:1:1 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa-direct (found 32 nics)\n", {"efa": 32}),
+        (
+            "".join(f"h:1:1 [{n}] NCCL INFO NET/OFI Selected provider is efa, fabric is efa (found {n} nics)\n" for n in (4, 3)),
+            {"efa": 3},
+        ),
+        (f"h:1:1 [5] NCCL INFO NET/IB : Using {AZURE_PORTS} [RO]; OOB eth0:10.0.0.4<0>\n", {"IB": 8, "RoCE": 1}),
+        ("h:1:1 [0] NCCL INFO NET/IB: Using [0]mlx5_0:1/IB/SHARP [1]mlx5_1:1/IB/SHARP [RO]; OOB e:1<0>\n", {"IB": 2, "RoCE": 0}),
+        ("h:1:1 [0] NCCL INFO NET/IB : Using [RO]; OOB eth0:165.245.165.177<0>\n", {}),
+        ("h:1:1 [0] NCCL INFO NET/gIB : Initializing gIB v1.0.2\n", {}),
+    ],
+)  # fmt: skip
+def test_devices_of_the_plugin_are_counted(log: str, devices: dict[str, int]) -> None:
+    """The lines are written in the shape of public logs: p5 and p4d with aws-ofi-nccl, Azure with eight InfiniBand ports, H200 with the plugin v11."""
+    assert devices_of(log) == devices
+
+
+def test_lines_about_the_network_have_no_prefix_and_no_repetition() -> None:
+    """Each rank prints the same lines; one of each explains the choice, and other lines of the log are left out."""
+    log = "".join(
+        f"h:1:{rank} [{rank}] NCCL INFO {text}\n"
+        for rank in range(8)
+        for text in ("cudaDriverVersion 13000", "NET/Plugin: Could not find: libnccl-net.so", "Using network Socket")
+    )
+    assert network_lines(log) == ["NET/Plugin: Could not find: libnccl-net.so", "Using network Socket"]
+
+
+def test_a_communicator_without_a_network_reports_the_reason(libraries: Path) -> None:
+    """If NCCL creates no communicator, the message has the lines of its log, because the error code has no reason."""
+    done = call(libraries, FAKE_FAIL="ncclGroupEnd:1", FAKE_NETWORK="Socket")
+    assert "ncclGroupEnd failed: unhandled system error (2); Using network Socket" in done.stderr
 
 
 def test_host_copies_are_judged_per_gpu() -> None:

@@ -181,6 +181,7 @@ def test_every_probe_is_a_plain_command_with_a_limit() -> None:
         assert probe.argv[0] not in ("sh", "bash", "env", "sudo"), name
         long = {
             "nccl": 600,
+            "nccl-network": 300,
             "nvbandwidth": 600,
             "dcgm": 600,
             "dcgm-medium": 1800,

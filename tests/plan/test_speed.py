@@ -29,7 +29,7 @@ BROUGHT_BY = {
     "nvbandwidth": "75-dcgm", "dcgm": "75-dcgm", "dcgm-medium": "75-dcgm", "dcgm-long": "75-dcgm",
     "dcgm-extra-long": "75-dcgm", "heat": "75-dcgm", "fabric-manager": "35-fabric-manager",
     "fabric-manager-version": "35-fabric-manager", "nvlsm": "33-nvlink-subnet-manager", "efa": "50-efa", "cdi": "70-container-toolkit",
-    "lnet": "60-lustre", "lustre-module": "60-lustre", "metadata-guard": "72-metadata", "nccl": "45-nccl", "pair": "45-nccl",
+    "lnet": "60-lustre", "lustre-module": "60-lustre", "metadata-guard": "72-metadata", "nccl": "45-nccl", "nccl-network": "45-nccl", "pair": "45-nccl",
     "enroot": "71-enroot", "enroot-namespaces": "71-enroot", "fabric-libraries": "50-", "metrics": "77-dcgm-exporter", "links": "",
 }  # fmt: skip
 """Probe -> start of the step that installs its tool; empty if no step does. Other probes use the driver's tools, files of the

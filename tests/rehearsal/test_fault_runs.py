@@ -47,6 +47,28 @@ def test_each_broken_node_has_its_own_finding(rehearse: Rehearse) -> None:
     assert "Traceback" not in result.out + result.err
 
 
+NCCL = {
+    "aws-p4d": ("libnl-route-3.so.200: cannot open shared object file", "efa-missing", "N1 efa_devices: found 3"),
+    "azure-ndv5": ("Failed to open libibverbs", "fabric-port-down", "N2 infiniband_ports: "),
+    "gcp-a3ultra": ("libnl-route-3.so.200: cannot open shared object file", "fabric-port-down", "N7 rdma_devices: "),
+}
+"""Stack -> NCCL's line about a library that is missing, a fault of one network device, and words about it."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("stack", NCCL)
+def test_a_fallback_to_sockets_fails_the_default_checks(rehearse: Rehearse, stack: str) -> None:
+    """Without a check on request, a broken plugin, variables that turn it off and a dead device fail with their node and cause."""
+    library, fault, device = NCCL[stack]
+    faults = ("node:gpu-1:nccl-library-broken", "node:gpu-2:nccl-environment", f"node:gpu-3:{fault}")
+    result = rehearse("up", stack, *[word for one in faults for word in ("--fault", one)])
+    assert result.code == 1, result.out + result.err
+    assert [node["outcome"] for node in result.report["nodes"]] == ["failed", "failed", "failed", "verified"]
+    lines = [line for line in result.out.splitlines() if " (" in line or "B4 " in line or device in line]
+    for words in ("B4 network_plugin", library, "set by environment to", device, "gpu-3 ("):
+        assert any(words in line for line in result.out.splitlines()), (words, lines)
+
+
 @pytest.mark.long
 def test_one_missing_gpu(rehearse: Rehearse) -> None:
     """A lost GPU fails only its node; the last lines name node, instance, GPU and hint."""

@@ -1,4 +1,4 @@
-"""B: the speed of the node, compared with the figures of its machine type. B5 takes seconds; the other checks run on request.
+"""B: the speed of the node, compared with the figures of its machine type. B4 and B5 take seconds and are required; the other checks run on request.
 
 The floors come from the machine's record (`floors`), which gives the source of each figure.
 """
@@ -144,31 +144,57 @@ class PairReduce(Check):
 
 
 class NetworkPlugin(Check):
-    """NCCL uses the fabric's plugin. With sockets, a job runs at a twentieth of the speed."""
+    """NCCL loads the fabric's plugin and uses every fabric device that the plugin lists. With sockets, a job runs at a twentieth of the speed."""
 
     id, name = "B4", "network_plugin"
     phase, severity = Phase.SPEED, Severity.BLOCK
-    probes = ("nccl",)
-    hint = "rerun the fabric step; set NCCL_DEBUG=INFO to see why the plugin was not loaded (library path, version)"
+    probes = ("nccl-network",)
+    hint = (
+        "rerun the fabric step; look for variables that select another network in /etc/nccl.conf, ~/.nccl.conf and "
+        "/etc/profile.d; NCCL_DEBUG=INFO shows why a plugin was not loaded"
+    )
     source = (
-        "awslabs/awsome-distributed-ai: 4.validation_and_observability/2.gpu-cluster-healthcheck, check 5; "
-        "awslabs/awsome-distributed-ai: 1.architectures/efa-cheatsheet.md"
+        "NVIDIA/nccl v2.28.9: src/init.cc, src/plugin/net.cc, src/transport/net_ib.cc (lines of the log); "
+        "awslabs/awsome-distributed-ai: 4.validation_and_observability/2.gpu-cluster-healthcheck, check 5"
     )
 
-    def parse(self, answers: Answers, machine: Machine) -> list[str]:
-        names = nccl_result(answers).get("network")
+    def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
+        found = nccl_result(answers, "nccl-network")
+        names = found.get("network")
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
             raise Unreadable("NCCL did not report its network")
-        return names
+        return found
 
-    def judge(self, found: list[str], machine: Machine) -> Outcome:
+    def judge(self, found: dict[str, Any], machine: Machine) -> Outcome:
         provider = machine.need("fabric_provider", str)
         wanted = PLUGINS.get(provider)
         if wanted is None:
             raise Unreadable("no plugin is known for fabric %s" % shortened(provider, 40))
-        if all(is_plugin(name, provider) for name in found):
-            return passed(found, list(wanted))
-        return failed(found, list(wanted), "NCCL uses %s" % listed(found))
+        names = [shortened(name, 40) for name in found["network"]]
+        log = found.get("network_log")
+        lines = [shortened(str(line), 160) for line in log] if isinstance(log, list) else []
+        if not all(is_plugin(name, provider) for name in names):
+            return failed(names, list(wanted), "; ".join(["NCCL uses %s" % listed(names), *_reasons(lines)]))
+        absent = [line for line in lines if line.startswith("Could not open XML topology file")]
+        if absent:
+            return failed(names, list(wanted), listed(absent))
+        devices, kind = found.get("network_devices"), DEVICES.get(provider, "")
+        count = devices.get(kind) if isinstance(devices, dict) else None
+        expected = machine.need("fabric_devices", int)
+        if isinstance(count, int) and count != expected:
+            return failed(count, expected, "NCCL uses %d of %d devices" % (count, expected), "devices")
+        return passed(names, list(wanted))
+
+
+DEVICES = {"efa": "efa", "infiniband": "IB"}
+"""Fabric -> the entry of `network_devices` with its devices. The log lines of Google's plugins with devices are not known."""
+_EXPLAINS = re.compile(
+    r"Could not find|cannot open|Failed to|No device|No eligible|set by environment|not found", re.IGNORECASE
+)
+
+
+def _reasons(lines: list[str]) -> list[str]:
+    return [line for line in lines if _EXPLAINS.search(line)][:6]
 
 
 class HostCopy(Check):

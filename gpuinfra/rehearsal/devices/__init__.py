@@ -55,6 +55,30 @@ def needs_subnet_manager(state: State) -> bool:
     return bool(fabric.switch_bridges(state))
 
 
+def gpu_count(state: State) -> int:
+    """Return the number of GPUs that programs find: those that the driver lists, if it is loaded."""
+    from . import device_faults, gpus
+
+    broken = {"no-devices", "gpu-lost", "xid-79"} & set(device_faults.active(state))
+    return len(gpus.listed(state)) if state["driver"]["loaded"] and not broken else 0
+
+
+def efa_domains(state: State) -> list[str]:
+    """Return the EFA devices that libfabric lists."""
+    from . import fabric
+
+    return fabric.efa_names(state) if fabric.efa_ready(state) else []
+
+
+def verbs_ports(state: State) -> list[tuple[str, str, bool]]:
+    """Return (device, link layer, whether the port is active) of each port that libibverbs lists. EFA is not among them."""
+    from . import fabric
+
+    found = [(port["NAME"], port["LAYER"], not port["DOWN"]) for port in fabric.ports(state)]
+    bridges = fabric.switch_bridges(state) if "mlx5_ib" in state["modules"] else []
+    return found + [(name, "InfiniBand", True) for name in bridges]
+
+
 def faults() -> dict[str, str]:
     """Return the effect of each device fault by name."""
     from .device_faults import FAULTS

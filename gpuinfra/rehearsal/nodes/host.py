@@ -284,6 +284,7 @@ class NodeHost:
             "HOME": "/root",
             "LANG": "C.UTF-8",
             "GPUINFRA_REHEARSAL": str(self.folder),
+            "PYTHONPATH": "/run/standin/lib/standin/tools/python",
             **endpoints.of_node(node.instance.cloud, self.endpoint, node.instance.id),
         }
 

@@ -39,6 +39,8 @@ NODE_FAULTS: dict[str, str] = {
     "lustre-mount-fails": "the file system's server does not respond",
     "home-mount-refused": "the server of the home directories denies access to the mount",
     "lustre-over-tcp": "a rule of a security group is missing, so Lustre silently falls back from EFA to TCP",
+    "nccl-library-broken": "a library that NCCL's network plugin needs is missing, so NCCL silently falls back to sockets",
+    "nccl-environment": "root's .nccl.conf turns network plugins and InfiniBand off, as a leftover of a test in the image",
     "download-corrupt": "one byte of every vendor download is corrupt",
     "repository-503": "vendors' repositories and download servers return status 503",
 }
