@@ -31,10 +31,7 @@ def incomplete(answers: Answers) -> list[str]:
     notes = []
     lines = kernel_log(answers)
     if not any("Linux version" in line for line in lines):
-        notes.append(
-            "the log starts after the boot, at %s: earlier lines were removed by log rotation"
-            % shortened(lines[0].split(" ")[0], 40)
-        )
+        notes.append("the log was rotated: it starts after the boot, at %s" % shortened(lines[0].split(" ")[0], 40))
     repeated = answers.raw("kernel-log").repeated
     if repeated:
         notes.append("%d more lines of the same kinds were counted" % repeated)
