@@ -26,7 +26,7 @@ FLEX_HOURS = 168
 
 @dataclass(frozen=True, kw_only=True)
 class _Entry:
-    """A capacity entry of the stack, and what it gets in the clone."""
+    """A capacity entry of the stack, with its kind and number of nodes in the clone."""
 
     route: Route
     path: str

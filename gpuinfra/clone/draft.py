@@ -106,7 +106,7 @@ def put_given(draft: Draft, text: str, route: Route, value: object) -> None:
         draft.set(route, value, "set with --set")
     except (TypeError, IndexError):
         raise UsageError(
-            f"--set {_shown(text)} leads to nothing in the clone; set the value that contains it as a whole"
+            f"--set {_shown(text)} does not match a value in the clone; set the value that contains it as a whole"
         ) from None
 
 

@@ -287,8 +287,8 @@ class Manager:
         except OSError as error:
             self.log("systemd", f"{unit.name}: {error}", True)
             return self._failed(unit, 203)
-        if unit.type in ("notify", "forking", "dbus"):  # it cannot notify, so it is ready if it does not exit at once
-            code = self.reaper.wait(pid, 0.15)
+        if unit.type in ("notify", "forking", "dbus"):
+            code = self._until_idle(pid)
             if code is not None and not (unit.type == "forking" and code == 0):
                 return self._failed(unit, code)
         self._set(unit.name, active="active", sub="running", pid=pid)
@@ -296,6 +296,21 @@ class Manager:
             self.commands.execute(unit, post, invocation, DEFAULT_TIMEOUT)
         threading.Thread(target=self._watch, args=(unit, pid), name=f"watch {unit.name}", daemon=True).start()
         return "done"
+
+    def _until_idle(self, pid: int) -> int | None:
+        """Wait until a process has ended, and return its code, or until it sleeps in three samples in a row, and return None.
+
+        A stand-in cannot notify. On a busy machine, a process that still waits for a processor or a disk has not checked its prerequisites.
+        """
+        asleep = 0
+        for _ in range(600):
+            code = self.reaper.wait(pid, 0.05)
+            if code is not None:
+                return code
+            asleep = asleep + 1 if _sleeps(pid) else 0
+            if asleep == 3:
+                break
+        return None
 
     def _watch(self, unit: Unit, pid: int) -> None:
         code = self.reaper.wait(pid)
@@ -390,6 +405,15 @@ class Manager:
 
 def _result(code: int) -> str:
     return "timeout" if code == TIMED_OUT else "signal" if code < 0 else "exit-code"
+
+
+def _sleeps(pid: int) -> bool:
+    """Return whether a process waits for an event (state S in proc(5))."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stream:
+            return stream.read().rpartition(")")[2].split()[0] == "S"
+    except OSError:
+        return False
 
 
 def _restarts(unit: Unit, clean: bool, result: str) -> bool:
