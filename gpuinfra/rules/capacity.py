@@ -38,7 +38,7 @@ def block_window_is_open(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             yield error(
                 f"{path}.ends_at",
                 f"is {entry.ends_at}, less than two hours after the start",
-                "specify a longer block; nodes stop 35 minutes before its end",
+                "specify a longer block; nodes stop 35 or 65 minutes before its end",
             )
 
 

@@ -72,7 +72,7 @@ class Block(OnTarget[Aws], SpecModel):
     starts_at: UtcTime = Field(examples=["2026-12-01T11:30:00Z"])
     """Start of the Capacity Block in UTC. Nodes start at this time."""
     ends_at: UtcTime = Field(examples=["2026-12-08T11:30:00Z"])
-    """End of the Capacity Block in UTC. Nodes are terminated 35 minutes before this time."""
+    """End of the Capacity Block in UTC. Nodes are terminated 35 minutes before this time, and nodes in an UltraServer 65 minutes before."""
 
 
 class Flex(OnTarget[Gcp], SpecModel):

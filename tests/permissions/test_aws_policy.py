@@ -103,6 +103,8 @@ def _changes(inputs: Mapping[str, Any]) -> dict[str, Any]:
         found["tags"] = {key: value for key, value in tags.items() if key != "Name"} | {"new": "one"}
     if isinstance(tags, list):
         found["tags"] = tags[1:]
+    if isinstance(groups := inputs.get("securityGroups"), list):
+        found["securityGroups"] = [*groups, *groups]
     if "launchTemplate" in inputs:
         found["launchTemplate"] = {**inputs["launchTemplate"], "version": "9"}
     return found
@@ -245,6 +247,56 @@ def test_ssh_is_limited_to_the_nodes_of_the_cluster() -> None:
     assert _allows(plan, *asked) == [True, False, False, True, False, True, False]
 
 
+def test_only_own_sessions_are_used() -> None:
+    """The data channel of a session is opened, and the session is resumed and ended, by the caller who started it only
+    (https://docs.aws.amazon.com/systems-manager/latest/userguide/getting-started-restrict-access-quickstart.html, read 2026-11-22)."""
+    session = "arn:aws:ssm:us-east-1:000000000000:session/"
+    for action in ("ssmmessages:OpenDataChannel", "ssm:ResumeSession", "ssm:TerminateSession"):
+        asked = [_asks(action, f"{session}{owner}-0a1b", **{"aws:userid": "AIDA1"}) for owner in ("AIDA1", "AIDA2")]
+        assert _allows(plan_of("aws-p4d"), *asked) == [True, False], action
+
+
+def _with_homes() -> ClusterSpec:
+    whole = spec_of("aws-p4d").model_dump(mode="json", exclude_unset=True)
+    return parse_spec({**whole, "storage": [{"kind": "home"}]})
+
+
+def test_home_directories_deploy_under_their_policies() -> None:
+    """Every request for a file system for homes and its mount targets is allowed, and each of their permissions is used."""
+    permissions = permissions_of(make_plan(_with_homes(), TODAY))
+    operator = Operator(permissions.documents)
+    assert list(_life(recording_of_spec(_with_homes(), stack="prod"), operator)) == []
+    elsewhere = {need.action for need in permissions.needs if all(operation == "" for _, operation in need.uses)}
+    assert {need.action for need in permissions.needs} - set(operator.summary()["used"]) == elsewhere
+
+
+def test_mount_targets_are_connected_with_groups_of_the_cluster_only() -> None:
+    """An interface gets security groups of the cluster only, in subnets of the cluster, and interfaces of other clusters are denied."""
+    plan = make_plan(_with_homes(), TODAY)
+    arn, own = "arn:aws:ec2:us-east-1:000000000000:", "aws:ResourceTag/gpuinfra:cluster"
+    group, interface, subnet = f"{arn}security-group/sg-0", f"{arn}network-interface/eni-0", f"{arn}subnet/subnet-0"
+    create, modify, delete = (f"ec2:{call}" for call in ("CreateNetworkInterface", "ModifyNetworkInterfaceAttribute", "DeleteNetworkInterface"))  # fmt: skip
+    tags = ({own: plan.name}, {own: "other"}, {})
+    for action in (create, modify):
+        assert _allows(plan, *(_asks(action, group, **context) for context in tags)) == [True, False, False], action
+    assert _allows(plan, *(_asks(create, subnet, **context) for context in tags)) == [True, False, False]
+    for action in (create, modify, delete):
+        assert _allows(plan, *(_asks(action, interface, **context) for context in tags)) == [True, False, True], action
+    assert _allows(plan, _asks(modify, f"{arn}instance/i-0"), _asks(delete, group)) == [False, False]
+
+
+def test_mount_targets_are_connected_in_the_existing_network_only() -> None:
+    """With an existing network, interfaces and subnets of another network are denied."""
+    plan = make_plan(_with_homes(), TODAY)
+    assert plan.network is not None
+    plan = replace(plan, network=replace(plan.network, existing_id="vpc-0"))
+    arn = "arn:aws:ec2:us-east-1:000000000000:"
+    for action, resource in (("ModifyNetworkInterfaceAttribute", "network-interface/eni-0"), ("DeleteNetworkInterface", "network-interface/eni-0"),
+                             ("CreateNetworkInterface", "subnet/subnet-0")):  # fmt: skip
+        asked = [_asks(f"ec2:{action}", arn + resource, **{"ec2:Vpc": f"{arn}vpc/{vpc}"}) for vpc in ("vpc-0", "vpc-1")]
+        assert _allows(plan, *asked) == [True, False], action
+
+
 def test_rules_of_other_security_groups_are_denied() -> None:
     """Rules are added and removed in groups of the cluster only. Rules are also removed from a group without a cluster tag, as the default group."""
     plan = plan_of("aws-p4d")
@@ -266,12 +318,15 @@ def test_a_stack_without_network_removes_no_rules_of_other_groups() -> None:
 
 
 def test_the_policy_of_a_new_key_needs_no_tag() -> None:
-    """The policy of a key is set while the key has neither alias nor effective tags, and later only on keys of the cluster."""
+    """The policy of a key is set while the key has neither alias nor effective tags, and later only on keys of the cluster. New keys of other clusters are denied."""
     plan = plan_of("aws-p4d")
     key = "arn:aws:kms:us-east-1:000000000000:key/x"
     mine, alias = {"aws:ResourceTag/gpuinfra:cluster": plan.name}, {"kms:ResourceAliases": "alias/payroll"}
-    asked = [_asks("kms:PutKeyPolicy", key, **context) for context in ({}, {**mine, **alias}, alias)]
-    assert _allows(plan, *asked) == [True, True, False]
+    other, tag = {"aws:ResourceTag/gpuinfra:cluster": "other"}, {"aws:RequestTag/gpuinfra:cluster": plan.name}
+    asked = [_asks("kms:PutKeyPolicy", key, **context) for context in ({}, {**mine, **alias}, alias, other)]
+    assert _allows(plan, *asked) == [True, True, False, False]
+    asked = [_asks("kms:TagResource", key, **tag, **context) for context in ({}, mine, {**mine, **alias}, alias, other)]
+    assert _allows(plan, *asked) == [True, True, True, False, False]
 
 
 def test_arns_are_of_the_partition_of_the_region() -> None:

@@ -194,6 +194,13 @@ def test_block_starts_empty_and_ends_early() -> None:
     assert open_now.count == 2
 
 
+def test_block_of_ultraservers_ends_an_hour_early() -> None:
+    """AWS terminates instances in an UltraServer 60 minutes before the end of a Capacity Block, so they stop 65 minutes before it."""
+    gb200 = {"pools__0__machine": "p6e-gb200.36xlarge", "where__zone": "us-east-1-dfw-2a"}
+    group = _plan("aws", pools__0__capacity=block(count=9), **gb200).pools[0].groups[0]
+    assert group.ends_at == "2026-12-08T10:25:00Z"
+
+
 @pytest.mark.parametrize(
     ("now", "count", "actions"),
     [

@@ -415,6 +415,11 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {f"{_C}.0.count": 507, "network.cidr": "10.0.0.0/20"}),
     ],
     "one_local_zone": [("aws", {})],
+    "homes_are_in_availability_zones": [
+        ("aws", {"storage": [{"kind": "home"}]}),
+        ("aws", {"where.zone": "use1-atl2-az1", "storage": lustre()}),
+        ("aws", {"where.zone": "use1-atl2-az1", "storage": None}),
+    ],
     "existing_network_covers_zones": [
         ("aws", {}),
         ("aws", {"network.existing": {"id": "vpc-0123", "subnets": {"use1-az4": "subnet-0123"}}}),
@@ -1066,6 +1071,11 @@ REJECTED: dict[str, list[Case]] = {
     "efa_pools_share_zone": [("aws", {"pools.1": pool("b", "p4d.24xlarge", zone="use1-az6")})],
     "p4_pools_are_alone": [("aws", {"pools.1": pool("b", "p4de.24xlarge")})],
     "subnet_has_enough_addresses": [("aws", {f"{_C}.0.count": 508, "network.cidr": "10.0.0.0/20"})],
+    "homes_are_in_availability_zones": [
+        ("aws", {"where.zone": "use1-atl2-az1", "storage": [{"kind": "home"}]}),
+        ("aws", {"pools.0.zone": "use1-atl2-az1", "storage": [{"kind": "home"}]}),
+        ("aws", {"where.zone": "use1-atl2-az1", "storage": [*lustre(), {"kind": "home"}]}),
+    ],
     "one_local_zone": [
         ("aws", {"where.zone": "use1-atl2-az1", "pools.1": pool("b", "p4d.24xlarge", zone="us-east-1-dfw-2a")}),
         ("aws", {"where.zone": "use1-atl2-az1"}),

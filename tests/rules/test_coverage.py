@@ -58,7 +58,7 @@ def test_every_rule_is_on_the_page_or_specific_to_gpuinfra() -> None:
     own = {
         "region_is_known", "names_are_unique", "mount_is_not_a_system_path", "cluster_layer_has_pools", "layer_is_created_or_used", "storage_needs_site", "storage_kind_is_supported",
         "site_storage_is_repeated", "reservation_covers_pool", "fallback_replaces_reservations", "audit_trail_is_enabled", "weakened_protection_is_reported", "operators_are_members", "floor_is_reachable",
-        "tags_are_allowed", "name_is_not_reserved", "local_zone_is_named", "lustre_data_is_exported", "spot_price_limit_is_unset", "reservation_id_is_valid", "overflow_depends_on_on_demand", "one_local_zone",
+        "tags_are_allowed", "name_is_not_reserved", "local_zone_is_named", "lustre_data_is_exported", "spot_price_limit_is_unset", "reservation_id_is_valid", "overflow_depends_on_on_demand", "one_local_zone", "homes_are_in_availability_zones",
         "existing_network_covers_zones", "node_subnet_is_large_enough", "project_id_is_valid", "machine_has_gpudirect",
         "gpudirect_stacks_are_not_mixed", "existing_subnets_are_named", "bucket_export_is_manual", "all_buckets_are_recorded", "project_audit_is_reported", "first_batch_is_canary", "registry_is_artifact_registry", "mig_layout_fits", "container_runtimes_are_supported", "gpu_metrics_have_gpus", "deadline_covers_burn_in",
         "evidence_account_is_reachable", "evidence_ranges_are_public", "operators_are_object_ids", "bastion_is_public", "bastion_subnet_fits", "existing_network_ids_are_valid", "node_policies_are_limited",

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import re
 from datetime import date
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +25,25 @@ def test_every_record_has_a_source_and_a_date(family: ImageFamily) -> None:
         assert release.date < release.read <= date(2026, 11, 22)
         assert set(release.contents) <= set(LABELS)
         assert all(key(version) for version in release.contents.values())
+
+
+def test_releases_without_an_address_are_on_the_page() -> None:
+    """Each source is an address or a file of a public repository, except for the releases that the page lists: all on Google Cloud, and some on AWS."""
+    page = (Path(__file__).parents[2] / "docs/declaring.md").read_text()
+    (line,) = [one for one in page.splitlines() if one.startswith("The address of the source is not recorded for")]
+    listed = set(re.findall(r"Ubuntu (\S+) (\S+) (\d{4}-\d\d-\d\d)", line))
+    found = {
+        cloud: {
+            (family.os.removeprefix("ubuntu-"), family.arch, str(release.date))
+            for family in profile_of(cloud).image_families
+            for release in family.releases
+            if not re.search(r"https://|^Azure/azhpc-images:", release.source)
+        }
+        for cloud in CLOUDS
+    }
+    assert (found["aws"], found["azure"]) == (listed, set())
+    assert "all releases on Google Cloud" in line
+    assert len(found["gcp"]) == sum(len(family.releases) for family in profile_of("gcp").image_families)
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)

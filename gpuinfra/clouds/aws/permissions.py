@@ -49,8 +49,13 @@ ACTIONS = {row.type: row.actions for row in RESOURCES}
 SSH: dict[str, tuple[str, ...]] = {
     "gpuinfra ssh: send a key to a node": ("ec2-instance-connect:SendSSHPublicKey",),
     "gpuinfra ssh: open a session to a node": ("ssm:StartSession",),
+    "gpuinfra ssh: use and end its session": (
+        "ssm:ResumeSession",
+        "ssm:TerminateSession",
+        "ssmmessages:OpenDataChannel",
+    ),
 }
-"""Requests of `gpuinfra ssh`, `run` and `verify --ssh`."""
+"""Requests of `gpuinfra ssh`, `run` and `verify --ssh`. The Session Manager plugin of the AWS CLI sends the last ones."""
 
 _CLUSTER = "gpuinfra:cluster"
 _ACCOUNT, _TOKEN = "?" * 12, "?" * TOKEN_LENGTH
@@ -216,7 +221,7 @@ def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
         yield _scope(
             "SetPolicyOfNewKeys",
             _regional(action, regions),
-            **_NEW_KEY,
+            **_new_key(own),
             StringEquals={"aws:RequestedRegion": _one(regions)},
         )
     elif action == "kms:GenerateDataKeyWithoutPlaintext":
@@ -224,8 +229,7 @@ def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
         via = f"elasticfilesystem.{plan.region}.amazonaws.com"
         yield _scope("UseKeysThroughEfs", keys, StringEquals={"kms:ViaService": via})
     elif action in _INTERFACES:
-        # EFS does not tag the network interfaces of mount targets.
-        yield _scope("ConnectMountTargets", _regional(action, regions))
+        yield from _interfaces(plan, action, own, regions)
     elif service == "route53":
         yield _scope("NameEndpoints", [f"{arn}route53:::hostedzone/*"])
     elif action in _TAGGING:
@@ -244,16 +248,42 @@ def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
 
 
 _REQUESTED_BY_SSH = frozenset(action for group in SSH.values() for action in group)
-_NEW_KEY: Mapping[str, Mapping[str, str]] = {"Null": {"kms:ResourceAliases": "true"}}
-"""A new key has no alias. Other keys in the account have an alias."""
+_ON_OWN_SESSION = frozenset({"ssm:ResumeSession", "ssm:TerminateSession", "ssmmessages:OpenDataChannel"})
+
+
+def _new_key(own: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
+    """Return the conditions for a new key: it has no alias and, as soon as its tags take effect, the tag of the cluster."""
+    return {"Null": {"kms:ResourceAliases": "true"}, "StringEqualsIfExists": own}
+
+
+def _interfaces(plan: Plan, action: str, own: Mapping[str, str], regions: Iterable[str]) -> Iterator[_Scope]:
+    """Return the scopes of a request for the network interfaces of mount targets (service authorization reference of EC2, read 2026-11-22).
+
+    EFS does not tag these interfaces. The security groups, and the subnets that the stack creates, have the tag of the cluster.
+    """
+    where = [f"arn:{partition(region)}:ec2:{region}:*:" for region in regions]
+    vpc = plan.network.existing_id if plan.network else None
+    in_vpc = {"ec2:Vpc": [f"{one}vpc/{vpc}" for one in where]}
+    limit = {"ArnLikeIfExists": in_vpc} if vpc else {}
+    interfaces = [f"{one}network-interface/*" for one in where]
+    yield _scope("ConnectMountTargets", interfaces, StringEqualsIfExists=own, **limit)
+    if action == "ec2:DeleteNetworkInterface":
+        return
+    yield _scope("ConnectWithTaggedGroups", [f"{one}security-group/*" for one in where], StringEquals=own)
+    if action == "ec2:CreateNetworkInterface":
+        subnets = [f"{one}subnet/*" for one in where]
+        yield _scope("ConnectInSubnets", subnets, **({"ArnLike": in_vpc} if vpc else {"StringEquals": own}))
 
 
 def _ssh(plan: Plan, action: str, own: Mapping[str, str]) -> Iterator[_Scope]:
-    """Return the scopes of a request of `gpuinfra ssh`: the instances of the cluster, and the SSH document
-    (https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager-getting-started-enable-ssh-connections.html, read 2026-11-22)."""
+    """Return the scopes of a request of `gpuinfra ssh`: the instances of the cluster, the SSH document, and the caller's own sessions
+    (https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager-getting-started-enable-ssh-connections.html,
+    https://docs.aws.amazon.com/systems-manager/latest/userguide/getting-started-restrict-access-quickstart.html, both read 2026-11-22)."""
     arn, region = f"arn:{partition(plan.region)}:", plan.region
     nodes = [f"{arn}ec2:{region}:*:instance/*"]
-    if action == "ssm:StartSession":
+    if action in _ON_OWN_SESSION:
+        yield _scope("UseOwnSessions", [f"{arn}ssm:*:*:session/${{aws:userid}}-*"])
+    elif action == "ssm:StartSession":
         yield _scope("OpenSessions", nodes, StringEquals=own)
         yield _scope("OpenSshSessions", [f"{arn}ssm:{region}::document/AWS-StartSSHSession"])
     else:
@@ -274,7 +304,7 @@ def _tagging(plan: Plan, action: str, own: Mapping[str, str], regions: list[str]
         rules = [f"arn:{partition(plan.region)}:ec2:{plan.region}:*:security-group-rule/*"]
         yield _scope("TagRules", rules, StringEquals=request)
     elif service == "kms":
-        yield _scope("TagNewKeys", where, StringEquals=request, **_NEW_KEY)
+        yield _scope("TagNewKeys", where, StringEquals=request, **_new_key(own))
     else:
         # The scope includes only resources without a cluster tag, so that the resources of a different cluster keep their tags.
         untagged = {f"aws:ResourceTag/{_CLUSTER}": "true"}

@@ -41,8 +41,9 @@ ROOT_MIN_GIB = 75
 """Root snapshot size of the deep learning image."""
 USER = "ubuntu"
 """The default user in Ubuntu images, which can run every command with sudo."""
-BLOCK_LEAD = timedelta(minutes=35)
-"""AWS terminates instances 30 minutes before a Capacity Block ends. The plan stops them earlier."""
+BLOCK_LEAD, ULTRASERVER_LEAD = timedelta(minutes=35), timedelta(minutes=65)
+"""AWS terminates instances 30 minutes before a Capacity Block ends, and instances in an UltraServer 60 minutes before. The plan stops them earlier
+(https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-capacity-blocks.html, read 2026-11-22)."""
 ENDPOINTS = ("ec2", "ecr.api", "ecr.dkr", "ssm", "ssmmessages", "logs", "monitoring", "sts", "kms")
 """Interface endpoints for a network without internet access. The two ECR endpoints let nodes pull container images."""
 EFA_STEP_GIB = {125: 38400, 250: 19200, 500: 9600, 1000: 4800}
@@ -275,7 +276,9 @@ def _group(pool: Pool, machine: MachineType, entry: Capacity, name: str, nodes: 
     starts_at = ends_at = preference = None
     count = nodes
     if isinstance(entry, Block):
-        opens, closes = _moment(entry.starts_at), _moment(entry.ends_at) - BLOCK_LEAD
+        # Capacity Blocks of UltraServers contain whole units of machines.
+        lead = ULTRASERVER_LEAD if machine.unit_nodes else BLOCK_LEAD
+        opens, closes = _moment(entry.starts_at), _moment(entry.ends_at) - lead
         is_over = isinstance(today, datetime) and today >= closes
         count = 0 if is_over or _is_before(today, opens) else nodes
         # Auto Scaling rejects actions in the past.

@@ -62,17 +62,19 @@ def test_only_nodes_reach_the_mount_targets() -> None:
 
 
 def test_the_file_system_accepts_connections_with_tls_only() -> None:
-    """A client that mounts with TLS through a mount target is allowed; without TLS, or past the mount targets, it is denied."""
+    """A client that mounts with TLS through a mount target is allowed; without TLS, or past the mount targets, it is denied. The policy names the file system, as EFS returns it."""
     (one,) = group(state())["efs_FileSystemPolicy"]
     document = json.dumps(one["policy"])
+    (home,) = recording().of("aws:efs/fileSystem:FileSystem")
+    (arn,) = {statement["Resource"] for statement in one["policy"]["Statement"]}
+    assert arn.startswith("arn:")
+    assert home.name in arn
 
     def allowed(**context: str) -> bool:
         mount = {"elasticfilesystem:AccessedViaMountTarget": "true", "aws:SecureTransport": "true"}
         keys = {"tls": "aws:SecureTransport", "target": "elasticfilesystem:AccessedViaMountTarget"}
         known = mount | {keys[name]: value for name, value in context.items()}
-        request = AccessRequest(
-            "*", "elasticfilesystem:ClientMount", "arn:aws:elasticfilesystem:::file-system/fs-1", known
-        )
+        request = AccessRequest("*", "elasticfilesystem:ClientMount", arn, known)
         return policy.decide(request, [], [document])[0]
 
     assert allowed()

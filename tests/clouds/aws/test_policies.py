@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cfnlint.api import lint_all
 
+from gpuinfra.clouds.aws import resources
+from gpuinfra.rehearsal.cloud.aws import policy
+from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
 from tests.clouds.recorder import ACCOUNT, Registered
 from tests.clouds.stacks import recording_of, shipped_aws_stacks
 
+PAGE = Path(__file__).parents[3] / "docs/aws.md"
 STACKS = shipped_aws_stacks()
 SESSIONS = {"ssm:UpdateInstanceInformation", "ssmmessages:CreateControlChannel", "ssmmessages:CreateDataChannel",
             "ssmmessages:OpenControlChannel", "ssmmessages:OpenDataChannel"}  # fmt: skip
@@ -111,3 +116,53 @@ def test_a_node_has_few_permissions(stack: str) -> None:
     assert len(owns) == (
         1 if any(one.type.startswith("aws:autoscaling/group") for one in recording_of(stack).custom) else 0
     )
+
+
+CONTEXT = {"aws:userid": "AROA1:i-1", "aws:SecureTransport": "true", "aws:PrincipalTag/gpuinfra:cluster": "train"}
+
+
+@pytest.mark.parametrize(
+    ("action", "path", "changed", "denied"),
+    [
+        ("s3:PutObject", "/evidence/train/AROA1:i-1/node.json", {}, False),
+        ("s3:PutObject", "/evidence/train/AROA1:i-2/node.json", {}, True),
+        ("s3:PutObject", "/evidence/train/AROA1:i-2/AROA1:i-1/node.json", {}, True),
+        ("s3:PutObject", "/evidence/other/AROA1:i-1/node.json", {}, True),
+        ("s3:PutObject", "/bootstrap/bundle.tar.gz", {}, True),
+        ("s3:DeleteObject", "/evidence/train/AROA1:i-2/node.json", {}, True),
+        ("s3:DeleteObjectVersion", "/evidence/train/AROA1:i-2/node.json", {}, True),
+        ("s3:PutBucketPolicy", "", {}, True),
+        ("s3:DeleteBucketPolicy", "", {}, True),
+        ("s3:GetObject", "/evidence/train/AROA1:i-2/rendezvous/0", {}, False),
+        ("s3:PutObject", "/bootstrap/bundle.tar.gz", {"aws:userid": "AROA2:pulumi"}, False),
+        ("s3:PutObject", "/bootstrap/bundle.tar.gz", {"aws:PrincipalTag/gpuinfra:cluster": None}, False),
+    ],
+)
+def test_a_node_with_more_permissions_writes_to_its_own_folder_only(
+    action: str, path: str, changed: dict[str, str | None], denied: bool
+) -> None:
+    """The policy of the evidence bucket denies writes of a node outside its folder, also if its role allows them. It denies nothing to people, or to instances that are not nodes."""
+    found = [one for one in recording_of("aws-p4d").of("aws:s3/bucketPolicy:BucketPolicy") if "evidence" in one.name]
+    (document,) = [str(one.inputs["policy"]) for one in found]
+    everything = json.dumps({"Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]})
+    bucket = json.loads(document)["Statement"][0]["Resource"][0]
+    context = {key: value for key, value in {**CONTEXT, **changed}.items() if value is not None}
+    request = AccessRequest("arn:aws:sts::000000000000:assumed-role/r/i-1", action, f"{bucket}{path}", context)
+    assert policy.decide(request, [everything], [document])[0] is not denied
+
+
+ROLES = {
+    "TRAIL_LOG_ROLE": "the log group of the trail",
+    "REPLICATION_ROLE": "the replication to a second Region",
+    "FLOW_LOG_ROLE": "the flow logs",
+    "NODE_ROLE": "the nodes",
+}
+
+
+def test_the_page_names_every_role_with_the_boundary() -> None:
+    """The sentence about `permissions_boundary` on the AWS page names each role that a stack creates."""
+    found = {name for name, row in vars(resources).items() if getattr(row, "type", "") == "aws:iam/role:Role"}
+    assert found == set(ROLES)
+    (line,) = [one for one in PAGE.read_text().splitlines() if one.startswith("`permissions_boundary` applies")]
+    named = line.partition(": those of ")[2].partition(".")[0]
+    assert sorted(named.replace(", and ", ", ").split(", ")) == sorted(ROLES.values())

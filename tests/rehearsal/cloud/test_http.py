@@ -7,6 +7,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import boto3
@@ -191,6 +192,30 @@ def test_a_node_reads_bundles_and_writes_its_own_evidence_only(
     assert refused(s3.list_objects_v2, Bucket=BUCKET) == "AccessDenied"
     assert refused(s3.delete_object, Bucket=BUCKET, Key=own) == "AccessDenied"
     assert refused(s3.get_object, Bucket=BUCKET, Key="bootstrap/none") == "AccessDenied"
+
+
+def test_a_bucket_policy_uses_the_tags_of_the_role(
+    cloud: Cloud, server: Server, aws: Client, node: dict[str, Any]
+) -> None:
+    """A bucket policy denies a node by the tags of its role, also what the policies of the role allow."""
+    everything = {"Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
+    aws.create(
+        "aws:iam/rolePolicy:RolePolicy", {"role": "node", "name": "more", "policy": json.dumps(everything)}, "more"
+    )
+    role = cloud.store.list("aws:iam/role:Role")[0]
+    own = "${aws:PrincipalTag/gpuinfra:cluster}/${aws:userid}/*"
+    statement = {
+        "Effect": "Deny", "Principal": "*", "Action": "s3:PutObject", "NotResource": f"arn:aws:s3:::{BUCKET}/evidence/{own}",
+        "Condition": {"Null": {"aws:PrincipalTag/gpuinfra:cluster": "false"}},
+    }  # fmt: skip
+    aws.create("aws:s3/bucketPolicy:BucketPolicy", {"bucket": BUCKET, "policy": json.dumps({"Statement": [statement]})})
+    key = node_key(cloud, node)
+    s3, user = client(server, "s3", key), key.principal.user_id
+    s3.put_object(Bucket=BUCKET, Key="evidence/train/other/a.json", Body=b"{}")
+    cloud.store.update(replace(role, inputs={**role.inputs, "tags": {"gpuinfra:cluster": "train"}}))
+    s3.put_object(Bucket=BUCKET, Key=f"evidence/train/{user}/a.json", Body=b"{}")
+    for path in ("evidence/train/other/a.json", f"evidence/other/{user}/a.json", "bootstrap/a"):
+        assert refused(s3.put_object, Bucket=BUCKET, Key=path, Body=b"{}") == "AccessDenied"
 
 
 def test_unused_rights_and_denials_are_reported(cloud: Cloud, server: Server, node: dict[str, Any]) -> None:

@@ -100,6 +100,23 @@ def test_homes_are_found_by_creation_token(session: Any, aws: Client) -> None:
         aws.create("aws:efs/fileSystem:FileSystem", {"creationToken": "train-home-0"}, "again")
 
 
+def test_the_policy_of_homes_is_read_with_its_resource(aws: Client) -> None:
+    """EFS returns the ARN of the file system in a statement without a resource, so only a policy with it is read as it was written (https://github.com/aws/aws-cdk/issues/30753)."""
+    home = aws.create("aws:efs/fileSystem:FileSystem", {"creationToken": "train-home-0"})
+    statement = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "elasticfilesystem:ClientMount"}
+    with_arn = {**statement, "Resource": home.outputs["arn"]}
+    for name, given in (("without", statement), ("with", with_arn)):
+        written = json.dumps({"Version": "2012-10-17", "Statement": [given]})
+        made = aws.create(
+            "aws:efs/fileSystemPolicy:FileSystemPolicy", {"fileSystemId": home.id, "policy": written}, name
+        )
+        found = aws.read("aws:efs/fileSystemPolicy:FileSystemPolicy", made.id)
+        assert json.loads(found.inputs["policy"])["Statement"] == [with_arn]
+        assert (found.inputs["policy"] == written) is (given is with_arn)
+        assert found.outputs["policy"] == found.inputs["policy"]
+        aws.delete(made)
+
+
 def test_mount_targets_are_one_per_zone_and_hold_their_file_system(aws: Client) -> None:
     """A second mount target in a zone, the deletion of its file system and that of its subnet are refused."""
     _, subnet = stacks.network(aws)

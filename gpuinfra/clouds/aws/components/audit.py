@@ -304,7 +304,13 @@ class Evidence(pulumi.ComponentResource):
         super().__init__("gpuinfra:aws:Evidence", name, None, args.scope.options(opts))
         store = PrivateBucket(
             naming.logical(name, "store"),
-            PrivateBucketArgs(scope=args.scope, purpose="evidence", key_arn=args.key_arn, log_to=args.log_to),
+            PrivateBucketArgs(
+                scope=args.scope,
+                purpose="evidence",
+                key_arn=args.key_arn,
+                log_to=args.log_to,
+                statements=lambda arn: [policies.own_evidence_only(arn)],
+            ),
             pulumi.ResourceOptions(parent=self),
         )
         self.bucket, self.arn = store.bucket, store.arn

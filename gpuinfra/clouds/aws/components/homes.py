@@ -52,7 +52,7 @@ class HomeDirectories(pulumi.ComponentResource):
         policy = aws.efs.FileSystemPolicy(
             rows.HOME_POLICY.logical(name),
             file_system_id=file_system.id,
-            policy=policies.document(policies.home_clients()),
+            policy=policies.document(policies.home_clients(file_system.arn)),
             opts=child(self, rows.HOME_POLICY),
         )
         targets = [

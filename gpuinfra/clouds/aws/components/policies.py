@@ -13,6 +13,7 @@ from typing import Any
 
 import pulumi
 
+from gpuinfra import naming
 from gpuinfra.clouds.aws.components.scope import Scope
 
 Statement = Mapping[str, Any]
@@ -61,6 +62,33 @@ def only_over_tls(bucket_arn: pulumi.Input[str]) -> Statement:
         "Action": "s3:*",
         "Resource": [bucket_arn, pulumi.Output.concat(bucket_arn, "/*")],
         "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
+
+
+def own_evidence_only(bucket_arn: pulumi.Input[str]) -> Statement:
+    """Deny a node every write to a bucket outside its own evidence folder, whatever the managed policies of its role allow.
+
+    A node is an instance whose role has the tag of a cluster. The folder is the one that `node` allows.
+    Policy variables are resolved in bucket policies too
+    (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_variables.html, read 2026-11-22).
+    """
+    cluster = "aws:PrincipalTag/gpuinfra:cluster"
+    return {
+        "Sid": "NodesWriteOwnEvidence",
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": [
+            "s3:DeleteBucketPolicy",
+            "s3:DeleteObject",
+            "s3:DeleteObjectVersion",
+            "s3:PutBucketPolicy",
+            "s3:PutObject",
+        ],
+        "NotResource": pulumi.Output.concat(
+            bucket_arn, "/", naming.evidence_prefix(f"${{{cluster}}}"), "/${aws:userid}/*"
+        ),
+        # For an instance, the part after the colon is the instance ID.
+        "Condition": {"Null": {cluster: "false"}, "StringLike": {"aws:userid": "*:i-*"}},
     }
 
 
@@ -224,7 +252,7 @@ def data_key(scope: Scope) -> list[Statement]:
     ]
 
 
-def home_clients() -> list[Statement]:
+def home_clients(file_system_arn: pulumi.Input[str]) -> list[Statement]:
     """Return the policy of a file system for home directories: clients connect to its mount targets, with TLS.
 
     EFS accepts clients without credentials only under these conditions
@@ -241,6 +269,8 @@ def home_clients() -> list[Statement]:
                 "elasticfilesystem:ClientRootAccess",
                 "elasticfilesystem:ClientWrite",
             ],
+            # EFS adds the resource to a policy without it, so that a refresh would show a difference.
+            "Resource": file_system_arn,
             "Condition": {"Bool": {"aws:SecureTransport": "true", "elasticfilesystem:AccessedViaMountTarget": "true"}},
         }
     ]

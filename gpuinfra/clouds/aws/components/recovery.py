@@ -19,7 +19,9 @@ from gpuinfra.clouds.aws.components import policies
 from gpuinfra.clouds.aws.components.audit import Key, KeyArgs
 from gpuinfra.clouds.aws.components.buckets import PrivateBucket, PrivateBucketArgs
 from gpuinfra.clouds.aws.components.scope import Scope, child
+from gpuinfra.clouds.aws.instances import Lookup
 from gpuinfra.clouds.aws.recovery import REPLICATION
+from gpuinfra.clouds.planned import ResourceKind
 
 RULE = "all"
 """ID of the replication rule of each bucket."""
@@ -92,8 +94,29 @@ class RegionClone(pulumi.ComponentResource):
         self.buckets = {}
         for purpose, source in args.sources.items():
             self.buckets[purpose] = self._replicate(purpose, source, replicas[purpose], role, allowed)
-        self._lag_alarms(replicas)
-        self._failure_alarms(replicas)
+        of, to = f"the {{purpose}} bucket of {self._first.cluster}", args.region
+        late = _Alarm(
+            row=rows.LAG_ALARM,
+            region=self._second.region,
+            description=f"Replication of {of} to {to} is late",
+            metric="ReplicationLatency",
+            statistic="Maximum",
+            minutes=5,
+            above=args.alert_after_s,
+            on_recovery=True,
+        )
+        failed = _Alarm(
+            row=rows.FAILURE_ALARM,
+            region=self._first.region,
+            description=f"Objects of {of} are not replicated to {to}",
+            metric="OperationsFailedReplication",
+            statistic="Sum",
+            minutes=1,
+            above=0,
+            on_recovery=False,
+        )
+        for alarm in (late, failed):
+            self._alarms(alarm, replicas)
         self.register_outputs(
             {
                 "data_key_arn": self.data_key_arn,
@@ -229,50 +252,44 @@ class RegionClone(pulumi.ComponentResource):
             )
         return topic
 
-    def _lag_alarms(self, replicas: Mapping[str, PrivateBucket]) -> None:
-        args, region = self._args, self._second.region
-        topic = self._topic(region)
-        for purpose, source in args.sources.items():
+    def _alarms(self, alarm: _Alarm, replicas: Mapping[str, PrivateBucket]) -> None:
+        topic = self._topic(alarm.region)
+        for purpose, source in self._args.sources.items():
             aws.cloudwatch.MetricAlarm(
-                rows.LAG_ALARM.logical(self._name, region=region, purpose=purpose),
-                alarm_description=f"Replication of the {purpose} bucket of {self._first.cluster} to {args.region} is late",
+                alarm.row.logical(self._name, region=alarm.region, purpose=purpose),
+                alarm_description=alarm.description.format(purpose=purpose),
                 namespace="AWS/S3",
-                metric_name="ReplicationLatency",
+                metric_name=alarm.metric,
                 dimensions=_dimensions(source, replicas[purpose]),
-                statistic="Maximum",
+                statistic=alarm.statistic,
                 period=60,
-                evaluation_periods=5,
+                evaluation_periods=alarm.minutes,
                 comparison_operator="GreaterThanThreshold",
-                threshold=args.alert_after_s,
-                # If there are no objects to replicate, S3 does not publish the lag.
+                threshold=alarm.above,
+                # If there are no objects to replicate, S3 publishes neither the lag nor failures.
                 treat_missing_data="notBreaching",
                 alarm_actions=[topic.arn],
-                ok_actions=[topic.arn],
-                region=region,
-                opts=child(self, rows.LAG_ALARM),
+                ok_actions=[topic.arn] if alarm.on_recovery else None,
+                region=alarm.region,
+                opts=child(self, alarm.row),
             )
 
-    def _failure_alarms(self, replicas: Mapping[str, PrivateBucket]) -> None:
-        args, region = self._args, self._first.region
-        topic = self._topic(region)
-        for purpose, source in args.sources.items():
-            aws.cloudwatch.MetricAlarm(
-                rows.FAILURE_ALARM.logical(self._name, region=region, purpose=purpose),
-                alarm_description=f"Objects of the {purpose} bucket of {self._first.cluster} are not replicated to {args.region}",
-                namespace="AWS/S3",
-                metric_name="OperationsFailedReplication",
-                dimensions=_dimensions(source, replicas[purpose]),
-                statistic="Sum",
-                period=60,
-                evaluation_periods=1,
-                comparison_operator="GreaterThanThreshold",
-                threshold=0,
-                # If there are no objects to replicate, S3 does not publish failures.
-                treat_missing_data="notBreaching",
-                alarm_actions=[topic.arn],
-                region=region,
-                opts=child(self, rows.FAILURE_ALARM),
-            )
+
+@dataclass(frozen=True, kw_only=True)
+class _Alarm:
+    """An alarm on a metric of the replication, for each bucket."""
+
+    row: ResourceKind[Lookup]
+    region: str
+    description: str
+    """With `{purpose}` for the bucket."""
+    metric: str
+    statistic: str
+    minutes: int
+    """Number of consecutive minutes in which the metric is above the threshold."""
+    above: float
+    on_recovery: bool
+    """Whether recipients are also notified when the alarm ends."""
 
 
 def _dimensions(source: Source, replica: PrivateBucket) -> dict[str, pulumi.Input[str]]:

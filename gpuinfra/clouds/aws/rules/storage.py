@@ -11,7 +11,7 @@ from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
-from gpuinfra.spec.storage import Lustre
+from gpuinfra.spec.storage import Home, Lustre
 
 METADATA_IOPS = (1500, 3000, 6000, 12000, *range(24000, 192001, 12000))
 
@@ -20,6 +20,16 @@ def _lustre(spec: ClusterSpec) -> Iterator[tuple[str, Lustre, str]]:
     for i, entry in enumerate(spec.storage):
         if isinstance(entry, Lustre):
             yield f"storage[{i}]", entry, entry.deployment or "persistent_2"
+
+
+def homes_are_in_availability_zones(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A stack with home directories uses no Local Zone, because EFS has mount targets in Availability Zones only (EFS user guide, "Creating mount targets", read 2026-11-22)."""
+    zones = [("where.zone", spec.where.zone), *((f"pools[{i}].zone", pool.zone) for i, pool in enumerate(spec.pools))]
+    local = [f"{path} is {zone}" for path, zone in zones if zone in PROFILE.opt_in_zones]
+    for i, entry in enumerate(spec.storage):
+        if isinstance(entry, Home) and local:
+            what = f"is home, but {listed(local)}, and EFS has no mount targets in Local Zones"
+            yield error(f"storage[{i}].kind", what, "remove it, or use Availability Zones only")
 
 
 def lustre_tier_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.store import Resource, Store, StoredObject
 
 BUCKETS = ("aws:s3/bucket:Bucket", "aws:s3/bucketV2:BucketV2")
+_ROLE = "aws:iam/role:Role"
 _POLICY = "aws:s3/bucketPolicy:BucketPolicy"
 _LOCKS = (
     "aws:s3/bucketObjectLockConfiguration:BucketObjectLockConfiguration",
@@ -68,6 +69,8 @@ def allowed(
     if not who.role:
         cloud.operator.check(operator, operator.http(action, resource, bucket_region(store, bucket_name)))
         known["aws:username"] = who.arn.rsplit("/", 1)[-1]
+    elif role := store.find(_ROLE, who.role):
+        known |= {f"aws:PrincipalTag/{key}": str(value) for key, value in (role.plain.get("tags") or {}).items()}
     request = AccessRequest(who.arn, action, resource, known)
     identity = list(role_policies(store, who.role)) if who.role else [_EVERYTHING]
     own = [str(one.plain.get("policy")) for one in store.list(_POLICY) if one.id == bucket_name]
@@ -139,7 +142,7 @@ def key_of(store: Store, bucket_name: str) -> str | None:
 
 def role_policies(store: Store, role: str) -> Iterator[str]:
     """Return the documents of all policies of a role."""
-    found = store.find("aws:iam/role:Role", role)
+    found = store.find(_ROLE, role)
     if found is None:
         return
     for inline in found.plain.get("inlinePolicies") or []:

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT
+from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT, OPERATOR, OPERATOR_ID
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.store import Resource, Store
@@ -86,7 +86,7 @@ def by_id(store: Store, key_id: str) -> Key | None:
     if known is None:
         return None
     if known["kind"] == "operator":
-        principal = Principal("operator", f"arn:aws:iam::{ACCOUNT}:user/standin-operator", "AIDA00000000000000001")
+        principal = Principal("operator", OPERATOR, OPERATOR_ID)
         return Key(key_id, known["secret"], principal)
     role = store.find("aws:iam/role:Role", known["role"])
     unique = str(role.outputs.get("uniqueId")) if role else "AROA" + "0" * 17

@@ -10,6 +10,7 @@ from gpuinfra.rehearsal.cloud.core.ids import Count, class_name, counted, fill, 
 
 ACCOUNT = "000000000000"
 OPERATOR = f"arn:aws:iam::{ACCOUNT}:user/standin-operator"
+OPERATOR_ID = "AIDA00000000000000001"
 
 # EC2-style IDs: prefix by type. From the "ID" examples of the EC2, FSx and VPC API references, read 2026-11-21.
 PREFIXES = {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuinfra.clouds.aws.permissions import ACTIONS
 from gpuinfra.rehearsal.cloud.aws import policy
-from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT, OPERATOR
+from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT, OPERATOR, OPERATOR_ID
 from gpuinfra.rehearsal.cloud.core import ids
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
@@ -45,6 +45,12 @@ _TAGGED_BY = {
 _TAGGING = frozenset({"ec2:CreateTags", "kms:TagResource", "fsx:TagResource", "elasticfilesystem:TagResource"})
 _NOT_YET_TAGGED = _TAGGING | {"kms:PutKeyPolicy", "kms:EnableKeyRotation"}
 """Actions on a resource that is being created and whose tags have no effect yet. On keys, this takes up to five minutes (KMS developer guide, "Using tags to control access to KMS keys")."""
+_OF_INTERFACE = {
+    "ec2:CreateNetworkInterface": ("groups", "subnet"),
+    "ec2:ModifyNetworkInterfaceAttribute": ("groups",),
+    "ec2:DeleteNetworkInterface": (),
+}
+"""Maps an action on a network interface to the other resources that EC2 evaluates."""
 _RULES = ("ec2:AuthorizeSecurityGroup", "ec2:RevokeSecurityGroup")
 """Actions whose resource is the group, also if a rule is created (service authorization reference of EC2)."""
 
@@ -77,8 +83,30 @@ def required(
             context_of_word |= _tags(store, "", group.plain) if group else {}
         else:
             context_of_word = context
+        if kind == "efs/mountTarget:MountTarget" and word in _OF_INTERFACE:
+            yield from _interface(store, word, {**before, **inputs}, region)
+            continue
         for resource in _resources(store, word, kind, {**before, **inputs}, region, old.id if old else ""):
             yield AccessRequest(OPERATOR, word, resource, {**context_of_word, **more})
+
+
+def _interface(store: Store, action: str, inputs: Mapping[str, Any], region: str) -> Iterator[AccessRequest]:
+    """Return the requests for the network interface of a mount target. It has no tags. EC2 also evaluates the security groups and
+    the subnet, with their tags (service authorization reference of EC2, read 2026-11-22)."""
+    where, subnet = f"arn:aws:ec2:{region}:{ACCOUNT}", str(inputs.get("subnetId"))
+    found = store.find("aws:ec2/subnet:Subnet", subnet)
+    context = {"aws:RequestedRegion": region}
+    if found and found.plain.get("vpcId"):
+        context["ec2:Vpc"] = f"{where}:vpc/{found.plain['vpcId']}"
+    yield AccessRequest(OPERATOR, action, f"{where}:network-interface/*", context)
+    if "groups" in _OF_INTERFACE[action]:
+        for id in inputs.get("securityGroups") or ():
+            group = store.find("aws:ec2/securityGroup:SecurityGroup", str(id))
+            tags = _tags(store, "", group.plain) if group else {}
+            yield AccessRequest(OPERATOR, action, f"{where}:security-group/{id}", {**context, **tags})
+    if "subnet" in _OF_INTERFACE[action]:
+        tags = _tags(store, "", found.plain) if found else {}
+        yield AccessRequest(OPERATOR, action, f"{where}:subnet/{subnet}", {**context, **tags})
 
 
 def required_by_function(token: str, args: Mapping[str, Any], region: str) -> Iterator[AccessRequest]:
@@ -123,6 +151,17 @@ def on_instance(action: str, instance: Mapping[str, Any], **context: str) -> Acc
     tags = {f"aws:ResourceTag/{key}": str(value) for key, value in instance["tags"].items()}
     where = f"arn:aws:ec2:{instance['region']}:{ACCOUNT}:instance/{instance['id']}"
     return AccessRequest(OPERATOR, action, where, {"aws:RequestedRegion": instance["region"], **tags, **context})
+
+
+def own_session(suffix: str) -> str:
+    """Return the ID of a session of the operator. It starts with the ID of the user, as the policies in the guide of Session Manager assume."""
+    return f"{OPERATOR_ID}-{suffix}"
+
+
+def on_own_session(action: str, session: str, region: str) -> AccessRequest:
+    """Return a request of the operator for a session."""
+    context = {"aws:userid": OPERATOR_ID, "aws:RequestedRegion": region}
+    return AccessRequest(OPERATOR, action, f"arn:aws:ssm:{region}:{ACCOUNT}:session/{session}", context)
 
 
 def group_arn(name: str, region: str) -> str:
@@ -240,8 +279,6 @@ def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], 
         yield f"arn:aws:kms:{where}:key/{inputs.get('targetKeyId')}"
     elif action.startswith("elasticfilesystem:"):
         yield f"arn:aws:elasticfilesystem:{where}:file-system/{inputs.get('fileSystemId') or id or '*'}"
-    elif kind == "efs/mountTarget:MountTarget":
-        yield f"arn:aws:ec2:{where}:network-interface/*"
     elif action.startswith("fsx:"):
         yield f"arn:aws:fsx:{where}:{'association' if 'Association' in kind else 'file-system'}/{id or '*'}"
     elif action.startswith(_RULES):

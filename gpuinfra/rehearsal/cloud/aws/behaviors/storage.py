@@ -297,6 +297,17 @@ class HomePolicy(Behavior):
     def before_create(self, cloud: Cloud, call: Call) -> None:
         _home_exists(cloud, call, "EFS: PutFileSystemPolicy")
 
+    def read(self, cloud: Cloud, resource: Resource) -> Resource | None:
+        """Return the policy as EFS does: a statement without a resource has the ARN of the file system (https://github.com/aws/aws-cdk/issues/30753)."""
+        document = json.loads(str(resource.plain["policy"]))
+        if all("Resource" in one for one in document["Statement"]):
+            return resource
+        home = cloud.store.find(HOME, resource.id)
+        arn = arn_of(HOME, resource.id, home.plain if home else {}, resource.region)
+        document["Statement"] = [{"Resource": arn, **one} for one in document["Statement"]]
+        policy = {"policy": json.dumps(document)}
+        return replace(resource, inputs={**resource.inputs, **policy}, outputs={**resource.outputs, **policy})
+
 
 @behaves
 class MountTarget(Behavior):

@@ -44,13 +44,16 @@ def send_ssh_public_key(cloud: Cloud, asked: Mapping[str, Any], region: str) -> 
 
 
 def start_session(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
-    """Open a session to the SSH port. The instance's agent connects with the permissions of the instance's role."""
+    """Open a session to the SSH port. The instance's agent connects with the permissions of the instance's role, and the plugin of the CLI opens
+    the data channel with the caller's."""
+    session = operator.own_session(ids.uuid(0)[:17])
     instance = cloud.store.get("instance", str(asked.get("Target")))
     if instance is not None:
         document = operator.http(
             "ssm:StartSession", f"arn:aws:ssm:{region}::document/{asked.get('DocumentName')}", region
         )
-        cloud.operator.check(operator, [operator.on_instance("ssm:StartSession", instance), *document])
+        channel = operator.on_own_session("ssmmessages:OpenDataChannel", session, region)
+        cloud.operator.check(operator, [operator.on_instance("ssm:StartSession", instance), *document, channel])
     port = cloud.fleet.ssh_port(instance["id"]) if instance and instance["region"] == region else None
     role = credentials.role_of(cloud.store, instance) if instance else None
     if instance is None or port is None or role is None or not _connected(cloud, role.id):
@@ -60,7 +63,7 @@ def start_session(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[s
     ]:
         raise CloudError("InvalidDocument", "a rehearsal supports AWS-StartSSHSession to port 22 only")
     url = f"ws://127.0.0.1:{port}/v1/data-channel/{instance['id']}"
-    return {"SessionId": f"operator-{ids.uuid(0)[:17]}", "TokenValue": "token", "StreamUrl": url}
+    return {"SessionId": session, "TokenValue": "token", "StreamUrl": url}
 
 
 def logins(cloud: Cloud, instance: Mapping[str, Any]) -> dict[str, list[str]]:
