@@ -8,6 +8,8 @@
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
+# shellcheck source=bootstrap/lib-mounts.sh
+. "${BASH_SOURCE[0]%/*}/lib-mounts.sh"
 
 readonly ARRAY=/dev/md/gpuinfra-scratch
 readonly LABEL=gpuinfra-scr # XFS labels have at most 12 characters
@@ -19,7 +21,7 @@ main() {
   need_variables SCRATCH_MOUNT SCRATCH_MODEL
   local place
 
-  place=$(mounted_place)
+  place=$(mounted_scratch)
   if [[ -n $place ]]; then
     unchanged "local disks are mounted at $place"
   else
@@ -27,21 +29,11 @@ main() {
   fi
 
   end_dry_run
-  place=$(mounted_place)
+  place=$(mounted_scratch)
   [[ -n $place ]] || die "$SCRATCH_MOUNT is not mounted"
   prove_write "$place"
   record scratch "$place"
   proved "scratch at $place accepts writes"
-}
-
-mounted_place() {
-  local place
-  for place in "$SCRATCH_MOUNT" "${SCRATCH_OF_IMAGE:-}"; do
-    if [[ -n $place ]] && mountpoint -q "$place"; then
-      printf '%s\n' "$place"
-      return
-    fi
-  done
 }
 
 make_scratch() {

@@ -81,6 +81,17 @@ source_of() {
   findmnt -n -t "$types" -o SOURCE --mountpoint "$2" 2>/dev/null | sed -n 1p || true
 }
 
+# mounted_scratch: prints where the local disks are mounted (SCRATCH_MOUNT or SCRATCH_OF_IMAGE), or nothing.
+mounted_scratch() {
+  local place
+  for place in "${SCRATCH_MOUNT:-}" "${SCRATCH_OF_IMAGE:-}"; do
+    if [[ -n $place ]] && mountpoint -q "$place"; then
+      printf '%s\n' "$place"
+      return
+    fi
+  done
+}
+
 # prove_mount TYPE MOUNT SOURCE: proves that SOURCE is mounted on MOUNT and that a write can be read back.
 prove_mount() {
   local mount=$2 source=$3 found probe word

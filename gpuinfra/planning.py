@@ -30,7 +30,7 @@ from gpuinfra.plan.model import (
 )
 from gpuinfra.plan.recovery import recovery_plan
 from gpuinfra.plan.steps import steps
-from gpuinfra.plan.storage import lnet_efa_devices, named
+from gpuinfra.plan.storage import lnet_efa_devices, named, object_cache_gib
 from gpuinfra.plan.zones import Zoning
 from gpuinfra.software import environment
 from gpuinfra.software.pool import pool_lock
@@ -83,6 +83,7 @@ def make_plan(spec: ClusterSpec, today: date, now: datetime | None = None) -> Pl
         evidence=EvidencePlan(operators=spec.access.operators, reached_from=spec.access.evidence_from),
         roles=RolesPlan(permissions_boundary=spec.access.permissions_boundary, node_policies=spec.access.node_policies),
         tags={"gpuinfra:cluster": spec.name, "gpuinfra:managed-by": "gpuinfra", **dict(sorted(spec.tags.items()))},
+        mounted_buckets=tuple(one for one in file_systems if one.kind == "object") if "cluster" in layers else (),
         recovery=recovery_plan(spec, cloud.replication, file_systems, pools) if cloud.replication else None,
         registry=spec.software.registry,
         project=getattr(spec.where, "project", None),
@@ -124,6 +125,7 @@ def _pool(
     lustre = any(entry.kind == "lustre" for entry in file_systems)
     home = any(entry.kind == "home" for entry in file_systems)
     lnet = lnet_efa_devices(file_systems, machine, fabric=fabric)
+    buckets = tuple(entry for entry in file_systems if entry.kind == "object") if cloud.software.gcsfuse else ()
     guarded = () if pool.containers_reach_metadata else cloud.metadata_to_guard
     todo = steps(machine, chosen, lustre=lustre, home=home, mig=bool(pool.mig), metadata=bool(cloud.metadata_to_guard))
     return PoolPlan(
@@ -144,6 +146,7 @@ def _pool(
             lustre=lustre,
             lnet_efa=lnet,
             homes=tuple(entry.mount for entry in file_systems if entry.kind == "home"),
+            buckets=tuple((entry.mount, entry.read_only) for entry in buckets),
             steps=todo,
             mig=tuple(sorted(pool.mig, reverse=True)),
             burn_in=spec.handover.burn_in,
@@ -157,6 +160,10 @@ def _pool(
             home=home,
             lnet_efa=lnet,
             guarded=guarded,
+            buckets=tuple(
+                f"{entry.name} {entry.mount} {'ro' if entry.read_only else 'rw'} {object_cache_gib(entry, machine)}"
+                for entry in buckets
+            ),
         ),
         metadata_hop_limit=2 if pool.containers_reach_metadata else 1,
         subnet=cloud.subnet(zone),

@@ -8,16 +8,16 @@ from gpuinfra.clouds.machines import nearest_value
 from gpuinfra.clouds.second_region import Manual
 from gpuinfra.findings import warn
 from gpuinfra.spec.messages import listed
-from gpuinfra.spec.storage import Lustre
+from gpuinfra.spec.storage import Lustre, ObjectMount
 
 
 def set_storage(pair: Pair, draft: Draft) -> None:
     """Set the file systems and their buckets."""
     for index, entry in enumerate(pair.spec.storage):
         path = f"storage[{index}]"
-        if not isinstance(entry, Lustre):
+        if not isinstance(entry, Lustre | ObjectMount):
             continue
-        if pair.across:
+        if pair.across and isinstance(entry, Lustre):
             for name in sorted(pair.own_facts.storage_fields - pair.facts.storage_fields):
                 draft.set(("storage", index, name), None, f"{pair.there.title} has no such setting")
             tier = entry.throughput_mb_s_per_tib
@@ -35,12 +35,12 @@ def set_storage(pair: Pair, draft: Draft) -> None:
         if entry.bucket != "auto" and not pair.is_given(("storage", index, "bucket")):
             why = f"the bucket of the stack is in {pair.source}; the clone creates its own, which is empty until the data is replicated or copied"
             draft.set(("storage", index, "bucket"), "auto", why)
-            if entry.bucket_prefix:
+            if isinstance(entry, Lustre) and entry.bucket_prefix:
                 draft.set(("storage", index, "bucket_prefix"), None, "the new bucket has no folders")
         _list_data(pair, draft, index, entry)
 
 
-def _list_data(pair: Pair, draft: Draft, index: int, entry: Lustre) -> None:
+def _list_data(pair: Pair, draft: Draft, index: int, entry: Lustre | ObjectMount) -> None:
     """List the data of a file system, which a stack file does not contain, and warn if the clone starts without it."""
     path, bucket = f"storage[{index}]", "BUCKET" if entry.bucket == "auto" else entry.bucket or ""
     new = pair.final(draft, ("storage", index, "bucket")) == "auto"

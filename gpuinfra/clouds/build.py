@@ -16,7 +16,7 @@ from gpuinfra import naming
 from gpuinfra.clouds.node_pool import BaseNodePool, FileSystems
 from gpuinfra.clouds.nodes_ready import wait_for_nodes
 from gpuinfra.existing import Existing, Layer, Used, joined, outputs, references
-from gpuinfra.plan.model import Plan, PoolPlan
+from gpuinfra.plan.model import FileSystemPlan, Plan, PoolPlan
 
 SubnetIds = pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]]
 """Subnet IDs by the names in the plan."""
@@ -196,3 +196,21 @@ def site_subnet(site: SiteRefs, name: str, pool: PoolPlan) -> pulumi.Input[str]:
         return site.subnet_ids.apply(found)
     # With a plain mapping, the pool depends only on its own subnet, not on all subnets.
     return found(site.subnet_ids)
+
+
+def site_bucket(site: SiteRefs, one: FileSystemPlan) -> pulumi.Input[str]:
+    """Return the name of a bucket that the nodes mount: the declared name, or the name of the bucket that the site created. A different stack may have created the site."""
+    if one.bucket != "auto":
+        return one.bucket or ""
+
+    def found(known: Sequence[Mapping[str, Any]]) -> Any:
+        for entry in known:
+            if (entry["kind"], entry["mount"]) == ("object", one.mount):
+                return entry["mount_name"]
+        raise ValueError(
+            f"the site created no bucket for {one.mount}; add the entry to the storage of the site's declaration and run `pulumi up` on that stack first"
+        )
+
+    if isinstance(site.file_systems, pulumi.Output):
+        return site.file_systems.apply(found)
+    return found(site.file_systems)

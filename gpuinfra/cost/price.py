@@ -21,6 +21,7 @@ BY_USE = (
     "object storage, logs and the audit trail with its data events: billed by volume",
     "traffic to the internet and through NAT: billed per GB",
 )
+MOUNTED = ("requests of the nodes to mounted buckets, and reads of a bucket in another region: billed by use",)
 REPLICATED = (
     "replication of data other than checkpoints and its storage in both regions, replication requests, and replication metrics: billed by use",
 )
@@ -33,7 +34,7 @@ def price(plan: Plan, today: date, prices: PriceFile | None = None, *, duration_
     missing = tuple(f"{line.what}: {line.note or 'price unknown'}" for line in lines if line.usd_per_unit_hour is None)
     return Cost(
         lines=lines,
-        unknown=(*missing, *BY_USE, *(REPLICATED if plan.recovery else ())),
+        unknown=(*missing, *BY_USE, *(MOUNTED if plan.mounted_buckets else ()), *(REPLICATED if plan.recovery else ())),
         oldest=min(dates, default=None),
         as_of=today,
         duration_hours=duration_hours,

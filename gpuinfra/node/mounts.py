@@ -1,8 +1,9 @@
-"""`node.pyz mounts`: tests the mounted network file systems.
+"""`node.pyz mounts`: tests the mounted network file systems and buckets.
 
 systemd mounts an automount on first access, so the test first accesses each automount, which may be unmounted after a reboot.
 A file system stays in the list of mounts when its server is gone, so the test accesses each mount. It uses a separate process for
-each, because a process that waits for such a server cannot be killed. This module measures and does not judge.
+each, because a process that waits for such a server cannot be killed. A mounted bucket is listed, and if it accepts writes, an object is
+written, read and deleted: opening the folder of a bucket sends no request. This module measures and does not judge.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import Any
 from .console import Missing
 
 SCHEMA = "gpuinfra.mounts/1"
-KINDS = ("lustre", "nfs", "nfs4")
+BUCKETS = ("fuse.gcsfuse",)
+KINDS = ("lustre", "nfs", "nfs4", *BUCKETS)
 ANSWER_S = 45.0
 _GRACE_S = 1.0
 MAX_MOUNTS = 64
@@ -25,24 +27,56 @@ MAX_MOUNTS = 64
 
 _ASK = "import os, sys; os.statvfs(sys.argv[1]); os.close(os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECTORY))"
 
+_ASK_BUCKET = """
+import os, sys
+folder = sys.argv[1]
+with os.scandir(folder) as found:
+    next(found, None)
+if sys.argv[2] == "rw":
+    name = os.path.join(folder, ".gpuinfra-check-%s-%d" % (os.uname()[1], os.getpid()))
+    text = os.urandom(16)
+    with open(name, "xb") as file:
+        file.write(text)
+    with open(name, "rb") as file:
+        found = file.read()
+    os.unlink(name)
+    sys.exit(None if found == text else "returns other data than was written")
+"""
+
 
 def mounts() -> dict[str, Any]:
     """Return one JSON object: every network mount with its source and its problem, which is null if the mount responds."""
-    _problems([target for target, kind, _ in _listed() if kind == "autofs" and not target.startswith("/proc/")])
-    found = {target: (kind, source) for target, kind, source in _listed() if kind in KINDS}
-    wrong = _problems(list(found))
+    waiting = [target for target, kind, *_ in _listed() if kind == "autofs" and not target.startswith("/proc/")]
+    _problems({target: (_ASK, target) for target in waiting})
+    found = {target: (kind, source, options) for target, kind, source, options in _listed() if kind in KINDS}
+    wrong = _problems(
+        {
+            target: (_ASK_BUCKET, target, "ro" if _read_only(options) else "rw") if kind in BUCKETS else (_ASK, target)
+            for target, (kind, _, options) in found.items()
+        }
+    )
     listed = [
-        {"mount": target, "kind": kind, "source": source, "problem": wrong.get(target, "not tested")}
-        for target, (kind, source) in found.items()
+        {
+            "mount": target,
+            "kind": kind,
+            "source": source,
+            "read_only": _read_only(options),
+            "problem": wrong.get(target, "not tested"),
+        }
+        for target, (kind, source, options) in found.items()
     ]
     return {"schema": SCHEMA, "mounts": listed}
 
 
-def _listed() -> list[tuple[str, str, str]]:
-    """Return target, type and source of every mount. A later mount hides an earlier one on the same target."""
+def _read_only(options: str) -> bool:
+    return "ro" in options.split(",")
+
+
+def _listed() -> list[tuple[str, str, str, str]]:
+    """Return target, type, source and options of every mount. A later mount hides an earlier one on the same target."""
     try:
         done = subprocess.run(
-            ["findmnt", "-rn", "-o", "TARGET,FSTYPE,SOURCE"],
+            ["findmnt", "-rn", "-o", "TARGET,FSTYPE,SOURCE,OPTIONS"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -55,7 +89,7 @@ def _listed() -> list[tuple[str, str, str]]:
     for line in done.stdout.decode("utf-8", "backslashreplace").splitlines():
         words = [_plain(word) for word in line.split(" ")]
         if len(words) >= 3:
-            rows.append((words[0], words[1], words[2]))
+            rows.append((words[0], words[1], words[2], words[3] if len(words) > 3 else ""))
     return rows
 
 
@@ -64,17 +98,17 @@ def _plain(word: str) -> str:
     return re.sub(r"\\x([0-9a-f]{2})", lambda match: chr(int(match.group(1), 16)), word)
 
 
-def _problems(targets: list[str]) -> dict[str, str | None]:
-    """Return the problem of each target. Targets are tested in parallel, so hanging mounts share one time limit."""
+def _problems(tests: dict[str, tuple[str, ...]]) -> dict[str, str | None]:
+    """Return the problem of each target, from its program and the arguments. Targets are tested in parallel, so hanging mounts share one time limit."""
     processes = {
         target: subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _ASK, target],
+            [sys.executable, "-I", "-S", "-c", *test],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        for target in targets[:MAX_MOUNTS]
+        for target, test in list(tests.items())[:MAX_MOUNTS]
     }
     deadline = time.monotonic() + float(os.environ.get("GPUINFRA_MOUNT_ANSWER_S") or ANSWER_S)
     return {target: _problem(process, deadline) for target, process in processes.items()}

@@ -30,6 +30,8 @@ class Facts(NamedTuple):
     """Container runtimes that the declaration lists."""
     exporter: bool = False
     """Whether the nodes run the DCGM exporter."""
+    buckets: bool = False
+    """Whether the nodes mount buckets."""
     guarded: bool = False
     """Whether nodes block containers from the metadata service."""
 
@@ -89,6 +91,10 @@ def _lustre(f: Facts) -> bool:
 
 def _home(f: Facts) -> bool:
     return f.home
+
+
+def _buckets(f: Facts) -> bool:
+    return f.buckets
 
 
 def _over_efa(f: Facts) -> bool:
@@ -164,6 +170,7 @@ REQUIRED: dict[str, Callable[[Facts], bool]] = {
     "L1": _lustre,
     "L2": _home,
     "L3": _over_efa,
+    "L4": _buckets,
 }
 """Maps each check to the condition under which nodes run it. Other checks (N5, B2, B3) run on request, and the report lists them as not checked."""
 
@@ -178,12 +185,13 @@ def expectation(
     lustre: bool,
     steps: tuple[Step, ...],
     homes: tuple[str, ...] = (),
+    buckets: tuple[tuple[str, bool], ...] = (),
     lnet_efa: int = 0,
     mig: tuple[str, ...] = (),
     burn_in: int = 1,
     guarded: tuple[str, ...] = (),
 ) -> dict[str, object]:
-    """Return the content of `expectation.json` for a pool."""
+    """Return the content of `expectation.json` for a pool. `buckets` has the mount of each bucket, and whether it is read-only."""
     containers = tuple(name for name in ("docker", "enroot") if lock.choice(name))
     facts = Facts(
         machine=machine,
@@ -193,6 +201,7 @@ def expectation(
         mig=bool(mig),
         burn_in=burn_in,
         home=bool(homes),
+        buckets=bool(buckets),
         lnet_efa=lnet_efa,
         guarded=bool(guarded),
         containers=containers,
@@ -236,6 +245,8 @@ def expectation(
         content["metadata_guarded"] = list(guarded)
     if homes:
         content["homes"] = list(homes)
+    if buckets:
+        content["buckets"] = [{"mount": mount, "read_only": read_only} for mount, read_only in buckets]
     if mig:
         content |= {"mig": True, "mig_profiles": list(mig)}
     if burn_in > 1:

@@ -261,6 +261,10 @@ class FileSystemPlan:
     """Path in the file system at which the bucket appears."""
     importer_id: str | None = None
     """Azure: object ID of the service principal that imports from the container."""
+    read_only: bool = False
+    """Whether nodes mount a bucket read-only."""
+    cache_gib: int | None = None
+    """Declared size of the cache of a mounted bucket on each node, or None to use a tenth of the local disks."""
     import_events: tuple[str, ...] = ()
     export_events: tuple[str, ...] = ()
     backup_days: int = 0
@@ -429,6 +433,8 @@ class Plan:
     roles: RolesPlan = RolesPlan()
     own_networks: tuple[OwnNetwork, ...] = ()
     """Networks that belong to the cluster instead of its site."""
+    mounted_buckets: tuple[FileSystemPlan, ...] = ()
+    """Buckets that the nodes mount, which the identity of the nodes can access. A site in another stack can create them."""
     recovery: RecoveryPlan | None = None
     """The second region, or None if nothing is replicated."""
     registry: str | None = None

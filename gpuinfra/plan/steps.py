@@ -67,6 +67,9 @@ def steps(
     if machine.local_disk_gb:
         why = f"{machine.local_disk_gb} GB of local disks are combined into one scratch file system"
         chosen.append(Step(id="80-scratch", timeout_s=600, retries=1, why=why))
+    if lock.choice("gcsfuse"):
+        why = "the declaration mounts buckets, whose cache is on the local disks"
+        chosen.append(Step(id="85-gcsfuse", timeout_s=900, retries=2, why=why))
     chosen.append(
         Step(
             id="90-holds",

@@ -1,4 +1,4 @@
-"""Names of file systems, and the number of EFA devices that Lustre uses per node."""
+"""Names of file systems, the number of EFA devices that Lustre uses per node, and the cache of mounted buckets."""
 
 from __future__ import annotations
 
@@ -18,6 +18,18 @@ def named(storage: Iterable[Lustre | Home | ObjectMount]) -> Iterator[tuple[str,
         index = names.get(stem, 0)
         names[stem] = index + 1
         yield f"{stem}-{index}", entry
+
+
+def object_cache_gib(entry: FileSystemPlan | ObjectMount, machine: MachineType) -> int:
+    """Return the size of the cache of a mounted bucket on a machine: the declared size, or a tenth of the local disks. 0 without local disks."""
+    if not machine.local_disk_gb:
+        return 0
+    return local_disk_gib(machine) // 10 if entry.cache_gib is None else entry.cache_gib
+
+
+def local_disk_gib(machine: MachineType) -> int:
+    """Return the size of all local disks of a machine in GiB. The catalog has it in GB (10^9 bytes)."""
+    return machine.local_disk_gb * 10**9 // 2**30
 
 
 def lnet_efa_devices(file_systems: Iterable[FileSystemPlan], machine: MachineType, *, fabric: bool) -> int:

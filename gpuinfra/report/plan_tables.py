@@ -27,10 +27,24 @@ def storage_text(entry: FileSystemPlan) -> str:
 
     `lustre SCRATCH_2, 4,800 GiB, bucket auto; imports new objects automatically; exports no files automatically; destroy deletes it, and files that are not exported are lost`
     """
+    if entry.kind == "object":
+        return "; ".join((f"object {entry.deployment}, bucket {entry.bucket}", *_bucket(entry)))
     size = "grows with its files" if entry.deployment == "elastic" else f"{entry.capacity_gib:,} GiB"
     tier = f" at {entry.throughput_mb_s_per_tib} MB/s per TiB" if entry.throughput_mb_s_per_tib else ""
     bucket = f", bucket {entry.bucket}" if entry.bucket else ""
     return "; ".join((f"{entry.kind} {entry.deployment}, {size}{tier}{bucket}", *_link(entry), _on_destroy(entry)))
+
+
+def _bucket(entry: FileSystemPlan) -> tuple[str, ...]:
+    """Describe a mounted bucket. Its files are the objects, so nothing is imported or exported."""
+    cache = "a tenth of the local disks" if entry.cache_gib is None else f"{entry.cache_gib:,} GiB of the local disks"
+    kept = entry.lifetime is Lifetime.KEPT
+    return (
+        "read-only" if entry.read_only else "nodes can write and delete objects",
+        "no cache" if entry.cache_gib == 0 else f"caches objects on {cache}",
+        "files are the objects of the bucket, so nothing is imported or exported",
+        "destroy retains the bucket" if kept else "destroy removes the access of the nodes and keeps the bucket",
+    )
 
 
 def _link(entry: FileSystemPlan) -> tuple[str, ...]:

@@ -52,6 +52,18 @@ def image_is_prebuilt_without_egress(spec: ClusterSpec, today: date) -> Iterator
             )
 
 
+def bucket_client_is_reachable(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Without internet access, nodes that mount buckets use a mirror, because the GPU images do not contain the client."""
+    if spec.network.egress != "endpoints" or spec.software.mirror_url or not spec.pools:
+        return
+    for i, entry in enumerate(spec.storage):
+        if entry.kind == "object":
+            what = (
+                "is object, and nodes cannot download its client from the vendor, because network.egress is endpoints"
+            )
+            yield error(f"storage[{i}].kind", what, "set software.mirror_url, or set network.egress to nat")
+
+
 def ssh_is_not_open_to_internet(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Port 22 is not open to all addresses. Large public networks cause a warning."""
     for i, cidr in enumerate(spec.access.ssh_from):

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from datetime import date
 
 from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.machines import pools_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info
+from gpuinfra.plan.storage import local_disk_gib, object_cache_gib
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
@@ -90,7 +92,7 @@ def storage_needs_site(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 _INSTEAD = {
     "home": "mount your own shared file system on the nodes",
-    "object": "mount the bucket on the nodes yourself",
+    "object": "read the bucket with the identity of the nodes, or link it to a Lustre file system",
 }
 """Maps each kind of storage to a workaround until gpuinfra supports it."""
 
@@ -105,6 +107,35 @@ def storage_kind_is_supported(spec: ClusterSpec, today: date) -> Iterator[Findin
         instead = _INSTEAD.get(entry.kind, "remove the entry")
         allowed = listed(sorted(cloud.storage_kinds))
         yield error(f"storage[{i}].kind", what, f"allowed: {allowed}; {instead}")
+
+
+def bucket_is_mounted_once(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Each existing bucket is mounted once, because the nodes have one grant for each bucket."""
+    seen: dict[str, int] = {}
+    for i, entry in enumerate(spec.storage):
+        if entry.kind == "object" and entry.bucket != "auto":
+            if entry.bucket in seen:
+                what = f"is {shown(entry.bucket)}, which storage[{seen[entry.bucket]}] also mounts"
+                yield error(f"storage[{i}].bucket", what, "remove one of them")
+            seen.setdefault(entry.bucket, i)
+
+
+def bucket_cache_fits_local_disks(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The caches of all mounted buckets take at most 80 percent of the local disks of each machine type. A cache with a declared size requires local disks."""
+    buckets = [(f"storage[{i}].cache_gib", entry) for i, entry in enumerate(spec.storage) if entry.kind == "object"]
+    machines = [machine for _, _, machine in pools_of(spec)]
+    for path, entry in buckets:
+        if entry.cache_gib and machines and not any(machine.local_disk_gb for machine in machines):
+            what = f"is {entry.cache_gib}, but no machine type of the pools has local disks"
+            yield error(path, what, "remove it, or use a machine type with local disks")
+            return
+    for machine in {machine.name: machine for machine in machines}.values():
+        total, most = sum(object_cache_gib(entry, machine) for _, entry in buckets), local_disk_gib(machine) * 8 // 10
+        if machine.local_disk_gb and total > most:
+            path, _ = max(buckets, key=lambda item: object_cache_gib(item[1], machine))
+            what = f"and the caches of the other buckets take {total} GiB; allowed on {machine.name}: {most} GiB, 80 percent of its local disks"
+            yield error(path, what, "lower cache_gib of the buckets")
+            return
 
 
 def site_storage_is_repeated(spec: ClusterSpec, today: date) -> Iterator[Finding]:

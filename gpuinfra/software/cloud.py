@@ -53,4 +53,6 @@ class CloudSoftware:
     """Mount options of home file systems."""
     home_tls_port: int | None = None
     """Port at which the servers of home file systems accept TLS, or None if nodes connect without TLS."""
+    gcsfuse: bool = False
+    """Whether nodes mount buckets with Cloud Storage FUSE."""
     lustre: LustreClient | None = None

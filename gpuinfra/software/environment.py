@@ -22,8 +22,12 @@ def environment(
     home: bool = False,
     lnet_efa: int = 0,
     guarded: tuple[str, ...] = (),
+    buckets: tuple[str, ...] = (),
 ) -> dict[str, str]:
-    """Return the variables for the steps of a pool, sorted by name. Containers cannot reach the addresses in `guarded`."""
+    """Return the variables for the steps of a pool, sorted by name. Containers cannot reach the addresses in `guarded`.
+
+    Each entry in `buckets` is a mounted bucket: `data-0 /data ro 600` (name, mount, mode, cache in GiB).
+    """
     distribution = tables.DISTRIBUTIONS[chosen.os]
     kernel = chosen.choice("kernel")
     values = {
@@ -82,6 +86,15 @@ def environment(
         values["HOME_OPTIONS"] = _known(cloud.home_options, "the mount options of home file systems")
         if cloud.home_tls_port:
             values["HOME_TLS_PORT"] = str(cloud.home_tls_port)
+    if gcsfuse := chosen.choice("gcsfuse"):
+        values |= {
+            **_version("GCSFUSE", gcsfuse),
+            "GCSFUSE_REPOSITORY": tables.GCSFUSE_REPOSITORY,
+            "GCSFUSE_SUITE": f"gcsfuse-{distribution.suite} main",
+            "GCSFUSE_KEY_URL": tables.GOOGLE_KEY_URL,
+            "GCSFUSE_KEY_FINGERPRINT": tables.GOOGLE_KEY_FINGERPRINT,
+            "BUCKETS": "; ".join(buckets),
+        }
     if toolkit := chosen.choice("container_toolkit"):
         values |= {
             **_version("CONTAINER_TOOLKIT", toolkit),

@@ -21,7 +21,7 @@ class Choice:
     """The version of a software package and the reason for it."""
 
     name: str
-    """`driver`, `fabric_manager`, `nvlsm`, `cuda`, `nccl`, `efa_installer`, `doca_ofed`, `tcpx`, `tcpxo`, `gib`, `gdrcopy`, `lustre_client`, `container_toolkit`, `docker`, `enroot`, `dcgm`, `dcgm_exporter`, `kernel`."""
+    """`driver`, `fabric_manager`, `nvlsm`, `cuda`, `nccl`, `efa_installer`, `doca_ofed`, `tcpx`, `tcpxo`, `gib`, `gdrcopy`, `lustre_client`, `container_toolkit`, `docker`, `enroot`, `dcgm`, `dcgm_exporter`, `gcsfuse`, `kernel`."""
     version: str
     why: str
     low: str = ""
@@ -94,6 +94,8 @@ class LockRequest:
     jax_cuda: int | None = None
     registry: str | None = None
     fabric: bool = True
+    buckets: bool = False
+    """Whether nodes mount buckets."""
     containers: tuple[str, ...] = ()
     """Container runtimes that the steps install: `docker`, `enroot`."""
     gpu_metrics: str = "none"
@@ -151,6 +153,9 @@ def lock(machine: MachineType, request: LockRequest) -> Lock:
         release = lustre_release(request.cloud, request.os)
         if release and not request.prebuilt:
             series = release.kernel_series
+    if request.buckets and request.cloud.gcsfuse:
+        choices.append(_gcsfuse())
+        holds.append("gcsfuse")
     if request.prebuilt and request.release:
         _contents(choices, request.release, conflicts)
     return Lock(
@@ -428,6 +433,12 @@ def _gpudirect_tcp(machine: MachineType, provider: str, request: LockRequest, co
         conflicts.add("tcpxo", message, hint)
     why = f"released as a pair with its receive manager {row.manager}"
     return Choice(name=provider, version=row.plugin.removeprefix("v"), why=why)
+
+
+def _gcsfuse() -> Choice:
+    low, high = tables.GCSFUSE_RANGE
+    why = "the package of Google's repository, for the mounted buckets"
+    return Choice(name="gcsfuse", version=tables.GCSFUSE_PIN, why=why, low=low, high=high)
 
 
 def _lustre(request: LockRequest, conflicts: _Conflicts) -> Choice:

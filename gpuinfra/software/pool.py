@@ -23,6 +23,7 @@ def pool_lock(spec: ClusterSpec, pool: Pool, machine: MachineType, cloud: CloudS
             branch=image.branch,
             pinned=image.date is not None,
             lustre=any(entry.kind == "lustre" for entry in spec.storage),
+            buckets=any(entry.kind == "object" for entry in spec.storage),
             driver=software.driver,
             fabric_manager=software.fabric_manager,
             cuda=software.cuda,

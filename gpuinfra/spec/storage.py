@@ -67,16 +67,18 @@ class Home(SpecModel):
 
 
 class ObjectMount(SpecModel):
-    """A bucket mounted as a folder. Not implemented: the rule `storage_kind_is_supported` rejects it on all clouds."""
+    """A bucket mounted as a folder: Cloud Storage FUSE on Google Cloud. The rule `storage_kind_is_supported` rejects this kind on other clouds."""
 
     kind: Literal["object"] = "object"
     """Selects a bucket that is mounted as a folder."""
     mount: Mount = Field(examples=["/data"])
     """Path at which nodes mount the bucket."""
     bucket: Line = Field(examples=["my-training-data"])
-    """Name of an existing bucket, or `auto` to create one."""
+    """Name of an existing bucket, or `auto` to create one. Nodes get access to this bucket only."""
     read_only: StrictBool = True
-    """Whether nodes mount the bucket read-only. Set to false to let nodes write."""
+    """Whether nodes mount the bucket read-only. Set to false to let all users of the nodes write and delete objects."""
+    cache_gib: Gib | None = Field(default=None, ge=0, le=1_000_000, examples=[500])
+    """Size of the cache for objects on the local disks of each node. If omitted, a tenth of the local disks is used. 0 disables the cache. Machine types without local disks have no cache."""
 
 
 Storage = Annotated[Lustre | Home | ObjectMount, Field(discriminator="kind")]

@@ -25,7 +25,6 @@ config:
     storage:
       - {kind: home, mount: /home, capacity_gib: 1024}
       - {kind: lustre, mount: /scratch, capacity_gib: 4800}
-      - {kind: object, mount: /data, bucket: training-data}
 """
 
 PROGRAM = """
@@ -92,13 +91,12 @@ def test_the_new_cloud_is_planned(copy: Path) -> None:
     assert plan["cloud"] == "meadow"
     assert plan["resources"] == {
         "meadow:index:Network": 1,
-        "meadow:index:FileSystem": 3,
+        "meadow:index:FileSystem": 2,
         "meadow:index:Object": 1,
         "meadow:index:Group": 1,
         "gpuinfra:index:NodesReady": 1,
     }
     assert {one["mount"]: one["kind"] for one in plan["file_systems"]} == {
-        "/data": "object",
         "/home": "home",
         "/scratch": "lustre",
     }

@@ -174,7 +174,12 @@ def machine(cloud: str, name: str, **more: Any) -> dict[str, Any]:
 AZURE = machine("azure", "Standard_ND96isr_H100_v5")
 AZURE["required"] = [*AZURE["required"], "N5"]
 AZURE_A100 = machine("azure", "Standard_ND96amsr_A100_v4")
-GOOGLE = machine("gcp", "a3-megagpu-8g", homes=("/home",))
+GOOGLE = machine(
+    "gcp",
+    "a3-megagpu-8g",
+    homes=("/home",),
+    buckets=(("/data", True), ("/out", False)),
+)
 GOOGLE_RDMA = machine("gcp", "a3-ultragpu-8g")
 GOOGLE_B200 = machine("gcp", "a4-highgpu-8g")
 MIG = machine("aws", "p5.48xlarge", mig=("3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"))
@@ -258,10 +263,13 @@ def network_mounts(machine: dict[str, Any]) -> dict[str, Any]:
     """The result of `node.pyz mounts` on a healthy machine."""
     lustre = [(mount, "lustre", "10.0.0.1@tcp:/abc") for mount in machine["file_systems"]]
     homes = [(mount, "nfs4", "10.0.0.9:" + mount) for mount in machine.get("homes", ())]
+    buckets = [(one["mount"], "fuse.gcsfuse", "corpus") for one in machine.get("buckets", ())]
+    protected = {one["mount"] for one in machine.get("buckets", ()) if one["read_only"]}
     return {
         "schema": "gpuinfra.mounts/1",
         "mounts": [
-            {"mount": mount, "kind": kind, "source": source, "problem": None} for mount, kind, source in lustre + homes
+            {"mount": mount, "kind": kind, "source": source, "read_only": mount in protected, "problem": None}
+            for mount, kind, source in lustre + homes + buckets
         ],
     }
 

@@ -35,6 +35,7 @@ ON_DEMAND = [
     "N7",
     "N8",
     "L2",
+    "L4",
     "G15",
     "N6",
     "N9",
@@ -401,6 +402,14 @@ MUTATIONS: dict[str, list[Callable[[Node], None]]] = {
         swaps("mounts", "nfs4", "ext4"),
         swaps("mounts", "nfs4(.*?)null", r'nfs4\1"Stale file handle"'),
         says("mounts", '{"schema": "gpuinfra.mounts/1", "mounts": [{"mount": "/home"}]}\n'),
+    ],
+    "L4": [
+        swaps("mounts", '"/data"', '"/data2"'),
+        swaps("mounts", "fuse.gcsfuse", "ext4"),
+        swaps("mounts", "fuse.gcsfuse(.*?)null", r'fuse.gcsfuse\1"Permission denied"'),
+        swaps("mounts", "fuse.gcsfuse(.*?)true", r"fuse.gcsfuse\1false"),
+        swaps("mounts", '("/out".*?)false', r"\1true"),
+        swaps("mounts", '("/out".*?)false', r'\1"no"'),
     ],
     "S1": [
         says("cloud-init", '{"status": "running"}', 0),

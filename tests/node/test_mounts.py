@@ -38,6 +38,26 @@ def test_network_mounts_are_listed_with_their_problem(listed: Path, tmp_path: Pa
     assert "No such file" in found["mounts"][1]["problem"]
 
 
+@pytest.mark.parametrize("mode", ["ro", "rw"])
+def test_a_bucket_is_listed_and_written(listed: Path, tmp_path: Path, mode: str) -> None:
+    """A writable bucket accepts, returns and deletes an object; a read-only one is only listed."""
+    (tmp_path / "bucket").mkdir()
+    listed.write_text(f"{tmp_path}/bucket fuse.gcsfuse corpus {mode},nosuid,nodev\n")
+    before = (tmp_path / "bucket").stat().st_mtime_ns
+    (found,) = mounts.mounts()["mounts"]
+    assert (found["source"], found["read_only"], found["problem"]) == ("corpus", mode == "ro", None)
+    assert not list((tmp_path / "bucket").iterdir())
+    assert ((tmp_path / "bucket").stat().st_mtime_ns != before) == (mode == "rw")
+
+
+def test_a_bucket_that_cannot_be_listed_or_written_is_reported(listed: Path, tmp_path: Path) -> None:
+    """The reason of the file system is the problem of the mount."""
+    listed.write_text(f"{tmp_path}/gone fuse.gcsfuse corpus ro\n/proc/self fuse.gcsfuse corpus rw\n")
+    problems = [one["problem"] for one in mounts.mounts()["mounts"]]
+    assert "No such file" in problems[0]
+    assert problems[1] is not None
+
+
 def test_automount_is_accessed_first(listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a reboot systemd mounts an automount only on first access."""
     (tmp_path / "scratch").mkdir()

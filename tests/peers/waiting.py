@@ -10,6 +10,7 @@ OTHER_OS = "images other than Ubuntu"
 HOMES = "shared homes"
 """Made on AWS and Google Cloud; waited for on Azure."""
 BUCKETS = "mounted buckets"
+"""Mounted on Google Cloud; waited for on AWS and Azure."""
 
 WAITING = {
     2: SCHEDULER,
@@ -30,7 +31,7 @@ WAITING = {
     32: SCHEDULER,
     36: KUBERNETES,
     37: KUBERNETES,
-    38: f"{KUBERNETES}, {BUCKETS}",
+    38: KUBERNETES,
     40: KUBERNETES,
     42: SCHEDULER,
     47: SCHEDULER,

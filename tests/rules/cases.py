@@ -71,6 +71,11 @@ def lustre(**fields: Any) -> list[dict[str, Any]]:
     return [{"kind": "lustre", "mount": "/scratch", "capacity_gib": 4800, **fields}]
 
 
+def bucket(**fields: Any) -> list[dict[str, Any]]:
+    """One mounted bucket."""
+    return [{"kind": "object", "mount": "/data", "bucket": "corpus", **fields}]
+
+
 def file_systems(count: int) -> list[dict[str, Any]]:
     """Several Lustre file systems."""
     return [{"kind": "lustre", "mount": f"/scratch{index}", "capacity_gib": 8192} for index in range(count)]
@@ -186,7 +191,31 @@ ACCEPTED: dict[str, list[Case]] = {
         ("azure", {"storage": lustre(capacity_gib=16384)}),
         ("gcp", {"storage": lustre(capacity_gib=18000)}),
         ("gcp", {"storage": [{"kind": "home"}]}),
+        ("gcp", {"storage": bucket()}),
         ("aws", {"storage": [*lustre(), {"kind": "home"}]}),
+    ],
+    "bucket_is_mounted_once": [
+        ("gcp", {"storage": [*bucket(), *bucket(mount="/again", bucket="other")]}),
+        ("gcp", {"storage": [*bucket(bucket="auto"), *bucket(mount="/again", bucket="auto")]}),
+    ],
+    "bucket_cache_fits_local_disks": [
+        ("gcp", {"storage": bucket(cache_gib=4000)}),
+        ("gcp", {"pools.0.machine": "a2-ultragpu-1g", "storage": bucket(cache_gib=280)}),
+        ("gcp", {"pools.0.machine": "a2-highgpu-1g", "storage": bucket()}),
+        ("gcp", {"pools.0.machine": "a2-highgpu-1g", "storage": bucket(cache_gib=0)}),
+        ("gcp", {"pools.1": pool("login", "n2-standard-4"), "storage": bucket(cache_gib=10)}),
+    ],
+    "bucket_client_is_reachable": [
+        ("gcp", {"storage": bucket()}),
+        ("gcp", {"network.egress": "endpoints"}),
+        (
+            "gcp",
+            {"network.egress": "endpoints", "software.mirror_url": "https://mirror.example.com", "storage": bucket()},
+        ),
+    ],
+    "mounted_bucket_name_is_valid": [
+        ("gcp", {"storage": bucket(bucket="auto")}),
+        ("gcp", {"storage": bucket(bucket="my-bucket_1.example.com")}),
     ],
     "site_storage_is_repeated": [("aws", {}), ("aws", {"storage": lustre(), "use": {"site": "org/gpuinfra/site"}})],
     "block_window_is_open": [
@@ -842,8 +871,26 @@ REJECTED: dict[str, list[Case]] = {
     "storage_needs_site": [("aws", {"pools": None, "layers": ["foundation"], "storage": lustre()})],
     "storage_kind_is_supported": [
         ("azure", {"storage": [{"kind": "home"}]}),
-        *((cloud, {"storage": [{"kind": "object", "mount": "/data", "bucket": "corpus"}]}) for cloud in BASES),
+        *((cloud, {"storage": bucket()}) for cloud in BASES if cloud != "gcp"),
         ("azure", {"storage": [*lustre(capacity_gib=8192), {"kind": "home"}]}),
+    ],
+    "bucket_is_mounted_once": [("gcp", {"storage": [*bucket(), *bucket(mount="/again", read_only=False)]})],
+    "bucket_cache_fits_local_disks": [
+        ("gcp", {"pools.0.machine": "a2-highgpu-1g", "storage": bucket(cache_gib=10)}),
+        ("gcp", {"pools.0.machine": "a2-ultragpu-1g", "storage": bucket(cache_gib=301)}),
+        (
+            "gcp",
+            {
+                "pools.0.machine": "a2-ultragpu-1g",
+                "storage": [*bucket(cache_gib=200), *bucket(mount="/out", bucket="auto", cache_gib=101)],
+            },
+        ),
+    ],
+    "bucket_client_is_reachable": [("gcp", {"network.egress": "endpoints", "storage": bucket()})],
+    "mounted_bucket_name_is_valid": [
+        ("gcp", {"storage": bucket(bucket="gs://corpus")}),
+        ("gcp", {"storage": bucket(bucket="corpus/folder")}),
+        ("gcp", {"storage": bucket(bucket="Corpus")}),
     ],
     "site_storage_is_repeated": [("aws", {"use": {"site": "org/gpuinfra/site"}})],
     "block_window_is_open": [

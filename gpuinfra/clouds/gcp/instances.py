@@ -131,8 +131,11 @@ def evidence_readers(plan: Plan) -> Iterator[Instance]:
 
 
 def buckets(plan: Plan) -> Iterator[Instance]:
-    """Private buckets for audit records, evidence and file system data."""
-    return common.buckets("gcp", plan, _file_systems(plan))
+    """Private buckets for audit records, evidence and file system data, and buckets that nodes mount."""
+    yield from common.buckets("gcp", plan, _file_systems(plan))
+    for one in plan.file_systems:
+        if one.kind == "object" and one.bucket == "auto" and "site" in plan.layers:
+            yield common.bucket("gcp", common.top(plan), one.name, one.name, common.DATA)
 
 
 def _network(plan: Plan) -> NetworkPlan | None:
@@ -289,6 +292,13 @@ def node_grants(plan: Plan) -> Iterator[Instance]:
     for instance in node_roles(plan):
         for grant in NODE_GRANTS:
             yield replace(instance, values={"grant": grant})
+
+
+def mounted_buckets(plan: Plan) -> Iterator[Instance]:
+    """Grants for the nodes on the buckets that they mount."""
+    for instance in node_roles(plan):
+        for one in plan.mounted_buckets:
+            yield replace(instance, values={"mount": one.name})
 
 
 def _pools(plan: Plan) -> tuple[PoolPlan, ...]:

@@ -76,7 +76,7 @@ class GcpProfile:
     selects_buckets = False
     budget_currency: str | None = None
     replication = None
-    storage_kinds = frozenset({"lustre", "home"})
+    storage_kinds = frozenset({"lustre", "home", "object"})
     metadata_to_guard: tuple[str, ...] = ("169.254.169.254", "fd20:ce::254")
     """Addresses of the metadata service. Google Cloud has no hop limit. The IPv6 address comes from public lists of metadata addresses (2026-11-21)."""
 
@@ -246,8 +246,8 @@ class GcpProfile:
         """Return a Managed Lustre file system, a Filestore instance, or a mounted bucket."""
         lustre = isinstance(entry, Lustre)
         reason = "contains the only copy of its data"
-        if entry.kind == "object":
-            reason = "the mount of a bucket does not contain data"
+        if entry.kind == "object" and entry.bucket != "auto":
+            reason = "the bucket exists outside the stack"
         elif lustre and entry.bucket is not None:
             reason = (
                 "contains the only copy of changes that were not exported to its bucket, because exports are manual"
@@ -265,7 +265,9 @@ class GcpProfile:
             zone=zone,
             bucket=getattr(entry, "bucket", None),
             bucket_prefix=getattr(entry, "bucket_prefix", ""),
-            lifetime=Lifetime.ENDS if entry.kind == "object" else Lifetime.KEPT,
+            read_only=isinstance(entry, ObjectMount) and entry.read_only,
+            cache_gib=entry.cache_gib if isinstance(entry, ObjectMount) else None,
+            lifetime=Lifetime.ENDS if isinstance(entry, ObjectMount) and entry.bucket != "auto" else Lifetime.KEPT,
             lifetime_reason=reason,
         )
 

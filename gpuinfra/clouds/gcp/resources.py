@@ -164,6 +164,8 @@ NODE_ACCOUNT = ResourceKind("gcp:serviceaccount/account:Account", "{component}-a
     _crud("iam.serviceAccounts"))
 NODE_GRANT = ResourceKind("gcp:storage/bucketIAMMember:BucketIAMMember", "{component}-{grant}", instances.node_grants, REMOVED, FREE,
     _BUCKET_GRANT_ACTIONS)
+MOUNT_GRANT = ResourceKind("gcp:storage/bucketIAMMember:BucketIAMMember", "{component}-mount-{mount}", instances.mounted_buckets, REMOVED, FREE,
+    _BUCKET_GRANT_ACTIONS)
 HEALTH_CHECK = ResourceKind("gcp:compute/healthCheck:HealthCheck", "{component}-check", instances.node_health, REMOVED, FREE,
     _crud("compute.healthChecks", wait=_GLOBAL))
 PROBE_FIREWALL_RULE = ResourceKind("gcp:compute/firewall:Firewall", "{component}-allow-probes", instances.node_health, REMOVED, FREE, _FIREWALL_ACTIONS)

@@ -12,6 +12,7 @@ SOFTWARE = CloudSoftware(
     local_disk_model="nvme_card[0-9]*",
     # The plan creates a Filestore instance with NFS 3. The other options are assumptions.
     home_options="nfsvers=3,tcp,hard,timeo=600,retrans=3",
+    gcsfuse=True,
     lustre=LustreClient(
         repository=f"{tables.GOOGLE_PACKAGES}/lustre-client-binaries",
         suite="lustre-client-ubuntu-{suite}",

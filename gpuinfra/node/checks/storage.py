@@ -1,12 +1,13 @@
-"""L: shared file systems - Lustre client and mounts, home directories, Lustre over EFA."""
+"""L: shared file systems - Lustre client and mounts, home directories, Lustre over EFA, mounted buckets."""
 
 from __future__ import annotations
 
 import re
-from typing import Mapping
+from typing import Any, Mapping
 
 from ..answer import Answers
 from ..expectation import Machine
+from ..mounts import BUCKETS
 from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, skipped
 from .base import Check, judged, result_of
 
@@ -14,12 +15,16 @@ from .base import Check, judged, result_of
 def network_mounts(answers: Answers) -> dict[str, tuple[str, str | None]]:
     """Return mount point -> (kind, problem), as measured by the node program. The problem is None if the mount responds."""
     found = {}
-    for one in result_of(answers, "mounts", "gpuinfra.mounts/1", "the list of mounts", "mounts")["mounts"]:
+    for one in _mounts(answers):
         texts = [one.get(name) for name in ("mount", "kind")] if isinstance(one, dict) else [None]
         if not all(isinstance(text, str) for text in texts) or not isinstance(one.get("problem", 0), (str, type(None))):
             raise Unreadable("the list of mounts contains an invalid entry")
         found[one["mount"]] = (one["kind"], one["problem"])
     return found
+
+
+def _mounts(answers: Answers) -> list[Any]:
+    return list(result_of(answers, "mounts", "gpuinfra.mounts/1", "the list of mounts", "mounts")["mounts"])
 
 
 def mount_problems(
@@ -89,6 +94,44 @@ class HomeMounts(Check):
             return skipped("the pool has no home directories")
         wrong = mount_problems(wanted, found, ("nfs", "nfs4"))
         return judged([mount for mount in wanted if mount not in wrong], wanted, list(wrong.values()))
+
+
+class MountedBuckets(Check):
+    """Every bucket in the pool is mounted, can be listed, and accepts, returns and deletes an object if the declaration lets nodes write."""
+
+    id, name = "L4", "mounted_buckets"
+    phase, severity = Phase.PRESENCE, Severity.BLOCK
+    probes = ("mounts",)
+    hint = (
+        "run systemctl status 'gpuinfra-bucket-*' and journalctl -u for the unit of the mount; if Cloud Storage denies "
+        "access, compare the roles of the nodes' service account on the bucket with the plan; then run systemctl restart for the unit"
+    )
+    source = (
+        "GoogleCloudPlatform/gcsfuse v3.11.2: docs/troubleshooting.md (missing permissions), docs/semantics.md, cmd/mount.go "
+        "(name and type of the file system), read 2026-11-22"
+    )
+
+    def parse(self, answers: Answers, machine: Machine) -> dict[str, tuple[str, str | None, bool]]:
+        found = {}
+        modes = {one["mount"]: one.get("read_only") for one in _mounts(answers) if isinstance(one, dict)}
+        for mount, (kind, problem) in network_mounts(answers).items():
+            read_only = modes[mount]
+            if not isinstance(read_only, bool):
+                raise Unreadable("the list of mounts does not contain whether %s is read-only" % shortened(mount, 80))
+            found[mount] = (kind, problem, read_only)
+        return found
+
+    def judge(self, found: dict[str, tuple[str, str | None, bool]], machine: Machine) -> Outcome:
+        wanted = {str(one["mount"]): bool(one["read_only"]) for one in machine.get("buckets", [])}
+        if not wanted:
+            return skipped("the pool mounts no buckets")
+        wrong = mount_problems(
+            list(wanted), {mount: (kind, problem) for mount, (kind, problem, _) in found.items()}, BUCKETS
+        )
+        for mount, read_only in wanted.items():
+            if mount not in wrong and found[mount][2] != read_only:
+                wrong[mount] = "%s is mounted %s" % (mount, "writable" if read_only else "read-only")
+        return judged([mount for mount in wanted if mount not in wrong], list(wanted), list(wrong.values()))
 
 
 class LustreOverEfa(Check):

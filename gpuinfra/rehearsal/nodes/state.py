@@ -38,6 +38,7 @@ NODE_FAULTS: dict[str, str] = {
     "fabric-manager-stopped": "fabric manager exits after it started",
     "lustre-mount-fails": "the file system's server does not respond",
     "home-mount-refused": "the server of the home directories denies access to the mount",
+    "bucket-mount-refused": "Cloud Storage denies the nodes' service account access to a mounted bucket",
     "lustre-over-tcp": "a rule of a security group is missing, so Lustre silently falls back from EFA to TCP",
     "nccl-library-broken": "a library that NCCL's network plugin needs is missing, so NCCL silently falls back to sockets",
     "nccl-environment": "root's .nccl.conf turns network plugins and InfiniBand off, as a leftover of a test in the image",

@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "enroot": ("vendor", "enroot"),
     "enroot-nsenter": ("vendor", "enroot_nsenter"),
     "findmnt": ("mounts", "findmnt"),
+    "gcsfuse": ("buckets", "gcsfuse"),
     "gpg": ("trust", "gpg"),
     "gpgconf": ("kernel", "nothing"),
     "insmod": ("kernel", "modprobe"),

@@ -1,7 +1,7 @@
-"""mount, umount, findmnt, mountpoint and df for simulated Lustre file systems and local disks.
+"""mount, umount, findmnt, mountpoint and df for simulated Lustre file systems, mounted buckets and local disks.
 
-A Lustre file system is a folder that all nodes of a rehearsal share, bound to the mount point; a local disk is a folder
-of the node. The kernel reports both as `ext4`, so these commands read the node's state instead. Other mounts use the
+A Lustre file system is a folder that all nodes of a rehearsal share, bound to the mount point, and so is a bucket; a local disk
+is a folder of the node. The kernel reports both as `ext4`, so these commands read the node's state instead. Other mounts use the
 real commands.
 """
 
@@ -19,9 +19,11 @@ from .unitfile import is_enabled
 SHARED = RUN + "/filesystems"
 DISKS = "/var/lib/stand-in-disks"
 ROOT = {"source": "/dev/root", "target": "/", "type": "ext4", "options": "rw,relatime,discard,errors=remount-ro"}
-MS_BIND, MNT_DETACH = 4096, 2
+MS_RDONLY, MS_REMOUNT, MS_BIND, MNT_DETACH = 1, 32, 4096, 2
 LOCAL = "127.0.0.1:"
-SIMULATED = ("lustre", "nfs", "xfs", "ext4")
+BUCKET = "fuse.gcsfuse"
+SHARED_KINDS = ("lustre", "nfs", BUCKET)
+SIMULATED = (*SHARED_KINDS, "xfs", "ext4")
 TUNNELS = RUN + "/tunnels"
 """Lines `local-port server` of the running stunnel."""
 WAITING = RUN + "/waiting-mounts"
@@ -38,7 +40,7 @@ def boot() -> None:
     place = state["image"].get("scratch")
     if place and state["hardware"]["nvme"]:
         item = {"source": place["source"], "target": place["mount"], "type": place["type"]}
-        _attach({**item, "options": "rw,noatime,nodiratime"})
+        attach({**item, "options": "rw,noatime,nodiratime"})
     waiting = []
     for source, target, kind, options in _fstab():
         if kind not in SIMULATED or target == "/" or "noauto" in options:
@@ -270,10 +272,11 @@ def _mount(source: str, target: str, kind: str, options: str) -> tuple[int, str]
         return 32, f"mount: {target}: can't find {source}."
     device = source if kind in ("lustre", "nfs") else _disk(source)
     item = {"source": device, "target": target, "type": kind, "options": _shown(options)}
-    return _attach({**item, "server": _server(source, options)} if kind == "nfs" else item)
+    return attach({**item, "server": _server(source, options)} if kind == "nfs" else item)
 
 
-def _attach(item: dict) -> tuple[int, str]:
+def attach(item: dict) -> tuple[int, str]:
+    """Bind the folder of a file system to its mount point and record the mount. Returns the exit code and message of mount."""
     make_folder(item["target"])
     code = _bind(item)
     if code:
@@ -287,7 +290,7 @@ def _attach(item: dict) -> tuple[int, str]:
 
 
 def _bind(item: dict) -> int:
-    if item["type"] in ("lustre", "nfs"):
+    if item["type"] in SHARED_KINDS:
         backing = (
             SHARED + "/" + item.get("server", item["source"]).replace("/", "_").replace("@", "_").replace(":", "_")
         )
@@ -295,7 +298,11 @@ def _bind(item: dict) -> int:
         backing = DISKS + item["source"].replace("/", "_")
     make_folder(backing)
     make_folder(item["target"])
-    return _call("mount", backing.encode(), item["target"].encode(), None, MS_BIND, None)
+    target = item["target"].encode()
+    code = _call("mount", backing.encode(), target, None, MS_BIND, None)
+    if code == 0 and "ro" in item["options"].split(","):
+        code = _call("mount", None, target, None, MS_BIND | MS_REMOUNT | MS_RDONLY, None)
+    return code
 
 
 def _call(name: str, *arguments: object) -> int:
@@ -340,7 +347,7 @@ def _size(item: dict) -> tuple[int, int]:
             package.get("size_mib", 0) << 20 for package in state["packages"].values()
         )
         return state["image"].get("root_gib", 200) * gib, used
-    if item["type"] in ("lustre", "nfs"):
+    if item["type"] in SHARED_KINDS:
         return 1200 * gib, 8 << 20
     return state["hardware"]["nvme"] * state["hardware"]["nvme_gb"] * 10**9 or gib, 32 << 20
 

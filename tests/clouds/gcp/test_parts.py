@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.clouds.build import SiteRefs, site_bucket
 from gpuinfra.clouds.gcp.instances import apis
 from gpuinfra.spec import parse_spec
 from tests.clouds.gcp.answers import PROJECT
@@ -17,6 +18,7 @@ TEMPLATE = "gcp:compute/instanceTemplate:InstanceTemplate"
 GROUP = "gcp:compute/instanceGroupManager:InstanceGroupManager"
 RULE = "gcp:compute/firewall:Firewall"
 BUCKET = "gcp:storage/bucket:Bucket"
+GRANT = "gcp:storage/bucketIAMMember:BucketIAMMember"
 LOGS = "gcp:logging/projectBucketConfig:ProjectBucketConfig"
 SINK = "gcp:logging/projectSink:ProjectSink"
 LUSTRE = "gcp:lustre/instance:Instance"
@@ -179,6 +181,35 @@ def test_file_systems_with_the_only_copy_of_data_are_protected_from_deletion() -
     assert home["tier"] == "ZONAL"
     for name in ("home directories beside lustre", "lustre without a bucket"):
         assert recorded(name).one(LUSTRE).inputs["deletionPolicy"] == "PREVENT"
+
+
+def test_a_bucket_that_the_site_did_not_create_is_an_error() -> None:
+    """A cluster on the site of another stack finds a created bucket by its mount, and the error names the missing mount."""
+    (out,) = (one for one in planned("mounted buckets").mounted_buckets if one.bucket == "auto")
+    known = {"kind": "object", "mount": "/out", "dns_name": "storage.googleapis.com", "mount_name": "lab-out"}
+    assert site_bucket(SiteRefs(subnet_ids={}, file_systems=[known]), out) == "lab-out"
+    with pytest.raises(ValueError, match="the site created no bucket for /out"):
+        site_bucket(SiteRefs(subnet_ids={}, file_systems=[{**known, "kind": "home"}]), out)
+
+
+def test_nodes_have_access_to_mounted_buckets_only() -> None:
+    """A bucket has one grant for the nodes: objectViewer if it is read-only, and objectUser if nodes write; a created bucket is encrypted and retained."""
+    recording = recorded("mounted buckets")
+    grants = {
+        one.name: (one.inputs["bucket"], one.inputs["role"])
+        for one in recording.of(GRANT)
+        if one.name.startswith("train-node-mount-")
+    }
+    (made,) = (one for one in recording.of(BUCKET) if one.name == "train-out-0-bucket")
+    assert grants == {
+        "train-node-mount-data-0": ("corpus", "roles/storage.objectViewer"),
+        "train-node-mount-out-0": (made.inputs["name"], "roles/storage.objectUser"),
+    }
+    assert made.retained
+    assert made.inputs["encryption"]["defaultKmsKeyName"]
+    script = recording.one(TEMPLATE).inputs["metadata"]["user-data"]
+    assert '"mount_name": "corpus"' in script
+    assert f'"mount_name": "{made.inputs["name"]}"' in script
 
 
 @pytest.mark.parametrize("name", ["home directories beside lustre", "lustre without a bucket"])

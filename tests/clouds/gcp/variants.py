@@ -42,6 +42,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "lustre on an existing bucket": {"storage": [{**LUSTRE, "bucket": "my-data"}]},
     "home directories": {"storage": [{"kind": "home"}]},
     "home directories beside lustre": {"storage": [{"kind": "home"}, {**LUSTRE, "bucket": "auto"}]},
+    "mounted buckets": {
+        "storage": [
+            {"kind": "object", "mount": "/data", "bucket": "corpus"},
+            {"kind": "object", "mount": "/out", "bucket": "auto", "read_only": False},
+        ]
+    },
+    "a cluster on a site with buckets": {
+        "use": {"foundation": "organization/gpuinfra/gcp-foundation", "site": "organization/gpuinfra/gcp-site"},
+        "storage": [{"kind": "object", "mount": "/data", "bucket": "corpus"}],
+    },
     "ssh through IAP": {"access": {"ssh_from": ["35.235.240.0/20"]}},
     "operators": {
         "access": {"operators": ["group:ops@example.com", "serviceAccount:deploy@my-project.iam.gserviceaccount.com"]}

@@ -58,6 +58,8 @@ class Metadata:
             return json.dumps({"compute": {"vmId": NAME}}).encode()
         if path.endswith("/token"):
             return json.dumps({"access_token": "ya29.stand-in"}).encode()
+        if "/.gcp/storage/storage/v1/b/" in path:
+            return b'{"items": []}'
         return self.user_data if path.endswith(("/user-data", "/attributes/user-data")) and self.user_data else None
 
 
@@ -193,11 +195,12 @@ def pool_of(
     image: str,
     *,
     home: bool = False,
+    buckets: tuple[dict[str, object], ...] = (),
     lustre: dict[str, object] | None = None,
     software: dict[str, object] | None = None,
     **more: object,
 ) -> PoolPlan:
-    """A pool with Lustre and, on request, home directories; `software` adds fields, and `more` are fields of the pool."""
+    """A pool with Lustre and, on request, home directories and mounted buckets; `software` adds fields, and `more` are fields of the pool."""
     software = {"os": os_name, "image": image, **(software or {})}
     if cloud == "gcp":
         software["registry"] = "us-central1-docker.pkg.dev/my-project/gpudirect"
@@ -206,6 +209,7 @@ def pool_of(
     ]
     if home:
         storage.append({"kind": "home", "mount": "/home", "capacity_gib": 2560})
+    storage += buckets
     declared = {
         "name": "train",
         "where": PLACES[cloud],

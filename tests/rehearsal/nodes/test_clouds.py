@@ -182,6 +182,74 @@ def test_a_node_without_homes_rejects_the_step(host: NodeHost) -> None:
     assert "again in" not in said
 
 
+BUCKET = {"kind": "object", "mount": "/data", "dns_name": "storage.googleapis.com", "mount_name": "corpus"}
+OUT = {**BUCKET, "mount": "/out", "mount_name": "train-out"}
+
+
+def node_with_buckets(host: NodeHost, *faults: str, machine: str = "a2-ultragpu-1g") -> Machine:
+    """A node on Google Cloud that reads one bucket and writes to another."""
+    buckets: tuple[dict[str, object], ...] = (
+        {"kind": "object", "mount": "/data", "bucket": "corpus", "cache_gib": 100 if machine.endswith("ultragpu-1g") else None},
+        {"kind": "object", "mount": "/out", "bucket": "auto", "read_only": False},
+    )  # fmt: skip
+    node = Machine(host, pool_of("gcp", machine, "ubuntu-24.04", "plain", buckets=buckets))
+    node.launch("gcp", faults=faults, file_systems=(BUCKET, OUT))
+    wanted = ("10-prepare", "80-scratch", "85-gcsfuse")
+    node.pool = replace(node.pool, steps=tuple(step for step in node.pool.steps if step.id in wanted))
+    node.unpack()
+    return node
+
+
+def test_buckets_are_mounted_at_every_boot(host: NodeHost) -> None:
+    """A unit mounts each bucket with its mode and its cache on the local disks, now and after a reboot."""
+    node = node_with_buckets(host)
+    code, said = node.steps()
+    assert code == 0, said
+    unit = node.run("cat", "/etc/systemd/system/gpuinfra-bucket-data-0.service")[1]
+    assert " -o ro " in unit
+    assert " --file-cache-max-size-mb=102400 " in unit
+    assert "RequiresMountsFor=/mnt/nvme/gpuinfra-buckets/data-0\n" in unit
+    assert node.state["recorded"]["gcsfuse"] == "3.11.2"
+
+    def check_mounts() -> None:
+        for mount, bucket, mode in (("/data", "corpus", "ro"), ("/out", "train-out", "rw")):
+            code, said = node.run("findmnt", "-n", "-o", "SOURCE,FSTYPE,OPTIONS", "--mountpoint", mount)
+            assert (code, said.startswith(f"{bucket} fuse.gcsfuse {mode},")) == (0, True), said
+        assert node.run("touch", "/out/one")[0] == 0
+        assert node.run("touch", "/data/one")[0] == 1
+        found = json.loads(node.run("python3", "/opt/gpuinfra/current/node.pyz", "mounts")[1])["mounts"]
+        modes = {one["mount"]: (one["read_only"], one["problem"]) for one in found}
+        assert modes == {"/data": (True, None), "/out": (False, None)}
+        assert node.run("ls", "-A", "/out") == (0, "one\n")
+
+    check_mounts()
+    code, said = node.steps("--again")
+    assert code == 0, said
+    assert "none made changes" in said, said
+    node.reboot()
+    check_mounts()
+
+
+def test_a_machine_without_local_disks_has_no_cache(host: NodeHost) -> None:
+    """Without local disks, the unit has no cache options."""
+    node = node_with_buckets(host, machine="a2-highgpu-1g")
+    code, said = node.steps()
+    assert code == 0, said
+    unit = node.run("cat", "/etc/systemd/system/gpuinfra-bucket-out-0.service")[1]
+    assert "cache-dir" not in unit
+    assert "RequiresMountsFor" not in unit
+
+
+def test_a_refused_bucket_fails_the_step_with_the_reason(host: NodeHost) -> None:
+    """The step fails with the message of Cloud Storage FUSE, and no empty folder counts as the bucket."""
+    node = node_with_buckets(host, "bucket-mount-refused")
+    code, said = node.steps()
+    assert code == 1, said
+    reason = next(step["reason"] for step in node.state["steps"] if step["id"] == "85-gcsfuse")
+    assert "mounting /data failed 4 times" in reason
+    assert "Bad credentials for bucket corpus: permission denied" in reason
+
+
 @pytest.mark.long
 def test_mig_instances_are_created_at_every_boot(host: NodeHost) -> None:
     """Every GPU has the declared instances, and the unit creates them again after a reboot."""

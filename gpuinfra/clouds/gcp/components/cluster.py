@@ -8,18 +8,20 @@ from typing import Any
 import pulumi
 
 from gpuinfra import naming
-from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_subnet
+from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_bucket, site_subnet
 from gpuinfra.clouds.gcp.components.audit import Foundation, FoundationArgs
+from gpuinfra.clouds.gcp.components.buckets import PrivateBucket, PrivateBucketArgs
 from gpuinfra.clouds.gcp.components.firewall import NodeFirewallRule, NodeFirewallRuleArgs
 from gpuinfra.clouds.gcp.components.health import NodeHealth, NodeHealthArgs
 from gpuinfra.clouds.gcp.components.network import Network, NetworkArgs, RdmaNetwork, RdmaNetworkArgs
 from gpuinfra.clouds.gcp.components.nodes import NodePool, NodePoolArgs
 from gpuinfra.clouds.gcp.components.refs import Existing, FoundationRefs, SiteRefs
-from gpuinfra.clouds.gcp.components.roles import NodeRole, NodeRoleArgs
+from gpuinfra.clouds.gcp.components.roles import MountedBucket, NodeRole, NodeRoleArgs
 from gpuinfra.clouds.gcp.components.scope import Scope
 from gpuinfra.clouds.gcp.components.services import Services, ServicesArgs
 from gpuinfra.clouds.gcp.components.storage import SharedFilesystem, SharedFilesystemArgs
 from gpuinfra.clouds.gcp.instances import apis, nic_subnets, node_health, retains_network
+from gpuinfra.plan.model import FileSystemPlan
 
 
 class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
@@ -58,7 +60,10 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         network_id, subnet_ids = self._network()
         file_systems, imports, exports = [], {}, {}
         for one in plan.file_systems:
-            if one.kind not in ("lustre", "home"):
+            if one.kind == "object":
+                bucket = self._bucket(one, foundation)
+                server = {"dns_name": "storage.googleapis.com", "mount_name": bucket}
+                file_systems.append({"kind": one.kind, "mount": one.mount, **server})
                 continue
             created = SharedFilesystem(
                 naming.logical(plan.name, one.name),
@@ -78,6 +83,13 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             import_commands=imports,
             export_commands=exports,
         )
+
+    def _bucket(self, one: FileSystemPlan, foundation: FoundationRefs) -> pulumi.Input[str]:
+        """Return the bucket of a mount: the declared bucket, or a new one."""
+        if one.bucket and one.bucket != "auto":
+            return one.bucket
+        args = PrivateBucketArgs(scope=self.scope, purpose=one.name, key_id=foundation.data_key_id)
+        return PrivateBucket(naming.logical(self.plan.name, one.name), args, self.opts).bucket
 
     def _network(self) -> tuple[pulumi.Input[str], Mapping[str, pulumi.Input[str]]]:
         plan = self.plan
@@ -110,6 +122,10 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 bucket=foundation.evidence_bucket,
                 evidence_prefix=naming.evidence_prefix(plan.name),
                 registry=plan.registry,
+                mounts=[
+                    MountedBucket(name=one.name, bucket=site_bucket(site, one), read_only=one.read_only)
+                    for one in plan.mounted_buckets
+                ],
             ),
             self.opts,
         )

@@ -1,5 +1,5 @@
-"""The service account of the nodes. It can fetch the bundle, write evidence, renew a node's proof, exchange files for pair measurements, and
-pull images from one registry. It has no permissions on the project.
+"""The service account of the nodes. It can fetch the bundle, write evidence, renew a node's proof, exchange files for pair measurements,
+pull images from one registry, and read or write the buckets that the nodes mount. It has no permissions on the project.
 
 A condition on the object name restricts each grant to one kind of object. Conditions cannot refer to the name of the calling instance, so
 all nodes of a cluster share a folder. A node can create objects in it, but cannot read, change or delete the evidence of another node.
@@ -8,6 +8,7 @@ The identity token that each node sends with its evidence identifies the node.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -25,6 +26,17 @@ RENDEZVOUS = 'resource.name.extract("/rendezvous/{name}") != ""'
 
 
 @dataclass(frozen=True, kw_only=True)
+class MountedBucket:
+    """A bucket that the nodes mount."""
+
+    name: str
+    """Logical name of the mount, such as `data-0`."""
+    bucket: pulumi.Input[str]
+    read_only: bool = True
+    """If true, nodes can read and list the objects. If false, they can also create, replace and delete them."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class NodeRoleArgs:
     """Arguments of the node role: the bucket and the registry."""
 
@@ -35,6 +47,8 @@ class NodeRoleArgs:
     """Folder to which the nodes of the cluster write."""
     registry: str | None = None
     """Registry of the container images, for example `us-central1-docker.pkg.dev/my-project/gpudirect`. Only an Artifact Registry repository gets a grant."""
+    mounts: Sequence[MountedBucket] = ()
+    """Buckets that the nodes mount. The nodes have no access to other buckets."""
 
 
 class NodeRole(pulumi.ComponentResource):
@@ -61,6 +75,7 @@ class NodeRole(pulumi.ComponentResource):
             self._grant("proof", "roles/storage.objectUser", evidence, f'resource.name.endsWith("{PROOF}")'),
             self._grant("rendezvous", "roles/storage.objectViewer", evidence, RENDEZVOUS),
         ]
+        grants += [self._mount(one) for one in args.mounts]
         if repository := names.repository(args.registry or ""):
             grants.append(self._image_reader(*repository))
         self.email = ready_after(account.email, grants)
@@ -79,6 +94,16 @@ class NodeRole(pulumi.ComponentResource):
                 expression=objects.apply(lambda prefix: _expression(prefix, condition)),
             ),
             opts=child(self, rows.NODE_GRANT),
+        )
+
+    def _mount(self, mount: MountedBucket) -> gcp.storage.BucketIAMMember:
+        """Cloud Storage FUSE requires storage.objects.list on the bucket, which both roles contain: https://cloud.google.com/storage/docs/gcsfuse-mount, read 2026-11-22."""
+        return gcp.storage.BucketIAMMember(
+            rows.MOUNT_GRANT.logical(self._name, mount=mount.name),
+            bucket=mount.bucket,
+            role="roles/storage.objectViewer" if mount.read_only else "roles/storage.objectUser",
+            member=self._member,
+            opts=child(self, rows.MOUNT_GRANT),
         )
 
     def _image_reader(self, location: str, project: str, repository: str) -> gcp.artifactregistry.RepositoryIamMember:

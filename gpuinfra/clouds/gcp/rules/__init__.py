@@ -18,11 +18,14 @@ from gpuinfra.spec.capacity import Reserved
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.shown import shown
 
 _RESERVATION = re.compile(
     r"(projects/[a-z][a-z0-9-]{4,28}[a-z0-9]/reservations/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
     r"(/reservationBlocks/[a-z0-9-]+(/reservationSubBlocks/[a-z0-9-]+)?)?"
 )
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
+"""https://cloud.google.com/storage/docs/buckets#naming"""
 _PROJECT = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
 
 
@@ -164,6 +167,14 @@ def lustre_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         if entry.deployment or entry.version or entry.metadata_iops or entry.fabric or entry.backup_days:
             what = "has a field that only AWS supports (deployment, version, metadata_iops, fabric, backup_days)"
             yield error(path, what, "remove it")
+
+
+def mounted_bucket_name_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A mounted bucket is `auto` or the name of a bucket, without `gs://` and without a folder."""
+    for i, entry in enumerate(spec.storage):
+        if entry.kind == "object" and entry.bucket != "auto" and not _BUCKET.fullmatch(entry.bucket):
+            what = f"is {shown(entry.bucket)}; allowed: auto, or 3 to 222 lower-case letters, digits, hyphens, underscores and dots"
+            yield error(f"storage[{i}].bucket", what, "use the name of the bucket, without gs:// and folders")
 
 
 def filestore_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:

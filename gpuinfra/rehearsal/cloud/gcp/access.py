@@ -38,6 +38,11 @@ ROLES: dict[str, frozenset[str]] = {
 }
 
 
+def exists(store: Store, bucket: str) -> bool:
+    """Return whether a bucket exists: it was created in the rehearsal, or a grant names it, which is then an existing bucket of the user."""
+    return store.find(BUCKET, bucket) is not None or any(True for _ in _on_bucket(store, bucket))
+
+
 def allowed(cloud: Cloud, email: str, permission: str, bucket: str, name: str = "") -> bool:
     """Return whether a service account has a permission. A listing applies to the bucket, so a condition on object
     names never allows it."""
@@ -69,14 +74,18 @@ def permissions(store: Store, role: str) -> frozenset[str]:
 
 def _grants(store: Store, bucket: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Return (URN, inputs) of the grants on a bucket and on the project."""
+    yield from _on_bucket(store, bucket)
+    for kind in ("IAMMember", "IAMBinding"):
+        for one in store.list(f"gcp:projects/i{kind[1:]}:{kind}"):
+            yield one.urn, one.plain
+
+
+def _on_bucket(store: Store, bucket: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for kind in ("BucketIAMMember", "BucketIAMBinding"):
         for one in store.list(f"gcp:storage/{kind[0].lower()}{kind[1:]}:{kind}"):
             plain = one.plain
             if str(plain.get("bucket")).removeprefix("b/") == bucket:
                 yield one.urn, plain
-    for kind in ("IAMMember", "IAMBinding"):
-        for one in store.list(f"gcp:projects/i{kind[1:]}:{kind}"):
-            yield one.urn, one.plain
 
 
 def _members(grant: dict[str, Any]) -> list[str]:

@@ -44,7 +44,7 @@ class Storage:
         if not who.may_use_storage():
             raise GoogleError("insufficientPermissions", "Request had insufficient authentication scopes.", status=403)
         bucket, name = unquote(match["bucket"]), unquote(match["name"] or "")
-        if self.cloud.store.find(access.BUCKET, bucket) is None:
+        if not access.exists(self.cloud.store, bucket):
             self._allow(who, access.LOOK, bucket)
             raise GoogleError("notFound", "The specified bucket does not exist.", status=404)
         if match["how"] == "upload/":
