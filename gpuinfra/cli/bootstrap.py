@@ -118,7 +118,7 @@ def _print_changes(ended: FleetResult[Any]) -> None:
     groups: dict[tuple[str, ...], list[str]] = {}
     for outcome in ended.outcomes:
         if outcome.value is not None:
-            groups.setdefault(outcome.value.lines, []).append(outcome.host.name)
+            groups.setdefault(outcome.value.lines, []).append(outcome.host.title)
     for lines, names in groups.items():
         click.echo(f"{some(names)}:")
         for line in lines:
@@ -152,6 +152,7 @@ def _entry(outcome: Any) -> dict[str, Any]:
     problem, value = outcome.problem, outcome.value
     return {
         "name": outcome.host.name,
+        "label": outcome.host.label,
         "address": outcome.host.where,
         "outcome": problem.kind.value if problem else "done",
         "reason": problem.reason if problem else None,
@@ -204,10 +205,10 @@ class _Progress:
     def host(self, host: Host, text: str) -> None:
         """Print a change on one host. For large fleets, print only retries."""
         if not self._brief or RETRY in text:
-            self.line(f"{host.name}: {text}")
+            self.line(f"{host.title}: {text}")
 
     def ended(self, host: Host, entry: dict[str, Any]) -> None:
         with self._lock:
             self._ended += 1
             result = entry["reason"] or ("nothing to do" if entry["already"] else f"{entry['steps']} steps done")
-            click.echo(f"[{self._ended}/{self._total}] {host.name}: {result}", err=True)
+            click.echo(f"[{self._ended}/{self._total}] {host.title}: {result}", err=True)

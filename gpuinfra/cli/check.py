@@ -68,7 +68,7 @@ def _probe(target: Target, hosts: Hosts, by_host: dict[str, tuple[str, Expectati
         nonlocal done
         done += 1
         result = outcome.problem.reason if outcome.problem else "checked"
-        click.echo(f"[{done}/{len(hosts.hosts)}] {outcome.host.name}: {result}", err=True)
+        click.echo(f"[{done}/{len(hosts.hosts)}] {outcome.host.title}: {result}", err=True)
 
     with connector_to(hosts, target.known_hosts) as connector:
         task = Verify(connector, lambda host: by_host[host.name][1], limit_s=target.timeout_s, **selection)

@@ -79,6 +79,7 @@ def measure_pairs(
     from gpuinfra.verification.pairs import verdict
 
     by_name = {host.name: host for host in hosts.hosts}
+    titles = {host.name: host.title for host in hosts.hosts}
     speeds: dict[tuple[str, str], float | None] = {}
 
     def run_on(names: Iterable[str], task: Callable[[Connector], Task], **more: Any) -> list[Outcome[dict[str, Any]]]:
@@ -114,7 +115,7 @@ def measure_pairs(
                 one = rounds.pair_result(pair, by_node, expected)
                 speeds[pair] = rounds.speed_of(by_node[pair[0]])
                 speed = f"{speeds[pair]} GB/s" if speeds[pair] is not None else "no speed measured"
-                click.echo(f"{pair[0]} with {pair[1]}: {speed if one.good else one.reason}", err=True)
+                click.echo(f"{titles[pair[0]]} with {titles[pair[1]]}: {speed if one.good else one.reason}", err=True)
                 found.append(one)
         return found
 
@@ -127,7 +128,7 @@ def measure_pairs(
     results = rounds.run_rounds(nodes, measure)
     run_on(nodes[:1], agent("clear_pairs"), parallel=1)
     document = rounds.document(verdict(nodes, results), results, speeds, absent)
-    click.echo(json.dumps(document, indent=2) if as_json else "\n".join(pairs_text.text(document)))
+    click.echo(json.dumps(document, indent=2) if as_json else "\n".join(pairs_text.text(document, titles)))
     return 0 if document["verified"] else 1
 
 
@@ -143,7 +144,7 @@ def _results(outcomes: Iterable[Outcome[dict[str, Any]]]) -> dict[str, NodeResul
         problem = one.problem.reason if one.problem else ""
         if not problem and answer.get("exit") != 0:
             problem = (
-                f"{one.host.name}: {one_line(last.removeprefix('gpuinfra: ')) or 'the node program printed nothing'}"
+                f"{one.host.title}: {one_line(last.removeprefix('gpuinfra: ')) or 'the node program printed nothing'}"
             )
         results[one.host.name] = NodeResult(
             result=str(answer.get("result") or ""), exit=answer.get("exit"), problem=problem

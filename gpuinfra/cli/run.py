@@ -75,6 +75,7 @@ def _entry(outcome: Outcome[CommandResult]) -> dict[str, Any]:
     answer, problem = outcome.value, outcome.problem
     return {
         "name": outcome.host.name,
+        "label": outcome.host.label,
         "exit": answer.exit if answer else None,
         "output": answer.output.decode("utf-8", "replace") if answer else None,
         "dropped_bytes": answer.dropped_bytes if answer else 0,
@@ -91,7 +92,7 @@ def _print(outcomes: list[Outcome[CommandResult]]) -> None:
     groups: dict[tuple[int, bytes], list[str]] = {}
     for outcome in outcomes:
         if outcome.value is not None:
-            groups.setdefault((outcome.value.exit, outcome.value.output), []).append(outcome.host.name)
+            groups.setdefault((outcome.value.exit, outcome.value.output), []).append(outcome.host.title)
     for (code, output), names in sorted(groups.items(), key=lambda pair: -len(pair[1])):
         click.echo(f"{some(names)}{f' (exit code {code})' if code else ''}:")
         lines = output.decode("utf-8", "replace").splitlines()

@@ -124,7 +124,7 @@ def pool_of(host: Host, hosts: Hosts, plan: Plan, pool: str | None) -> str:
     found = host.pool or hosts.pool or pool or (names[0] if len(names) == 1 else "")
     if not found:
         raise UsageError(
-            f"the pool of {host.name} is not known; {plan.name} has {', '.join(names)}; give --pool, or set `pool` in the hosts file"
+            f"the pool of {host.title} is not known; {plan.name} has {', '.join(names)}; give --pool, or set `pool` in the hosts file"
         )
     if found not in names:
         raise UsageError(f"{plan.name} has no pool {found!r}; its pools are {', '.join(names) or 'none'}")

@@ -190,8 +190,14 @@ def nodes_ready(plan: Plan) -> Iterator[Instance]:
         yield Instance(component=plan.name)
 
 
+def is_counted(type: str, custom: object) -> bool:
+    """Whether a resource of the engine is in the number of resources. Components, the stack, providers and values that
+    Pulumi stores in the state are not."""
+    return bool(custom) and not type.startswith("pulumi:")
+
+
 def count(resources: Iterable[PlannedResource[Any]]) -> dict[str, int]:
-    """Return the number of resources per type."""
+    """Return the number of resources per type, as `is_counted` defines it."""
     return dict(sorted(Counter(one.type for one in resources).items()))
 
 

@@ -39,15 +39,24 @@ def cache_folder() -> Path:
 def kept(cache: Path, module: Module, programs: tuple[str, ...]) -> Path | None:
     """Return the folder that contains these programs if the folder is complete."""
     folder = _folder(cache, module, programs)
+    copied = False
     try:
         marker = json.loads((folder / MARKER).read_text())
         for name, about in marker["files"].items():
-            stat = (folder / name).stat()
-            if (stat.st_size, stat.st_mtime_ns) != (about["size"], about["mtime_ns"]):
+            path = folder / name
+            stat = path.stat()
+            same = (stat.st_size, stat.st_mtime_ns) == (about["size"], about["mtime_ns"])
+            if same:
+                continue
+            # A copied cache has other times, so its content decides.
+            if stat.st_size != about["size"] or _sha256(path) != about["sha256"]:
                 return None
+            about["mtime_ns"], copied = stat.st_mtime_ns, True
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     with contextlib.suppress(OSError):  # A read-only cache is still usable.
+        if copied:
+            _replace(folder / MARKER, marker)
         os.utime(folder / MARKER)
     return folder
 
@@ -94,8 +103,8 @@ def keep(place: Path, cache: Path, module: Module, programs: tuple[str, ...]) ->
     folder = _folder(cache, module, programs)
     files = {}
     for path in sorted(place.iterdir()):
+        digest = _sha256(path)
         with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
             os.fsync(file.fileno())
         stat = path.stat()
         files[path.name] = {"sha256": digest, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
@@ -168,15 +177,25 @@ def remember_version(cache: Path, path: Path, version: str) -> None:
             known = {}
         # Keep the last 16 entries. Entries of removed files are never used again.
         known = dict([*known.items()][-15:]) | {_identity(path): version}
-        with tempfile.NamedTemporaryFile("w", dir=cache, prefix=".known-", delete=False) as file:
-            json.dump(known, file)
-        os.replace(file.name, note)
+        _replace(note, known)
 
 
 def _identity(path: Path) -> str:
     real = path.resolve()
     stat = real.stat()
     return f"{path} {real} {stat.st_size} {stat.st_mtime_ns}"
+
+
+def _replace(path: Path, content: object) -> None:
+    """Write a JSON file atomically."""
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.stem}-", delete=False) as file:
+        json.dump(content, file)
+    os.replace(file.name, path)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _folder(cache: Path, module: Module, programs: tuple[str, ...]) -> Path:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.errors import DeploymentError
+from gpuinfra.errors import EnvironmentMissing
 from gpuinfra.rehearsal import programs
 from gpuinfra.rehearsal.applied_environment import applied
 from gpuinfra.rehearsal.session import Options, Session, open_session
@@ -46,7 +46,7 @@ def _wait_for_resumed(session: Session) -> None:
     """Wait until the nodes resume. They are suspended between commands, and only a few resume at the same time."""
     answer = session.cloud.ask("ssh")
     if not answer.get("available"):
-        raise DeploymentError(f"the stand-in nodes have no SSH server: {answer.get('reason')}")
+        raise EnvironmentMissing(f"the stand-in nodes have no SSH server: {answer.get('reason')}")
     until = time.monotonic() + RESUME_LIMIT_S
     while time.monotonic() < until:
         stages = {node.get("stage") for node in session.cloud.nodes() if node.get("state") == "running"}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpuinfra.clouds.planned import is_counted
 from gpuinfra.errors import DeploymentError
 from gpuinfra.rehearsal import processes
 from gpuinfra.rehearsal.events import Progress, Tail
@@ -132,6 +133,10 @@ class Pulumi:
     def resources(self) -> list[dict[str, Any]]:
         """Return the resources in the state, except the stack and the providers."""
         return [r for r in self.deployment().get("resources") or [] if not str(r.get("type", "")).startswith("pulumi:")]
+
+    def counted(self) -> list[dict[str, Any]]:
+        """Return the resources in the state that are in the number of resources."""
+        return [r for r in self.resources() if is_counted(str(r.get("type", "")), r.get("custom"))]
 
     def ensure_stack(self) -> None:
         """Create the stack if it does not exist."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpuinfra.clouds.planned import is_counted
+
 MARKUP = re.compile(r"<\{%[^%]*%\}>")
 
 
@@ -20,7 +22,7 @@ class Progress:
     """The events that have been read so far."""
 
     done: dict[str, int] = field(default_factory=dict)
-    """Number of finished resources by operation."""
+    """Number of finished resources by operation, as `is_counted` defines it. A replacement is one operation."""
     current: dict[str, str] = field(default_factory=dict)
     """The operation in progress, by URN."""
     diagnostics: list[tuple[str, str, str]] = field(default_factory=list)
@@ -28,9 +30,11 @@ class Progress:
     status: dict[str, str] = field(default_factory=dict)
     """The last status line, by URN."""
     summary: dict[str, int] | None = None
-    """Number of resources by operation, from the engine's final summary."""
+    """Number of resources by operation, from the engine's final summary. It includes components and providers."""
     changed: list[tuple[str, str]] = field(default_factory=list)
-    """(operation, URN) of each change."""
+    """(operation, URN) of each change, including those of components."""
+    counted: list[tuple[str, str]] = field(default_factory=list)
+    """(operation, URN) of each change of a counted resource."""
 
     def take(self, event: Mapping[str, Any]) -> str | None:
         """Add one event. Return its kind if the event should be displayed."""
@@ -42,7 +46,10 @@ class Progress:
             meta = out.get("metadata", {})
             urn, op = meta.get("urn", ""), meta.get("op", "")
             self.current.pop(urn, None)
-            self.done[op] = self.done.get(op, 0) + 1
+            if _counts(meta):
+                self.done[op] = self.done.get(op, 0) + 1
+                if op not in ("same", "read", "refresh"):
+                    self.counted.append((op, urn))
             if op not in ("same", "read", "refresh"):
                 self.changed.append((op, urn))
                 return "resource"
@@ -75,13 +82,19 @@ class Progress:
 
     @property
     def changes(self) -> int:
-        """Return the number of changed resources, from the engine's summary."""
+        """Return the number of changed resources, components and providers, from the engine's summary."""
         return sum(count for op, count in (self.summary or {}).items() if op != "same")
 
     @property
     def errors(self) -> list[str]:
         """Return the error messages without duplicates."""
         return list(dict.fromkeys(text for severity, _, text in self.diagnostics if severity == "error" and text))
+
+
+def _counts(meta: Mapping[str, Any]) -> bool:
+    """Whether an event is an operation on a counted resource. A replacement also has an event for the new and the old resource."""
+    state = meta.get("new") or meta.get("old") or {}
+    return meta.get("logical", True) is not False and is_counted(str(meta.get("type", "")), state.get("custom"))
 
 
 def plain(text: str) -> str:

@@ -79,11 +79,11 @@ class _Life:
         after = len(self.session.cloud.resources())
         if after != before:
             raise StepFailed(f"preview changed the cloud from {before} to {after} resources")
-        return f"{(operation.progress.summary or {}).get('create', 0)} to create, the cloud is unchanged"
+        return f"{operation.progress.done.get('create', 0)} to create, the cloud is unchanged"
 
     def up(self) -> str:
         operation = self._perform("up")
-        return f"{(operation.progress.summary or {}).get('create', 0)} created; {self._verified()}"
+        return f"{operation.progress.done.get('create', 0)} created; {self._verified()}"
 
     def up_again(self) -> str:
         before = self._journals()

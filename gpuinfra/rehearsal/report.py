@@ -79,7 +79,7 @@ def _engine(session: Session) -> dict[str, Any]:
     sums: dict[str, int] = {}
     runs = []
     for name, operation in session.operations:
-        counts = operation.progress.summary or {}
+        counts = operation.progress.done
         for op, count in counts.items():
             sums[op] = sums.get(op, 0) + count
         runs.append(
@@ -89,13 +89,17 @@ def _engine(session: Session) -> dict[str, Any]:
                 "seconds": operation.seconds,
                 "operations": counts,
                 "changed": [f"{op} {urn}" for op, urn in operation.progress.changed[:200]],
+                "previewed": [
+                    {"operation": op, "type": kind_of(urn), "name": name_of(urn)}
+                    for op, urn in (operation.progress.counted if name == "preview" else ())
+                ],
             }
         )
     return {
         "version": session.pulumi.version,
         "operations": sums,
         "runs": runs,
-        "resources": len(session.pulumi.resources()),
+        "resources": len(session.pulumi.counted()),
     }
 
 

@@ -86,18 +86,22 @@ class Session:
     operations: list[tuple[str, Operation]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def operate(self, name: str, *arguments: str, title: str) -> Operation:
-        """Run one engine operation, show its progress, and record it for the report."""
+    def operate(self, name: str, *arguments: str, title: str, resources: int | None = None) -> Operation:
+        """Run one engine operation, show its progress, and record it for the report. `resources` is the number of resources
+        of an operation that does not process the whole plan or the whole state."""
         self.cloud.ask("operation", {"operation": f"{name}-{self.folder.operations()}"})
         plan = self.plan()
-        total = sum(plan.resources.values()) if plan and plan.resources else None
+        if resources is None and name in ("refresh", "destroy"):
+            resources = len(self.pulumi.counted())
+        elif resources is None and plan and plan.resources:
+            resources = sum(plan.resources.values())
         nodes = _NodePoller(self.cloud, self.names())
 
         def watch(progress: Progress, kind: str | None) -> None:
             if kind != "error" or not progress.diagnostics:  # errors are printed in order at the end
                 self.view.show(progress, nodes.latest)
 
-        self.view.begin(title, total, plan.nodes if plan else None)
+        self.view.begin(title, resources, plan.nodes if plan else None)
         try:
             with nodes:
                 operation = self.pulumi.operate(name, *arguments, watch=watch)
@@ -133,7 +137,7 @@ class Session:
         if count:
             operation = self.operate(
                 "import", "--file", str(path), "--yes", "--skip-preview", "--generate-code=false",
-                title=f"import of {count} resources that the last destroy retained",
+                title=f"import of {count} resources that the last destroy retained", resources=count,
             )  # fmt: skip
             if not operation.ok:
                 errors = "\n".join(operation.progress.errors or [operation.output[-2000:]])

@@ -68,7 +68,7 @@ class Connector:
         if self.closed:
             self._close(connection)
             raise HostProblem(
-                Kind.INTERRUPTED, f"{host.name} was interrupted", "run the same command again to continue"
+                Kind.INTERRUPTED, f"{host.title} was interrupted", "run the same command again to continue"
             )
         return connection
 
@@ -88,13 +88,13 @@ class Connector:
         except TimeoutError:
             raise HostProblem(
                 Kind.TIMEOUT,
-                f"{host.name} ({host.where}) did not accept a connection within {self._limits.connect_s:g} s",
+                f"{host.title} ({host.where}) did not accept a connection within {self._limits.connect_s:g} s",
                 "check that the host is running and that this machine can reach the port",
             ) from None
         except (OSError, UnicodeError) as error:
             raise HostProblem(
                 Kind.UNREACHABLE,
-                f"{host.name} ({host.where}) cannot be reached: {getattr(error, 'strerror', None) or error}",
+                f"{host.title} ({host.where}) cannot be reached: {getattr(error, 'strerror', None) or error}",
                 "check that sshd is running and that the address and the port are correct",
             ) from None
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -112,13 +112,13 @@ class Connector:
                     connection = self._jumps[jump.name] = self._connect(jump)
                 except HostProblem as problem:
                     raise HostProblem(
-                        problem.kind, f"{host.name} is behind {jump.name}: {problem.reason}", problem.hint
+                        problem.kind, f"{host.title} is behind {jump.name}: {problem.reason}", problem.hint
                     ) from None
         try:
             return connection.tunnel(host)
         except (paramiko.SSHException, EOFError, OSError) as error:
             raise HostProblem(
                 Kind.UNREACHABLE,
-                f"{jump.name} did not forward a connection to {host.name} ({host.where}): {error_text(error)}",
+                f"{jump.name} did not forward a connection to {host.title} ({host.where}): {error_text(error)}",
                 "check that the jump host can reach it and that its sshd allows TCP forwarding",
             ) from None

@@ -115,7 +115,7 @@ class Connection:
         if not answered:
             raise HostProblem(
                 Kind.TIMEOUT,
-                f"{host.name} ({host.where}) accepted the connection but did not complete the SSH handshake within {limits.handshake_s:g} s",
+                f"{host.title} ({host.where}) accepted the connection but did not complete the SSH handshake within {limits.handshake_s:g} s",
                 "check that sshd listens on this port and that the machine is not overloaded",
             )
         trust.check(_presented_key(transport))
@@ -132,7 +132,7 @@ class Connection:
         except TimeoutError:
             raise HostProblem(
                 Kind.TIMEOUT,
-                f"{self.host.name} did not respond within {limit_s:g} s",
+                f"{self.host.title} did not respond within {limit_s:g} s",
                 "check that the machine is not overloaded; a started command continues on the host, so run this command again to see its state",
             ) from None
         except (paramiko.SSHException, EOFError, OSError) as error:
@@ -204,7 +204,7 @@ class Connection:
                     if "timeout" in str(error).lower():
                         raise HostProblem(
                             Kind.TIMEOUT,
-                            f"{host.name} did not respond to the login within {self._limits.login_s:g} s",
+                            f"{host.title} did not respond to the login within {self._limits.login_s:g} s",
                             "check that the machine and its directory service respond",
                         ) from None
                 if transport.is_authenticated():
@@ -219,7 +219,7 @@ class Connection:
         )
         raise HostProblem(
             Kind.LOGIN,
-            f"{host.name} refused the login of {host.user} with {what}"
+            f"{host.title} refused the login of {host.user} with {what}"
             + "".join(f"; {reason}" for reason in reasons[:3]),
             "set the correct user and identity, or add the key to the agent (ssh-add)",
         )
@@ -229,19 +229,19 @@ class Connection:
         if isinstance(error, IncompatiblePeer):
             return HostProblem(
                 Kind.UNUSABLE,
-                f"{self.host.name} offers no algorithm that gpuinfra accepts: {text}",
+                f"{self.host.title} offers no algorithm that gpuinfra accepts: {text}",
                 "update its sshd; weak algorithms cannot be enabled",
             )
         if self._proxy:
             return HostProblem(
                 Kind.UNREACHABLE,
-                f"the proxy command of {self.host.name} did not open an SSH connection: {proxy_error or text}",
+                f"the proxy command of {self.host.title} did not open an SSH connection: {proxy_error or text}",
                 f"run it by hand: {' '.join(self.host.proxy_words())}",
             )
         if "banner" in text.lower() and "timed out" not in text.lower() and not isinstance(error, EOFError):
             return HostProblem(
                 Kind.TIMEOUT if "timeout" in repr(error.__context__).lower() else Kind.UNREACHABLE,
-                f"{self.host.name} ({self.host.where}) did not send an SSH banner: {text}",
+                f"{self.host.title} ({self.host.where}) did not send an SSH banner: {text}",
                 "check that sshd listens on this port and that the MaxStartups limit of sshd is not exceeded",
             )
         return self._dropped(text, "during the handshake")
@@ -249,7 +249,7 @@ class Connection:
     def _dropped(self, text: str, when: str = "") -> HostProblem:
         return HostProblem(
             Kind.DROPPED,
-            f"the connection to {self.host.name} was lost{' ' + when if when else ''}: {text}",
+            f"the connection to {self.host.title} was lost{' ' + when if when else ''}: {text}",
             "a started command continues on the host; run this command again to see its state",
         )
 

@@ -97,7 +97,7 @@ def call_agent(
             if isinstance(found, dict):
                 if "refused" in found:
                     raise HostProblem(
-                        _refusal_kind(found), f"{host.name}: {found['refused']}", "fix this, then run the command again"
+                        _refusal_kind(found), f"{host.title}: {found['refused']}", "fix this, then run the command again"
                     )
                 return found
             break
@@ -131,7 +131,7 @@ class Bootstrap:
             raise HostProblem(
                 # This kind is not transient, because the time limit of the run has expired.
                 Kind.STEP,
-                f"{host.name} did not finish within {self._limit_s:g} s; last stage: {progress.stage or 'none'}",
+                f"{host.title} did not finish within {self._limit_s:g} s; last stage: {progress.stage or 'none'}",
                 "its steps continue on the host; run the command again to follow them, or set a longer --timeout",
             )
         try:
@@ -172,7 +172,7 @@ class Bootstrap:
             if not is_current:
                 raise HostProblem(
                     Kind.BUSY,
-                    f"{host.name} is installing another bundle, {str(found['current'])[:12]}",
+                    f"{host.title} is installing another bundle, {str(found['current'])[:12]}",
                     "wait until the installation finishes, or check on the host who started it",
                 )
             progress.rebooting_since = None
@@ -188,7 +188,7 @@ class Bootstrap:
             if failed is not None:
                 raise HostProblem(
                     Kind.STEP,
-                    f"{host.name}: {one_line(failed.get('id'))}: {one_line(failed.get('reason'))}",
+                    f"{host.title}: {one_line(failed.get('id'))}: {one_line(failed.get('reason'))}",
                     "read /var/log/gpuinfra/bootstrap.log on the host, fix the cause, then run the command again",
                 )
         waiting = next((step for step in steps if step.get("status") == "reboot"), None)
@@ -196,7 +196,7 @@ class Bootstrap:
             if not found["systemd"]:
                 raise HostProblem(
                     Kind.REBOOT,
-                    f"{host.name}: {one_line(waiting.get('id'))}: {one_line(waiting.get('reason'))}",
+                    f"{host.title}: {one_line(waiting.get('id'))}: {one_line(waiting.get('reason'))}",
                     "reboot the host, then run the command again; without systemd, the steps do not continue after the reboot",
                 )
             progress.rebooting_since = progress.rebooting_since or time.monotonic()
@@ -207,7 +207,7 @@ class Bootstrap:
         if progress.starts >= STARTS:
             raise HostProblem(
                 Kind.STEP,
-                f"{host.name}: the runner ended {progress.starts} times without a result: {one_line(found.get('output'))}",
+                f"{host.title}: the runner ended {progress.starts} times without a result: {one_line(found.get('output'))}",
                 "read /var/log/gpuinfra/ and `journalctl -u gpuinfra-bootstrap` on the host",
             )
         return None
@@ -242,7 +242,7 @@ class DryRun:
         if answer.get("exit") != 0:
             raise HostProblem(
                 Kind.UNUSABLE,
-                f"{host.name}: {lines[-1] if lines else 'the dry run printed nothing'}",
+                f"{host.title}: {lines[-1] if lines else 'the dry run printed nothing'}",
                 "fix this on the host",
             )
         return DryRunResult(lines=lines)
@@ -265,15 +265,15 @@ def _refusal_kind(found: Mapping[str, Any]) -> Kind:
 
 def _no_answer(host: Host, code: int, output: str) -> HostProblem:
     if code == 127:
-        return HostProblem(Kind.UNUSABLE, f"{host.name} has no python3", "install Python 3.9 or later on the host")
+        return HostProblem(Kind.UNUSABLE, f"{host.title} has no python3", "install Python 3.9 or later on the host")
     if host.sudo and "sudo" in output:
         return HostProblem(
             Kind.UNUSABLE,
-            f"{host.user} on {host.name} cannot run sudo without a password: {output}",
+            f"{host.user} on {host.title} cannot run sudo without a password: {output}",
             "allow passwordless sudo (NOPASSWD in sudoers), or log in as root",
         )
     return HostProblem(
         Kind.UNUSABLE,
-        f"{host.name} returned an invalid response (exit code {code}): {output}",
+        f"{host.title} returned an invalid response (exit code {code}): {output}",
         "log in to the host and check its Python",
     )

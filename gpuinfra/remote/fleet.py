@@ -156,7 +156,7 @@ class Fleet(Generic[Value]):
                 else:
                     outcome = Outcome(host, problem=problem)
             except Exception as error:  # an unexpected error of one host must not stop the others
-                text = f"{host.name}: {type(error).__name__}: {error}".splitlines()[0]
+                text = f"{host.title}: {type(error).__name__}: {error}".splitlines()[0]
                 problem = HostProblem(Kind.DEFECT, text, "report this as a bug")
                 outcome = Outcome(host, problem=interrupted_problem(host) if self._stopped else problem)
             with self._guard:
@@ -178,7 +178,7 @@ def interrupted_problem(host: Host) -> HostProblem:
     """Return the problem of a host that did not finish before an interrupt."""
     return HostProblem(
         Kind.INTERRUPTED,
-        f"{host.name} was interrupted before it finished",
+        f"{host.title} was interrupted before it finished",
         "started steps continue on the host; run the same command again to follow them",
     )
 

@@ -38,9 +38,16 @@ class Host:
     host_keys: tuple[str, ...] = ()
     """Trusted host keys, `ssh-ed25519 AAAA...`, from the handover or the hosts file. Default: the known_hosts files."""
     pool: str | None = None
+    label: str = ""
+    """Name of a node in its stack, such as `gpu-1`. Empty for hosts of a hosts file."""
     sudo: bool = False
     root: Path = Path("/")
     """Root of the machine's file system. Set a different folder to prepare a mounted image."""
+
+    @property
+    def title(self) -> str:
+        """Name for messages: `gpu-1 (i-0123...)`, or only the name of a host without a label."""
+        return f"{self.label} ({self.name})" if self.label and self.label != self.name else self.name
 
     @property
     def where(self) -> str:
@@ -262,7 +269,7 @@ class _Reader:
                 )
                 return
             if at.jump in seen:
-                self.wrong.append(f"the jump hosts of {host.name} form a cycle: {' -> '.join([*seen, at.jump])}")
+                self.wrong.append(f"the jump hosts of {host.title} form a cycle: {' -> '.join([*seen, at.jump])}")
                 return
             seen.append(at.jump)
             at = by_name[at.jump]

@@ -157,7 +157,7 @@ class KnownHosts:
             if invalid:
                 raise HostProblem(
                     Kind.HOST_KEY_REFUSED,
-                    f"host_key of {host.name} is {invalid[0][:60]!r}, which is not a public key",
+                    f"host_key of {host.title} is {invalid[0][:60]!r}, which is not a public key",
                     "write the key as `ssh-ed25519 AAAA...`",
                 )
             found = [("", entry) for entry in own if entry is not None]

@@ -31,7 +31,7 @@ class ProxyCommand:
             self._stderr.close()
             raise HostProblem(
                 Kind.UNUSABLE,
-                f"the proxy command of {host.name} cannot start: {words[0]}: {error.strerror}",
+                f"the proxy command of {host.title} cannot start: {words[0]}: {error.strerror}",
                 "install the program or correct proxy_command",
             ) from None
         finally:

@@ -44,6 +44,7 @@ def hosts_of(
         hosts.append(
             Host(
                 name=node.id,
+                label=node.name,
                 address=node.address if direct else node.id,
                 user=login.user,
                 identity=login.identity,

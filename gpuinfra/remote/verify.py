@@ -62,7 +62,7 @@ class Verify:
             output = answer.get("output") or ["no output"]
             raise HostProblem(
                 Kind.UNUSABLE,
-                f"{host.name} could not be checked: {one_line(output[-1])}",
+                f"{host.title} could not be checked: {one_line(output[-1])}",
                 "fix this on the host, then run the command again",
             )
         return document
@@ -80,7 +80,7 @@ def _unpacked(host: Host, text: object) -> bytes:
     if not complete:
         raise HostProblem(
             Kind.UNUSABLE,
-            f"{host.name} returned data that is not evidence",
+            f"{host.title} returned data that is not evidence",
             "log in to the host and run the node program there",
         )
     return data.strip()

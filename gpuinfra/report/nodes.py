@@ -14,7 +14,7 @@ MISSED = {"fail": "failed", "error": "could not be evaluated", "warn": "with a w
 def node_view(node: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values for the page's node template."""
     problems = _problems(node)
-    facts = (node.get("machine"), node.get("group"), node.get("zone"), f"{node['gpus_expected']} GPUs expected")
+    facts = (node.get("machine"), node.get("group"), node.get("zone"), gpus_text(node))
     checks = [
         (
             Cell(badge=check["outcome"]),
@@ -44,6 +44,14 @@ def node_view(node: Mapping[str, Any]) -> dict[str, Any]:
         "evidence": node.get("evidence") or "",
         "sha256": node.get("evidence_sha256") or "",
     }
+
+
+def gpus_text(node: Mapping[str, Any]) -> str:
+    """Return how many GPUs answer the driver: `8 GPUs`, `7 of 8 GPUs answer`. Without evidence, the expected number."""
+    expected, answers = node["gpus_expected"], len(node.get("gpus") or [])
+    if node["checks"] and answers != expected:
+        return f"{answers} of {expected} GPUs answer"
+    return f"{expected} GPUs" if node["checks"] else f"{expected} GPUs expected"
 
 
 def checks_text(node: Mapping[str, Any]) -> str:

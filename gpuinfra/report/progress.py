@@ -35,7 +35,7 @@ class Progress(Protocol):
 
 
 class Lines:
-    """Plain lines for logs: each change is printed once, and counts are printed at most every two seconds."""
+    """Plain lines for logs: each change is printed once, and counts are printed at most every two seconds and at the end."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -43,6 +43,7 @@ class Lines:
         self._stages: dict[str, str] = {}
         self._at = 0.0
         self._total: int | None = None
+        self._progress: Progress | None = None
 
     def line(self, text: str) -> None:
         """Print a permanent line."""
@@ -52,7 +53,7 @@ class Lines:
 
     def begin(self, title: str, resources: int | None, nodes: int | None) -> None:
         """Start an operation. The total is None as long as it is unknown."""
-        self._total, self._last, self._at = resources, "", time.monotonic()
+        self._total, self._last, self._at, self._progress = resources, "", time.monotonic(), None
         self.line(title)
 
     def show(self, progress: Progress, nodes: Sequence[Mapping[str, Any]]) -> None:
@@ -62,6 +63,7 @@ class Lines:
             if self._stages.get(name) != stage:
                 self._stages[name] = stage
                 self.line(f"{name}: {stage}")
+        self._progress = progress
         now = time.monotonic()
         if now - self._at < LINE_INTERVAL_S:
             return
@@ -71,7 +73,9 @@ class Lines:
             self.line(text)
 
     def end(self) -> None:
-        """End the operation."""
+        """End the operation with the final count."""
+        if self._progress and (text := _counts(self._progress, self._total)) != self._last:
+            self.line(text)
 
 
 class Bars:

@@ -8,7 +8,7 @@ from typing import Any
 from gpuinfra.report.html import render
 from gpuinfra.report.nodes import node_view
 from gpuinfra.report.prices import excluded, hour_tile, price_table, summary
-from gpuinfra.report.tables import Cell, Column, Table, kept_table
+from gpuinfra.report.tables import Cell, Column, Table, kept_table, previewed_table
 
 BANNER = (
     "This is a rehearsal: the program and the engine are real, and the cloud and the nodes are stand-ins on this machine. "
@@ -49,6 +49,7 @@ def page(report: Mapping[str, Any]) -> str:
         },
         engine_title=f"Engine: Pulumi {engine['version']}",
         engine=_engine(engine.get("runs", [])),
+        previewed=previewed_table(engine.get("runs", []) if report["action"] == "preview" else []),
         kept=kept_table((k.get("name"), k.get("type"), k.get("why")) for k in report.get("kept", [])),
         not_shown=report["not_shown"],
         provenance=_provenance(report.get("provenance", [])),

@@ -13,8 +13,8 @@ from typing import Any
 from gpuinfra.handover.judge import describe
 from gpuinfra.handover.watch import NOT_DUE_TEXT
 from gpuinfra.report import tables
-from gpuinfra.report.nodes import checks_text
-from gpuinfra.report.tables import Cell, Column, Table
+from gpuinfra.report.nodes import checks_text, gpus_text
+from gpuinfra.report.tables import Cell, Column, Table, previewed_table
 
 MAX_FAILED_NODES = 8
 MAX_NODES = 32
@@ -22,7 +22,14 @@ MAX_NODES = 32
 
 def summary_lines(report: Mapping[str, Any], folder: Path, closing: Sequence[str] = ()) -> list[str]:
     """Return the summary of a report. `folder` is the folder of rehearsals. `closing` contains the last lines."""
-    lines = [*_engine(report), *_life(report), *_nodes(report), *_permissions(report), *_cost(report)]
+    lines = [
+        *_engine(report),
+        *_previewed(report),
+        *_life(report),
+        *_nodes(report),
+        *_permissions(report),
+        *_cost(report),
+    ]
     path = _relative(folder.resolve() / report["stack"] / "report.html")
     lines.append(f"report: {path} (machine-readable: report.json in the same folder)")
     if report["ok"]:
@@ -58,6 +65,12 @@ def _engine(report: Mapping[str, Any]) -> list[str]:
     return [f"Pulumi {report['engine']['version']}: {runs[-1]['name']} {text}{same}, in {runs[-1]['seconds']} s"]
 
 
+def _previewed(report: Mapping[str, Any]) -> list[str]:
+    if report["action"] != "preview":
+        return []
+    return tables.text(previewed_table(report["engine"]["runs"]), indent=2, header=False)
+
+
 def _life(report: Mapping[str, Any]) -> list[str]:
     rows = [
         (Cell(badge="ok" if step["ok"] else "failed"), step["step"], step["found"]) for step in report.get("life", [])
@@ -75,7 +88,7 @@ def _nodes(report: Mapping[str, Any]) -> list[str]:
             node["instance_id"],
             node["group"],
             Cell(badge=node["outcome"]),
-            f"{node['gpus_expected']} GPUs, {checks_text(node)}",
+            f"{gpus_text(node)}, {checks_text(node)}",
         )
         for node in nodes[:MAX_NODES]
     ]

@@ -10,7 +10,7 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -146,6 +146,18 @@ def _cell(cell: Cell) -> Text:
     if cell.doubt:
         made.append(f" ({one_line(cell.doubt)})", style=COLORS[tone(cell.doubt)])
     return made
+
+
+def previewed_table(runs: Iterable[Mapping[str, Any]]) -> Table:
+    """Return the resources that a preview would change: operation, type and names. `runs` come from a report."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for one in (one for run in runs for one in run.get("previewed", ())):
+        names.setdefault((one["operation"], one["type"]), []).append(one["name"])
+    rows = [
+        (operation, len(found), Cell(type_, code=True), ", ".join(sorted(found)))
+        for (operation, type_), found in sorted(names.items())
+    ]
+    return Table(["", Column(right=True), Column("type", wrap=True), Column("name", wrap=True)], rows)
 
 
 def kept_table(rows: Any) -> Table:

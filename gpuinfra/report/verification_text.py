@@ -105,14 +105,17 @@ def text(nodes: Sequence[Judged], found: Found) -> Iterator[str]:
         )
         for node in nodes
     ]
-    rows += [(one.name, one.machine, Cell(badge=one.outcome), "", "see below") for one in found.absent]
+    rows += [
+        (_titled(one.name, one.instance_id), one.machine, Cell(badge=one.outcome), "", "see below")
+        for one in found.absent
+    ]
     columns = ["node", "machine", "outcome", Column("passed", right=True), Column("what to do", wrap=True)]
     yield from tables.text(Table(columns, rows))
     for node in nodes:
         yield from _problems(node)
     for one in found.absent:
         yield ""
-        yield _line(f"{one.name}: {one.outcome}: {one.reason}")
+        yield _line(f"{_titled(one.name, one.instance_id)}: {one.outcome}: {one.reason}")
         yield f"  -> {_line(one.hint)}"
     if found.problems:
         yield ""
@@ -157,9 +160,12 @@ _VERBS = {"look": "look at"}
 
 
 def _name(node: Judged) -> str:
+    return _titled(node.evidence.label, node.instance_id)
+
+
+def _titled(name: str, id: str) -> str:
     """Return text such as `gpu-1 (i-0123...)`, or only the part that is available."""
-    name, id = node.evidence.label, node.instance_id
-    return name if name == id else f"{name} ({id})"
+    return name if id in ("", name) else f"{name} ({id})"
 
 
 def junit(nodes: Sequence[Judged], found: Found) -> str:
@@ -193,7 +199,10 @@ def junit(nodes: Sequence[Judged], found: Found) -> str:
         ]
         suite(_name(node), [*node.checks, *missing])
     for one in found.absent:
-        suite(one.name, [{"id": one.outcome, "name": "", "outcome": "error", "reason": one.reason, "hint": one.hint}])
+        suite(
+            _titled(one.name, one.instance_id),
+            [{"id": one.outcome, "name": "", "outcome": "error", "reason": one.reason, "hint": one.hint}],
+        )
     ElementTree.indent(root, space="")
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 

@@ -21,16 +21,16 @@ def found_of(outcomes: Sequence[Outcome[bytes]], by_host: Mapping[str, tuple[str
         host, problem = outcome.host, outcome.problem
         kind, reason, hint = (problem.kind.value, problem.reason, problem.hint) if problem else ("", "", "")
         if problem is None:
-            one = parse(outcome.value or b"", f"{host.name} over SSH", host.name)
+            one = parse(outcome.value or b"", f"{host.title} over SSH", host.label or host.name)
             if isinstance(one, Evidence):
                 newest.append(one)
                 continue
-            kind, reason = "no evidence", one or f"{host.name} sent a document of another kind"
-            hint = f"log in to {host.name} and run the checks there"
+            kind, reason = "no evidence", one or f"{host.title} sent a document of another kind"
+            hint = f"log in to {host.title} and run the checks there"
         pool, expected = by_host[host.name]
         absent.append(
             Absent(
-                name=host.name, outcome=kind, reason=reason, hint=hint, pool=pool,
+                name=host.label or host.name, instance_id=host.name, outcome=kind, reason=reason, hint=hint, pool=pool,
                 machine=str(expected.get("machine") or ""), gpus=int(expected.get("gpus") or 0),
             )
         )  # fmt: skip

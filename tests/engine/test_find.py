@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -257,7 +258,25 @@ def test_concurrent_runs_build_once(machine, eventually):
     assert machine.builds() == 1
 
 
-@pytest.mark.parametrize("damage", ["truncated", "deleted", "marker"])
+def test_copied_engine_is_used(machine):
+    """A cached engine that was copied to another folder has other modification times, and is used without a build."""
+    machine.add("go", GO)
+    assert machine.get()[0] == 0
+    copy = machine.folder / "copy"
+    shutil.copytree(machine.cache, copy, copy_function=shutil.copy)
+    code, out, err = machine.get(GPUINFRA_CACHE=str(copy))
+    assert (code, err, machine.builds()) == (0, "", 1)
+    assert "from the cache" in out
+    folder = keep.kept(copy, MODULE, BOTH)
+    assert folder is not None
+    files = json.loads((folder / keep.MARKER).read_text())["files"]
+    # The times of the copy are recorded, so that later runs do not read the files again.
+    assert {name: about["mtime_ns"] for name, about in files.items()} == {
+        name: (folder / name).stat().st_mtime_ns for name in files
+    }
+
+
+@pytest.mark.parametrize("damage", ["truncated", "changed", "deleted", "marker"])
 def test_damaged_engine_is_rebuilt(machine, damage):
     """A cached engine whose files differ from its marker is not used."""
     machine.add("go", GO)
@@ -267,6 +286,9 @@ def test_damaged_engine_is_rebuilt(machine, damage):
     match damage:
         case "truncated":
             os.truncate(folder / "pulumi", 3)
+        case "changed":
+            program = folder / "pulumi"
+            program.write_bytes(program.read_bytes()[:-1] + b"!")
         case "deleted":
             (folder / "pulumi-language-python-exec").unlink()
         case "marker":

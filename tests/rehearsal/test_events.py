@@ -73,7 +73,7 @@ def test_a_failure_without_error_events_shows_the_log() -> None:
 
 
 def test_every_plain_line_has_the_rehearsal_prefix() -> None:
-    """Titles, nodes, counts and each line of a longer error have the prefix."""
+    """Titles, nodes, the final count and each line of a longer error have the prefix."""
     stream = io.StringIO()
     view = Lines(stream)
     view.begin("up of try", 3, 1)
@@ -81,7 +81,7 @@ def test_every_plain_line_has_the_rehearsal_prefix() -> None:
     view.line("two\nlines")
     view.end()
     lines = stream.getvalue().splitlines()
-    assert len(lines) == 4
+    assert len(lines) == 5
     assert all(line.startswith("rehearsal: ") for line in lines)
     assert "gpu-1 (i-1): booting" in lines[1]
 

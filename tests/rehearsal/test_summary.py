@@ -118,7 +118,16 @@ def test_the_node_table_counts_skipped_checks_and_missing_evidence(tmp_path: Pat
         tmp_path, [node("gpu-1", "i-1", "verified", passed, passed, skipped), node("gpu-2", "i-2", "never reported")]
     )
     assert next(line for line in lines if line.startswith("gpu-1 ")).endswith("2 checks passed, 1 does not apply")
-    assert next(line for line in lines if line.startswith("gpu-2 ")).endswith("8 GPUs, no evidence")
+    assert next(line for line in lines if line.startswith("gpu-2 ")).endswith("8 GPUs expected, no evidence")
+
+
+def test_the_line_of_a_node_states_how_many_gpus_answer(tmp_path: Path) -> None:
+    """A failed node with seven of eight GPUs is not shown with eight."""
+    seven = {**node("gpu-1", "i-1", "failed", CHECK), "gpus": [{"index": index} for index in range(7)]}
+    eight = {**node("gpu-2", "i-2", "failed", CHECK), "gpus": [{"index": index} for index in range(8)]}
+    lines = lines_after_failure(tmp_path, [seven, eight])
+    assert "7 of 8 GPUs answer, " in next(line for line in lines if line.startswith("gpu-1 "))
+    assert " 8 GPUs, " in next(line for line in lines if line.startswith("gpu-2 "))
 
 
 def test_nodes_before_their_window_are_explained(tmp_path: Path) -> None:

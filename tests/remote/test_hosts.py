@@ -115,6 +115,7 @@ def test_stack_outputs_become_hosts_with_the_host_keys_of_the_handover(tmp_path:
     """Nodes get the login of their cloud, and the host keys from their evidence."""
     node = Node(name="gpu-1", id="i-00000000000000001", address="10.0.0.9", pool="gpu", host_keys=("ssh-ed25519 A",))
     (host,) = hosts_of([node], cloud="aws", region="us-east-1", direct=False, folder=tmp_path).hosts
+    assert host.title == f"{node.name} ({node.id})"
     assert "gpuinfra.clouds.aws.instance_connect" in host.proxy_words()
     assert (host.host_keys, host.user, host.sudo, host.pool) == (("ssh-ed25519 A",), "ubuntu", True, "gpu")
     with pytest.raises(UsageError, match="deploy it first"):

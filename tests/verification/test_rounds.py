@@ -71,8 +71,8 @@ def test_rounds_continue_until_the_slow_node_is_known(slow: int) -> None:
     assert len(document["good"]) == 6
     assert not document["verified"]
     assert all(len({name for pair in pairs for name in pair}) == 2 * len(pairs) for pairs in measured)
-    text = "\n".join(pairs_text.text(document))
-    assert f"{nodes[slow]} is slow with every partner" in text
+    text = "\n".join(pairs_text.text(document, {name: f"{name} (i-{name[-1]})" for name in nodes}))
+    assert f"{nodes[slow]} (i-{slow}) is slow with every partner" in text
     assert "6 of 7 nodes" in text
 
 
