@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import date
@@ -34,15 +35,42 @@ def check(spec: ClusterSpec, today: date) -> tuple[Finding, ...]:
     A field with an error has one finding, because the other findings about it can change when you correct it.
     """
     hidden = _hidden(spec)
-    unique = {(one.path, one.message): _redacted(one, hidden) for one in _found(spec, today)}
+    unique = {(one.path, one.message): _redacted(one, hidden) for one in _of_correct_places(spec, today)}
     told = {(one.path, one.rule) for one in unique.values()}
     if not any(one.level is Level.ERROR and one.path == "where.zone" for one in unique.values()):
-        for one in _found(_in_chosen_zones(spec), today):
+        for one in _of_correct_places(_in_chosen_zones(spec), today):
             if one.level is not Level.INFO and (one.path, one.rule) not in told:
                 unique[one.path, one.message] = _redacted(one, hidden)
     # The machine type determines the valid values of the other fields of a pool, so its errors come first.
     found = sorted(unique.values(), key=lambda one: (_ORDER[one.level], not one.path.endswith(".machine")))
     return tuple(_without_consequences(found))
+
+
+def _of_correct_places(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Yield the findings of all rules. A wrong zone or address range has its own finding, and hides findings about other fields that
+    the declaration without it does not have."""
+    found = list(_found(spec, today))
+    wrong = {one.path for one in found if one.level is Level.ERROR and _PLACE.fullmatch(one.path)}
+    left = {(one.path, one.rule) for one in _found(_without_places(spec, wrong), today)} if wrong else set()
+    for one in found:
+        if not wrong or one.path in wrong or (one.path, one.rule) in left:
+            yield one
+
+
+_PLACE = re.compile(r"where\.zone|pools\[\d+\]\.zone|network\.cidr")
+
+
+def _without_places(spec: ClusterSpec, paths: set[str]) -> ClusterSpec:
+    """Return the declaration without these zones and with the default address range for a wrong one."""
+    pools = [
+        pool.model_copy(update={"zone": None}) if f"pools[{i}].zone" in paths else pool
+        for i, pool in enumerate(spec.pools)
+    ]
+    where = spec.where.model_copy(update={"zone": None}) if "where.zone" in paths else spec.where
+    network = spec.network
+    if "network.cidr" in paths:
+        network = network.model_copy(update={"cidr": type(network).model_fields["cidr"].default})
+    return spec.model_copy(update={"where": where, "pools": pools, "network": network})
 
 
 def _without_consequences(findings: Iterable[Finding]) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -35,12 +36,18 @@ def findings(root: type[BaseModel], value: object, errors: list[ErrorDetails]) -
     inside = {error["loc"][:depth] for error in errors for depth in range(len(error["loc"]))}
     # pydantic also reports a required field with a misspelled name as missing. Keep only the error about the misspelled name.
     meant = {_meant(root, error["loc"]) for error in errors if error["type"] == "extra_forbidden"}
+    # A field of a missing section that stands beside the section is one mistake.
+    absent = {error["loc"] for error in errors if error["type"] == "missing"}
+    meant |= {_section_of(root, error["loc"], absent) for error in errors if error["type"] == "extra_forbidden"}
     for error in errors:
         if error["type"] == "missing" and error["loc"] in meant:
             continue
         if error["type"] == "too_short" and error["loc"] in inside:
             continue
         finding = _finding(root, value, error)
+        section = _section_of(root, error["loc"], absent) if error["type"] == "extra_forbidden" else None
+        if section:
+            finding = replace(finding, hint=f"put it in {section[-1]}")
         # For a field that accepts a word or a mapping, pydantic reports one error for each. Keep only the first error.
         if error["type"] in _SHAPES and finding.path in found:
             continue
@@ -131,6 +138,26 @@ def _meant(root: type[BaseModel], loc: Loc) -> Loc | None:
     steps = list(_walk(root, loc))
     near = _near_field(steps[-2][2] if len(steps) > 1 else root, str(loc[-1]))
     return (*loc[:-1], near) if near else None
+
+
+def _section_of(root: type[BaseModel], loc: Loc, absent: set[Loc]) -> Loc | None:
+    """Return the location of the missing section, beside an unknown field, that has a field with this name."""
+    steps = list(_walk(root, loc))
+    model = _model(steps[-2][2] if len(steps) > 1 else root)
+    if model is None or _meant(root, loc):
+        return None
+    for name, info in model.model_fields.items():
+        if (*loc[:-1], name) in absent and any(loc[-1] in inner.model_fields for inner in _models_in(info.annotation)):
+            return (*loc[:-1], name)
+    return None
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the sections that an annotation contains, directly or as entries."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _models_in(inner)
 
 
 def _near_field(owner: Any, word: str) -> str | None:

@@ -1,0 +1,357 @@
+"""Declarations with one mistake, as people make them in a file: typos, wrong units and types, names that do not exist, bad addresses,
+duplicates, fields that contradict each other, and broken YAML.
+
+Each row replaces one text of a cloud's declaration. The path is the field that the finding must name; the words are part of the finding.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+AWS = """\
+name: train
+where: {cloud: aws, region: us-east-1, zone: use1-az4}
+tags: {team: research}
+duration_hours: 720
+network: {cidr: 10.32.0.0/16, egress: nat, flow_log_days: 90}
+software: {os: ubuntu-24.04, driver: "595", containers: [docker]}
+audit: {trail: create, lock_days: 400, lock_mode: governance, log_retention_days: 365}
+budget: {limit_usd_per_month: 100000, recipients: [ops@example.com], thresholds_percent: [50, 100]}
+handover: {wait: floor, floor: 3, deadline_minutes: 90}
+pools:
+  - name: gpu
+    machine: p4d.24xlarge
+    capacity:
+      - {kind: reserved, id: cr-0123456789abcdef0, count: 2}
+      - {kind: spot, count: 2, strategy: capacity-optimized}
+    disk: {size_gib: 300, iops: 4000, throughput_mib_s: 1000}
+    renew: {canary: 1, at_once_percent: 25}
+  - name: login
+    machine: m7i.xlarge
+    capacity: {kind: on_demand, count: 1}
+storage:
+  - {kind: lustre, mount: /scratch, capacity_gib: 4800, throughput_mb_s_per_tib: 250, bucket: auto}
+  - {kind: home, mount: /home, capacity_gib: 1024}
+"""
+
+AZURE = """\
+name: train
+where: {cloud: azure, region: eastus, zone: "2"}
+network: {cidr: 10.32.0.0/16}
+access: {bastion: true, evidence_from: [203.0.113.0/24]}
+budget: {recipients: [ops@example.com]}
+pools:
+  - name: gpu
+    machine: Standard_ND96isr_H100_v5
+    capacity: {kind: on_demand, count: 4}
+storage:
+  - {kind: lustre, mount: /scratch, capacity_gib: 16384, throughput_mb_s_per_tib: 250, zone: "2"}
+"""
+
+GCP = """\
+name: train
+where: {cloud: gcp, region: us-central1, zone: us-central1-a}
+software: {registry: us-central1-docker.pkg.dev/my-project/gpudirect}
+access: {ssh_from: [10.0.0.0/8]}
+budget: {recipients: [ops@example.com]}
+pools:
+  - name: gpu
+    machine: a3-megagpu-8g
+    capacity: {kind: spot, count: 4}
+storage:
+  - {kind: lustre, mount: /scratch, capacity_gib: 36000, throughput_mb_s_per_tib: 250}
+  - {kind: home, mount: /home, capacity_gib: 2560}
+"""
+
+TEXTS = {"aws": AWS, "azure": AZURE, "gcp": GCP}
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One wrong declaration."""
+
+    cloud: str
+    right: str
+    wrong: str
+    path: str
+    """Field that the finding names."""
+    words: tuple[str, ...] = ()
+    """Words of the finding: the nearest valid value or the allowed values."""
+
+    @property
+    def text(self) -> str:
+        """The declaration with the mistake."""
+        text = TEXTS[self.cloud]
+        assert self.right in text, self.right
+        return text.replace(self.right, self.wrong, 1)
+
+
+def _rows(cloud: str, table: str) -> list[Mistake]:
+    """One row for each line `right -> wrong | path | word`. `~` stands for a line break."""
+    found = []
+    for line in filter(None, map(str.strip, table.splitlines())):
+        edit, path, *words = (part.strip() for part in line.split(" |"))
+        right, wrong = re.split(" -> ?", edit)
+        found.append(Mistake(cloud, right.replace("~", "\n"), wrong.replace("~", "\n"), path, tuple(words)))
+    return found
+
+
+MISTAKES = [
+    *_rows("aws", """
+        name: train -> nmae: train | nmae | did you mean name?
+        where: -> were: | were | did you mean where?
+        pools:~ -> pool:~ | pool | did you mean pools?
+        storage:~ -> storages:~ | storages | did you mean storage?
+        network: -> netwrok: | netwrok | did you mean network?
+        software: -> sofware: | sofware | did you mean software?
+        audit: -> audits: | audits | did you mean audit?
+        budget: -> bugdet: | bugdet | did you mean budget?
+        handover: -> hand_over: | hand_over | did you mean handover?
+        duration_hours: -> duration_hour: | duration_hour | did you mean duration_hours?
+        tags: -> tag: | tag | did you mean tags?
+        region: us-east-1 -> regin: us-east-1 | where.regin | did you mean region?
+        zone: use1-az4 -> zones: use1-az4 | where.zones | did you mean zone?
+        cidr: -> cdir: | network.cdir | did you mean cidr?
+        egress: -> egres: | network.egres | did you mean egress?
+        flow_log_days: -> flow_logs_days: | network.flow_logs_days | did you mean flow_log_days?
+        driver: -> drivers: | software.drivers | did you mean driver?
+        containers: -> container: | software.container | did you mean containers?
+        trail: -> trial: | audit.trial | did you mean trail?
+        lock_days: -> locked_days: | audit.locked_days | did you mean lock_days?
+        lock_mode: -> lockmode: | audit.lockmode | did you mean lock_mode?
+        limit_usd_per_month: -> limit_usd: | budget.limit_usd | did you mean limit_usd_per_month?
+        recipients: -> recipient: | budget.recipient | did you mean recipients?
+        thresholds_percent: -> threshold_percent: | budget.threshold_percent | did you mean thresholds_percent?
+        wait: floor -> waits: floor | handover.waits | did you mean wait?
+        floor: 3 -> flor: 3 | handover.flor | did you mean floor?
+        deadline_minutes: -> deadline_minute: | handover.deadline_minute | did you mean deadline_minutes?
+        machine: p4d.24xlarge -> machin: p4d.24xlarge | pools[0].machin | did you mean machine?
+        disk: {size_gib -> disks: {size_gib | pools[0].disks | did you mean disk?
+        size_gib: -> size_gb: | pools[0].disk.size_gb | did you mean size_gib?
+        iops: -> iop: | pools[0].disk.iop | did you mean iops?
+        canary: -> canaries: | pools[0].renew.canaries | did you mean canary?
+        at_once_percent: -> at_once: | pools[0].renew.at_once | did you mean at_once_percent?
+        strategy: -> stratgy: | pools[0].capacity[1].stratgy | did you mean strategy?
+        kind: reserved -> knd: reserved | pools[0].capacity[0] | kind
+        mount: /scratch -> mont: /scratch | storage[0].mont | did you mean mount?
+        capacity_gib: 4800 -> capacity_gb: 4800 | storage[0].capacity_gb | did you mean capacity_gib?
+        throughput_mb_s_per_tib: -> throughput: | storage[0].throughput | did you mean throughput_mb_s_per_tib?
+        bucket: auto -> buckets: auto | storage[0].buckets | did you mean bucket?
+        cloud: aws -> cloud: asw | where | did you mean aws?
+        cloud: aws -> cloud: amazon | where | aws
+        cloud: aws -> cloud: AWS | where | aws
+        region: us-east-1 -> region: us-esat-1 | where.region | did you mean us-east-1?
+        region: us-east-1 -> region: us-east1 | where.region | did you mean us-east-1?
+        region: us-east-1 -> region: virginia | where.region
+        region: us-east-1 -> region: us-east-1a | where.region | us-east-1
+        region: us-east-1 -> region: eastus | where.region
+        zone: use1-az4 -> zone: us-east-1a | where.zone | use1-az
+        zone: use1-az4 -> zone: use1-az9 | where.zone | use1-az
+        zone: use1-az4 -> zone: usw2-az1 | where.zone
+        zone: use1-az4 -> zone: 4 | where.zone
+        machine: p4d.24xlarge -> machine: p4d.24xlrage | pools[0].machine | did you mean p4d.24xlarge?
+        machine: p4d.24xlarge -> machine: p4d-24xlarge | pools[0].machine | did you mean p4d.24xlarge?
+        machine: p4d.24xlarge -> machine: p4d | pools[0].machine
+        machine: p4d.24xlarge -> machine: a3-megagpu-8g | pools[0].machine
+        machine: p4d.24xlarge -> machine: 8xA100 | pools[0].machine
+        machine: m7i.xlarge -> machine: m5.xlarge | pools[1].machine
+        machine: m7i.xlarge -> machine: t3.medium | pools[1].machine
+        kind: reserved -> kind: reserve | pools[0].capacity[0] | did you mean reserved?
+        kind: spot -> kind: Spot | pools[0].capacity[1] | did you mean spot?
+        kind: on_demand -> kind: on-demand | pools[1].capacity[0] | did you mean on_demand?
+        kind: spot, count: 2, strategy: capacity-optimized -> kind: flex, max_run_hours: 10, count: 2 | pools[0].capacity[1].kind
+        kind: lustre -> kind: Lustre | storage[0] | did you mean lustre?
+        kind: lustre -> kind: fsx | storage[0] | lustre
+        kind: home -> kind: efs | storage[1] | home
+        egress: nat -> egress: igw | network.egress | nat
+        egress: nat -> egress: NAT | network.egress | nat
+        trail: create -> trail: true | audit.trail | create
+        lock_mode: governance -> lock_mode: gouvernance | audit.lock_mode | governance
+        wait: floor -> wait: some | handover.wait | floor
+        strategy: capacity-optimized -> strategy: cheapest | pools[0].capacity[1].strategy | capacity-optimized
+        os: ubuntu-24.04 -> os: ubuntu2404 | software.os | ubuntu-24.04
+        os: ubuntu-24.04 -> os: rocky-9 | software.os | ubuntu-24.04
+        os: ubuntu-24.04 -> os: 24.04 | software.os | ubuntu-24.04
+        containers: [docker] -> containers: [podman] | software.containers[0] | docker
+        containers: [docker] -> containers: [pyxis] | software.containers
+        containers: [docker] -> containers: docker | software.containers | a list
+        driver: "595" -> driver: 595 | software.driver | quotes
+        driver: "595" -> driver: "600" | software.driver
+        driver: "595" -> driver: latest | software.driver
+        count: 2} -> count: two} | pools[0].capacity[0].count | a whole number
+        count: 2} -> count: "2"} | pools[0].capacity[0].count | without quotes
+        count: 2} -> count: -2} | pools[0].capacity[0].count
+        count: 2} -> count: 2.5} | pools[0].capacity[0].count | a whole number
+        count: 2} -> count: } | pools[0].capacity[0].count
+        , count: 2} -> } | pools[0].capacity[0].count | is missing
+        count: 2} -> count: yes} | pools[0].capacity[0].count | a whole number
+        count: 2} -> count: [2]} | pools[0].capacity[0].count | a whole number
+        id: cr-0123456789abcdef0 -> id: cr-012345 | pools[0].capacity[0].id | cr-
+        id: cr-0123456789abcdef0 -> id: i-0123456789abcdef0 | pools[0].capacity[0].id | cr-
+        id: cr-0123456789abcdef0, -> | pools[0].capacity[0]
+        capacity_gib: 4800 -> capacity_gib: 4.8 | storage[0].capacity_gib | a whole number
+        capacity_gib: 4800 -> capacity_gib: 4800GiB | storage[0].capacity_gib | without its unit
+        capacity_gib: 4800 -> capacity_gib: "4,800" | storage[0].capacity_gib | a whole number
+        capacity_gib: 4800 -> capacity_gib: 0 | storage[0].capacity_gib | 1
+        , capacity_gib: 4800 -> | storage[0].capacity_gib | is missing
+        capacity_gib: 1024 -> capacity_gib: 1 TB | storage[1].capacity_gib | a whole number
+        throughput_mb_s_per_tib: 250 -> throughput_mb_s_per_tib: 300 | storage[0].throughput_mb_s_per_tib | 250
+        throughput_mb_s_per_tib: 250 -> throughput_mb_s_per_tib: 250 MB/s | storage[0].throughput_mb_s_per_tib | a whole number
+        mount: /scratch -> mount: scratch | storage[0].mount | an absolute path
+        mount: /scratch -> mount: /scratch data | storage[0].mount
+        mount: /scratch -> mount: / | storage[0].mount
+        mount: /scratch -> mount: /etc | storage[0].mount
+        mount: /scratch -> mount: /home | storage[1].mount
+        mount: /home -> mount: $HOME | storage[1].mount
+        bucket: auto -> bucket: s3://my-data | storage[0].bucket
+        bucket: auto -> bucket: My_Bucket | storage[0].bucket
+        size_gib: 300 -> size_gib: 300GB | pools[0].disk.size_gib | without its unit
+        size_gib: 300 -> size_gib: 3 | pools[0].disk.size_gib
+        size_gib: 300 -> size_gib: 300000 | pools[0].disk.size_gib
+        iops: 4000 -> iops: 4k | pools[0].disk.iops | a whole number
+        iops: 4000 -> iops: 400000 | pools[0].disk.iops
+        throughput_mib_s: 1000 -> throughput_mib_s: 10000 | pools[0].disk.throughput_mib_s
+        canary: 1 -> canary: first | pools[0].renew.canary | a whole number
+        at_once_percent: 25 -> at_once_percent: 25% | pools[0].renew.at_once_percent | a whole number
+        at_once_percent: 25 -> at_once_percent: 0 | pools[0].renew.at_once_percent
+        at_once_percent: 25 -> at_once_percent: 250 | pools[0].renew.at_once_percent | 100
+        disk: {size_gib: 300, iops: 4000, throughput_mib_s: 1000} -> disk: 300 | pools[0].disk | a mapping
+        cidr: 10.32.0.0/16 -> cidr: 10.32.0.0 | network.cidr
+        cidr: 10.32.0.0/16 -> cidr: 10.32.0.1/16 | network.cidr | set the host bits to zero
+        cidr: 10.32.0.0/16 -> cidr: 10.32.0/16 | network.cidr
+        cidr: 10.32.0.0/16 -> cidr: 10.32.0.0/33 | network.cidr
+        cidr: 10.32.0.0/16 -> cidr: 10.320.0.0/16 | network.cidr
+        cidr: 10.32.0.0/16 -> cidr: 8.8.0.0/16 | network.cidr
+        cidr: 10.32.0.0/16 -> cidr: 10.32.0.0/28 | network.cidr
+        cidr: 10.32.0.0/16 -> cidr: 10.0.0.0/8 | network.cidr
+        cidr: 10.32.0.0/16 -> cidr: fd00::/48 | network.cidr
+        cidr: 10.32.0.0/16 -> cidr: 10.32.0.0-10.32.255.255 | network.cidr
+        flow_log_days: 90 -> flow_log_days: 3 months | network.flow_log_days | a whole number
+        lock_days: 400 -> lock_days: 1y | audit.lock_days | a whole number
+        lock_days: 400 -> lock_days: 0 | audit.lock_days
+        lock_mode: governance -> lock_mode: compliance | audit.lock_mode
+        limit_usd_per_month: 100000 -> limit_usd_per_month: 100k | budget.limit_usd_per_month | a number
+        limit_usd_per_month: 100000 -> limit_usd_per_month: $100000 | budget.limit_usd_per_month | a number
+        limit_usd_per_month: 100000 -> limit_usd_per_month: -5 | budget.limit_usd_per_month
+        limit_usd_per_month: 100000 -> limit_usd_per_month: 0 | budget.limit_usd_per_month
+        recipients: [ops@example.com] -> recipients: ops@example.com | budget.recipients | a list
+        recipients: [ops@example.com] -> recipients: [ops] | budget.recipients[0] | an email address
+        recipients: [ops@example.com] -> recipients: ["@example.com"] | budget.recipients[0] | an email address
+        thresholds_percent: [50, 100] -> thresholds_percent: [0.5, 1] | budget.thresholds_percent[0]
+        thresholds_percent: [50, 100] -> thresholds_percent: 50 | budget.thresholds_percent | a list
+        thresholds_percent: [50, 100] -> thresholds_percent: [50%] | budget.thresholds_percent[0]
+        floor: 3 -> floor: 50 | handover.floor
+        , floor: 3 -> | handover.floor
+        floor: 3 -> floor: 60% | handover.floor | a whole number
+        deadline_minutes: 90 -> deadline_minutes: 90m | handover.deadline_minutes | without its unit
+        deadline_minutes: 90 -> deadline_minutes: 0 | handover.deadline_minutes
+        duration_hours: 720 -> duration_hours: 30d | duration_hours | a whole number
+        duration_hours: 720 -> duration_hours: -1 | duration_hours
+        tags: {team: research} -> tags: [team] | tags | a mapping
+        tags: {team: research} -> tags: {team: 5} | tags.team
+        tags: {team: research} -> tags: {team: [a, b]} | tags.team
+        tags: {team: research} -> tags: {"aws:team": research} | tags
+        tags: {team: research} -> tags: {team: "a;b"} | tags
+        tags: {team: research} -> tags: research | tags | a mapping
+        name: train -> name: Train | name | lowercase
+        name: train -> name: train_1 | name
+        name: train -> name: 7 | name | quotes
+        name: train -> name: the-training-cluster-of-our-team | name | 24 characters
+        name: train -> name: sg-train | name
+        name: train -> name: "" | name
+        name: train~ -> | name | is missing
+        - name: login -> - name: gpu | pools[1].name
+        - name: login -> - name: Login Node | pools[1].name
+        - name: gpu~    machine -> - machine | pools[0].name | is missing
+        machine: p4d.24xlarge~ -> ~ | pools[0].machine | is missing
+        capacity: {kind: on_demand, count: 1} -> capacity: 1 | pools[1].capacity
+        capacity: {kind: on_demand, count: 1} -> capacity: on_demand | pools[1].capacity
+        capacity: {kind: on_demand, count: 1} -> capacity: [] | pools[1].capacity
+        capacity: {kind: on_demand, count: 1} -> count: 1 | pools[1].count | put it in capacity
+        capacity: {kind: on_demand, count: 1} -> capacity: {kind: block, id: cr-0123456789abcdef0, count: 1, starts_at: 2026-12-08, ends_at: "2026-12-09T11:30:00Z"} | pools[1].capacity[0].starts_at
+        capacity: {kind: on_demand, count: 1} -> capacity: {kind: on_demand, count: 1}~    mig: [3g.20gb] | pools[1].mig
+        capacity: {kind: on_demand, count: 1} -> capacity: {kind: on_demand, count: 1}~    zone: usw2-az1 | pools[1].zone
+        capacity: {kind: on_demand, count: 1} -> capacity: {kind: on_demand, count: 1}~    fabric: efa | pools[1].fabric
+        capacity: {kind: on_demand, count: 1} -> capacity: {kind: on_demand, count: 1}~    fabric: required | pools[1].fabric
+        capacity: {kind: on_demand, count: 1} -> capacity: {kind: on_demand, count: 1}~    image: ubuntu | pools[1].image
+        capacity: {kind: on_demand, count: 1} -> capacity: {kind: on_demand, count: 1}~    os: windows | pools[1].os
+        capacity: {kind: on_demand, count: 1} -> capacity: {kind: on_demand, count: 1}~    quota_vcpus: many | pools[1].quota_vcpus
+        strategy: capacity-optimized -> max_price_usd: free | pools[0].capacity[1].max_price_usd | a number
+        kind: spot, count: 2, strategy -> kind: spot, count: 2, holds: 4, strategy | pools[0].capacity[1].holds
+        handover: {wait -> layers: [foundation, sites]~handover: {wait | layers[1] | site
+        handover: {wait -> layers: all~handover: {wait | layers | a list
+        handover: {wait -> access: {ssh_from: [0.0.0.0/0]}~handover: {wait | access.ssh_from[0]
+        handover: {wait -> access: {bastion: true}~handover: {wait | access.bastion
+        handover: {wait -> access: {ssh_keys: [my key]}~handover: {wait | access.ssh_keys[0]
+        handover: {wait -> access: {node_policies: [admin]}~handover: {wait | access.node_policies[0]
+        handover: {wait -> use: {site: ""}~handover: {wait | use.site
+        handover: {wait -> users: [alice]~handover: {wait | users
+        handover: {wait -> slurm: true~handover: {wait | slurm
+        handover: {wait -> handover: {wait: all}~handover: {wait |  | handover
+    """),
+    *_rows("aws", """
+        name: train -> name train |
+        name: train -> name:train |
+        where: {cloud: aws, region: us-east-1, zone: use1-az4} -> where: {cloud: aws, region: us-east-1, zone: use1-az4 |
+        recipients: [ops@example.com] -> recipients: [ops@example.com |
+        driver: "595" -> driver: "595 |
+        disk: {size_gib -> - disk: {size_gib |
+        tags: {team: research} -> tags: {team: research, team: training} |
+        tags: {team: research} -> tags: *shared |
+        tags: {team: research} -> tags: {team: @research} |
+        tags: {team: research} -> ~\ttags: {team: research} |
+        tags: {team: research} -> tags: {team: research}~name: again |
+    """),
+    *_rows("azure", """
+        region: eastus -> region: east-us | where.region | did you mean eastus?
+        region: eastus -> region: East US | where.region | eastus
+        region: eastus -> region: us-east-1 | where.region
+        zone: "2" -> zone: 2 | where.zone | quotes
+        zone: "2" -> zone: "4" | where.zone
+        zone: "2"}~network -> zone: eastus-2}~network | where.zone
+        machine: Standard_ND96isr_H100_v5 -> machine: ND96isr_H100_v5 | pools[0].machine | Standard_ND96isr_H100_v5
+        machine: Standard_ND96isr_H100_v5 -> machine: standard_nd96isr_h100_v5 | pools[0].machine | did you mean Standard_ND96isr_H100_v5?
+        machine: Standard_ND96isr_H100_v5 -> machine: p5.48xlarge | pools[0].machine
+        kind: on_demand -> kind: low_priority | pools[0].capacity[0]
+        capacity_gib: 16384 -> capacity_gib: 16TiB | storage[0].capacity_gib
+        throughput_mb_s_per_tib: 250 -> throughput_mb_s_per_tib: 1000 | storage[0].throughput_mb_s_per_tib | 500
+        kind: lustre -> kind: amlfs | storage[0] | lustre
+        zone: "2"}~ -> zone: "9"}~ | where.zone
+        evidence_from: [203.0.113.0/24] -> evidence_from: 203.0.113.0/24 | access.evidence_from | a list
+        evidence_from: [203.0.113.0/24] -> evidence_from: [office] | access.evidence_from[0]
+        bastion: true -> bastion: Standard | access.bastion | true
+        bastion: true -> bastian: true | access.bastian | did you mean bastion?
+        cidr: 10.32.0.0/16 -> cidr: 172.16.0.0/16 | network.cidr
+        cidr: 10.32.0.0/16 -> cidr: 10.32.0.0/26 | network.cidr
+        cidr: 10.32.0.0/16 -> egress: none | network.egress | nat
+    """),
+    *_rows("gcp", """
+        region: us-central1, -> region: us-central-1, | where.region | did you mean us-central1?
+        region: us-central1, -> region: us-central1-a, | where.region | us-central1
+        region: us-central1, -> region: iowa, | where.region
+        zone: us-central1-a -> zone: us-central1-A | where.zone | us-central1-a
+        zone: us-central1-a -> zone: a | where.zone
+        zone: us-central1-a -> zone: europe-west4-a | where.zone
+        machine: a3-megagpu-8g -> machine: a3-mega-8g | pools[0].machine | did you mean a3-megagpu-8g?
+        machine: a3-megagpu-8g -> machine: a3-megagpu | pools[0].machine
+        machine: a3-megagpu-8g -> machine: nvidia-h100-mega-80gb | pools[0].machine
+        kind: spot -> kind: preemptible | pools[0].capacity[0]
+        kind: spot -> kind: flex_start | pools[0].capacity[0]
+        kind: spot -> kind: flex, max_run_hours: 400 | pools[0].capacity[0].max_run_hours
+        kind: spot -> kind: reserved | pools[0].capacity[0]
+        kind: spot, -> strategy: cheap, kind: spot, | pools[0].capacity[0].strategy
+        capacity_gib: 36000 -> capacity_gib: 36T | storage[0].capacity_gib
+        throughput_mb_s_per_tib: 250 -> throughput_mb_s_per_tib: 200 | storage[0].throughput_mb_s_per_tib | 250
+        mount: /home -> mount: /scratch | storage[1].mount
+        mount: /home -> mount: /usr | storage[1].mount
+        kind: home -> kind: filestore | storage[1] | home
+        ssh_from: [10.0.0.0/8] -> ssh_from: [0.0.0.0/0] | access.ssh_from[0]
+        ssh_from: [10.0.0.0/8] -> ssh_from: [10.0.0.0/40] | access.ssh_from[0]
+        ssh_from: [10.0.0.0/8] -> ssh_from: 10.0.0.0/8 | access.ssh_from | a list
+        registry: us-central1-docker.pkg.dev/my-project/gpudirect -> registry: "" | software.registry
+        registry: us-central1-docker.pkg.dev/my-project/gpudirect -> registry: docker://gpudirect | software.registry
+        zone: us-central1-a -> project: My Project, zone: us-central1-a | where.project
+        zone: us-central1-a -> project_id: my-project, zone: us-central1-a | where.project_id | did you mean project?
+    """),
+]  # fmt: skip
