@@ -97,7 +97,9 @@ def call_agent(
             if isinstance(found, dict):
                 if "refused" in found:
                     raise HostProblem(
-                        _refusal_kind(found), f"{host.title}: {found['refused']}", "fix this, then run the command again"
+                        _refusal_kind(found),
+                        f"{host.title}: {found['refused']}",
+                        "fix this, then run the command again",
                     )
                 return found
             break
