@@ -63,10 +63,19 @@ class Price:
     """Price item that covers the resource: `node`, `disk_gib_month`, `lustre_gib_month`, `home_gib_month`, `nat_hour`, `nat_vm_hour`, `address_hour`, `endpoint_hour`, `replication_gb`."""
     reason: str = ""
     """Reason why the resource is not included."""
+    fixed: bool = False
+    """Whether the resource has a price per hour or month that the catalog does not have. A plan lists it as not included."""
+    large: bool = False
+    """Whether that price can be a relevant part of the total, so that the total is a minimum."""
 
 
 FREE = Price(item=None, reason="free of charge")
 BY_USAGE = Price(item=None, reason="billed by use, which a plan cannot predict")
+
+
+def unpriced(reason: str, *, large: bool = False) -> Price:
+    """Exclude a resource that is billed by time or capacity, because the catalog has no price of it."""
+    return Price(item=None, reason=f"{reason}; the catalog has no price", fixed=True, large=large)
 
 
 def priced(item: str) -> Price:

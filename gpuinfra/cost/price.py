@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import date
 from typing import TYPE_CHECKING
 
 from gpuinfra.catalog.records import CapacityKind, MachineType, Price, ServicePrice
 from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.planned import Price as NotPriced
 from gpuinfra.clouds.second_region import second_region_of
 from gpuinfra.cost.model import HOURS_PER_MONTH, Cost, Line
 from gpuinfra.plan.model import FileSystemPlan, Group, Plan, PoolPlan
+from gpuinfra.registry import has_module, module_of
 
 if TYPE_CHECKING:
     from gpuinfra.cost.file import PriceFile
@@ -31,14 +34,33 @@ def price(plan: Plan, today: date, prices: PriceFile | None = None, *, duration_
     """Return the price of a plan. `prices` is your own price file."""
     lines = tuple(_lines(plan, prices))
     dates = [line.read for line in lines if line.read]
+    unpriced = tuple(_unpriced(plan))
+    counts = Counter((type_, one.reason) for type_, one in unpriced)
+    listed = tuple(f"{count} x {type_}: {reason}" for (type_, reason), count in sorted(counts.items()))
     missing = tuple(f"{line.what}: {line.note or 'price unknown'}" for line in lines if line.usd_per_unit_hour is None)
     return Cost(
         lines=lines,
-        unknown=(*missing, *BY_USE, *(MOUNTED if plan.mounted_buckets else ()), *(REPLICATED if plan.recovery else ())),
+        unknown=(
+            *missing,
+            *listed,
+            *BY_USE,
+            *(MOUNTED if plan.mounted_buckets else ()),
+            *(REPLICATED if plan.recovery else ()),
+        ),
+        minimum=any(one.large for _, one in unpriced),
         oldest=min(dates, default=None),
         as_of=today,
         duration_hours=duration_hours,
     )
+
+
+def _unpriced(plan: Plan) -> Iterator[tuple[str, NotPriced]]:
+    """Yield the type and the reason of each resource with a price per hour or month that the catalog does not have."""
+    if not has_module(plan.cloud, "resources"):
+        return
+    for one in module_of(plan.cloud, "resources").resources(plan):
+        if one.kind and one.kind.price.fixed:
+            yield one.type.rpartition(":")[2], one.kind.price
 
 
 def _lines(plan: Plan, prices: PriceFile | None) -> Iterator[Line]:

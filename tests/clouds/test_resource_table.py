@@ -47,6 +47,23 @@ def test_a_row_has_a_price_or_a_reason(row: ResourceKind) -> None:
     assert row.price.item in ITEMS if row.price.item else row.price.reason
 
 
+@pytest.mark.parametrize("stack", STACKS)
+def test_a_plan_lists_each_resource_without_a_price(stack: str) -> None:
+    """A resource that is billed by time or capacity is in a line of the price, or is listed as not included with its reason."""
+    plan = plan_of(stack)
+    cost = price(plan, TODAY)
+    for one in importlib.import_module(f"{CLOUDS[plan.cloud]}.resources").resources(plan):
+        if one.kind and one.kind.price.fixed:
+            assert any(f" x {one.type.rpartition(':')[2]}: {one.kind.price.reason}" in text for text in cost.unknown)
+            assert not (cost.complete and one.kind.price.large)
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_reason_states_whether_the_price_is_fixed(row: ResourceKind) -> None:
+    """A reason that names a price by hour, month or capacity is of a row that a plan lists."""
+    assert row.price.fixed or not re.search(r"month|hour|capacity|no price", row.price.reason)
+
+
 @pytest.mark.parametrize("row", ROWS)
 def test_a_row_has_permissions(row: ResourceKind) -> None:
     """Each resource of a cloud needs a permission to create and to read it."""

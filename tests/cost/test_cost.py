@@ -88,6 +88,17 @@ def test_sum_without_a_storage_price_is_a_minimum() -> None:
     assert known.in_words == f"{known.usd_per_hour:,.2f} USD an hour"
 
 
+def test_a_file_server_and_a_bastion_without_a_price_make_the_sum_a_minimum() -> None:
+    """Filestore and Azure Bastion have no price in the catalog: they are listed, and the sum is a minimum. Keys are listed only."""
+    homes = _cost("gcp", storage=[{"kind": "home", "mount": "/home", "capacity_gib": 2560}])
+    bastion = _cost("azure", access__bastion=True)
+    for cost, what in ((homes, "1 x Instance: billed by capacity"), (bastion, "1 x BastionHost: billed by the hour")):
+        assert any(text.startswith(what) for text in cost.unknown)
+        assert not cost.complete
+    assert any(text.startswith("2 x Key: billed monthly") for text in _cost().unknown)
+    assert _cost().complete
+
+
 def test_stale_prices_are_listed() -> None:
     """A price older than 100 days is listed as stale."""
     assert _cost(today=date(2026, 8, 1)).stale == ()

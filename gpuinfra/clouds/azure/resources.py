@@ -26,6 +26,7 @@ from gpuinfra.clouds.planned import (
     ResourceKind,
     priced,
     retained,
+    unpriced,
 )
 from gpuinfra.plan.model import Plan
 
@@ -33,7 +34,7 @@ KEY_REASON = "data that a key encrypts is lost without it"
 SETTINGS = "an account without its settings is not protected"
 HOLDS = "deleting a resource group deletes the retained resources in it"
 CONTAINS = "a retained file system is in it"
-BASTION_PRICE = Price(item=None, reason="billed by the hour and by use; no price is in the catalog")
+BASTION_PRICE = unpriced("billed by the hour and by use", large=True)
 
 _JOIN_SUBNET = "Microsoft.Network/virtualNetworks/subnets/join/action"
 _JOIN_GROUP = "Microsoft.Network/networkSecurityGroups/join/action"

@@ -22,6 +22,7 @@ from gpuinfra.clouds.planned import (
     ResourceKind,
     priced,
     retained,
+    unpriced,
 )
 from gpuinfra.plan.model import Plan
 
@@ -92,7 +93,7 @@ BUDGET_EMAIL = ResourceKind("gcp:monitoring/notificationChannel:NotificationChan
 # Keys.
 KEY_RING = ResourceKind("gcp:kms/keyRing:KeyRing", "{component}-ring", instances.keys, retained(KEY_REASON), FREE,
     Actions("cloudkms.keyRings.create", "cloudkms.keyRings.get"), find("ring"))
-KEY = ResourceKind("gcp:kms/cryptoKey:CryptoKey", "{component}-key", instances.keys, retained(KEY_REASON), Price(item=None, reason="billed monthly and per request; the catalog has no price"), Actions(
+KEY = ResourceKind("gcp:kms/cryptoKey:CryptoKey", "{component}-key", instances.keys, retained(KEY_REASON), unpriced("billed monthly and per request"), Actions(
     "cloudkms.cryptoKeys.create",
     "cloudkms.cryptoKeys.get",
     "cloudkms.cryptoKeys.update",
@@ -133,7 +134,7 @@ NAT = ResourceKind("gcp:compute/routerNat:RouterNat", "{component}-nat", instanc
 ))
 DNS_POLICY = ResourceKind("gcp:dns/policy:Policy", "{component}-dns-policy", instances.main_networks, REMOVED, FREE,
     _crud("dns.policies", "dns.networks.bindPrivateDNSPolicy"))
-DNS_ZONE = ResourceKind("gcp:dns/managedZone:ManagedZone", "{component}-apis-{domain}", instances.private_domains, REMOVED, Price(item=None, reason="billed monthly and per request; the catalog has no price"),
+DNS_ZONE = ResourceKind("gcp:dns/managedZone:ManagedZone", "{component}-apis-{domain}", instances.private_domains, REMOVED, unpriced("billed monthly and per request"),
     _crud("dns.managedZones", "dns.networks.bindPrivateDNSZone"))
 DNS_RECORD = ResourceKind("gcp:dns/recordSet:RecordSet", "{component}-apis-{domain}-{record}", instances.private_records, REMOVED, FREE, Actions(
     "dns.resourceRecordSets.create dns.changes.create dns.changes.get",
@@ -155,7 +156,7 @@ FILE_SYSTEM_KEY_GRANT = ResourceKind("gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMem
     _KEY_GRANT_ACTIONS)
 LUSTRE = ResourceKind("gcp:lustre/instance:Instance", "{component}-lustre", instances.lustre, retained("{why}", with_data=True), priced("lustre_gib_month"),
     _crud("lustre.instances", wait="lustre.operations.get"), find("lustre"))
-FILESTORE = ResourceKind("gcp:filestore/instance:Instance", "{component}-home", instances.filestores, retained("{why}", with_data=True), Price(item=None, reason="billed by capacity; no price is in the catalog"),
+FILESTORE = ResourceKind("gcp:filestore/instance:Instance", "{component}-home", instances.filestores, retained("{why}", with_data=True), unpriced("billed by capacity", large=True),
     _crud("file.instances", wait="file.operations.get"), find("filestore"))
 DATA_BUCKET_GRANT = ResourceKind("gcp:storage/bucketIAMMember:BucketIAMMember", "{component}-data-{access}", instances.bucket_grants, REMOVED, FREE,
     _BUCKET_GRANT_ACTIONS)
