@@ -45,11 +45,12 @@ def command(
     """
     with hosts_for(target, announce=False) as hosts:
         by_host = for_hosts(target, expectation, hosts)
+        by_title = {host.label or host.name: by_host[host.name] for host in hosts.hosts}
         found = _probe(target, hosts, by_host, phases=phases, also=also, burn_in=burn_in)
     title = f"Check of {target.stack or (target.hosts_file or Path()).name}"
     return publish(
         found,
-        lambda one: _narrowed(by_host[one.name][1], phases, also, burn_in),
+        lambda one: _narrowed(by_title[one.name][1], phases, also, burn_in),
         title,
         stacks=target.stacks,
         **output,

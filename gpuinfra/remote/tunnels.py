@@ -39,12 +39,13 @@ def hosts_of(
     tunnel = module_of(cloud, "tunnel")
     login: Login = tunnel.login(folder, resources)
     hosts = []
+    labels = [node.name for node in nodes]  # Clusters of one stack can have nodes of the same name.
     for node in nodes:
         command = tunnel.proxy_command(node, login, region, resources, direct=direct)
         hosts.append(
             Host(
                 name=node.id,
-                label=node.name,
+                label=node.name if labels.count(node.name) == 1 else "",
                 address=node.address if direct else node.id,
                 user=login.user,
                 identity=login.identity,
