@@ -119,7 +119,9 @@ def test_stack_outputs_become_hosts_with_the_host_keys_of_the_handover(tmp_path:
     assert host.title == f"{node.name} ({node.id})"
     assert "gpuinfra.clouds.aws.instance_connect" in host.proxy_words()
     assert (host.host_keys, host.user, host.sudo, host.pool) == (("ssh-ed25519 A",), "ubuntu", True, "gpu")
-    twins = hosts_of([node, replace(node, id="i-2")], cloud="aws", region="r", direct=False, folder=tmp_path).hosts
+    folder = tmp_path / "twins"
+    folder.mkdir()
+    twins = hosts_of([node, replace(node, id="i-2")], cloud="aws", region="r", direct=False, folder=folder).hosts
     assert [host.title for host in twins] == [node.id, "i-2"]
     with pytest.raises(UsageError, match="deploy it first"):
         hosts_of([], cloud="aws", region="r", direct=False, folder=tmp_path)
