@@ -22,8 +22,11 @@ def _blocks(page: str, language: str) -> list[str]:
 
 
 def test_declaring_page_examples_are_valid(tmp_path: Path) -> None:
-    """The YAML and the Python on the page are the same declaration without errors, and the price file can be loaded."""
-    stack, prices = _blocks("declaring.md", "yaml")
+    """The YAML and the Python on the page are the same declaration without errors, the buckets can be declared, and the price file can be loaded."""
+    stack, buckets, prices = _blocks("declaring.md", "yaml")
+    described: Any = parse(buckets, "declaring.md").value
+    mounted = parse_spec({**declaration(("gcp", {})), **described})
+    assert not [finding for finding in check(mounted, TODAY) if finding.level == "error"]
     value: Any = parse(stack, "declaring.md").value
     from_yaml = parse_spec(value["config"]["gpuinfra:cluster"])
     assert not [finding for finding in check(from_yaml, TODAY) if finding.level == "error"]
