@@ -25,6 +25,7 @@ config:
     storage:
       - {kind: home, mount: /home, capacity_gib: 1024}
       - {kind: lustre, mount: /scratch, capacity_gib: 4800}
+      - {kind: object, mount: /data, bucket: training-data}
 """
 
 PROGRAM = """
@@ -91,12 +92,13 @@ def test_the_new_cloud_is_planned(copy: Path) -> None:
     assert plan["cloud"] == "meadow"
     assert plan["resources"] == {
         "meadow:index:Network": 1,
-        "meadow:index:FileSystem": 2,
+        "meadow:index:FileSystem": 3,
         "meadow:index:Object": 1,
         "meadow:index:Group": 1,
         "gpuinfra:index:NodesReady": 1,
     }
     assert {one["mount"]: one["kind"] for one in plan["file_systems"]} == {
+        "/data": "object",
         "/home": "home",
         "/scratch": "lustre",
     }
@@ -146,11 +148,15 @@ def test_the_new_cloud_is_built(copy: Path) -> None:
 
 
 def test_the_new_cloud_is_rehearsed(copy: Path) -> None:
-    """Pulumi's engine creates the resources at the stand-in cloud, and the handover verifies all stand-in nodes."""
+    """Pulumi's engine creates the resources at the stand-in cloud, each node mounts the homes and the bucket, and the handover verifies all stand-in nodes."""
     stack = _stack(copy)
     done = _run(copy, "-m", "gpuinfra", "rehearse", "up", stack, "--deadline", "400s", timeout=500)
     try:
         assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-6000:]
         assert "3 of 3 nodes" in done.stdout
+        consoles = list((copy / ".rehearsal" / "herd" / "nodes").glob("node-*/console.log"))
+        assert len(consoles) == 3
+        for console in consoles:
+            assert "/data /home accept writes" in console.read_text(encoding="utf-8", errors="replace"), console
     finally:
         _run(copy, "-m", "gpuinfra", "rehearse", "destroy", stack, timeout=300)
