@@ -248,12 +248,19 @@ def test_ssh_is_limited_to_the_nodes_of_the_cluster() -> None:
 
 
 def test_only_own_sessions_are_used() -> None:
-    """The data channel of a session is opened, and the session is resumed and ended, by the caller who started it only
-    (https://docs.aws.amazon.com/systems-manager/latest/userguide/getting-started-restrict-access-quickstart.html, read 2026-11-22)."""
-    session = "arn:aws:ssm:us-east-1:000000000000:session/"
-    for action in ("ssmmessages:OpenDataChannel", "ssm:ResumeSession", "ssm:TerminateSession"):
-        asked = [_asks(action, f"{session}{owner}-0a1b", **{"aws:userid": "AIDA1"}) for owner in ("AIDA1", "AIDA2")]
-        assert _allows(plan_of("aws-p4d"), *asked) == [True, False], action
+    """A session is resumed and ended only by the caller who started it, and its data channel is opened whatever its ID is.
+
+    The session of an assumed role: `session/user-037a2e6a0b1c2d3e4`, started by `AROA...:user` (aws/amazon-ssm-agent issue 514)."""
+    session = "arn:aws:ssm:us-east-1:000000000000:session/user-037a2e6a0b1c2d3e4"
+    caller = {"aws:userid": "AROA00000000000000001:user"}
+    tag = "ssm:resourceTag/aws:ssmmessages:session-id"
+    for action in ("ssm:ResumeSession", "ssm:TerminateSession"):
+        asked = [
+            _asks(action, session, **caller, **{tag: owner})
+            for owner in (caller["aws:userid"], "AROA00000000000000001:x")
+        ]
+        assert _allows(plan_of("aws-p4d"), *asked, _asks(action, session, **caller)) == [True, False, False], action
+    assert _allows(plan_of("aws-p4d"), _asks("ssmmessages:OpenDataChannel", session, **caller)) == [True]
 
 
 def _with_homes() -> ClusterSpec:

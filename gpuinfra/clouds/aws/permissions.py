@@ -248,7 +248,7 @@ def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
 
 
 _REQUESTED_BY_SSH = frozenset(action for group in SSH.values() for action in group)
-_ON_OWN_SESSION = frozenset({"ssm:ResumeSession", "ssm:TerminateSession", "ssmmessages:OpenDataChannel"})
+_ON_OWN_SESSION = frozenset({"ssm:ResumeSession", "ssm:TerminateSession"})
 
 
 def _new_key(own: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
@@ -276,13 +276,19 @@ def _interfaces(plan: Plan, action: str, own: Mapping[str, str], regions: Iterab
 
 
 def _ssh(plan: Plan, action: str, own: Mapping[str, str]) -> Iterator[_Scope]:
-    """Return the scopes of a request of `gpuinfra ssh`: the instances of the cluster, the SSH document, and the caller's own sessions
-    (https://docs.aws.amazon.com/systems-manager/latest/userguide/session-manager-getting-started-enable-ssh-connections.html,
-    https://docs.aws.amazon.com/systems-manager/latest/userguide/getting-started-restrict-access-quickstart.html, both read 2026-11-22)."""
+    """Return the scopes of a request of `gpuinfra ssh`: the instances of the cluster, the SSH document, and sessions.
+
+    The ID of a session starts with the name of the IAM user or of the role session, which is not in `aws:userid` alone
+    (`session/user-037a...`, aws/amazon-ssm-agent issue 514). The tag `aws:ssmmessages:session-id` has the user ID
+    (https://docs.aws.amazon.com/systems-manager/latest/userguide/getting-started-restrict-access-examples.html, example 4, read 2026-11-22).
+    A data channel also needs the token of its session, which only `ssm:StartSession` and `ssm:ResumeSession` return."""
     arn, region = f"arn:{partition(plan.region)}:", plan.region
     nodes = [f"{arn}ec2:{region}:*:instance/*"]
     if action in _ON_OWN_SESSION:
-        yield _scope("UseOwnSessions", [f"{arn}ssm:*:*:session/${{aws:userid}}-*"])
+        tag = {"ssm:resourceTag/aws:ssmmessages:session-id": "${aws:userid}"}
+        yield _scope("UseOwnSessions", [f"{arn}ssm:*:*:session/*"], StringLike=tag)
+    elif action == "ssmmessages:OpenDataChannel":
+        yield _scope("ConnectSessions", [f"{arn}ssm:*:*:session/*"])
     elif action == "ssm:StartSession":
         yield _scope("OpenSessions", nodes, StringEquals=own)
         yield _scope("OpenSshSessions", [f"{arn}ssm:{region}::document/AWS-StartSSHSession"])

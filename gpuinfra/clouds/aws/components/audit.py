@@ -309,7 +309,7 @@ class Evidence(pulumi.ComponentResource):
                 purpose="evidence",
                 key_arn=args.key_arn,
                 log_to=args.log_to,
-                statements=lambda arn: [policies.own_evidence_only(arn)],
+                statements=policies.own_evidence_only,
             ),
             pulumi.ResourceOptions(parent=self),
         )

@@ -65,31 +65,36 @@ def only_over_tls(bucket_arn: pulumi.Input[str]) -> Statement:
     }
 
 
-def own_evidence_only(bucket_arn: pulumi.Input[str]) -> Statement:
-    """Deny a node every write to a bucket outside its own evidence folder, whatever the managed policies of its role allow.
+def own_evidence_only(bucket_arn: pulumi.Input[str]) -> list[Statement]:
+    """Deny a node every write to a bucket outside its own evidence folder, and changes of its policy, whatever the managed policies of its role allow.
 
     A node is an instance whose role has the tag of a cluster. The folder is the one that `node` allows.
     Policy variables are resolved in bucket policies too
     (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_variables.html, read 2026-11-22).
     """
     cluster = "aws:PrincipalTag/gpuinfra:cluster"
-    return {
-        "Sid": "NodesWriteOwnEvidence",
-        "Effect": "Deny",
-        "Principal": "*",
-        "Action": [
-            "s3:DeleteBucketPolicy",
-            "s3:DeleteObject",
-            "s3:DeleteObjectVersion",
-            "s3:PutBucketPolicy",
-            "s3:PutObject",
-        ],
-        "NotResource": pulumi.Output.concat(
-            bucket_arn, "/", naming.evidence_prefix(f"${{{cluster}}}"), "/${aws:userid}/*"
-        ),
-        # For an instance, the part after the colon is the instance ID.
-        "Condition": {"Null": {cluster: "false"}, "StringLike": {"aws:userid": "*:i-*"}},
-    }
+    # For an instance, the part after the colon is the instance ID.
+    nodes = {"Null": {cluster: "false"}, "StringLike": {"aws:userid": "*:i-*"}}
+    own = pulumi.Output.concat(bucket_arn, "/", naming.evidence_prefix(f"${{{cluster}}}"), "/${aws:userid}/*")
+    # S3 refuses a statement whose actions do not apply to its resources, so actions on the bucket have their own statement.
+    return [
+        {
+            "Sid": "NodesWriteOwnEvidence",
+            "Effect": "Deny",
+            "Principal": "*",
+            "Action": ["s3:DeleteObject", "s3:DeleteObjectVersion", "s3:PutObject"],
+            "NotResource": own,
+            "Condition": nodes,
+        },
+        {
+            "Sid": "NodesKeepBucketPolicy",
+            "Effect": "Deny",
+            "Principal": "*",
+            "Action": ["s3:DeleteBucketPolicy", "s3:PutBucketPolicy"],
+            "Resource": bucket_arn,
+            "Condition": nodes,
+        },
+    ]
 
 
 def trail_delivery(

@@ -154,8 +154,8 @@ def on_instance(action: str, instance: Mapping[str, Any], **context: str) -> Acc
 
 
 def own_session(suffix: str) -> str:
-    """Return the ID of a session of the operator. It starts with the ID of the user, as the policies in the guide of Session Manager assume."""
-    return f"{OPERATOR_ID}-{suffix}"
+    """Return the ID of a session of the operator. It starts with the name of the user (`session/user-037a...`, aws/amazon-ssm-agent issue 514)."""
+    return f"{OPERATOR.rpartition('/')[2]}-{suffix}"
 
 
 def on_own_session(action: str, session: str, region: str) -> AccessRequest:
