@@ -19,6 +19,7 @@ set -euo pipefail
 
 readonly LIBRARIES=/var/lib/tcpxo/lib64
 readonly START=/usr/local/sbin/gpuinfra-tcpxo
+readonly READY_S=120 # the receive manager takes about 30 s to initialize (best-practice.md of Google's GPUDirect-TCPXO)
 readonly SOURCE=/usr/src/dmabuf-import-helper-1.1/import-helper.c
 
 main() {
@@ -112,16 +113,18 @@ install_plugin() {
   changed "installed the plugin from $TCPXO_PLUGIN in $LIBRARIES"
 }
 
-# The plugin's script names the interfaces of Container-Optimized OS. Without the receive manager NCCL would find no network at all.
+# The plugin's script requires NCCL_LIB_DIR and names other interfaces. Without the receive manager NCCL would find no network.
 tcpxo_environment() {
   local host data
   host=$(host_interface)
   data=$(fabric_interfaces | paste -sd , -)
-  printf '%s\n' "if [ -e $RECEIVE_MANAGER_RUNS ]; then" "  . $LIBRARIES/nccl-env-profile.sh" \
+  printf '%s\n' "if [ -e $RECEIVE_MANAGER_RUNS ]; then" "  export NCCL_LIB_DIR=$LIBRARIES" "  . $LIBRARIES/nccl-env-profile.sh" \
     "  export NCCL_SOCKET_IFNAME=$host NCCL_FASTRAK_CTRL_DEV=$host NCCL_FASTRAK_IFNAME=$data" "fi"
 }
 
 # A script for a scheduler's prolog and epilog. The lock pins plugin and manager as a pair, because they are released together.
+# The plugin waits 30 s for the manager (FASTRAK_RXDM_INIT_TIMEOUT), and then NCCL uses sockets. start therefore returns when the
+# manager is ready; it prints a line (WriteRxDMHealthyLog, google/nccl-plugin-gpudirect-tcpxo v1.0.12 to v1.0.17, read 2026-11-22).
 write_start_script() {
   put_file "$START" "#!/usr/bin/env bash
 # gpuinfra-tcpxo start|stop: the receive manager of TCPXO, before a job that uses more than one node and after it.
@@ -131,6 +134,14 @@ case \${1:-} in
     docker run --detach --rm --name gpuinfra-tcpxo --pull=never --cap-add=NET_ADMIN --network=host --privileged --gpus all \\
       --volume /dev/dmabuf_import_helper:/dev/dmabuf_import_helper --env LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu \\
       $TCPXO_MANAGER $TCPXO_ARGUMENTS
+    while [[ \${log:-} != *'Buffer manager initialization completed'* ]]; do
+      if ! log=\$(docker logs gpuinfra-tcpxo 2>&1) || ((SECONDS >= $READY_S)); then
+        echo \"the receive manager is not ready after \$SECONDS s: \${log##*\$'\\n'}\" >&2
+        docker stop gpuinfra-tcpxo >&2 || true
+        exit 1
+      fi
+      sleep 1
+    done
     mkdir -p ${RECEIVE_MANAGER_RUNS%/*} && touch $RECEIVE_MANAGER_RUNS
     ;;
   stop)

@@ -22,12 +22,17 @@ def in_fabric_environment(argv: Sequence[str], *, managers: Sequence[str] = (), 
     """Run this command again with the environment for the fabric, which the dynamic loader reads when a process starts.
 
     Returns its exit code, or None if this process already has that environment or the node has none. A receive manager, if required, runs at the same time.
+    In a probe, the command ends after four fifths of the probe's time limit, because the runner of the probe also kills this process, and the manager must stop.
     """
     import os
     import subprocess
+    import time
+
+    from .probe import PROBE_LIMIT_S
 
     if os.environ.get(WITH_PROFILE) or not Path(profile).exists():
         return None
+    begun, limit = time.monotonic(), float(os.environ.get(PROBE_LIMIT_S) or 0) * 0.8
     manager = next((command for command in managers if Path(command).exists()), None)
     if manager:
         done = subprocess.run(
@@ -36,8 +41,12 @@ def in_fabric_environment(argv: Sequence[str], *, managers: Sequence[str] = (), 
         if done.returncode != 0:
             raise Missing("%s start: %s" % (manager, done.stderr.decode("utf-8", "replace").strip()[-200:]))
     try:
-        words = ["bash", "-c", '. "$0" && exec "$@"', profile, *argv]
-        return subprocess.run(words, env={**os.environ, WITH_PROFILE: "1"}, check=False).returncode
+        # The output of the measurement is one JSON object, so what the profile prints goes to stderr.
+        words = ["bash", "-c", '. "$0" >&2 && exec "$@"', profile, *argv]
+        left = max(1.0, begun + limit - time.monotonic()) if limit else None
+        return subprocess.run(words, env={**os.environ, WITH_PROFILE: "1"}, check=False, timeout=left).returncode
+    except subprocess.TimeoutExpired:
+        raise Missing("the measurement exceeded its time limit of %g s" % limit) from None
     finally:
         if manager:
             subprocess.run([manager, "stop"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)

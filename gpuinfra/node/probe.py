@@ -27,6 +27,8 @@ _KINDS = 200
 _GRACE_S = 5.0
 _METRICS_TRIES = 12
 """Repetitions until an exporter that just started serves metrics: one minute. It collects every 30 s (dcgm-exporter: `--collect-interval`)."""
+PROBE_LIMIT_S = "GPUINFRA_PROBE_LIMIT_S"
+"""Environment variable with the time limit of the probe, for a command that must clean up before it is killed."""
 Run = Callable[[Iterable[str], Probe], "dict[str, Any]"]
 
 
@@ -35,6 +37,7 @@ def run(argv: Iterable[str], probe: Probe) -> dict[str, Any]:
     words = _command(list(argv))
     started = time.monotonic()
     environment = dict(os.environ, LC_ALL="C", LANG="C", SYSTEMD_COLORS="0", SYSTEMD_PAGER="", TERM="dumb")
+    environment[PROBE_LIMIT_S] = str(probe.timeout_s)
     try:
         process = subprocess.Popen(
             words,

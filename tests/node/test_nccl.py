@@ -97,6 +97,16 @@ def test_sockets_never_pass(libraries: Path) -> None:
     assert judged(call(libraries, FAKE_NETWORK="").stdout)["B4"]["outcome"] == "error"
 
 
+def test_built_in_network_is_not_googles_plugin(libraries: Path) -> None:
+    """NCCL's own IB runs over Google's RoCE devices without gIB, so it fails on gIB machines and passes on InfiniBand."""
+    output = call(libraries, FAKE_NETWORK="IB").stdout
+    found = judged(output, {"fabric_provider": "gib"})["B4"]
+    assert (found["outcome"], found["found"], found["expected"]) == ("fail", ["IB"], ["gIB"])
+    assert judged(output, {"fabric_provider": "infiniband"})["B4"]["outcome"] == "pass"
+    output = call(libraries, FAKE_NETWORK="gIB").stdout
+    assert judged(output, {"fabric_provider": "gib"})["B4"]["outcome"] == "pass"
+
+
 def test_fewer_gpus_than_the_machine_has_fail(libraries: Path) -> None:
     """Seven fast GPUs fail on an eight-GPU machine."""
     assert "7 of 8 GPUs" in judged(call(libraries, FAKE_GPUS="7").stdout)["B2"]["reason"]

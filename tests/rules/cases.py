@@ -200,7 +200,7 @@ ACCEPTED: dict[str, list[Case]] = {
     ],
     "bucket_cache_fits_local_disks": [
         ("gcp", {"storage": bucket(cache_gib=4000)}),
-        ("gcp", {"pools.0.machine": "a2-ultragpu-1g", "storage": bucket(cache_gib=280)}),
+        ("gcp", {"pools.0.machine": "a2-ultragpu-1g", "storage": bucket(cache_gib=300)}),
         ("gcp", {"pools.0.machine": "a2-highgpu-1g", "storage": bucket()}),
         ("gcp", {"pools.0.machine": "a2-highgpu-1g", "storage": bucket(cache_gib=0)}),
         ("gcp", {"pools.1": pool("login", "n2-standard-4"), "storage": bucket(cache_gib=10)}),
@@ -208,6 +208,7 @@ ACCEPTED: dict[str, list[Case]] = {
     "bucket_client_is_reachable": [
         ("gcp", {"storage": bucket()}),
         ("gcp", {"network.egress": "endpoints"}),
+        ("gcp", {"network.egress": "endpoints", "storage": lustre()}),
         (
             "gcp",
             {"network.egress": "endpoints", "software.mirror_url": "https://mirror.example.com", "storage": bucket()},

@@ -20,7 +20,8 @@ PLUGINS = {
     "efa": ("AWS Libfabric", "Libfabric"),
     # `IB` is NCCL's own; nccl-rdma-sharp-plugins adds the version of NCCL's plugin interface: IBext_v8, IBext_v11.
     "infiniband": ("IB", "IBext", "IBext_v*"),
-    "gib": ("gIB", "IB"),
+    # `IB` is not accepted: NCCL's own works over Google's RoCE devices, without the plugin.
+    "gib": ("gIB",),
     "tcpxo": ("FasTrak",),
     "tcpx": ("GPUDirectTCPX", "GPUDirectTCPX_v*"),
 }

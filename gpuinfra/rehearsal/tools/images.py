@@ -1,4 +1,4 @@
-"""docker on a stand-in node: login, pull, and running the installers in Google's GPUDirect images.
+"""docker on a stand-in node: login, pull, running the installers in Google's GPUDirect images, and the logs of their receive managers.
 
 `images` of `universe.json` has the images of a registry and the files that each installs.
 A pull requires a login to the registry, and a run requires a pull.
@@ -13,7 +13,7 @@ from zlib import crc32
 from .state import State, change_state, fail, read_state, read_text, unit_active, write_file
 from .universe import table, upstream
 
-_WORDS = ("login", "pull", "run", "stop")
+_WORDS = ("login", "pull", "run", "logs", "stop")
 _VALUED = (
     "--config", "-u", "--username", "-p", "--password", "--format", "-f", "--name",
     "--volume", "-v", "--entrypoint", "--env", "-e", "--gpus",
@@ -35,11 +35,11 @@ def run(argv: list[str]) -> int:
         return _login(words[1:], options)
     if words[0] == "pull":
         return _pull(words[1], options)
-    if words[0] == "stop":
-        return 0
+    if words[0] in ("logs", "stop"):
+        return _container(*words[:2])
     if words[:2] == ["image", "inspect"]:
         return _inspect(words[2], options)
-    return _run(words[1:])
+    return _run(words[1:], options.get("--name", ""))
 
 
 def docker_version() -> str:
@@ -139,11 +139,25 @@ def _inspect(reference: str, options: dict[str, str]) -> int:
     return 0
 
 
-def _run(words: list[str]) -> int:
+def _run(words: list[str], name: str) -> int:
     entry = _known(words[0])
     if entry is None or words[0] not in read_state().get("images", {}):
         return fail(f"docker: Error response from daemon: No such image: {words[0]}", 125)
     if words[1:2] == ["install"]:
         for path, text in entry["installs"].items():
             write_file(path, text)
+    elif name:
+        change_state(lambda state: state.setdefault("containers", {}).update({name: words[0]}))
+    return 0
+
+
+def _container(verb: str, name: str) -> int:
+    """`docker logs NAME` and `docker stop NAME` of a container that `docker run --detach --rm` started."""
+    image = read_state().get("containers", {}).get(name)
+    if image is None:
+        return fail(f"Error response from daemon: No such container: {name}")
+    if verb == "logs":
+        sys.stdout.write((_known(image) or {}).get("logs", ""))
+    else:
+        change_state(lambda state: state["containers"].pop(name))
     return 0
