@@ -8,7 +8,7 @@
 #         GCSFUSE_KEY_URL, _KEY_FINGERPRINT    the repository's key; 40 hex digits
 #         SCRATCH_MOUNT, SCRATCH_OF_IMAGE      mount points of the local disks (80-scratch); empty if the machine has none
 #         GPUINFRA_FILE_SYSTEMS   lines of `kind mount dns_name mount_name`, from node.json; mount_name is the bucket
-# Proves: each mount shows its own bucket and lists it, a writable mount returns what was written to it, and a read-only
+# Proves: each mount shows its own bucket and looks up a name in it, a writable mount returns what was written to it, and a read-only
 #         mount is read-only.
 # A unit mounts each bucket, so that the process of the file system runs in the unit instead of in this step.
 set -euo pipefail
@@ -75,6 +75,10 @@ mount_bucket() {
     new=yes
     dry_run || systemctl daemon-reload
   fi
+  # A file system whose process ended stays mounted, and mkdir and a new mount fail on it.
+  if [[ -n $(source_of "$TYPE" "$mount") ]] && ! stat -- "$mount" >/dev/null 2>&1; then
+    would "unmount $mount, whose process ended" || umount -l "$mount"
+  fi
   dry_run || mkdir -p "$mount"
   at_boot "$unit"
   [[ -n $new || $(source_of "$TYPE" "$mount") != "$bucket" ]] || return 0
@@ -93,6 +97,8 @@ start_unit() {
 }
 
 # unit_text MOUNT MODE CACHE BUCKET FOLDER: options of `gcsfuse --help`. Without a limit, metadata is cached forever on large machine types.
+# -l: a mount in use is busy, and so is one whose process ended; a new process fails on it (troubleshooting.md of gcsfuse v3.11.2).
+# OOMScoreAdjust: a process of a user that fills the memory must not take the bucket of all users with it.
 unit_text() {
   local mount=$1 files=666 folders=777 options='' requires=''
   if [[ $2 == ro ]]; then
@@ -111,19 +117,23 @@ $requires
 Type=oneshot
 RemainAfterExit=yes
 SyslogIdentifier=gcsfuse
+ExecStartPre=-/usr/bin/env umount -q -l $mount
 ExecStart=/usr/bin/env gcsfuse -o allow_other$options --implicit-dirs --file-mode=$files --dir-mode=$folders --metadata-cache-ttl-secs=60 $4 $mount
-ExecStop=-/usr/bin/env umount $mount
+ExecStop=-/usr/bin/env umount -l $mount
 TimeoutStartSec=300
+OOMScoreAdjust=-500
 
 [Install]
 WantedBy=multi-user.target"
 }
 
-# prove_bucket MOUNT MODE BUCKET
+# prove_bucket MOUNT MODE BUCKET: looks up a name that does not exist, with few requests. A list reads all pages of the bucket
+# before its first entry (gcsfuse v3.11.2, internal/fs/handle/dir_handle.go).
 prove_bucket() {
   local mount=$1 mode=$2 found
   [[ $(source_of "$TYPE" "$mount") == "$3" ]] || die "$mount shows $(source_of "$TYPE" "$mount"), expected the bucket $3"
-  ls -A -- "$mount" >/dev/null || die "$mount cannot be listed"
+  found=$(LC_ALL=C stat -- "$mount/.gpuinfra-absent-$(uname -n)-$$-$RANDOM" 2>&1) || [[ $found == *": No such file or directory" ]] ||
+    die "a name in $mount cannot be looked up: ${found##*: }"
   found=$(findmnt -n -t "$TYPE" -o OPTIONS --mountpoint "$mount" | sed -n 1p)
   [[ ,$found, == *",$mode,"* ]] || die "$mount is mounted with the options $found, expected $mode"
   [[ $mode == ro ]] || prove_mount "$TYPE" "$mount" "$3"

@@ -2,8 +2,10 @@
 
 systemd mounts an automount on first access, so the test first accesses each automount, which may be unmounted after a reboot.
 A file system stays in the list of mounts when its server is gone, so the test accesses each mount. It uses a separate process for
-each, because a process that waits for such a server cannot be killed. A mounted bucket is listed, and if it accepts writes, an object is
-written, read and deleted: opening the folder of a bucket sends no request. This module measures and does not judge.
+each, because a process that waits for such a server cannot be killed. Opening the folder of a bucket sends no request, so the test looks up a
+name that does not exist. If the bucket accepts writes, it also writes, reads and deletes an object. It does not list the bucket: Cloud
+Storage FUSE reads all pages before the first entry (gcsfuse v3.11.2, internal/fs/handle/dir_handle.go, read 2026-11-22). This module
+measures and does not judge.
 """
 
 from __future__ import annotations
@@ -30,8 +32,11 @@ _ASK = "import os, sys; os.statvfs(sys.argv[1]); os.close(os.open(sys.argv[1], o
 _ASK_BUCKET = """
 import os, sys
 folder = sys.argv[1]
-with os.scandir(folder) as found:
-    next(found, None)
+os.stat(folder)
+try:
+    os.stat(os.path.join(folder, ".gpuinfra-absent-" + os.urandom(8).hex()))
+except FileNotFoundError:
+    pass
 if sys.argv[2] == "rw":
     name = os.path.join(folder, ".gpuinfra-check-%s-%d" % (os.uname()[1], os.getpid()))
     text = os.urandom(16)

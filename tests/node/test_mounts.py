@@ -39,8 +39,12 @@ def test_network_mounts_are_listed_with_their_problem(listed: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("mode", ["ro", "rw"])
-def test_a_bucket_is_listed_and_written(listed: Path, tmp_path: Path, mode: str) -> None:
-    """A writable bucket accepts, returns and deletes an object; a read-only one is only listed."""
+def test_a_bucket_is_looked_up_and_written(
+    listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """A writable bucket accepts, returns and deletes an object; a read-only one only answers a lookup. No bucket is listed."""
+    refuse = "import sys\ndef hook(event, _):\n    if event in ('os.listdir', 'os.scandir'): raise OSError('listed')\n"
+    monkeypatch.setattr(mounts, "_ASK_BUCKET", refuse + "sys.addaudithook(hook)\n" + mounts._ASK_BUCKET)
     (tmp_path / "bucket").mkdir()
     listed.write_text(f"{tmp_path}/bucket fuse.gcsfuse corpus {mode},nosuid,nodev\n")
     before = (tmp_path / "bucket").stat().st_mtime_ns
@@ -50,7 +54,19 @@ def test_a_bucket_is_listed_and_written(listed: Path, tmp_path: Path, mode: str)
     assert ((tmp_path / "bucket").stat().st_mtime_ns != before) == (mode == "rw")
 
 
-def test_a_bucket_that_cannot_be_listed_or_written_is_reported(listed: Path, tmp_path: Path) -> None:
+def test_a_bucket_that_refuses_a_lookup_is_reported(
+    listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error other than a missing name, as Cloud Storage FUSE returns it for a denied request, is the problem of the mount."""
+    (tmp_path / "bucket").mkdir()
+    listed.write_text(f"{tmp_path}/bucket fuse.gcsfuse corpus ro\n")
+    denied = "import os\nreal = os.stat\ndef stat(path):\n    if '.gpuinfra' in path: raise PermissionError(13, 'Permission denied')\n    return real(path)\nos.stat = stat\n"
+    monkeypatch.setattr(mounts, "_ASK_BUCKET", denied + mounts._ASK_BUCKET)
+    (found,) = mounts.mounts()["mounts"]
+    assert "Permission denied" in found["problem"]
+
+
+def test_a_bucket_that_is_gone_or_cannot_be_written_is_reported(listed: Path, tmp_path: Path) -> None:
     """The reason of the file system is the problem of the mount."""
     listed.write_text(f"{tmp_path}/gone fuse.gcsfuse corpus ro\n/proc/self fuse.gcsfuse corpus rw\n")
     problems = [one["problem"] for one in mounts.mounts()["mounts"]]

@@ -97,14 +97,14 @@ class HomeMounts(Check):
 
 
 class MountedBuckets(Check):
-    """Every bucket in the pool is mounted, can be listed, and accepts, returns and deletes an object if the declaration lets nodes write."""
+    """Every bucket in the pool is mounted, responds to a lookup, and accepts, returns and deletes an object if the declaration lets nodes write."""
 
     id, name = "L4", "mounted_buckets"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("mounts",)
     hint = (
         "run systemctl status 'gpuinfra-bucket-*' and journalctl -u for the unit of the mount; if Cloud Storage denies "
-        "access, compare the roles of the nodes' service account on the bucket with the plan; then run systemctl restart for the unit"
+        "access, compare the roles of the nodes' service account on the bucket with the plan; then run systemctl restart for the unit, which closes the files that jobs have open in the bucket"
     )
     source = (
         "GoogleCloudPlatform/gcsfuse v3.11.2: docs/troubleshooting.md (missing permissions), docs/semantics.md, cmd/mount.go "

@@ -34,6 +34,11 @@ def gcsfuse(argv: list[str]) -> int:
     if len(arguments.words) != 2:
         return fail("Error: gcsfuse takes one or two arguments. Run `gcsfuse --help` for more info.")
     bucket, target = arguments.words
+    if any(item["target"] == target.rstrip("/") for item in mounts.table()):
+        return fail(
+            "Error: daemonize.Run: readFromProcess: sub-process: mountWithArgs: mountWithStorageHandle: Mount: mount: "
+            "running fusermount: exit status 1"
+        )
     problem = _refusal(bucket)
     if problem:
         return fail(

@@ -108,11 +108,11 @@ def restore() -> None:
 
 
 def mount(argv: list[str]) -> int:
-    arguments = Arguments(argv, {"-t": "type", "--types": "type", "-o": "options", "--options": "options"})
+    valued = {"-t": "type", "--types": "type", "-o": "options", "--options": "options", "-O": "tests"}
+    arguments = Arguments(argv, valued)
     words, kind, options = arguments.words, arguments.one("type"), arguments.one("options", "defaults")
     if arguments.has("-a", "--all"):
-        boot()
-        return 0
+        return _mount_all(kind, arguments.one("tests"))
     if not words and not kind:
         for item in table():
             sys.stdout.write(f"{item['source']} on {item['target']} type {item['type']} ({item['options']})\n")
@@ -128,12 +128,29 @@ def mount(argv: list[str]) -> int:
     return run_real("mount", argv)
 
 
+def _mount_all(types: str, tests: str) -> int:
+    """Mount the entries of fstab that are not mounted, without `noauto`. Exit codes: mount(8)."""
+    codes = []
+    for source, target, kind, options in _fstab():
+        words = options.split(",")
+        wanted = all(
+            test[2:] not in words if test.startswith("no") else test in words for test in tests.split(",") if test
+        )
+        mounted = any((item["source"], item["target"]) == (source, target) for item in read_state()["mounts"])
+        if kind not in SIMULATED or target == "/" or "noauto" in words or mounted or not wanted:
+            continue
+        if not types or kind in types.split(","):
+            code, text = _mount(source, target, kind, options)
+            codes.append(fail(text, code) if code else 0)
+    return 0 if not any(codes) else 32 if all(codes) else 64
+
+
 def umount(argv: list[str]) -> int:
-    words = [word.rstrip("/") for word in argv if not word.startswith("-")]
-    for target in words:
+    arguments = Arguments(argv, {"-t": "type"})
+    for target in (word.rstrip("/") for word in arguments.words):
         if not any(item["target"] == target for item in read_state()["mounts"]):
             return run_real("umount", argv)
-        if _call("umount2", target.encode(), MNT_DETACH):
+        if _call("umount2", target.encode(), MNT_DETACH if arguments.has("-l", "--lazy") else 0):
             return fail(f"umount: {target}: target is busy.", 32)
 
         def change(state: State, target: str = target) -> None:

@@ -101,6 +101,34 @@ def test_homes_are_mounted_with_the_image_s_logins(host: NodeHost) -> None:
     assert node.run("cat", "/home/ubuntu/.ssh/authorized_keys") == (0, "another\n")
 
 
+def test_homes_of_a_server_that_returns_after_the_boot_are_mounted(host: NodeHost) -> None:
+    """The hourly check mounts what could not be mounted at boot, and leaves other mounts as they are."""
+    node = Machine(host, pool_of("gcp", "a2-highgpu-1g", "ubuntu-22.04", "plain", home=True))
+    node.launch("gcp", file_systems=(HOME,))
+    wanted = ("10-prepare", "62-home")
+    node.pool = replace(node.pool, steps=tuple(step for step in node.pool.steps if step.id in wanted))
+    node.unpack()
+    assert node.steps()[0] == 0
+
+    def refuse(faults: str) -> None:
+        path = "/run/standin/standin.json"
+        change = f"import json; s = json.load(open('{path}')); s['faults'] = {faults}; open('{path}', 'w').write(json.dumps(s))"
+        assert node.run("python3", "-c", change)[0] == 0
+
+    refuse("['home-mount-refused']")
+    node.reboot()
+    assert node.run("mountpoint", "-q", "/home")[0] == 1
+    refuse("[]")
+    node.run(
+        "bash",
+        "-c",
+        "cp /opt/gpuinfra/current/units/gpuinfra-recheck.service /etc/systemd/system/; systemctl daemon-reload",
+    )
+    for _ in range(2):
+        node.run("systemctl", "start", "gpuinfra-recheck.service")
+        assert node.run("bash", "-c", "findmnt -rn -o SOURCE,TARGET | grep ' /home$'") == (0, "10.0.0.9:/home /home\n")
+
+
 EFS = {"kind": "home", "mount": "/home", "dns_name": "fs-1.efs.us-east-1.amazonaws.com", "mount_name": "/"}
 TOOLS = {**EFS, "mount": "/tools", "dns_name": "fs-2.efs.us-east-1.amazonaws.com"}
 
@@ -228,6 +256,17 @@ def test_buckets_are_mounted_at_every_boot(host: NodeHost) -> None:
     assert "none made changes" in said, said
     node.reboot()
     check_mounts()
+
+
+def test_a_bucket_in_use_can_be_restarted(host: NodeHost) -> None:
+    """The restart that check L4 recommends works while a job holds a file, which makes the mount busy."""
+    node = node_with_buckets(host)
+    assert node.steps()[0] == 0
+    node.run("bash", "-c", "exec </dev/null >/dev/null 2>&1; setsid sleep 80 >>/out/held & sleep 0.2")
+    assert node.run("umount", "/out") == (32, "umount: /out: target is busy.\n")
+    assert node.run("systemctl", "restart", "gpuinfra-bucket-out-0.service")[0] == 0
+    assert node.run("ls", "-A", "/out") == (0, "held\n")
+    assert node.run("bash", "-c", "findmnt -rn -o TARGET | grep -c '^/out$'") == (0, "1\n")
 
 
 def test_a_machine_without_local_disks_has_no_cache(host: NodeHost) -> None:

@@ -1,0 +1,101 @@
+"""The step 85-gcsfuse and the unit that it writes, at a file system in user space whose process ended."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuinfra.shipped import shipped
+
+MOUNT = """\
+import ctypes, os, subprocess, sys
+libc = ctypes.CDLL(None, use_errno=True)
+device = os.open("/dev/fuse", os.O_RDWR)
+options = f"fd={device},rootmode=40000,user_id=0,group_id=0".encode()
+if libc.mount(b"corpus", sys.argv[1].encode(), b"fuse.gcsfuse", 0, options):
+    sys.exit(os.strerror(ctypes.get_errno()))
+os.close(device)  # the kernel ends the connection, as when the process ends
+sys.exit(subprocess.run(sys.argv[2:]).returncode)
+"""
+HARNESS = """\
+dry_run() { false; }
+would() { false; }
+put_file() { false; }
+at_boot() { :; }
+changed() { echo "changed: $*"; }
+die() { echo "died: $*"; exit 1; }
+systemctl() { echo "systemctl $*"; }
+ls() { echo listed; exit 9; }
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    """The step with its libraries, to be sourced: it does not run, and functions replace what changes the machine."""
+    for name in ("lib.sh", "lib-mounts.sh", "lib-downloads.sh", "lib-packages.sh", "lib-images.sh"):
+        shutil.copy(shipped("bootstrap") / name, tmp_path / name)
+    text = (shipped("bootstrap") / "85-gcsfuse.sh").read_text(encoding="utf-8")
+    assert text.endswith('main "$@"\n')
+    path = tmp_path / "step.sh"
+    path.write_text(text.removesuffix('main "$@"\n') + HARNESS + '"$@"\n', encoding="utf-8")
+    return path
+
+
+def at_dead_mount(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command at a mount whose process ended, in namespaces of its own."""
+    folder.mkdir(exist_ok=True)
+    words = ["unshare", "-rm", sys.executable, "-c", MOUNT, str(folder)]
+    probe = subprocess.run([*words, "true"], capture_output=True, text=True, check=False)
+    if probe.returncode:
+        pytest.skip(f"this machine mounts no file system in user space: {probe.stderr.strip()}")
+    return subprocess.run([*words, *command], capture_output=True, text=True, check=False)
+
+
+def test_a_dead_mount_is_what_users_see(tmp_path: Path) -> None:
+    """The mount of these tests has the error of Cloud Storage FUSE whose process ended, and mkdir fails on it."""
+    said = at_dead_mount(tmp_path / "data", "mkdir", "-p", str(tmp_path / "data"))
+    assert said.returncode != 0
+    assert "Transport endpoint is not connected" in said.stderr
+
+
+def test_the_step_unmounts_a_dead_mount_and_mounts_again(tmp_path: Path, script: Path) -> None:
+    """With `--again`, the step replaces the mount instead of failing at mkdir."""
+    data = tmp_path / "data"
+    run = 'bash "$0" mount_bucket data-0 "$1" ro 0 corpus && ! findmnt "$1" && stat "$1"'
+    said = at_dead_mount(data, "bash", "-c", run, str(script), str(data))
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert "systemctl start gpuinfra-bucket-data-0.service\n" in said.stdout
+    assert f"changed: mounted the bucket corpus at {data}\n" in said.stdout
+
+
+def test_the_unit_unmounts_a_dead_mount_before_it_mounts(tmp_path: Path, script: Path) -> None:
+    """ExecStartPre= and ExecStop= free a mount point that a process uses and whose file system is dead; the unit survives a shortage of memory."""
+    data = tmp_path / "data"
+    made = subprocess.run(["bash", str(script), "unit_text", str(data), "ro", "0", "corpus", ""], capture_output=True, text=True, check=True)  # fmt: skip
+    assert "\nOOMScoreAdjust=-500\n" in made.stdout
+    for key in ("ExecStartPre", "ExecStop"):
+        (command,) = re.findall(rf"(?m)^{key}=-(.*)$", made.stdout)
+        said = at_dead_mount(data, "bash", "-c", f"{command} && stat {data}")
+        assert said.returncode == 0, said.stderr
+        # The namespace ends with the command, so this mount is busy but not dead.
+        busy = f"mount -t tmpfs none {data}; exec 3>{data}/held; ! umount {data} && {command} && ! mountpoint -q {data}"
+        said = subprocess.run(["unshare", "-rm", "bash", "-c", busy], capture_output=True, text=True, check=False)
+        assert said.returncode == 0, said.stderr
+
+
+@pytest.mark.parametrize(("place", "reason"), [("bucket", ""), ("file", "Not a directory")])
+def test_the_step_looks_up_a_name_and_does_not_list_the_bucket(tmp_path: Path, script: Path, place: str, reason: str) -> None:  # fmt: skip
+    """A missing name is an answer of the bucket; another error fails the step with its reason."""
+    (tmp_path / "bucket").mkdir()
+    (tmp_path / "file").touch()
+    fakes = 'source_of() { echo corpus; }\nfindmnt() { echo ro,nosuid; }\n"$@"\n'
+    script.write_text(script.read_text(encoding="utf-8").removesuffix('"$@"\n') + fakes, encoding="utf-8")
+    words = ["bash", str(script), "prove_bucket", str(tmp_path / place), "ro", "corpus"]
+    said = subprocess.run(words, capture_output=True, text=True, check=False)
+    expected = f"died: a name in {tmp_path / place} cannot be looked up: {reason}\n" if reason else ""
+    assert (said.stdout, said.returncode) == (expected, 1 if reason else 0), said.stderr
