@@ -177,12 +177,16 @@ def _replication(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile 
     what = f"checkpoints replicated to {recovery.region}: {monthly:,.0f} GB a month"
     found = _service("replication_gb", plan, (*known, *_transfer(plan, recovery.region)), prices)
     yield _line(what, "network", monthly, "GB-month", found, plan)
-    fee = _service("replication_time_gb", plan, known, prices)
-    yield _line(f"fee of {replication.service}: {monthly:,.0f} GB a month", "network", monthly, "GB-month", fee, plan)
+    if replication.has_fee:
+        fee = _service("replication_time_gb", plan, known, prices)
+        what = f"fee of {replication.service}: {monthly:,.0f} GB a month"
+        yield _line(what, "network", monthly, "GB-month", fee, plan)
     # Checkpoints that are never deleted or replaced require more storage.
     stored = monthly * days * 24 / HOURS_PER_MONTH
     for region in (plan.region, recovery.region):
         what = f"checkpoints of the last {days} days in the bucket in {region}: {stored:,.0f} GB from day {days} on"
+        if region == recovery.region and not replication.replicates_deletions:
+            what += ", and more until you delete them there, because deletions are not replicated"
         found = _service("object_gb_month", plan, known, prices, region=region)
         yield _line(what, "storage", stored, "GB-month", found, plan, region=region)
 

@@ -30,22 +30,38 @@ FOUNDATION = "creating the foundation in the second region, if recovery.site_min
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replication:
-    """How a cloud replicates buckets between regions."""
+class Commitment:
+    """The time in which a service replicates objects."""
 
-    service: str
     lag_minutes: int
     """Maximum time that the service needs to replicate an object."""
     share: str
     """Share of the objects to which `lag_minutes` applies. A checkpoint with many files is complete only when its last file is replicated."""
     rate_gbps: float
     """Replication rate in Gbit/s up to which `lag_minutes` applies, as the default quota. Above this rate, the service does not guarantee a lag."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replication:
+    """How a cloud replicates buckets between regions."""
+
+    service: str
+    commitment: Commitment | None
+    """None if the service commits to no time. `recovery.replication_minutes` is then required."""
+    has_fee: bool
+    """Whether the service has a price in addition to the transfer between the regions."""
+    replicates_deletions: bool
+    """If false, the second region keeps each object that is deleted in the first region."""
+    manual_exports: bool
+    """Whether a file system exports files to its bucket only on request. Its replica then contains only what was exported."""
     retained_days: int
-    """Time for which both buckets retain a replaced or deleted object."""
+    """Time for which both buckets retain a replaced object, and a deleted object if deletions are replicated."""
     control_regions: Mapping[str, str]
     """Regions of control planes that serve all regions, with the resources that cannot be created or changed in any region without them."""
     not_in_rto: tuple[str, ...]
     """Steps of a failover on this cloud whose time is unknown."""
+    not_in_rpo: tuple[str, ...]
+    """Steps until a checkpoint is in the second region whose time is unknown."""
     source: str
     geography: Callable[[str], str]
     """Function that returns the partition of the cloud to which a region belongs. Data cannot be replicated between partitions."""
@@ -75,10 +91,6 @@ def recovery_point(
     rate = throughput_mb_s(file_systems)
     size = recovery.checkpoint_gib * MB_PER_GIB
     export = recovery.export_mb_s or rate
-    gbps = recovery.replication_gbps or replication.rate_gbps
-    transfer = size * 8 / 1000 / gbps / 60
-    export_gbps = (export or 0) * 8 / 1000
-    guaranteed = export_gbps <= gbps
     parts = [
         RecoveryPart(
             what="work since the last checkpoint",
@@ -91,26 +103,39 @@ def recovery_point(
     if export:
         why = "recovery.export_mb_s" if recovery.export_mb_s else "throughput of the file system, the upper limit"
         parts.append(_copy("export it to the bucket", size, export, why))
-    quota = "recovery.replication_gbps" if recovery.replication_gbps else "the default quota"
-    lag = f"{replication.service}: {replication.share} of objects, each on its own, within {replication.lag_minutes} minutes up to {gbps:g} Gbit/s ({quota})"
-    at = f"the export at {export_gbps:,.1f} Gbit/s exceeds this rate, so nothing is guaranteed; {size / 1000:,.1f} GB at {gbps:g} Gbit/s takes {transfer:,.1f} minutes"
-    parts.append(
-        RecoveryPart(
-            what="replicate it to the second region",
-            minutes=replication.lag_minutes + (0.0 if guaranteed else transfer),
-            how=lag if guaranteed else f"{lag}; {at}",
-        )
-    )
-    keeps_up = transfer <= recovery.checkpoint_minutes
+    part, busy = _replicate(recovery, replication, size, export or 0)
+    parts.append(part)
+    keeps_up = busy <= recovery.checkpoint_minutes
     if not keeps_up:
         parts.append(
             RecoveryPart(
                 what="backlog",
                 minutes=0.0,
-                how=f"a checkpoint takes longer to replicate than the {recovery.checkpoint_minutes} minutes until the next one, so the lag grows without limit",
+                how=f"a checkpoint takes longer to replicate than the {recovery.checkpoint_minutes} minutes until the next one, so the lag can grow without limit",
             )
         )
-    return _target(recovery.rpo_minutes, parts, possible=keeps_up and bool(rate) and bool(export))
+    possible = keeps_up and bool(rate) and bool(export)
+    return _target(recovery.rpo_minutes, parts, possible=possible, excluded=replication.not_in_rpo)
+
+
+def _replicate(
+    recovery: Recovery, replication: Replication, size_mb: float, export_mb_s: float
+) -> tuple[RecoveryPart, float]:
+    """Return the step that replicates a checkpoint, and the minutes for which it occupies the service."""
+    what, commitment = "replicate it to the second region", replication.commitment
+    if commitment is None:
+        minutes = float(recovery.replication_minutes or 0)
+        how = f"recovery.replication_minutes, as measured, because {replication.service} commits to no time"
+        return RecoveryPart(what=what, minutes=minutes, how=how), minutes
+    gbps = recovery.replication_gbps or commitment.rate_gbps
+    transfer = size_mb * 8 / 1000 / gbps / 60
+    export_gbps = export_mb_s * 8 / 1000
+    quota = "recovery.replication_gbps" if recovery.replication_gbps else "the default quota"
+    how = f"{replication.service}: {commitment.share} of objects, each on its own, within {commitment.lag_minutes} minutes up to {gbps:g} Gbit/s ({quota})"
+    if export_gbps <= gbps:
+        return RecoveryPart(what=what, minutes=float(commitment.lag_minutes), how=how), transfer
+    at = f"the export at {export_gbps:,.1f} Gbit/s exceeds this rate, so nothing is guaranteed; {size_mb / 1000:,.1f} GB at {gbps:g} Gbit/s takes {transfer:,.1f} minutes"
+    return RecoveryPart(what=what, minutes=commitment.lag_minutes + transfer, how=f"{how}; {at}"), transfer
 
 
 def recovery_time(
@@ -157,6 +182,8 @@ def recovery_plan(
     if recovery is None:
         return None
     size = recovery.checkpoint_gib * MB_PER_GIB
+    commitment = replication.commitment
+    lag_minutes = commitment.lag_minutes if commitment else recovery.replication_minutes or 0
     return RecoveryPlan(
         region=recovery.region,
         mode=recovery.mode,
@@ -164,7 +191,7 @@ def recovery_plan(
             Replica(name="evidence"),
             *(Replica(name=one.name) for one in replicated(file_systems)),
         ),
-        alert_after_s=replication.lag_minutes * 60,
+        alert_after_s=lag_minutes * 60,
         recipients=tuple(sorted(spec.budget.recipients)),
         rpo=recovery_point(recovery, replication, file_systems),
         rto=recovery_time(recovery, replication, file_systems, spec.handover.deadline_minutes),

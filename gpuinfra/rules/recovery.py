@@ -82,7 +82,7 @@ def recovery_region_offers_machines(spec: ClusterSpec, today: date) -> Iterator[
 
 def recovery_covers_all_data(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Each file system exports all its data to a bucket that is replicated. Scratch data is not replicated."""
-    if not _declared(spec):
+    if not (declared := _declared(spec)):
         return
     plans = {one.name: one for one in _file_systems(spec)}
     for index, (name, entry) in enumerate(named(spec.storage)):
@@ -101,6 +101,11 @@ def recovery_covers_all_data(spec: ClusterSpec, today: date) -> Iterator[Finding
             what = f"is {shown(plan.bucket)}, which this stack does not create, so this stack cannot configure the replication"
             yield error(
                 f"{path}.bucket", what, "use bucket: auto, or replicate the bucket yourself and remove recovery"
+            )
+        elif declared[1].manual_exports:
+            what = "exports only what you request, so a checkpoint reaches the second region only after an export"
+            yield warn(
+                path, what, "start an export after each checkpoint; the stack output export_commands has the command"
             )
         elif plan.lifetime is Lifetime.KEPT:
             what = f"is replicated only in part: {plan.lifetime_reason}"
@@ -133,6 +138,25 @@ def recovery_site_time_is_declared(spec: ClusterSpec, today: date) -> Iterator[F
         yield error(path, what, "remove it")
 
 
+def recovery_replication_time_is_declared(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """`replication_minutes` is set if and only if the service commits to no time. Otherwise `replication_gbps` can be set."""
+    if not (declared := _declared(spec)):
+        return
+    recovery, replication = declared
+    path, commitment = "recovery.replication_minutes", replication.commitment
+    if commitment is None and recovery.replication_minutes is None:
+        what = f"is missing, but {replication.service} commits to no replication time"
+        yield error(path, what, "set the measured time until all objects of a checkpoint are in the second region")
+    if commitment is None and recovery.replication_gbps is not None:
+        what = f"is {recovery.replication_gbps:g}, but {replication.service} guarantees no rate"
+        yield error("recovery.replication_gbps", what, "remove it, and set replication_minutes")
+    if commitment is not None and recovery.replication_minutes is not None:
+        what = (
+            f"is {recovery.replication_minutes}, but {replication.service} commits to {commitment.lag_minutes} minutes"
+        )
+        yield error(path, what, "remove it; if your account has a higher rate, set replication_gbps")
+
+
 def recovery_targets_hold(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The calculated times are within the recovery targets. The finding shows the calculation."""
     if not (declared := _declared(spec)):
@@ -140,6 +164,8 @@ def recovery_targets_hold(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     recovery, replication = declared
     plans = _file_systems(spec)
     if throughput_mb_s(plans) is None or (recovery.mode == "cold" and recovery.site_minutes is None):
+        return
+    if replication.commitment is None and recovery.replication_minutes is None:
         return
     targets = {
         "recovery.rpo_minutes": (recovery_point(recovery, replication, plans), "the newest checkpoint in the second region can be"),

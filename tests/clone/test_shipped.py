@@ -54,6 +54,13 @@ LOST = {
     "aws-p5-block": {"pools[0].capacity[0].kind", "capacity"},
     "azure-ndv5": {"where.zone"},
     "gcp-a3mega": {"pools[0].capacity[0].kind", "capacity"},
+    "gcp-recovery": {
+        "pools[0].capacity[0].kind",
+        "capacity",
+        "recovery.region",
+        "recovery.mode",
+        "recovery.site_minutes",
+    },
     "gcp-a3ultra": {"pools[0].capacity[0].kind", "capacity"},
 }
 """Stack -> fields that the clone of the clone does not restore: reservations, blocks and networks, and zones that the catalog does not list."""

@@ -149,6 +149,11 @@ def recovery(**fields: Any) -> Change:
     }
 
 
+def gcp_recovery(**fields: Any) -> Change:
+    """The same on Google Cloud, with the measured time of the replication."""
+    return recovery(**{"region": "us-east4", "rpo_minutes": 120, "replication_minutes": 30, **fields})
+
+
 ACCEPTED: dict[str, list[Case]] = {
     "fields_are_implemented": [("aws", {"handover.on_failure": "keep"}), ("aws", {"pools.0.fallback": []})],
     "region_is_known": [("aws", {}), ("azure", {}), ("gcp", {})],
@@ -771,12 +776,15 @@ ACCEPTED: dict[str, list[Case]] = {
         ("gcp", {"storage": [{"kind": "home", "capacity_gib": 10240}]}),
         ("gcp", {"storage": [{"kind": "home", "capacity_gib": 12800}]}),
     ],
-    "recovery_is_supported": [("aws", recovery()), ("gcp", {}), ("azure", {})],
+    "recovery_is_supported": [("aws", recovery()), ("gcp", {}), ("gcp", gcp_recovery()), ("azure", {})],
     "recovery_layers_are_created": [
         ("aws", recovery()),
+        ("gcp", gcp_recovery()),
         ("aws", {**recovery(), "layers": ["foundation", "site"], "pools": []}),
     ],
     "recovery_region_is_valid": [
+        ("gcp", gcp_recovery()),
+        ("gcp", gcp_recovery(region="europe-west4")),
         ("aws", recovery()),
         ("aws", {**recovery(region="us-gov-east-1"), "where": {"cloud": "aws", "region": "us-gov-west-1"}}),
     ],
@@ -796,8 +804,17 @@ ACCEPTED: dict[str, list[Case]] = {
             },
         ),
     ],
-    "recovery_rate_is_known": [("aws", recovery())],
-    "recovery_site_time_is_declared": [("aws", recovery()), ("aws", recovery(mode="hot", site_minutes=None))],
+    "recovery_rate_is_known": [("aws", recovery()), ("gcp", gcp_recovery())],
+    "recovery_replication_time_is_declared": [
+        ("aws", recovery()),
+        ("aws", recovery(replication_gbps=10)),
+        ("gcp", gcp_recovery()),
+    ],
+    "recovery_site_time_is_declared": [
+        ("gcp", gcp_recovery()),
+        ("aws", recovery()),
+        ("aws", recovery(mode="hot", site_minutes=None)),
+    ],
     "recovery_targets_hold": [
         ("aws", recovery()),
         ("aws", recovery(rpo_minutes=63, rto_minutes=92)),
@@ -807,6 +824,8 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", recovery(checkpoint_gib=2000, rpo_minutes=120, rto_minutes=150, replication_gbps=20)),
         ("aws", recovery(mode="hot", site_minutes=None, rto_minutes=2)),
         ("aws", recovery(mode="pilot-light", site_minutes=None, rto_minutes=62)),
+        ("gcp", gcp_recovery(rpo_minutes=61)),
+        ("gcp", gcp_recovery(replication_minutes=None, rpo_minutes=1)),
     ],
     "recovery_needs_no_failed_control_plane": [
         ("aws", recovery(mode="hot", site_minutes=None)),
@@ -1403,10 +1422,10 @@ REJECTED: dict[str, list[Case]] = {
         ("gcp", {"storage": [{"kind": "home", "capacity_gib": 10241}]}),
     ],
     "recovery_is_supported": [
-        ("gcp", {"recovery": recovery()["recovery"]}),
         ("azure", {"recovery": recovery()["recovery"]}),
     ],
     "recovery_layers_are_created": [
+        ("gcp", {**gcp_recovery(), "use.foundation": "organization/gpuinfra/base"}),
         ("aws", {**recovery(), "use.foundation": "organization/gpuinfra/base"}),
         (
             "aws",
@@ -1421,9 +1440,12 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", recovery(region="us-east-1")),
         ("aws", recovery(region="us-west-22")),
         ("aws", recovery(region="us-gov-west-1")),
+        ("gcp", gcp_recovery(region="us-west-2")),
+        ("gcp", gcp_recovery(region="us-central1")),
     ],
     "recovery_region_offers_machines": [("aws", recovery(region="sa-east-1"))],
     "recovery_covers_all_data": [
+        ("gcp", gcp_recovery()),
         ("aws", {**recovery(), "storage": lustre()}),
         ("aws", {**recovery(), "storage": lustre(bucket="my-data")}),
         ("aws", {**recovery(), "storage": lustre(bucket="auto", bucket_path="/data")}),
@@ -1437,8 +1459,16 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {**recovery(), "storage": [*lustre(bucket="auto"), {"kind": "home", "mount": "/home"}]}),
     ],
     "recovery_rate_is_known": [("aws", {**recovery(), "storage": lustre(bucket="auto", deployment="scratch_2")})],
+    "recovery_replication_time_is_declared": [
+        ("aws", recovery(replication_minutes=30)),
+        ("gcp", gcp_recovery(replication_minutes=None)),
+        ("gcp", gcp_recovery(replication_gbps=10)),
+    ],
     "recovery_site_time_is_declared": [("aws", recovery(site_minutes=None)), ("aws", recovery(mode="pilot-light"))],
     "recovery_targets_hold": [
+        ("gcp", gcp_recovery(rpo_minutes=60)),
+        ("gcp", gcp_recovery(replication_minutes=31, rpo_minutes=1000)),
+        ("gcp", gcp_recovery(rto_minutes=90)),
         ("aws", recovery(rpo_minutes=62)),
         ("aws", recovery(rpo_minutes=75, export_mb_s=126)),
         ("aws", recovery(rto_minutes=91)),

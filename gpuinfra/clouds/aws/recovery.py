@@ -10,7 +10,7 @@ from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds.aws.catalog import MACHINES
 from gpuinfra.clouds.aws.regions import partition
 from gpuinfra.plan.model import PoolPlan, RecoveryCommand
-from gpuinfra.plan.recovery import Replication
+from gpuinfra.plan.recovery import Commitment, Replication
 
 OLD_VERSIONS_DAYS = 90
 """Number of days for which a bucket keeps a replaced or deleted object, so that it can be restored."""
@@ -80,14 +80,17 @@ def _existing_objects(region: str) -> RecoveryCommand:
     )
 
 
+COMMITMENT = Commitment(lag_minutes=15, share="99.99 percent", rate_gbps=1.0)
 REPLICATION = Replication(
     service="S3 Replication Time Control",
-    lag_minutes=15,
-    share="99.99 percent",
-    rate_gbps=1.0,
+    commitment=COMMITMENT,
+    has_fee=True,
+    replicates_deletions=True,
+    manual_exports=False,
     retained_days=OLD_VERSIONS_DAYS,
     control_regions={"us-east-1": "IAM roles, IAM policies or settings of S3 buckets"},
     not_in_rto=("importing the metadata of existing objects by the data repository association",),
+    not_in_rpo=(),
     source="https://docs.aws.amazon.com/AmazonS3/latest/userguide/replication-time-control.html and rtc-best-practices.html, read 2026-11-22; "
     "the service level agreement covers 99.9 percent (https://aws.amazon.com/s3/sla-rtc/). Control planes: "
     "https://docs.aws.amazon.com/IAM/latest/UserGuide/disaster-recovery-resiliency.html and "

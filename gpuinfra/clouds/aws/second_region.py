@@ -7,7 +7,7 @@ from shlex import quote
 
 from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds.aws.profile import TIERS
-from gpuinfra.clouds.aws.recovery import REPLICATION, image_copy, quota_request
+from gpuinfra.clouds.aws.recovery import COMMITMENT, REPLICATION, image_copy, quota_request
 from gpuinfra.clouds.aws.regions import partition
 from gpuinfra.clouds.second_region import Quota, ReplicationLag, TransferPrice
 
@@ -38,7 +38,7 @@ class AwsSecondRegion:
     )
     tiers: tuple[int, ...] = TIERS["persistent_2"]
     replication = ReplicationLag(
-        minutes=REPLICATION.lag_minutes,
+        minutes=COMMITMENT.lag_minutes,
         feature=f"{REPLICATION.service} on the replication rule of the bucket",
         export="the file system exports each change to its bucket",
         source="https://aws.amazon.com/s3/sla-rtc/ (99.9 percent of objects within 15 minutes), read 2026-11-22",

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.gcp.components.keys import Key, KeyArgs
     from gpuinfra.clouds.gcp.components.network import Network, NetworkArgs, RdmaNetwork, RdmaNetworkArgs
     from gpuinfra.clouds.gcp.components.nodes import NodePool, NodePoolArgs
+    from gpuinfra.clouds.gcp.components.recovery import RegionClone, RegionCloneArgs
     from gpuinfra.clouds.gcp.components.refs import Existing
     from gpuinfra.clouds.gcp.components.roles import NodeRole, NodeRoleArgs
     from gpuinfra.clouds.gcp.components.scope import Scope
@@ -54,6 +55,7 @@ _MODULES = {
     "keys": ("Key", "KeyArgs"),
     "network": ("Network", "NetworkArgs", "RdmaNetwork", "RdmaNetworkArgs"),
     "nodes": ("NodePool", "NodePoolArgs"),
+    "recovery": ("RegionClone", "RegionCloneArgs"),
     "refs": ("Existing",),
     "roles": ("NodeRole", "NodeRoleArgs"),
     "scope": ("Scope",),
@@ -89,6 +91,8 @@ __all__ = [
     "PrivateBucketArgs",
     "RdmaNetwork",
     "RdmaNetworkArgs",
+    "RegionClone",
+    "RegionCloneArgs",
     "Scope",
     "Services",
     "ServicesArgs",

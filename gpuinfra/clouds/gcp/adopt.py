@@ -64,9 +64,10 @@ class Project:
         """Return the path of a resource, which need not exist."""
         plan, unique = self._plan, naming.unique_name(self._plan.name, lookup.purpose, self._token, names.NAME_LIMIT)
         physical = names.physical(lookup.purpose, self._token)
+        region = lookup.region or plan.region
         form = {
-            "ring": f"locations/{plan.region}/keyRings/{unique}",
-            "key": f"locations/{plan.region}/keyRings/{unique}/cryptoKeys/{unique}",
+            "ring": f"locations/{region}/keyRings/{unique}",
+            "key": f"locations/{region}/keyRings/{unique}/cryptoKeys/{unique}",
             "network": f"global/networks/{physical}",
             "address": f"global/addresses/{physical}",
             "lustre": f"locations/{lookup.zone}/instances/{physical}",

@@ -13,6 +13,7 @@ from typing import Literal
 from gpuinfra import naming
 from gpuinfra.clouds import instances as common
 from gpuinfra.clouds.gcp.names import repository
+from gpuinfra.clouds.gcp.recovery import APIS as REPLICATION_APIS
 from gpuinfra.clouds.planned import Instance
 from gpuinfra.plan.model import FileSystemPlan, Lifetime, NetworkPlan, Plan, PoolPlan
 
@@ -21,6 +22,11 @@ ZONAL_NETWORKS = frozenset({"roce"})
 
 PRIVATE_DOMAINS = ("googleapis.com", "pkg.dev")
 """Domains for which a network without internet access has private DNS zones: Google APIs, and Google's package and image registries."""
+
+PROJECT_ACCESS = ("events", "notifications")
+"""Roles on the project: Storage Transfer Service reads events, and Cloud Storage publishes them."""
+BUCKET_ACCESS = ("source", "replica")
+"""Roles of Storage Transfer Service on the buckets."""
 
 NODE_GRANTS = ("bundle", "evidence", "proof", "rendezvous")
 """Grants for the nodes on the evidence bucket."""
@@ -36,6 +42,8 @@ class Lookup:
     purpose: str
     """The purpose in the resource name."""
     zone: str = ""
+    region: str = ""
+    """Region of a resource that is in the second region, or empty for the region of the plan."""
 
 
 def find(kind: Found, part: str = "") -> Callable[[Instance], Lookup]:
@@ -43,7 +51,8 @@ def find(kind: Found, part: str = "") -> Callable[[Instance], Lookup]:
 
     def lookup(instance: Instance) -> Lookup:
         purpose = naming.logical(instance.component, part) if part else instance.values["purpose"]
-        return Lookup(kind=kind, purpose=purpose, zone=instance.values.get("zone", ""))
+        zone, region = instance.values.get("zone", ""), instance.values.get("region", "")
+        return Lookup(kind=kind, purpose=purpose, zone=zone, region=region)
 
     return lookup
 
@@ -62,6 +71,8 @@ def apis(plan: Plan) -> tuple[str, ...]:
             needed |= {"dns", "logging", *(["servicenetworking"] if plan.network.service_range else [])}
     if _pools(plan):
         needed |= {"compute", "storage"}
+    if plan.recovery:
+        needed |= {"cloudkms", "storage", *REPLICATION_APIS}
     return tuple(sorted(needed))
 
 
@@ -111,15 +122,64 @@ def recipients(plan: Plan) -> Iterator[Instance]:
 
 
 def keys(plan: Plan) -> Iterator[Instance]:
-    """Customer managed keys for the audit trail and for data."""
-    return common.keys("gcp", plan)
+    """Customer managed keys for the audit trail and for data, and the key of the second region."""
+    yield from common.keys("gcp", plan)
+    for above in second_regions(plan):
+        yield common.inside("gcp", above, "Key", "data", purpose="data")
+
+
+def second_regions(plan: Plan) -> Iterator[Instance]:
+    """The second region, if the plan has one."""
+    if plan.recovery:
+        yield common.inside("gcp", common.top(plan, region=plan.recovery.region), "RegionClone", "recovery")
+
+
+def replicas(plan: Plan) -> Iterator[Instance]:
+    """Replicated buckets."""
+    for above in second_regions(plan):
+        for replica in plan.recovery.replicas if plan.recovery else ():
+            yield replace(above, values={**above.values, "purpose": replica.name})
+
+
+def replication_roles(plan: Plan) -> Iterator[Instance]:
+    """Roles of the services that replicate."""
+    for above in second_regions(plan):
+        for access in (*PROJECT_ACCESS, *BUCKET_ACCESS):
+            yield replace(above, values={"access": access})
+
+
+def replication_grants(plan: Plan) -> Iterator[Instance]:
+    """Grants of these roles on the project."""
+    for above in second_regions(plan):
+        for access in PROJECT_ACCESS:
+            yield replace(above, values={"access": access})
+
+
+def replica_grants(plan: Plan) -> Iterator[Instance]:
+    """Grants of these roles on the buckets."""
+    for above in replicas(plan):
+        for access in BUCKET_ACCESS:
+            yield replace(above, values={"purpose": above.values["purpose"], "access": access})
+
+
+def alert_recipients(plan: Plan) -> Iterator[Instance]:
+    """Recipients of alerts about the replication."""
+    for above in second_regions(plan):
+        for index in range(len(plan.recovery.recipients) if plan.recovery else 0):
+            yield replace(above, values={"index": index})
+
+
+def replica_purpose(purpose: str, region: str) -> str:
+    """Return the purpose in the name of a replica. Bucket names are global and do not contain the region."""
+    return naming.logical(purpose, region)
 
 
 def key_users(plan: Plan) -> Iterator[Instance]:
     """Services that encrypt with a key."""
     for instance in keys(plan):
         first = "logging" if instance.values["purpose"] == "audit" else "compute"
-        for user in (first, "storage"):
+        # Only Cloud Storage encrypts with the key of the second region.
+        for user in ("storage",) if "region" in instance.values else (first, "storage"):
             yield replace(instance, values={"user": user})
 
 
@@ -131,11 +191,16 @@ def evidence_readers(plan: Plan) -> Iterator[Instance]:
 
 
 def buckets(plan: Plan) -> Iterator[Instance]:
-    """Private buckets for audit records, evidence and file system data, and buckets that nodes mount."""
+    """Private buckets for audit records, evidence and file system data, buckets that nodes mount, and replicas."""
     yield from common.buckets("gcp", plan, _file_systems(plan))
     for one in plan.file_systems:
         if one.kind == "object" and one.bucket == "auto" and "site" in plan.layers:
             yield common.bucket("gcp", common.top(plan), one.name, one.name, common.DATA)
+    for above in second_regions(plan):
+        for replica in plan.recovery.replicas if plan.recovery else ():
+            why = common.EVIDENCE if replica.name == "evidence" else common.DATA
+            purpose = replica_purpose(replica.name, above.values["region"])
+            yield common.bucket("gcp", above, replica.name, purpose, why)
 
 
 def _network(plan: Plan) -> NetworkPlan | None:

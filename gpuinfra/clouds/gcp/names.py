@@ -58,6 +58,11 @@ def account_id(cluster: str, purpose: str, token: str) -> str:
     return naming.unique_name(cluster, purpose, token, ACCOUNT_LIMIT)
 
 
+def role_id(cluster: str, purpose: str, token: str) -> str:
+    """Return the ID of a custom role, which has 3 to 64 letters, digits, underscores and periods."""
+    return naming.unique_name(cluster, purpose, token, NAME_LIMIT).replace("-", "_")
+
+
 def labels(tags: dict[str, str]) -> dict[str, str]:
     """Convert tags to labels: `gpuinfra:cluster` becomes `gpuinfra-cluster`. Unsupported characters are replaced by hyphens."""
     return {_label_key(key): label(value) for key, value in sorted(tags.items())}

@@ -37,6 +37,7 @@ FUNCTIONS = {
     "gcp:compute/getImage:getImage": "compute.images.getFromFamily",
     "gcp:logging/getProjectCmekSettings:getProjectCmekSettings": "logging.cmekSettings.get",
     "gcp:storage/getProjectServiceAccount:getProjectServiceAccount": "resourcemanager.projects.get",
+    "gcp:storage/getTransferProjectServiceAccount:getTransferProjectServiceAccount": "storagetransfer.projects.getServiceAccount",
 }
 """Maps an SDK function to its permission."""
 
@@ -48,6 +49,8 @@ def permissions(plan: Plan) -> Permissions:
         requests.pop(IMPORT, None)
     if "foundation" in plan.layers:
         requests["finding the service account that encrypts logs"] = ("logging.cmekSettings.get",)
+    if plan.recovery:
+        requests["finding the service account that replicates"] = ("storagetransfer.projects.getServiceAccount",)
     inputs = {"deleteDefaultRoutesOnCreate": data_networks(plan), "autoHealingPolicies": node_health(plan)}
     unset = frozenset(name for name, instances in inputs.items() if not any(instances))
     uses = uses_of(resources(plan), ACTIONS, requests, unset)

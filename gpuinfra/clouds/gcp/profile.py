@@ -14,6 +14,7 @@ from gpuinfra.clouds.gcp import catalog
 from gpuinfra.clouds.gcp import regions as places
 from gpuinfra.clouds.gcp.images import IMAGES
 from gpuinfra.clouds.gcp.instances import ZONAL_NETWORKS
+from gpuinfra.clouds.gcp.recovery import REPLICATION
 from gpuinfra.clouds.gcp.regions import IAP_RANGE
 from gpuinfra.clouds.gcp.resources import resources
 from gpuinfra.clouds.gcp.software import SOFTWARE
@@ -75,7 +76,7 @@ class GcpProfile:
     access_fields = frozenset({"ssh_from", "operators"})
     selects_buckets = False
     budget_currency: str | None = None
-    replication = None
+    replication = REPLICATION
     storage_kinds = frozenset({"lustre", "home", "object"})
     metadata_to_guard: tuple[str, ...] = ("169.254.169.254", "fd20:ce::254")
     """Addresses of the metadata service. Google Cloud has no hop limit. The IPv6 address comes from public lists of metadata addresses (2026-11-21)."""

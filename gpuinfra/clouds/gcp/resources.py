@@ -106,6 +106,32 @@ BUCKET = ResourceKind("gcp:storage/bucket:Bucket", "{component}-bucket", instanc
     _crud("storage.buckets"), find("bucket"))
 EVIDENCE_READER = ResourceKind("gcp:storage/bucketIAMMember:BucketIAMMember", "{component}-reader-{index}", instances.evidence_readers, REMOVED, FREE,
     _BUCKET_GRANT_ACTIONS)
+# The second region.
+REPLICATION_ROLE = ResourceKind("gcp:projects/iAMCustomRole:IAMCustomRole", "{component}-{access}-role", instances.replication_roles, REMOVED, FREE, Actions(
+    # A deleted role keeps its ID for a time, so the provider looks for it and restores it.
+    "iam.roles.create iam.roles.get iam.roles.undelete iam.roles.update",
+    "iam.roles.get",
+    "iam.roles.update",
+    "iam.roles.delete",
+))
+REPLICATION_GRANT = ResourceKind("gcp:projects/iAMMember:IAMMember", "{component}-{access}-grant", instances.replication_grants, REMOVED, FREE,
+    Actions(_PROJECT_POLICY, "resourcemanager.projects.getIamPolicy", "", _PROJECT_POLICY))
+REPLICA_GRANT = ResourceKind("gcp:storage/bucketIAMMember:BucketIAMMember", "{component}-{purpose}-{access}", instances.replica_grants, REMOVED, FREE,
+    _BUCKET_GRANT_ACTIONS)
+# A deletion is an update of the status: discovery document of Storage Transfer Service, `UpdateTransferJobRequest`.
+REPLICATION = ResourceKind("gcp:storage/transferJob:TransferJob", "{component}-{purpose}-replication", instances.replicas, REMOVED, priced("replication_gb"), Actions(
+    "storagetransfer.jobs.create storagetransfer.jobs.get",
+    "storagetransfer.jobs.get",
+    "storagetransfer.jobs.update",
+    "storagetransfer.jobs.update storagetransfer.jobs.delete",
+))
+ALERT_EMAIL = ResourceKind("gcp:monitoring/notificationChannel:NotificationChannel", "{component}-email-{index}", instances.alert_recipients, REMOVED, FREE,
+    _crud("monitoring.notificationChannels"))
+_ALERT_PRICE = Price(item=None, reason="the catalog has no price of alerting policies")
+LAG_ALERT = ResourceKind("gcp:monitoring/alertPolicy:AlertPolicy", "{component}-{purpose}-late", instances.replicas, REMOVED, _ALERT_PRICE,
+    _crud("monitoring.alertPolicies"))
+FAILURE_ALERT = ResourceKind("gcp:monitoring/alertPolicy:AlertPolicy", "{component}-{purpose}-failed", instances.replicas, REMOVED, _ALERT_PRICE,
+    _crud("monitoring.alertPolicies"))
 # Network.
 MAIN_NETWORK = ResourceKind("gcp:compute/network:Network", "{component}-main", instances.main_networks, retained(CONTAINS, with_data=True), FREE,
     _NETWORK_ACTIONS, find("network", "main"))

@@ -6,6 +6,7 @@ from datetime import date
 from shlex import quote
 
 from gpuinfra.catalog.records import CapacityKind, MachineType
+from gpuinfra.clouds.gcp.recovery import REPLICATION, quota_request
 from gpuinfra.clouds.gcp.regions import LUSTRE_TIERS
 from gpuinfra.clouds.second_region import Quota, ReplicationLag, TransferPrice
 
@@ -23,7 +24,7 @@ class GcpSecondRegion:
     tiers: tuple[int, ...] = tuple(sorted(LUSTRE_TIERS))
     replication = ReplicationLag(
         minutes=None,
-        feature="a transfer job between two buckets; only a dual-region bucket with turbo replication has a target, which is 15 minutes",
+        feature=f"{REPLICATION.service}, which commits to no time; only a dual-region bucket with turbo replication has a target, which is 15 minutes",
         export="the file system exports only when you start an export",
         source="https://cloud.google.com/storage/docs/availability-durability, read 2026-11-21",
     )
@@ -46,18 +47,7 @@ class GcpSecondRegion:
         return Quota(name=machine.quotas.get(kind, ""), per_node=machine.gpus, unit="GPUs")
 
     def request(self, quota: Quota, total: int, region: str, project: str | None) -> str:
-        """Newer families share one quota ID and differ in the dimension `gpu_family`. Each older family has its own metric.
-
-        An increase requires the email address of a contact:
-        https://docs.cloud.google.com/docs/quotas/reference/rest/v1/projects.locations.quotaPreferences, read 2026-11-22.
-        """
-        of = f"--service=compute.googleapis.com --project={project or 'PROJECT'}"
-        name, _, family = quota.name.partition(" ")
-        if not name:
-            return f"gcloud quotas info list {of}"
-        quota_id = name if family else f"{name.replace('_', '-')}-per-project-region"
-        dimensions = f"region={region}" + (f",{family}" if family else "")
-        return f"gcloud quotas preferences create {of} --quota-id={quota_id} --preferred-value={total} --dimensions={dimensions} --email=EMAIL"
+        return quota_request(quota.name, total, region, project)
 
     def purchase(self, kind: CapacityKind, machine: MachineType, nodes: int, region: str, zone: str | None) -> str:
         return (

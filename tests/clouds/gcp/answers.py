@@ -21,6 +21,7 @@ _PATHS = {
     "gcp:storage/bucket:Bucket": "{name}",
     "gcp:serviceaccount/account:Account": "projects/{project}/serviceAccounts/{accountId}@{project}.iam.gserviceaccount.com",
     "gcp:monitoring/notificationChannel:NotificationChannel": "projects/{project}/notificationChannels/1",
+    "gcp:projects/iAMCustomRole:IAMCustomRole": "projects/{project}/roles/{roleId}",
     "gcp:lustre/instance:Instance": "projects/{project}/locations/{location}/instances/{instanceId}",
     "gcp:filestore/instance:Instance": "projects/{project}/locations/{location}/instances/{name}",
 }
@@ -45,6 +46,8 @@ def resource(type_: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[s
             service = inputs["service"].partition(".")[0]
             agent = {"lustre": "gcp-sa-lustre", "file": "cloud-filer"}[service]
             added["member"] = f"serviceAccount:service-{NUMBER}@{agent}.iam.gserviceaccount.com"
+        case "gcp:storage/transferJob:TransferJob":
+            added["name"] = f"transferJobs/{sum(name.encode())}"
         case "gcp:lustre/instance:Instance":
             added["mountPoint"] = f"10.64.0.3@tcp:/{inputs['filesystem']}"
         case _:
@@ -70,6 +73,9 @@ def call(token: str, arguments: dict[str, Any]) -> dict[str, Any]:
         case "gcp:storage/getProjectServiceAccount:getProjectServiceAccount":
             email = f"service-{NUMBER}@gs-project-accounts.iam.gserviceaccount.com"
             return {"id": email, "emailAddress": email, "project": PROJECT}
+        case "gcp:storage/getTransferProjectServiceAccount:getTransferProjectServiceAccount":
+            email = f"project-{NUMBER}@storage-transfer-service.iam.gserviceaccount.com"
+            return {"id": email, "email": email, "member": f"serviceAccount:{email}", "project": PROJECT}
         case "gcp:logging/getProjectCmekSettings:getProjectCmekSettings":
             email = f"cmek-p{NUMBER}@gcp-sa-logging.iam.gserviceaccount.com"
             return {"id": PROJECT, "project": PROJECT, "serviceAccountId": email, "kmsKeyName": ""}

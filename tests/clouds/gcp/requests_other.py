@@ -171,6 +171,31 @@ def _channel(inputs: Inputs) -> Iterator[Call]:
     yield Call("monitoring.v3", "projects.notificationChannels.create", {"name": _of(inputs)}, body)
 
 
+@mapper("monitoring/alertPolicy:AlertPolicy")
+def _alert(inputs: Inputs) -> Iterator[Call]:
+    body = inputs.some("displayName", "combiner", "conditions", "notificationChannels", "userLabels")
+    yield Call("monitoring.v3", "projects.alertPolicies.create", {"name": _of(inputs)}, body)
+
+
+@mapper("projects/iAMCustomRole:IAMCustomRole")
+def _role(inputs: Inputs) -> Iterator[Call]:
+    body = {**inputs.some("roleId"), "role": inputs.some("title", "stage", includedPermissions="permissions")}
+    yield Call("iam.v1", "projects.roles.create", {"parent": _of(inputs)}, body)
+
+
+@mapper("projects/iAMMember:IAMMember")
+def _project_grant(inputs: Inputs) -> Iterator[Call]:
+    body = {"policy": policy(inputs.take("role"), inputs.take("member"))}
+    yield Call("cloudresourcemanager.v1", "projects.setIamPolicy", {"resource": inputs.take("project")}, body)
+
+
+@mapper("storage/transferJob:TransferJob")
+def _replication(inputs: Inputs) -> Iterator[Call]:
+    assert inputs.take("name") == "", "the service rejects a name, and the provider generates one if there is none"
+    body = inputs.some("description", "status", "replicationSpec", "loggingConfig", projectId="project")
+    yield Call("storagetransfer.v1", "transferJobs.create", {}, body)
+
+
 @mapper("billing/budget:Budget")
 def _budget(inputs: Inputs) -> Iterator[Call]:
     where = {"parent": f"billingAccounts/{inputs.take('billingAccount')}"}

@@ -20,7 +20,7 @@ from gpuinfra.clouds.aws.components.audit import Key, KeyArgs
 from gpuinfra.clouds.aws.components.buckets import PrivateBucket, PrivateBucketArgs
 from gpuinfra.clouds.aws.components.scope import Scope, child
 from gpuinfra.clouds.aws.instances import Lookup
-from gpuinfra.clouds.aws.recovery import REPLICATION
+from gpuinfra.clouds.aws.recovery import COMMITMENT
 from gpuinfra.clouds.planned import ResourceKind
 
 RULE = "all"
@@ -195,7 +195,7 @@ class RegionClone(pulumi.ComponentResource):
         self, purpose: str, source: Source, replica: PrivateBucket, role: aws.iam.Role, allowed: aws.iam.RolePolicy
     ) -> pulumi.Output[str]:
         # S3 accepts only 15 minutes for both times (https://docs.aws.amazon.com/AmazonS3/latest/API/API_ReplicationTimeValue.html).
-        minutes = REPLICATION.lag_minutes
+        minutes = COMMITMENT.lag_minutes
         configuration = aws.s3.BucketReplicationConfig(
             rows.REPLICATION.logical(self._name, purpose=purpose),
             bucket=source.bucket,

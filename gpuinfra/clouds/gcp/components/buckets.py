@@ -9,6 +9,7 @@ import pulumi_gcp as gcp
 
 from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.scope import Scope, child
+from gpuinfra.clouds.gcp.recovery import OLD_VERSIONS_DAYS
 
 DAY_S = 86_400
 
@@ -34,7 +35,7 @@ class PrivateBucketArgs:
     lock: Lock | None = None
     """Retention of the objects. If unset, objects can be replaced, and noncurrent versions are kept for `old_versions_days`.
     Google Cloud supports either a retention policy or versioning on a bucket."""
-    old_versions_days: int = 90
+    old_versions_days: int = OLD_VERSIONS_DAYS
     """Number of days for which a replaced or deleted object can be restored."""
 
 

@@ -15,13 +15,14 @@ from gpuinfra.clouds.gcp.components.firewall import NodeFirewallRule, NodeFirewa
 from gpuinfra.clouds.gcp.components.health import NodeHealth, NodeHealthArgs
 from gpuinfra.clouds.gcp.components.network import Network, NetworkArgs, RdmaNetwork, RdmaNetworkArgs
 from gpuinfra.clouds.gcp.components.nodes import NodePool, NodePoolArgs
+from gpuinfra.clouds.gcp.components.recovery import RegionClone, RegionCloneArgs
 from gpuinfra.clouds.gcp.components.refs import Existing, FoundationRefs, SiteRefs
 from gpuinfra.clouds.gcp.components.roles import MountedBucket, NodeRole, NodeRoleArgs
 from gpuinfra.clouds.gcp.components.scope import Scope
 from gpuinfra.clouds.gcp.components.services import Services, ServicesArgs
 from gpuinfra.clouds.gcp.components.storage import SharedFilesystem, SharedFilesystemArgs
 from gpuinfra.clouds.gcp.instances import apis, nic_subnets, node_health, retains_network
-from gpuinfra.plan.model import FileSystemPlan
+from gpuinfra.plan.model import FileSystemPlan, RecoveryPlan
 
 
 class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
@@ -59,6 +60,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         plan = self.plan
         network_id, subnet_ids = self._network()
         file_systems, imports, exports = [], {}, {}
+        data: dict[str, pulumi.Output[str]] = {}
         for one in plan.file_systems:
             if one.kind == "object":
                 bucket = self._bucket(one, foundation)
@@ -72,6 +74,8 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             )
             mounted = {"kind": one.kind, "mount": one.mount}
             file_systems.append({**mounted, "dns_name": created.server, "mount_name": created.path})
+            if one.bucket == "auto" and created.bucket is not None:
+                data[one.name] = created.bucket
             if created.import_command is not None:
                 imports[one.mount], exports[one.mount] = created.import_command, created.export_command
         own = plan.network is not None and plan.network.existing_id is None and self.existing.network_id is None
@@ -80,6 +84,8 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             subnet_ids=subnet_ids,
             external_network_id=None if own else network_id,
             file_systems=file_systems,
+            data_buckets=data or None,
+            recovery=self._second_region(plan.recovery, foundation, data) if plan.recovery else None,
             import_commands=imports,
             export_commands=exports,
         )
@@ -90,6 +96,27 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             return one.bucket
         args = PrivateBucketArgs(scope=self.scope, purpose=one.name, key_id=foundation.data_key_id)
         return PrivateBucket(naming.logical(self.plan.name, one.name), args, self.opts).bucket
+
+    def _second_region(
+        self, recovery: RecoveryPlan, foundation: FoundationRefs, data: Mapping[str, pulumi.Input[str]]
+    ) -> dict[str, Any]:
+        created = RegionClone(
+            naming.logical(self.plan.name, "recovery"),
+            RegionCloneArgs(
+                scope=self.scope,
+                region=recovery.region,
+                sources={"evidence": foundation.evidence_bucket, **data},
+                recipients=recovery.recipients,
+                alert_after_s=recovery.alert_after_s,
+            ),
+            self.opts,
+        )
+        return {
+            "region": recovery.region,
+            "data_key_id": created.data_key_id,
+            "buckets": created.buckets,
+            "replication_jobs": created.jobs,
+        }
 
     def _network(self) -> tuple[pulumi.Input[str], Mapping[str, pulumi.Input[str]]]:
         plan = self.plan

@@ -35,6 +35,8 @@ _FORCED: dict[str, tuple[str, ...]] = {
         "bucket", "kmsKeyName", "source", "cacheControl", "contentDisposition", "contentEncoding", "contentLanguage", "contentType",
         "storageClass", "metadata",
     ),
+    "gcp:projects/iAMCustomRole:IAMCustomRole": ("roleId",),
+    "gcp:storage/transferJob:TransferJob": ("project",),
     "gcp:artifactregistry/repository:Repository": ("repositoryId", "format", "kmsKeyName", "mode"),
 }  # fmt: skip
 _WHOLE = re.compile(

@@ -30,6 +30,8 @@ TEXTS = (
     Text(types="gcp:billing/budget:Budget", path="displayName", form=r"(?s:.*)", most=60, page="https://cloud.google.com/billing/docs/reference/budget/rest/v1/billingAccounts.budgets", code="INVALID_ARGUMENT"),
     Text(types="gcp:monitoring/notificationChannel:NotificationChannel", path="displayName", form=r"(?s:.*)", most=512, page="https://cloud.google.com/monitoring/api/ref_v3/rest/v3/projects.notificationChannels", code="INVALID_ARGUMENT"),
     Text(types="gcp:monitoring/notificationChannel:NotificationChannel", path="description", form=r"(?s:.*)", most=1024, page="https://cloud.google.com/monitoring/api/ref_v3/rest/v3/projects.notificationChannels", code="INVALID_ARGUMENT"),
+    Text(types="gcp:monitoring/alertPolicy:AlertPolicy", path="displayName", form=r"(?s:.*)", most=512, page="https://cloud.google.com/monitoring/api/ref_v3/rest/v3/projects.alertPolicies", code="INVALID_ARGUMENT"),
+    Text(types="gcp:storage/transferJob:TransferJob", path="description", form=r"(?s:.*)", most=1024, page="https://cloud.google.com/storage-transfer/docs/reference/rest/v1/transferJobs", code="INVALID_ARGUMENT"),
     # Not labels of the resource, but settings of the channel.
     Text(types="gcp:monitoring/notificationChannel:NotificationChannel", path="labels.#", form=r"[a-z_]+", least=1, most=128, page="https://cloud.google.com/monitoring/api/ref_v3/rest/v3/projects.notificationChannels", code="INVALID_ARGUMENT"),
     Text(types="gcp:monitoring/notificationChannel:NotificationChannel", path="labels.*", form=r"(?s:.*)", most=2048, page="https://cloud.google.com/monitoring/api/ref_v3/rest/v3/projects.notificationChannels", code="INVALID_ARGUMENT"),

@@ -42,6 +42,12 @@ def storage_account(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
     return {"emailAddress": email, "member": f"serviceAccount:{email}", "id": email}
 
 
+@answers("gcp:storage/getTransferProjectServiceAccount:getTransferProjectServiceAccount")
+def transfer_account(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
+    email = f"project-{PROJECT_NUMBER}@storage-transfer-service.iam.gserviceaccount.com"
+    return {"email": email, "member": f"serviceAccount:{email}", "id": email}
+
+
 @answers("gcp:logging/getProjectCmekSettings:getProjectCmekSettings")
 def logging_account(cloud: Cloud, args: Args, region: str) -> dict[str, Any]:
     return {"serviceAccountId": f"cmek-p{PROJECT_NUMBER}@gcp-sa-logging.iam.gserviceaccount.com"}

@@ -1,0 +1,79 @@
+"""How Google Cloud replicates buckets between regions, and the commands for what no resource in the second region can do. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuinfra.catalog.records import CapacityKind
+from gpuinfra.clouds.gcp.catalog import MACHINES
+from gpuinfra.plan.model import PoolPlan, RecoveryCommand
+from gpuinfra.plan.recovery import Replication
+
+OLD_VERSIONS_DAYS = 90
+"""Number of days for which a bucket keeps a replaced or deleted object, so that it can be restored."""
+APIS = ("monitoring", "pubsub", "storagetransfer")
+"""APIs that only the replication calls."""
+
+
+def quota_request(quota: str, total: int, region: str, project: str | None) -> str:
+    """Return the command that requests a quota of `total` in a region.
+
+    Newer families share one quota ID and differ in the dimension `gpu_family`. Each older family has its own metric.
+    An increase requires the email address of a contact:
+    https://docs.cloud.google.com/docs/quotas/reference/rest/v1/projects.locations.quotaPreferences, read 2026-11-22.
+    """
+    of = f"--service=compute.googleapis.com --project={project or 'PROJECT'}"
+    name, _, family = quota.partition(" ")
+    if not name:
+        return f"gcloud quotas info list {of}"
+    quota_id = name if family else f"{name.replace('_', '-')}-per-project-region"
+    dimensions = f"region={region}" + (f",{family}" if family else "")
+    return f"gcloud quotas preferences create {of} --quota-id={quota_id} --preferred-value={total} --dimensions={dimensions} --email=EMAIL"
+
+
+def _commands(region: str, second: str, pools: tuple[PoolPlan, ...]) -> tuple[RecoveryCommand, ...]:
+    return (*_quotas(second, pools), *_data())
+
+
+def _quotas(second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryCommand]:
+    needed: dict[str, int] = {}
+    for pool in pools:
+        machine = MACHINES.get(pool.machine)
+        if machine is None or machine.gpu is None:
+            continue
+        for group in pool.groups:
+            quota = machine.quotas.get(CapacityKind(group.kind), "")
+            needed[quota] = needed.get(quota, 0) + group.max_count * machine.gpus
+    for quota, gpus in sorted(needed.items()):
+        of = f"of quota {quota} " if quota else ""
+        yield RecoveryCommand(
+            why=f"the nodes need {gpus} GPUs {of}in {second}", command=quota_request(quota, gpus, second, None)
+        )
+
+
+def _data() -> Iterator[RecoveryCommand]:
+    yield RecoveryCommand(
+        why="replication covers only new objects; run this once per bucket that already has objects, with the values of the stack output `recovery`",
+        command="gcloud transfer jobs create gs://BUCKET gs://REPLICA",
+    )
+    yield RecoveryCommand(
+        why="Managed Lustre exports only on request; run the command of the stack output `export_commands` after each checkpoint",
+        command="pulumi stack output export_commands",
+    )
+
+
+REPLICATION = Replication(
+    service="cross-bucket replication",
+    commitment=None,
+    has_fee=False,
+    replicates_deletions=False,
+    manual_exports=True,
+    retained_days=OLD_VERSIONS_DAYS,
+    control_regions={},
+    not_in_rto=("importing the replica into the file system of the second region",),
+    not_in_rpo=("the time until you start the export of a checkpoint",),
+    source="https://docs.cloud.google.com/storage-transfer/docs/cross-bucket-replication (last updated 2026-04-08): no recovery point objective, "
+    "no deletions, new objects only; https://cloud.google.com/storage-transfer/pricing: no charge for agentless transfers; both read 2026-11-22",
+    geography=lambda region: "Google Cloud",
+    commands=_commands,
+)

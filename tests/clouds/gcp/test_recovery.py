@@ -1,0 +1,292 @@
+"""The second region: what is replicated, with which key and permissions, and that an existing cluster does not change."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuinfra.clouds.gcp.adopt import Project
+from gpuinfra.clouds.gcp.instances import Lookup
+from gpuinfra.clouds.gcp.names import bucket
+from gpuinfra.clouds.permissions import permissions_of
+from gpuinfra.cost import price
+from gpuinfra.plan.model import RecoveryPlan
+from gpuinfra.planning import make_plan
+from gpuinfra.report import tables
+from gpuinfra.report.plan_tables import recovery_table
+from gpuinfra.spec import parse_spec
+from tests.clouds.gcp.answers import NUMBER, PROJECT
+from tests.clouds.recorder import Recording, record
+from tests.clouds.stacks import plan_of, recording_of, recording_of_spec, spec_of
+from tests.rules.cases import TODAY
+
+FIRST, SECOND = "us-central1", "us-east4"
+BUCKET, KEY = "gcp:storage/bucket:Bucket", "gcp:kms/cryptoKey:CryptoKey"
+KEY_GRANT = "gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember"
+JOB, ROLE = "gcp:storage/transferJob:TransferJob", "gcp:projects/iAMCustomRole:IAMCustomRole"
+BUCKET_GRANT, PROJECT_GRANT = "gcp:storage/bucketIAMMember:BucketIAMMember", "gcp:projects/iAMMember:IAMMember"
+ALERT, CHANNEL = "gcp:monitoring/alertPolicy:AlertPolicy", "gcp:monitoring/notificationChannel:NotificationChannel"
+SERVICE = "gcp:projects/service:Service"
+TRANSFER = f"serviceAccount:project-{NUMBER}@storage-transfer-service.iam.gserviceaccount.com"
+STORAGE = f"serviceAccount:service-{NUMBER}@gs-project-accounts.iam.gserviceaccount.com"
+
+
+@pytest.fixture(scope="module")
+def recording() -> Recording:
+    """The registrations of the shipped stack with a second region."""
+    return recording_of("gcp-recovery")
+
+
+def _pairs(recording: Recording) -> dict[str, str]:
+    """Source -> replica of each job."""
+    return {
+        spec["gcsDataSource"]["bucketName"]: spec["gcsDataSink"]["bucketName"]
+        for spec in (one.inputs["replicationSpec"] for one in recording.of(JOB))
+    }
+
+
+def test_every_bucket_with_data_is_replicated(recording: Recording) -> None:
+    """Buckets of file systems and the evidence bucket have a replica in the second region. The audit bucket has none."""
+    places = {one.id: one.inputs["location"] for one in recording.of(BUCKET)}
+    pairs = _pairs(recording)
+    data = {one.id for one in recording.of(BUCKET) if places[one.id] == FIRST.upper() and "audit" not in one.name}
+    assert set(pairs) == data
+    assert len(data) == 2
+    assert set(pairs.values()) == {name for name, place in places.items() if place == SECOND.upper()}
+    assert all(SECOND in replica for replica in pairs.values())
+
+
+def test_replicas_are_versioned_and_use_the_key_of_the_second_region(recording: Recording) -> None:
+    """Replicas keep replaced objects, and no resource of the second region uses a key of the first region, which fails with it."""
+    (key,) = [one for one in recording.of(KEY) if f"/locations/{SECOND}/" in one.id]
+    for one in recording.of(BUCKET):
+        if one.inputs["location"] == SECOND.upper():
+            assert one.inputs["versioning"] == {"enabled": True}
+            assert one.inputs["encryption"] == {"defaultKmsKeyName": key.id}
+            assert one.retained
+            grants = {other.inputs["member"] for other in recording.before(one) if other.type == KEY_GRANT}
+            assert STORAGE in grants
+    users = {one.inputs["member"] for one in recording.of(KEY_GRANT) if one.inputs["cryptoKeyId"] == key.id}
+    assert users == {STORAGE}
+    assert all(
+        one.inputs["replicationSpec"]["transferOptions"]["metadataOptions"]
+        == {"kmsKey": "KMS_KEY_DESTINATION_BUCKET_DEFAULT"}
+        for one in recording.of(JOB)
+    )
+
+
+def test_a_job_meets_the_conditions_of_the_service(recording: Recording) -> None:
+    """The name is empty, because the service rejects names; there are no delete options, which it rejects, and no schedule."""
+    for one in recording.of(JOB):
+        assert one.inputs["name"] == ""
+        assert one.inputs["status"] == "ENABLED"
+        assert set(one.inputs) <= {"name", "description", "project", "status", "replicationSpec", "loggingConfig"}
+        options = one.inputs["replicationSpec"]["transferOptions"]
+        assert options["overwriteWhen"] == "DIFFERENT"
+        assert not [name for name in options if name.startswith("delete")]
+
+
+def test_a_job_starts_after_all_its_permissions(recording: Recording) -> None:
+    """Each job depends on the grants on the project and on both of its buckets, and not on those of other buckets."""
+    for one in recording.of(JOB):
+        spec = one.inputs["replicationSpec"]
+        before = recording.before(one)
+        on = {other.inputs["bucket"] for other in before if other.type == BUCKET_GRANT and other.inputs["member"] == TRANSFER}  # fmt: skip
+        assert on == {spec["gcsDataSource"]["bucketName"], spec["gcsDataSink"]["bucketName"]}
+        assert {other.inputs["member"] for other in before if other.type == PROJECT_GRANT} == {TRANSFER, STORAGE}
+
+
+NEEDED = {
+    ("project", TRANSFER): {"pubsub.topics.create", "pubsub.subscriptions.create", "pubsub.subscriptions.consume"},
+    ("project", STORAGE): {"pubsub.topics.publish", "pubsub.subscriptions.create", "pubsub.subscriptions.consume"},
+    ("source", TRANSFER): {"storage.buckets.get", "storage.buckets.update", "storage.objects.get"},
+    ("replica", TRANSFER): {
+        "storage.buckets.get", "storage.objects.create", "storage.objects.get", "storage.objects.delete",
+    },
+}  # fmt: skip
+"""Permissions that Google's page lists, by place and service agent, and the deletion for replaced objects."""
+
+
+def test_service_agents_have_the_permissions_that_google_lists_and_no_others(recording: Recording) -> None:
+    """No agent can change or delete an object of the source, and no predefined role is granted."""
+    roles = {one.id: set(one.inputs["permissions"]) for one in recording.of(ROLE)}
+    pairs, found = _pairs(recording), {}
+    for one in recording.of(PROJECT_GRANT):
+        found["project", one.inputs["member"]] = roles[one.inputs["role"]]
+    for one in recording.of(BUCKET_GRANT):
+        if one.inputs["role"] in roles:
+            place = "source" if one.inputs["bucket"] in pairs else "replica"
+            assert found.setdefault((place, one.inputs["member"]), roles[one.inputs["role"]]) == roles[one.inputs["role"]]  # fmt: skip
+    assert found == NEEDED
+    assert len(roles) == len(NEEDED)
+
+
+def test_each_pair_has_both_alerts(recording: Recording) -> None:
+    """The lag alert has the declared time in milliseconds, the failure alert counts failed objects, and both notify the recipients."""
+    channels = [one.id for one in recording.of(CHANNEL) if "recovery" in one.name]
+    assert [one.inputs["labels"] for one in recording.of(CHANNEL) if one.id in channels][-1] == {"email_address": "gpu-budget@example.com"}  # fmt: skip
+    found = set()
+    for one in recording.of(ALERT):
+        assert one.inputs["notificationChannels"] == channels
+        (condition,) = [condition["conditionThreshold"] for condition in one.inputs["conditions"]]
+        terms = dict(re.findall(r'(\S+) = "([^"]*)"', condition["filter"]))
+        assert terms.pop("resource.type") == "storage_transfer_job"
+        assert condition["comparison"] == "COMPARISON_GT"
+        metric = terms["metric.type"].rpartition("/")
+        assert metric[0] == "storagetransfer.googleapis.com/transferjob"
+        (how,) = condition["aggregations"]
+        pair = terms["metric.labels.source_bucket"], terms["metric.labels.destination_bucket"]
+        found.add((metric[2], pair, terms.get("metric.labels.status"), condition["thresholdValue"], how["perSeriesAligner"]))  # fmt: skip
+    assert found == {
+        row
+        for pair in _pairs(recording).items()
+        for row in (
+            ("replication_latency", pair, None, 30 * 60 * 1000, "ALIGN_PERCENTILE_99"),
+            ("object_replication_count", pair, "failed", 0, "ALIGN_SUM"),
+        )
+    }
+
+
+def test_the_apis_of_the_replication_are_enabled_first(recording: Recording) -> None:
+    """Jobs, roles and alerts depend on the APIs that they call."""
+    for type_, api in ((JOB, "storagetransfer"), (JOB, "pubsub"), (ALERT, "monitoring"), (ROLE, "iam")):
+        for one in recording.of(type_):
+            enabled = {other.inputs["service"] for other in recording.before(one) if other.type == SERVICE}
+            assert f"{api}.googleapis.com" in enabled
+
+
+def test_a_second_region_replaces_nothing_in_an_existing_cluster(recording: Recording) -> None:
+    """With `recovery`, every resource of the cluster has the same inputs as before, except for the amount of the budget."""
+    spec = spec_of("gcp-recovery").model_dump(mode="json", exclude_unset=True)
+    del spec["recovery"]
+    without = recording_of_spec(parse_spec(spec), stack="gcp-recovery")
+    before = {(one.type, one.name): one for one in without.custom}
+    after = {(one.type, one.name): one for one in recording.custom}
+    assert set(before) < set(after)
+    changed = {name for key, one in before.items() for name in _changed(one.inputs, after[key].inputs)}
+    assert changed <= {"amount"}
+
+
+def _changed(before: dict[str, Any], after: dict[str, Any]) -> set[str]:
+    # The key of a bundle contains the digest of its source.
+    return {name for name in {*before, *after} - {"source"} if before.get(name) != after.get(name)}
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "gcp.md"
+(PROGRAM,) = [
+    one for one in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.S) if "RegionClone(" in one
+]
+
+
+def test_a_short_program_adds_a_second_region_to_an_existing_cluster() -> None:
+    """The program on the page has at most 15 lines, and each resource of the cluster stays as it is."""
+    assert len([line for line in PROGRAM.splitlines() if line.strip()]) <= 15
+    before = {(one.type, one.name): one.inputs for one in recording_of("gcp-a3high").custom}
+    made = record(lambda: exec(compile(PROGRAM, "program", "exec"), {}), stack="gcp-a3high")
+    after = {(one.type, one.name): one.inputs for one in made.custom}
+    assert set(before) < set(after)
+    assert {name for key, inputs in before.items() for name in _changed(inputs, after[key])} == set()
+    assert {one.rpartition("-")[0] for one in _pairs(made)} == {"train-evidence", "train-scratch-0"}
+    for one in made.of(JOB):
+        enabled = {other.inputs["service"] for other in made.before(one) if other.type == SERVICE}
+        assert {"storagetransfer.googleapis.com", "pubsub.googleapis.com"} <= enabled
+
+
+def test_permissions_cover_the_replication_only_with_a_second_region() -> None:
+    """Without `recovery`, the operator can neither create roles nor replication jobs."""
+    needed = {"storagetransfer.jobs.create", "storagetransfer.projects.getServiceAccount", "iam.roles.create", "monitoring.alertPolicies.create"}  # fmt: skip
+    with_, without = (
+        {need.action for need in permissions_of(plan_of(stack)).needs} for stack in ("gcp-recovery", "gcp-a3mega")
+    )
+    assert needed <= with_
+    assert not needed & without
+
+
+def test_adopt_looks_in_the_region_of_a_resource() -> None:
+    """The key of the second region is looked up there, and the replica under its own name."""
+    asked: list[str] = []
+
+    def get(url: str) -> dict[str, Any] | None:
+        asked.append(url)
+        return {}
+
+    plan = plan_of("gcp-recovery")
+    project = Project(get, PROJECT, plan, "0a1b2c3d")
+    for region in ("", SECOND):
+        assert f"/locations/{region or FIRST}/keyRings/" in project.path(
+            Lookup(kind="key", purpose="data", region=region)
+        )
+    from gpuinfra.clouds.gcp.resources import resources
+
+    replicas = [one.lookup for one in resources(plan) if one.type == BUCKET and one.region == SECOND]
+    for lookup in replicas:
+        assert lookup
+        project.find(lookup)
+    assert [url.rpartition("/")[2] for url in asked] == [
+        bucket("train", f"{name}-{SECOND}", PROJECT, "0a1b2c3d") for name in ("evidence", "scratch-0")
+    ]
+
+
+# The calculation of the recovery objectives.
+
+
+def _recovery_plan(**fields: Any) -> RecoveryPlan:
+    spec = spec_of("gcp-recovery").model_dump(mode="json", exclude_unset=True)
+    spec["recovery"] = {**spec["recovery"], **fields}
+    plan = make_plan(parse_spec(spec), TODAY).recovery
+    assert plan
+    return plan
+
+
+def test_the_declared_replication_time_is_part_of_the_rpo() -> None:
+    """The time is the measured one, and the same time triggers the alert."""
+    plan = _recovery_plan(replication_minutes=45)
+    (part,) = [one for one in plan.rpo.parts if one.what.startswith("replicate")]
+    assert part.minutes == 45
+    assert "commits to no time" in part.how
+    assert plan.alert_after_s == 45 * 60
+    assert plan.rpo.minutes == pytest.approx(_recovery_plan(replication_minutes=30).rpo.minutes + 15)
+
+
+def test_a_replication_longer_than_the_interval_does_not_hold() -> None:
+    """If a checkpoint is not replicated before the next one, the objective does not hold, whatever the target."""
+    assert _recovery_plan(checkpoint_minutes=30, replication_minutes=30, rpo_minutes=1000).rpo.holds
+    late = _recovery_plan(checkpoint_minutes=30, replication_minutes=31, rpo_minutes=1000).rpo
+    assert not late.holds
+    assert late.parts[-1].what == "backlog"
+
+
+def test_the_plan_names_what_the_times_do_not_contain() -> None:
+    """The start of the export and the import of the replica are rows without a figure."""
+    plan = _recovery_plan()
+    assert any("start the export" in one for one in plan.rpo.excluded)
+    assert any("importing" in one for one in plan.rto.excluded)
+    text = " ".join(" ".join(tables.text(recovery_table(plan))).split())
+    assert text.count("not in RPO") == 1
+    assert text.count("not in RTO") == len(plan.rto.excluded)
+
+
+def test_the_plan_prints_the_commands_for_what_no_resource_can_do() -> None:
+    """The quota counts the GPUs of all nodes in the second region; existing objects and exports have a command each."""
+    commands = [one.command for one in _recovery_plan().commands]
+    (quota,) = [one for one in commands if "quotas preferences create" in one]
+    assert "--preferred-value=16" in quota
+    assert f"region={SECOND},gpu_family=NVIDIA_H100_MEGA" in quota
+    assert "gcloud transfer jobs create gs://BUCKET gs://REPLICA" in commands
+    assert any("export_commands" in one for one in commands)
+
+
+def test_the_price_has_no_fee_and_names_deleted_objects() -> None:
+    """Agentless transfers have no fee. The replica keeps objects that are deleted in the first region, and no storage price is known."""
+    cost = price(plan_of("gcp-recovery"), TODAY)
+    texts = [line.what for line in cost.lines]
+    assert not [one for one in texts if "fee" in one]
+    kept = [one for one in texts if "deletions are not replicated" in one]
+    assert [SECOND in one for one in kept] == [True]
+    (transfer,) = [line for line in cost.lines if "checkpoints replicated" in line.what]
+    assert transfer.usd_per_unit_hour is not None
+    assert json.dumps(cost.unknown).count("checkpoints of the last 90 days") == 2
