@@ -11,6 +11,8 @@ pytestmark = [pytest.mark.long, pytest.mark.usefixtures("needs_nodes")]
 REPLICATION = {"aws": "aws:s3/bucketReplicationConfig:BucketReplicationConfig", "gcp": "gcp:storage/transferJob:TransferJob"}  # fmt: skip
 BUCKET = {"aws": "aws:s3/bucket:Bucket", "gcp": "gcp:storage/bucket:Bucket"}
 SECOND = {"aws": "us-west-2", "gcp": "us-east4"}
+PLACE = {"aws": "us-east-1", "gcp": None}
+"""Region of the replication itself. Jobs of Storage Transfer Service are global."""
 ENDED = {
     "aws": ("ReplicationConfig", "MetricAlarm", "sns/"),
     "gcp": ("TransferJob", "AlertPolicy", "NotificationChannel", "IAMCustomRole", "projects/iAMMember"),
@@ -24,7 +26,9 @@ def test_a_second_region_is_created_and_destroyed(cloud: str, rehearse: Rehearse
     stack = f"{cloud}-recovery"
     up = rehearse("up", stack, "--under-least-permissions")
     assert up.code == 0, up.out + up.err
-    assert len([one for one in up.state if one["type"] == REPLICATION[cloud]]) == 2
+    replicated = [one for one in up.state if one["type"] == REPLICATION[cloud]]
+    assert len(replicated) == 2
+    assert {one["inputs"].get("region") for one in replicated} == {PLACE[cloud]}
     replicas = {one["id"] for one in up.state if one["type"] == BUCKET[cloud] and f"-{SECOND[cloud]}-" in one["id"]}
     assert len(replicas) >= 2
     again = rehearse("up", stack, "--under-least-permissions")
