@@ -31,6 +31,9 @@ TEXTS = (
     Text(types="gcp:monitoring/notificationChannel:NotificationChannel", path="displayName", form=r"(?s:.*)", most=512, page="https://cloud.google.com/monitoring/api/ref_v3/rest/v3/projects.notificationChannels", code="INVALID_ARGUMENT"),
     Text(types="gcp:monitoring/notificationChannel:NotificationChannel", path="description", form=r"(?s:.*)", most=1024, page="https://cloud.google.com/monitoring/api/ref_v3/rest/v3/projects.notificationChannels", code="INVALID_ARGUMENT"),
     Text(types="gcp:monitoring/alertPolicy:AlertPolicy", path="displayName", form=r"(?s:.*)", most=512, page="https://cloud.google.com/monitoring/api/ref_v3/rest/v3/projects.alertPolicies", code="INVALID_ARGUMENT"),
+    Text(types="gcp:monitoring/alertPolicy:AlertPolicy", path="conditions[].displayName", form=r"(?s:.*)", most=512, page="https://cloud.google.com/monitoring/api/ref_v3/rest/v3/projects.alertPolicies", code="INVALID_ARGUMENT"),
+    # The name of a replication job is empty (`behaviors/replication.py`).
+    Text(types="gcp:storage/transferJob:TransferJob", path="name", form=r".*", most=128, page="https://cloud.google.com/storage-transfer/docs/reference/rest/v1/transferJobs", code="INVALID_ARGUMENT"),
     Text(types="gcp:storage/transferJob:TransferJob", path="description", form=r"(?s:.*)", most=1024, page="https://cloud.google.com/storage-transfer/docs/reference/rest/v1/transferJobs", code="INVALID_ARGUMENT"),
     # Not labels of the resource, but settings of the channel.
     Text(types="gcp:monitoring/notificationChannel:NotificationChannel", path="labels.#", form=r"[a-z_]+", least=1, most=128, page="https://cloud.google.com/monitoring/api/ref_v3/rest/v3/projects.notificationChannels", code="INVALID_ARGUMENT"),
