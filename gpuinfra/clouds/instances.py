@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from gpuinfra import naming
 from gpuinfra.clouds.planned import Instance
@@ -50,6 +51,41 @@ def evidence(cloud: str, plan: Plan, **values: str) -> Iterator[Instance]:
     """Yield the evidence store."""
     for above in foundations(cloud, plan, **values):
         yield inside(cloud, above, "Evidence", "evidence")
+
+
+def second_regions(cloud: str, plan: Plan) -> Iterator[Instance]:
+    """Yield the second region if the plan has one."""
+    if plan.recovery:
+        yield inside(cloud, top(plan, region=plan.recovery.region), "RegionClone", "recovery")
+
+
+def second_keys(cloud: str, plan: Plan, *purposes: str) -> Iterator[Instance]:
+    """Yield the keys of the second region."""
+    for above in second_regions(cloud, plan):
+        for purpose in purposes:
+            yield inside(cloud, above, "Key", purpose, purpose=purpose)
+
+
+def replicas(cloud: str, plan: Plan) -> Iterator[Instance]:
+    """Yield the replicated buckets, with the region of the replica."""
+    for above in second_regions(cloud, plan):
+        for replica in plan.recovery.replicas if plan.recovery else ():
+            yield replace(above, values={**above.values, "purpose": replica.name})
+
+
+def replica_buckets(cloud: str, plan: Plan, named: Callable[[str, str], str]) -> Iterator[Instance]:
+    """Yield the buckets of the replicas. `named` maps the purpose of a bucket and the region of its replica to the purpose in the name of the replica."""
+    for above in second_regions(cloud, plan):
+        for replica in plan.recovery.replicas if plan.recovery else ():
+            why = EVIDENCE if replica.name == "evidence" else DATA
+            yield bucket(cloud, above, replica.name, named(replica.name, above.values["region"]), why)
+
+
+def alert_recipients(plan: Plan, alerts: Iterable[Instance]) -> Iterator[Instance]:
+    """Yield the recipients of each alert about the replication."""
+    for above in alerts:
+        for index in range(len(plan.recovery.recipients) if plan.recovery else 0):
+            yield replace(above, values={**above.values, "index": index})
 
 
 def budgets(plan: Plan) -> Iterator[Instance]:

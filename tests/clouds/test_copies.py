@@ -18,14 +18,18 @@ SMALLEST = 30
 CONSTRUCTORS = "it only passes arguments to the constructors of its own SDK or its own components, whose names happen to be the same"
 ALLOWED: dict[str, str] = {
     "Builder._network": CONSTRUCTORS,
+    "Builder._second_region": CONSTRUCTORS,
     "Builder.cluster": CONSTRUCTORS,
     "Builder.foundation": CONSTRUCTORS,
     "Evidence.__init__": CONSTRUCTORS,
     "Foundation.__init__": CONSTRUCTORS,
     "NodePool._create": CONSTRUCTORS,
+    "RegionClone._key": CONSTRUCTORS,
+    "RegionClone._replica": CONSTRUCTORS,
     "Scope.bucket_name": "the name has the account on AWS and the project on Google Cloud; a shared function would take one more argument than it has lines",
     "Scope.here": "each SDK has its own call for the account, subscription or project",
     "_lustre": "one call of the shared `planned.retained_subnets` with the lookup of the cloud",
+    "_quotas": "AWS counts vCPUs by quota code, and Google Cloud counts GPUs by quota ID; the loop over groups is the rest",
     "networks": "the condition for a network of one's own differs; the rest is one call of the shared `inside`",
 }
 """Function name -> why the clouds keep a version each although the versions are alike."""

@@ -148,7 +148,7 @@ def _collections() -> dict[str, set[str]]:
     names = {"compute": "compute.v1", "storage": "storage.v1", "cloudkms": "cloudkms.v1", "dns": "dns.v1", "logging": "logging.v2", "file": "file.v1",
              "serviceusage": "serviceusage.v1", "iam": "iam.v1", "resourcemanager": "cloudresourcemanager.v1",
              "monitoring": "monitoring.v3", "artifactregistry": "artifactregistry.v1", "billing": "billingbudgets.v1",
-             "servicenetworking": "servicenetworking.v1"}  # fmt: skip
+             "servicenetworking": "servicenetworking.v1", "storagetransfer": "storagetransfer.v1"}  # fmt: skip
     for service, file in names.items():
         walk(service, json.loads((folder / f"{file}.json").read_text(encoding="utf-8")))
     return found
@@ -159,6 +159,8 @@ OTHER_COLLECTIONS = {
     "lustre.operations": "the same",
     "lustre.locations": "the same",
     "dns.networks": "the network is a compute resource, but binding it needs a permission of DNS",
+    "storagetransfer.jobs": "the collection is `transferJobs` in the API",
+    "storagetransfer.projects": "the method is `googleServiceAccounts.get` in the API",
     "logging.cmekSettings": "a method of the project in the API",
 }
 

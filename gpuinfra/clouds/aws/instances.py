@@ -63,22 +63,18 @@ def trail_name(unique: str) -> str:
 def keys(plan: Plan) -> Iterator[Instance]:
     """Customer managed keys for the audit trail and for data, and those in the second Region."""
     yield from common.keys("aws", plan)
-    for above in second_regions(plan):
-        for purpose in ("logs", "data") if _has_access_logs(plan) else ("data",):
-            yield common.inside("aws", above, "Key", purpose, purpose=purpose)
+    yield from common.second_keys("aws", plan, *(("logs", "data") if _has_access_logs(plan) else ("data",)))
 
 
 def second_regions(plan: Plan) -> Iterator[Instance]:
     """The second Region, if the plan has one."""
-    if plan.recovery:
-        yield common.inside("aws", common.top(plan, region=plan.recovery.region), "RegionClone", "recovery")
+    return common.second_regions("aws", plan)
 
 
 def replicas(plan: Plan) -> Iterator[Instance]:
     """Replicated buckets. Their replication is set up in the first Region."""
-    for above in second_regions(plan):
-        for replica in plan.recovery.replicas if plan.recovery else ():
-            yield replace(above, values={"purpose": replica.name})
+    for one in common.replicas("aws", plan):
+        yield replace(one, values={"purpose": one.values["purpose"]})
 
 
 def lag_alarms(plan: Plan) -> Iterator[Instance]:
@@ -103,9 +99,7 @@ def alerts(plan: Plan) -> Iterator[Instance]:
 
 def alert_recipients(plan: Plan) -> Iterator[Instance]:
     """Subscriptions of the recipients to the topics."""
-    for above in alerts(plan):
-        for index in range(len(plan.recovery.recipients) if plan.recovery else 0):
-            yield replace(above, values={**above.values, "index": index})
+    return common.alert_recipients(plan, alerts(plan))
 
 
 def buckets(plan: Plan) -> Iterator[Instance]:
@@ -117,9 +111,8 @@ def buckets(plan: Plan) -> Iterator[Instance]:
     for above in second_regions(plan):
         if _has_access_logs(plan):
             yield common.bucket("aws", above, "access", "access", common.AUDIT)
-        for replica in plan.recovery.replicas if plan.recovery else ():
-            why = common.EVIDENCE if replica.name == "evidence" else common.DATA
-            yield common.bucket("aws", above, replica.name, replica.name, why)
+    # The name of a bucket contains its Region.
+    yield from common.replica_buckets("aws", plan, lambda purpose, region: purpose)
 
 
 def locked_buckets(plan: Plan) -> Iterator[Instance]:

@@ -124,21 +124,17 @@ def recipients(plan: Plan) -> Iterator[Instance]:
 def keys(plan: Plan) -> Iterator[Instance]:
     """Customer managed keys for the audit trail and for data, and the key of the second region."""
     yield from common.keys("gcp", plan)
-    for above in second_regions(plan):
-        yield common.inside("gcp", above, "Key", "data", purpose="data")
+    yield from common.second_keys("gcp", plan, "data")
 
 
 def second_regions(plan: Plan) -> Iterator[Instance]:
     """The second region, if the plan has one."""
-    if plan.recovery:
-        yield common.inside("gcp", common.top(plan, region=plan.recovery.region), "RegionClone", "recovery")
+    return common.second_regions("gcp", plan)
 
 
 def replicas(plan: Plan) -> Iterator[Instance]:
     """Replicated buckets."""
-    for above in second_regions(plan):
-        for replica in plan.recovery.replicas if plan.recovery else ():
-            yield replace(above, values={**above.values, "purpose": replica.name})
+    return common.replicas("gcp", plan)
 
 
 def replication_roles(plan: Plan) -> Iterator[Instance]:
@@ -164,9 +160,7 @@ def replica_grants(plan: Plan) -> Iterator[Instance]:
 
 def alert_recipients(plan: Plan) -> Iterator[Instance]:
     """Recipients of alerts about the replication."""
-    for above in second_regions(plan):
-        for index in range(len(plan.recovery.recipients) if plan.recovery else 0):
-            yield replace(above, values={"index": index})
+    return common.alert_recipients(plan, second_regions(plan))
 
 
 def replica_purpose(purpose: str, region: str) -> str:
@@ -196,11 +190,7 @@ def buckets(plan: Plan) -> Iterator[Instance]:
     for one in plan.file_systems:
         if one.kind == "object" and one.bucket == "auto" and "site" in plan.layers:
             yield common.bucket("gcp", common.top(plan), one.name, one.name, common.DATA)
-    for above in second_regions(plan):
-        for replica in plan.recovery.replicas if plan.recovery else ():
-            why = common.EVIDENCE if replica.name == "evidence" else common.DATA
-            purpose = replica_purpose(replica.name, above.values["region"])
-            yield common.bucket("gcp", above, replica.name, purpose, why)
+    yield from common.replica_buckets("gcp", plan, replica_purpose)
 
 
 def _network(plan: Plan) -> NetworkPlan | None:
