@@ -118,12 +118,26 @@ def test_role_assignments_on_azure_are_known_and_narrow(stack: str) -> None:
 
 @pytest.mark.parametrize("stack", shipped_stacks("gcp"))
 def test_grants_on_google_cloud_are_known_and_narrow(stack: str) -> None:
-    """No grant is on a project, and a grant without a condition is for one service agent on one key or bucket."""
-    for one in recording_of(stack).custom:
+    """A grant without a condition is for one service agent on one key or bucket. A project has only the grants of the replication, which Google requires there:
+    roles of the stack that contain Pub/Sub permissions only, for a service agent."""
+    recording = recording_of(stack)
+    roles = {one.id: one.inputs["permissions"] for one in recording.of("gcp:projects/iAMCustomRole:IAMCustomRole")}
+    for one in recording.custom:
         if "IAM" not in one.type.rsplit(":", 1)[-1] and "IamMember" not in one.type:
             continue
         kind = one.type.rsplit(":", 1)[-1]
+        if one.type in ("gcp:projects/iAMCustomRole:IAMCustomRole", "gcp:projects/iAMMember:IAMMember"):
+            assert stack == "gcp-recovery", one.name
+            if kind == "IAMMember":
+                assert all(permission.startswith("pubsub.") for permission in roles[one.inputs["role"]]), one.name
+                assert re.search(r"@(storage-transfer-service|gs-project-accounts)\.iam\.", one.inputs["member"])
+            continue
         assert kind in ("CryptoKeyIAMMember", "BucketIAMMember", "RepositoryIamMember", "IAMAuditConfig"), one.name
+        if one.inputs.get("role") in roles:
+            assert kind == "BucketIAMMember", one.name
+            assert all(permission.startswith("storage.") for permission in roles[one.inputs["role"]]), one.name
+            assert re.search(r"@storage-transfer-service\.iam\.", one.inputs["member"]), one.name
+            continue
         if kind in ("IAMAuditConfig", "RepositoryIamMember") or one.inputs.get("condition"):
             continue
         agent = GOOGLE[kind, one.inputs["role"]]
