@@ -70,15 +70,20 @@ class Replication:
 
 
 def replicated(file_systems: Iterable[FileSystemPlan]) -> tuple[FileSystemPlan, ...]:
-    """Return the file systems whose data is in a bucket that this stack creates."""
+    """Return the file systems whose data is in a bucket that this stack creates, and the mounted buckets that it creates."""
     return tuple(one for one in file_systems if one.bucket == "auto")
 
 
+def exported(file_systems: Iterable[FileSystemPlan]) -> tuple[FileSystemPlan, ...]:
+    """Return the file systems that export checkpoints to a replicated bucket. The throughput of a mounted bucket is unknown."""
+    return tuple(one for one in replicated(file_systems) if one.kind != "object")
+
+
 def throughput_mb_s(file_systems: Iterable[FileSystemPlan]) -> float | None:
-    """Return the throughput of the slowest replicated file system, or None if a throughput is unknown."""
+    """Return the throughput of the slowest file system that exports checkpoints, or None if a throughput is unknown."""
     rates = [
         one.capacity_gib / 1024 * one.throughput_mb_s_per_tib if one.throughput_mb_s_per_tib else None
-        for one in replicated(file_systems)
+        for one in exported(file_systems)
     ]
     known = [rate for rate in rates if rate is not None]
     return min(known) if known and len(known) == len(rates) else None

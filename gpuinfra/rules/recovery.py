@@ -10,7 +10,7 @@ from gpuinfra.clouds.machines import pools_of, zoning_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.plan.model import FileSystemPlan, Lifetime, RecoveryTarget
-from gpuinfra.plan.recovery import Replication, recovery_point, recovery_time, replicated, throughput_mb_s
+from gpuinfra.plan.recovery import Replication, exported, recovery_point, recovery_time, throughput_mb_s
 from gpuinfra.plan.storage import named
 from gpuinfra.spec.messages import listed, nearest
 from gpuinfra.spec.model import ClusterSpec
@@ -81,17 +81,23 @@ def recovery_region_offers_machines(spec: ClusterSpec, today: date) -> Iterator[
 
 
 def recovery_covers_all_data(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Each file system exports all its data to a bucket that is replicated. Scratch data is not replicated."""
+    """Each file system exports all its data to a bucket that is replicated. Scratch data and mounted buckets of others are not replicated."""
     if not (declared := _declared(spec)):
         return
     plans = {one.name: one for one in _file_systems(spec)}
-    for index, (name, entry) in enumerate(named(spec.storage)):
-        plan = plans.get(name)
+    # `named` yields the entries in the order of their mounts.
+    names = {id(entry): name for name, entry in named(spec.storage)}
+    for index, entry in enumerate(spec.storage):
+        plan = plans.get(names[id(entry)])
         if plan is None:
             continue  # A different rule refuses this kind of storage.
         path = f"storage[{index}]"
         if entry.kind == "home":
             yield warn(path, "is not replicated, so its files do not reach the second region", "back up the files")
+        elif entry.kind == "object":
+            if plan.bucket != "auto":
+                what = f"is {shown(entry.bucket)}, which this stack does not create and does not replicate"
+                yield warn(f"{path}.bucket", what, "replicate the bucket yourself, or use bucket: auto")
         elif plan.bucket is None and plan.lifetime is Lifetime.ENDS:
             yield info(path, f"is not replicated: {plan.lifetime_reason}", "add bucket: auto to replicate it")
         elif plan.bucket is None:
@@ -112,16 +118,20 @@ def recovery_covers_all_data(spec: ClusterSpec, today: date) -> Iterator[Finding
             yield error(path, what, "export all files and events, as is the default")
     # An error about a file system without a bucket is reported above.
     if not any(
-        (entry.kind == "lustre" and plans[name].lifetime is Lifetime.KEPT) or plans[name].bucket
+        entry.kind == "lustre" and (plans[name].lifetime is Lifetime.KEPT or plans[name].bucket)
         for name, entry in named(spec.storage)
         if name in plans
     ):
-        yield error("recovery", "is set, but no file system has a bucket", "add a file system with bucket: auto")
+        yield error(
+            "recovery",
+            "is set, but no file system exports to a bucket",
+            "add a file system of kind lustre with bucket: auto",
+        )
 
 
 def recovery_rate_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The throughput of the file systems is known, so that the recovery targets can be calculated."""
-    if _declared(spec) and replicated(plans := _file_systems(spec)) and throughput_mb_s(plans) is None:
+    if _declared(spec) and exported(plans := _file_systems(spec)) and throughput_mb_s(plans) is None:
         what = "cannot be calculated, because the throughput of a file system depends on its use"
         yield error("recovery", what, "set throughput_mb_s_per_tib of each file system with bucket: auto")
 

@@ -804,7 +804,11 @@ ACCEPTED: dict[str, list[Case]] = {
             },
         ),
     ],
-    "recovery_rate_is_known": [("aws", recovery()), ("gcp", gcp_recovery())],
+    "recovery_rate_is_known": [
+        ("aws", recovery()),
+        ("gcp", gcp_recovery()),
+        ("gcp", {**gcp_recovery(), "storage": [*lustre(bucket="auto"), *bucket(bucket="auto")]}),
+    ],
     "recovery_replication_time_is_declared": [
         ("aws", recovery()),
         ("aws", recovery(replication_gbps=10)),
@@ -1446,6 +1450,9 @@ REJECTED: dict[str, list[Case]] = {
     "recovery_region_offers_machines": [("aws", recovery(region="sa-east-1"))],
     "recovery_covers_all_data": [
         ("gcp", gcp_recovery()),
+        ("gcp", {**gcp_recovery(), "storage": [*lustre(bucket="auto"), *bucket()]}),
+        ("gcp", {**gcp_recovery(), "storage": bucket()}),
+        ("gcp", {**gcp_recovery(), "storage": bucket(bucket="auto")}),
         ("aws", {**recovery(), "storage": lustre()}),
         ("aws", {**recovery(), "storage": lustre(bucket="my-data")}),
         ("aws", {**recovery(), "storage": lustre(bucket="auto", bucket_path="/data")}),

@@ -14,11 +14,14 @@ from gpuinfra.clouds.gcp.instances import Lookup
 from gpuinfra.clouds.gcp.names import bucket
 from gpuinfra.clouds.permissions import permissions_of
 from gpuinfra.cost import price
+from gpuinfra.findings import Level
 from gpuinfra.plan.model import RecoveryPlan
 from gpuinfra.planning import make_plan
 from gpuinfra.report import tables
 from gpuinfra.report.plan_tables import recovery_table
+from gpuinfra.rules.recovery import recovery_covers_all_data
 from gpuinfra.spec import parse_spec
+from gpuinfra.spec.model import ClusterSpec
 from tests.clouds.gcp.answers import NUMBER, PROJECT
 from tests.clouds.recorder import Recording, record
 from tests.clouds.stacks import plan_of, recording_of, recording_of_spec, spec_of
@@ -58,6 +61,40 @@ def test_every_bucket_with_data_is_replicated(recording: Recording) -> None:
     assert len(data) == 2
     assert set(pairs.values()) == {name for name, place in places.items() if place == SECOND.upper()}
     assert all(SECOND in replica for replica in pairs.values())
+
+
+def _with_storage(*entries: dict[str, Any]) -> ClusterSpec:
+    spec = spec_of("gcp-recovery").model_dump(mode="json", exclude_unset=True)
+    spec["storage"] += entries
+    return parse_spec(spec)
+
+
+OUT = {"kind": "object", "mount": "/out", "bucket": "auto", "read_only": False}
+CORPUS = {"kind": "object", "mount": "/corpus", "bucket": "corpus"}
+
+
+def test_a_mounted_bucket_is_replicated_if_the_stack_creates_it() -> None:
+    """The plan, the jobs and the replicas agree on the buckets. An existing bucket is not replicated, and the rule reports it at its place in the declaration, and no other mount."""
+    spec = _with_storage(OUT, CORPUS)
+    plan, made = make_plan(spec, TODAY), recording_of_spec(spec, stack="gcp-recovery")
+    assert plan.recovery
+    names = [one.name for one in plan.recovery.replicas]
+    assert names == ["evidence", "out-0", "scratch-0"]
+    pairs = _pairs(made)
+    assert {one.rpartition("-")[0] for one in pairs} == {f"train-{name}" for name in names}
+    assert {one.rpartition("-")[0] for one in pairs.values()} == {f"train-{name}-{SECOND}" for name in names}
+    assert plan.recovery.rpo == _recovery_plan().rpo
+    found = {one.path: one.level for one in recovery_covers_all_data(spec, TODAY)}
+    assert found == {"storage[0]": Level.WARN, "storage[2].bucket": Level.WARN}
+
+
+def test_the_price_of_a_replicated_mount_is_listed_as_unknown() -> None:
+    """The size of a mounted bucket is unknown, so the price names its replication and storage without a figure, and a job for each bucket is free."""
+    cost = price(make_plan(_with_storage(OUT), TODAY), TODAY)
+    assert any(
+        "replication of data other than checkpoints and its storage in both regions" in one for one in cost.unknown
+    )
+    assert any("mounted buckets" in one for one in cost.unknown)
 
 
 def test_replicas_are_versioned_and_use_the_key_of_the_second_region(recording: Recording) -> None:

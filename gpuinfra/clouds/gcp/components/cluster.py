@@ -60,10 +60,12 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         plan = self.plan
         network_id, subnet_ids = self._network()
         file_systems, imports, exports = [], {}, {}
-        data: dict[str, pulumi.Output[str]] = {}
+        data: dict[str, pulumi.Input[str]] = {}
         for one in plan.file_systems:
             if one.kind == "object":
                 bucket = self._bucket(one, foundation)
+                if one.bucket == "auto":
+                    data[one.name] = bucket
                 server = {"dns_name": "storage.googleapis.com", "mount_name": bucket}
                 file_systems.append({"kind": one.kind, "mount": one.mount, **server})
                 continue

@@ -46,7 +46,7 @@ class SiteRefs(build.SiteRefs):
     external_network_id: pulumi.Input[str] | None = field(default=None, metadata=NO_OUTPUT)
     """The network, if gpuinfra did not create it. In that case, the cluster adds its own firewall rule."""
     data_buckets: Mapping[str, pulumi.Input[str]] | None = None
-    """Buckets of file systems that the stack creates, by the names of the file systems in the plan, for example `scratch-0`."""
+    """Buckets of file systems and mounts that the stack creates, by their names in the plan, for example `scratch-0`."""
     recovery: Mapping[str, Any] | None = None
     """Key, replicas and replication jobs of the second region."""
     import_commands: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
