@@ -5,11 +5,13 @@ Each cloud implements `SecondRegion` in its module `second_region`. The modules 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Protocol
 
 from gpuinfra.catalog.records import CapacityKind, MachineType
+from gpuinfra.plan.model import PoolPlan
 from gpuinfra.registry import has_module, module_of
 
 
@@ -123,3 +125,18 @@ def second_region_of(cloud: str) -> SecondRegion | None:
         return None
     facts: SecondRegion = module_of(cloud, "second_region").SECOND_REGION
     return facts
+
+
+def quota_totals(
+    pools: Iterable[PoolPlan], machines: Mapping[str, MachineType], per_node: Callable[[MachineType], int]
+) -> dict[str, int]:
+    """Return the amount that all nodes of a plan need of each quota, by its name, sorted. The name is empty if the catalog does not have it."""
+    totals: dict[str, int] = {}
+    for pool in pools:
+        machine = machines.get(pool.machine)
+        for group in pool.groups:
+            amount = group.max_count * per_node(machine) if machine else 0
+            if machine and amount:
+                name = machine.quotas.get(CapacityKind(group.kind), "")
+                totals[name] = totals.get(name, 0) + amount
+    return dict(sorted(totals.items()))

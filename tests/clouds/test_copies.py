@@ -29,7 +29,7 @@ ALLOWED: dict[str, str] = {
     "Scope.bucket_name": "the name has the account on AWS and the project on Google Cloud; a shared function would take one more argument than it has lines",
     "Scope.here": "each SDK has its own call for the account, subscription or project",
     "_lustre": "one call of the shared `planned.retained_subnets` with the lookup of the cloud",
-    "_quotas": "AWS counts vCPUs by quota code, and Google Cloud counts GPUs by quota ID; the loop over groups is the rest",
+    "_quotas": "one call of the shared `second_region.quota_totals`; the unit, the command and the treatment of unknown quotas differ",
     "networks": "the condition for a network of one's own differs; the rest is one call of the shared `inside`",
 }
 """Function name -> why the clouds keep a version each although the versions are alike."""

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 from shlex import quote
 
-from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds.aws.catalog import MACHINES
 from gpuinfra.clouds.aws.regions import partition
+from gpuinfra.clouds.second_region import quota_totals
 from gpuinfra.plan.model import PoolPlan, RecoveryCommand
 from gpuinfra.plan.recovery import Commitment, Replication
 
@@ -40,14 +40,9 @@ def _quotas(second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryComman
     """The provider's quota resource fails if the account already has a higher quota (`internal/service/servicequotas/service_quota.go`
     in terraform-provider-aws, read 2026-11-22), so the request is a command.
     """
-    needed: dict[str, int] = {}
-    for pool in pools:
-        machine = MACHINES.get(pool.machine)
-        for group in pool.groups:
-            code = machine.quotas.get(CapacityKind(group.kind)) if machine else None
-            if machine and code:
-                needed[code] = needed.get(code, 0) + group.max_count * machine.vcpus
-    for code, vcpus in sorted(needed.items()):
+    for code, vcpus in quota_totals(pools, MACHINES, lambda machine: machine.vcpus).items():
+        if not code:
+            continue
         yield RecoveryCommand(
             why=f"the nodes need {vcpus} vCPUs of quota {code} in {second}, where the default for GPUs is 0",
             command=quota_request(code, vcpus, second),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds.gcp.catalog import MACHINES
+from gpuinfra.clouds.second_region import quota_totals
 from gpuinfra.plan.model import PoolPlan, RecoveryCommand
 from gpuinfra.plan.recovery import Replication
 
@@ -36,15 +36,7 @@ def _commands(region: str, second: str, pools: tuple[PoolPlan, ...]) -> tuple[Re
 
 
 def _quotas(second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryCommand]:
-    needed: dict[str, int] = {}
-    for pool in pools:
-        machine = MACHINES.get(pool.machine)
-        if machine is None or machine.gpu is None:
-            continue
-        for group in pool.groups:
-            quota = machine.quotas.get(CapacityKind(group.kind), "")
-            needed[quota] = needed.get(quota, 0) + group.max_count * machine.gpus
-    for quota, gpus in sorted(needed.items()):
+    for quota, gpus in quota_totals(pools, MACHINES, lambda machine: machine.gpus).items():
         of = f"of quota {quota} " if quota else ""
         yield RecoveryCommand(
             why=f"the nodes need {gpus} GPUs {of}in {second}", command=quota_request(quota, gpus, second, None)
