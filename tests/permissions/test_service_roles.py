@@ -46,6 +46,10 @@ GOOGLE = {
 """(kind of grant, role) -> the service agent of the grant: services that encrypt with a key, the sink of records, Managed Lustre on its bucket."""
 
 
+AGENT = r"\.iam\.gserviceaccount\.com$"
+"""The end of the address of each service agent."""
+
+
 def _service_of(role: Registered) -> str:
     (statement,) = json.loads(role.inputs["assumeRolePolicy"])["Statement"]
     service = statement["Principal"]["Service"]
@@ -130,18 +134,20 @@ def test_grants_on_google_cloud_are_known_and_narrow(stack: str) -> None:
             assert stack == "gcp-recovery", one.name
             if kind == "IAMMember":
                 assert all(permission.startswith("pubsub.") for permission in roles[one.inputs["role"]]), one.name
-                assert re.search(r"@(storage-transfer-service|gs-project-accounts)\.iam\.", one.inputs["member"])
+                assert re.search(rf"@(storage-transfer-service|gs-project-accounts){AGENT}", one.inputs["member"]), (
+                    one.name
+                )
             continue
         assert kind in ("CryptoKeyIAMMember", "BucketIAMMember", "RepositoryIamMember", "IAMAuditConfig"), one.name
         if one.inputs.get("role") in roles:
             assert kind == "BucketIAMMember", one.name
             assert all(permission.startswith("storage.") for permission in roles[one.inputs["role"]]), one.name
-            assert re.search(r"@storage-transfer-service\.iam\.", one.inputs["member"]), one.name
+            assert re.search(rf"@storage-transfer-service{AGENT}", one.inputs["member"]), one.name
             continue
         if kind in ("IAMAuditConfig", "RepositoryIamMember") or one.inputs.get("condition"):
             continue
         agent = GOOGLE[kind, one.inputs["role"]]
-        assert re.search(rf"@{agent}\.iam\.gserviceaccount\.com$", one.inputs["member"]), one.inputs["member"]
+        assert re.search(rf"@{agent}{AGENT}", one.inputs["member"]), one.inputs["member"]
 
 
 BROAD: list[tuple[str, dict[str, Any]]] = [
