@@ -38,3 +38,12 @@ def test_links_of_a_page_exist(page: Path) -> None:
     missing = [link for link in links if link and not (page.parent / link).exists()]
     missing += [path for path in re.findall(r"`(docs/[\w./-]+\.md)`", text) if not (ROOT / path).exists()]
     assert not missing
+
+
+def test_page_lists_the_stacks_without_a_rehearsed_life_cycle() -> None:
+    """`docs/deploying.md` names each shipped stack that `tests/rehearsal/test_life.py` does not rehearse, and no other stack."""
+    lived = set(re.findall(r'"((?:aws|azure|gcp)-[\w-]+)"', (ROOT / "tests/rehearsal/test_life.py").read_text()))
+    stacks = {path.stem.removeprefix("Pulumi.") for path in (ROOT / "stacks").glob("Pulumi.*.yaml")}
+    (line,) = re.findall(r"^The exceptions are .*$", (ROOT / "docs" / "deploying.md").read_text(), re.M)
+    assert set(re.findall(r"`((?:aws|azure|gcp)-[\w-]+)`", line)) == stacks - lived
+    assert lived <= stacks
