@@ -15,7 +15,7 @@ from gpuinfra.catalog.records import MachineType
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import machines_of, zoning_of
 from gpuinfra.clouds.profile import CloudProfile
-from gpuinfra.cost import price
+from gpuinfra.cost import Cost, price
 from gpuinfra.plan.expectation import expectation
 from gpuinfra.plan.model import (
     AuditPlan,
@@ -201,14 +201,19 @@ def _second_region(plan: Plan, today: date) -> float:
     return (there if there.complete else price(same, today)).usd_per_month
 
 
+def derived_limit(plan: Plan, cost: Cost, today: date) -> float:
+    """Return the monthly limit of a budget in USD: `cost` and the price of the second region plus 10 percent, in steps of 100."""
+    month = cost.usd_per_month + _second_region(plan, today)
+    return float(max(100, math.ceil(month * 1.1 / 100) * 100))
+
+
 def _budget(spec: ClusterSpec, plan: Plan, today: date) -> BudgetPlan | None:
     if "foundation" not in spec.made_layers:
         return None
     if spec.budget.limit_usd_per_month is not None:
         limit, derived = spec.budget.limit_usd_per_month, False
     else:
-        month = price(plan, today).usd_per_month + _second_region(plan, today)
-        limit, derived = float(max(100, math.ceil(month * 1.1 / 100) * 100)), True
+        limit, derived = derived_limit(plan, price(plan, today), today), True
     return BudgetPlan(
         limit_usd_per_month=limit,
         recipients=tuple(sorted(spec.budget.recipients)),

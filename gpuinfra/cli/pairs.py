@@ -127,7 +127,8 @@ def measure_pairs(
         raise DeploymentError(f"{len(nodes)} of {len(by_name)} hosts can be reached; a pair needs two{why}")
     results = rounds.run_rounds(nodes, measure)
     run_on(nodes[:1], agent("clear_pairs"), parallel=1)
-    document = rounds.document(verdict(nodes, results), results, speeds, absent)
+    labels = {host.name: host.label for host in hosts.hosts}
+    document = rounds.document(verdict(nodes, results), results, speeds, absent, labels)
     click.echo(json.dumps(document, indent=2) if as_json else "\n".join(pairs_text.text(document, titles)))
     return 0 if document["verified"] else 1
 

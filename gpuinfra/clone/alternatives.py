@@ -9,6 +9,7 @@ from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.profile import CloudProfile
 from gpuinfra.clouds.second_region import second_region_of
 from gpuinfra.registry import CLOUDS
+from gpuinfra.words import counted
 
 MOST = 3
 
@@ -35,7 +36,7 @@ def _machines(machine: MachineType, nodes: int, cloud: str, region: str, *, fabr
     found = []
     for other in equals(machine, nodes, profile, region, fabric=fabric):
         count = nodes * machine.gpus // (other.gpus or 1)
-        reason = f"{other.name} is listed in {region}; {count} nodes have as many GPUs"
+        reason = f"{other.name} is listed in {region}; as many GPUs with {counted(count, 'node')}"
         found.append(_made(profile, region, other, count, reason, f"--region {region} --machine {other.name}"))
     return found
 

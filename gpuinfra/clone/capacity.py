@@ -19,6 +19,7 @@ from gpuinfra.spec.document import Route
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import Pool
+from gpuinfra.words import counted
 
 FLEX_HOURS = 168
 """Run time of `flex` capacity that replaces another kind."""
@@ -58,17 +59,19 @@ def set_capacity(pair: Pair, draft: Draft, machines: Mapping[str, MachineType]) 
             draft.set(("pools", index, "quota_vcpus"), None, why)
     floor, nodes = pair.spec.handover.floor, _nodes(draft)
     if floor is not None and floor > nodes > 0:
-        draft.set(("handover", "floor"), nodes, f"the clone has {nodes} nodes")
+        draft.set(("handover", "floor"), nodes, f"the clone has {counted(nodes, 'node')}")
 
 
 def _set_pool(pair: Pair, draft: Draft, index: int, machine: MachineType, counts: list[int], why: str) -> bool:
-    """Set the entries of a pool. `why` is the reason for a change of the number of nodes. Returns False after an error."""
+    """Set the entries of a pool. An entry without nodes is removed. `why` is the reason for a change of the number of nodes. Returns False after an error."""
     route: Route = ("pools", index, "capacity")
     raw = draft.get(route)
     routes: list[Route] = [(*route, number) for number in range(len(counts))] if isinstance(raw, list) else [route]
     made: list[dict[str, Any]] = []
-    reasons: list[str] = []
+    reasons: list[list[str]] = []
     for number, (entry, count) in enumerate(zip(pair.spec.pools[index].capacity, counts, strict=True)):
+        if count == 0:
+            continue
         value, reason = _replaced(
             pair,
             draft,
@@ -84,12 +87,11 @@ def _set_pool(pair: Pair, draft: Draft, index: int, machine: MachineType, counts
         if value is None:
             return False
         made.append({**value, "count": count})
-        reasons.append("; ".join(one for one in (reason, why if count != entry.count else "") if one))
+        reasons.append([one for one in (reason, why if count != entry.count else "") if one])
     if 0 in counts:
-        left = [one for one in made if one["count"]]
-        draft.set(route, left, f"{why}; {'; '.join(dict.fromkeys(one for one in reasons if one))}")
+        draft.set(route, made, "; ".join(dict.fromkeys([why, *(one for some in reasons for one in some)])))
         return True
-    for here, value, reason in zip(routes, made, reasons, strict=True):
+    for here, value, reason in zip(routes, made, map("; ".join, reasons), strict=True):
         draft.set(here, value, reason)
     return True
 
@@ -108,7 +110,8 @@ def _counts(pair: Pair, pool: Pool, old: MachineType, new: MachineType) -> tuple
     if old.gpus == new.gpus or not new.gpus or not old.gpus:
         return counts, ""
     total = math.ceil(pool.nodes * old.gpus / new.gpus)
-    return _share(counts, total), f"{total} nodes have the {pool.nodes * old.gpus} GPUs of the stack"
+    gpus = counted(pool.nodes * old.gpus, "GPU")
+    return _share(counts, total), f"{counted(total, 'node')} instead of {pool.nodes}, for the {gpus} of the stack"
 
 
 def _replaced(pair: Pair, draft: Draft, entry: _Entry) -> tuple[dict[str, Any] | None, str]:
@@ -187,7 +190,7 @@ def list_quotas(pair: Pair, draft: Draft, cloned: ClusterSpec) -> None:
             Manual(
                 path="quota",
                 what=f"{name} in {pair.target}",
-                why=f"each region has its own quota; {listed(nodes)} need {total} {quota.unit}",
+                why=f"each region has its own quota; the quota must be at least {counted(total, quota.unit.removesuffix('s'))} for {listed(nodes)}",
                 command=pair.facts.request(quota, total, pair.target, getattr(cloned.where, "project", None)),
             )
         )

@@ -28,7 +28,7 @@ def name_findings(pair: Pair) -> Iterator[Finding]:
         what = f"is {shown(pair.stack.name)}, which is not a valid name of a stack; allowed: {allowed}"
         yield error("STACK", what, "rename the stack file")
     elif not names.is_name(name):
-        what = f"is for the stack {shown(name)}, which is not a valid name; allowed: {allowed}"
+        what = f"has the name of a stack that is invalid: {shown(name)}; allowed: {allowed}"
         yield error("--output", what, "name a file such as Pulumi.NAME.yaml")
 
 

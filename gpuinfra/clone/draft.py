@@ -14,6 +14,7 @@ from gpuinfra.findings import Finding, Level
 from gpuinfra.safe_text import one_line
 from gpuinfra.spec.document import Route
 from gpuinfra.spec.shown import looks_secret, shown
+from gpuinfra.words import counted
 
 _PART = re.compile(r"([A-Za-z_][\w:-]*)((?:\[\d+\])*)(?:\.|$)")
 
@@ -136,7 +137,9 @@ def route_of(text: str, value: Any) -> Route:
                 continue
             length = len(here) if isinstance(here, list) else 0
             if part > length:
-                raise UsageError(f"--set {_shown(text)} has the index {part}, but the list has {length} entries")
+                raise UsageError(
+                    f"--set {_shown(text)} has the index {part}, but the list has {counted(length, 'entry', 'entries')}"
+                )
         elif here is not None and not isinstance(here, dict):
             raise UsageError(f"--set {_shown(text)} leads into {shown(here)}, which is not a mapping")
         found.append(part)

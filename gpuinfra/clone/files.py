@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from gpuinfra.clone.write import reasons_of, render
 from gpuinfra.clouds.second_region import Manual
 from gpuinfra.cost import price
 from gpuinfra.plan.model import Plan
-from gpuinfra.planning import make_plan
+from gpuinfra.planning import derived_limit, make_plan
 from gpuinfra.spec.document import Route
 from gpuinfra.spec.load import CLONE_OF
 from gpuinfra.spec.model import ClusterSpec
@@ -70,7 +69,7 @@ def _list_secrets_provider(pair: Pair, draft: Draft) -> None:
             Manual(
                 path=found[0],
                 what="secrets provider of the clone",
-                why="it belongs to the secrets provider of the stack; the clone gets its own, which must not live in either region alone",
+                why="it belongs to the secrets provider of the stack; the clone gets its own, whose key must stay available if either region fails",
                 command=f"pulumi stack init {pair.name} --secrets-provider=PROVIDER",
             )
         )
@@ -100,11 +99,13 @@ def _set_budget(pair: Pair, standing: Draft, plan: Plan) -> None:
     whole = estimate(pair, plan, after) or after
     if not (plan.budget and plan.budget.derived and whole.nodes_priced):
         return
-    why = "the price of the whole clone plus 10 percent, because this stack has no nodes from which the limit can be derived"
+    both = " and of its second region before a failover" if plan.recovery and plan.recovery.mode != "cold" else ""
+    why = f"the price of the whole clone{both} plus 10 percent, because this stack has no nodes from which the limit can be derived"
     if whole is not after:
         why = f"{why}; at the prices of {pair.source}, because some prices of {pair.target} are unknown"
-    limit = max(int(plan.budget.limit_usd_per_month), math.ceil(whole.usd_per_month * 1.1 / 100) * 100)
-    standing.set(("budget", "limit_usd_per_month"), limit, why)
+    priced = plan if whole is after else replace(plan, region=pair.source)
+    limit = max(plan.budget.limit_usd_per_month, derived_limit(priced, whole, pair.today))
+    standing.set(("budget", "limit_usd_per_month"), int(limit), why)
 
 
 def _nodes(pair: Pair, draft: Draft, layers: Sequence[str], reference: str) -> Draft:

@@ -65,7 +65,8 @@ class Transfer:
     """Data that is copied to the second region."""
 
     what: str
-    gib: float
+    gib: float | None
+    """Size of the data, or None if it is unknown."""
     usd_per_gb: float | None
     read: date
     source: str
@@ -73,8 +74,8 @@ class Transfer:
 
     @property
     def usd(self) -> float | None:
-        """Price of one full copy."""
-        return None if self.usd_per_gb is None else self.gib * 1.073741824 * self.usd_per_gb
+        """Price of one full copy, or None if the size or the price per GB is unknown."""
+        return None if self.usd_per_gb is None or self.gib is None else self.gib * 1.073741824 * self.usd_per_gb
 
 
 @dataclass(frozen=True, kw_only=True)

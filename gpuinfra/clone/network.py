@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from gpuinfra.clone.draft import Draft
 from gpuinfra.clone.pair import Pair
 from gpuinfra.clouds.second_region import Manual
-from gpuinfra.findings import error, warn
+from gpuinfra.findings import Finding, error, warn
 from gpuinfra.spec.policy import Network
 
 DEFAULT = Network().cidr
@@ -32,11 +32,13 @@ def set_network(pair: Pair, draft: Draft) -> None:
                 command=pair.facts.network(pair.target),
             )
         )
-        if not pair.request.peers:
+        if not pair.request.peers and not pair.is_given(("network", "cidr")):
             what = "is not in the declaration of an existing network, so the clone cannot avoid it"
             draft.findings.append(warn("network.cidr", what, "name the ranges of the existing network with --peer"))
-    if pair.is_given(("network", "cidr")) or pair.is_given(("network", "existing")):
-        return
+    for name in ("cidr", "existing"):
+        if pair.is_given(("network", name)):
+            draft.findings += _unused(pair, name)
+            return
     declared = draft.get(("network", "cidr"))
     if not made and declared is None:
         return
@@ -53,6 +55,14 @@ def set_network(pair: Pair, draft: Draft) -> None:
         chosen,
         f"does not overlap {network.cidr}, so that both networks can be peered; other stacks are not read, so name the ranges of their networks with --peer",
     )
+
+
+def _unused(pair: Pair, name: str) -> Iterator[Finding]:
+    """Yield an error for each option that has no effect beside `--set network.NAME`."""
+    options = (("--cidr", pair.request.cidr is not None), ("--peer", bool(pair.request.peers)))
+    for option in (option for option, given in options if given):
+        hint = "use one of the two options" if name == "cidr" else "leave it out, because the clone creates no network"
+        yield error(option, f"has no effect, because --set sets network.{name}", hint)
 
 
 def network_of(text: str) -> ipaddress.IPv4Network | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from gpuinfra.clone.model import ClonedFile, Transfer
 from gpuinfra.clone.pair import Pair
+from gpuinfra.clone.storage import with_bucket
 from gpuinfra.cost import Cost, price
 from gpuinfra.plan.model import Plan
 from gpuinfra.planning import make_plan
@@ -34,14 +35,14 @@ def standing(pair: Pair, cloned: ClusterSpec, files: tuple[ClonedFile, ...]) -> 
 def transfers(pair: Pair) -> Iterator[Transfer]:
     """Yield the data that is copied once to the second region."""
     cost = pair.own_facts.egress(pair.source) if pair.across else pair.own_facts.transfer(pair.source, pair.target)
-    for entry in pair.spec.storage:
-        if isinstance(entry, Lustre) and entry.bucket:
-            what = f"first copy of {entry.mount}, if the file system is full"
-            yield Transfer(
-                what=what,
-                gib=pair.here.lustre(entry).billed,
-                usd_per_gb=cost.usd_per_gb,
-                read=cost.read,
-                source=cost.source,
-                certain=cost.certain,
-            )
+    for _, entry in with_bucket(pair.spec):
+        size = pair.here.lustre(entry).billed if isinstance(entry, Lustre) else None
+        full = "if the file system is full" if size is not None else "a bucket whose size is unknown"
+        yield Transfer(
+            what=f"first copy of {entry.mount}, {full}",
+            gib=size,
+            usd_per_gb=cost.usd_per_gb,
+            read=cost.read,
+            source=cost.source,
+            certain=cost.certain,
+        )

@@ -6,7 +6,7 @@ from gpuinfra.clone.draft import Draft
 from gpuinfra.clone.pair import Pair
 from gpuinfra.findings import error, warn
 from gpuinfra.spec.messages import listed
-from gpuinfra.spec.storage import Lustre
+from gpuinfra.spec.storage import Lustre, ObjectMount
 
 
 def set_recovery(pair: Pair, draft: Draft) -> None:
@@ -22,7 +22,7 @@ def set_recovery(pair: Pair, draft: Draft) -> None:
         [
             str(name)
             for index, entry in enumerate(pair.spec.storage)
-            if isinstance(entry, Lustre)
+            if isinstance(entry, Lustre | ObjectMount)
             and (name := pair.final(draft, ("storage", index, "bucket"))) not in (None, "auto")
         ],
     )

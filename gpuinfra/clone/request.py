@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gpuinfra.clone.model import MODES, Request
 from gpuinfra.clone.network import network_of
 from gpuinfra.clone.pair import facts_of
+from gpuinfra.clone.storage import with_bucket
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.second_region import second_region_of
 from gpuinfra.findings import Finding, error, info, warn
@@ -14,7 +15,6 @@ from gpuinfra.registry import CLOUDS
 from gpuinfra.spec.messages import listed, nearest
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
-from gpuinfra.spec.storage import Lustre
 
 MAX_RPO = 10_080
 """Longest RPO in minutes, as in `recovery.rpo_minutes`."""
@@ -74,6 +74,13 @@ def _option_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
             pool = f" for {name}" if name != "*" else ""
             yield error("--count", f"is {shown(count)}{pool}; allowed: 1 to 100000", "use another number")
             return
+    option = "--cidr" if request.cidr is not None else "--peer" if request.peers else ""
+    if option and "site" not in spec.made_layers and "cidr" not in spec.network.model_fields_set:
+        hint = "leave it out"
+        if spec.use.site:
+            hint = f"{hint} here, and use it for the clone of {shown(spec.use.site)}, which creates the network"
+        yield error(option, "is set, but the clone does not create the network", hint)
+        return
     own = None if spec.network.existing else network_of(spec.network.cidr)
     given = []
     for option, text in (
@@ -101,13 +108,12 @@ def _option_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
 
 
 def _rpo_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
-    linked = [entry for entry in spec.storage if isinstance(entry, Lustre) and entry.bucket]
     replication = facts_of(spec.cloud).replication
     rpo = request.rpo_minutes
     assert rpo is not None
     if not 1 <= rpo <= MAX_RPO:
         yield error("--rpo", f"is {shown(rpo)}; allowed: 1 to {MAX_RPO} minutes", "use another number")
-    elif not linked:
+    elif not any(with_bucket(spec)):
         what = f"is {rpo}, but no file system of the stack has a bucket, and only buckets are replicated"
         yield error("--rpo", what, "link a bucket to the file system (bucket: auto), or leave the option out")
     elif replication.minutes is not None and rpo < replication.minutes:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gpuinfra.clone.draft import Draft
 from gpuinfra.clone.pair import Pair
 from gpuinfra.clouds.machines import nearest_value
 from gpuinfra.clouds.second_region import Manual
-from gpuinfra.findings import warn
+from gpuinfra.findings import error, warn
 from gpuinfra.spec.messages import listed
+from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.shown import shown
 from gpuinfra.spec.storage import Lustre, ObjectMount
+
+
+def with_bucket(spec: ClusterSpec) -> Iterator[tuple[int, Lustre | ObjectMount]]:
+    """Yield the number and the entry of each file system with a bucket and of each mounted bucket."""
+    for index, entry in enumerate(spec.storage):
+        if isinstance(entry, Lustre | ObjectMount) and entry.bucket is not None:
+            yield index, entry
 
 
 def set_storage(pair: Pair, draft: Draft) -> None:
@@ -33,11 +44,35 @@ def set_storage(pair: Pair, draft: Draft) -> None:
         if "site" not in pair.spec.made_layers and not pair.spec.use.site:
             continue
         if entry.bucket != "auto" and not pair.is_given(("storage", index, "bucket")):
+            if isinstance(entry, ObjectMount):
+                _keep_mounted(pair, draft, f"{path}.bucket", entry)
+                continue
             why = f"the bucket of the stack is in {pair.source}; the clone creates its own, which is empty until the data is replicated or copied"
             draft.set(("storage", index, "bucket"), "auto", why)
             if isinstance(entry, Lustre) and entry.bucket_prefix:
                 draft.set(("storage", index, "bucket_prefix"), None, "the new bucket has no folders")
         _list_data(pair, draft, index, entry)
+
+
+def _keep_mounted(pair: Pair, draft: Draft, path: str, entry: ObjectMount) -> None:
+    """Keep an existing bucket that nodes mount, because nodes of every region can read it. Its location is not in the declaration."""
+    bucket = shown(entry.bucket)
+    if pair.across:
+        what = f"is {bucket} on {pair.here.title}, which the nodes of {pair.there.title} cannot mount"
+        hint = "copy the data, and set the file systems of the clone with --set storage=[...]"
+        draft.findings.append(error(path, what, hint))
+        return
+    what = f"is {bucket}, which the clone mounts too; its location is unknown, and reads from a bucket in another region are slow and billed"
+    hint = f"check that the bucket is available if {pair.source} fails, or name a copy in {pair.target} with --set {path}=BUCKET"
+    draft.findings.append(warn(path, what, hint))
+    draft.manual.append(
+        Manual(
+            path=path.rpartition(".")[0],
+            what=f"data of {entry.mount}",
+            why=f"the bucket is not in the stack; if it is in {pair.source} only, replicate it: {pair.own_facts.replication.feature}",
+            command=pair.own_facts.bucket(entry.bucket, pair.source, pair.target),
+        )
+    )
 
 
 def _list_data(pair: Pair, draft: Draft, index: int, entry: Lustre | ObjectMount) -> None:

@@ -63,7 +63,11 @@ def check_target(path: Path, *, force: bool) -> None:
     """Raise `UsageError` if the file cannot be written, so that a clone with two files writes both or none."""
     check_path(path)
     if not force and (path.exists() or path.is_symlink()):
-        raise UsageError(f"{path} exists; use a different path after --output, or --force to replace it")
+        raise _exists(path)
+
+
+def _exists(path: Path) -> UsageError:
+    return UsageError(f"{path} exists; use a different path after --output, or --force to replace it")
 
 
 def check_path(path: Path) -> None:
@@ -95,7 +99,7 @@ def write_atomic(path: Path, text: str, *, force: bool) -> None:
         else:
             os.link(temporary, path)
     except FileExistsError:
-        raise UsageError(f"{path} exists; use a different path after --output, or --force to replace it") from None
+        raise _exists(path) from None
     except OSError as problem:
         raise UsageError(f"{path} cannot be written: {problem.strerror}; use a different path after --output") from None
     finally:

@@ -55,12 +55,14 @@ def price(plan: Plan, today: date, prices: PriceFile | None = None, *, duration_
 
 
 def _unpriced(plan: Plan) -> Iterator[tuple[str, NotPriced]]:
-    """Yield the type and the reason of each resource with a price per hour or month that the catalog does not have."""
+    """Yield module and type, such as `filestore Instance`, and the reason of each resource with a price per hour or month that the catalog
+    does not have."""
     if not has_module(plan.cloud, "resources"):
         return
     for one in module_of(plan.cloud, "resources").resources(plan):
         if one.kind and one.kind.price.fixed:
-            yield one.type.rpartition(":")[2], one.kind.price
+            module, _, name = one.type.split(":", 1)[1].partition(":")
+            yield f"{module.partition('/')[0]} {name}", one.kind.price
 
 
 def _lines(plan: Plan, prices: PriceFile | None) -> Iterator[Line]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from gpuinfra.handover.judge import AWAITS_UPGRADE, TOO_OLD, Check, NodeVerdict, describe
 from gpuinfra.handover.ports import GroupProblem
 from gpuinfra.handover.watch import Outcome, never_reported
+from gpuinfra.words import counted
 
 MOST_FINDINGS = 5
 """Maximum number of findings shown per node. The report lists all findings."""
@@ -71,7 +72,7 @@ def node_reason(node: NodeVerdict, outcome: Outcome | None = None) -> str:
         lines.append(f"  what to do: {hint(node, console)}")
         return "\n".join(lines)
     if node.outcome == "failed" and node.blocking:
-        return "\n".join([f"{head}: failed {_count(len(node.blocking), 'check')}", *_findings(node.blocking)])
+        return "\n".join([f"{head}: failed {counted(len(node.blocking), 'check')}", *_findings(node.blocking)])
     return f"{head}: {node.outcome}: {node.reason}\n  what to do: {hint(node)}"
 
 
@@ -88,7 +89,7 @@ def _findings(blocking: Sequence[Check]) -> list[str]:
         if first.get("hint"):
             lines.append(f"    what to do: {first['hint']}")
     more = len(_by_reason(blocking)) - MOST_FINDINGS
-    return [*lines, *([f"  and {_count(more, 'finding')} more, in the report"] if more > 0 else [])]
+    return [*lines, *([f"  and {counted(more, 'finding')} more, in the report"] if more > 0 else [])]
 
 
 def _by_reason(blocking: Sequence[Check]) -> dict[str, list[Check]]:
@@ -98,10 +99,6 @@ def _by_reason(blocking: Sequence[Check]) -> dict[str, list[Check]]:
         reason = str(check.get("reason") or "") or describe(check)
         groups.setdefault(reason, []).append(check)
     return groups
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def hint(node: NodeVerdict, console: Iterable[str] = ()) -> str:

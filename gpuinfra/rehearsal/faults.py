@@ -12,6 +12,7 @@ from difflib import get_close_matches
 
 from gpuinfra.errors import UsageError
 from gpuinfra.plan.model import Plan
+from gpuinfra.words import counted
 
 CLOUD_FAULTS = {
     "no-capacity": "cloud:no-capacity:<pool or capacity kind>  the groups get no machines, with the cloud's error message",
@@ -60,7 +61,7 @@ def check_against_plan(faults: Iterable[Fault], plan: Plan, *, replaces: bool = 
             pool, _, number = fault.target.rpartition("-")
             if int(number) > counts[pool] and not replaces:
                 raise UsageError(
-                    f"--fault {fault.text}: pool {pool} has {counts[pool]} nodes; allowed: {pool}-1 to {pool}-{counts[pool]}"
+                    f"--fault {fault.text}: pool {pool} has {counted(counts[pool], 'node')}; allowed: {pool}-1 to {pool}-{counts[pool]}"
                 )
         elif fault.name == "no-capacity":
             if fault.target.replace("_", "-") not in targets:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuinfra.errors import UsageError
+from gpuinfra.words import titled
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _ADDRESS = re.compile(r"[A-Za-z0-9:][A-Za-z0-9:._%-]{0,254}")
@@ -47,7 +48,7 @@ class Host:
     @property
     def title(self) -> str:
         """Name for messages: `gpu-1 (i-0123...)`, or only the name of a host without a label."""
-        return f"{self.label} ({self.name})" if self.label and self.label != self.name else self.name
+        return titled(self.label, self.name)
 
     @property
     def where(self) -> str:

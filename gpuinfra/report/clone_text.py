@@ -62,7 +62,8 @@ def _price(result: Result) -> Iterator[str]:
     for one in result.transfers:
         doubt = "" if one.certain else " (not certain)"
         each = f"{one.usd_per_gb:g} USD per GB{doubt}, {one.read}" if one.usd_per_gb is not None else "price unknown"
-        yield f"  {one.what}: {one.gib:,.0f} GiB, {usd(one.usd, 0)} USD ({each})"
+        size = f"{one.gib:,.0f} GiB, {usd(one.usd, 0)} USD ({each})" if one.gib is not None else each
+        yield f"  {one.what}: {size}"
     yield "  not included: storage of the replica, requests, and changes after the first copy"
 
 

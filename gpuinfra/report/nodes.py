@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuinfra.report.tables import Cell, Column, Table
+from gpuinfra.words import counted
 
 MISSED = {"fail": "failed", "error": "could not be evaluated", "warn": "with a warning"}
 
@@ -47,11 +48,11 @@ def node_view(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def gpus_text(node: Mapping[str, Any]) -> str:
-    """Return how many GPUs answer the driver: `8 GPUs`, `7 of 8 GPUs answer`. Without evidence, the expected number."""
+    """Return how many GPUs the driver detects: `8 GPUs`, `7 of 8 GPUs detected`. Without evidence, the expected number."""
     expected, answers = node["gpus_expected"], len(node.get("gpus") or [])
     if node["checks"] and answers != expected:
-        return f"{answers} of {expected} GPUs answer"
-    return f"{expected} GPUs" if node["checks"] else f"{expected} GPUs expected"
+        return f"{answers} of {counted(expected, 'GPU')} detected"
+    return counted(expected, "GPU") if node["checks"] else f"{counted(expected, 'GPU')} expected"
 
 
 def checks_text(node: Mapping[str, Any]) -> str:
@@ -60,7 +61,7 @@ def checks_text(node: Mapping[str, Any]) -> str:
     if not checks:
         return "evidence not evaluated" if node.get("evidence") else "no evidence"
     counts = Counter(str(check["outcome"]) for check in checks)
-    parts = [f"{counts['pass']} check{'' if counts['pass'] == 1 else 's'} passed"]
+    parts = [f"{counted(counts['pass'], 'check')} passed"]
     parts += [f"{counts[outcome]} {word}" for outcome, word in MISSED.items() if counts[outcome]]
     if counts["skip"]:
         parts.append(f"{counts['skip']} {'does' if counts['skip'] == 1 else 'do'} not apply")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpuinfra.safe_text import one_line
+from gpuinfra.words import counted
 
 
 def text(document: Mapping[str, Any], titles: Mapping[str, str]) -> Iterator[str]:
@@ -24,4 +25,4 @@ def text(document: Mapping[str, Any], titles: Mapping[str, str]) -> Iterator[str
         yield one_line(f"{titles[name]} was not measured: {reason}")
     nodes = sum(len(document[key]) for key in ("good", "slow", "unknown", "absent"))
     count = len(document["pairs"])
-    yield f"{len(document['good'])} of {nodes} nodes reach the bandwidth of their machine type, in {count} pair{'' if count == 1 else 's'}"
+    yield f"{len(document['good'])} of {nodes} nodes reach the bandwidth of their machine type, in {counted(count, 'pair')}"

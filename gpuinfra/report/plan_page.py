@@ -17,6 +17,7 @@ from gpuinfra.report.plan_tables import (
 )
 from gpuinfra.report.prices import excluded, hour_tile, price_table, summary
 from gpuinfra.report.tables import Cell, Column, Table, kept_table
+from gpuinfra.words import counted
 
 MOST_DRAWN = 256
 """Maximum number of nodes in a group that are drawn individually. A larger group is shown as a number."""
@@ -90,9 +91,9 @@ def _pool(pool: PoolPlan) -> dict[str, Any]:
 
 
 def _group(group: Group) -> dict[str, Any]:
-    nodes = group.max_count
+    nodes, kind = group.max_count, group.kind.replace("_", "-")
     return {
-        "text": f"{group.name}: {nodes:,} {group.kind.replace('_', '-')} node{'' if nodes == 1 else 's'} in {group.zone}",
+        "text": f"{group.name}: {counted(nodes, kind + ' node')} in {group.zone}",
         "nodes": nodes,
         "kind": "spot" if group.kind == "spot" else "",
         "drawn": nodes <= MOST_DRAWN,

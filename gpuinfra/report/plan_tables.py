@@ -76,7 +76,7 @@ def recovery_table(recovery: RecoveryPlan) -> Table:
     rows: list[tuple[str, str, str]] = []
     for name, target in (("RPO", recovery.rpo), ("RTO", recovery.rto)):
         rows += [(one.what, f"{one.minutes:,.1f}", one.how) for one in target.parts]
-        result = "met if the rates are reached" if target.holds else "does not hold"
+        result = "met if the rates are reached" if target.holds else "not met"
         rows.append((name, f"{target.minutes:,.1f}", f"{result}: the target is {target.declared_minutes} minutes"))
         rows += [(f"not in {name}", "", what) for what in target.excluded]
     return Table([Column("step", wrap=True), Column("minutes", right=True), Column("calculation", wrap=True)], rows)

@@ -12,6 +12,7 @@ from gpuinfra.report.plan_json import PlanReport
 from gpuinfra.report.plan_tables import gpus_of, recovery_table, storage_text, subnet_table, ways_table
 from gpuinfra.report.prices import price_table
 from gpuinfra.report.tables import Column, Table
+from gpuinfra.words import counted
 
 LABEL = Column(width=8)
 SOFTWARE = {"driver": "DRIVER_VERSION", "CUDA": "CUDA_VERSION", "NCCL": "NCCL_VERSION"}
@@ -27,7 +28,7 @@ def _lines(report: PlanReport) -> Iterator[str]:
     if plan is None or cost is None:
         return
     place = f"{plan.cloud} {plan.region}, {', '.join(plan.zones)}"
-    yield f"{plan.name}: {plan.nodes} nodes, {gpus_of(plan)} GPUs on {place}  ({', '.join(plan.layers)})"
+    yield f"{plan.name}: {counted(plan.nodes, 'node')}, {counted(gpus_of(plan), 'GPU')} on {place}  ({', '.join(plan.layers)})"
     for pool in plan.pools:
         yield ""
         yield from _pool(pool)
@@ -102,7 +103,7 @@ def _site(plan: Plan) -> Iterator[str]:
         yield from _recovery(plan.recovery)
     if plan.pools:
         hand = plan.handover
-        wait = {"all": "every node", "floor": f"{hand.floor} nodes", "none": "no node"}[hand.wait]
+        wait = {"all": "every node", "floor": counted(hand.floor or 0, "node"), "none": "no node"}[hand.wait]
         yield from _field("handover", f"waits for {wait}, at most {hand.deadline_s // 60} minutes")
 
 

@@ -12,6 +12,7 @@ from gpuinfra.report.tables import Cell, Column, Table
 from gpuinfra.safe_text import one_line, printable
 from gpuinfra.verification.judged import Judged
 from gpuinfra.verification.read import Absent, Found
+from gpuinfra.words import titled
 
 SCHEMA = "gpuinfra.verification/1"
 DO = {
@@ -106,7 +107,7 @@ def text(nodes: Sequence[Judged], found: Found) -> Iterator[str]:
         for node in nodes
     ]
     rows += [
-        (_titled(one.name, one.instance_id), one.machine, Cell(badge=one.outcome), "", "see below")
+        (titled(one.name, one.instance_id), one.machine, Cell(badge=one.outcome), "", "see below")
         for one in found.absent
     ]
     columns = ["node", "machine", "outcome", Column("passed", right=True), Column("what to do", wrap=True)]
@@ -115,7 +116,7 @@ def text(nodes: Sequence[Judged], found: Found) -> Iterator[str]:
         yield from _problems(node)
     for one in found.absent:
         yield ""
-        yield _line(f"{_titled(one.name, one.instance_id)}: {one.outcome}: {one.reason}")
+        yield _line(f"{titled(one.name, one.instance_id)}: {one.outcome}: {one.reason}")
         yield f"  -> {_line(one.hint)}"
     if found.problems:
         yield ""
@@ -160,12 +161,7 @@ _VERBS = {"look": "look at"}
 
 
 def _name(node: Judged) -> str:
-    return _titled(node.evidence.label, node.instance_id)
-
-
-def _titled(name: str, id: str) -> str:
-    """Return text such as `gpu-1 (i-0123...)`, or only the part that is available."""
-    return name if id in ("", name) else f"{name} ({id})"
+    return titled(node.evidence.label, node.instance_id)
 
 
 def junit(nodes: Sequence[Judged], found: Found) -> str:
@@ -200,7 +196,7 @@ def junit(nodes: Sequence[Judged], found: Found) -> str:
         suite(_name(node), [*node.checks, *missing])
     for one in found.absent:
         suite(
-            _titled(one.name, one.instance_id),
+            titled(one.name, one.instance_id),
             [{"id": one.outcome, "name": "", "outcome": "error", "reason": one.reason, "hint": one.hint}],
         )
     ElementTree.indent(root, space="")

@@ -47,8 +47,8 @@ def check(spec: ClusterSpec, today: date) -> tuple[Finding, ...]:
 
 
 def _of_correct_places(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Yield the findings of all rules. A wrong zone or address range has its own finding, and hides findings about other fields that
-    the declaration without it does not have."""
+    """Yield the findings of all rules. If a zone or the address range is wrong, yield only the error about it and those findings
+    that the declaration has without the wrong value too."""
     found = list(_found(spec, today))
     wrong = {one.path for one in found if one.level is Level.ERROR and _PLACE.fullmatch(one.path)}
     left = {(one.path, one.rule) for one in _found(_without_places(spec, wrong), today)} if wrong else set()

@@ -14,6 +14,7 @@ from gpuinfra.plan.storage import local_disk_gib, object_cache_gib
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
+from gpuinfra.words import counted
 
 OWN_TAGS = 10
 """Tags that gpuinfra and the cloud add to a node."""
@@ -161,7 +162,9 @@ def floor_is_reachable(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             "set handover.wait to floor, or remove the floor",
         )
     if handover.floor is not None and handover.floor > spec.nodes:
-        yield error("handover.floor", f"is {handover.floor}, but the cluster has {spec.nodes} nodes", "lower it")
+        yield error(
+            "handover.floor", f"is {handover.floor}, but the cluster has {counted(spec.nodes, 'node')}", "lower it"
+        )
 
 
 def tags_are_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:

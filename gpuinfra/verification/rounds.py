@@ -68,9 +68,13 @@ def _problem(one: NodeResult, expectation: Mapping[str, Any]) -> str:
 
 
 def document(
-    found: PairsVerdict, results: Sequence[PairResult], speeds: Mapping[Pair, float | None], absent: Mapping[str, str]
+    found: PairsVerdict,
+    results: Sequence[PairResult],
+    speeds: Mapping[Pair, float | None],
+    absent: Mapping[str, str],
+    labels: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return the verdict in its stable JSON form."""
+    """Return the verdict in its stable JSON form. `labels` maps the name of each host to the name of its node in the stack."""
     return {
         "schema": SCHEMA,
         "verified": not (found.slow or found.slow_paths or found.unknown or absent),
@@ -79,6 +83,7 @@ def document(
         "slow_paths": [list(path) for path in found.slow_paths],
         "unknown": list(found.unknown),
         "absent": dict(absent),
+        "labels": dict(labels),
         "pairs": [
             {
                 "nodes": [one.first, one.second],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpuinfra.clone import Result
+from gpuinfra.report.clone_text import text
 from gpuinfra.spec.document import parse
 from gpuinfra.spec.load import read_stack
 from tests.clone.stacks import cloned, file_of, saved
@@ -47,6 +49,85 @@ def test_count_is_divided_in_proportion() -> None:
     assert [entry["count"] for entry in result["pools"][0]["capacity"]] == [3, 3]
     one = declared(cloned(file_of("aws-p4d"), "us-west-2", count={"gpu": 1}))
     assert one["pools"][0]["capacity"] == [{"kind": "on_demand", "count": 1}]
+
+
+def test_entry_without_nodes_needs_no_reservation() -> None:
+    """An entry that gets no nodes is removed: the report lists no reservation to buy for it, and the reason names --count once."""
+    result = cloned(file_of("aws-p4d"), "us-west-2", count={"*": 1})
+    assert declared(result)["pools"][0]["capacity"] == [{"kind": "on_demand", "count": 1}]
+    bought = [one for one in result.manual if one.path.startswith("pools[0].capacity")]
+    assert [one for one in bought if " 0 x " in one.what or "--instance-count 0" in one.command] == []
+    (change,) = [one for one in result.changes if one.path == "pools[0].capacity"]
+    assert change.reason.count("set with --count") == 1
+
+
+def _mounts(folder: Path, *storage: dict[str, Any]) -> Path:
+    """A stack file on Google Cloud with storage."""
+    declaration = {
+        "name": "lab",
+        "where": {"cloud": "gcp", "region": "us-central1", "zone": "us-central1-a"},
+        "pools": [{"name": "gpu", "machine": "a2-ultragpu-1g", "capacity": {"kind": "on_demand", "count": 1}}],
+        "storage": list(storage),
+    }
+    return written(folder, declaration, {"gcp:project": "my-project", "gcp:region": "us-central1"})
+
+
+DATA = {"kind": "object", "mount": "/data", "bucket": "my-training-data"}
+OUT = {"kind": "object", "mount": "/out", "bucket": "auto", "read_only": False}
+
+
+def test_mounted_bucket_keeps_its_name_with_a_warning(tmp_path: Path) -> None:
+    """The nodes of the second region mount the existing bucket too; a created bucket is created again, without its data."""
+    result = cloned(_mounts(tmp_path, DATA, OUT), "us-east4")
+    assert declared(result)["storage"] == [DATA, OUT]
+    (kept,) = [one for one in result.findings if one.path == "storage[0].bucket"]
+    assert (kept.level.value, "its location is unknown" in kept.message) == ("warn", True)
+    (auto,) = [one for one in result.findings if one.path == "storage[1].bucket"]
+    assert "starts without the data" in auto.message
+    assert [one.what for one in result.manual if one.path.startswith("storage")] == ["data of /data", "data of /out"]
+    replica = cloned(_mounts(tmp_path, DATA, OUT), "us-east4", values=(("storage[0].bucket", "my-replica"),))
+    assert declared(replica)["storage"][0]["bucket"] == "my-replica"
+    assert not [one for one in replica.findings if one.path == "storage[0].bucket"]
+
+
+def test_mounted_bucket_on_another_cloud_has_to_be_replaced(tmp_path: Path) -> None:
+    """Nodes of another cloud cannot mount the bucket, and the error names the option that sets the file systems."""
+    result = cloned(_mounts(tmp_path, DATA), "us-west-2", cloud="aws")
+    (found,) = result.findings
+    assert (found.path, found.level.value) == ("storage[0].bucket", "error")
+    assert "--set storage=" in found.hint
+    assert cloned(_mounts(tmp_path, DATA), "us-west-2", cloud="aws", values=(("storage", []),)).ok
+
+
+def test_mounted_buckets_have_an_rpo_and_a_transfer_of_unknown_size(tmp_path: Path) -> None:
+    """A mounted bucket is replicated like the bucket of a file system, but the declaration does not contain its size."""
+    result = cloned(_mounts(tmp_path, DATA, OUT), "us-east4", rpo_minutes=60)
+    assert result.ok, [str(one) for one in result.findings]
+    assert [(one.what, one.gib, one.usd) for one in result.transfers] == [
+        (f"first copy of {mount}, a bucket whose size is unknown", None, None) for mount in ("/data", "/out")
+    ]
+    assert "whose size is unknown: 0.02 USD per GB" in text(result)
+
+
+@pytest.mark.parametrize("name", ["cidr", "existing"])
+def test_option_and_set_for_one_range_are_an_error(name: str, tmp_path: Path) -> None:
+    """--cidr and --peer have no effect beside a value of --set for the network, so each of them is an error."""
+    value = {"cidr": "10.98.0.0/16", "existing": {"id": "vpc-0123456789abcdef0", "subnets": {}}}[name]
+    for option, given in (("--cidr", {"cidr": "10.99.0.0/16"}), ("--peer", {"peers": ("10.80.0.0/16",)})):
+        result = cloned(written(tmp_path, aws()), "us-west-2", values=((f"network.{name}", value),), **given)
+        (found,) = result.findings
+        assert (found.path, found.level.value) == (option, "error")
+        assert f"network.{name}" in found.message
+
+
+def test_budget_of_a_stack_without_nodes_includes_the_second_region() -> None:
+    """At the prices of the first region, the limit covers the whole clone and what its own recovery keeps in the first region."""
+    result = cloned(file_of("aws-recovery"), "us-west-2", mode="pilot-light")
+    assert result.ok
+    assert result.estimate is not None
+    base = result.files[0].declaration
+    assert base["budget"]["limit_usd_per_month"] >= math.ceil(result.estimate.usd_per_month * 1.1 / 100) * 100 + 1000
+    assert " and of its second region before a failover plus 10 percent" in result.files[0].text
 
 
 def test_floor_follows_the_number_of_nodes(tmp_path: Path) -> None:

@@ -92,10 +92,13 @@ def test_a_file_server_and_a_bastion_without_a_price_make_the_sum_a_minimum() ->
     """Filestore and Azure Bastion have no price in the catalog: they are listed, and the sum is a minimum. Keys are listed only."""
     homes = _cost("gcp", storage=[{"kind": "home", "mount": "/home", "capacity_gib": 2560}])
     bastion = _cost("azure", access__bastion=True)
-    for cost, what in ((homes, "1 x Instance: billed by capacity"), (bastion, "1 x BastionHost: billed by the hour")):
+    for cost, what in (
+        (homes, "1 x filestore Instance: billed by capacity"),
+        (bastion, "1 x network BastionHost: billed by the hour"),
+    ):
         assert any(text.startswith(what) for text in cost.unknown)
         assert not cost.complete
-    assert any(text.startswith("2 x Key: billed monthly") for text in _cost().unknown)
+    assert any(text.startswith("2 x kms Key: billed monthly") for text in _cost().unknown)
     assert _cost().complete
 
 

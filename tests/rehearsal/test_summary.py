@@ -126,7 +126,7 @@ def test_the_line_of_a_node_states_how_many_gpus_answer(tmp_path: Path) -> None:
     seven = {**node("gpu-1", "i-1", "failed", CHECK), "gpus": [{"index": index} for index in range(7)]}
     eight = {**node("gpu-2", "i-2", "failed", CHECK), "gpus": [{"index": index} for index in range(8)]}
     lines = lines_after_failure(tmp_path, [seven, eight])
-    assert "7 of 8 GPUs answer, " in next(line for line in lines if line.startswith("gpu-1 "))
+    assert "7 of 8 GPUs detected, " in next(line for line in lines if line.startswith("gpu-1 "))
     assert " 8 GPUs, " in next(line for line in lines if line.startswith("gpu-2 "))
 
 

@@ -66,7 +66,8 @@ def test_rounds_continue_until_the_slow_node_is_known(slow: int) -> None:
         return [PairResult(first=a, second=b, good=nodes[slow] not in (a, b), reason="slow") for a, b in pairs]
 
     results = rounds.run_rounds(nodes, measure)
-    document = rounds.document(verdict(nodes, results), results, {}, {})
+    document = rounds.document(verdict(nodes, results), results, {}, {}, {"gpu-0": "a"})
+    assert document["labels"] == {"gpu-0": "a"}
     assert list(document["slow"]) == [nodes[slow]]
     assert len(document["good"]) == 6
     assert not document["verified"]

@@ -8,6 +8,7 @@ from gpuinfra.clouds.gcp.catalog import MACHINES
 from gpuinfra.clouds.second_region import quota_totals
 from gpuinfra.plan.model import PoolPlan, RecoveryCommand
 from gpuinfra.plan.recovery import Replication
+from gpuinfra.words import counted
 
 OLD_VERSIONS_DAYS = 90
 """Number of days for which a bucket keeps a replaced or deleted object, so that it can be restored."""
@@ -39,7 +40,8 @@ def _quotas(second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryComman
     for quota, gpus in quota_totals(pools, MACHINES, lambda machine: machine.gpus).items():
         of = f"of quota {quota} " if quota else ""
         yield RecoveryCommand(
-            why=f"the nodes need {gpus} GPUs {of}in {second}", command=quota_request(quota, gpus, second, None)
+            why=f"the nodes need {counted(gpus, 'GPU')} {of}in {second}",
+            command=quota_request(quota, gpus, second, None),
         )
 
 
