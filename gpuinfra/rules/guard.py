@@ -10,7 +10,7 @@ from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import pools_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
-from gpuinfra.spec.messages import listed
+from gpuinfra.spec.messages import host_bits, listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.policy import Access, Audit, Network
 from gpuinfra.spec.shown import shown
@@ -23,11 +23,12 @@ def cidr_is_private(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     try:
         network = ipaddress.ip_network(spec.network.cidr, strict=True)
     except ValueError:
-        yield error(
-            "network.cidr",
-            f"is {shown(spec.network.cidr)}; allowed: a private range such as 10.64.0.0/16",
-            "set the host bits to zero",
-        )
+        try:
+            hint = f"set the host bits to zero: {ipaddress.ip_network(spec.network.cidr, strict=False)}"
+        except ValueError:
+            hint = "correct the range"
+        what = f"is {shown(spec.network.cidr)}; allowed: a private range such as 10.64.0.0/16"
+        yield error("network.cidr", what, hint)
         return
     private = [
         ipaddress.ip_network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
@@ -65,7 +66,7 @@ def bucket_client_is_reachable(spec: ClusterSpec, today: date) -> Iterator[Findi
 
 
 def ssh_is_not_open_to_internet(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Port 22 is not open to all addresses. Large public networks cause a warning."""
+    """Port 22 is not open to all addresses, and networks have no host bits. Large public networks cause a warning."""
     for i, cidr in enumerate(spec.access.ssh_from):
         path = f"access.ssh_from[{i}]"
         try:
@@ -75,6 +76,8 @@ def ssh_is_not_open_to_internet(spec: ClusterSpec, today: date) -> Iterator[Find
             continue
         if network.prefixlen == 0:
             yield error(path, f"is {network}, which includes every address", "list the networks of your operators")
+        elif wrong := host_bits(cidr):
+            yield error(path, *wrong)
         elif network.is_global and network.prefixlen < (16 if network.version == 4 else 32):
             yield warn(path, f"is {network}, which is very large", "list smaller networks")
 

@@ -11,6 +11,7 @@ from gpuinfra.clouds.machines import entries_of, machines_of, pools_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, warn
 from gpuinfra.spec.capacity import Block
+from gpuinfra.spec.kinds import capacity_not_offered
 from gpuinfra.spec.messages import listed, nearest
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
@@ -96,9 +97,8 @@ def capacity_kind_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding
     for path, pool, entry in entries_of(spec):
         machine, kind = machines.get(pool.machine), CapacityKind(entry.kind)
         if kind not in cloud.capacity_kinds:
-            allowed = listed(sorted(k.value for k in cloud.capacity_kinds))
-            what = f"is {kind.value}, which {cloud.title} does not offer; allowed: {allowed}"
-            yield error(f"{path}.kind", what, "use one of these")
+            offered = (k.value for k in cloud.capacity_kinds)
+            yield error(f"{path}.kind", *capacity_not_offered(kind.value, cloud.title, offered))
         elif machine and kind not in machine.capacity:
             allowed = listed(sorted(k.value for k in machine.capacity))
             what = f"is {kind.value}, which {machine.name} does not offer; allowed: {allowed}"

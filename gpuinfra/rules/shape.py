@@ -9,8 +9,9 @@ from datetime import date
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import pools_of
 from gpuinfra.clouds.profile import rules_in
-from gpuinfra.findings import Finding, error, info
+from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.plan.storage import local_disk_gib, object_cache_gib
+from gpuinfra.spec.kinds import storage_not_supported
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
@@ -91,23 +92,13 @@ def storage_needs_site(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         yield error("storage", what, "move it to the stack that creates the site")
 
 
-_INSTEAD = {
-    "home": "mount your own shared file system on the nodes",
-    "object": "read the bucket with the identity of the nodes, or link it to a Lustre file system",
-}
-"""Maps each kind of storage to a workaround until gpuinfra supports it."""
-
-
 def storage_kind_is_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """gpuinfra supports the kind of storage on this cloud."""
     cloud = profile_of(spec.cloud)
     for i, entry in enumerate(spec.storage):
         if entry.kind in cloud.storage_kinds:
             continue
-        what = f"is {entry.kind}, which gpuinfra does not support on {cloud.title} yet"
-        instead = _INSTEAD.get(entry.kind, "remove the entry")
-        allowed = listed(sorted(cloud.storage_kinds))
-        yield error(f"storage[{i}].kind", what, f"allowed: {allowed}; {instead}")
+        yield error(f"storage[{i}].kind", *storage_not_supported(entry.kind, cloud.title, cloud.storage_kinds))
 
 
 def bucket_is_mounted_once(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -133,9 +124,11 @@ def bucket_cache_fits_local_disks(spec: ClusterSpec, today: date) -> Iterator[Fi
     for machine in {machine.name: machine for machine in machines}.values():
         total, most = sum(object_cache_gib(entry, machine) for _, entry in buckets), local_disk_gib(machine) * 8 // 10
         if machine.local_disk_gb and total > most:
-            path, _ = max(buckets, key=lambda item: object_cache_gib(item[1], machine))
-            what = f"and the caches of the other buckets take {total} GiB; allowed on {machine.name}: {most} GiB, 80 percent of its local disks"
-            yield error(path, what, "lower cache_gib of the buckets")
+            path, largest = max(buckets, key=lambda item: object_cache_gib(item[1], machine))
+            own = object_cache_gib(largest, machine)
+            others = f", and the caches of the other buckets take {total - own} GiB" if total > own else ""
+            what = f"takes {own} GiB{others}; allowed in total on {machine.name}: {most} GiB, 80 percent of its local disks"
+            yield error(path, what, "lower cache_gib" + (" of the buckets" if others else ""))
             return
 
 
@@ -144,6 +137,24 @@ def site_storage_is_repeated(spec: ClusterSpec, today: date) -> Iterator[Finding
     if spec.use.site and spec.pools and not spec.storage:
         what = "is empty, so nodes do not mount any file systems from use.site"
         yield info("storage", what, "repeat the storage of the site to mount it")
+
+
+def canary_fits_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The canary has at most as many nodes as the pool. A larger canary replaces all nodes before one is verified."""
+    for i, pool in enumerate(spec.pools):
+        if pool.renew.canary > pool.nodes:
+            what = f"is {pool.renew.canary}, but the pool has {counted(pool.nodes, 'node')}"
+            yield error(f"pools[{i}].renew.canary", what, f"set it to at most {pool.nodes}, for example 1")
+
+
+def foundation_fields_have_an_effect(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A stack that uses the foundation of another stack sets no fields of `budget` and `audit`, which only the foundation uses."""
+    if not spec.use.foundation:
+        return
+    for section in ("budget", "audit"):
+        for name in sorted(getattr(spec, section).model_fields_set):
+            what = "has no effect, because the foundation is in another stack"
+            yield warn(f"{section}.{name}", what, "remove it, or set it in the stack of the foundation")
 
 
 def floor_is_reachable(spec: ClusterSpec, today: date) -> Iterator[Finding]:

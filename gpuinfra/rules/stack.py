@@ -11,6 +11,7 @@ from pathlib import Path
 from gpuinfra.clouds import profile_of
 from gpuinfra.errors import SpecError
 from gpuinfra.findings import Finding, Level, error, warn
+from gpuinfra.registry import CLOUDS
 from gpuinfra.rules.run import check
 from gpuinfra.spec.document import Document, read
 from gpuinfra.spec.load import CLONE_OF, LoadedStack, read_stack, with_line
@@ -74,12 +75,14 @@ REGIONAL = ("s3://", "awskms://")
 
 
 def state_survives_the_region(stack: LoadedStack) -> Iterator[Finding]:
-    """The Pulumi state and its secrets provider are not in the region that can fail: that of a stack with `recovery`, or that of which a stack is a clone."""
+    """The Pulumi state and its secrets provider are not in a region that can fail. These are the region of a stack with `recovery`, and the region of the original of a clone."""
     origin = stack.config.get(CLONE_OF)
     original = origin.get("region") if isinstance(origin, dict) else None
     own = stack.spec.where.region
     regions = [own] if stack.spec.recovery else []
-    if isinstance(original, str) and original in profile_of(stack.spec.cloud).regions and original != own:
+    # The original of a clone can be on a different cloud.
+    known = isinstance(original, str) and any(original in profile_of(cloud).regions for cloud in CLOUDS)
+    if isinstance(original, str) and known and original != own:
         regions.append(original)
     if not regions:
         return

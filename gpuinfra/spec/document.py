@@ -96,6 +96,7 @@ class _Walker:
         if self.seen > MAX_VALUES or depth > MAX_DEPTH:
             allowed = f"{MAX_VALUES:,} values" if self.seen > MAX_VALUES else f"{MAX_DEPTH} levels of nesting"
             raise _error(self.file, f"has more than {allowed}", "remove aliases that repeat other aliases", line)
+        self.check_tag(node, line)
         if isinstance(node, ScalarNode):
             return _scalar(node.tag, node.value)
         if isinstance(node, SequenceNode):
@@ -111,6 +112,7 @@ class _Walker:
                     "write name: value",
                     key_node.start_mark.line + 1,
                 )
+            self.check_tag(key_node, key_node.start_mark.line + 1)
             key = str(key_node.value)
             if key == "<<" and key_node.style is None:
                 merged += self.merged(value_node, route, depth)
@@ -123,6 +125,15 @@ class _Walker:
         for other in merged:
             mapping = {**other, **mapping}
         return mapping
+
+    def check_tag(self, node: object, line: int) -> None:
+        """Refuse a tag outside YAML's core schema, or that does not fit the node."""
+        tag, style = str(node.tag), getattr(node, "style", None)  # type: ignore[attr-defined]
+        # The parser resolves plain scalars such as dates and merge keys to tags outside the core schema.
+        allowed = _TAGS[type(node).__name__] | (_RESOLVED if style is None else frozenset())
+        if tag.removeprefix(_YAML) not in allowed or not tag.startswith(_YAML):
+            given = f"!!{tag.removeprefix(_YAML)}" if tag.startswith(_YAML) else tag
+            raise _error(self.file, f"has the tag {_tag_text(given)}, which has no effect", "remove it", line)
 
     def merged(self, node: object, route: Route, depth: int) -> list[dict[str, object]]:
         """Return the mappings of a merge key (`<<`). Keys of the mapping itself and of earlier mappings take precedence, as in Pulumi."""
@@ -139,6 +150,22 @@ class _Walker:
                 self.file, "has a merge key without a mapping", "write <<: *NAME, with the anchor of a mapping", at
             )
         return [one for one in values if isinstance(one, dict)]
+
+
+_YAML = "tag:yaml.org,2002:"
+_TAGS = {
+    "ScalarNode": frozenset({"null", "bool", "int", "float", "str"}),
+    "SequenceNode": frozenset({"seq"}),
+    "MappingNode": frozenset({"map"}),
+}
+"""Tags of the core schema (YAML 1.2.2, chapter 10) by the kind of node."""
+_RESOLVED = frozenset({"timestamp", "merge", "value"})
+
+
+def _tag_text(tag: str) -> str:
+    """Return a tag for a message. A tag with unusual characters is described instead of shown."""
+    word = shown(tag.lstrip("!"))
+    return repr(tag) if word == repr(tag.lstrip("!")) else word
 
 
 def _scalar(tag: object, text: str) -> object:

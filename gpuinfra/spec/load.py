@@ -50,7 +50,7 @@ def parse_spec(value: object, document: Document | None = None, route: Route = (
     """Parse a declaration from plain values. Raises `SpecError` with all validation errors."""
     from pydantic import ValidationError
 
-    from gpuinfra.spec import messages
+    from gpuinfra.spec import kinds, messages
 
     if not isinstance(value, dict):
         what = f"is {shown(value)}; allowed: a mapping with at least name, where and pools"
@@ -59,8 +59,10 @@ def parse_spec(value: object, document: Document | None = None, route: Route = (
         return ClusterSpec.model_validate(value)
     except ValidationError as problem:
         errors = problem.errors(include_url=False)
-        found = messages.findings(ClusterSpec, value, errors)
+        found = kinds.without_fields_of_other_kinds(value, messages.findings(ClusterSpec, value, errors))
         routes = [messages.route_of(ClusterSpec, one["loc"]) for one in errors]
+        # A finding about the kind of an entry replaces the findings about its fields.
+        routes += [(*r[:depth], "kind") for r in routes for depth in range(len(r))]
         lines = {messages.path_text(r): r for r in routes}
         raise SpecError([with_line(f, document, (*route, *lines.get(f.path, ()))) for f in found]) from None
     except RecursionError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import types
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 Loc = tuple[int | str, ...]
 READING_RULES = {
-    "document_is_yaml": "A file is valid YAML, is encoded in UTF-8, and does not exceed the size limits.",
+    "document_is_yaml": "A file is valid YAML, is encoded in UTF-8, contains only tags of the core schema, and does not exceed the size limits.",
     "field_is_known": "A section contains only known fields.",
     "field_is_given": "A section contains its required fields.",
     "value_is_allowed": "A value has the type of its field and is within the limits of the field.",
@@ -102,6 +103,14 @@ def _distance(word: str, other: str) -> int:
     return row[-1]
 
 
+def host_bits(cidr: str) -> tuple[str, str] | None:
+    """Return the message and the hint for a range with host bits, or None. Raises `ValueError` if it is not a range."""
+    given = ipaddress.ip_interface(cidr)
+    if given.ip == given.network.network_address:
+        return None
+    return f"is {cidr}, which has host bits", f"use {given.network} or {given.ip}/{given.max_prefixlen}"
+
+
 def listed(words: list[str], most: int = 12) -> str:
     """Join words with commas, up to a maximum of `most`, and append the number of omitted words: `a, b and 3 more`."""
     if len(words) <= most:
@@ -119,7 +128,7 @@ def _finding(root: type[BaseModel], value: object, error: ErrorDetails) -> Findi
     steps = list(_walk(root, loc))
     route = tuple(part for part, real, _ in steps if real)
     kind = error["type"]
-    given = _value_at(value, route)
+    given = value_at(value, route)
     context: dict[str, Any] = error.get("ctx") or {}
     owner = steps[-2][2] if len(steps) > 1 else root
     field = steps[-1][2] if steps else root
@@ -358,7 +367,8 @@ def _model(annotation: Any) -> type[BaseModel] | None:
     return None
 
 
-def _value_at(value: object, route: Loc) -> object:
+def value_at(value: object, route: Loc) -> object:
+    """Return the value at a path in a document, or the nearest enclosing value."""
     for part in route:
         if part == 0 and isinstance(value, dict):
             continue  # A single entry is valid without a list.

@@ -110,7 +110,7 @@ REQUESTS: dict[str, tuple[str, list[str], int, str]] = {
     "value given twice in two forms": (AWS, ["--region", "us-west-2", "--set", "pools[0].capacity[0].count=1", "--set", "pools[0].capacity[00].count=2"], 2, "is given twice"),
     "secret as tag": (AWS, ["--region", "us-west-2", "--set", "tags.password=hunter2hunter2"], 1, "looks like a secret"),
     "secret as tag of a pool": (AWS, ["--region", "us-west-2", "--set", "pools[0].tags={team: ghp_0123456789abcdefABCDEF}"], 1, "looks like a secret"),
-    "YAML tag": (AWS, ["--region", "us-west-2", "--set", "name=!!python/object/apply:os.system [id]"], 1, "allowed: a string"),
+    "YAML tag": (AWS, ["--region", "us-west-2", "--set", "name=!!python/object/apply:os.system [id]"], 1, "has the tag"),
     "aliases that grow": (AWS, ["--region", "us-west-2", "--set", "tags=" + ALIASES], 1, "more than 50,000 values"),
     "index of 20 digits": (AWS, ["--region", "us-west-2", "--set", f"pools[{'9' * 20}].name=x"], 2, "the list has 1 entry"),
     "image with a command": (AWS, ["--region", "us-west-2", "--set", "pools[0].image={ref: ami-0123456789abcdef0; reboot}"], 1, "is not an AMI ID"),

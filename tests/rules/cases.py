@@ -199,12 +199,22 @@ ACCEPTED: dict[str, list[Case]] = {
         ("gcp", {"storage": bucket()}),
         ("aws", {"storage": [*lustre(), {"kind": "home"}]}),
     ],
+    "canary_fits_pool": [
+        ("aws", {"pools.0.renew": {"canary": 2}}),
+        ("azure", {"pools.0.renew": {"canary": 0}}),
+        ("gcp", {f"{_C}.1": {"kind": "on_demand", "count": 1}, "pools.0.renew": {"canary": 3}}),
+    ],
+    "foundation_fields_have_an_effect": [
+        ("aws", {"budget.currency": "USD", "audit.lock_days": 400}),
+        ("aws", {"budget": None, "use.foundation": "organization/gpuinfra/base"}),
+    ],
     "bucket_is_mounted_once": [
         ("gcp", {"storage": [*bucket(), *bucket(mount="/again", bucket="other")]}),
         ("gcp", {"storage": [*bucket(bucket="auto"), *bucket(mount="/again", bucket="auto")]}),
     ],
     "bucket_cache_fits_local_disks": [
         ("gcp", {"storage": bucket(cache_gib=4000)}),
+        ("gcp", {"pools.0.machine": "a2-ultragpu-1g", "storage": bucket(cache_gib=280)}),
         ("gcp", {"pools.0.machine": "a2-ultragpu-1g", "storage": bucket(cache_gib=300)}),
         ("gcp", {"pools.0.machine": "a2-highgpu-1g", "storage": bucket()}),
         ("gcp", {"pools.0.machine": "a2-highgpu-1g", "storage": bucket(cache_gib=0)}),
@@ -213,14 +223,18 @@ ACCEPTED: dict[str, list[Case]] = {
     "bucket_client_is_reachable": [
         ("gcp", {"storage": bucket()}),
         ("gcp", {"network.egress": "endpoints"}),
-        ("gcp", {"network.egress": "endpoints", "storage": lustre()}),
+        ("gcp", {"network.egress": "endpoints", "storage": lustre(capacity_gib=18000)}),
         (
             "gcp",
             {"network.egress": "endpoints", "software.mirror_url": "https://mirror.example.com", "storage": bucket()},
         ),
     ],
-    "mounted_bucket_name_is_valid": [
+    "used_bucket_name_is_valid": [
         ("gcp", {"storage": bucket(bucket="auto")}),
+        ("gcp", {"storage": lustre(capacity_gib=18000)}),
+        ("gcp", {"storage": lustre(capacity_gib=18000, bucket="auto")}),
+        ("gcp", {"storage": lustre(capacity_gib=18000, bucket="corpus", bucket_prefix="folder")}),
+        ("gcp", {"storage": [{"kind": "home"}]}),
         ("gcp", {"storage": bucket(bucket="my-bucket_1.example.com")}),
     ],
     "site_storage_is_repeated": [("aws", {}), ("aws", {"storage": lustre(), "use": {"site": "org/gpuinfra/site"}})],
@@ -898,6 +912,15 @@ REJECTED: dict[str, list[Case]] = {
         *((cloud, {"storage": bucket()}) for cloud in BASES if cloud != "gcp"),
         ("azure", {"storage": [*lustre(capacity_gib=8192), {"kind": "home"}]}),
     ],
+    "canary_fits_pool": [
+        *((cloud, {"pools.0.renew": {"canary": 3}}) for cloud in BASES),
+        *((cloud, {"pools.0.renew": {"canary": 100, "at_once_percent": 100}}) for cloud in BASES),
+    ],
+    "foundation_fields_have_an_effect": [
+        ("gcp", {"budget": {"currency": "EUR", "units_per_usd": 0.9}, "use.foundation": "organization/gpuinfra/base"}),
+        ("aws", {"budget": None, "audit.lock_days": 400, "use.foundation": "organization/gpuinfra/base"}),
+        ("azure", {"budget": None, "audit.data_events": True, "use.foundation": "organization/gpuinfra/base"}),
+    ],
     "bucket_is_mounted_once": [("gcp", {"storage": [*bucket(), *bucket(mount="/again", read_only=False)]})],
     "bucket_cache_fits_local_disks": [
         ("gcp", {"pools.0.machine": "a2-highgpu-1g", "storage": bucket(cache_gib=10)}),
@@ -911,8 +934,9 @@ REJECTED: dict[str, list[Case]] = {
         ),
     ],
     "bucket_client_is_reachable": [("gcp", {"network.egress": "endpoints", "storage": bucket()})],
-    "mounted_bucket_name_is_valid": [
+    "used_bucket_name_is_valid": [
         ("gcp", {"storage": bucket(bucket="gs://corpus")}),
+        ("gcp", {"storage": lustre(capacity_gib=18000, bucket="gs://my-data/folder")}),
         ("gcp", {"storage": bucket(bucket="corpus/folder")}),
         ("gcp", {"storage": bucket(bucket="Corpus")}),
     ],
@@ -938,6 +962,7 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"network.cidr": "10.0.0.0/15"}),
         ("aws", {"network.cidr": "10.0.0.0/21"}),
         ("aws", {"network.cidr": "10.0.0.1/16"}),
+        ("aws", {"network.cidr": "300.1.0.0/16"}),
         ("aws", {"network.cidr": "fd00::/16"}),
     ],
     "image_is_prebuilt_without_egress": [
@@ -986,6 +1011,8 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"access.ssh_from": ["::/0"]}),
         ("aws", {"access.ssh_from": ["8.0.0.0/8"]}),
         ("aws", {"access.ssh_from": ["300.0.0.0/8"]}),
+        ("gcp", {"access.ssh_from": ["203.0.113.77/24"]}),
+        ("gcp", {"access.ssh_from": ["8.8.8.8/12"]}),
     ],
     "access_fields_have_an_effect": [
         ("aws", {"access.ssh_keys": [_KEY]}),
@@ -1298,6 +1325,8 @@ REJECTED: dict[str, list[Case]] = {
         ("azure", {"access.evidence_from": ["2001:db8::/32"]}),
         ("azure", {"access.evidence_from": ["300.0.0.0/8"]}),
         ("azure", {"access.evidence_from": ["203.0.0.0/15"]}),
+        ("azure", {"access.evidence_from": ["203.0.113.77/24"]}),
+        ("azure", {"access.evidence_from": ["203.0.113.77/15"]}),
     ],
     "operators_are_object_ids": [("azure", {"access.operators": ["me@example.com"]})],
     "bastion_is_public": [("azure", {"access.bastion": True})],

@@ -111,6 +111,14 @@ def test_clone_warns_about_the_state_of_the_stack(tmp_path: Path) -> None:
     assert "us-east-1" in found.message
 
 
+@pytest.mark.parametrize(("region", "found"), [("us-east-1", 1), ("us-west-2", 0), ("nowhere", 0)])
+def test_state_of_a_clone_on_a_different_cloud(tmp_path: Path, region: str, found: int) -> None:
+    """A clone on Google Cloud needs its state when the region of its original on AWS fails."""
+    stack = (shipped("stacks") / "Pulumi.gcp-foundation.yaml").read_text(encoding="utf-8")
+    stack = stack.replace("config:\n", f"config:\n  gpuinfra:clone-of: {{stack: lab, region: {region}}}\n")
+    assert _found(tmp_path, "s3://state?region=us-east-1", None, stack) == [(Level.WARN, "backend.url")] * found
+
+
 def test_without_a_second_region_the_state_can_be_anywhere(tmp_path: Path) -> None:
     """A declaration without `recovery` has no failover."""
     stack = STACK[: STACK.index("    recovery:")]

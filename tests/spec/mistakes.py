@@ -78,6 +78,8 @@ class Mistake:
     """Field that the finding names."""
     words: tuple[str, ...] = ()
     """Words of the finding: the nearest valid value or the allowed values."""
+    in_python: bool = True
+    """False if the class of the entry reports its own fields, because it is built before its cloud is known."""
 
     @property
     def text(self) -> str:
@@ -87,13 +89,13 @@ class Mistake:
         return text.replace(self.right, self.wrong, 1)
 
 
-def _rows(cloud: str, table: str) -> list[Mistake]:
+def _rows(cloud: str, table: str, *, in_python: bool = True) -> list[Mistake]:
     """One row for each line `right -> wrong | path | word`. `~` stands for a line break."""
     found = []
     for line in filter(None, map(str.strip, table.splitlines())):
         edit, path, *words = (part.strip() for part in line.split(" |"))
         right, wrong = re.split(" -> ?", edit)
-        found.append(Mistake(cloud, right.replace("~", "\n"), wrong.replace("~", "\n"), path, tuple(words)))
+        found.append(Mistake(cloud, right.replace("~", "\n"), wrong.replace("~", "\n"), path, tuple(words), in_python))
     return found
 
 
@@ -212,16 +214,17 @@ MISTAKES = [
         iops: 4000 -> iops: 4k | pools[0].disk.iops | a whole number
         iops: 4000 -> iops: 400000 | pools[0].disk.iops
         throughput_mib_s: 1000 -> throughput_mib_s: 10000 | pools[0].disk.throughput_mib_s
+        canary: 1 -> canary: 100 | pools[0].renew.canary | is 100, but the pool has 4 nodes | at most
         canary: 1 -> canary: first | pools[0].renew.canary | a whole number
         at_once_percent: 25 -> at_once_percent: 25% | pools[0].renew.at_once_percent | a whole number
         at_once_percent: 25 -> at_once_percent: 0 | pools[0].renew.at_once_percent
         at_once_percent: 25 -> at_once_percent: 250 | pools[0].renew.at_once_percent | 100
         disk: {size_gib: 300, iops: 4000, throughput_mib_s: 1000} -> disk: 300 | pools[0].disk | a mapping
         cidr: 10.32.0.0/16 -> cidr: 10.32.0.0 | network.cidr
-        cidr: 10.32.0.0/16 -> cidr: 10.32.0.1/16 | network.cidr | set the host bits to zero
+        cidr: 10.32.0.0/16 -> cidr: 10.32.0.1/16 | network.cidr | set the host bits to zero: 10.32.0.0/16
         cidr: 10.32.0.0/16 -> cidr: 10.32.0/16 | network.cidr
         cidr: 10.32.0.0/16 -> cidr: 10.32.0.0/33 | network.cidr
-        cidr: 10.32.0.0/16 -> cidr: 10.320.0.0/16 | network.cidr
+        cidr: 10.32.0.0/16 -> cidr: 10.320.0.0/16 | network.cidr | correct the range
         cidr: 10.32.0.0/16 -> cidr: 8.8.0.0/16 | network.cidr
         cidr: 10.32.0.0/16 -> cidr: 10.32.0.0/28 | network.cidr
         cidr: 10.32.0.0/16 -> cidr: 10.0.0.0/8 | network.cidr
@@ -299,6 +302,10 @@ MISTAKES = [
         disk: {size_gib -> - disk: {size_gib |
         tags: {team: research} -> tags: {team: research, team: training} |
         tags: {team: research} -> tags: *shared |
+        name: train -> name: !!python/name:os.system train | | has the tag | remove it
+        name: train -> !mine name: train | | has the tag '!mine' | remove it
+        tags: {team: research} -> tags: !mine {team: research} | | has the tag '!mine' | remove it
+        containers: [docker] -> containers: !!set [docker] | | has the tag '!!set' | remove it
         tags: {team: research} -> tags: {team: @research} |
         tags: {team: research} -> ~\ttags: {team: research} |
         tags: {team: research} -> tags: {team: research}~name: again |
@@ -320,6 +327,8 @@ MISTAKES = [
         zone: "2"}~ -> zone: "9"}~ | where.zone
         evidence_from: [203.0.113.0/24] -> evidence_from: 203.0.113.0/24 | access.evidence_from | a list
         evidence_from: [203.0.113.0/24] -> evidence_from: [office] | access.evidence_from[0]
+        evidence_from: [203.0.113.0/24] -> evidence_from: [203.0.113.77/24] | access.evidence_from[0] | has host bits | 203.0.113.0/24 or 203.0.113.77/32
+        capacity: {kind: on_demand, count: 4} -> capacity: {kind: on_demand, count: 4}~    renew: {canary: 100} | pools[0].renew.canary | the pool has 4 nodes
         bastion: true -> bastion: Standard | access.bastion | true
         bastion: true -> bastian: true | access.bastian | did you mean bastion?
         cidr: 10.32.0.0/16 -> cidr: 172.16.0.0/16 | network.cidr
@@ -347,6 +356,9 @@ MISTAKES = [
         mount: /home -> mount: /usr | storage[1].mount
         kind: home -> kind: filestore | storage[1] | home
         ssh_from: [10.0.0.0/8] -> ssh_from: [0.0.0.0/0] | access.ssh_from[0]
+        ssh_from: [10.0.0.0/8] -> ssh_from: [203.0.113.77/24] | access.ssh_from[0] | has host bits | 203.0.113.0/24 or 203.0.113.77/32
+        capacity: {kind: spot, count: 4} -> capacity: {kind: spot, count: 4}~    renew: {canary: 100} | pools[0].renew.canary | the pool has 4 nodes
+        throughput_mb_s_per_tib: 250} -> bucket: "gs://my-data/folder"} | storage[0].bucket | bucket_prefix
         ssh_from: [10.0.0.0/8] -> ssh_from: [10.0.0.0/40] | access.ssh_from[0]
         ssh_from: [10.0.0.0/8] -> ssh_from: 10.0.0.0/8 | access.ssh_from | a list
         registry: us-central1-docker.pkg.dev/my-project/gpudirect -> registry: "" | software.registry
@@ -354,4 +366,16 @@ MISTAKES = [
         zone: us-central1-a -> project: My Project, zone: us-central1-a | where.project
         zone: us-central1-a -> project_id: my-project, zone: us-central1-a | where.project_id | did you mean project?
     """),
+    *_rows("aws", """
+        capacity: {kind: on_demand, count: 1} -> capacity: {kind: flex, count: 1} | pools[1].capacity[0].kind | AWS does not offer | block, on_demand
+        kind: spot, count: 2, strategy: capacity-optimized -> kind: flex, id: a | pools[0].capacity[1].kind | AWS does not offer
+        {kind: home, mount: /home, capacity_gib: 1024} -> {kind: object} | storage[1].kind | does not support on AWS | home, lustre
+    """, in_python=False),
+    *_rows("azure", """
+        kind: on_demand, count: 4 -> kind: block, count: 4 | pools[0].capacity[0].kind | Azure does not offer | on_demand, reserved, spot
+        kind: lustre, mount: /scratch, capacity_gib: 16384, throughput_mb_s_per_tib: 250, zone: "2" -> kind: object | storage[0].kind | does not support on Azure
+    """, in_python=False),
+    *_rows("gcp", """
+        kind: spot, count: 4 -> kind: block, count: 4 | pools[0].capacity[0].kind | Google Cloud does not offer | flex, on_demand
+    """, in_python=False),
 ]  # fmt: skip

@@ -62,9 +62,28 @@ def test_deep_nesting_is_rejected() -> None:
 
 
 def test_tags_create_no_objects() -> None:
-    """A YAML tag yields plain data, never an object."""
-    document = parse("a: !!python/object/apply:os.system ['true']\nb: !Foo x\n", "f")
-    assert document.value == {"a": ["true"], "b": "x"}
+    """A YAML tag outside the core schema is refused, with its line, and creates no object."""
+    for text, tag in (
+        ("a: !!python/object/apply:os.system ['true']", "'!!python/object/apply:os.system'"),
+        ("b: !Foo x", "'!Foo'"),
+        ("!mine b: x", "'!mine'"),
+        ("!mine {b: x}", "'!mine'"),
+        ("b: !!map x", "'!!map'"),
+        ("b: !!str [x]", "'!!str'"),
+        ("b: !!timestamp '2026-12-08'", "'!!timestamp'"),
+        ("base: &b {a: 1}\nc:\n  !mine <<: *b", "'!mine'"),
+    ):
+        message = _error(text)
+        assert f"has the tag {tag}, which has no effect" in message, message
+        assert "remove it" in message, message
+
+
+def test_tags_of_the_core_schema_are_accepted() -> None:
+    """Tags of YAML 1.2's core schema select the type of a value. Values without a tag, such as dates, have none."""
+    text = "a: !!str 5\nb: !!int '5'\nc: !!seq [x]\nd: !!map {x: 1}\ne: 2026-12-08\nf: ! x\n<<: {g: !!null ''}\n2026-12-08: =\n"
+    assert parse(text, "f").value == {
+        "a": "5", "b": 5, "c": ["x"], "d": {"x": 1}, "e": "2026-12-08", "f": "x", "g": None, "2026-12-08": "=",
+    }  # fmt: skip
 
 
 def test_unreadable_files_are_rejected(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.plan.storage import named
 from gpuinfra.spec.capacity import Reserved
+from gpuinfra.spec.messages import host_bits
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 from gpuinfra.spec.storage import Lustre
@@ -55,7 +56,7 @@ def lustre_container_is_in_the_subscription(spec: ClusterSpec, today: date) -> I
 
 
 def evidence_ranges_are_public(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The firewall of a storage account accepts public IPv4 ranges. The whole internet is not allowed."""
+    """The firewall of a storage account accepts public IPv4 ranges without host bits. The whole internet is not allowed."""
     for i, text in enumerate(spec.access.evidence_from):
         path = f"access.evidence_from[{i}]"
         try:
@@ -71,6 +72,8 @@ def evidence_ranges_are_public(spec: ClusterSpec, today: date) -> Iterator[Findi
         elif any(network.overlaps(private) for private in _PRIVATE):
             what = f"is {network}, which is private; clients in the network use the private endpoint"
             yield error(path, what, "remove it, or use the public address behind it")
+        elif wrong := host_bits(text):
+            yield error(path, *wrong)
         elif network.prefixlen < 16:
             yield warn(path, f"is {network}, which is very large", "list smaller ranges")
 
@@ -221,8 +224,8 @@ def renewal_batch_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding
             yield info(f"{path}.at_once_percent", what)
         batch = max(1, pool.nodes * max(share, MIN_BATCH_PERCENT) // 100)
         if "canary" in pool.renew.model_fields_set and pool.renew.canary != batch:
-            what = f"is {pool.renew.canary}; on Azure the first batch is the canary, and it has {batch} nodes"
-            yield info(f"{path}.canary", what, "lower at_once_percent for a smaller batch")
+            what = f"is {pool.renew.canary}; on Azure the first batch is the canary, and its size is {batch}"
+            yield info(f"{path}.canary", what, "set at_once_percent for a different batch, or remove the canary")
 
 
 RULES = rules_in(vars())

@@ -169,12 +169,15 @@ def lustre_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             yield error(path, what, "remove it")
 
 
-def mounted_bucket_name_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A mounted bucket is `auto` or the name of a bucket, without `gs://` and without a folder."""
+def used_bucket_name_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A bucket that nodes mount or that is linked to a Lustre file system is `auto` or the name of a bucket, without `gs://` and without a folder."""
     for i, entry in enumerate(spec.storage):
-        if entry.kind == "object" and entry.bucket != "auto" and not _BUCKET.fullmatch(entry.bucket):
+        if entry.kind == "home" or entry.bucket is None:
+            continue
+        if entry.bucket != "auto" and not _BUCKET.fullmatch(entry.bucket):
+            folder = "folders; bucket_prefix selects a folder" if entry.kind == "lustre" else "folders"
             what = f"is {shown(entry.bucket)}; allowed: auto, or 3 to 222 lower-case letters, digits, hyphens, underscores and dots"
-            yield error(f"storage[{i}].bucket", what, "use the name of the bucket, without gs:// and folders")
+            yield error(f"storage[{i}].bucket", what, f"use the name of the bucket, without gs:// and {folder}")
 
 
 def filestore_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:

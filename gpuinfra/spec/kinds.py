@@ -1,0 +1,60 @@
+"""Messages about kinds of capacity and storage that a cloud does not offer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from gpuinfra.findings import Finding, error
+from gpuinfra.registry import CLOUDS, module_of
+from gpuinfra.spec.messages import listed, value_at
+
+_INSTEAD = {
+    "home": "mount your own shared file system on the nodes",
+    "object": "read the bucket with the identity of the nodes, or link it to a Lustre file system",
+}
+"""Maps each kind of storage to a workaround until gpuinfra supports it."""
+_ENTRY = re.compile(r"(?:pools\[(?P<pool>\d+)\]\.capacity|storage)\[(?P<index>\d+)\](?=\.)")
+
+
+def capacity_not_offered(kind: str, cloud: str, offered: Iterable[str]) -> tuple[str, str]:
+    """Return the message and the hint for a kind of capacity that the cloud does not offer."""
+    return f"is {kind}, which {cloud} does not offer; allowed: {listed(sorted(offered))}", "use one of these"
+
+
+def storage_not_supported(kind: str, cloud: str, supported: Iterable[str]) -> tuple[str, str]:
+    """Return the message and the hint for a kind of storage that gpuinfra does not support on the cloud."""
+    what = f"is {kind}, which gpuinfra does not support on {cloud} yet"
+    return what, f"allowed: {listed(sorted(supported))}; {_INSTEAD.get(kind, 'remove the entry')}"
+
+
+def without_fields_of_other_kinds(value: dict[str, Any], found: list[Finding]) -> list[Finding]:
+    """Replace the findings about the fields of an entry whose kind the cloud does not offer with one finding about its kind."""
+    where = value.get("where")
+    cloud = where.get("cloud") if isinstance(where, dict) else None
+    if not isinstance(cloud, str) or cloud not in CLOUDS:
+        return found
+    left: dict[str, Finding] = {}
+    for one in found:
+        kept = _about_kind(value, one.path, cloud) or one
+        left.setdefault(kept.path, kept)
+    return list(left.values())
+
+
+def _about_kind(value: dict[str, Any], path: str, cloud: str) -> Finding | None:
+    match = _ENTRY.match(path)
+    if match is None:
+        return None
+    profile = module_of(cloud, "profile").PROFILE
+    index = int(match["index"])
+    if match["pool"] is None:
+        kind, offered = value_at(value, ("storage", index, "kind")), profile.storage_kinds
+        words, rule = storage_not_supported, "storage_kind_is_supported"
+    else:
+        kind = value_at(value, ("pools", int(match["pool"]), "capacity", index, "kind"))
+        offered = {one.value for one in profile.capacity_kinds}
+        words, rule = capacity_not_offered, "capacity_kind_is_offered"
+    if not isinstance(kind, str) or kind in offered:
+        return None
+    return error(f"{match[0]}.kind", *words(kind, profile.title, offered), rule=rule)
