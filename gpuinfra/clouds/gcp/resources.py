@@ -127,7 +127,7 @@ REPLICATION = ResourceKind("gcp:storage/transferJob:TransferJob", "{component}-{
 ))
 ALERT_EMAIL = ResourceKind("gcp:monitoring/notificationChannel:NotificationChannel", "{component}-email-{index}", instances.alert_recipients, REMOVED, FREE,
     _crud("monitoring.notificationChannels"))
-_ALERT_PRICE = Price(item=None, reason="the catalog has no price of alerting policies")
+_ALERT_PRICE = unpriced("the price of alerting policies is not verified")
 LAG_ALERT = ResourceKind("gcp:monitoring/alertPolicy:AlertPolicy", "{component}-{purpose}-late", instances.replicas, REMOVED, _ALERT_PRICE,
     _crud("monitoring.alertPolicies"))
 FAILURE_ALERT = ResourceKind("gcp:monitoring/alertPolicy:AlertPolicy", "{component}-{purpose}-failed", instances.replicas, REMOVED, _ALERT_PRICE,
