@@ -54,7 +54,8 @@ def test_a_plan_lists_each_resource_without_a_price(stack: str) -> None:
     cost = price(plan, TODAY)
     for one in importlib.import_module(f"{CLOUDS[plan.cloud]}.resources").resources(plan):
         if one.kind and one.kind.price.fixed:
-            assert any(f" x {one.type.rpartition(':')[2]}: {one.kind.price.reason}" in text for text in cost.unknown)
+            module, name = one.type.split(":")[1].partition("/")[0], one.type.rpartition(":")[2]
+            assert any(text.endswith(f" x {module} {name}: {one.kind.price.reason}") for text in cost.unknown)
             assert not (cost.complete and one.kind.price.large)
 
 
