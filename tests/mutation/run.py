@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,14 +57,16 @@ def outcome(module: str, name: str | None) -> int:
     if name is not None:
         environment[VARIABLE] = f"{module}|{name}"
     try:
-        done = subprocess.run(
-            [*words, *TARGETS[module].tests],
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
+        # With a folder of its own, pytest does not remove the folders of earlier runs, which can take longer than the limit.
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(
+                [*words, "--basetemp", folder, *TARGETS[module].tests],
+                cwd=ROOT,
+                env=environment,
+                capture_output=True,
+                timeout=LIMIT_S,
+                check=False,
+            )
     except subprocess.TimeoutExpired:
         return 1
     assert done.returncode != NOT_LOADED, f"no test of {module} imports it"
