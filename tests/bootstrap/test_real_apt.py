@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gpuinfra.plan.model import Step
+from tests.rehearsal.nodes.machines import with_steps
 
 from .private_root.bench import KERNEL, Bench, compare
 from .private_root.clouds import publish_clouds
@@ -106,7 +107,7 @@ def test_docker_and_enroot_are_installed_at_their_pins(bench: Bench) -> None:
     """Docker comes from its signed repository and enroot from verified files, at the pins although newer versions exist; a second run changes nothing."""
     root = bench.machine(lustre=False, containers=("docker", "enroot"))
     order = ("10-prepare", "48-docker", "71-enroot")
-    root.bundle(replace(bench.pool, steps=tuple(one for one in bench.pool.steps if one.id in order)), bench.versions)
+    root.bundle(with_steps(bench.pool, *order), bench.versions)
     code, output = root.steps()
     assert code == 0, output + root.read("var/log/gpuinfra/bootstrap.log")
     assert root.state["recorded"] == {"docker": "29.8.1", "enroot": "4.2.1"}

@@ -8,7 +8,7 @@ import shutil
 import tarfile
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -186,6 +186,11 @@ class Machine:
             "modules": sorted(standin["modules"]),
             "mounts": sorted(f"{item['source']} {item['target']} {item['type']}" for item in standin["mounts"]),
         }
+
+
+def with_steps(pool: PoolPlan, *steps: str) -> PoolPlan:
+    """The pool with those of its steps that have one of these ids, in the order of the pool."""
+    return replace(pool, steps=tuple(step for step in pool.steps if step.id in steps))
 
 
 def pool_of(

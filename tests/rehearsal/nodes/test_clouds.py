@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import os
-from dataclasses import replace
 
 import pytest
 
 from gpuinfra.rehearsal.nodes import NodeHost
 from tests.rehearsal.nodes.conftest import wait_for
-from tests.rehearsal.nodes.machines import GOLDEN, LONG, Machine, Metadata, host, metadata, pool_of
+from tests.rehearsal.nodes.machines import GOLDEN, LONG, Machine, Metadata, host, metadata, pool_of, with_steps
 
 __all__ = ["host", "metadata"]
 
@@ -84,9 +83,7 @@ def test_homes_are_mounted_with_the_image_s_logins(host: NodeHost) -> None:
     """The image's files in /home are copied to the share before it is mounted; existing homes stay unchanged."""
     node = Machine(host, pool_of("gcp", "a2-highgpu-1g", "ubuntu-22.04", "plain", home=True))
     node.launch("gcp", file_systems=(HOME,))
-    node.pool = replace(
-        node.pool, steps=tuple(step for step in node.pool.steps if step.id in ("10-prepare", "62-home"))
-    )
+    node.pool = with_steps(node.pool, "10-prepare", "62-home")
     node.unpack()
     node.run("bash", "-c", "mkdir -p /home/ubuntu/.ssh && echo key >/home/ubuntu/.ssh/authorized_keys")
     code, said = node.steps()
@@ -106,7 +103,7 @@ def test_homes_of_a_server_that_returns_after_the_boot_are_mounted(host: NodeHos
     node = Machine(host, pool_of("gcp", "a2-highgpu-1g", "ubuntu-22.04", "plain", home=True))
     node.launch("gcp", file_systems=(HOME,))
     wanted = ("10-prepare", "62-home")
-    node.pool = replace(node.pool, steps=tuple(step for step in node.pool.steps if step.id in wanted))
+    node.pool = with_steps(node.pool, *wanted)
     node.unpack()
     assert node.steps()[0] == 0
 
@@ -137,9 +134,7 @@ def node_with_tls(host: NodeHost, *faults: str) -> Machine:
     """A node on AWS with two file systems for home directories."""
     node = Machine(host, pool_of("aws", "g5.xlarge", "ubuntu-22.04", "plain", home=True))
     node.launch("aws", faults=faults, file_systems=(EFS, TOOLS))
-    node.pool = replace(
-        node.pool, steps=tuple(step for step in node.pool.steps if step.id in ("10-prepare", "62-home"))
-    )
+    node.pool = with_steps(node.pool, "10-prepare", "62-home")
     node.unpack()
     return node
 
@@ -200,9 +195,7 @@ def test_a_node_without_homes_rejects_the_step(host: NodeHost) -> None:
     """A node.json without homes fails at once, without a retry."""
     node = Machine(host, pool_of("gcp", "a2-highgpu-1g", "ubuntu-22.04", "plain", home=True))
     node.launch("gcp", file_systems=())
-    node.pool = replace(
-        node.pool, steps=tuple(step for step in node.pool.steps if step.id in ("10-prepare", "62-home"))
-    )
+    node.pool = with_steps(node.pool, "10-prepare", "62-home")
     node.unpack()
     code, said = node.steps()
     assert code == 1
@@ -223,7 +216,7 @@ def node_with_buckets(host: NodeHost, *faults: str, machine: str = "a2-ultragpu-
     node = Machine(host, pool_of("gcp", machine, "ubuntu-24.04", "plain", buckets=buckets))
     node.launch("gcp", faults=faults, file_systems=(BUCKET, OUT))
     wanted = ("10-prepare", "80-scratch", "85-gcsfuse")
-    node.pool = replace(node.pool, steps=tuple(step for step in node.pool.steps if step.id in wanted))
+    node.pool = with_steps(node.pool, *wanted)
     node.unpack()
     return node
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gpuinfra.plan.model import PoolPlan
 from gpuinfra.rehearsal.nodes import NodeHost
-from tests.rehearsal.nodes.machines import Machine, host, metadata, pool_of
+from tests.rehearsal.nodes.machines import Machine, host, metadata, pool_of, with_steps
 
 __all__ = ["host", "metadata"]
 
@@ -23,7 +22,7 @@ BOTH: dict[str, object] = {"containers": ["docker", "enroot"]}
 def pool(cloud: str, machine: str, system: str, image: str, software: dict[str, object] | None = None) -> PoolPlan:
     """A pool with the steps of containers only."""
     made = pool_of(cloud, machine, system, image, software=BOTH if software is None else software)
-    return replace(made, steps=tuple(step for step in made.steps if step.id in ("10-prepare", "20-kernel", *STEPS)))
+    return with_steps(made, "10-prepare", "20-kernel", *STEPS)
 
 
 def judged(node: Machine, *checks: str, environment: Mapping[str, str] | None = None) -> dict[str, dict[str, Any]]:
@@ -93,7 +92,7 @@ def test_each_loss_ends_in_a_finding(host: NodeHost) -> None:
 def test_a_changed_download_is_refused(host: NodeHost) -> None:
     """A package file with another checksum is not installed, and the step names both checksums."""
     made = pool("aws", "g6.xlarge", "ubuntu-22.04", "default", {"containers": ["enroot"]})
-    node = Machine(host, replace(made, steps=tuple(step for step in made.steps if step.id == "71-enroot")))
+    node = Machine(host, with_steps(made, "71-enroot"))
     node.launch("aws", faults=("download-corrupt",))
     code, said = node.steps()
     assert code == 1, said

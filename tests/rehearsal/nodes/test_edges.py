@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 from gpuinfra.rehearsal.nodes import NodeHost
-from tests.rehearsal.nodes.machines import NAME, Machine, host, metadata, pool_of
+from tests.rehearsal.nodes.machines import NAME, Machine, host, metadata, pool_of, with_steps
 
 __all__ = ["host", "metadata"]
 
@@ -14,7 +13,7 @@ __all__ = ["host", "metadata"]
 def node_of(host: NodeHost, image: str, step: str) -> Machine:
     """A p4d with one step."""
     node = Machine(host, pool_of("aws", "p4d.24xlarge", "ubuntu-22.04", image))
-    node.pool = replace(node.pool, steps=tuple(one for one in node.pool.steps if one.id == step))
+    node.pool = with_steps(node.pool, step)
     node.launch("aws")
     return node
 

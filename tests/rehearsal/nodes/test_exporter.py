@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from gpuinfra.plan.model import PoolPlan
 from gpuinfra.rehearsal.nodes import NodeHost
-from tests.rehearsal.nodes.machines import Machine, host, metadata, pool_of
+from tests.rehearsal.nodes.machines import Machine, host, metadata, pool_of, with_steps
 from tests.rehearsal.nodes.test_containers import judged
 
 __all__ = ["host", "metadata"]
@@ -20,7 +18,7 @@ DROP_IN = "/etc/systemd/system/nvidia-dcgm-exporter.service.d/gpuinfra.conf"
 def pool(cloud: str, machine: str) -> PoolPlan:
     """A plain pool with the exporter, and only the steps that it depends on."""
     made = pool_of(cloud, machine, "ubuntu-22.04", "plain", software={"gpu_metrics": "dcgm_exporter"})
-    return replace(made, steps=tuple(step for step in made.steps if step.id in STEPS))
+    return with_steps(made, *STEPS)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
 from gpuinfra.rehearsal.nodes import NodeHost
-from tests.rehearsal.nodes.machines import Machine, host, metadata, pool_of
+from tests.rehearsal.nodes.machines import Machine, host, metadata, pool_of, with_steps
 
 __all__ = ["host", "metadata"]
 
@@ -21,9 +20,7 @@ OVER_EFA = {"fabric": True, "throughput_mb_s_per_tib": 500, "capacity_gib": 1920
 def node_of(host: NodeHost, machine: str, *faults: str) -> Machine:
     """A machine on AWS's GPU image with the step of Lustre, and that of the NVSwitch bridges where it has them."""
     node = Machine(host, pool_of("aws", machine, "ubuntu-22.04", "default", lustre=OVER_EFA))
-    node.pool = replace(
-        node.pool, steps=tuple(step for step in node.pool.steps if step.id in ("33-nvlink-subnet-manager", "60-lustre"))
-    )
+    node.pool = with_steps(node.pool, "33-nvlink-subnet-manager", "60-lustre")
     node.launch("aws", faults=faults)
     return node
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 from gpuinfra.plan.model import PoolPlan
 from gpuinfra.rehearsal.nodes import NodeHost
-from tests.rehearsal.nodes.machines import Machine, host, metadata, pool_of
+from tests.rehearsal.nodes.machines import Machine, host, metadata, pool_of, with_steps
 
 __all__ = ["host", "metadata"]
 
@@ -18,7 +17,7 @@ TABLE = ("nft", "list", "table", "inet", "gpuinfra_metadata")
 
 def only(pool: PoolPlan) -> PoolPlan:
     """The one step under test."""
-    return replace(pool, steps=tuple(step for step in pool.steps if step.id == "72-metadata"))
+    return with_steps(pool, "72-metadata")
 
 
 def pool(cloud: str = "gcp", machine: str = "a2-highgpu-1g", *, reach: bool = False) -> PoolPlan:

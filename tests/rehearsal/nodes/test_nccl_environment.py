@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from gpuinfra.node.measure import WITH_PROFILE, in_fabric_environment
 from gpuinfra.node.probe import PROBE_LIMIT_S, run
 from gpuinfra.node.probes import PROBES
 from gpuinfra.rehearsal.nodes import NodeHost
-from tests.rehearsal.nodes.machines import LONG, Machine, host, metadata, pool_of
+from tests.rehearsal.nodes.machines import LONG, Machine, host, metadata, pool_of, with_steps
 
 __all__ = ["host", "metadata"]
 
@@ -51,7 +50,7 @@ def test_a_login_has_the_environment_of_the_fabric(
     """After the step of the fabric, a login shell has the variables that NCCL, libfabric or UCX need on this machine."""
     node = Machine(host, pool_of(cloud, machine, "ubuntu-24.04", "default"))
     wanted = ("20-kernel", "30-driver", step)
-    node.pool = replace(node.pool, steps=tuple(one for one in node.pool.steps if one.id in wanted))
+    node.pool = with_steps(node.pool, *wanted)
     node.launch(cloud)
     code, said, _ = node.through()
     assert code == 0, said

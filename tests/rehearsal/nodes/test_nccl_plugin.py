@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gpuinfra.rehearsal.nodes import NodeHost
-from tests.rehearsal.nodes.machines import LONG, Machine, host, metadata, pool_of
+from tests.rehearsal.nodes.machines import LONG, Machine, host, metadata, pool_of, with_steps
 
 __all__ = ["host", "metadata"]
 
@@ -29,7 +28,7 @@ def started(host: NodeHost, place: str, *faults: str) -> Machine:
     node = Machine(
         host, pool_of(cloud, MACHINES[place], "ubuntu-22.04" if cloud == "aws" else "ubuntu-24.04", "default")
     )
-    node.pool = replace(node.pool, steps=tuple(one for one in node.pool.steps if one.id in STEPS))
+    node.pool = with_steps(node.pool, *STEPS)
     node.launch(cloud, faults=faults)
     code, said, _ = node.through()
     assert code == 0, said

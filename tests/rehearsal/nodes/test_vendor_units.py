@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from gpuinfra.rehearsal.nodes import NodeHost
 from gpuinfra.rehearsal.tools.unitfile import TYPES
 from gpuinfra.shipped import shipped
-from tests.rehearsal.nodes.machines import NAME, Machine, host, metadata, pool_of
+from tests.rehearsal.nodes.machines import NAME, Machine, host, metadata, pool_of, with_steps
 
 __all__ = ["host", "metadata"]
 
@@ -35,7 +34,7 @@ SPECIAL = re.compile(r"^(basic|sysinit|shutdown|multi-user|timers|network-online
 def node_of(host: NodeHost, cloud: str, machine: str, image: str, *steps: str) -> Machine:
     """A machine that has run some of its pool's steps."""
     node = Machine(host, pool_of(cloud, machine, "ubuntu-24.04", image))
-    node.pool = replace(node.pool, steps=tuple(step for step in node.pool.steps if step.id in steps))
+    node.pool = with_steps(node.pool, *steps)
     assert len(node.pool.steps) == len(steps)
     node.launch(cloud)
     code, said, _ = node.through()
