@@ -34,7 +34,8 @@ GROUPS = {
         "check": "Run the checks on the nodes now",
         "pairs": "Measure pairs of nodes to find a slow node",
         "run": "Run a command on all nodes; identical output is grouped",
-        "ssh": "Log in to a node",
+        "ssh": "Log in to a node, or write an OpenSSH configuration",
+        "cp": "Copy files to and from nodes",
     },
     "Reference": {
         "explain": "Explain a field, rule, check, bootstrap step or Xid",

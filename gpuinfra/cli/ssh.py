@@ -3,98 +3,108 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from gpuinfra.cli.options import FILE, some, stack_options
-from gpuinfra.cli.stack_context import active_stack, plan_of
-from gpuinfra.cli.stacks import Stacks
-from gpuinfra.errors import EnvironmentMissing, UsageError
+from gpuinfra.cli.openssh import host_of, in_folder, opened, program
+from gpuinfra.cli.options import FILE, stack_options
+from gpuinfra.cli.stacks import Stacks, short_name
+from gpuinfra.errors import UsageError
 
 if TYPE_CHECKING:
-    from gpuinfra.remote.hosts import Host, Hosts
+    from gpuinfra.remote.hosts import Hosts
+
+CONFIGURATIONS = Path("~/.ssh/gpuinfra")
+"""Folder of the OpenSSH configurations that `--config` writes."""
+WRITTEN = {"config", "known_hosts", "login", "login.pub"}
+"""The files that `--config` and the login of a cloud write."""
 
 
 @click.command("ssh", context_settings={"ignore_unknown_options": True})
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[STACK] NODE [COMMAND]...")
 @click.option("--hosts", "hosts_file", type=FILE, metavar="FILE", help="Find NODE in this hosts file (docs/remote.md). Omit STACK.")  # fmt: skip
 @click.option("--direct", is_flag=True, help="Connect to the private address instead of through the cloud's tunnel.")
+@click.option("--config", "config", is_flag=True, help="Write an OpenSSH configuration for all nodes, for ssh, rsync and editors. Omit NODE.")  # fmt: skip
+@click.option("--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help=f"Folder for --config. Default: {CONFIGURATIONS}/STACK.")  # fmt: skip
 @stack_options
-def command(words: tuple[str, ...], hosts_file: Path | None, direct: bool, stacks: Stacks) -> int:
+def command(
+    words: tuple[str, ...], hosts_file: Path | None, direct: bool, config: bool, output: Path | None, stacks: Stacks
+) -> int:
     """Log in to NODE of STACK, or run COMMAND on it.
 
     NODE is a label (gpu-1) or an instance ID. The host key is always verified and never added. The exit code is the exit code of
     COMMAND, or 255 if the connection fails.
+
+    With --config, no connection is made. Run the command again when nodes were replaced.
     """
-    if shutil.which("ssh") is None:
-        raise EnvironmentMissing("ssh is not installed; on Debian and Ubuntu: apt install openssh-client")
-    if hosts_file is not None:
-        from gpuinfra.remote.hosts import read_hosts
-
-        if not stacks.hosts_files:
-            raise UsageError("--rehearsal uses the stand-in nodes of STACK; omit --hosts")
-        if not words:
-            raise UsageError("no node is specified; run: gpuinfra ssh --hosts FILE NODE")
-        return _connect(read_hosts(hosts_file), words[0], words[1:])
-    if len(words) < 2:
-        raise UsageError("no node is specified; run: gpuinfra ssh STACK NODE, such as gpuinfra ssh aws-p4d gpu-1")
-    stack, node, *rest = words
-    with active_stack(stack, stacks) as active:
-        if stacks.notice:
-            click.echo(stacks.notice, err=True)
-        hosts = active.hosts(plan_of(stack), direct)
-        # The names of hosts are instance IDs. Accept labels as well.
-        names = {other: name for one in active.nodes for other, name in ((one.name, one.id), (one.id, one.name))}
-        return _connect(hosts, node, rest, names)
+    if config:
+        return _config(words, hosts_file, direct, output, stacks)
+    if output is not None:
+        raise UsageError("--output is the folder for --config; add --config or omit --output")
+    ssh = program("ssh")
+    stack = words[0] if words and hosts_file is None else None
+    rest = words if stack is None else words[1:]
+    if not rest:
+        form = "gpuinfra ssh STACK NODE, such as gpuinfra ssh aws-p4d gpu-1"
+        raise UsageError(f"no node is specified; run: {'gpuinfra ssh --hosts FILE NODE' if hosts_file else form}")
+    with (
+        opened(stack, hosts_file, direct, stacks) as hosts,
+        in_folder(hosts, [host := host_of(hosts, rest[0])]) as file,
+    ):
+        return subprocess.call([ssh, "-F", str(file), host.name, *rest[1:]])
 
 
-def client_config(hosts: Hosts, host: Host, folder: Path) -> Path:
-    """Return the OpenSSH configuration for one host. The user's own configuration files are not read."""
-    lines: list[str] = []
-    known = folder / "known_hosts"
-    keys: list[str] = []
-    at: Host | None = host
-    while at is not None:
-        files = [str(known)] if at.host_keys else [str(file) for file in hosts.known_hosts]
-        keys += [f"{at.name} {key}\n" for key in at.host_keys]
-        lines += [f"Host {at.name}", f"  HostName {at.address}", f"  Port {at.port}", f"  User {at.user}"]
-        lines += ["  StrictHostKeyChecking yes", "  UpdateHostKeys no", "  ServerAliveInterval 15"]
-        if at.host_keys:
-            lines.append(f"  HostKeyAlias {at.name}")
-        if files:
-            lines += ["  GlobalKnownHostsFile none", "  UserKnownHostsFile " + " ".join(f'"{file}"' for file in files)]
-        lines += [f'  IdentityFile "{key}"' for key in at.identity] + (["  IdentitiesOnly yes"] if at.identity else [])
-        if at.jump:
-            lines.append(f"  ProxyJump {at.jump}")
-        if at.proxy_command:
-            # A shell interprets this line, so each word is quoted.
-            lines.append("  ProxyCommand " + shlex.join(at.proxy_words()).replace("%", "%%"))
-        at = hosts.jumps[at.jump] if at.jump else None
-    known.write_text("".join(keys), encoding="utf-8")
-    config = folder / "config"
-    config.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return config
-
-
-def _connect(hosts: Hosts, node: str, words: Sequence[str], names: Mapping[str, str] | None = None) -> int:
-    names = names or {}
-    wanted = {node, names.get(node, node)}
-    host = next((one for one in hosts.hosts if wanted & {one.name, one.address}), None)
-    if host is None:
-        known = list(
-            dict.fromkeys([*(names.get(one.name, one.name) for one in hosts.hosts), *(one.name for one in hosts.hosts)])
-        )
-        near = get_close_matches(node, known, n=1)
+def _config(words: tuple[str, ...], hosts_file: Path | None, direct: bool, output: Path | None, stacks: Stacks) -> int:
+    if not stacks.lasting:
         raise UsageError(
-            f"the node is {node!r}, which does not exist; {f'did you mean {near[0]}?' if near else f'allowed: {some(known)}'}"
+            "--config is for later connections, but stand-in nodes run only during a command; omit --config"
         )
-    with tempfile.TemporaryDirectory(prefix="gpuinfra-ssh-") as folder:
-        config = client_config(hosts, host, Path(folder))
-        return subprocess.call(["ssh", "-F", str(config), host.name, *words])
+    if len(words) != (0 if hosts_file else 1):
+        form = "gpuinfra ssh --config --hosts FILE" if hosts_file else "gpuinfra ssh --config STACK"
+        raise UsageError(f"--config writes an entry for every node; run: {form}")
+    name = hosts_file.stem if hosts_file else short_name(words[0])
+    folder = (output or CONFIGURATIONS / name).expanduser().absolute()
+    stack = None if hosts_file else words[0]
+    with _replaced(folder), opened(stack, hosts_file, direct, stacks, keys=folder) as hosts:
+        file, names = _write(hosts, name if stack else "", folder)
+        click.echo(f"wrote {file} with {len(hosts.hosts)} hosts")
+        click.echo(f"to connect: ssh -F {shlex.quote(str(file))} {names[0]}")
+        click.echo(f'to connect without -F, add this line at the top of ~/.ssh/config: Include "{file}"')
+        if hosts.key_lifetime:
+            click.echo(f"the cloud accepts the key for {hosts.key_lifetime}; for a new key, run this command again")
+    return 0
+
+
+@contextmanager
+def _replaced(folder: Path) -> Iterator[None]:
+    """Replace the files of an earlier run during a `with` block; if the block fails, they remain. Refuses a folder with other files."""
+    if folder.is_dir() and (others := sorted({one.name for one in folder.iterdir()} - WRITTEN)):
+        raise UsageError(
+            f"{folder} contains {others[0]}, which gpuinfra did not write; choose another folder with --output"
+        )
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".gpuinfra-", dir=folder.parent) as earlier:
+        for file in folder.iterdir():
+            file.rename(Path(earlier, file.name))
+        try:
+            yield
+        except BaseException:
+            for file in [*folder.iterdir()]:
+                file.unlink()
+            for file in Path(earlier).iterdir():
+                file.rename(folder / file.name)
+            raise
+
+
+def _write(hosts: Hosts, stack: str, folder: Path) -> tuple[Path, list[str]]:
+    """Write the configuration. Returns its path and the name of each host: `aws-p4d-gpu-1`, or the host's own name."""
+    from gpuinfra.remote.openssh import write_config
+
+    names = {host.name: [f"{stack}-{host.label}"] for host in hosts.hosts if stack and host.label}
+    return write_config(hosts, hosts.hosts, folder, names), [names.get(one.name, [one.name])[0] for one in hosts.hosts]

@@ -32,7 +32,7 @@ class ActiveStack:
     resources: Sequence[Mapping[str, Any]]
     """The resources in the state."""
     folder: Path
-    """A folder for the SSH key that this command creates."""
+    """A folder for the SSH key that the login creates."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -66,15 +66,15 @@ class ActiveStack:
 
 
 @contextmanager
-def active_stack(name: str, stacks: Stacks) -> Iterator[ActiveStack]:
-    """Open a stack for the duration of a `with` block."""
+def active_stack(name: str, stacks: Stacks, keys: Path | None = None) -> Iterator[ActiveStack]:
+    """Open a stack for the duration of a `with` block. `keys` is the folder for a new SSH key; default: a temporary folder."""
     with stacks.open(name) as resources, tempfile.TemporaryDirectory(prefix="gpuinfra-login-") as folder:
         if not handovers_of(resources):
             command = stacks.up.format(stack=short_name(name))
             raise DeploymentError(
                 f"{name} has no verified nodes in its state; run `{command}` first, or give --hosts FILE"
             )
-        yield ActiveStack(name=name, resources=resources, folder=Path(folder))
+        yield ActiveStack(name=name, resources=resources, folder=keys or Path(folder))
 
 
 @contextmanager

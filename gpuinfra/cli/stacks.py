@@ -34,6 +34,8 @@ class Stacks:
     """Folder for the records of bootstrap runs. None selects the user's state folder."""
     hosts_files: bool = True
     """Whether `--hosts` and `--evidence` can replace the stack."""
+    lasting: bool = True
+    """Whether the nodes are reachable after the command ends."""
 
 
 def stacks_of(given: dict[str, Any]) -> Stacks:
@@ -50,6 +52,7 @@ def stacks_of(given: dict[str, Any]) -> Stacks:
         marks={"rehearsal": True},
         records=folder,
         hosts_files=False,
+        lasting=False,
     )
 
 

@@ -25,6 +25,8 @@ class Login:
     user: str
     identity: tuple[Path, ...] = ()
     """Private keys. If empty, the keys in your SSH agent and in ~/.ssh are used."""
+    key_lifetime: str = ""
+    """How long the cloud accepts the key, such as `3h`. Empty if it does not expire, or if each connection sends it again."""
 
 
 def new_key(folder: Path) -> Path:

@@ -72,6 +72,8 @@ class Hosts:
     known_hosts: tuple[Path, ...] = ()
     stack: str | None = None
     pool: str | None = None
+    key_lifetime: str = ""
+    """How long the cloud accepts the identity of the hosts, such as `3h`. Empty if it does not expire."""
 
     def of_pool(self, pool: str | None) -> Hosts:
         """Return the hosts in one pool."""

@@ -56,4 +56,4 @@ def hosts_of(
                 sudo=login.user != "root",
             )
         )
-    return Hosts(hosts=tuple(hosts), jumps={host.name: host for host in hosts})
+    return Hosts(hosts=tuple(hosts), jumps={host.name: host for host in hosts}, key_lifetime=login.key_lifetime)

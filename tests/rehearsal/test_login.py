@@ -1,4 +1,4 @@
-"""`gpuinfra ssh` and `run` into rehearsed nodes of each cloud, with the real user, key and tunnel code."""
+"""`gpuinfra ssh`, `cp` and `run` into rehearsed nodes of each cloud, with the real user, key and tunnel code."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def on(up: Finished, file: Path, name: str, *words: str, home: Path) -> Finished
 @pytest.mark.parametrize("cloud", list(STACKS))
 @pytest.mark.long
 def test_login_of_each_cloud(rehearse: Rehearse, needs_nodes: None, tmp_path: Path, cloud: str) -> None:
-    """OpenSSH and the fleet log in with the user and key of the cloud, through its tunnel. Another operator's key is refused."""
+    """ssh, scp and the fleet log in with the user and key of the cloud, through its tunnel. Another operator's key is refused."""
     home, other = tmp_path / "home", tmp_path / "other"
     for folder in (home, other):
         (folder / ".ssh").mkdir(parents=True)
@@ -69,6 +69,13 @@ def test_login_of_each_cloud(rehearse: Rehearse, needs_nodes: None, tmp_path: Pa
     assert "2 of 2 hosts succeeded" in ran.err
     assert USERS[cloud] in ran.out
     assert "train-gpu-2" in ran.out
+    if cloud != "azure":
+        (tmp_path / "sent").write_text("content")
+        sent = on(up, file, "cp", str(tmp_path / "sent"), "gpu-2:there", home=home)
+        assert sent.code == 0, sent.out + sent.err
+        back = on(up, file, "cp", "gpu-2:there", str(tmp_path / "back"), home=home)
+        assert back.code == 0, back.out + back.err
+        assert (tmp_path / "back").read_text() == "content"
     if cloud == "azure":
         # OpenSSH takes its default keys from the password database and not from HOME, so only the fleet can be tested.
         refused = on(up, file, "run", "--", "true", home=other)

@@ -69,6 +69,7 @@ class Lab:
             f"{listens}HostKey {key}\nPidFile none\nAuthorizedKeysFile {self.folder}/authorized\nStrictModes no\n"
             f"UsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n"
             f"MaxStartups 400\nMaxSessions 400\nLogLevel VERBOSE\nPrintMotd no\n"
+            f"Subsystem sftp internal-sftp\n"
             # Under sshd, bash reads .bashrc unless SHLVL shows a nested shell.
             f"SetEnv SHLVL=5\n{more}"
         )

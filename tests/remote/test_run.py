@@ -106,3 +106,72 @@ def test_ssh_uses_jump_hosts_and_proxy_commands(lab: Lab, tmp_path: Path) -> Non
         done = gpuinfra("ssh", name, "--hosts", file, "echo $SSH_CONNECTION")
         assert done.returncode == 0, done.stderr
         assert done.stdout.split()[3] == str(ports[1])
+
+
+def test_files_are_copied_in_both_directions(lab: Lab, fleet: dict[str, Any], tmp_path: Path) -> None:
+    """`cp` sends files and folders to a host and fetches them, and fails if a file does not exist."""
+    file = hosts_file(lab, fleet)
+    source, there, back = tmp_path / "data", tmp_path / "there", tmp_path / "back"
+    for folder in (source, there, back):
+        folder.mkdir()
+    (source / "a file: 1").write_text("content")
+    assert gpuinfra("cp", "-r", "--hosts", file, str(source), f"a:{there}").returncode == 0
+    assert (there / "data" / "a file: 1").read_text() == "content"
+    done = gpuinfra("cp", "--hosts", file, f"b:{there}/data/a file: 1", str(back))
+    assert done.returncode == 0, done.stderr
+    assert (back / "a file: 1").read_text() == "content"
+    absent = gpuinfra("cp", "--hosts", file, f"a:{there}/absent", str(back))
+    assert absent.returncode == 1
+    assert "No such file" in absent.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["a:x"], "a source and a destination are required"),
+        (["x", "y"], "either all sources or the destination must be on a node"),
+        (["a:x", "b:y"], "either all sources or the destination must be on a node"),
+        (["a:x", "y", "z"], "either all sources or the destination must be on a node"),
+        (["x", "d:y"], "the node is 'd', which does not exist"),
+    ],
+)
+def test_invalid_copies_are_refused(lab: Lab, fleet: dict[str, Any], words: list[str], problem: str) -> None:
+    """A copy that is not between this machine and a known node ends with one message."""
+    done = gpuinfra("cp", "--hosts", hosts_file(lab, fleet), *words)
+    assert done.returncode == 2
+    assert problem in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_openssh_programs_use_the_written_configuration(lab: Lab, fleet: dict[str, Any], tmp_path: Path) -> None:
+    """`ssh --config` writes a configuration with which ssh and scp verify and reach every host, without gpuinfra."""
+    folder = tmp_path / "ssh config"
+    done = gpuinfra("ssh", "--config", "--hosts", hosts_file(lab, fleet), "--output", str(folder))
+    assert done.returncode == 0, done.stderr
+    assert "with 4 hosts" in done.stdout
+    assert folder.stat().st_mode & 0o777 == 0o700
+    config = str(folder / "config")
+    said = subprocess.run(["ssh", "-F", config, "b", "echo here"], capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stdout) == (0, "here\n"), said.stderr
+    (tmp_path / "one").write_text("1")
+    words = ["scp", "-q", "-F", config, str(tmp_path / "one"), f"c:{tmp_path}/two"]
+    assert subprocess.run(words, check=False).returncode == 0
+    assert (tmp_path / "two").read_text() == "1"
+    said = subprocess.run(["ssh", "-F", config, "stranger", "true"], capture_output=True, text=True, check=False)
+    assert said.returncode == 255
+    assert "Host key verification failed" in said.stderr
+
+
+def test_a_failed_configuration_keeps_the_earlier_one(lab: Lab, fleet: dict[str, Any], tmp_path: Path) -> None:
+    """A failure leaves the files of the earlier run, and a folder with other files is not touched."""
+    folder = tmp_path / "config"
+    options = ("ssh", "--config", "--output", str(folder), "--hosts")
+    assert gpuinfra(*options, hosts_file(lab, fleet)).returncode == 0
+    before = {file.name: file.read_text() for file in folder.iterdir()}
+    assert gpuinfra(*options, str(tmp_path / "absent.yaml")).returncode == 2
+    assert {file.name: file.read_text() for file in folder.iterdir()} == before
+    (folder / "mine").write_text("x")
+    refused = gpuinfra(*options, hosts_file(lab, fleet))
+    assert refused.returncode == 2
+    assert "contains mine, which gpuinfra did not write" in refused.stderr
+    assert [*tmp_path.glob(".gpuinfra-*")] == []

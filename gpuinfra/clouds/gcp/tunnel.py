@@ -26,7 +26,7 @@ def login(folder: Path, resources: Sequence[Mapping[str, Any]]) -> Login:
     key = new_key(folder)
     words = ["gcloud", "compute", "os-login", "ssh-keys", "add", f"--key-file={key}.pub", f"--ttl={KEY_LIFETIME}"]
     answer = answer_of([*words, "--format=json", "--quiet"], "install the Google Cloud CLI and sign in")
-    return Login(user=_user(answer), identity=(key,))
+    return Login(user=_user(answer), identity=(key,), key_lifetime=KEY_LIFETIME)
 
 
 def proxy_command(

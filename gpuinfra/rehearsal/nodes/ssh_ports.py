@@ -168,6 +168,8 @@ class SshPorts:
             + f'AuthorizedKeysFile "{node.folder / "keys"}/%u"\nForceCommand {enter}\n'
             # The host user's shell starts the command. It must not read that user's files.
             f'SetEnv "HOME={self.folder / "home"}" SHLVL=5\n'
+            # As in Ubuntu's own sshd_config. The forced command starts the program inside the node.
+            "Subsystem sftp /usr/lib/openssh/sftp-server\n"
             "PidFile none\nStrictModes no\nUsePAM no\nUseDNS no\nPermitRootLogin prohibit-password\n"
             "PasswordAuthentication no\nKbdInteractiveAuthentication no\nHostbasedAuthentication no\n"
             "AllowTcpForwarding no\nAllowAgentForwarding no\nX11Forwarding no\nPermitUserRC no\nPermitUserEnvironment no\n"

@@ -1,0 +1,50 @@
+"""The configuration with which OpenSSH's programs (`ssh`, `scp`, `sftp`, `rsync`) reach hosts: user, keys, tunnel and trusted host keys."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gpuinfra.remote.hosts import Host, Hosts
+
+
+def write_config(
+    hosts: Hosts, chosen: Sequence[Host], folder: Path, names: Mapping[str, Sequence[str]] | None = None
+) -> Path:
+    """Write `config` and `known_hosts` to a folder for some hosts and their jump hosts. Returns the path of `config`.
+
+    `names` has more names for a host, which come before its own. Host keys are always verified and never added.
+    The file has an entry for each host and no options for other hosts, so you can include it in your own configuration.
+    """
+    known = folder.absolute() / "known_hosts"
+    entries: dict[str, list[str]] = {}
+    keys: list[str] = []
+    for host in chosen:
+        at: Host | None = host
+        while at is not None and at.name not in entries:
+            entries[at.name] = _entry(hosts, at, known, (names or {}).get(at.name, ()))
+            keys += [f"{at.name} {key}\n" for key in at.host_keys]
+            at = hosts.jumps[at.jump] if at.jump else None
+    known.write_text("".join(keys), encoding="utf-8")
+    config = folder / "config"
+    config.write_text("".join(f"{line}\n" for lines in entries.values() for line in lines), encoding="utf-8")
+    return config
+
+
+def _entry(hosts: Hosts, host: Host, known: Path, names: Sequence[str]) -> list[str]:
+    files = [known] if host.host_keys else [file.absolute() for file in hosts.known_hosts]
+    lines = [f"Host {' '.join((*names, host.name))}", f"  HostName {host.address}", f"  Port {host.port}"]
+    lines += [f"  User {host.user}", "  StrictHostKeyChecking yes", "  UpdateHostKeys no", "  ServerAliveInterval 15"]
+    # Without an alias, a host that is reached by another name would be looked up under that name.
+    lines += [f"  HostKeyAlias {host.name}"] if host.host_keys else []
+    if files:
+        lines += ["  GlobalKnownHostsFile none", "  UserKnownHostsFile " + " ".join(f'"{file}"' for file in files)]
+    lines += [f'  IdentityFile "{key.absolute()}"' for key in host.identity] + (
+        ["  IdentitiesOnly yes"] if host.identity else []
+    )
+    lines += [f"  ProxyJump {host.jump}"] if host.jump else []
+    if host.proxy_command:
+        # A shell interprets this line, so each word is quoted.
+        lines.append("  ProxyCommand " + shlex.join(host.proxy_words()).replace("%", "%%"))
+    return lines
