@@ -31,6 +31,7 @@ GROUPS = {
     },
     "Operate": {
         "verify": "Judge the evidence that nodes uploaded",
+        "drift": "Compare a deployed stack with what was deployed",
         "check": "Run the checks on the nodes now",
         "pairs": "Measure pairs of nodes to find a slow node",
         "run": "Run a command on all nodes; identical output is grouped",

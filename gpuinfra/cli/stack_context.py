@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuinfra.cli.stacks import Stacks, short_name
-from gpuinfra.errors import DeploymentError, UsageError
+from gpuinfra.errors import DeploymentError, EnvironmentMissing, UsageError
 from gpuinfra.inventory import handovers_of
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gpuinfra.plan.model import Plan
     from gpuinfra.remote.connect import Connector
     from gpuinfra.remote.hosts import Host, Hosts
+    from gpuinfra.verification.drift import Difference
     from gpuinfra.verification.read import Found
 
 
@@ -106,6 +107,59 @@ def connector_to(hosts: Hosts, known_hosts: tuple[Path, ...]) -> Iterator[Connec
         yield connector
     finally:
         connector.close()
+
+
+def compared(name: str, stacks: Stacks) -> tuple[list[Difference], list[str]]:
+    """Compare a stack with what was deployed. Returns the differences, and the parts that could not be read with the reason.
+
+    Raises `EnvironmentMissing` if the state cannot be read.
+    """
+    from gpuinfra.engine import find_engine
+    from gpuinfra.engine.refresh import preview_refresh
+    from gpuinfra.handover.ports import PortUnavailable
+    from gpuinfra.handover.wire import TYPE
+    from gpuinfra.verification.drift import Commands, of_cloud, of_nodes
+    from gpuinfra.verification.judged import judge_all
+    from gpuinfra.verification.store import found_of
+
+    engine = find_engine(lambda line: click.echo(line, err=True))
+    short = short_name(name)
+    commands = Commands(
+        restore=stacks.restore.format(stack=short),
+        on_node=f"gpuinfra ssh{stacks.options} {short} {{node}} '{{command}}'",
+    )
+    differences: list[Difference] = []
+    unread: list[str] = []
+    with _readable(name, stacks) as resources:
+        try:
+            changes = preview_refresh(engine, short, stacks.project(name))
+            # The nodes are compared below, with a reason for each node.
+            differences += of_cloud(changes, commands, except_types=[TYPE])
+        except EnvironmentMissing as problem:
+            unread.append(str(problem))
+        try:
+            found, expected = found_of(resources)
+            nodes = judge_all(found, lambda one: expected[one.instance_id])
+            differences += of_nodes(nodes, found.absent, commands)
+        except PortUnavailable as problem:
+            unread.append(
+                f"the nodes of {short} cannot be read: {problem}; log in to the cloud, then run the command again"
+            )
+    return differences, unread
+
+
+@contextmanager
+def _readable(name: str, stacks: Stacks) -> Iterator[Sequence[Mapping[str, Any]]]:
+    """Open the resources of a stack that is deployed. Raises `EnvironmentMissing` if its state cannot be read or is empty."""
+    with ExitStack() as opened:
+        try:
+            resources = opened.enter_context(stacks.open(name))
+        except DeploymentError as problem:
+            raise EnvironmentMissing(str(problem)) from None
+        if not any(one.get("custom") for one in resources):
+            command = stacks.up.format(stack=short_name(name))
+            raise EnvironmentMissing(f"{name} has no resources in its state; run `{command}` first")
+        yield resources
 
 
 def plan_of(name: str) -> Plan:

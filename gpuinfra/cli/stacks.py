@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -26,6 +27,12 @@ class Stacks:
     """Opens a stack by name and returns the resources in its state. The cloud and the nodes are reachable until the context is closed."""
     up: str
     """The command that deploys a stack, with `{stack}` as the placeholder for its name."""
+    restore: str
+    """The commands that read the cloud again and restore what was changed, with `{stack}` as the placeholder."""
+    project: Callable[[str], Path]
+    """Returns the folder with the Pulumi project of a stack."""
+    options: str = ""
+    """The options that select these stacks in other commands, with a leading space."""
     notice: str = ""
     """A line to print above every output."""
     marks: Mapping[str, object] = field(default_factory=dict)
@@ -42,12 +49,22 @@ def stacks_of(given: dict[str, Any]) -> Stacks:
     """Take the options of a command and return the stacks that they select: deployed ones, without `stack_choice`."""
     folder = given.pop("folder", None)
     if not given.pop("rehearsal", False):
-        return Stacks(open=lambda name: nullcontext(exported(name)), up="pulumi up --stack {stack}")
+        return Stacks(
+            open=lambda name: nullcontext(exported(name)),
+            up="pulumi up --stack {stack}",
+            restore="pulumi up --refresh --stack {stack}",
+            project=lambda name: Path.cwd(),
+        )
     from gpuinfra.rehearsal.access import NOTICE, rehearsed
+    from gpuinfra.rehearsal.folder import DEFAULT_FOLDER
 
+    place = "" if folder == DEFAULT_FOLDER else f" --folder {shlex.quote(str(folder))}"
     return Stacks(
         open=lambda name: rehearsed(name, folder),
         up="gpuinfra rehearse up {stack}",
+        restore=f"gpuinfra rehearse refresh {{stack}}{place} && gpuinfra rehearse up {{stack}}{place}",
+        project=lambda name: (folder / short_name(name) / "project").resolve(),
+        options=f" --rehearsal{place}",
         notice=NOTICE,
         marks={"rehearsal": True},
         records=folder,

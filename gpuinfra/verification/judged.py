@@ -19,6 +19,7 @@ class Judged:
     """The judgement for one node."""
 
     evidence: Evidence
+    expectation: Expectation
     checks: tuple[dict[str, Any], ...]
     verified: bool
     blockers: tuple[dict[str, Any], ...]
@@ -51,6 +52,7 @@ def _judge(one: Evidence, expectation: Expectation, before: Evidence | None) -> 
     result = verdict(checks, expectation)
     return Judged(
         evidence=one,
+        expectation=expectation,
         checks=tuple(checks),
         verified=result.verified,
         blockers=result.blockers,

@@ -1,0 +1,77 @@
+"""Formats the differences between a deployed stack and what was deployed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from gpuinfra.report import tables
+from gpuinfra.report.tables import Cell, Column, Table
+from gpuinfra.safe_text import one_line
+from gpuinfra.verification.drift import CLOUD, NODE, Difference
+from gpuinfra.words import counted, titled
+
+SCHEMA = "gpuinfra.drift/1"
+SHOWN = 40
+"""Maximum length of a value in a table. The JSON document has the whole value."""
+
+
+def document(stack: str, found: Sequence[Difference], unread: Sequence[str]) -> dict[str, Any]:
+    """Return the stable JSON form. `unread` lists the parts that could not be read, with the reason."""
+    return {
+        "schema": SCHEMA,
+        "stack": stack,
+        "drift": bool(found),
+        "complete": not unread,
+        "totals": {area: sum(one.area == area for one in found) for area in (CLOUD, NODE)},
+        "differences": [asdict(one) for one in found],
+        "unread": list(unread),
+    }
+
+
+def text(found: Sequence[Difference], unread: Sequence[str]) -> Iterator[str]:
+    """Return a table of the differences, the commands that fix them, and the totals."""
+    if found:
+        columns = [
+            "",
+            "name",
+            "kind",
+            Column("deployed", wrap=True),
+            Column("now", wrap=True),
+            Column("reason", wrap=True),
+        ]
+        rows = [
+            (
+                one.area, Cell(titled(one.name, one.id) if one.area == NODE else one.name, strong=True), one.kind,
+                _shortened(one.recorded), _shortened(one.found), one.reason,
+            )
+            for one in found
+        ]  # fmt: skip
+        yield from tables.text(Table(columns, rows))
+        yield ""
+        yield "to fix"
+        for fix, names in _fixes(found).items():
+            yield f"  {one_line(', '.join(names))}"
+            yield f"    {fix}"
+        yield ""
+    for reason in unread:
+        yield f"not compared: {one_line(reason, 2000)}"
+    counts = Counter(one.area for one in found)
+    shown = f"{counted(counts[CLOUD], 'difference')} in the cloud, {counts[NODE]} on nodes" if found else "no drift"
+    yield shown if not unread else f"{shown}; the comparison is not complete"
+
+
+def _shortened(value: str) -> str:
+    return value if len(value) <= SHOWN else f"{value[:SHOWN]}..."
+
+
+def _fixes(found: Sequence[Difference]) -> dict[str, list[str]]:
+    """Return the names that each command fixes, without duplicates."""
+    fixes: dict[str, list[str]] = {}
+    for one in found:
+        names = fixes.setdefault(one.fix, [])
+        if one.name not in names:
+            names.append(one.name)
+    return fixes
