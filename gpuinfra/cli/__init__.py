@@ -26,6 +26,7 @@ GROUPS = {
         "rehearse": "Run a stack against a local simulation of its cloud and nodes",
     },
     "Deploy": {
+        "doctor": "Check this machine and your account; print the fix of each problem",
         "adopt": "Write the import file for resources that destroy retained",
         "bootstrap": "Install software on existing machines over SSH",
     },

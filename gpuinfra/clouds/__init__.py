@@ -33,28 +33,40 @@ def why_not_built(cloud: str) -> str | None:
 
 def why_not_here(cloud: str) -> str | None:
     """Return an error message with the install command if packages of the cloud's extra are missing, or None if all are installed."""
+    absent = [name for name, _ in requirements_of(cloud) if installed_version(name) is None]
+    if not absent:
+        return None
+    return f"where.cloud is {cloud}, but these packages are not installed: {', '.join(absent)}; {install_hint(cloud)}"
+
+
+def install_hint(cloud: str) -> str:
+    """Return the commands that install the packages of a cloud."""
+    return f"run pip install 'gpuinfra[{cloud}]', or in a checkout python3 tools/environment.py {cloud}"
+
+
+def requirements_of(cloud: str) -> list[tuple[str, str]]:
+    """Return the packages of the cloud's extra with their allowed versions, such as (`pulumi-aws`, `<8,>=7.51`).
+
+    Empty in a checkout that is not installed: there, importing a missing package fails.
+    """
     import importlib.metadata  # This import is slow and is not needed for a plan.
 
     try:
         required = importlib.metadata.requires("gpuinfra") or []
     except importlib.metadata.PackageNotFoundError:
-        return None  # In a checkout, importing a missing package fails.
+        return []
     extra = re.compile(rf"""extra\s*==\s*["']{cloud}["']""")
-    names = [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in required if extra.search(line)]
-    absent = [name for name in names if not _installed(name)]
-    if not absent:
-        return None
-    return (
-        f"where.cloud is {cloud}, but these packages are not installed: {', '.join(absent)}; "
-        f"run pip install 'gpuinfra[{cloud}]', or in a checkout python3 tools/environment.py {cloud}"
-    )
+    parts = [
+        re.fullmatch(r"([\w.-]+)(?:\[[^]]*\])?\s*\(?([^;)]*)\)?\s*;.*", line) for line in required if extra.search(line)
+    ]
+    return [(part[1], part[2].strip()) for part in parts if part]
 
 
-def _installed(name: str) -> bool:
+def installed_version(name: str) -> str | None:
+    """Return the version of an installed package, or None."""
     import importlib.metadata
 
     try:
-        importlib.metadata.version(name)
+        return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
+        return None

@@ -46,10 +46,10 @@ class Engine:
         return environment
 
 
-def find_engine(progress: Progress = lambda line: None) -> Engine:
+def find_engine(progress: Progress = lambda line: None, *, may_build: bool = True) -> Engine:
     """Return the engine to use. If no engine is available, build one, which takes minutes. `progress` prints the progress.
 
-    Raises `EnvironmentMissing` if no engine can be built.
+    Raises `EnvironmentMissing` if no engine can be built, or if none is available and `may_build` is False.
     """
     module = read_module()
     cache = keep.cache_folder()
@@ -62,6 +62,9 @@ def find_engine(progress: Progress = lambda line: None) -> Engine:
     kept = keep.kept(cache, module, programs)
     source = "kept"
     if kept is None:
+        if not may_build:
+            missing = " and ".join(program.rsplit("/", 1)[-1] for program in programs)
+            raise EnvironmentMissing(f"{missing} {module.version} is neither on PATH nor in {cache}")
         source = "built"
         try:
             kept = _build(cache, module, programs, progress)

@@ -14,7 +14,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from gpuinfra.engine.module import Module
@@ -59,6 +59,25 @@ def kept(cache: Path, module: Module, programs: tuple[str, ...]) -> Path | None:
             _replace(folder / MARKER, marker)
         os.utime(folder / MARKER)
     return folder
+
+
+def altered(folder: Path) -> list[str]:
+    """Return the files of a cached engine whose checksum differs from the one that was recorded after the build.
+
+    A folder without a record has no such files, because you installed its engine yourself.
+    """
+    try:
+        files = json.loads((folder / MARKER).read_text())["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    return [name for name, about in files.items() if not _is(folder / name, about)]
+
+
+def _is(path: Path, about: Mapping[str, object]) -> bool:
+    try:
+        return _sha256(path) == about["sha256"]
+    except (OSError, KeyError, TypeError):
+        return False
 
 
 @contextlib.contextmanager

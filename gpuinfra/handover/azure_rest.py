@@ -6,6 +6,7 @@ Azure's own tools do. Tokens are sent only to Azure hosts or the configured endp
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import urllib.error
@@ -54,9 +55,12 @@ class Refused(PortUnavailable):
 class Rest:
     """Sends requests with one credential."""
 
-    def __init__(self, credential: Credential | None = None, environ: Mapping[str, str] = os.environ) -> None:
-        """If no credential is given, the first request looks up the default credential."""
+    def __init__(
+        self, credential: Credential | None = None, environ: Mapping[str, str] = os.environ, *, timeout_s: float = 60
+    ) -> None:
+        """If no credential is given, the first request looks up the default credential. `timeout_s` limits one request."""
         self._credential = credential
+        self._timeout_s = timeout_s
         self._environ = environ
         self._management = (environ.get(MANAGEMENT_VARIABLE) or MANAGEMENT).rstrip("/")
 
@@ -79,7 +83,7 @@ class Rest:
         raise PortUnavailable(f"Azure's list of {path} has too many pages")
 
     def _arm(self, url: str, post: bool) -> dict[str, Any]:
-        token = self._token(f"{self._management if self._management.startswith('https') else MANAGEMENT}/.default")
+        token = self._token(self._scope)
         answer = self._send("POST" if post else "GET", url, {"Authorization": f"Bearer {token}"}, b"" if post else None)
         if answer.status >= 300:
             raise _refused(answer)
@@ -130,6 +134,24 @@ class Rest:
 
     # Common
 
+    def identity_type(self) -> str:
+        """Return the type of the identity: `user`, `application`, or `identity` if the token does not state it. Raises `PortUnavailable`.
+
+        The optional claim `idtyp` is documented in https://learn.microsoft.com/entra/identity-platform/optional-claims-reference
+        (read 2026-11-22). Tokens of users contain the scopes (`scp`) that the user granted.
+        """
+        payload = self._token(self._scope).split(".")[1:2]
+        try:
+            claims = json.loads(base64.urlsafe_b64decode(payload[0] + "==="))
+            kind = claims.get("idtyp") or ("user" if claims.get("scp") else "")
+        except (ValueError, IndexError, AttributeError):
+            kind = ""
+        return {"user": "user", "app": "application"}.get(kind, "identity")
+
+    @property
+    def _scope(self) -> str:
+        return f"{self._management if self._management.startswith('https') else MANAGEMENT}/.default"
+
     def _token(self, scope: str) -> str:
         from azure.core.exceptions import AzureError
 
@@ -148,7 +170,7 @@ class Rest:
             raise PortUnavailable(f"{url.split('?')[0][:200]} does not use TLS, so no token is sent to it")
         request = urllib.request.Request(url, data=body, headers=dict(headers), method=method)
         try:
-            with _OPENER.open(request, timeout=60) as answer:
+            with _OPENER.open(request, timeout=self._timeout_s) as answer:
                 return Answer(status=answer.status, headers=dict(answer.headers), body=answer.read(_ANSWER_LIMIT))
         except urllib.error.HTTPError as error:
             return Answer(status=error.code, headers=dict(error.headers), body=error.read(64 * 1024))

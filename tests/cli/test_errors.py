@@ -43,7 +43,7 @@ def test_missing_packages_of_a_cloud_are_reported_before_anything_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cloud without its packages ends with exit code 3 and one line that names the command to install them."""
-    monkeypatch.setattr(clouds, "_installed", lambda name: name != "pulumi-gcp")
+    monkeypatch.setattr(clouds, "installed_version", lambda name: None if name == "pulumi-gcp" else "1")
     assert clouds.why_not_here("aws") is None
     assert main(["rehearse", "up", "gcp-a3high", "--folder", str(tmp_path)]) == 3
     (line,) = capsys.readouterr().err.splitlines()

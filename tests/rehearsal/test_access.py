@@ -14,7 +14,7 @@ from gpuinfra.rehearsal.nodes import ssh_ports
 
 def test_a_missing_sshd_is_a_missing_prerequisite(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without sshd, the command ends with exit code 3, and the message has the package to install."""
-    monkeypatch.setattr(ssh_ports, "_sshd", lambda: None)
+    monkeypatch.setattr(ssh_ports, "sshd_program", lambda: None)
     problem = ssh_ports.SshPorts._prepare(cast(Any, SimpleNamespace(folder=None)))
     answer = {"available": False, "reason": problem}
     session = SimpleNamespace(cloud=SimpleNamespace(ask=lambda _: answer, nodes=list))

@@ -108,7 +108,7 @@ class SshPorts:
         self._wake_write.close()
 
     def _prepare(self) -> str:
-        if _sshd() is None or shutil.which("ssh-keygen") is None:
+        if sshd_program() is None or shutil.which("ssh-keygen") is None:
             return "this system has no sshd, so stand-in nodes do not accept SSH connections; on Debian and Ubuntu, run: apt install openssh-server"
         (self.folder / "home").mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
@@ -136,7 +136,7 @@ class SshPorts:
             if port.node.process is None or init is None:
                 return  # a machine that is off or booting closes the connection
             config = self._config(port.node)
-            sshd = _sshd()
+            sshd = sshd_program()
             if config is None or sshd is None:
                 return
             log = port.node.folder / "sshd.log"
@@ -199,6 +199,6 @@ class SshPorts:
             self._wake_write.send(b".")
 
 
-def _sshd() -> str | None:
+def sshd_program() -> str | None:
     """Return the path of OpenSSH's server. /usr/sbin is often missing from PATH."""
     return shutil.which("sshd", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"]))

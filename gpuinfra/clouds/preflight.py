@@ -1,0 +1,206 @@
+"""Questions to a cloud and to this machine before a deployment: the rows of an answer, and how questions are asked in parallel.
+
+Rules (`gpuinfra/rules`) need only a declaration. A preflight sends requests that read, with the credentials of the operator. The module
+`preflight` of each cloud's package defines the questions. `gpuinfra doctor` and `gpuinfra plan --live` show the same rows.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from gpuinfra.safe_text import one_line
+
+T = TypeVar("T")
+
+DEADLINE_S = 20.0
+"""Time limit for all answers. Each request also has its own, shorter time limit."""
+
+
+class State(StrEnum):
+    """The result of one question."""
+
+    OK = "ok"
+    WARN = "warn"
+    """A risk, or a question without an answer."""
+    ERROR = "error"
+    """The deployment fails, or cannot work as declared."""
+    SKIPPED = "skipped"
+    """The question was not asked. `found` states the reason."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One question with its answer."""
+
+    topic: str
+    """`engine`, `identity`, `quota`, ... `docs/doctor.md` lists all topics."""
+    where: str
+    """The subject: a program, a folder, an identity, a pool, a quota."""
+    state: State
+    found: str
+    needed: str = ""
+    """What is required instead. Empty if nothing must change."""
+    fix: str = ""
+    """The command or the change that resolves the problem."""
+
+    def as_dict(self) -> dict[str, str]:
+        """Return the content for `--json`."""
+        return {key: str(value) for key, value in asdict(self).items()}
+
+
+def ok(topic: str, where: str, found: str) -> Row:
+    """Return a row without a problem."""
+    return Row(topic=topic, where=where, state=State.OK, found=found)
+
+
+def warning(topic: str, where: str, found: str, needed: str, fix: str) -> Row:
+    """Return a row with a risk."""
+    return Row(topic=topic, where=where, state=State.WARN, found=found, needed=needed, fix=fix)
+
+
+def problem(topic: str, where: str, found: str, needed: str, fix: str) -> Row:
+    """Return a row with a problem that prevents the deployment."""
+    return Row(topic=topic, where=where, state=State.ERROR, found=found, needed=needed, fix=fix)
+
+
+def skipped(topic: str, where: str, why: str, fix: str = "") -> Row:
+    """Return a row for a question that is not asked."""
+    return Row(topic=topic, where=where, state=State.SKIPPED, found=why, fix=fix)
+
+
+class Unanswered(Exception):
+    """A request without a usable answer. `needed` and `fix` state how to get one."""
+
+    def __init__(self, found: str, needed: str, fix: str, *, state: State = State.WARN) -> None:
+        super().__init__(found)
+        self.found, self.needed, self.fix, self.state = one_line(found), needed, fix, state
+
+    def row(self, topic: str, where: str) -> Row:
+        """Return the row that states that the question has no answer."""
+        return Row(topic=topic, where=where, state=self.state, found=self.found, needed=self.needed, fix=self.fix)
+
+
+_AGAIN = "run the command again"
+
+
+def no_credentials(why: str, login: str) -> Unanswered:
+    """Return the answer if there are no credentials. `login` is the command that gets them."""
+    needed = "credentials of the identity that deploys"
+    return Unanswered(f"no credentials: {why}", needed, login, state=State.ERROR)
+
+
+def rejected(why: str, login: str) -> Unanswered:
+    """Return the answer if the cloud does not accept the credentials, for example because they are expired."""
+    return Unanswered(f"the credentials are not accepted: {why}", "valid credentials", login, state=State.ERROR)
+
+
+def denied(action: str, why: str) -> Unanswered:
+    """Return the answer if the identity lacks the permission to ask."""
+    fix = "allow it to this identity (docs/doctor.md lists the permissions), or check this item yourself"
+    return Unanswered(f"not checked, because the request is denied: {why}", f"the permission {action}", fix)
+
+
+def throttled(action: str, why: str) -> Unanswered:
+    """Return the answer if the cloud limits the rate of requests."""
+    return Unanswered(f"not checked, because {action} is throttled: {why}", "an answer", _AGAIN)
+
+
+def failed(action: str, why: str) -> Unanswered:
+    """Return the answer if the service has an error."""
+    return Unanswered(f"not checked, because {action} failed: {why}", "an answer", _AGAIN)
+
+
+def unreachable(action: str, why: str) -> Unanswered:
+    """Return the answer if the service cannot be reached in time."""
+    fix = f"check the network and the proxy (HTTPS_PROXY), and {_AGAIN}"
+    return Unanswered(f"not checked, because {action} has no answer: {why}", "a connection to the cloud", fix)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A question that is asked on its own thread."""
+
+    topic: str
+    where: str
+    ask: Callable[[], Iterable[Row]]
+    """Returns the rows. Raises `Unanswered` if there is no answer."""
+
+
+def answers(questions: Iterable[Question], deadline_s: float = DEADLINE_S) -> list[Row]:
+    """Ask all questions at the same time and return their rows in the order of the questions. A late answer is a warning."""
+    asked = list(questions)
+    rows: list[Row] = []
+    for question, found in zip(asked, together([_rows_of(one) for one in asked], deadline_s), strict=True):
+        if found is None:
+            late = f"no answer within {deadline_s:g} s"
+            rows.append(warning(question.topic, question.where, late, "an answer", _AGAIN))
+        else:
+            rows.extend(found)
+    return rows
+
+
+def _rows_of(question: Question) -> Callable[[], list[Row]]:
+    def rows() -> list[Row]:
+        try:
+            return list(question.ask())
+        except Unanswered as error:
+            return [error.row(question.topic, question.where)]
+
+    return rows
+
+
+def together(calls: Sequence[Callable[[], T]], deadline_s: float = DEADLINE_S, *, at_once: int = 32) -> list[T | None]:
+    """Call functions on threads and return their results in order, or None for a call that is late. Raises the first exception of a call.
+
+    The threads do not prevent the exit of the process, so that a connection without an answer cannot delay it.
+    """
+    results: list[T | None] = [None] * len(calls)
+    failures: list[Exception] = []
+    pending = iter(enumerate(calls))
+    lock = threading.Lock()
+
+    def work() -> None:
+        while True:
+            with lock:
+                index, call = next(pending, (-1, None))
+            if call is None:
+                return
+            try:
+                results[index] = call()
+            except Exception as error:  # Raised again in the thread of the caller.
+                failures.append(error)
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(at_once, len(calls)))]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + deadline_s
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    if failures:
+        raise failures[0]
+    return results
+
+
+def totals(rows: Iterable[Row]) -> dict[str, int]:
+    """Return the number of rows in each state."""
+    counts = dict.fromkeys((state.value for state in State), 0)
+    for row in rows:
+        counts[row.state.value] += 1
+    return counts
+
+
+def lines(rows: Sequence[Row]) -> Iterator[str]:
+    """Return the rows as text: one line for each, followed by lines for what is needed and for the fix."""
+    width = max((len(row.topic) for row in rows), default=0)
+    for row in rows:
+        yield f"{row.state.value:7}  {row.topic:{width}}  {row.where}: {row.found}"
+        margin = " " * (width + 11)
+        if row.needed:
+            yield f"{margin}needed: {row.needed}"
+        if row.fix:
+            yield f"{margin}fix: {row.fix}"

@@ -1,0 +1,144 @@
+"""Questions about this machine: Python, engine, SDKs, provider plugins and disk space. No request leaves the machine."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpuinfra.clouds import install_hint, installed_version, requirements_of
+from gpuinfra.clouds.preflight import Question, Row, ok, problem, skipped, warning
+from gpuinfra.engine import find_engine, keep
+from gpuinfra.errors import EnvironmentMissing
+
+BUILD = "python -m gpuinfra.engine"
+FREE_GB = 1.0
+"""Free space that the build of an engine needs, in GB. `gpuinfra/engine/find.py` names the same figure."""
+
+
+def questions(clouds: list[str], *, required: bool) -> Iterator[Question]:
+    """Yield the questions. If `required`, a missing SDK is a problem."""
+    yield Question(topic="python", where="Python", ask=python)
+    yield Question(topic="engine", where="Pulumi", ask=engine)
+    for cloud in clouds:
+        yield Question(topic="sdk", where=cloud, ask=lambda cloud=cloud: sdk(cloud, required=required))
+    fix = "export GPUINFRA_CACHE=FOLDER, with a folder on another disk"
+    yield Question(topic="disk", where="cache", ask=lambda: space("cache", keep.cache_folder(), fix))
+
+
+def python() -> Iterator[Row]:
+    """Python is recent enough."""
+    found, where = platform.python_version(), "Python"
+    try:
+        needed = importlib.metadata.metadata("gpuinfra")["Requires-Python"] or ""
+    except importlib.metadata.PackageNotFoundError:
+        yield warning(
+            "python", where, f"{found}, but gpuinfra is not installed", "an installed package", "pip install -e ."
+        )
+        return
+    if satisfies(found, needed):
+        yield ok("python", where, found)
+    else:
+        yield problem("python", where, found, f"Python {needed}", "python3 tools/environment.py dev")
+
+
+def engine() -> Iterator[Row]:
+    """An engine is installed, and its files are those that were built."""
+    notes: list[str] = []
+    where = "Pulumi"
+    try:
+        found = find_engine(notes.append, may_build=False)
+    except EnvironmentMissing as error:
+        said = "; ".join([str(error), *(note.removeprefix("engine: ") for note in notes)])
+        yield warning("engine", where, said, "an engine; the first rehearsal builds one, which takes minutes", BUILD)
+        return
+    folders = dict.fromkeys((found.path.parent, found.host_dir))
+    for folder in folders:
+        if names := keep.altered(folder):
+            what = f"{', '.join(names)} in {folder} differs from the checksum of its build"
+            yield problem("engine", where, what, "the files of the build", f"rm -r {folder} && {BUILD}")
+            return
+    kept = [folder for folder in folders if (folder / keep.MARKER).is_file()]
+    checked = "checksums correct" if len(kept) == len(folders) else "from PATH, which records no checksum"
+    yield ok("engine", where, f"{found.version}, {checked}: {found.path}")
+
+
+def sdk(cloud: str, *, required: bool) -> Iterator[Row]:
+    """The packages of a cloud and its provider plugin are installed in allowed versions."""
+    wanted = requirements_of(cloud)
+    found = {name: installed_version(name) for name, _ in wanted}
+    absent = [name for name, version in found.items() if version is None]
+    if absent:
+        what = f"{', '.join(absent)} not installed"
+        if required:
+            yield problem("sdk", cloud, what, "the SDK of the cloud", install_hint(cloud).removeprefix("run "))
+        else:
+            yield skipped("sdk", cloud, what, install_hint(cloud).removeprefix("run "))
+        return
+    wrong = [f"{name} {found[name]}" for name, allowed in wanted if not satisfies(str(found[name]), allowed)]
+    if wrong:
+        allowed = ", ".join(f"{name}{allowed}" for name, allowed in wanted)
+        yield problem("sdk", cloud, f"{', '.join(wrong)} installed", allowed, install_hint(cloud).removeprefix("run "))
+    else:
+        yield ok("sdk", cloud, ", ".join(f"{name} {version}" for name, version in sorted(found.items())))
+    for name, _ in wanted:
+        if name.startswith("pulumi-"):
+            yield from plugin(name.replace("-", "_"))
+
+
+def plugin(package: str) -> Iterator[Row]:
+    """The provider plugin of a Pulumi SDK is installed completely."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        return
+    about = json.loads((Path(spec.origin).parent / "pulumi-plugin.json").read_text(encoding="utf-8"))
+    name, version = str(about["name"]), str(about["version"]).removeprefix("v")
+    folder = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi") / "plugins" / f"resource-{name}-v{version}"
+    install = f"pulumi plugin install resource {name} {version}"
+    if folder.with_name(f"{folder.name}.partial").exists():
+        remove = f"pulumi plugin rm resource {name} {version} --yes && {install}"
+        yield problem("plugin", name, f"{folder} is incomplete", f"version {version}", remove)
+    elif folder.is_dir():
+        yield ok("plugin", name, f"{version}: {folder}")
+    elif os.environ.get("PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION", "").lower() in ("1", "true"):
+        what = "not installed, and PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION prevents the download"
+        yield problem("plugin", name, what, f"version {version}", install)
+    else:
+        yield ok("plugin", name, f"{version} is not installed yet; `pulumi up` downloads it, or run {install}")
+
+
+def space(what: str, folder: Path, fix: str) -> Iterator[Row]:
+    """A folder is writable and has free space. A folder that does not exist counts as its closest parent."""
+    there = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
+    free = shutil.disk_usage(there).free / 1e9
+    if not os.access(there, os.W_OK):
+        yield problem("disk", what, f"{there} is not writable", "a writable folder", fix)
+    elif free < FREE_GB:
+        yield problem("disk", what, f"{free:.1f} GB free in {there}", f"{FREE_GB:g} GB", fix)
+    else:
+        yield ok("disk", what, f"{free:.0f} GB free in {there}")
+
+
+def satisfies(version: str, allowed: str) -> bool:
+    """Return whether a version is in a range such as `<8,>=7.51`. Only the operators of `pyproject.toml` are supported: >= and <."""
+    for bound in filter(None, (part.strip() for part in allowed.split(","))):
+        match = re.fullmatch(r"(>=|<)\s*([\d.]+)", bound)
+        if match is None:
+            raise ValueError(f"the version range {allowed!r} has an operator other than >= and <")
+        least = _numbers(version) >= _numbers(match[2])
+        if least != (match[1] == ">="):
+            return False
+    return True
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    found = [int(part) for part in re.findall(r"\d+", re.split(r"[^\d.]", version, maxsplit=1)[0])]
+    while found and found[-1] == 0:
+        found.pop()
+    return tuple(found)

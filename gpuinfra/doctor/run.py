@@ -1,0 +1,45 @@
+"""All questions for one run of `gpuinfra doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from gpuinfra.clouds.preflight import Question, Row, answers
+from gpuinfra.day import today
+from gpuinfra.doctor import cloud, machine, state
+from gpuinfra.registry import CLOUDS
+from gpuinfra.rules import load_stack
+from gpuinfra.spec.load import LoadedStack, find_stack
+
+
+def rows_of(stack: str | None, further: Iterable[Question] = ()) -> list[Row]:
+    """Ask all questions and return their rows. With a stack, only what this stack requires. Raises `SpecError` if it has errors.
+
+    `further` are questions of the caller.
+    """
+    return answers([*_questions(load_stack(find_stack(stack), today()) if stack else None), *further])
+
+
+def _questions(stack: LoadedStack | None) -> Iterator[Question]:
+    clouds = [stack.spec.cloud] if stack else list(CLOUDS)
+    yield from machine.questions(clouds, required=stack is not None)
+    yield from state.questions(_project(stack), _secrets_provider(stack))
+    if stack is None:
+        yield from cloud.identities(clouds)
+    else:
+        yield from cloud.questions(stack)
+
+
+def _project(stack: LoadedStack | None) -> Path:
+    """Return the folder of the Pulumi project, whose settings select the backend."""
+    here = Path.cwd()
+    if stack is None:
+        return here
+    return next((one for one in stack.path.absolute().parents if (one / "Pulumi.yaml").is_file()), here)
+
+
+def _secrets_provider(stack: LoadedStack | None) -> str | None:
+    whole = stack.document.value if stack and stack.document else None
+    given = whole.get("secretsprovider") if isinstance(whole, dict) else None
+    return given if isinstance(given, str) else None

@@ -1,0 +1,97 @@
+"""Questions about Pulumi's state: whether the backend can be reached, and whether its secrets can be decrypted.
+
+The Pulumi CLI opens the backend (`pulumi whoami`), so that logins, settings and storage drivers are those of `pulumi up`.
+In an empty bucket or folder, the CLI writes its marker `.pulumi/meta.yaml`, as every command of Pulumi does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpuinfra.clouds.preflight import Question, Row, ok, problem, skipped, warning
+from gpuinfra.engine import find_engine
+from gpuinfra.errors import EnvironmentMissing
+from gpuinfra.safe_text import one_line
+
+TIMEOUT_S = 15.0
+PHRASE, PHRASE_FILE = "PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE"
+LOGIN = "pulumi login, or pulumi login --local, or pulumi login s3://BUCKET, azblob://CONTAINER or gs://BUCKET"
+TOPIC = "state"
+
+FIXES = (
+    (r"PULUMI_ACCESS_TOKEN must be set|not logged in|401", "a login", LOGIN),
+    (r"unable to open state directory|no such file or directory", "an existing folder", "mkdir -p the folder, or pulumi login with another one"),
+    (r"permission denied|AccessDenied|403|not authorized", "read and write access to the backend", "allow it to this identity, or pulumi login with another backend"),
+    (r"credentials", "credentials of the cloud that stores the state", "log in to that cloud, or pulumi login with another backend"),
+    (r"connection refused|no such host|timeout|deadline exceeded", "a connection to the backend", "check the network and the proxy (HTTPS_PROXY)"),
+)  # fmt: skip
+"""Part of an error message of the Pulumi CLI -> what is needed and the fix. The first match applies. Messages of Pulumi 3.259."""
+
+
+def questions(folder: Path, provider: str | None) -> Iterator[Question]:
+    """Yield the questions for a project folder. `provider` is the secrets provider of the stack, or None without a stack."""
+    yield Question(topic=TOPIC, where="backend", ask=lambda: backend(folder, provider))
+
+
+def backend(folder: Path, provider: str | None) -> Iterator[Row]:
+    """The state backend can be reached, and its secrets can be decrypted."""
+    try:
+        engine = find_engine(may_build=False)
+    except EnvironmentMissing:
+        yield skipped(TOPIC, "backend", "not checked without an engine", "python -m gpuinfra.engine")
+        return
+    words = [str(engine.path), "whoami", "--json", "--non-interactive", "--color=never"]
+    environment = {**engine.environ(), "PULUMI_SKIP_UPDATE_CHECK": "1"}
+    try:
+        done = subprocess.run(
+            words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=TIMEOUT_S, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        fix = "check the network and the proxy (HTTPS_PROXY)"
+        yield problem(TOPIC, "backend", f"no answer within {TIMEOUT_S:g} s", "a connection to the backend", fix)
+        return
+    if done.returncode != 0:
+        said = (done.stderr.strip() or "no error message").splitlines()[-1].removeprefix("error: ")
+        needed, fix = next(
+            ((needed, fix) for pattern, needed, fix in FIXES if re.search(pattern, said)), ("a login", LOGIN)
+        )
+        yield problem(TOPIC, "backend", without_login(one_line(said)), needed, fix)
+        return
+    url = str(json.loads(done.stdout).get("url") or "")
+    yield ok(TOPIC, "backend", without_login(one_line(url)))
+    yield from secrets(url, provider)
+
+
+def secrets(url: str, provider: str | None) -> Iterator[Row]:
+    """The passphrase is available if the secrets provider is a passphrase. Its value is never shown."""
+    if provider not in (None, "", "passphrase", "default"):
+        yield ok(TOPIC, "secrets", f"secrets provider {without_login(one_line(provider))}")
+    elif url.startswith(("https://", "http://")):
+        yield ok(TOPIC, "secrets", "Pulumi Cloud encrypts them")
+    elif os.environ.get(PHRASE) is not None:
+        yield ok(TOPIC, "secrets", f"{PHRASE} is set")
+    elif file := os.environ.get(PHRASE_FILE):
+        if os.access(file, os.R_OK) and Path(file).is_file():
+            yield ok(TOPIC, "secrets", f"{PHRASE_FILE} is set")
+        else:
+            needed, fix = "a file with the passphrase", f"export {PHRASE_FILE}=FILE"
+            yield problem(TOPIC, "secrets", f"{PHRASE_FILE} is {one_line(file)}, which cannot be read", needed, fix)
+    else:
+        what = f"neither {PHRASE} nor {PHRASE_FILE} is set, so Pulumi prompts for the passphrase"
+        yield warning(
+            TOPIC, "secrets", what, "a passphrase for commands without a terminal", f"export {PHRASE_FILE}=FILE"
+        )
+
+
+def without_login(text: str) -> str:
+    """Return the text without user names and passwords in URLs, and without access keys in their queries."""
+    text = re.sub(r"(://)[^/@\s]+@", r"\1", text)
+    return re.sub(
+        r"([?&][^=&\s]*(?:key|token|sig|secret|password)[^=&\s]*=)[^&\s\"']+", r"\1***", text, flags=re.IGNORECASE
+    )

@@ -1,0 +1,127 @@
+"""`gpuinfra doctor`, and how questions are asked."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuinfra.cli import main
+from gpuinfra.clouds import preflight as rows
+from gpuinfra.clouds.preflight import Question, Row, State, Unanswered, ok
+from gpuinfra.doctor import cloud, machine, state
+from gpuinfra.registry import CLOUDS, has_module
+from tests.doctor import aws as account
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _prerequisites(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace what depends on the machine: engine, state backend and credentials."""
+    monkeypatch.setattr(machine, "engine", lambda: iter([ok("engine", "Pulumi", "3.259.0")]))
+    monkeypatch.setattr(state, "backend", lambda *_: iter([ok("state", "backend", "file:///state")]))
+
+
+def test_without_credentials_clouds_are_skipped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a stack, a cloud without credentials is skipped with the reason and the login, and the exit code is 0."""
+
+    class Preflight:
+        def __init__(self, *given: object) -> None:
+            return
+
+        def identity(self) -> Iterator[Row]:
+            raise rows.no_credentials("none found", "run the login")
+
+    for name in CLOUDS:
+        assert has_module(name, "preflight")
+        monkeypatch.setattr(f"gpuinfra.clouds.{name}.preflight.Preflight", Preflight)
+    assert main(["doctor", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["schema"], document["ok"], document["stack"]) == ("gpuinfra.doctor/1", True, None)
+    skipped = [one for one in document["rows"] if one["state"] == "skipped"]
+    assert [(one["where"], one["found"], one["fix"]) for one in skipped] == [
+        (title, "no credentials: none found", "run the login") for title in ("AWS", "Azure", "Google Cloud")
+    ]
+    assert set(document["rows"][0]) == {"topic", "where", "state", "found", "needed", "fix"}
+
+
+def test_with_a_stack_missing_credentials_are_a_problem(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a stack, only its cloud is checked, and credentials that AWS does not accept end with exit code 1 and the fix."""
+    refusal = account.refuse("ExpiredToken", "The security token included in the request is expired", 403)
+    account.use(monkeypatch, {"sts:GetCallerIdentity": refusal})
+    assert main(["doctor", "aws-p4d"]) == 1
+    out = capsys.readouterr().out
+    assert "error    identity   AWS: the credentials are not accepted: ExpiredToken" in out
+    assert "fix: run `aws sso login`" in out
+    assert "azure" not in out
+    assert account.SECRET not in out
+
+
+def test_missing_packages_skip_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the packages of a cloud, its identity is skipped instead of an import error."""
+    monkeypatch.setattr(cloud, "installed_version", lambda name: None)
+    (row,) = cloud._identity("aws")
+    assert row.state is State.SKIPPED
+    assert "boto3" in row.found
+
+
+def test_a_stack_with_errors_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The errors of a declaration are reported before any question is asked."""
+    text = (ROOT / "stacks" / "Pulumi.aws-p4d.yaml").read_text().replace("p4d.24xlarge", "p4d.24xlrage")
+    (tmp_path / "Pulumi.mine.yaml").write_text(text)
+    assert main(["doctor", str(tmp_path / "Pulumi.mine.yaml")]) == 1
+    captured = capsys.readouterr()
+    assert "did you mean p4d.24xlarge?" in captured.err
+    assert captured.out == ""
+
+
+def test_answers_keep_the_order_of_the_questions() -> None:
+    """All questions are asked at the same time, and their rows are in the order of the questions."""
+    gate = threading.Barrier(3, timeout=300)
+
+    def ask(name: str) -> Iterator[Row]:
+        gate.wait()
+        yield ok("t", name, "found")
+
+    names = ["b", "c", "a"]
+    found = rows.answers([Question(topic="t", where=name, ask=lambda name=name: ask(name)) for name in names])
+    assert [one.where for one in found] == names
+
+
+def test_a_late_answer_is_a_warning() -> None:
+    """A question without an answer at the deadline is a warning, and does not hide the other answers."""
+    never = threading.Event()
+    late = Question(topic="quota", where="q", ask=lambda: iter([ok("quota", "q", str(never.wait(300)))]))
+    quick = Question(topic="image", where="i", ask=lambda: iter([ok("image", "i", "found")]))
+    first, second = rows.answers([late, quick], deadline_s=0.2)
+    never.set()
+    assert (first.state, first.topic, first.found) == (State.WARN, "quota", "no answer within 0.2 s")
+    assert second.state is State.OK
+
+
+def test_an_unanswered_question_is_one_row() -> None:
+    """A question without an answer is one row with the text of the cloud on one printable line."""
+
+    def ask() -> Iterator[Row]:
+        raise Unanswered("denied:\n\x1b[31mno", "a permission", "allow it")
+
+    (row,) = rows.answers([Question(topic="quota", where="q", ask=ask)])
+    assert (row.state, row.found, row.needed, row.fix) == (State.WARN, "denied: ?[31mno", "a permission", "allow it")
+
+
+def test_a_defect_in_a_question_is_raised() -> None:
+    """An exception that is not an answer is raised, so that a defect is not shown as a row."""
+
+    def ask() -> Iterator[Row]:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        rows.answers([Question(topic="t", where="w", ask=ask)])
