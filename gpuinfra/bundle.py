@@ -21,7 +21,7 @@ from pathlib import Path
 from gpuinfra.clouds import profile_of
 from gpuinfra.engine.keep import cache_folder
 from gpuinfra.errors import GpuinfraError
-from gpuinfra.plan.model import PoolPlan
+from gpuinfra.plan.model import OwnStep, PoolPlan, Step
 from gpuinfra.registry import folder_of
 from gpuinfra.shipped import shipped
 
@@ -35,6 +35,8 @@ _UNITS_OF_VERSION = {
     "gpuinfra-metadata.service": "METADATA_GUARDED",
 }
 """Maps each unit to a variable in `versions.env`. The unit is installed only if the variable is set."""
+_OWN_STEP = "bootstrap/own-step.sh"
+"""Runs the scripts of declared steps."""
 _NODE_PART = Path(__file__).with_name("node")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
@@ -64,15 +66,17 @@ def build(pool: PoolPlan) -> Bundle:
         "steps.json": _json(
             {
                 "schema": "gpuinfra.steps/1",
-                "steps": [
-                    {"id": s.id, "file": f"bootstrap/{s.id}.sh", "timeout_s": s.timeout_s, "retries": s.retries}
-                    for s in pool.steps
-                ],
+                "steps": [_entry(step) for step in pool.steps],
             }
         ),
         "versions.env": versions_env(pool.versions).encode(),
     }
     for step in pool.steps:
+        if isinstance(step, OwnStep):
+            files[_OWN_STEP] = (scripts.parent / _OWN_STEP).read_bytes()
+            if step.content is not None:
+                files[_script_of(step)] = step.content.encode()
+            continue
         source = scripts / f"{step.id}.sh"
         if not source.is_file():
             known = ", ".join(sorted(path.stem for path in scripts.glob("[0-9]*.sh")))
@@ -87,6 +91,19 @@ def build(pool: PoolPlan) -> Bundle:
             continue
         files[f"units/{unit.name}"] = unit.read_bytes()
     return pack(files)
+
+
+def _entry(step: Step) -> dict[str, object]:
+    """Return the entry of a step in `steps.json`."""
+    common: dict[str, object] = {"id": step.id, "timeout_s": step.timeout_s, "retries": step.retries}
+    if not isinstance(step, OwnStep):
+        return {**common, "file": f"bootstrap/{step.id}.sh"}
+    script = {"url": step.source} if step.content is None else {"script": _script_of(step)}
+    return {**common, "file": _OWN_STEP, "own": {**script, "sha256": step.sha256, "reboot": step.reboot}}
+
+
+def _script_of(step: OwnStep) -> str:
+    return f"bootstrap/own/{step.id}"
 
 
 def pack(files: Mapping[str, bytes]) -> Bundle:

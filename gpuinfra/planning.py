@@ -29,7 +29,7 @@ from gpuinfra.plan.model import (
     RolesPlan,
 )
 from gpuinfra.plan.recovery import recovery_plan
-from gpuinfra.plan.steps import steps
+from gpuinfra.plan.steps import own_steps, steps
 from gpuinfra.plan.storage import lnet_efa_devices, named, object_cache_gib
 from gpuinfra.plan.zones import Zoning
 from gpuinfra.software import environment
@@ -127,7 +127,10 @@ def _pool(
     lnet = lnet_efa_devices(file_systems, machine, fabric=fabric)
     buckets = tuple(entry for entry in file_systems if entry.kind == "object") if cloud.software.gcsfuse else ()
     guarded = () if pool.containers_reach_metadata else cloud.metadata_to_guard
-    todo = steps(machine, chosen, lustre=lustre, home=home, mig=bool(pool.mig), metadata=bool(cloud.metadata_to_guard))
+    todo = (
+        *steps(machine, chosen, lustre=lustre, home=home, mig=bool(pool.mig), metadata=bool(cloud.metadata_to_guard)),
+        *own_steps(spec.software.steps, pool.name),
+    )
     return PoolPlan(
         name=pool.name,
         machine=pool.machine,

@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pulumi
 
 from gpuinfra.errors import GpuinfraError
 from gpuinfra.spec import ClusterSpec, parse_spec
+from gpuinfra.spec.document import read
 
 
 def declared() -> ClusterSpec:
@@ -20,6 +23,16 @@ def declared() -> ClusterSpec:
             f"the stack {pulumi.get_stack()} has no declaration; add gpuinfra:cluster under config in its stack file"
         )
     try:
-        return parse_spec(value)
+        return parse_spec(value, folder=_stack_folder())
     except GpuinfraError as problem:
         raise pulumi.RunError(str(problem)) from None
+
+
+def _stack_folder() -> Path:
+    """Return the folder of the stack files: the folder of the project file, or the folder in its `stackConfigDir`."""
+    root = Path(pulumi.get_root_directory() or "")
+    for name in ("Pulumi.yaml", "Pulumi.yml", "Pulumi.json"):
+        if (root / name).is_file():
+            value = read(root / name).value
+            return root / str((isinstance(value, dict) and value.get("stackConfigDir")) or "")
+    return root

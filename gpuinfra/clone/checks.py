@@ -35,7 +35,7 @@ def name_findings(pair: Pair) -> Iterator[Finding]:
 def parsed(pair: Pair, draft: Draft) -> ClusterSpec | None:
     """Parse and check the clone. Findings of level error end the clone."""
     try:
-        cloned = parse_spec(draft.value)
+        cloned = parse_spec(draft.value, folder=pair.output.parent)
     except SpecError as problem:
         draft.findings += problem.findings
         return None

@@ -71,7 +71,7 @@ def clone(stack: LoadedStack, text: str, request: Request, today: date, output: 
     list_quotas(pair, draft, cloned)
     made = files(pair, draft, cloned)
     if len(made) > 1:
-        every = [one for file in made for one in check(parse_spec(file.declaration), today)]
+        every = [one for file in made for one in check(parse_spec(file.declaration, folder=file.path.parent), today)]
         draft.findings += [one for one in every if one.level is Level.ERROR]
         if draft.failed:
             return _refused(pair, draft, base)

@@ -29,7 +29,7 @@ def standing(pair: Pair, cloned: ClusterSpec, files: tuple[ClonedFile, ...]) -> 
         pair.request.mode == "pilot-light" and len(files) == 1 and "cluster" in cloned.made_layers
     ):
         return None
-    return make_plan(parse_spec(files[0].declaration), pair.today)
+    return make_plan(parse_spec(files[0].declaration, folder=files[0].path.parent), pair.today)
 
 
 def transfers(pair: Pair) -> Iterator[Transfer]:

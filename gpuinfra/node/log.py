@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Optional
+from typing import List, Optional
 
 
 class StepLog:
@@ -43,13 +43,17 @@ class StepLog:
 
     def last_line(self, since: int) -> str:
         """Return the last line after the given position."""
+        return "".join(self.last_lines(since, 1))
+
+    def last_lines(self, since: int, most: int) -> List[str]:
+        """Return the last lines after the given position that are not empty, each with at most 300 characters."""
         try:
             with self.log_path.open("rb") as handle:
                 handle.seek(max(since, self.size() - 65536))
                 lines = [line.strip() for line in handle.read().decode("utf-8", "replace").splitlines() if line.strip()]
         except OSError:
-            return ""
-        return lines[-1][:300] if lines else ""
+            return []
+        return [line[:300] for line in lines[-most:]]
 
 
 def utc_now() -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, List, Sequence
+from typing import Any, Dict, List, Sequence
 
 SCHEMA = "gpuinfra.steps/1"
 
@@ -25,6 +25,8 @@ class Step:
     timeout_s: float
     retries: int
     hash: str
+    own: Dict[str, str] = field(default_factory=dict)
+    """Variables of a declared step for `own-step.sh`. Empty for a bootstrap step."""
 
 
 def step_hash(file: Path, shared: Sequence[Path], versions: Path) -> str:
@@ -46,12 +48,23 @@ def read_steps(bundle: Path) -> List[Step]:
                 bundle / s["file"],
                 float(s["timeout_s"]),
                 int(s["retries"]),
-                step_hash(bundle / s["file"], shared, versions),
+                # A declared step depends only on its script, so that it does not run again after an upgrade of gpuinfra.
+                str(s["own"]["sha256"]) if "own" in s else step_hash(bundle / s["file"], shared, versions),
+                _own(bundle, s["own"]) if "own" in s else {},
             )
             for s in content["steps"]
         ]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Unusable(f"{source} is not a valid list of steps ({error}); fetch the bundle again") from None
+
+
+def _own(bundle: Path, own: Dict[str, Any]) -> Dict[str, str]:
+    return {
+        "OWN_SCRIPT": str(bundle / own["script"]) if "script" in own else "",
+        "OWN_URL": str(own.get("url", "")),
+        "OWN_SHA256": str(own["sha256"]),
+        "OWN_REBOOT": "1" if own["reboot"] else "",
+    }
 
 
 def node_environment(config: Path, bundle: Path) -> Dict[str, str]:

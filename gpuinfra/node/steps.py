@@ -31,6 +31,8 @@ DONE, FAILED, ENVIRONMENT = 0, 1, 3
 MAX_REBOOTS = 2
 """Maximum reboots in a row that one step can request."""
 REBOOT_PATIENCE_S = 900
+OWN_LINES, OWN_LINE_LENGTH = 3, 100
+"""Lines of output in the reason of a failed script, and the characters of each."""
 FULL_BELOW_BYTES = 1 << 20
 
 
@@ -46,6 +48,8 @@ class Attempt:
     recorded: Dict[str, str] = field(default_factory=dict)
     proofs: List[str] = field(default_factory=list)
     reason: Optional[str] = None
+    exited: Optional[str] = None
+    """Exit code of the script of a declared step, if it is not 0."""
 
     @property
     def status(self) -> str:
@@ -177,6 +181,8 @@ class Runner:
         report.write_text("", encoding="utf-8")
         environment = {**self.environment, **extra, "GPUINFRA_STEP": step.id, "GPUINFRA_REPORT": str(report)}
         environment["GPUINFRA_UNFINISHED"] = str(self._mark(step))
+        if step.own:
+            environment.update(step.own, OWN_FINISHED=str(self.journal.path.with_name(f"finished-{step.id}")))
         since, began = self.log.size(), time.monotonic()
         # Output goes directly to the file, not through a pipe: a step does not depend on a reader, and a daemon blocks nothing.
         process = subprocess.Popen(
@@ -227,8 +233,13 @@ class Runner:
                 attempt.proofs.append(text)
             elif kind in ("failed", "reboot"):
                 attempt.reason = text
+            elif kind == "exited":
+                attempt.exited = text
 
     def _reason(self, step: Step, attempt: Attempt, since: int) -> str:
+        if attempt.exited:
+            lines = " / ".join(line[:OWN_LINE_LENGTH] for line in self.log.last_lines(since, OWN_LINES)) or "none"
+            return f"the script ended with exit code {attempt.exited}; last output: {lines}"
         output = attempt.reason or self.log.last_line(since) or "no output"
         if free_bytes(self.log.log_path.parent) < FULL_BELOW_BYTES:
             return f"the disk of {self.log.log_path.parent} is full; free some space ({output})"

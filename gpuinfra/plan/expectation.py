@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gpuinfra.catalog.records import MachineType
-from gpuinfra.plan.model import Step
+from gpuinfra.plan.model import OwnStep, Step
 from gpuinfra.software.environment import ROOT_FREE_GIB
 from gpuinfra.software.lock import Lock
 
@@ -237,6 +237,8 @@ def expectation(
             "ecc": gpu.ecc,
             "arch": gpu.arch,
         }
+    if own := {step.id: step.sha256 for step in steps if isinstance(step, OwnStep)}:
+        content["own_steps"] = own
     if lnet_efa:
         content["lnet_efa"] = lnet_efa
     if containers:

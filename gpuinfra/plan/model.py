@@ -129,6 +129,10 @@ class Group:
     """Whether a node is deleted before its replacement starts, because there is no spare capacity."""
 
 
+NOT_SHOWN = {"shown": False}
+"""Metadata of a field that `--json` omits."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Step:
     """A bootstrap step."""
@@ -138,6 +142,20 @@ class Step:
     timeout_s: int
     retries: int
     why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnStep(Step):
+    """A step of the declaration (`software.steps`), which runs after the bootstrap steps."""
+
+    source: str
+    """Path of the script, relative to the folder of the stack file, or its URL."""
+    sha256: str
+    """SHA-256 of the script. The step runs once for each checksum."""
+    reboot: bool
+    """Whether the node reboots after the script."""
+    content: str | None = field(repr=False, metadata=NOT_SHOWN)
+    """The script, or None if nodes download it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,12 @@ On a prebuilt image, the same steps verify the installed software and skip the i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gpuinfra.catalog.records import MachineType
-from gpuinfra.plan.model import Step
+from gpuinfra.plan.model import OwnStep, Step
 from gpuinfra.software.lock import Lock
+from gpuinfra.spec.steps import NodeStep
 
 
 def steps(
@@ -79,3 +82,25 @@ def steps(
         )
     )
     return tuple(chosen)
+
+
+OWN = "own-"
+"""Prefix of the IDs of declared steps."""
+
+
+def own_steps(declared: Iterable[NodeStep], pool: str) -> tuple[OwnStep, ...]:
+    """Return the declared steps for a pool, in the order of the declaration."""
+    return tuple(
+        OwnStep(
+            id=f"{OWN}{step.name}",
+            timeout_s=step.timeout_minutes * 60,
+            retries=step.retries,
+            why="the declaration contains it",
+            source=step.file or step.url or "",
+            sha256=step.script.sha256 if step.script else step.sha256 or "",
+            reboot=step.reboot,
+            content=step.script.content if step.script else None,
+        )
+        for step in declared
+        if not step.pools or pool in step.pools
+    )

@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from ruamel.yaml.error import YAMLError
 
 from gpuinfra.errors import DeploymentError, UsageError
 from gpuinfra.shipped import shipped
+from gpuinfra.spec.steps import NodeStep
 
 SECRET_STAND_IN = "a-rehearsal-has-no-secrets"
 DEFAULT_FOLDER = Path(".rehearsal")
@@ -198,6 +199,13 @@ def write_project(folder: Folder, program: Program, stack_file: Path) -> list[st
             copy["encryptionsalt"] = salt
     _dump(copy, folder.stack_file)
     return notes
+
+
+def copy_scripts(folder: Folder, steps: Iterable[NodeStep]) -> None:
+    """Copy the files of declared steps next to the copy of the stack file, because their paths are relative to it."""
+    for step in steps:
+        if step.file and step.script:
+            write_atomically(folder.project / step.file, step.script.content)
 
 
 def _without_secrets(document: dict[str, Any]) -> list[str]:

@@ -36,6 +36,7 @@ from gpuinfra.rehearsal.folder import (
     DEFAULT_FOLDER,
     Folder,
     Program,
+    copy_scripts,
     find_program,
     read_yaml,
     write_json,
@@ -276,6 +277,8 @@ def open_session(options: Options, view: View) -> Iterator[Session]:
         if left:
             view.line(f"ended processes of an interrupted run: {', '.join(left)}")
         notes = write_project(folder, program, path)
+        if loaded is not None:
+            copy_scripts(folder, loaded.spec.software.steps)
         base = applied_environment.environment(folder)
         base["GPUINFRA_DEADLINE"] = options.deadline or DEFAULT_DEADLINE
         base[DAY] = options.day.isoformat()

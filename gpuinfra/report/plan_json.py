@@ -5,7 +5,7 @@ The JSON form is documented in `docs/plan-json.md` and versioned by its `schema`
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,8 @@ def plan_report(path: Path, today: date, prices: PriceFile | None = None, now: d
 def plain(value: Any) -> Any:
     """Convert dataclasses, sets and dates to JSON types."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {key: plain(item) for key, item in asdict(value).items()}
+        shown = [one.name for one in fields(value) if one.metadata.get("shown", True)]
+        return {name: plain(getattr(value, name)) for name in shown}
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, frozenset):

@@ -10,6 +10,7 @@ from gpuinfra.report.plan_json import PlanReport
 from gpuinfra.report.plan_tables import (
     commands_table,
     gpus_of,
+    own_steps_table,
     recovery_table,
     storage_text,
     subnet_table,
@@ -87,6 +88,7 @@ def _pool(pool: PoolPlan) -> dict[str, Any]:
         "name": pool.name,
         "text": f"{pool.count} x {pool.machine}{gpu}",
         "groups": [_group(group) for group in pool.groups],
+        "own_steps": own_steps_table(pool),
     }
 
 

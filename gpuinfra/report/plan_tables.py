@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuinfra.cost.compare import Row
-from gpuinfra.plan.model import FileSystemPlan, Lifetime, Plan, RecoveryPlan, Subnet
+from gpuinfra.plan.model import FileSystemPlan, Lifetime, OwnStep, Plan, PoolPlan, RecoveryPlan, Subnet
 from gpuinfra.report.prices import usd
 from gpuinfra.report.tables import Cell, Column, Table
+from gpuinfra.words import counted
 
 
 def gpus_of(plan: Plan) -> int:
@@ -20,6 +21,22 @@ def subnet_table(subnets: Sequence[Subnet]) -> Table:
     """Return the table of subnets. An existing subnet shows its ID instead of a range."""
     rows = [(one.name, Cell(one.cidr or one.existing_id or "", code=True), one.zone, one.role) for one in subnets]
     return Table(["subnet", "addresses", "zone", "role"], rows)
+
+
+def own_steps_table(pool: PoolPlan) -> Table:
+    """Return the table of the pool's declared steps. It has no rows if there are none."""
+    rows = [
+        (one.id, Cell(one.source, code=True), Cell(one.sha256[:12], code=True), _run(one))
+        for one in pool.steps
+        if isinstance(one, OwnStep)
+    ]
+    return Table(["own step", Column("script", wrap=True), "SHA-256", "run"], rows)
+
+
+def _run(step: OwnStep) -> str:
+    """Describe how a declared step runs: `at most 10 minutes, 2 retries, then a reboot`."""
+    retries = f", {counted(step.retries, 'retry', 'retries')}" if step.retries else ""
+    return f"at most {counted(step.timeout_s // 60, 'minute')}{retries}{', then a reboot' if step.reboot else ''}"
 
 
 def storage_text(entry: FileSystemPlan) -> str:

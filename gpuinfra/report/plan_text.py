@@ -9,7 +9,7 @@ from gpuinfra.cost import Cost
 from gpuinfra.plan.model import Plan, PoolPlan, RecoveryPlan
 from gpuinfra.report import tables
 from gpuinfra.report.plan_json import PlanReport
-from gpuinfra.report.plan_tables import gpus_of, recovery_table, storage_text, subnet_table, ways_table
+from gpuinfra.report.plan_tables import gpus_of, own_steps_table, recovery_table, storage_text, subnet_table, ways_table
 from gpuinfra.report.prices import price_table
 from gpuinfra.report.tables import Column, Table
 from gpuinfra.words import counted
@@ -72,6 +72,8 @@ def _pool(pool: PoolPlan) -> Iterator[str]:
         ("steps", " ".join(step.id for step in pool.steps)),
     ]
     yield from tables.fields([row for row in rows if row[1]], indent=2, label=LABEL)
+    if own := own_steps_table(pool):
+        yield from tables.text(own, indent=2)
 
 
 def _site(plan: Plan) -> Iterator[str]:

@@ -20,6 +20,7 @@ from gpuinfra.spec.policy import (
     Use,
 )
 from gpuinfra.spec.pool import Candidate, Disk, Pool
+from gpuinfra.spec.steps import NodeStep
 from gpuinfra.spec.storage import Home, Lustre, ObjectMount, Storage
 from gpuinfra.spec.target import Aws, Azure, Gcp
 
@@ -44,6 +45,7 @@ __all__ = [
     "LoadedStack",
     "Lustre",
     "Network",
+    "NodeStep",
     "ObjectMount",
     "OnDemand",
     "Pool",

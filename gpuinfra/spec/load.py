@@ -16,6 +16,7 @@ from gpuinfra.spec.document import Document, Route, read
 from gpuinfra.spec.messages import nearest
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
+from gpuinfra.spec.steps import FOLDER
 
 KEY = "gpuinfra:cluster"
 
@@ -42,12 +43,17 @@ def read_stack(name_or_path: str | Path) -> LoadedStack:
     path = find_stack(name_or_path)
     document = read(path)
     body, route, config = _body(document)
-    spec = parse_spec(body, document, route)
+    spec = parse_spec(body, document, route, folder=path.parent)
     return LoadedStack(name=stack_name(path), path=path, spec=spec, config=config, document=document, route=route)
 
 
-def parse_spec(value: object, document: Document | None = None, route: Route = ()) -> ClusterSpec:
-    """Parse a declaration from plain values. Raises `SpecError` with all validation errors."""
+def parse_spec(
+    value: object, document: Document | None = None, route: Route = (), *, folder: Path | None = None
+) -> ClusterSpec:
+    """Parse a declaration from plain values. Raises `SpecError` with all validation errors.
+
+    The files of `software.steps` are relative to `folder`, or to the current folder if it is None.
+    """
     from pydantic import ValidationError
 
     from gpuinfra.spec import kinds, messages
@@ -56,7 +62,7 @@ def parse_spec(value: object, document: Document | None = None, route: Route = (
         what = f"is {shown(value)}; allowed: a mapping with at least name, where and pools"
         raise SpecError([with_line(error("", what, rule="value_is_allowed"), document, route)])
     try:
-        return ClusterSpec.model_validate(value)
+        return ClusterSpec.model_validate(value, context={FOLDER: folder})
     except ValidationError as problem:
         errors = problem.errors(include_url=False)
         found = kinds.without_fields_of_other_kinds(value, messages.findings(ClusterSpec, value, errors))

@@ -15,6 +15,12 @@ _SECRET = re.compile(
     r"|(pass(word|wd|phrase)?\b)|(secret)|(token)|(api[-_]?key)|(bearer )|(://[^/ ]*:[^/ ]*@)"
 )
 
+_KEY = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----|\bA[KS]IA[0-9A-Z]{16}\b|\bgh[opsur]_[A-Za-z0-9]{36}|\bgithub_pat_[A-Za-z0-9_]{36}"
+    r"|\bxox[abpr]-[A-Za-z0-9-]{20}|\bAIza[0-9A-Za-z_-]{35}"
+)
+"""Complete keys and tokens, for texts that can mention the words `password` and `token`."""
+
 
 def shown(value: object) -> str:
     """Return the value for a message: `'p4d.24xlarge'`, `-1`, `a list of length 3`, `a string of 64 characters`."""
@@ -43,6 +49,11 @@ def looks_secret(text: str) -> bool:
         if kinds == 3 and not all(len(word) <= 10 for word in run.split("_")):
             return True
     return False
+
+
+def contains_key(text: str) -> bool:
+    """Return whether a text, such as a script, contains a complete private key or access token."""
+    return _KEY.search(text) is not None
 
 
 def _text(value: str) -> str:

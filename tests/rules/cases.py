@@ -117,6 +117,16 @@ def gb200(*cards: int, extra: tuple[tuple[int, int, str], ...] = ()) -> Change:
     return {**change, "pools.0.capacity": block(count=9)}
 
 
+def own(name: str, **fields: Any) -> dict[str, Any]:
+    """A declared step with a script of the current folder, which is the checkout."""
+    return {"name": name, "file": "bootstrap/10-prepare.sh", **fields}
+
+
+def downloaded(name: str, **fields: Any) -> dict[str, Any]:
+    """A declared step with a script that nodes download."""
+    return {"name": name, "url": "https://example.com/setup.sh", "sha256": "0" * 64, **fields}
+
+
 _C = "pools.0.capacity"
 _HOME = {"kind": "home", "mount": "/home", "capacity_gib": 1024}
 _ALL_P4D = [(0, 0, "interface"), (0, 1, "efa-only"), (1, 0, "efa-only"), (2, 0, "efa-only"), (3, 0, "efa-only")]
@@ -362,6 +372,39 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"software.containers": ["docker", "enroot"]}),
         ("azure", {"software": {"image": "plain", "containers": ["enroot"]}}),
         ("gcp", {"software.containers": []}),
+    ],
+    "own_step_names_are_unique": [
+        ("aws", {"software.steps": [own("one"), own("two")]}),
+        ("aws", {"software.steps": []}),
+    ],
+    "own_step_has_one_script": [
+        ("aws", {"software.steps": [own("one")]}),
+        ("azure", {"software.steps": [downloaded("one")]}),
+    ],
+    "own_step_file_is_a_script": [
+        ("gcp", {"software.steps": [own("one"), downloaded("two")]}),
+        ("gcp", {"software.steps": [own("one", file="gpuinfra/../bootstrap/10-prepare.sh")]}),
+    ],
+    "own_step_url_is_reachable": [
+        ("aws", {"software.steps": [downloaded("one")]}),
+        ("aws", {"software.steps": [own("one")], "network.egress": "endpoints"}),
+        (
+            "aws",
+            {
+                "software.steps": [downloaded("one")],
+                "software.mirror_url": "https://mirror.example.com",
+                "network.egress": "endpoints",
+            },
+        ),
+    ],
+    "own_step_pools_exist": [
+        ("aws", {"software.steps": [own("one", pools=["gpu"])]}),
+        ("aws", {"software.steps": [own("one", pools=["gpu", "cpu"])], "pools.1": pool("cpu", "m7i.xlarge")}),
+        ("aws", {"software.steps": [own("one", pools=["gpu"])], "pools": None}),
+    ],
+    "own_step_fits_deadline": [
+        ("aws", {"software.steps": [own("one", timeout_minutes=59)]}),
+        ("aws", {"software.steps": [own("one", timeout_minutes=60)], "handover.wait": "none"}),
     ],
     "gpu_metrics_have_gpus": [
         ("aws", {"software.gpu_metrics": "dcgm_exporter"}),
@@ -1038,6 +1081,32 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"software.containers": ["pyxis"]}),
         ("azure", {"software.containers": ["enroot", "docker", "enroot"]}),
         ("gcp", {"software.containers": ["enroot", "pyxis"]}),
+    ],
+    "own_step_names_are_unique": [
+        ("aws", {"software.steps": [own("one"), own("one")]}),
+    ],
+    "own_step_has_one_script": [
+        ("aws", {"software.steps": [{"name": "one"}]}),
+        ("aws", {"software.steps": [{"name": "one", "sha256": "0" * 64}]}),
+        ("aws", {"software.steps": [own("one", url="https://example.com/a.sh")]}),
+        ("aws", {"software.steps": [own("one", sha256="0" * 64)]}),
+        ("gcp", {"software.steps": [downloaded("one", sha256=None)]}),
+    ],
+    "own_step_file_is_a_script": [
+        ("aws", {"software.steps": [own("one", file="README.md")]}),
+        ("aws", {"software.steps": [own("one", file="bootstrap")]}),
+        ("azure", {"software.steps": [own("one", file="bootstrap/none.sh")]}),
+        ("gcp", {"software.steps": [own("one", file="../outside.sh")]}),
+    ],
+    "own_step_url_is_reachable": [
+        ("aws", {"software.steps": [downloaded("one")], "network.egress": "endpoints"}),
+    ],
+    "own_step_pools_exist": [
+        ("aws", {"software.steps": [own("one", pools=["gpu", "cpu"])]}),
+        ("aws", {"software.steps": [own("one", pools=["gpu", "gpu"])]}),
+    ],
+    "own_step_fits_deadline": [
+        ("aws", {"software.steps": [own("one", timeout_minutes=60)]}),
     ],
     "gpu_metrics_have_gpus": [
         ("aws", {"software.gpu_metrics": "dcgm_exporter", "pools.0.machine": "m7i.xlarge"}),

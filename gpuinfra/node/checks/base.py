@@ -123,9 +123,9 @@ def json_object(text: str, what: str) -> dict[str, Any]:
     return found
 
 
-def listed(items: list[str], most: int = 8) -> str:
-    """Return the first items on one line, followed by the number of remaining items."""
-    text = "; ".join(shortened(item, 160) for item in items[:most])
+def listed(items: list[str], most: int = 8, limit: int = 160) -> str:
+    """Return the first items on one line, each with at most `limit` characters, followed by the number of remaining items."""
+    text = "; ".join(shortened(item, limit) for item in items[:most])
     return text if len(items) <= most else "%s; and %d more" % (text, len(items) - most)
 
 

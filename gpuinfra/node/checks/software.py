@@ -9,7 +9,7 @@ from typing import Any, Mapping
 from ..answer import Answers
 from ..expectation import Machine
 from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
-from .base import Check, judged, listed
+from .base import Check, listed
 
 
 class CloudInit(Check):
@@ -79,6 +79,7 @@ class BootstrapSteps(Check):
 
     def judge(self, found: dict[str, Any], machine: Machine) -> Outcome:
         wanted = machine.need("steps", list)
+        own = machine.get("own_steps", {})
         wrong = []
         for step in wanted:
             entry = found.get(step, {"status": "missing"})
@@ -86,9 +87,16 @@ class BootstrapSteps(Check):
                 why = entry.get("reason")
                 wrong.append(
                     "%s is %s%s"
-                    % (step, shortened(str(entry.get("status")), 20), ": %s" % shortened(str(why), 120) if why else "")
+                    % (step, shortened(str(entry.get("status")), 20), ": %s" % shortened(str(why), 400) if why else "")
                 )
             elif not re.match(r"^[0-9a-f]{64}$", str(entry.get("hash"))):
                 wrong.append("%s is done without a hash" % step)
+            elif own.get(step, entry["hash"]) != entry["hash"]:
+                wrong.append("%s is done with a script of another SHA-256" % step)
         done = len(wanted) - len(wrong)
-        return judged(done, len(wanted), wrong, "steps")
+        # The reason of a declared step contains the last lines of its output.
+        return (
+            failed(done, len(wanted), listed(wrong, limit=450), "steps")
+            if wrong
+            else passed(done, len(wanted), "steps")
+        )

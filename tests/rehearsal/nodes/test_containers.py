@@ -25,10 +25,12 @@ def pool(cloud: str, machine: str, system: str, image: str, software: dict[str, 
     return with_steps(made, "10-prepare", "20-kernel", *STEPS)
 
 
-def judged(node: Machine, *checks: str, environment: Mapping[str, str] | None = None) -> dict[str, dict[str, Any]]:
-    """The outcomes of the checks on the node."""
+def judged(
+    node: Machine, *checks: str, environment: Mapping[str, str] | None = None, phase: str = "correctness"
+) -> dict[str, dict[str, Any]]:
+    """The outcomes of the checks on the node up to a phase."""
     settings = [f"{name}={value}" for name, value in (environment or {}).items()]
-    said = node.run("env", *settings, "python3", NODE_PART, "verify", "--json", "--phase", "correctness")[1]
+    said = node.run("env", *settings, "python3", NODE_PART, "verify", "--json", "--phase", phase)[1]
     assert "{" in said, said
     document = json.loads(said[said.index("{") :].rpartition("}")[0] + "}")
     return {one["id"]: one for one in document["checks"] if one["id"] in checks}

@@ -1,0 +1,80 @@
+"""Rules about the declared steps (`software.steps`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+
+from gpuinfra.clouds.profile import rules_in
+from gpuinfra.findings import Finding, error
+from gpuinfra.spec.messages import listed
+from gpuinfra.spec.model import ClusterSpec
+
+
+def own_step_names_are_unique(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The names of the declared steps are unique, because they identify the steps in logs and evidence."""
+    seen: dict[str, int] = {}
+    for i, step in enumerate(spec.software.steps):
+        if step.name in seen:
+            what = f"is {step.name}, which is also the name of software.steps[{seen[step.name]}]"
+            yield error(f"software.steps[{i}].name", what, "use a unique name")
+        seen.setdefault(step.name, i)
+
+
+def own_step_has_one_script(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A declared step has a file, or a URL with a checksum."""
+    for i, step in enumerate(spec.software.steps):
+        path = f"software.steps[{i}]"
+        if step.file and step.url:
+            yield error(path, "has a file and a url, but a step runs one script", "remove one of them")
+        elif not step.file and not step.url:
+            yield error(path, "has no script", "set file, or url and sha256")
+        elif step.url and not step.sha256:
+            what = "has a url without sha256, so the script could be replaced by another one"
+            yield error(path, what, "set sha256 to the output of sha256sum")
+        elif step.file and step.sha256:
+            what = "is set, but the checksum of a file is calculated from its content"
+            yield error(f"{path}.sha256", what, "remove it")
+
+
+def own_step_file_is_a_script(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The file of a declared step is a script of at most 256 KiB in the folder of the stack file, with an interpreter in its first line and without keys."""
+    for i, step in enumerate(spec.software.steps):
+        if step.script and step.script.problem:
+            what = f"is {step.file}, {step.script.problem}"
+            yield error(f"software.steps[{i}].file", what, step.script.hint)
+
+
+def own_step_url_is_reachable(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Nodes that download a step have outbound access to the internet, or a mirror."""
+    for i, step in enumerate(spec.software.steps):
+        if step.url and spec.network.egress == "endpoints" and not spec.software.mirror_url:
+            what = "is on the internet, but nodes with network.egress: endpoints cannot reach the internet"
+            yield error(f"software.steps[{i}].url", what, "use file instead, or set software.mirror_url")
+
+
+def own_step_pools_exist(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The pools of a declared step exist, and each is listed once."""
+    pools = [pool.name for pool in spec.pools]
+    for i, step in enumerate(spec.software.steps):
+        unknown = [name for name in step.pools if name not in pools]
+        twice = sorted({name for name in step.pools if step.pools.count(name) > 1})
+        if unknown and pools:
+            what = f"contains {unknown[0]}, which is not a pool; allowed: {listed(pools)}"
+            yield error(f"software.steps[{i}].pools", what, "correct the name, or remove it")
+        elif twice:
+            yield error(f"software.steps[{i}].pools", f"contains {twice[0]} more than once", "list each pool once")
+
+
+def own_step_fits_deadline(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The time limit of a declared step is shorter than the handover deadline, so that a step that hangs is reported before `up` stops waiting."""
+    deadline = spec.handover.deadline_minutes
+    for i, step in enumerate(spec.software.steps):
+        if step.timeout_minutes >= deadline and spec.handover.wait != "none":
+            what = f"is {step.timeout_minutes}, but `pulumi up` waits at most {deadline} minutes for the nodes"
+            yield error(
+                f"software.steps[{i}].timeout_minutes", what, "reduce it, or increase handover.deadline_minutes"
+            )
+
+
+RULES = rules_in(vars())
