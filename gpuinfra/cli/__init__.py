@@ -32,6 +32,7 @@ GROUPS = {
     },
     "Operate": {
         "verify": "Judge the evidence that nodes uploaded",
+        "nodes": "List the nodes: state, verified since, price per hour",
         "drift": "Compare a deployed stack with what was deployed",
         "check": "Run the checks on the nodes now",
         "pairs": "Measure pairs of nodes to find a slow node",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpuinfra.plan.model import Plan
     from gpuinfra.remote.connect import Connector
     from gpuinfra.remote.hosts import Host, Hosts
-    from gpuinfra.verification.drift import Difference
+    from gpuinfra.verification.drift import Commands, Difference
     from gpuinfra.verification.read import Found
 
 
@@ -109,6 +109,17 @@ def connector_to(hosts: Hosts, known_hosts: tuple[Path, ...]) -> Iterator[Connec
         connector.close()
 
 
+def commands_of(name: str, stacks: Stacks) -> Commands:
+    """Return the commands that fix differences of a stack."""
+    from gpuinfra.verification.drift import Commands
+
+    short = short_name(name)
+    return Commands(
+        restore=stacks.restore.format(stack=short),
+        on_node=f"gpuinfra ssh{stacks.options} {short} {{node}} '{{command}}'",
+    )
+
+
 def compared(name: str, stacks: Stacks) -> tuple[list[Difference], list[str]]:
     """Compare a stack with what was deployed. Returns the differences, and the parts that could not be read with the reason.
 
@@ -118,16 +129,12 @@ def compared(name: str, stacks: Stacks) -> tuple[list[Difference], list[str]]:
     from gpuinfra.engine.refresh import preview_refresh
     from gpuinfra.handover.ports import PortUnavailable
     from gpuinfra.handover.wire import TYPE
-    from gpuinfra.verification.drift import Commands, of_cloud, of_nodes
+    from gpuinfra.verification.drift import of_cloud, of_nodes
     from gpuinfra.verification.judged import judge_all
     from gpuinfra.verification.store import found_of
 
     engine = find_engine(lambda line: click.echo(line, err=True))
-    short = short_name(name)
-    commands = Commands(
-        restore=stacks.restore.format(stack=short),
-        on_node=f"gpuinfra ssh{stacks.options} {short} {{node}} '{{command}}'",
-    )
+    short, commands = short_name(name), commands_of(name, stacks)
     differences: list[Difference] = []
     unread: list[str] = []
     with _readable(name, stacks) as resources:

@@ -101,6 +101,16 @@ def _nodes(pool: PoolPlan, group: Group, machine: MachineType | None, region: st
     )
 
 
+def node_prices(plan: Plan, prices: PriceFile | None = None) -> dict[str, Line]:
+    """Return the line of each group of nodes, by the name of the group. Its price per unit is that of one node without its disks."""
+    machines = profile_of(plan.cloud).machines
+    return {
+        group.name: _nodes(pool, group, machines.get(pool.machine), plan.region, prices)
+        for pool in plan.pools
+        for group in pool.groups
+    }
+
+
 def node_price(
     machine: MachineType, kind: CapacityKind, region: str, prices: PriceFile | None = None
 ) -> tuple[Price | None, str]:

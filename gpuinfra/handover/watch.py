@@ -10,7 +10,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -89,6 +89,7 @@ class Gatherer:
         self._read: dict[tuple[str, str], bytes] = {}
         self._checks: dict[tuple[str, str], list[Check]] = {}
         self._refused: dict[tuple[str, str], str] = {}
+        self._refs: dict[str, list[EvidenceRef]] = {}
         self.leaving = False
         """True if a node is terminating. The node occupies its reservation until it is gone, so missing capacity is not final."""
 
@@ -100,7 +101,7 @@ class Gatherer:
     def poll(self, names: Names | None = None) -> FleetVerdict:
         """Read membership and evidence once, and judge."""
         members = self._ports.membership.members(self.groups)
-        refs = ranked(self._ports.store.list(), self._owners)
+        self._refs = refs = ranked(self._ports.store.list(), self._owners)
         here = {m.instance_id for m in members if not m.leaving}
         self.leaving = any(m.leaving for m in members)
         submissions = {i: self._accepted(i, held) for i, held in refs.items() if i in here}
@@ -110,6 +111,24 @@ class Gatherer:
         """Return the evidence on which the verdict for a node is based, or None."""
         found = (data for (key, _), data in self._read.items() if key == node.evidence_key and node.evidence_key)
         return next((d for d in found if hashlib.sha256(d).hexdigest() == node.evidence_sha256), None)
+
+    def history(self, node: NodeVerdict) -> Iterator[tuple[EvidenceRef, bytes]]:
+        """Yield the evidence on which the verdict for a node is based, then earlier evidence of the same boot, newest first.
+
+        Each document contains the hash of the previous one, so the series ends before evidence that the node did not write.
+        """
+        expected = node.evidence_sha256
+        for ref in self._refs.get(node.instance_id, ()):
+            if ref.boot_id != node.boot_id or (expected == node.evidence_sha256 and ref.key != node.evidence_key):
+                continue
+            data = self._submission(ref).data if expected == node.evidence_sha256 else self._ports.store.read(ref)
+            if hashlib.sha256(data).hexdigest() != expected:
+                return
+            yield ref, data
+            try:
+                expected = str(json.loads(data).get("previous"))
+            except (ValueError, AttributeError):
+                return
 
     def _accepted(self, instance_id: str, refs: Sequence[EvidenceRef]) -> Submission:
         """Return the newest evidence. In a store without per-writer folders, only evidence that the instance itself signed counts.

@@ -40,13 +40,24 @@ def poll(handover: Mapping[str, Any]) -> Poll:
     return Poll(pools=pools, gatherer=gatherer, verdict=gatherer.poll(wire.names_of(outputs)))
 
 
+def polled(resources: Sequence[Mapping[str, Any]]) -> tuple[Poll, ...]:
+    """Read the groups and evidence of each handover of a stack. Raises `PortUnavailable`."""
+    return tuple(poll(handover) for handover in handovers_of(resources))
+
+
 def found_of(resources: Sequence[Mapping[str, Any]]) -> tuple[Found, dict[str, Mapping[str, Any]]]:
     """Return the evidence of a stack's nodes, and instance ID -> expectation. Raises `PortUnavailable`."""
+    return found_in(polled(resources), resources)
+
+
+def found_in(
+    polls: Sequence[Poll], resources: Sequence[Mapping[str, Any]]
+) -> tuple[Found, dict[str, Mapping[str, Any]]]:
+    """Return the evidence that was read, and instance ID -> expectation."""
     newest: list[Evidence] = []
     absent: list[Absent] = []
     expected: dict[str, Mapping[str, Any]] = {}
-    for handover in handovers_of(resources):
-        seen = poll(handover)
+    for seen in polls:
         expectations = {pool.name: pool.expectation for pool in seen.pools}
         for node in seen.verdict.nodes:
             one = _evidence(seen.gatherer, node)

@@ -83,6 +83,11 @@ def test_changed_resource_and_changed_node_are_both_named(rehearse: Rehearse) ->
     assert (cloud["area"], cloud["name"], cloud["what"]) == ("cloud", name, "tags.by-hand")
     assert (node["area"], node["name"], node["what"]) == ("node", "gpu-2", "D4 holds")
     assert "not held: nccl" in node["reason"]
+    listed = json.loads(run(command("nodes", *place, "--json"), up.root).out)
+    assert [(one["label"], one["state"]) for one in listed["nodes"]] == [
+        ("gpu-2", "drifted"), ("gpu-1", "verified"), ("gpu-3", "verified"), ("gpu-4", "verified"),
+    ]  # fmt: skip
+    assert all(one["verified_since"] for one in listed["nodes"])
     fix = node["fix"].split("'")[1]
     fixed = run(command("ssh", *place, "gpu-2", fix), up.root)
     assert fixed.code == 0, fixed.out + fixed.err

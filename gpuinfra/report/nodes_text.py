@@ -1,0 +1,72 @@
+"""Formats the nodes of a stack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from gpuinfra.report import tables
+from gpuinfra.report.prices import usd
+from gpuinfra.report.tables import Cell, Column, Table
+from gpuinfra.verification.nodes import ORDER, NodeRow
+from gpuinfra.words import counted, titled
+
+SCHEMA = "gpuinfra.nodes/1"
+
+
+def document(stack: str, rows: Sequence[NodeRow]) -> dict[str, Any]:
+    """Return the stable JSON form. Times are in UTC."""
+    return {
+        "schema": SCHEMA,
+        "stack": stack,
+        "totals": {state: sum(row.count for row in rows if row.state == state) for state in ORDER},
+        "usd_per_hour": _total(rows),
+        "nodes": [
+            {**asdict(row), "verified_since": _iso(row.verified_since), "checked": _iso(row.checked)} for row in rows
+        ],
+    }
+
+
+def text(rows: Sequence[NodeRow], now: datetime) -> Iterator[str]:
+    """Return a table with the nodes and the totals."""
+    columns = [
+        "node", "state", "group", "machine", "zone", "verified since (UTC)", Column("checked", right=True),
+        Column("USD/hour", right=True), Column("reason", wrap=True),
+    ]  # fmt: skip
+    shown = [
+        (
+            titled(row.label, row.instance_id), Cell(badge=row.state), row.group, row.machine, row.zone, _since(row),
+            _ago(row.checked, now), usd(row.usd_per_hour), row.reason,
+        )
+        for row in rows
+    ]  # fmt: skip
+    yield from tables.text(Table(columns, shown))
+    yield ""
+    counts = {state: sum(row.count for row in rows if row.state == state) for state in ORDER}
+    parts = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    yield f"{counted(sum(counts.values()), 'node')}: {parts}; {usd(_total(rows))} USD an hour for machines, without disks and storage"
+
+
+def _total(rows: Sequence[NodeRow]) -> float | None:
+    """Return the price of all nodes, or None if a price is unknown."""
+    known = [row.usd_per_hour for row in rows if row.usd_per_hour is not None]
+    return round(sum(known), 4) if len(known) == len(rows) else None
+
+
+def _since(row: NodeRow) -> str:
+    if row.verified_since is None:
+        return ""
+    return ("" if row.since_exact else "before ") + row.verified_since.strftime("%Y-%m-%d %H:%M")
+
+
+def _ago(then: datetime | None, now: datetime) -> str:
+    if then is None:
+        return ""
+    minutes = max(0, int((now - then).total_seconds() // 60))
+    return f"{minutes} min ago" if minutes < 120 else f"{minutes // 60} h ago"
+
+
+def _iso(then: datetime | None) -> str | None:
+    return then.strftime("%Y-%m-%dT%H:%M:%SZ") if then else None

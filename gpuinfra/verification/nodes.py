@@ -1,0 +1,123 @@
+"""The nodes of a stack: which exist, since when each is verified, whether it has drifted, and what it costs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from gpuinfra.cost import Line
+from gpuinfra.handover.explain import hint
+from gpuinfra.handover.judge import NodeVerdict
+from gpuinfra.handover.provider import judge_node
+from gpuinfra.node.judge import verdict
+from gpuinfra.verification.drift import Difference
+from gpuinfra.verification.store import Poll
+
+MOST_DOCUMENTS = 20
+"""Maximum number of evidence documents to read for each node. A node without changes uploads four a day, so this is about five days."""
+ORDER = ("not launched", "failed", "refused", "waiting", "drifted", "verified")
+"""The states of a node, those with trouble first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeRow:
+    """One node, or the missing nodes of a group."""
+
+    label: str
+    instance_id: str
+    pool: str
+    group: str
+    machine: str
+    zone: str
+    state: str
+    """One of `ORDER`."""
+    reason: str
+    """Why the node is not verified, or what has drifted."""
+    what_to_do: str
+    verified_since: datetime | None
+    """Upload of the first evidence of this boot since which the node is verified without interruption."""
+    since_exact: bool
+    """False if the node may have been verified before `verified_since`."""
+    checked: datetime | None
+    """Upload of the newest evidence, by the clock of the store."""
+    drift: tuple[str, ...]
+    """What differs from the deployment."""
+    usd_per_hour: float | None
+    """Price of the machine, without disks. None if it is unknown, and 0 if the node does not exist."""
+    count: int = 1
+    """Number of nodes that a row stands for, greater than 1 only for missing nodes."""
+
+
+def rows(polls: Iterable[Poll], differences: Iterable[Difference], prices: Mapping[str, Line]) -> tuple[NodeRow, ...]:
+    """Return the nodes, those with trouble first. `prices` maps a group to its line. Reads earlier evidence and raises `PortUnavailable`."""
+    drift: dict[str, list[Difference]] = {}
+    for one in differences:
+        drift.setdefault(one.id, []).append(one)
+    found = [row for seen in polls for row in _rows(seen, drift, prices)]
+    return tuple(sorted(found, key=lambda row: (ORDER.index(row.state), row.pool, _natural(row.label))))
+
+
+def _rows(seen: Poll, drift: Mapping[str, Sequence[Difference]], prices: Mapping[str, Line]) -> Iterator[NodeRow]:
+    expectations = {pool.name: pool.expectation for pool in seen.pools}
+    machines = {group.name: pool for pool in seen.pools for group in pool.groups}
+    for node in seen.verdict.nodes:
+        own = drift.get(node.instance_id, ()) if node.outcome == "verified" else ()
+        since, exact, checked = _since(seen, node, expectations[node.pool])
+        line = prices.get(node.group)
+        yield NodeRow(
+            label=node.label,
+            instance_id=node.instance_id,
+            pool=node.pool,
+            group=node.group,
+            machine=node.machine,
+            zone=node.zone,
+            state="drifted" if own else node.outcome,
+            reason="; ".join(one.reason for one in own) or node.reason,
+            what_to_do=own[0].fix if own else hint(node),
+            verified_since=since,
+            since_exact=exact,
+            checked=checked,
+            drift=tuple(one.what for one in own),
+            usd_per_hour=line.usd_per_unit_hour if line else None,
+        )
+    for group, count in seen.verdict.missing.items():
+        pool = machines[group]
+        yield NodeRow(
+            label=group, instance_id="", pool=pool.name, group=group, machine=pool.machine, zone="", state="not launched",
+            reason=f"{count} fewer than requested", what_to_do="read the group's activity history in the cloud's console",
+            verified_since=None, since_exact=True, checked=None, drift=(), usd_per_hour=0.0, count=count,
+        )  # fmt: skip
+
+
+def _since(
+    seen: Poll, node: NodeVerdict, expectation: Mapping[str, object]
+) -> tuple[datetime | None, bool, datetime | None]:
+    """Return since when a node is verified, whether that is exact, and the time of its newest evidence."""
+    since: datetime | None = None
+    checked: datetime | None = None
+    for number, (ref, data) in enumerate(seen.gatherer.history(node)):
+        checked = checked or ref.modified
+        if node.outcome != "verified" or not _is_verified(data, expectation):
+            return since, True, checked
+        since = ref.modified
+        if number + 1 == MOST_DOCUMENTS:
+            return since, False, checked
+    return since, True, checked
+
+
+def _is_verified(data: bytes, expectation: Mapping[str, object]) -> bool:
+    """Whether a document verifies a node. Its age and signer are not checked, because the newest document confirms its hash."""
+    try:
+        document = json.loads(data)
+        journal = document.get("state")
+        checks = judge_node(document["probes"], expectation, journal if isinstance(journal, dict) else None)
+        return verdict(checks, expectation).verified
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def _natural(label: str) -> tuple[str, int]:
+    head, _, number = label.rpartition("-")
+    return (head, int(number)) if number.isdigit() else (label, 0)
