@@ -101,11 +101,11 @@ def _nodes(pool: PoolPlan, group: Group, machine: MachineType | None, region: st
     )
 
 
-def node_prices(plan: Plan, prices: PriceFile | None = None) -> dict[str, Line]:
-    """Return the line of each group of nodes, by the name of the group. Its price per unit is that of one node without its disks."""
+def node_prices(plan: Plan, prices: PriceFile | None = None) -> dict[str, float | None]:
+    """Return the price of one node per hour without its disks, by the name of its group. None if the price is unknown."""
     machines = profile_of(plan.cloud).machines
     return {
-        group.name: _nodes(pool, group, machines.get(pool.machine), plan.region, prices)
+        group.name: _nodes(pool, group, machines.get(pool.machine), plan.region, prices).usd_per_unit_hour
         for pool in plan.pools
         for group in pool.groups
     }

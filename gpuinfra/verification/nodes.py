@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from gpuinfra.cost import Line
 from gpuinfra.handover.explain import hint
 from gpuinfra.handover.judge import NodeVerdict
 from gpuinfra.handover.provider import judge_node
@@ -50,8 +49,10 @@ class NodeRow:
     """Number of nodes that a row stands for, greater than 1 only for missing nodes."""
 
 
-def rows(polls: Iterable[Poll], differences: Iterable[Difference], prices: Mapping[str, Line]) -> tuple[NodeRow, ...]:
-    """Return the nodes, those with trouble first. `prices` maps a group to its line. Reads earlier evidence and raises `PortUnavailable`."""
+def rows(
+    polls: Iterable[Poll], differences: Iterable[Difference], prices: Mapping[str, float | None]
+) -> tuple[NodeRow, ...]:
+    """Return the nodes, those with trouble first. `prices` maps a group to the price of one node per hour. Reads earlier evidence and raises `PortUnavailable`."""
     drift: dict[str, list[Difference]] = {}
     for one in differences:
         drift.setdefault(one.id, []).append(one)
@@ -59,13 +60,14 @@ def rows(polls: Iterable[Poll], differences: Iterable[Difference], prices: Mappi
     return tuple(sorted(found, key=lambda row: (ORDER.index(row.state), row.pool, _natural(row.label))))
 
 
-def _rows(seen: Poll, drift: Mapping[str, Sequence[Difference]], prices: Mapping[str, Line]) -> Iterator[NodeRow]:
+def _rows(
+    seen: Poll, drift: Mapping[str, Sequence[Difference]], prices: Mapping[str, float | None]
+) -> Iterator[NodeRow]:
     expectations = {pool.name: pool.expectation for pool in seen.pools}
     machines = {group.name: pool for pool in seen.pools for group in pool.groups}
     for node in seen.verdict.nodes:
         own = drift.get(node.instance_id, ()) if node.outcome == "verified" else ()
         since, exact, checked = _since(seen, node, expectations[node.pool])
-        line = prices.get(node.group)
         yield NodeRow(
             label=node.label,
             instance_id=node.instance_id,
@@ -80,7 +82,7 @@ def _rows(seen: Poll, drift: Mapping[str, Sequence[Difference]], prices: Mapping
             since_exact=exact,
             checked=checked,
             drift=tuple(one.what for one in own),
-            usd_per_hour=line.usd_per_unit_hour if line else None,
+            usd_per_hour=prices.get(node.group),
         )
     for group, count in seen.verdict.missing.items():
         pool = machines[group]

@@ -14,7 +14,6 @@ from click.testing import CliRunner
 
 from gpuinfra.cli import nodes as cli
 from gpuinfra.cli.stacks import Stacks
-from gpuinfra.cost import Line
 from gpuinfra.errors import DeploymentError
 from gpuinfra.handover.ports import EvidenceRef, PortUnavailable
 from gpuinfra.handover.watch import Gatherer
@@ -25,7 +24,7 @@ from gpuinfra.verification.nodes import MOST_DOCUMENTS, NodeRow, rows
 from gpuinfra.verification.store import Poll
 from tests.handover.fleet import LAUNCHED, Fleet, instance, judge, pool
 
-LINE = Line(what="", quantity=4, unit="node-hour", usd_per_unit_hour=21.5)
+PRICES: dict[str, float | None] = {"gpu-reserved-0": 21.5}
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +54,7 @@ def polled(fleet: Fleet, count: int) -> Poll:
 
 def row_of(fleet: Fleet) -> NodeRow:
     """The row of the only node."""
-    (row,) = rows([polled(fleet, 1)], (), {"gpu-reserved-0": LINE})
+    (row,) = rows([polled(fleet, 1)], (), PRICES)
     return row
 
 
@@ -71,7 +70,7 @@ def test_nodes_with_trouble_come_first() -> None:
         reason="not held: nccl", fix="fix gpu-12",
     )  # fmt: skip
     failed = Difference(**{**vars(changed), "id": instance(5)})
-    found = rows([polled(fleet, 14)], [changed, failed], {"gpu-reserved-0": LINE})
+    found = rows([polled(fleet, 14)], [changed, failed], PRICES)
     assert [(row.label, row.state) for row in found] == [
         ("gpu-reserved-0", "not launched"),
         ("gpu-5", "failed"),
