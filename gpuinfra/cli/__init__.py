@@ -18,6 +18,7 @@ from gpuinfra.errors import INTERRUPTED, EnvironmentMissing, GpuinfraError
 
 GROUPS = {
     "Before you buy": {
+        "init": "Write the stack file of a new cluster",
         "plan": "Validate a stack; show its topology, software and price",
         "catalog": "List machine types with GPUs, fabric, prices and regions",
         "images": "Show the image of each pool, newer releases and their changes",

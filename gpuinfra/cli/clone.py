@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
+from gpuinfra.cli.options import set_value
 from gpuinfra.cli.plan import colored
-from gpuinfra.errors import SpecError, UsageError
+from gpuinfra.errors import UsageError
 
 
 @click.command("clone")
@@ -84,7 +84,7 @@ def command(
         machine=dict(_pairs("--machine", machine)),
         rpo_minutes=None if rpo is None else _number("--rpo", rpo),
         peers=peer,
-        values=tuple(_value(one) for one in values),
+        values=tuple(set_value(one) for one in values),
         project=_project(path),
         **{name: value for name, value in given.items() if value is not None},
     )
@@ -134,21 +134,6 @@ def _number(option: str, text: str) -> int:
     if not re.fullmatch("-?[0-9]{1,11}", text):
         raise UsageError(f"{option} is {shown(text)}; allowed: a whole number")
     return int(text)
-
-
-def _value(text: str) -> tuple[str, object]:
-    """Parse `PATH=VALUE`, with the value in YAML."""
-    from gpuinfra.spec.document import parse
-
-    path, equals, value = text.partition("=")
-    if not equals:
-        from gpuinfra.spec.shown import shown
-
-        raise UsageError(f"--set is {shown(text)}; allowed: PATH=VALUE, such as pools[0].capacity[0].id=ID")
-    try:
-        return path, parse(value, "--set").value
-    except SpecError as problem:
-        raise SpecError([replace(one, path="--set", file="", line=None) for one in problem.findings]) from None
 
 
 def _project(path: Path) -> str:

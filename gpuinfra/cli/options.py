@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from gpuinfra.cli.stacks import Stacks, stacks_of
+from gpuinfra.errors import SpecError, UsageError
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 SHOWN_NAMES = 12
@@ -116,6 +117,21 @@ def judgement_options(command: Any) -> Any:
         click.option("--junit", type=FILE, metavar="FILE", help="Write JUnit XML."),
         click.option("--html", type=FILE, metavar="FILE", help="Write a self-contained HTML page."),
     ))  # fmt: skip
+
+
+def set_value(text: str) -> tuple[str, object]:
+    """Parse `PATH=VALUE` of `--set`, with the value in YAML."""
+    from gpuinfra.spec.document import parse
+
+    path, equals, value = text.partition("=")
+    if not equals:
+        from gpuinfra.spec.shown import shown
+
+        raise UsageError(f"--set is {shown(text)}; allowed: PATH=VALUE, such as pools[0].capacity[0].id=ID")
+    try:
+        return path, parse(value, "--set").value
+    except SpecError as problem:
+        raise SpecError([replace(one, path="--set", file="", line=None) for one in problem.findings]) from None
 
 
 def _with(command: Any, *options: Any) -> Any:

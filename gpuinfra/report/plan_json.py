@@ -17,7 +17,7 @@ from gpuinfra.errors import SpecError
 from gpuinfra.findings import Finding, Level
 from gpuinfra.plan.model import Plan
 from gpuinfra.rules import check_stack
-from gpuinfra.spec.load import read_stack, stack_name
+from gpuinfra.spec.load import LoadedStack, read_stack, stack_name
 
 SCHEMA = "gpuinfra.plan/1"
 
@@ -61,14 +61,22 @@ def plan_report(path: Path, today: date, prices: PriceFile | None = None, now: d
         stack = read_stack(path)
     except SpecError as problem:
         return PlanReport(stack=name, path=path, findings=problem.findings)
+    return report_of(stack, today, prices, now)
+
+
+def report_of(
+    stack: LoadedStack, today: date, prices: PriceFile | None = None, now: datetime | None = None
+) -> PlanReport:
+    """Validate a parsed stack, and return its plan and price. Errors are returned as findings."""
     found = check_stack(stack, today)
     if any(finding.level is Level.ERROR for finding in found):
-        return PlanReport(stack=name, path=path, findings=found)
+        return PlanReport(stack=stack.name, path=stack.path, findings=found)
     from gpuinfra.planning import make_plan
 
     plan = make_plan(stack.spec, today, now)
     cost = price(plan, today, prices, duration_hours=stack.spec.duration_hours)
-    return PlanReport(stack=name, path=path, findings=found, plan=plan, cost=cost, ways=compare(plan, today))
+    ways = compare(plan, today)
+    return PlanReport(stack=stack.name, path=stack.path, findings=found, plan=plan, cost=cost, ways=ways)
 
 
 def plain(value: Any) -> Any:

@@ -120,18 +120,24 @@ def _recovery(recovery: RecoveryPlan) -> Iterator[str]:
 def _cost(cost: Cost) -> Iterator[str]:
     if table := price_table(cost.as_dict()["lines"]):
         yield from tables.text(table, indent=2)
-    least = "" if cost.complete else "at least "
-    total = f"{least}{cost.usd_per_hour:,.2f} USD an hour, {least}{cost.usd_per_month:,.0f} a month"
-    if cost.usd_rest_of_month is not None:
-        total += f", {least}{cost.usd_rest_of_month:,.0f} until the end of this month"
-    if cost.usd_for_duration is not None:
-        total += f", {least}{cost.usd_for_duration:,.0f} for {cost.duration_hours} hours"
-    unknown = "unknown, because the price of the nodes is unknown; use `--prices FILE` to set your own prices"
-    yield from _field("price", total if cost.nodes_priced else unknown)
+    yield from _field("price", total(cost))
     for line in cost.unknown:
         yield f"  not included: {line}"
     if cost.stale:
         yield f"  older than 100 days: {len(cost.stale)} of these prices; use `--prices FILE` to set your own prices"
+
+
+def total(cost: Cost) -> str:
+    """Return the total price on one line."""
+    if not cost.nodes_priced:
+        return "unknown, because the price of the nodes is unknown; use `--prices FILE` to set your own prices"
+    least = "" if cost.complete else "at least "
+    text = f"{least}{cost.usd_per_hour:,.2f} USD an hour, {least}{cost.usd_per_month:,.0f} a month"
+    if cost.usd_rest_of_month is not None:
+        text += f", {least}{cost.usd_rest_of_month:,.0f} until the end of this month"
+    if cost.usd_for_duration is not None:
+        text += f", {least}{cost.usd_for_duration:,.0f} for {cost.duration_hours} hours"
+    return text
 
 
 def _resources(plan: Plan) -> Iterator[str]:

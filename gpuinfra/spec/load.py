@@ -41,7 +41,11 @@ class LoadedStack:
 def read_stack(name_or_path: str | Path) -> LoadedStack:
     """Read and parse a stack without checking the rules. Raises `SpecError` if the stack cannot be parsed."""
     path = find_stack(name_or_path)
-    document = read(path)
+    return stack_in(read(path), path)
+
+
+def stack_in(document: Document, path: Path) -> LoadedStack:
+    """Parse the stack in a document that is or will be at this path. Raises `SpecError` if the stack cannot be parsed."""
     body, route, config = _body(document)
     spec = parse_spec(body, document, route, folder=path.parent)
     return LoadedStack(name=stack_name(path), path=path, spec=spec, config=config, document=document, route=route)

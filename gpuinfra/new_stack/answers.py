@@ -1,0 +1,213 @@
+"""The answers of a user as a declaration. Each answer is checked with the rules of `gpuinfra plan`."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+from gpuinfra.catalog.records import MachineType
+from gpuinfra.clone.draft import put, route_of, value_at
+from gpuinfra.clouds import profile_of
+from gpuinfra.errors import SpecError, UsageError
+from gpuinfra.findings import Finding, Level, error
+from gpuinfra.registry import CLOUDS
+from gpuinfra.rules import check
+from gpuinfra.spec.capacity import Capacity
+from gpuinfra.spec.document import Route, parse
+from gpuinfra.spec.load import parse_spec
+from gpuinfra.spec.messages import listed, nearest
+from gpuinfra.spec.shown import shown
+
+POOL: Route = ("pools", 0)
+ENTRY: Route = (*POOL, "capacity", 0)
+NO_STORAGE = "none"
+
+
+@dataclass
+class Answers:
+    """The declaration while it is made."""
+
+    today: date
+    declaration: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def cloud(self) -> str:
+        """The cloud, or an empty string before it is known."""
+        return str(self.get(("where", "cloud")) or "")
+
+    @property
+    def region(self) -> str:
+        """The region, or an empty string before it is known."""
+        return str(self.get(("where", "region")) or "")
+
+    @property
+    def machine(self) -> MachineType | None:
+        """The record of the machine type, or None before it is known."""
+        return profile_of(self.cloud).machines.get(str(self.get((*POOL, "machine")))) if self.cloud else None
+
+    def get(self, route: Route) -> Any:
+        """Return the value at a path, or None."""
+        return value_at(self.declaration, route)
+
+    def copy(self) -> Answers:
+        """Return an independent copy, to try an answer."""
+        return Answers(today=self.today, declaration=copy.deepcopy(self.declaration))
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return all findings about the declaration as it is now."""
+        try:
+            return check(parse_spec(self.declaration), self.today)
+        except SpecError as problem:
+            return problem.findings
+
+    def errors(self) -> tuple[Finding, ...]:
+        """Return the findings of level error."""
+        return tuple(one for one in self.findings() if one.level is Level.ERROR)
+
+    def set(self, text: str, value: object) -> None:
+        """Set the value at a path such as `access.evidence_from`. Raises `UsageError` if the path does not fit the declaration."""
+        try:
+            put(self.declaration, route_of(text, self.declaration), value)
+        except (TypeError, IndexError):
+            raise UsageError(
+                f"--set {text} does not match a value in the declaration; set the value that contains it as a whole"
+            ) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """One question, which an option can answer."""
+
+    option: str
+    title: str
+    """The noun of the question for a prompt."""
+    apply: Callable[[Answers, str], None]
+    """Puts an answer into the declaration. Raises `UsageError` or `SpecError` if the answer cannot be read."""
+    owns: Callable[[str], bool]
+    """Whether a finding about a path is about this answer."""
+    prefix: str
+    """Path of the answer in the declaration, which messages replace by the option."""
+
+    def problems(self, answers: Answers) -> tuple[Finding, ...]:
+        """Return the errors about this answer, with the option instead of the path of the field."""
+        return tuple(self.named(one) for one in answers.errors() if self.owns(one.path))
+
+    def named(self, finding: Finding) -> Finding:
+        """Return a finding with the option instead of the path of the field."""
+        rest = finding.path.removeprefix(self.prefix).lstrip(".")
+        return replace(finding, path=f"--{self.option} {rest}".rstrip(), file="", line=None)
+
+
+def _cloud(answers: Answers, text: str) -> None:
+    known = list(CLOUDS)
+    if text not in known:
+        near = nearest(text, known)
+        hint = f"did you mean {near}?" if near else "use one of these"
+        raise SpecError(
+            [error("--cloud", f"is {shown(text)}; allowed: {listed(known)}", hint, rule="value_is_allowed")]
+        )
+    answers.declaration["where"] = {"cloud": text}
+
+
+def _region(answers: Answers, text: str) -> None:
+    answers.declaration["where"]["region"] = text
+
+
+def _zone(answers: Answers, text: str) -> None:
+    answers.declaration["where"]["zone"] = text
+
+
+def _machine(answers: Answers, text: str) -> None:
+    answers.declaration["pools"] = [{"name": "gpu", "machine": text, "capacity": [{"kind": "on_demand", "count": 1}]}]
+
+
+def _capacity(answers: Answers, text: str) -> None:
+    count = answers.get((*ENTRY, "count")) or 1
+    put(answers.declaration, ENTRY, {**entry_of("--capacity", text), "count": count})
+
+
+def _count(answers: Answers, text: str) -> None:
+    put(answers.declaration, (*ENTRY, "count"), _value("--count", text))
+
+
+def _storage(answers: Answers, text: str) -> None:
+    if text == NO_STORAGE:
+        return
+    answers.declaration.setdefault("storage", []).append(entry_of("--storage", text))
+
+
+def _name(answers: Answers, text: str) -> None:
+    answers.declaration["name"] = text
+
+
+def entry_of(option: str, text: str) -> dict[str, object]:
+    """Parse `KIND[,FIELD=VALUE]...`, such as `reserved,id=cr-0123456789abcdef0`. Raises `UsageError` if it has another form."""
+    kind, *rest = text.split(",")
+    entry: dict[str, object] = {"kind": kind.strip()}
+    for part in rest:
+        name, equals, value = part.partition("=")
+        if not equals or not name.strip() or name.strip() in entry:
+            raise UsageError(
+                f"{option} is {shown(text)}; allowed: KIND[,FIELD=VALUE]..., such as {EXAMPLES[option]}, with each field once"
+            )
+        entry[name.strip()] = _value(option, value.strip())
+    return entry
+
+
+EXAMPLES = {"--capacity": "reserved,id=cr-0123456789abcdef0", "--storage": "lustre,capacity_gib=4800"}
+
+
+def _value(option: str, text: str) -> object:
+    try:
+        return parse(text, option).value
+    except SpecError as problem:
+        raise SpecError([replace(one, path=option, file="", line=None) for one in problem.findings]) from None
+
+
+def model_of(kind: str, annotation: Any) -> type[BaseModel] | None:
+    """Return the model of a kind of `Capacity` or `Storage`, or None for an unknown kind."""
+    models: tuple[type[BaseModel], ...] = get_args(get_args(annotation)[0])
+    return next((one for one in models if one.model_fields["kind"].default == kind), None)
+
+
+def needed_fields(kind: str) -> tuple[str, ...]:
+    """Return the fields that an entry of a kind of capacity needs besides its count, in the order of the model."""
+    model = model_of(kind, Capacity)
+    fields = model.model_fields if model else {}
+    needed = tuple(name for name, info in fields.items() if info.is_required() and name != "count")
+    # Reserved capacity has either `id` or `group_arn`, so that neither is required.
+    return needed or (("id",) if "id" in fields else ())
+
+
+def kind_needs(kind: str) -> str:
+    """Return the form of `--capacity` for a kind: `reserved,id=ID`."""
+    return ",".join([kind, *(f"{name}={name.upper()}" for name in needed_fields(kind))])
+
+
+QUESTIONS = {
+    one.option: one
+    for one in (
+        Question(option="name", title="Name of the stack and of the cluster", apply=_name, prefix="name",
+                 owns=lambda path: path == "name"),
+        Question(option="cloud", title="Cloud", apply=_cloud, prefix="where.cloud",
+                 owns=lambda path: path in ("where", "where.cloud")),
+        Question(option="region", title="Region", apply=_region, prefix="where.region",
+                 owns=lambda path: path == "where.region"),
+        Question(option="zone", title="Zone", apply=_zone, prefix="where.zone",
+                 owns=lambda path: path == "where.zone"),
+        Question(option="machine", title="Machine type", apply=_machine, prefix="pools[0].machine",
+                 owns=lambda path: path == "pools[0].machine"),
+        Question(option="capacity", title="Capacity", apply=_capacity, prefix="pools[0].capacity[0]",
+                 owns=lambda path: path.startswith("pools[0].capacity") and not path.endswith(".count")),
+        Question(option="count", title="Number of nodes", apply=_count, prefix="pools[0].capacity[0].count",
+                 owns=lambda path: path == "pools[0].capacity[0].count"),
+        Question(option="storage", title="Storage", apply=_storage, prefix="storage",
+                 owns=lambda path: path.startswith("storage")),
+    )
+}  # fmt: skip
+"""The questions in the order in which they are asked."""

@@ -1,0 +1,206 @@
+"""What the catalog offers for the next answer, with prices and their dates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gpuinfra.catalog.records import CapacityKind, MachineType, Price
+from gpuinfra.clouds import profile_of
+from gpuinfra.cost import price
+from gpuinfra.cost.price import node_price
+from gpuinfra.errors import GpuinfraError
+from gpuinfra.new_stack.answers import NO_STORAGE, QUESTIONS, Answers, kind_needs, model_of
+from gpuinfra.planning import make_plan
+from gpuinfra.reference.fields import flow
+from gpuinfra.registry import CLOUDS
+from gpuinfra.spec.load import parse_spec
+from gpuinfra.spec.storage import Lustre, Storage
+
+FIRST_KINDS = (CapacityKind.ON_DEMAND, CapacityKind.SPOT)
+"""Kinds of capacity that need no fields besides the count, in the order in which they are proposed."""
+UNKNOWN = "-"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """Answers to choose from."""
+
+    columns: tuple[str, ...]
+    """Titles of the columns. The first column has the answers."""
+    rows: tuple[tuple[str, ...], ...]
+    default: str | None = None
+    """The answer if the user gives none. None if the answer must be given."""
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The answers."""
+        return tuple(row[0] for row in self.rows)
+
+
+def choices(option: str, answers: Answers) -> Choices:
+    """Return the proposals for a question. The declaration has the earlier answers."""
+    return _CHOICES[option](answers)
+
+
+def _names(_: Answers) -> Choices:
+    return Choices(columns=("name",), rows=(), default="train")
+
+
+def _clouds(_: Answers) -> Choices:
+    rows = []
+    for name in CLOUDS:
+        cloud = profile_of(name)
+        gpus = [machine for machine in cloud.machines.values() if machine.gpu]
+        rows.append((name, cloud.title, _gpu_names(gpus)))
+    return Choices(columns=("cloud", "name", "GPUs"), rows=tuple(rows))
+
+
+def _regions(answers: Answers) -> Choices:
+    """Regions in which the catalog lists a machine type with GPUs."""
+    cloud = profile_of(answers.cloud)
+    rows = []
+    for region in cloud.regions:
+        sold = [machine for machine in cloud.machines.values() if machine.gpu and region in machine.zones]
+        if sold:
+            rows.append((region, _gpu_names(sold)))
+    return Choices(columns=("region", "GPUs"), rows=tuple(rows))
+
+
+def _gpu_names(machines: list[MachineType]) -> str:
+    return ", ".join(dict.fromkeys(machine.gpu.key for machine in machines if machine.gpu))
+
+
+def _machines(answers: Answers) -> Choices:
+    """Machine types with GPUs that the region sells and the rules accept, from the least to the most expensive."""
+    region, rows = answers.region, []
+    for machine in profile_of(answers.cloud).machines.values():
+        if machine.gpu is None or region not in machine.zones or not _accepted(answers, machine):
+            continue
+        (list_price, listed_on), (spot, spot_on) = (_usd(machine, kind, region) for kind in FIRST_KINDS)
+        dates = [listed_on, f"spot {spot_on}" if listed_on and spot_on and spot_on != listed_on else spot_on]
+        fabric = machine.fabric
+        found, _ = node_price(machine, CapacityKind.ON_DEMAND, region)
+        row = (
+            machine.name,
+            f"{machine.gpus} x {machine.gpu.key}",
+            f"{machine.gpu.memory_mib / 1024:.0f} GiB",
+            f"{fabric.provider} {fabric.gbps:g} Gbit/s" if fabric else UNKNOWN,
+            list_price,
+            spot,
+            ", ".join(dict.fromkeys(day for day in dates if day)) or UNKNOWN,
+        )
+        rows.append((found.usd_per_hour if found else float("inf"), row))
+    columns = ("machine", "GPUs", "each", "fabric", "USD/h on demand", "spot", "price of")
+    return Choices(columns=columns, rows=tuple(row for _, row in sorted(rows)))
+
+
+def _accepted(answers: Answers, machine: MachineType) -> bool:
+    draft = answers.copy()
+    QUESTIONS["machine"].apply(draft, machine.name)
+    return not QUESTIONS["machine"].problems(draft)
+
+
+def _usd(machine: MachineType, kind: CapacityKind, region: str) -> tuple[str, str]:
+    """Return the price per hour of a node and its date. `-` and an empty date if the region has no price of this kind."""
+    found = machine.price(kind, region)
+    return (_amount(found), str(found.read)) if found else (UNKNOWN, "")
+
+
+def _amount(price: Price) -> str:
+    low = f"{price.usd_low:,.2f} to " if price.usd_low is not None else ""
+    return f"{low}{price.usd_per_hour:,.2f}"
+
+
+def _capacities(answers: Answers) -> Choices:
+    machine, rows = answers.machine, []
+    if machine is None:
+        return Choices(columns=("capacity",), rows=())
+    kinds = sorted(machine.capacity, key=list(CapacityKind).index)
+    for kind in kinds:
+        found, note = node_price(machine, kind, answers.region)
+        rows.append(
+            (
+                kind.value,
+                _amount(found) if found else UNKNOWN,
+                str(found.read) if found else "",
+                kind_needs(kind.value).partition(",")[2].replace(",", " "),
+                note if found else "price unknown",
+            )
+        )
+    default = next((kind.value for kind in FIRST_KINDS if kind in machine.capacity), None)
+    columns = ("capacity", "USD/h per node", "price of", "needs", "note")
+    return Choices(columns=columns, rows=tuple(rows), default=default)
+
+
+def _counts(answers: Answers) -> Choices:
+    units = answers.machine.unit_nodes if answers.machine else ()
+    return Choices(columns=("count",), rows=(), default=str(units[0] if units else 1))
+
+
+def _storages(answers: Answers) -> Choices:
+    """No storage, and the smallest entry of each kind that the rules accept, with its price."""
+    rows = [(NO_STORAGE, "", "nodes have only their local disks")]
+    for kind in sorted(profile_of(answers.cloud).storage_kinds):
+        for text in _proposals(answers, kind):
+            draft = answers.copy()
+            QUESTIONS["storage"].apply(draft, text)
+            if not QUESTIONS["storage"].problems(draft):
+                rows.append((text, _added_usd(answers, draft), about(kind, Storage)))
+                break
+    return Choices(columns=("storage", "USD/h", "effect"), rows=tuple(rows), default=NO_STORAGE)
+
+
+def _proposals(answers: Answers, kind: str) -> Iterator[str]:
+    """Yield entries of a kind, the preferred one first."""
+    if kind == Lustre.model_fields["kind"].default:
+        least = profile_of(answers.cloud).lustre(Lustre(capacity_gib=1)).billed
+        yield f"{kind},capacity_gib={least},bucket=auto"
+        yield f"{kind},capacity_gib={least}"
+        return
+    model = model_of(kind, Storage)
+    fields = model.model_fields if model else {}
+    values = {
+        name: "auto" if name == "bucket" else flow((info.examples or [""])[0])
+        for name, info in fields.items()
+        if info.is_required()
+    }
+    yield ",".join([kind, *(f"{name}={value}" for name, value in values.items())])
+
+
+def about(kind: str, annotation: Any) -> str:
+    """Return the first sentence about a kind of `Capacity` or `Storage`, without the note about other clouds. Empty for an unknown kind."""
+    model = model_of(kind, annotation)
+    return " ".join((model.__doc__ or "").split()).split(". ")[0].rstrip(".") if model else ""
+
+
+def _added_usd(before: Answers, after: Answers) -> str:
+    """Return what an answer adds to the price of the plan per hour."""
+    totals = []
+    for one in (before, after):
+        cost = _cost(one)
+        if cost is None:
+            return UNKNOWN
+        totals.append(cost)
+    return f"{totals[1] - totals[0]:,.2f}" if totals[1] > totals[0] else UNKNOWN
+
+
+def _cost(answers: Answers) -> float | None:
+    try:
+        plan = make_plan(parse_spec(answers.declaration), answers.today)
+    except GpuinfraError:
+        return None
+    return price(plan, answers.today).usd_per_hour
+
+
+_CHOICES: dict[str, Callable[[Answers], Choices]] = {
+    "name": _names,
+    "cloud": _clouds,
+    "region": _regions,
+    "zone": lambda answers: Choices(columns=("zone",), rows=()),
+    "machine": _machines,
+    "capacity": _capacities,
+    "count": _counts,
+    "storage": _storages,
+}
