@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from gpuinfra.cli.options import Target, some, ssh_options, stack_choice
 from gpuinfra.cli.stack_context import connector_to, hosts_for
@@ -28,19 +30,56 @@ SHOWN_LINES = 200
 @click.argument("stack", required=False)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @ssh_options(timeout_s=300)
+@click.option(
+    "-N",
+    "--nodes",
+    type=click.IntRange(1),
+    metavar="COUNT",
+    help="Run COMMAND as one job on the first COUNT nodes, as the login user.",
+)
+@click.option("--per-gpu", is_flag=True, help="With -N: start one process for each GPU instead of one for each node.")
+@click.option(
+    "--port",
+    type=click.IntRange(1024, 65535),
+    default=29500,
+    show_default=True,
+    help="With -N: the port MASTER_PORT on node 0.",
+)
+@click.option(
+    "--logs",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="With -N: folder for the output of each node. Default: a new folder in ~/.local/state/gpuinfra/runs.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @stack_choice
-def command(target: Target, words: tuple[str, ...], as_json: bool) -> int:
+def command(
+    target: Target,
+    words: tuple[str, ...],
+    nodes: int | None,
+    per_gpu: bool,
+    port: int,
+    logs: Path | None,
+    as_json: bool,
+) -> int:
     """Run COMMAND on all nodes of STACK, or on the hosts in a hosts file.
 
-    A shell on each node interprets COMMAND. Nodes with identical output are grouped. If the connection is lost, the command
-    is not repeated, because it may already have run. With --hosts, omit STACK.
+    A shell on each node interprets COMMAND. Without -N, it runs as root, and nodes with identical output are grouped. If the
+    connection is lost, the command is not repeated, because it may already have run. With --hosts, omit STACK. The exit code
+    is 0 if COMMAND exits with 0 on every node, and 1 otherwise.
 
-    The exit code is 0 if COMMAND exits with 0 on every node, and 1 otherwise.
+    With -N, COMMAND runs at the same time on COUNT nodes, with variables such as NODE_RANK and MASTER_ADDR (docs/jobs.md). It
+    ends on all nodes if it fails on one node, if you press Ctrl-C, or if the connection is lost. The exit code is the one of
+    the first failure.
     """
     given = ([target.stack] if target.hosts_file and target.stack else []) + list(words)
     if not given:
         raise UsageError("no command is specified; run: gpuinfra run STACK -- COMMAND")
+    _refuse_unused(nodes is not None)
+    if nodes is not None:
+        from gpuinfra.cli.job import run_job
+
+        return run_job(target, given, nodes=nodes, per_gpu=per_gpu, port=port, logs=logs, as_json=as_json)
     with hosts_for(target) as hosts:
         ended = _run(target, hosts, given)
     if as_json:
@@ -50,6 +89,19 @@ def command(target: Target, words: tuple[str, ...], as_json: bool) -> int:
     if ended.interrupted:
         return INTERRUPTED
     return 0 if all(one.value is not None and one.value.exit == 0 for one in ended.outcomes) else 1
+
+
+def _refuse_unused(job: bool) -> None:
+    """Refuse options that have no effect: those of a job without -N, and the limits of single commands with -N."""
+    context = click.get_current_context()
+    unused = (
+        {"timeout_s": "--timeout", "parallel": "--parallel"}
+        if job
+        else {"per_gpu": "--per-gpu", "port": "--port", "logs": "--logs"}
+    )
+    for name, option in unused.items():
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UsageError(f"{option} has no effect {'with' if job else 'without'} -N; omit it")
 
 
 def _run(target: Target, hosts: Hosts, words: Sequence[str]) -> FleetResult[CommandResult]:

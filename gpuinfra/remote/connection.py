@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import paramiko
@@ -77,6 +79,33 @@ class _Transport(paramiko.Transport):
         return self.host_key_algorithms
 
 
+class Running:
+    """A command that runs on a host, with standard input open and without a time limit."""
+
+    def __init__(self, channel: paramiko.Channel, dropped: Callable[[str], HostProblem]) -> None:
+        self._channel = channel
+        self._dropped = dropped
+
+    def stop(self) -> None:
+        """End the command's standard input. The command decides what follows."""
+        with contextlib.suppress(OSError, paramiko.SSHException, EOFError):
+            self._channel.shutdown_write()
+
+    def wait(self, on_output: Callable[[bytes], None]) -> int:
+        """Pass the combined output to `on_output` until the command ends, and return its exit code. Raises `HostProblem` if the connection is lost."""
+        try:
+            while chunk := self._channel.recv(65536):
+                on_output(chunk)
+            code = self._channel.recv_exit_status()
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            raise self._dropped(error_text(error)) from None
+        finally:
+            self._channel.close()
+        if code == -1:
+            raise self._dropped("the connection closed before the command ended")
+        return code
+
+
 class Connection:
     """One SSH connection to a host."""
 
@@ -137,6 +166,18 @@ class Connection:
             ) from None
         except (paramiko.SSHException, EOFError, OSError) as error:
             raise self._dropped(error_text(error)) from None
+
+    def start(self, command: str, stdin: bytes) -> Running:
+        """Start a command and send it the beginning of its standard input. Raises `HostProblem`."""
+        assert self._transport is not None
+        try:
+            channel = self._transport.open_session(timeout=self._limits.channel_s)
+            channel.set_combine_stderr(True)
+            channel.exec_command(command)
+            channel.sendall(stdin)
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            raise self._dropped(error_text(error)) from None
+        return Running(channel, self._dropped)
 
     def tunnel(self, to: Host) -> paramiko.Channel:
         """Open a stream from this host to another host."""

@@ -28,6 +28,8 @@ class Host:
 
     name: str
     address: str
+    private_address: str = ""
+    """Address for connections between hosts, if it differs from `address`."""
     port: int = 22
     user: str = "root"
     jump: str | None = None
@@ -41,6 +43,8 @@ class Host:
     pool: str | None = None
     label: str = ""
     """Name of a node in its stack, such as `gpu-1`. Empty for hosts of a hosts file."""
+    verified: bool = True
+    """Whether a job can use the host. False for a node that the handover did not verify."""
     sudo: bool = False
     root: Path = Path("/")
     """Root of the machine's file system. Set a different folder to prepare a mounted image."""

@@ -47,6 +47,8 @@ def hosts_of(
                 name=node.id,
                 label=node.name if labels.count(node.name) == 1 else "",
                 address=node.address if direct else node.id,
+                private_address=node.address,
+                verified=node.verified,
                 user=login.user,
                 identity=login.identity,
                 # Escape %, which starts a token of a proxy command.

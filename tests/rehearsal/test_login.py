@@ -69,6 +69,14 @@ def test_login_of_each_cloud(rehearse: Rehearse, needs_nodes: None, tmp_path: Pa
     assert "2 of 2 hosts succeeded" in ran.err
     assert USERS[cloud] in ran.out
     assert "train-gpu-2" in ran.out
+    line = "echo $NODE_RANK/$NNODES $LOCAL_RANK/$WORLD_SIZE $(id -un)"
+    job = on(up, file, "run", "-N", "2", "--per-gpu", "--logs", str(tmp_path / "logs"), "--", line, home=home)
+    assert job.code == 0, job.out + job.err
+    lines = job.out.splitlines()
+    assert len(lines) == 16
+    assert "gpu-2 | 1/2 7/16 " in job.out
+    launcher = on(up, file, "env", "--hostfile", home=home)
+    assert (launcher.code, launcher.out.count(" slots=8\n")) == (0, 2), launcher.err
     if cloud != "azure":
         (tmp_path / "sent").write_text("content")
         sent = on(up, file, "cp", str(tmp_path / "sent"), "gpu-2:there", home=home)

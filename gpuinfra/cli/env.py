@@ -1,0 +1,102 @@
+"""`gpuinfra env`: prints what a launcher needs to know about the nodes of a stack."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuinfra.cli.options import some, stack_options
+from gpuinfra.cli.stack_context import active_stack, plan_of
+from gpuinfra.cli.stacks import Stacks
+from gpuinfra.errors import DeploymentError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuinfra.inventory import Node
+    from gpuinfra.plan.model import Plan, PoolPlan
+
+SCHEMA = "gpuinfra.env/1"
+
+
+@click.command("env")
+@click.argument("stack")
+@click.option("-N", "--nodes", type=click.IntRange(1), metavar="COUNT", help="Use the first COUNT verified nodes. Default: all verified nodes.")  # fmt: skip
+@click.option("--pool", metavar="POOL", help="Use the nodes of this pool. Required if the stack has several pools.")
+@click.option("--hostfile", is_flag=True, help="Print a hostfile for mpirun: one line for each node, with its GPUs as slots.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@stack_options
+def command(stack: str, nodes: int | None, pool: str | None, hostfile: bool, as_json: bool, stacks: Stacks) -> int:
+    """Print addresses, GPUs, mounts and the NCCL profile of the verified nodes of STACK, as lines for a shell.
+
+    The values come from the state of the stack. The command does not contact the nodes.
+    """
+    if hostfile and as_json:
+        raise UsageError("--hostfile and --json exclude each other; omit one")
+    with active_stack(stack, stacks) as active:
+        plan = plan_of(stack)
+        one = _pool(plan, pool)
+        found = [node for node in active.nodes if node.pool == one.name and node.verified and node.address]
+    if not found or len(found) < (nodes or 1):
+        names = some([node.name for node in found]) or "none"
+        raise DeploymentError(f"the verified nodes of pool {one.name} are: {names}; run `gpuinfra verify {stack}`")
+    document = _document(plan, one, found[:nodes])
+    if as_json:
+        click.echo(json.dumps({**document, **stacks.marks}, indent=2))
+    elif hostfile:
+        for entry in document["nodes"]:
+            click.echo(f"{entry['address']} slots={entry['gpus'] or 1}")
+    else:
+        if stacks.notice:
+            click.echo(f"# {stacks.notice}")
+        for name, value in document["environment"].items():
+            click.echo(f"export {name}={shlex.quote(value)}")
+        click.echo(f"# mounts: {', '.join(document['mounts']) or 'none'}")
+        if document["nccl_profile"]:
+            click.echo(
+                f"# fabric: {document['fabric']}; on the nodes, {document['nccl_profile']} sets the environment of NCCL"
+            )
+    return 0
+
+
+def _pool(plan: Plan, wanted: str | None) -> PoolPlan:
+    names = [one.name for one in plan.pools]
+    name = wanted or (names[0] if len(names) == 1 else "")
+    if name not in names:
+        what = f"--pool is {wanted!r}" if wanted else "the stack has several pools, and no pool is specified"
+        raise UsageError(f"{what if names else 'the stack has no pools'}; allowed: {', '.join(names) or 'none'}")
+    return next(one for one in plan.pools if one.name == name)
+
+
+def _document(plan: Plan, pool: PoolPlan, nodes: Sequence[Node]) -> dict[str, Any]:
+    from gpuinfra.node.measure import PROFILE
+    from gpuinfra.remote.job import environment
+
+    expected = pool.expectation
+    gpus = int(str(expected["gpus"]))
+    buckets: Any = expected.get("buckets", [])
+    mounts = dict.fromkeys(
+        [*_list(expected, "file_systems"), *_list(expected, "homes"), *(one["mount"] for one in buckets)]
+    )
+    return {
+        "schema": SCHEMA,
+        "stack": plan.name,
+        "pool": pool.name,
+        "machine": pool.machine,
+        "nodes": [
+            {"label": node.name, "id": node.id, "address": node.address, "zone": node.zone, "gpus": gpus}
+            for node in nodes
+        ],
+        "environment": environment([node.address for node in nodes], gpus),
+        "mounts": list(mounts),
+        "fabric": expected["fabric_provider"],
+        "nccl_profile": PROFILE if expected["fabric_devices"] else None,
+    }
+
+
+def _list(expected: dict[str, object], name: str) -> list[Any]:
+    found = expected.get(name)
+    return found if isinstance(found, list) else []

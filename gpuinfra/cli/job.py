@@ -1,0 +1,141 @@
+"""`gpuinfra run -N COUNT`: runs one job on several nodes at the same time."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from gpuinfra.cli.options import Target, some
+from gpuinfra.cli.stack_context import connector_to, hosts_for, plan_of, pool_of
+from gpuinfra.cli.stacks import short_name
+from gpuinfra.errors import INTERRUPTED, UsageError
+
+if TYPE_CHECKING:
+    from gpuinfra.remote.hosts import Host, Hosts
+    from gpuinfra.remote.job import Job, JobResult
+
+SCHEMA = "gpuinfra.job/1"
+
+
+def run_job(
+    target: Target, words: Sequence[str], *, nodes: int, per_gpu: bool, port: int, logs: Path | None, as_json: bool
+) -> int:
+    """Run a job on the first `nodes` hosts. Returns the exit code of the command."""
+    from gpuinfra.remote.job import Job
+
+    with hosts_for(target) as hosts:
+        chosen = [host for host in hosts.hosts if host.verified][:nodes]
+        if len(chosen) < nodes:
+            names = some([one.label or one.name for one in chosen]) or "none"
+            raise UsageError(f"-N is {nodes}, but the verified nodes are: {names}; specify at most {len(chosen)}")
+        gpus = _gpus(target, hosts, chosen)
+        if per_gpu and not gpus:
+            raise UsageError("--per-gpu requires a stack, because a hosts file does not state the number of GPUs")
+        job = Job(command=words[0] if len(words) == 1 else shlex.join(words), gpus=gpus, per_gpu=per_gpu, port=port)
+        folder = logs or _new_folder(target)
+        folder.mkdir(parents=True, exist_ok=True)
+        result = _run(target, hosts, chosen, job, folder, quiet=as_json)
+    if as_json:
+        click.echo(json.dumps(_document(result, folder), indent=2))
+    for one in result.nodes:
+        if one.problem:
+            click.echo(f"gpuinfra: {one.problem.reason}; {one.problem.hint}", err=True)
+    if result.first and result.first.problem is None:
+        click.echo(
+            f"gpuinfra: {result.first.host.title} failed first, with exit code {result.first.exit}; the other nodes were stopped",
+            err=True,
+        )
+    click.echo(f"logs: {folder}", err=True)
+    return INTERRUPTED if result.interrupted else result.exit
+
+
+def _gpus(target: Target, hosts: Hosts, chosen: Sequence[Host]) -> int:
+    """Return the number of GPUs of each node, or 0 if it is not known. Refuses nodes of several pools."""
+    if target.stack is None or target.hosts_file is not None:
+        return 0
+    plan = plan_of(target.stack)
+    pools = {pool_of(host, hosts, plan, target.pool) for host in chosen}
+    if len(pools) > 1:
+        raise UsageError(f"the nodes are in the pools {', '.join(sorted(pools))}; select one with --pool")
+    return next(int(str(pool.expectation["gpus"])) for pool in plan.pools if pool.name in pools)
+
+
+def _new_folder(target: Target) -> Path:
+    from gpuinfra.remote.record import state_folder
+
+    name = short_name(target.stack or str(target.hosts_file))
+    return (
+        (target.stacks.records or state_folder()) / "runs" / f"{name}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    )
+
+
+class _Output:
+    """Writes the output of each node to its log, and to the terminal line by line with the name of the node."""
+
+    def __init__(self, names: Sequence[str], files: Sequence[BinaryIO], *, quiet: bool) -> None:
+        self._names = names
+        self._files = files
+        self._quiet = quiet
+        self._width = max(len(name) for name in names)
+        self._rest = [b""] * len(names)
+        self._guard = threading.Lock()
+
+    def add(self, rank: int, chunk: bytes) -> None:
+        """Take output of one node. Carriage returns separate lines too, because progress bars use them."""
+        self._files[rank].write(chunk)
+        self._files[rank].flush()
+        with self._guard:
+            *lines, self._rest[rank] = (self._rest[rank] + chunk.replace(b"\r", b"\n")).split(b"\n")
+            self._print(rank, lines)
+
+    def finish(self) -> None:
+        """Print the last line of each node, if it does not end with a line break."""
+        for rank, rest in enumerate(self._rest):
+            self._print(rank, [rest] if rest else [])
+
+    def _print(self, rank: int, lines: Sequence[bytes]) -> None:
+        from gpuinfra.safe_text import printable
+
+        for line in lines if not self._quiet else ():
+            click.echo(f"{self._names[rank]:{self._width}} | {printable(line.decode('utf-8', 'replace'))}")
+
+
+def _run(target: Target, hosts: Hosts, chosen: Sequence[Host], job: Job, folder: Path, *, quiet: bool) -> JobResult:
+    from gpuinfra.remote.job import run
+
+    names = [host.label or host.name for host in chosen]
+    with ExitStack() as stack:
+        files = [stack.enter_context((folder / f"{name}.log").open("wb")) for name in names]
+        output = _Output(names, files, quiet=quiet)
+        connector = stack.enter_context(connector_to(hosts, target.known_hosts))
+        result = run(connector, chosen, job, output.add)
+        output.finish()
+    return result
+
+
+def _document(result: JobResult, folder: Path) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "exit": INTERRUPTED if result.interrupted else result.exit,
+        "logs": str(folder),
+        "nodes": [
+            {
+                "name": one.host.name,
+                "label": one.host.label,
+                "rank": rank,
+                "exit": one.exit,
+                "problem": one.problem.kind.value if one.problem else None,
+                "reason": one.problem.reason if one.problem else None,
+                "hint": one.problem.hint if one.problem else None,
+            }
+            for rank, one in enumerate(result.nodes)
+        ],
+    }

@@ -1,0 +1,196 @@
+"""Runs one job on several nodes at the same time, with the environment that tells each node its place.
+
+| variable | value |
+| --- | --- |
+| `NNODES`, `NODE_RANK` | number of nodes, and the number of this node from 0 |
+| `MASTER_ADDR`, `MASTER_PORT` | private address of node 0, and a port on it |
+| `GPUS_PER_NODE` | GPUs of each node |
+| `GPUINFRA_NODES` | private addresses of all nodes, separated by commas |
+| `RANK`, `LOCAL_RANK`, `WORLD_SIZE`, `LOCAL_WORLD_SIZE` | with one process for each GPU only: the place of the process, as torchrun sets it |
+
+`supervisor.py` runs on each node. If a process fails on one node, the job ends on all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpuinfra.remote import supervisor
+from gpuinfra.remote.connect import Connector
+from gpuinfra.remote.connection import Connection, Running
+from gpuinfra.remote.hosts import Host
+from gpuinfra.remote.problem import HostProblem, Kind
+
+_SOURCE = Path(supervisor.__file__).read_bytes()
+# Unbuffered, because the supervisor reads the rest of standard input itself.
+_LOADER = (
+    "import sys;i=sys.stdin.buffer.raw;n=int(i.readline());b=b'';"
+    "exec('while len(b)<n:b+=i.read(n-len(b))');exec(compile(b,'gpuinfra-supervisor','exec'))"
+)
+GRACE_S = 10.0
+"""Time between SIGTERM and SIGKILL, in seconds."""
+PORT = 29500
+"""The default port of torchrun."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A command to run on several nodes."""
+
+    command: str
+    """A line for bash."""
+    gpus: int
+    """GPUs of each node, or 0."""
+    per_gpu: bool = False
+    """Whether to start one process for each GPU. Otherwise, one for each node."""
+    port: int = PORT
+
+    def order(self, hosts: Sequence[Host], rank: int) -> dict[str, object]:
+        """Return the order for the supervisor of one node."""
+        addresses = [host.private_address or host.address for host in hosts]
+        return {
+            "command": self.command,
+            "environment": environment(addresses, self.gpus, self.port) | {"NODE_RANK": str(rank)},
+            "processes": self.gpus if self.per_gpu else 1,
+            "per_gpu": self.per_gpu,
+            "grace_s": GRACE_S,
+        }
+
+
+def environment(addresses: Sequence[str], gpus: int, port: int = PORT) -> dict[str, str]:
+    """Return the variables that all nodes of a job share."""
+    return {
+        "NNODES": str(len(addresses)),
+        "GPUS_PER_NODE": str(gpus),
+        "MASTER_ADDR": addresses[0],
+        "MASTER_PORT": str(port),
+        "GPUINFRA_NODES": ",".join(addresses),
+    }
+
+
+@dataclass
+class Ended:
+    """How a job ended on one node."""
+
+    host: Host
+    exit: int | None = None
+    problem: HostProblem | None = None
+
+
+@dataclass
+class JobResult:
+    """How a job ended on all nodes, in the order of their ranks."""
+
+    nodes: list[Ended] = field(default_factory=list)
+    first: Ended | None = None
+    """The node on which the job failed first."""
+    interrupted: bool = False
+
+    @property
+    def exit(self) -> int:
+        """0 if the job succeeded, otherwise the exit code of the first failure, or 255 without an exit code, as with ssh."""
+        if self.first is None:
+            return 0
+        return 255 if self.first.exit is None else self.first.exit
+
+
+def run(connector: Connector, hosts: Sequence[Host], job: Job, on_output: Callable[[int, bytes], None]) -> JobResult:
+    """Run a job on hosts, in the order of their ranks. `on_output` gets the rank and the output, from one thread for each host.
+
+    The job starts after all hosts are connected. An interrupt ends it on all hosts; a second interrupt does not wait for its end.
+    """
+    result = JobResult([Ended(host) for host in hosts])
+    changed = threading.Condition()
+    running: dict[int, Running] = {}
+
+    def follow(rank: int, one: Running) -> None:
+        ended = result.nodes[rank]
+        try:
+            ended.exit = one.wait(lambda chunk: on_output(rank, chunk))
+        except HostProblem as problem:
+            ended.problem = problem
+        with changed:
+            running.pop(rank)
+            if ended.exit != 0 and result.first is None and not result.interrupted:
+                result.first = ended
+            changed.notify_all()
+
+    with ExitStack() as stack:
+        opened = _connect(connector, hosts, stack, result)
+        if result.first is not None:
+            return result
+        for rank, connection in enumerate(opened):
+            try:
+                running[rank] = _start(connection, job.order(hosts, rank))
+            except HostProblem as problem:
+                result.nodes[rank].problem = problem
+                result.first = result.nodes[rank]
+                break
+        threads = [
+            threading.Thread(target=follow, args=item, daemon=True, name=f"job-{item[0]}")
+            for item in [*running.items()]
+        ]
+        for thread in threads:
+            thread.start()
+        stopped = False
+        while True:
+            try:
+                with changed:
+                    while running and (stopped or (result.first is None and not result.interrupted)):
+                        changed.wait(0.5)
+                    left = [*running.values()]
+                if not left:
+                    break
+                stopped = True
+                for one in left:
+                    one.stop()
+            except KeyboardInterrupt:
+                if result.interrupted:
+                    connector.close()
+                    break
+                result.interrupted = True
+        for thread in threads:
+            thread.join(2)
+    return result
+
+
+def _connect(connector: Connector, hosts: Sequence[Host], stack: ExitStack, result: JobResult) -> list[Connection]:
+    """Connect to all hosts in parallel. If one fails, `result.first` is set."""
+    guard = threading.Lock()
+
+    def connect(ended: Ended) -> Connection | None:
+        opened = connector.connect(ended.host)
+        try:
+            connection = opened.__enter__()
+        except HostProblem as problem:
+            ended.problem = problem
+            return None
+        with guard:
+            stack.push(opened)
+        return connection
+
+    with ThreadPoolExecutor(max_workers=min(64, len(hosts))) as pool:
+        try:
+            connections = list(pool.map(connect, result.nodes))
+        except KeyboardInterrupt:
+            result.interrupted = True
+            connector.close()
+            connections = []
+    if result.interrupted:
+        interrupted = HostProblem(Kind.INTERRUPTED, "the job was interrupted before it started", "run it again")
+        result.first = Ended(hosts[0], problem=interrupted)
+    else:
+        result.first = next((one for one in result.nodes if one.problem), None)
+    return [one for one in connections if one is not None]
+
+
+def _start(connection: Connection, order: dict[str, object]) -> Running:
+    line = json.dumps(order).encode() + b"\n"
+    return connection.start(f"python3 -I -u -c {shlex.quote(_LOADER)}", b"%d\n%s%s" % (len(_SOURCE), _SOURCE, line))

@@ -1,0 +1,118 @@
+"""The supervisor of a job on one node: starts its processes, and ends all of them if one fails or the connection ends.
+
+The supervisor is a single file for Python 3.9 and later that imports only the standard library. Its source is sent over standard input, before
+the order, and is not written to disk. Standard input then stays open: its end is the request to stop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+MANAGERS = ("/usr/local/sbin/gpuinfra-tcpxo", "/usr/local/sbin/gpuinfra-tcpx")
+"""Commands that start and stop the receive manager, without which NCCL does not use TCPXO and TCPX. The bootstrap steps write them."""
+MANAGER_FAILED = 125
+"""Exit code if the receive manager does not start."""
+_STDIN = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115 - it stays open
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def main() -> int:
+    """Read one order, run its processes, and return the first exit code that is not 0. A process that a signal ends counts as 128 plus its number."""
+    order = json.loads(_STDIN.readline())
+    # Processes whose parent ends become children of this process, so that it finds and ends all of them.
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    manager = next((path for path in MANAGERS if Path(path).exists()), None)
+    if manager and subprocess.call(["sudo", "-n", "--", manager, "start"], stdin=subprocess.DEVNULL) != 0:
+        print(f"{manager} start failed, so NCCL cannot use the fabric", file=sys.stderr)
+        return MANAGER_FAILED
+    try:
+        return _run(order)
+    finally:
+        _end(order["grace_s"])
+        if manager:
+            subprocess.call(["sudo", "-n", "--", manager, "stop"], stdin=subprocess.DEVNULL)
+
+
+def _run(order: dict[str, Any]) -> int:
+    """Run the processes until all succeed, one fails, or standard input ends."""
+    started = [_start(order, local) for local in range(order["processes"])]
+    handles = {os.pidfd_open(process.pid): process for process in started}
+    while handles:
+        ready, _, _ = select.select([0, *handles], [], [])
+        if 0 in ready and not os.read(0, 4096):
+            return 128 + signal.SIGTERM
+        for handle in ready:
+            if handle:
+                code = handles.pop(handle).wait()
+                os.close(handle)
+                if code:
+                    return code if code > 0 else 128 - code
+    return 0
+
+
+def _start(order: dict[str, Any], local: int) -> subprocess.Popen[bytes]:
+    """Start one process in a login shell, which sets the environment of CUDA and NCCL."""
+    environ = {**os.environ, **order["environment"]}
+    if order["per_gpu"]:
+        each, node = order["processes"], int(order["environment"]["NODE_RANK"])
+        sizes = {"RANK": node * each + local, "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": each}
+        sizes["WORLD_SIZE"] = int(order["environment"]["NNODES"]) * each
+        environ.update({name: str(value) for name, value in sizes.items()})
+    words = ["bash", "-l", "-c", order["command"]]
+    return subprocess.Popen(words, env=environ, stdin=subprocess.DEVNULL, start_new_session=True)
+
+
+def _end(grace_s: float) -> None:
+    """End all descendants: with SIGTERM, and with SIGKILL those that still run after `grace_s` seconds."""
+    until = time.monotonic() + grace_s
+    number = signal.SIGTERM
+    asked: set[int] = set()
+    while left := _descendants():
+        if time.monotonic() >= until:
+            number = signal.SIGKILL
+        for pid in left:
+            # One SIGTERM is enough, but a process can start others until it ends.
+            if number == signal.SIGKILL or pid not in asked:
+                asked.add(pid)
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.05)
+        if time.monotonic() >= until + 10:
+            print(f"processes {', '.join(map(str, left))} do not end", file=sys.stderr)
+            return
+
+
+def _descendants() -> list[int]:
+    """Return the living descendants of this process."""
+    parents: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            # The name of the program is in parentheses and can contain any character.
+            fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
+            if fields[0] != b"Z":
+                parents[int(folder.name)] = int(fields[1])
+    found: set[int] = set()
+    new = {os.getpid()}
+    while new:
+        new = {pid for pid, parent in parents.items() if parent in new} - found
+        found |= new
+    return sorted(found)
+
+
+if __name__ == "__main__":
+    # Ctrl-C is the client's request, which arrives as the end of standard input.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(main())

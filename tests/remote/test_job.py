@@ -1,0 +1,143 @@
+"""`gpuinfra run -N` against real OpenSSH: one job on several hosts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .servers import Lab, free_port, needed
+from .test_run import fleet, gpuinfra, hosts_file
+
+__all__ = ["fleet"]
+pytestmark = needed()
+PATIENCE_S = 300
+
+
+def gone(pid: int) -> bool:
+    """Whether a process ended; a zombie ended too."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z"
+    except OSError:
+        return True
+
+
+def until(condition: Any) -> None:
+    """Wait until a condition is true."""
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_each_node_knows_its_place(lab: Lab, fleet: dict[str, Any], tmp_path: Path) -> None:
+    """The nodes get the same master and different ranks, output has the name of its node, and each node has a log."""
+    logs = tmp_path / "logs"
+    line = "echo $NODE_RANK of $NNODES, $MASTER_ADDR:$MASTER_PORT, $GPUINFRA_NODES"
+    done = gpuinfra(
+        "run", "-N", "2", "--port", "29611", "--logs", str(logs), "--hosts", hosts_file(lab, fleet), "--", line
+    )
+    assert done.returncode == 0, done.stderr
+    rest = "of 2, 127.0.0.1:29611, 127.0.0.1,127.0.0.1"
+    assert sorted(done.stdout.splitlines()) == [f"a | 0 {rest}", f"b | 1 {rest}"]
+    assert (logs / "b.log").read_text() == f"1 {rest}\n"
+    assert f"logs: {logs}" in done.stderr
+
+
+def test_the_nodes_run_at_the_same_time(lab: Lab, fleet: dict[str, Any], tmp_path: Path) -> None:
+    """Both nodes take part in one all-reduce over a socket of node 0, each with its own value."""
+    program = tmp_path / "reduce.py"
+    program.write_text(
+        "import os, socket, time\n"
+        "rank, at = int(os.environ['NODE_RANK']), (os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT']))\n"
+        "if rank == 0:\n"
+        "    peer, _ = socket.create_server(at).accept()\n"
+        "else:\n"
+        "    while True:\n"
+        "        try: peer = socket.create_connection(at); break\n"
+        "        except OSError: time.sleep(0.05)\n"
+        "peer.sendall(b'%d\\n' % (rank + 1))\n"
+        "print('sum', rank + 1 + int(peer.makefile().readline()))\n"
+    )
+    port = free_port(("127.0.0.1",))
+    words = ("run", "-N", "2", "--port", str(port), "--logs", str(tmp_path), "--hosts", hosts_file(lab, fleet))
+    done = gpuinfra(*words, "--", sys.executable, str(program))
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["a | sum 3", "b | sum 3"]
+
+
+def test_a_failure_on_one_node_ends_the_job(lab: Lab, fleet: dict[str, Any], tmp_path: Path) -> None:
+    """The exit code is the one of the first failure. Processes in other sessions of the other node end too."""
+    pids = tmp_path / "pids"
+    line = (
+        f"if [ $NODE_RANK = 1 ]; then until [ $(cat {pids} 2>/dev/null | wc -l) = 2 ]; do sleep 0.1; done; exit 7; fi; "
+        f"setsid sh -c 'echo $$ >>{pids}; exec sleep 1000' & trap '' TERM; echo $$ >>{pids}; sleep 1000 & wait; wait"
+    )
+    done = gpuinfra("run", "-N", "2", "--json", "--logs", str(tmp_path), "--hosts", hosts_file(lab, fleet), "--", line)
+    assert done.returncode == 7, done.stderr
+    assert "b failed first, with exit code 7; the other nodes were stopped" in done.stderr
+    found = json.loads(done.stdout)
+    assert (found["schema"], found["exit"]) == ("gpuinfra.job/1", 7)
+    assert [(one["label"] or one["name"], one["rank"], one["exit"]) for one in found["nodes"]] == [
+        ("a", 0, 143),
+        ("b", 1, 7),
+    ]
+    assert all(gone(int(pid)) for pid in pids.read_text().split())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_the_job_ends_with_the_command(lab: Lab, fleet: dict[str, Any], tmp_path: Path, number: int) -> None:
+    """After Ctrl-C, and also after gpuinfra itself is killed, no process of the job is left on the nodes."""
+    pids = tmp_path / "pids"
+    line = f"echo $$ >>{pids}; exec sleep 1000"
+    words = ["run", "-N", "2", "--logs", str(tmp_path), "--hosts", hosts_file(lab, fleet), "--", line]
+    # A shell in the background starts processes that ignore SIGINT.
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import signal,os,sys;signal.signal(signal.SIGINT,signal.default_int_handler);os.execv(sys.executable,[sys.executable,'-m','gpuinfra',*sys.argv[1:]])", *words],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+    os.kill(process.pid, number)
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == (130 if number == signal.SIGINT else -9), said
+    until(lambda: all(gone(int(pid)) for pid in pids.read_text().split()))
+
+
+def test_nothing_starts_if_a_node_cannot_be_reached(lab: Lab, fleet: dict[str, Any], tmp_path: Path) -> None:
+    """If the connection to one node fails, the command runs on no node."""
+    mark = tmp_path / "started"
+    words = ("run", "-N", "4", "--logs", str(tmp_path / "logs"), "--hosts", hosts_file(lab, fleet))
+    done = gpuinfra(*words, "--", f"touch {mark}")
+    assert done.returncode == 255
+    assert "which is not in" in done.stderr
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("-N", "5"), "-N is 5, but the verified nodes are: a, b, c, stranger; specify at most 4"),
+        (("-N", "2", "--per-gpu"), "--per-gpu requires a stack"),
+        (("-N", "2", "--timeout", "5"), "--timeout has no effect with -N"),
+        (("-N", "2", "--parallel", "5"), "--parallel has no effect with -N"),
+        (("--per-gpu",), "--per-gpu has no effect without -N"),
+        (("--logs", "x"), "--logs has no effect without -N"),
+    ],
+)
+def test_options_without_effect_are_refused(
+    lab: Lab, fleet: dict[str, Any], words: tuple[str, ...], problem: str
+) -> None:
+    """A wrong number of nodes, and an option that has no effect, end with one message."""
+    done = gpuinfra("run", *words, "--hosts", hosts_file(lab, fleet), "--", "true")
+    assert done.returncode == 2
+    assert problem in done.stderr
+    assert len(done.stderr.splitlines()) == 1
