@@ -42,7 +42,9 @@ def command(stack: str, nodes: int | None, pool: str | None, hostfile: bool, as_
         found = [node for node in active.nodes if node.pool == one.name and node.verified and node.address]
     if not found or len(found) < (nodes or 1):
         names = some([node.name for node in found]) or "none"
-        raise DeploymentError(f"the verified nodes of pool {one.name} are: {names}; run `gpuinfra verify {stack}`")
+        raise DeploymentError(
+            f"the verified nodes of pool {one.name} are: {names}; run `gpuinfra verify {stack}{stacks.options}`"
+        )
     document = _document(plan, one, found[:nodes])
     if as_json:
         click.echo(json.dumps({**document, **stacks.marks}, indent=2))

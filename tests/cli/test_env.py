@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from gpuinfra.cli import env, options
-from gpuinfra.cli.stacks import Stacks
+from gpuinfra.cli.stacks import stacks_of
 from gpuinfra.inventory import TYPE
 
 
@@ -30,7 +31,7 @@ def node(at: int, **fields: object) -> dict[str, Any]:
 def ask(monkeypatch: pytest.MonkeyPatch, nodes: list[dict[str, Any]], *words: str) -> Result:
     """Run the command on a state with these nodes."""
     state = [{"type": TYPE, "outputs": {"nodes": nodes}}]
-    stacks = Stacks(open=lambda name: nullcontext(state), up="pulumi up --stack {stack}")
+    stacks = replace(stacks_of({}), open=lambda name: nullcontext(state))
     monkeypatch.setattr(
         options, "stacks_of", lambda given: [given.pop(name) for name in ("rehearsal", "folder")] and stacks
     )
