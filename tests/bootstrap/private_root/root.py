@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -34,16 +35,21 @@ def base() -> Path:
         if shutil.which(tool) is None:
             pytest.skip(f"a private root needs {tool}")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpuinfra" / "private-root"
-    ready = cache / "bookworm-1"
-    if not ready.exists():
-        draft = cache / f"draft-{os.getpid()}"
-        command = ["debootstrap", "--variant=minbase", f"--include={INCLUDE}", "bookworm", str(draft)]
-        draft.mkdir(parents=True)
-        made = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
-        if made.returncode != 0:
+    cache.mkdir(parents=True, exist_ok=True)
+    # The workers of a test run start at the same time, and one of them creates the layer for all.
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ready = cache / "bookworm-1"
+        if not ready.exists():
+            draft = cache / "draft"
             shutil.rmtree(draft, ignore_errors=True)
-            pytest.skip(f"debootstrap could not make a root: {(made.stdout + made.stderr).strip().splitlines()[-1:]}")
-        draft.rename(ready)
+            command = ["debootstrap", "--variant=minbase", f"--include={INCLUDE}", "bookworm", str(draft)]
+            made = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
+            if made.returncode != 0:
+                shutil.rmtree(draft, ignore_errors=True)
+                what = (made.stdout + made.stderr).strip().splitlines()[-1:]
+                pytest.skip(f"debootstrap could not make a root: {what}")
+            draft.rename(ready)
     return ready
 
 
