@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import date
-
-from gpuinfra.catalog.records import CapacityKind, Price
-
-
-def price(
-    kind: CapacityKind, region: str, usd: float, read: date, *, source: str, term: str = "", note: str = ""
-) -> Price:
-    """Return the hourly price of a node."""
-    return Price(kind=kind, region=region, usd_per_hour=usd, read=read, source=source, term=term, note=note)
-
 
 def zones_by_region(text: str, name: str = "{zone}") -> dict[str, tuple[str, ...]]:
     """Parse `us-central1:a,b eastus2` into region -> zones. A region without a list has no zones. `name` is the pattern of a zone's name."""

@@ -139,6 +139,8 @@ class Price:
     term: str = ""
     """Commitment term, `1y` or `3y`. Empty for a price without a commitment."""
     note: str = ""
+    certain: bool = True
+    """False for an estimate, and for a price that does not come from a primary source."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -213,4 +215,5 @@ class ServicePrice:
     read: date
     source: str
     certain: bool = True
-    """False if the price does not come from a primary source."""
+    """False for an estimate, and for a price that does not come from a primary source."""
+    note: str = ""

@@ -60,7 +60,9 @@ class Price:
     """Whether a resource is included in the price of a cluster."""
 
     item: str | None
-    """Price item that covers the resource: `node`, `disk_gib_month`, `lustre_gib_month`, `home_gib_month`, `nat_hour`, `nat_vm_hour`, `address_hour`, `endpoint_hour`, `replication_gb`."""
+    """Price item that covers the resource: `node`, `disk_gib_month`, `lustre_gib_month`, `home_gib_month`, `nat_hour`, `nat_vm_hour`, `address_hour`, `endpoint_hour`, `replication_gb`, `key_month`, `alarm_month`, `bastion_hour`, `dns_zone_month`."""
+    each: str = ""
+    """What a line of the price calls the resource, if each resource is billed as one unit of the item: `encryption key`."""
     reason: str = ""
     """Reason why the resource is not included."""
     fixed: bool = False
@@ -81,6 +83,11 @@ def unpriced(reason: str, *, large: bool = False) -> Price:
 def priced(item: str) -> Price:
     """Include the resource in a price item."""
     return Price(item=item)
+
+
+def priced_each(item: str, what: str) -> Price:
+    """Include the resource as one unit of a price item. The end of the item is its unit, `_hour` or `_month`."""
+    return Price(item=item, each=what)
 
 
 @dataclass(frozen=True, kw_only=True)

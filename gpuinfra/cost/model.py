@@ -24,7 +24,7 @@ class Line:
     usd_per_unit_hour: float | None
     """Price, or None if unknown."""
     kind: str = ""
-    """Kind of capacity, or `storage`, `network`, or `disk`."""
+    """Kind of capacity, or `storage`, `network`, `disk`, or `service`."""
     pool: str = ""
     read: date | None = None
     source: str = ""

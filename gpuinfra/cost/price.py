@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING
 
 from gpuinfra.catalog.records import CapacityKind, MachineType, Price, ServicePrice
 from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.planned import PlannedResource
 from gpuinfra.clouds.planned import Price as NotPriced
 from gpuinfra.clouds.second_region import second_region_of
 from gpuinfra.cost.model import HOURS_PER_MONTH, Cost, Line
@@ -57,12 +59,17 @@ def price(plan: Plan, today: date, prices: PriceFile | None = None, *, duration_
 def _unpriced(plan: Plan) -> Iterator[tuple[str, NotPriced]]:
     """Yield module and type, such as `filestore Instance`, and the reason of each resource with a price per hour or month that the catalog
     does not have."""
-    if not has_module(plan.cloud, "resources"):
-        return
-    for one in module_of(plan.cloud, "resources").resources(plan):
+    for one in _resources(plan):
         if one.kind and one.kind.price.fixed:
             module, _, name = one.type.split(":", 1)[1].partition(":")
             yield f"{module.partition('/')[0]} {name}", one.kind.price
+
+
+def _resources(plan: Plan) -> tuple[PlannedResource, ...]:
+    if not has_module(plan.cloud, "resources"):
+        return ()
+    found: tuple[PlannedResource, ...] = tuple(module_of(plan.cloud, "resources").resources(plan))
+    return found
 
 
 def _lines(plan: Plan, prices: PriceFile | None) -> Iterator[Line]:
@@ -74,6 +81,7 @@ def _lines(plan: Plan, prices: PriceFile | None) -> Iterator[Line]:
         yield from _disks(pool, plan, cloud.service_prices, prices)
     for file_system in plan.file_systems:
         yield from _file_system(file_system, plan, cloud.service_prices, prices)
+    yield from _counted(plan, cloud.service_prices, prices)
     yield from _network(plan, cloud.service_prices, prices)
     yield from _replication(plan, cloud.service_prices, prices)
 
@@ -97,6 +105,7 @@ def _nodes(pool: PoolPlan, group: Group, machine: MachineType | None, region: st
         pool=pool.name,
         read=found.read if found else None,
         source=found.source if found else "",
+        certain=found.certain if found else True,
         note=note,
     )
 
@@ -122,6 +131,8 @@ def node_price(
         return found, upfront or found.note
     if kind is CapacityKind.RESERVED and (found := machine.price(CapacityKind.ON_DEMAND, region)):
         return found, "a reservation is billed at the on-demand price, used or not"
+    if kind is CapacityKind.FLEX and (found := machine.price(CapacityKind.ON_DEMAND, region)):
+        return replace(found, certain=False), "flex-start price unknown; this is the on-demand price"
     if kind is CapacityKind.SPOT and (found := machine.price(CapacityKind.ON_DEMAND, region)):
         return found, "spot price unknown; the on-demand price is the maximum"
     return None, f"{kind.value.replace('_', '-')} price of {machine.name} in {region} unknown"
@@ -181,6 +192,15 @@ def _network(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | No
         yield hourly(count, "interface endpoint", _service("endpoint_hour", plan, known, prices))
 
 
+def _counted(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None) -> Iterator[Line]:
+    """Yield a line for each kind of resource that is billed by the hour or month, whatever its size."""
+    counts = Counter(one.kind.price for one in _resources(plan) if one.kind and one.kind.price.each)
+    for row, count in sorted(counts.items(), key=lambda one: one[0].each):
+        unit = (row.item or "").rpartition("_")[2]
+        found = _service(row.item or "", plan, known, prices)
+        yield _line(f"{count} x {row.each}", "service", count, unit, found, plan)
+
+
 def _replication(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None) -> Iterator[Line]:
     recovery, replication = plan.recovery, profile_of(plan.cloud).replication
     if recovery is None or replication is None:
@@ -228,7 +248,7 @@ def _line(
     *,
     region: str | None = None,
 ) -> Line:
-    months = HOURS_PER_MONTH if unit.endswith("-month") else 1
+    months = HOURS_PER_MONTH if unit.endswith("month") else 1
     if found is None:
         note = f"price in {region or plan.region} unknown"
         return Line(
@@ -243,4 +263,5 @@ def _line(
         read=found.read,
         source=found.source,
         certain=found.certain,
+        note=found.note,
     )

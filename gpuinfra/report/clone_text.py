@@ -60,7 +60,7 @@ def _price(result: Result) -> Iterator[str]:
         Table([Column("price"), Column("USD/hour", right=True), Column("USD/month", right=True)], shown)
     )
     for one in result.transfers:
-        doubt = "" if one.certain else " (not certain)"
+        doubt = "" if one.certain else " (estimate)"
         each = f"{one.usd_per_gb:g} USD per GB{doubt}, {one.read}" if one.usd_per_gb is not None else "price unknown"
         size = f"{one.gib:,.0f} GiB, {usd(one.usd, 0)} USD ({each})" if one.gib is not None else each
         yield f"  {one.what}: {size}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuinfra.report.tables import Cell, Column, Table
 
-NOT_CERTAIN = "not certain"
+NOT_CERTAIN = "estimate"
 
 
 def usd(value: object, digits: int = 2) -> str:

@@ -27,7 +27,7 @@ GOOD, WARN, BAD, QUIET = "good", "warn", "bad", "quiet"
 COLORS = {GOOD: "green", WARN: "yellow", BAD: "red", QUIET: "bright_black"}
 OUTCOMES = {
     "verified": GOOD, "pass": GOOD, "ok": GOOD, "ready": GOOD, "skip": QUIET, "note": QUIET, "info": QUIET, "not rehearsed": QUIET,
-    "planned": QUIET, "warn": WARN, "drifted": WARN, "waiting": WARN, "not certain": WARN, "look": WARN,
+    "planned": QUIET, "warn": WARN, "drifted": WARN, "waiting": WARN, "estimate": WARN, "look": WARN,
 }  # fmt: skip
 """Maps each outcome to the way it is shown. All other outcomes are shown as bad."""
 

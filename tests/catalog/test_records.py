@@ -13,7 +13,7 @@ from gpuinfra.clouds.machines import machines_of
 from gpuinfra.registry import CLOUDS
 from gpuinfra.spec import parse_spec
 
-TODAY = date(2026, 11, 21)
+TODAY = date(2026, 11, 22)
 ALL = [(cloud, machine) for cloud in CLOUDS for machine in profile_of(cloud).machines.values()]
 IDS = [f"{cloud}-{machine.name}" for cloud, machine in ALL]
 

@@ -234,8 +234,8 @@ def test_impossible_pair_has_three_alternatives(capsys: pytest.CaptureFixture[st
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "alternatives"
     assert len(lines) == 5
-    assert "us-west-2" in lines[2]
-    assert "spot price" in lines[2]
+    assert "us-west-2" in lines[3]
+    assert "on-demand price" in lines[3]
 
 
 def test_rpo_names_what_it_requires(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,6 +27,10 @@ ITEMS = {
     "address_hour": r"public address",
     "endpoint_hour": r"interface endpoint",
     "replication_gb": r"checkpoints replicated",
+    "key_month": r"encryption key",
+    "alarm_month": r"alarm",
+    "bastion_hour": r"Bastion host",
+    "dns_zone_month": r"private DNS zone",
 }
 """Price item -> what its line in a cost says."""
 

@@ -106,7 +106,7 @@ def test_text_of_nodes_is_escaped() -> None:
 def test_rehearsal_page_shows_sums_price_and_limits() -> None:
     """The page says that it is a rehearsal, and shows sums, price, doubt and what a rehearsal cannot show."""
     text = rehearsal_html()
-    for words in ("This is a rehearsal", "1 of 1", "8 of 8", "61.83 USD", "not certain", "real bandwidth"):
+    for words in ("This is a rehearsal", "1 of 1", "8 of 8", "61.83 USD", "estimate", "real bandwidth"):
         assert words in text, words
     assert "This is a rehearsal" not in rehearsal_page.page(report([node_entry(node())], rehearsal=False))
 

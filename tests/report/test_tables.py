@@ -41,8 +41,8 @@ def test_cells_are_data() -> None:
 
 def test_badges_and_doubts_are_words_in_text() -> None:
     """A badge precedes the text, and a doubt follows it in parentheses."""
-    (line,) = tables.text(Table([""], [[Cell("2026-11-21", badge="warn", doubt="not certain")]]), header=False)
-    assert line == "warn 2026-11-21 (not certain)"
+    (line,) = tables.text(Table([""], [[Cell("2026-11-21", badge="warn", doubt="estimate")]]), header=False)
+    assert line == "warn 2026-11-21 (estimate)"
 
 
 def test_rows_must_fit_the_columns() -> None:

@@ -1168,8 +1168,8 @@ REJECTED: dict[str, list[Case]] = {
         ("gcp", {"pools.0.machine": "a3-highgpu-8g", _C: reserved()}),
     ],
     "price_is_known": [
-        ("aws", {"where": {"cloud": "aws", "region": "us-west-2"}}),
-        ("aws", {"where": {"cloud": "aws", "region": "us-west-2"}, "budget.limit_usd_per_month": 1000}),
+        ("aws", {"where": {"cloud": "aws", "region": "ca-west-1"}}),
+        ("aws", {"where": {"cloud": "aws", "region": "ca-west-1"}, "budget.limit_usd_per_month": 1000}),
     ],
     "budget_currency_has_rate": [
         ("aws", {"budget.currency": "EUR", "budget.units_per_usd": 0.92}),

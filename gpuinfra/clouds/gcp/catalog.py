@@ -1,8 +1,8 @@
-"""Google Cloud machine types: GPUs, network interfaces, zones, capacity kinds and prices.
+"""Google Cloud machine types: GPUs, network interfaces, zones and capacity kinds.
 
 This module contains only facts. Sources: the page on accelerator-optimized machines (AOM), the pages on creating managed instance groups
-with A3 and A4 machines (MIG3, MIG4), a generated price list (PRC), a public catalog of zones (SKY), and reference blueprints (CT).
-For regions, images and service prices, see `regions.py`. For decisions, see `profile.py`.
+with A3 and A4 machines (MIG3, MIG4), a public catalog of zones (SKY), and reference blueprints (CT).
+For prices, see `prices.json`. For regions, see `regions.py`. For decisions, see `profile.py`.
 """
 
 from __future__ import annotations
@@ -13,21 +13,17 @@ from functools import partial
 
 from gpuinfra.catalog import gpus
 from gpuinfra.catalog.floors import over_link
-from gpuinfra.catalog.notation import price, zones_by_region
-from gpuinfra.catalog.records import CapacityKind, Fabric, Floor, MachineType, NicLimits, NicShape, Price, Source
+from gpuinfra.catalog.notation import zones_by_region
+from gpuinfra.catalog.records import CapacityKind, Fabric, Floor, MachineType, NicLimits, NicShape, Source
+from gpuinfra.clouds.gcp.prices import PRICES
 
 _AOM = "https://docs.cloud.google.com/compute/docs/accelerator-optimized-machines"
-_PRC = "Cyclenerd/google-cloud-pricing-cost-calculator:pricing.yml"
-_SKY = "skypilot-org/skypilot-catalog:catalogs/v9/gcp/vms.csv"
 _READ = date(2026, 11, 20)
-_PRC_READ = date(2026, 7, 30)
-_SKY_READ = date(2026, 8, 1)
 
 K = CapacityKind
 _ALL = frozenset({K.ON_DEMAND, K.SPOT, K.RESERVED, K.FLEX})
 _NO_ON_DEMAND = frozenset({K.SPOT, K.RESERVED, K.FLEX})
 _BOUND = frozenset({K.RESERVED})
-_price = partial(price, read=_PRC_READ, source=_PRC)
 _zones = partial(zones_by_region, name="{region}-{zone}")
 
 
@@ -74,43 +70,6 @@ def _old_quota(metric: str) -> dict[CapacityKind, str]:
     }
 
 
-def _both(**regions: tuple[float, float]) -> tuple[Price, ...]:
-    """Return on-demand and spot prices by region. In region names, `_` stands for `-`."""
-    return tuple(
-        price
-        for region, (plain, spot) in regions.items()
-        for price in (
-            _price(K.ON_DEMAND, region.replace("_", "-"), plain),
-            _price(K.SPOT, region.replace("_", "-"), spot),
-        )
-    )
-
-
-def _committed(region: str, one_year: float, three_years: float) -> tuple[Price, ...]:
-    note = "committed use; GPUs require an attached reservation"
-    return (
-        _price(K.ON_DEMAND, region, one_year, term="1y", note=note),
-        _price(K.ON_DEMAND, region, three_years, term="3y", note=note),
-    )
-
-
-def _inferred(kind: CapacityKind, usd: float) -> Price:
-    note = "sum of GPU, core and memory prices from a third party; not confirmed"
-    return _price(kind, "us-central1", usd, source=_SKY, read=_SKY_READ, note=note)
-
-
-def _shares(kind: CapacityKind, usd_per_gpu: float) -> Price:
-    """Return eight times the price of one GPU with its cores and memory in the billing catalog, plus 12,000 GiB of local SSD at 0.08 USD per month."""
-    return _price(
-        kind,
-        "us-central1",
-        round(8 * usd_per_gpu + 12_000 * 0.08 / 730, 2),
-        source="https://huggingface.co/datasets/tanod/cloud-gpu-list-prices",
-        read=date(2026, 10, 13),
-        note="local SSD at the on-demand rate",
-    )
-
-
 _CHS = "GoogleCloudPlatform/cluster-health-scanner:deploy/helm/health_checks/nccl_healthcheck"
 _FLOORS_READ = date(2026, 11, 22)
 _PCIE_5_HOST = over_link(
@@ -143,18 +102,6 @@ A3_HIGH = MachineType(
         "europe-west1:b,c europe-west3:c europe-west4:b,c europe-west9:c us-central1:a,b,c us-east4:a,b,c us-east5:a us-west1:a,b "
         "us-west4:a"
     ),
-    prices=(
-        *_both(
-            us_central1=(88.490, 50.610),
-            us_east4=(88.56, 36.32),
-            us_east5=(99.58, 37.28),
-            us_west1=(88.49, 50.61),
-            europe_west1=(97.37, 38.07),
-            europe_west4=(112.54, 44.12),
-            asia_southeast1=(114.28, 51.22),
-        ),
-        *_committed("us-central1", 61.384, 38.864),
-    ),
     quotas=_quota("NVIDIA_H100"),
     floors=(
         Floor(check="B3", what="all-gather of 512 MiB over two nodes", at_least=60, unit="GB/s", source=f"{_CHS}; 70.9 measured in GoogleCloudPlatform/cluster-toolkit:examples/gke-a3-highgpu/multi-node-test-plan.md", read=_READ),
@@ -175,7 +122,6 @@ A3_EDGE = replace(
     network_gbps=400,
     fabric=Fabric(provider="tcpx", devices=4, gbps=400, rdma_read=False, rdma_write=False),
     zones={},
-    prices=(),
     source=_source("sources disagree on the bandwidth (400, 600 in two regions, up to 800); the lowest value is used"),
 )
 
@@ -190,18 +136,6 @@ A3_MEGA = replace(
     zones=_zones(
         "asia-east1:c asia-northeast1:b asia-southeast1:b,c australia-southeast1:c europe-north1:c europe-west1:b,c europe-west3:c "
         "europe-west4:b,c us-central1:a,b,c us-east4:a,b,c us-east5:a us-west1:a,b us-west4:a"
-    ),
-    prices=(
-        _inferred(K.ON_DEMAND, 92.87),
-        _inferred(K.SPOT, 50.2),
-        *_both(
-            us_east4=(92.94, 23.28),
-            us_east5=(94.07, 35.20),
-            europe_west1=(102.19, 40.10),
-            europe_west4=(118.24, 46.24),
-            asia_southeast1=(119.98, 53.67),
-        ),
-        *_committed("us-east4", 63.94, 40.49),
     ),
     quotas=_quota("NVIDIA_H100_MEGA"),
     floors=(
@@ -232,7 +166,6 @@ A3_ULTRA = MachineType(
     zones=_zones(
         "asia-south1:b asia-south2:c europe-west1:b europe-west4:a us-central1:b us-east4:b us-east5:a us-south1:b us-west1:c"
     ),
-    prices=(_shares(K.ON_DEMAND, 10.4365), _shares(K.SPOT, 6.2607)),
     quotas=_quota("NVIDIA_H200"),
     floors=(
         Floor(check="B3", what="all-gather of 8 GiB over two nodes", at_least=250, unit="GB/s", source=f"{_CHS}; 329 to 336 measured in GoogleCloudPlatform/cluster-toolkit:examples/gke-consumption-options/dws-flex-start/README.md", read=_READ),
@@ -252,16 +185,6 @@ A4 = replace(
     zones=_zones(
         "asia-northeast1:b asia-southeast1:b europe-north1:b,c europe-west4:b us-central1:b us-east1:b us-east4:b us-south1:b "
         "us-west2:c us-west3:b,c"
-    ),
-    prices=(
-        _inferred(K.SPOT, 37.8),
-        _price(
-            K.SPOT,
-            "us-west2",
-            51.6,
-            source="dstackai/dstack:mkdocs/docs/examples/clusters/gcp.md",
-            read=date(2025, 10, 15),
-        ),
     ),
     quotas=_quota("NVIDIA_B200"),
     floors=(
@@ -315,7 +238,6 @@ def _a2(
     disks: int,
     gbps: float,
     *,
-    prices: tuple[Price, ...] = (),
     zones: str = "",
 ) -> MachineType:
     return MachineType(
@@ -335,7 +257,6 @@ def _a2(
         hypervisor="cascade-lake",
         capacity=_ALL,
         zones=_zones(zones) if zones else {},
-        prices=prices,
         floors=(_PCIE_3_HOST,),
         quotas=_old_quota("NVIDIA_A100_GPUS" if gpu == "A100-40GB" else "NVIDIA_A100_80GB_GPUS"),
         source=_source(),
@@ -343,30 +264,21 @@ def _a2(
 
 
 _A2 = (
-    _a2("a2-highgpu-1g", "A100-40GB", 1, 12, 85, 0, 24, prices=(*_both(us_central1=(3.673, 1.928)), *_committed("us-central1", 2.314, 1.286))),
+    _a2("a2-highgpu-1g", "A100-40GB", 1, 12, 85, 0, 24),
     _a2("a2-highgpu-2g", "A100-40GB", 2, 24, 170, 0, 32),
     _a2("a2-highgpu-4g", "A100-40GB", 4, 48, 340, 0, 50),
-    _a2(
-        "a2-highgpu-8g", "A100-40GB", 8, 96, 680, 0, 100,
-        prices=(
-            *_both(us_central1=(29.387, 15.424), us_east4=(31.48, 18.89), us_east5=(29.39, 11.69), europe_west4=(29.98, 13.54), asia_southeast1=(32.11, 19.27)),
-            *_committed("us-central1", 18.514, 10.286),
-        ),
-    ),
-    _a2("a2-megagpu-16g", "A100-40GB", 16, 96, 1360, 0, 100, prices=(*_both(us_central1=(55.740, 29.256)), *_committed("us-central1", 35.115, 19.509))),
-    _a2("a2-ultragpu-1g", "A100-80GB", 1, 12, 170, 1, 24, zones=_A2_80_ZONES, prices=_both(us_central1=(5.069, 2.760))),
+    _a2("a2-highgpu-8g", "A100-40GB", 8, 96, 680, 0, 100),
+    _a2("a2-megagpu-16g", "A100-40GB", 16, 96, 1360, 0, 100),
+    _a2("a2-ultragpu-1g", "A100-80GB", 1, 12, 170, 1, 24, zones=_A2_80_ZONES),
     _a2("a2-ultragpu-2g", "A100-80GB", 2, 24, 340, 2, 32, zones=_A2_80_ZONES),
     _a2("a2-ultragpu-4g", "A100-80GB", 4, 48, 680, 4, 50, zones=_A2_80_ZONES),
-    _a2(
-        "a2-ultragpu-8g", "A100-80GB", 8, 96, 1360, 8, 100, zones=_A2_80_ZONES,
-        prices=_both(us_central1=(40.550, 22.076), us_east4=(45.66, 18.94), us_east5=(44.52, 14.22), europe_west4=(44.65, 23.56), asia_southeast1=(49.98, 25.99)),
-    ),
+    _a2("a2-ultragpu-8g", "A100-80GB", 8, 96, 1360, 8, 100, zones=_A2_80_ZONES),
 )  # fmt: skip
 
 _A3_SMALL_NOTE = "With fewer than eight GPUs, only spot and flex-start are available."
 
 
-def _a3_small(count: int, gbps: float, spot: float, listed: float) -> MachineType:
+def _a3_small(count: int, gbps: float) -> MachineType:
     return replace(
         A3_HIGH,
         name=f"a3-highgpu-{count}g",
@@ -383,23 +295,19 @@ def _a3_small(count: int, gbps: float, spot: float, listed: float) -> MachineTyp
         nvswitch=False,
         numa_nodes=None,
         capacity=frozenset({K.SPOT, K.FLEX}),
-        prices=(
-            _price(K.SPOT, "us-central1", spot),
-            _price(K.ON_DEMAND, "us-central1", listed, note="list price for reference; not available on demand"),
-        ),
         floors=tuple(floor for floor in A3_HIGH.floors if floor.check == "B5"),
         notes=(_A3_SMALL_NOTE,),
     )
 
 
 _A3_SMALL = (
-    _a3_small(1, 25, 6.326, 11.061),
-    _a3_small(2, 50, 12.652, 22.122),
-    _a3_small(4, 100, 25.305, 44.245),
+    _a3_small(1, 25),
+    _a3_small(2, 50),
+    _a3_small(4, 100),
 )
 
 
-def _g2(vcpus: int, memory: int, count: int, gbps: float, prices: tuple[Price, ...] = ()) -> MachineType:
+def _g2(vcpus: int, memory: int, count: int, gbps: float) -> MachineType:
     return MachineType(
         name=f"g2-standard-{vcpus}",
         family="g2",
@@ -412,7 +320,6 @@ def _g2(vcpus: int, memory: int, count: int, gbps: float, prices: tuple[Price, .
         limits=_limits(1, 0),
         hypervisor="cascade-lake",
         capacity=_ALL,
-        prices=prices,
         floors=(_PCIE_3_HOST,),
         quotas=_old_quota("NVIDIA_L4_GPUS"),
         source=_source("local SSD is optional and not attached"),
@@ -420,14 +327,14 @@ def _g2(vcpus: int, memory: int, count: int, gbps: float, prices: tuple[Price, .
 
 
 _G2 = (
-    _g2(4, 16, 1, 10, (*_both(us_central1=(0.707, 0.397)), *_committed("us-central1", 0.445, 0.318))),
+    _g2(4, 16, 1, 10),
     _g2(8, 32, 1, 16),
     _g2(12, 48, 1, 16),
     _g2(16, 64, 1, 32),
     _g2(24, 96, 2, 32),
     _g2(32, 128, 1, 32),
     _g2(48, 192, 4, 50),
-    _g2(96, 384, 8, 100, (*_both(us_central1=(8.003, 4.499)), *_committed("us-central1", 5.042, 3.602))),
+    _g2(96, 384, 8, 100),
 )
 
 
@@ -451,9 +358,7 @@ def _cpu(vcpus: int, gbps: float) -> MachineType:
 
 _CPU = (_cpu(4, 10), _cpu(8, 16), _cpu(16, 32), _cpu(32, 32), _cpu(64, 32))
 
-MACHINES: dict[str, MachineType] = {
-    machine.name: machine for machine in (A3_HIGH, A3_EDGE, A3_MEGA, A3_ULTRA, A4, A4X, *_A3_SMALL, *_A2, *_G2, *_CPU)
-}
+MACHINES = PRICES.machines((A3_HIGH, A3_EDGE, A3_MEGA, A3_ULTRA, A4, A4X, *_A3_SMALL, *_A2, *_G2, *_CPU))
 """Machine type -> record."""
 
 VARIANTS = ("-nolssd", "-lowmem")

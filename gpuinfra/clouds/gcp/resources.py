@@ -21,6 +21,7 @@ from gpuinfra.clouds.planned import (
     Price,
     ResourceKind,
     priced,
+    priced_each,
     retained,
     unpriced,
 )
@@ -93,7 +94,7 @@ BUDGET_EMAIL = ResourceKind("gcp:monitoring/notificationChannel:NotificationChan
 # Keys.
 KEY_RING = ResourceKind("gcp:kms/keyRing:KeyRing", "{component}-ring", instances.keys, retained(KEY_REASON), FREE,
     Actions("cloudkms.keyRings.create", "cloudkms.keyRings.get"), find("ring"))
-KEY = ResourceKind("gcp:kms/cryptoKey:CryptoKey", "{component}-key", instances.keys, retained(KEY_REASON), unpriced("billed monthly and per request"), Actions(
+KEY = ResourceKind("gcp:kms/cryptoKey:CryptoKey", "{component}-key", instances.keys, retained(KEY_REASON), priced_each("key_month", "current version of an encryption key"), Actions(
     "cloudkms.cryptoKeys.create",
     "cloudkms.cryptoKeys.get",
     "cloudkms.cryptoKeys.update",
@@ -160,7 +161,7 @@ NAT = ResourceKind("gcp:compute/routerNat:RouterNat", "{component}-nat", instanc
 ))
 DNS_POLICY = ResourceKind("gcp:dns/policy:Policy", "{component}-dns-policy", instances.main_networks, REMOVED, FREE,
     _crud("dns.policies", "dns.networks.bindPrivateDNSPolicy"))
-DNS_ZONE = ResourceKind("gcp:dns/managedZone:ManagedZone", "{component}-apis-{domain}", instances.private_domains, REMOVED, unpriced("billed monthly and per request"),
+DNS_ZONE = ResourceKind("gcp:dns/managedZone:ManagedZone", "{component}-apis-{domain}", instances.private_domains, REMOVED, priced_each("dns_zone_month", "private DNS zone"),
     _crud("dns.managedZones", "dns.networks.bindPrivateDNSZone"))
 DNS_RECORD = ResourceKind("gcp:dns/recordSet:RecordSet", "{component}-apis-{domain}-{record}", instances.private_records, REMOVED, FREE, Actions(
     "dns.resourceRecordSets.create dns.changes.create dns.changes.get",
