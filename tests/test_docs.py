@@ -25,7 +25,7 @@ def test_file_of_a_question_defines_the_name(row: dict[str, str]) -> None:
     name = re.escape(row["name"])
     text = (ROOT / row["file"]).read_text(encoding="utf-8")
     defined = (
-        rf"""^\s*(async )?(def|class) {name}\b|^\s*{name}\b(:.*)? = |^\s*{name}: |\bkey="{name}"|^{name}\(\) \{{"""
+        rf"""^\s*(async )?(def|class) {name}\b|^\s*{name}\b(:.*)? = |^\s*{name}: |^\s*"{name}": |^{name}\(\) \{{"""
     )
     assert re.search(defined, text, re.M), f"{row['file']} does not define {row['name']}"
 
