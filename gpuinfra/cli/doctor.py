@@ -20,34 +20,21 @@ def command(stack: str | None, as_json: bool, folder: Path) -> int:
     """Check what deployments and rehearsals require, and print the command that fixes each problem.
 
     The command checks Python, the engine, the SDKs and plugins of the clouds, the tools and disk space of rehearsals, the state backend, its
-    passphrase, and your credentials. It changes nothing and never prints a credential. With STACK, it checks only what STACK requires.
+    passphrase, and your credentials. With STACK, it checks only what STACK requires, and asks its cloud for permissions, quotas, capacity and
+    images. It changes no resources and never prints a credential.
 
     The exit code is 1 if there is a problem (error). Warnings and skipped items do not change the exit code.
     """
-    from gpuinfra.clouds.preflight import Question, State, lines, totals
+    from gpuinfra.clouds.preflight import Answers, Question
     from gpuinfra.doctor.machine import space
     from gpuinfra.doctor.run import rows_of
     from gpuinfra.rehearsal import prerequisites
-    from gpuinfra.words import counted
 
     fix = "use --folder with a folder on another disk"
     disk = Question(topic="disk", where="rehearsals", ask=lambda: space("rehearsals", folder, fix))
-    rows = rows_of(stack, [disk, *prerequisites.questions()])
-    count = totals(rows)
-    healthy = not count[State.ERROR]
+    found = Answers(rows=tuple(rows_of(stack, [disk, *prerequisites.questions()])))
     if as_json:
-        document = {
-            "schema": SCHEMA,
-            "stack": stack,
-            "ok": healthy,
-            "totals": count,
-            "rows": [one.as_dict() for one in rows],
-        }
-        click.echo(json.dumps(document, indent=2))
+        click.echo(json.dumps({"schema": SCHEMA, "stack": stack, **found.as_dict()}, indent=2))
     else:
-        for line in lines(rows):
-            click.echo(line)
-        click.echo(
-            f"\n{counted(count['error'], 'problem')}, {counted(count['warn'], 'warning')}, {count['skipped']} skipped, {count['ok']} ok"
-        )
-    return 0 if healthy else 1
+        click.echo("\n".join(found.lines()))
+    return 0 if found.ok else 1

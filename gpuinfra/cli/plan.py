@@ -1,15 +1,19 @@
-"""`gpuinfra plan`: validates a stack and shows its topology, software and price. It requires no engine, account or network."""
+"""`gpuinfra plan`: validates a stack and shows its topology, software and price. Only `--live` requires an account and a network."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from gpuinfra.cli.options import FILE
 from gpuinfra.day import now, read_day, today
 from gpuinfra.findings import Finding, Level
+
+if TYPE_CHECKING:
+    from gpuinfra.clouds.preflight import Answers
 
 _COLORS = {Level.ERROR: "red", Level.WARN: "yellow", Level.INFO: "cyan"}
 
@@ -20,13 +24,19 @@ _COLORS = {Level.ERROR: "red", Level.WARN: "yellow", Level.INFO: "cyan"}
 @click.option("--html", "page", type=FILE, help="Write a self-contained HTML page.")
 @click.option("--prices", type=FILE, help="File with your own prices, which override the prices in the catalog.")
 @click.option("--why", is_flag=True, help="List each decision and its reason.")
+@click.option(
+    "--live", is_flag=True, help="Also ask the cloud: permissions, quotas, capacity and images (docs/doctor.md)."
+)
 @click.option("--on", "day", metavar="DATE", help="Plan as of this day, such as 2026-12-01, instead of today.")
-def command(stack: str, as_json: bool, page: Path | None, prices: Path | None, why: bool, day: str | None) -> int:
+def command(
+    stack: str, as_json: bool, page: Path | None, prices: Path | None, why: bool, live: bool, day: str | None
+) -> int:
     """Validate STACK and show its topology, software and price.
 
-    This command requires no cloud account or network and creates no resources. STACK is the name of a stack or the path to its file.
+    This command creates no resources. Without --live, it requires no cloud account or network. STACK is the name of a stack or the path
+    to its file.
 
-    The exit code is 1 if a finding is an error.
+    The exit code is 1 if a finding, or a row of --live, is an error.
     """
     from gpuinfra.cost.file import load
     from gpuinfra.report.plan_json import plan_report
@@ -35,8 +45,9 @@ def command(stack: str, as_json: bool, page: Path | None, prices: Path | None, w
     on = read_day(day, "--on") if day else today()
     own = load(prices) if prices else None
     result = plan_report(find_stack(stack), on, own, None if day else now())
+    asked = _live(result.path) if live and result.plan else None
     if as_json:
-        click.echo(json.dumps(result.as_dict(), indent=2))
+        click.echo(json.dumps({**result.as_dict(), **({"live": asked.as_dict()} if asked else {})}, indent=2))
     else:
         for finding in result.findings:
             click.echo(colored(finding), err=True)
@@ -54,7 +65,19 @@ def command(stack: str, as_json: bool, page: Path | None, prices: Path | None, w
 
         write_file(page, render(result), "--html")
         click.echo(f"page: {page}", err=True)
-    return 0 if result.ok else 1
+    if asked and not as_json:
+        click.echo("\nlive")
+        click.echo("\n".join(asked.lines()))
+    return 0 if result.ok and (asked is None or asked.ok) else 1
+
+
+def _live(path: Path) -> Answers:
+    """Ask the cloud about the plan of a stack file."""
+    from gpuinfra.clouds.preflight import Answers
+    from gpuinfra.doctor.cloud import live_rows
+    from gpuinfra.spec.load import read_stack
+
+    return Answers(rows=tuple(live_rows(read_stack(path))))
 
 
 def colored(finding: Finding) -> str:

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from gpuinfra.safe_text import one_line
+from gpuinfra.words import counted
 
 T = TypeVar("T")
 
@@ -186,21 +187,43 @@ def together(calls: Sequence[Callable[[], T]], deadline_s: float = DEADLINE_S, *
     return results
 
 
-def totals(rows: Iterable[Row]) -> dict[str, int]:
-    """Return the number of rows in each state."""
-    counts = dict.fromkeys((state.value for state in State), 0)
-    for row in rows:
-        counts[row.state.value] += 1
-    return counts
+def not_asked(topics: Iterable[str], why: str) -> Row:
+    """Return the row for topics that depend on an answer that is missing."""
+    return skipped("account", ", ".join(topics), why)
 
 
-def lines(rows: Sequence[Row]) -> Iterator[str]:
-    """Return the rows as text: one line for each, followed by lines for what is needed and for the fix."""
-    width = max((len(row.topic) for row in rows), default=0)
-    for row in rows:
-        yield f"{row.state.value:7}  {row.topic:{width}}  {row.where}: {row.found}"
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """The rows of one run, for commands."""
+
+    rows: tuple[Row, ...]
+
+    @property
+    def ok(self) -> bool:
+        """True if no row is an error."""
+        return not any(row.state is State.ERROR for row in self.rows)
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the content for `--json`."""
+        return {"ok": self.ok, "totals": self._totals(), "rows": [row.as_dict() for row in self.rows]}
+
+    def lines(self) -> Iterator[str]:
+        """Yield one line for each row, with lines for what is needed and for the fix, and a line with the totals."""
+        width = max((len(row.topic) for row in self.rows), default=0)
         margin = " " * (width + 11)
-        if row.needed:
-            yield f"{margin}needed: {row.needed}"
-        if row.fix:
-            yield f"{margin}fix: {row.fix}"
+        for row in self.rows:
+            yield f"{row.state.value:7}  {row.topic:{width}}  {row.where}: {row.found}"
+            if row.needed:
+                yield f"{margin}needed: {row.needed}"
+            if row.fix:
+                yield f"{margin}fix: {row.fix}"
+        count = self._totals()
+        bad, risks = counted(count["error"], "problem"), counted(count["warn"], "warning")
+        yield ""
+        yield f"{bad}, {risks}, {count['skipped']} skipped, {count['ok']} ok"
+
+    def _totals(self) -> dict[str, int]:
+        counts = dict.fromkeys((state.value for state in State), 0)
+        for row in self.rows:
+            counts[row.state.value] += 1
+        return counts

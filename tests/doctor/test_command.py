@@ -125,3 +125,21 @@ def test_a_defect_in_a_question_is_raised() -> None:
 
     with pytest.raises(ZeroDivisionError):
         rows.answers([Question(topic="t", where="w", ask=ask)])
+
+
+def test_a_cloud_without_questions_about_a_plan_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a cloud for which only the identity is checked, the other topics are skipped and named."""
+
+    class Preflight:
+        def __init__(self, *given: object) -> None:
+            return
+
+        def identity(self) -> Iterator[Row]:
+            yield ok("identity", "Azure", "subscription")
+
+    monkeypatch.setattr("gpuinfra.clouds.azure.preflight.Preflight", Preflight)
+    monkeypatch.setattr("gpuinfra.clouds.azure.preflight.TOPICS", ())
+    assert main(["doctor", "azure-ndv4"]) == 0
+    assert "quota, machine, reservation, image: gpuinfra does not check them on Azure yet" in capsys.readouterr().out

@@ -126,6 +126,11 @@ def permissions(plan: Plan) -> Permissions:
     return Permissions(cloud="aws", needs=collect(uses), documents=tuple(documents), notes=tuple(notes), source=SOURCE)
 
 
+def statements(plan: Plan) -> Iterator[dict[str, Any]]:
+    """Return the statements of the policies for a plan."""
+    return _statements(plan, _uses(plan))
+
+
 def documents_of(statements: Iterable[Mapping[str, Any]], limit: int = POLICY_LIMIT) -> list[dict[str, Any]]:
     """Pack the statements into as few policies as the IAM size limit allows."""
     made: list[dict[str, Any]] = []

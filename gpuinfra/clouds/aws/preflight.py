@@ -1,16 +1,61 @@
-"""Questions to AWS before a deployment, with boto3 and the credentials of the operator. All requests read."""
+"""Questions to AWS before a deployment, with boto3 and the credentials of the operator. All requests read.
+
+Field names, states and error codes are those of the service models in botocore. Each question states the page of its error texts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from shlex import quote
 from typing import Any
 
-from gpuinfra.clouds.preflight import Row, denied, failed, no_credentials, ok, rejected, throttled, unreachable
+from gpuinfra.catalog.records import CapacityKind
+from gpuinfra.clouds.aws.catalog import MACHINES
+from gpuinfra.clouds.aws.permissions import statements
+from gpuinfra.clouds.aws.recovery import quota_request
+from gpuinfra.clouds.preflight import (
+    Question,
+    Row,
+    Unanswered,
+    denied,
+    failed,
+    no_credentials,
+    ok,
+    problem,
+    rejected,
+    skipped,
+    throttled,
+    together,
+    unreachable,
+    warning,
+)
+from gpuinfra.plan.model import Group, Image, Plan, PoolPlan
+from gpuinfra.words import counted
 
 LOGIN = "run `aws sso login` or `aws configure`, or set AWS_PROFILE"
 CONNECT_S, READ_S, ATTEMPTS = 3.0, 5.0, 3
 """Time limits of one attempt, and the number of attempts of one request."""
+SIMULATIONS_AT_ONCE = 12
+SHOWN = 12
+"""Number of denied actions that a row lists."""
+EXPIRES_SOON = timedelta(days=7)
+
+TOPICS = ("permissions", "quota", "machine", "reservation", "image")
+"""Topics of the questions about a plan."""
+
+READS: dict[str, tuple[str, ...]] = {
+    "identity": ("sts:GetCallerIdentity",),
+    "permissions": ("iam:GetRole", "iam:SimulatePrincipalPolicy"),
+    "quota": ("servicequotas:GetServiceQuota", "servicequotas:GetAWSDefaultServiceQuota", "cloudwatch:GetMetricStatistics"),
+    "machine": ("ec2:DescribeInstanceTypeOfferings", "ec2:DescribeAvailabilityZones"),
+    "reservation": ("ec2:DescribeCapacityReservations", "resource-groups:ListGroupResources"),
+    "image": ("ssm:GetParameter", "ec2:DescribeImages"),
+}  # fmt: skip
+"""Maps a topic to the permissions of its requests. `docs/doctor.md` contains them as a policy."""
 
 THROTTLED = frozenset({"Throttling", "ThrottlingException", "ThrottledException", "RequestLimitExceeded", "TooManyRequestsException",
                        "RequestThrottled", "RequestThrottledException", "EC2ThrottledException", "SlowDown"})  # fmt: skip
@@ -20,6 +65,9 @@ INVALID = frozenset({"ExpiredToken", "ExpiredTokenException", "InvalidClientToke
                      "InvalidAccessKeyId", "SignatureDoesNotMatch", "AuthFailure", "RequestExpired", "IncompleteSignature"})  # fmt: skip
 """Error codes of credentials that AWS does not accept. EC2 API reference and IAM common errors, read 2026-11-22."""
 
+COMING = frozenset({"pending", "scheduled", "payment-pending", "assessing", "delayed"})
+"""States of a reservation that is not usable yet. The other states, except `active`, are final."""
+
 
 class Preflight:
     """Requests of one operator in one Region."""
@@ -28,51 +76,346 @@ class Preflight:
         """`config` contains the provider settings of the stack file. `aws:profile` selects the credentials, as for Pulumi."""
         self.region = region or "us-east-1"
         self._profile = str(config.get("aws:profile") or "") or None
+        self._clients: dict[str, Any] = {}
+        self._lock = threading.Lock()
 
     def identity(self) -> Iterator[Row]:
-        """Return the account and the type of the identity, and where the credentials come from."""
-        caller = self.caller()
-        yield ok(
-            "identity", "AWS", f"account {caller['Account']}, {_kind(caller['Arn'])}, credentials from {self._source}"
-        )
-
-    def caller(self) -> dict[str, str]:
-        """Return the response of `sts:GetCallerIdentity`. Raises `Unanswered` without valid credentials."""
+        """Return the account and the type of the identity, and where the credentials come from. Raises `Unanswered`."""
         from botocore.exceptions import BotoCoreError
 
         try:
             self._session = _session(self.region, self._profile)
             found = self._session.get_credentials()
-            self._source = found.method if found else ""
         except BotoCoreError as error:
             raise no_credentials(str(error), LOGIN) from None
         if found is None:
             raise no_credentials("boto3 finds none in variables, profiles and the metadata service", LOGIN)
         with asked("sts:GetCallerIdentity"):
-            caller: dict[str, str] = self.client("sts").get_caller_identity()
-        return caller
+            caller = self.client("sts").get_caller_identity()
+        self.account, self._arn = str(caller["Account"]), str(caller["Arn"])
+        yield ok("identity", "AWS", f"account {self.account}, {_kind(self._arn)}, credentials from {found.method}")
 
     def client(self, service: str) -> Any:
-        """Return a client with the time limits of a preflight."""
+        """Return a client with the time limits of a preflight. Only the creation of clients needs a lock."""
         from botocore.config import Config
 
-        retries = {"total_max_attempts": ATTEMPTS, "mode": "standard"}
-        limits = Config(connect_timeout=CONNECT_S, read_timeout=READ_S, retries=retries)
-        return self._session.client(service, config=limits)
+        with self._lock:
+            if service not in self._clients:
+                retries = {"total_max_attempts": ATTEMPTS, "mode": "standard"}
+                limits = Config(
+                    connect_timeout=CONNECT_S, read_timeout=READ_S, retries=retries, max_pool_connections=32
+                )
+                self._clients[service] = self._session.client(service, config=limits)
+            return self._clients[service]
+
+    def questions(self, plan: Plan) -> Iterator[Question]:
+        """Yield the questions about a plan. `identity` is asked before."""
+        yield Question(topic="permissions", where=_kind(self._arn), ask=lambda: self.permissions(plan))
+        for code, needs in sorted(_quotas(plan).items()):
+            yield Question(topic="quota", where=code, ask=lambda code=code, needs=needs: self.quota(code, needs))
+        for group, pool in _groups(plan):
+            if not _quota_of(pool, group) and group.kind != "block":
+                why = f"no quota code is known for {group.kind} nodes of {pool.machine}"
+                fix = f"aws service-quotas list-service-quotas --service-code ec2 --region {self.region}"
+                row = skipped("quota", group.name, why, fix)
+                yield Question(topic="quota", where=group.name, ask=lambda row=row: [row])
+        for machine, zone in sorted({(pool.machine, group.zone) for group, pool in _groups(plan)}):
+            ask = lambda machine=machine, zone=zone: self.offering(machine, zone)  # noqa: E731
+            yield Question(topic="machine", where=f"{machine} in {zone}", ask=ask)
+        for group, pool in _groups(plan):
+            if group.reservation_id or group.reservation_group_arn:
+                ask = lambda group=group, pool=pool: self.reservation(group, pool.machine)  # noqa: E731
+                yield Question(topic="reservation", where=_target(group), ask=ask)
+        for pool in {pool.image.ref: pool for pool in plan.pools}.values():
+            yield Question(topic="image", where=pool.image.ref, ask=lambda pool=pool: self.image(pool))
+
+    # Permissions
+
+    def permissions(self, plan: Plan) -> Iterator[Row]:
+        """The identity has the permissions that `gpuinfra permissions` prints, according to the policy simulator of IAM.
+
+        The simulator evaluates identity policies, the permissions boundary and service control policies, but no resource policies:
+        https://docs.aws.amazon.com/IAM/latest/APIReference/API_SimulatePrincipalPolicy.html, read 2026-11-22.
+        """
+        where = _kind(self._arn)
+        if self._arn.endswith(":root"):
+            yield skipped(
+                "permissions", where, "the simulator does not evaluate the root user, whose permissions are complete"
+            )
+            return
+        source = self._principal()
+        simulated = list(statements(plan))
+        found = together([self._simulation(source, plan, one) for one in simulated], at_once=SIMULATIONS_AT_ONCE)
+        missing: dict[str, str] = {}
+        total = {action for one in simulated for action in one["Action"]}
+        for one in found:
+            missing.update(one or {})
+        if late := found.count(None):
+            raise failed("iam:SimulatePrincipalPolicy", f"{late} of {len(found)} simulations have no answer")
+        if not missing:
+            yield ok("permissions", where, f"all {len(total)} actions are allowed")
+            return
+        names = [f"{action}{reason}" for action, reason in sorted(missing.items())]
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        what = f"{len(missing)} of {counted(len(total), 'action')} denied: {', '.join(names[:SHOWN])}{more}"
+        fix = f"gpuinfra permissions {plan.name}, and attach its policies to {source} (docs/permissions.md)"
+        yield problem("permissions", where, what, "the policies of `gpuinfra permissions`", fix)
+
+    def _principal(self) -> str:
+        """Return the ARN of the user or role. The ARN of a session lacks the path of its role, so that IAM is asked."""
+        kind, _, name = self._arn.rpartition(":")[2].partition("/")
+        if kind != "assumed-role":
+            return self._arn
+        with asked("iam:GetRole"):
+            return str(self.client("iam").get_role(RoleName=name.partition("/")[0])["Role"]["Arn"])
+
+    def _simulation(self, source: str, plan: Plan, statement: Mapping[str, Any]) -> Callable[[], dict[str, str]]:
+        """Return a call that simulates one statement and returns its denied actions with the reason."""
+        resources = statement["Resource"]
+        arns = [_concrete(one, self.account) for one in ([resources] if isinstance(resources, str) else resources)]
+        arguments: dict[str, Any] = {
+            "PolicySourceArn": source,
+            "ActionNames": list(statement["Action"]),
+            "ResourceArns": arns,
+            "ContextEntries": _context(statement.get("Condition", {}), plan.region),
+        }
+
+        def simulate() -> dict[str, str]:
+            denials: dict[str, str] = {}
+            page: dict[str, Any] = {"Marker": None}
+            with asked("iam:SimulatePrincipalPolicy"):
+                while "Marker" in page:
+                    marker = {"Marker": page["Marker"]} if page["Marker"] else {}
+                    page = self.client("iam").simulate_principal_policy(**arguments, **marker)
+                    for result in page.get("EvaluationResults", ()):
+                        if (reason := _denial(result)) is not None:
+                            denials[str(result["EvalActionName"])] = reason
+            return denials
+
+        return simulate
+
+    # Quotas
+
+    def quota(self, code: str, needs: Mapping[str, int]) -> Iterator[Row]:
+        """The quota covers the vCPUs of all nodes. `needs` maps a kind of capacity to its vCPUs.
+
+        Quotas of EC2 count the vCPUs of running instances by family, and separately for spot; reservations count also when they are unused:
+        https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-on-demand-instances.html#ec2-on-demand-instances-limits, read 2026-11-22.
+        """
+        from botocore.exceptions import ClientError
+
+        quotas = self.client("service-quotas")
+        with asked("servicequotas:GetServiceQuota"):
+            try:
+                found = quotas.get_service_quota(ServiceCode="ec2", QuotaCode=code)["Quota"]
+            except ClientError as error:
+                if code_of(error) != "NoSuchResourceException":
+                    raise
+                found = None
+        if found is None:
+            with asked("servicequotas:GetAWSDefaultServiceQuota"):
+                found = quotas.get_aws_default_service_quota(ServiceCode="ec2", QuotaCode=code)["Quota"]
+        if reason := found.get("ErrorReason"):
+            raise failed("servicequotas:GetServiceQuota", f"{reason.get('ErrorCode')}: {reason.get('ErrorMessage')}")
+        limit, total = float(found["Value"]), sum(needs.values())
+        # The nodes of a reservation are in the usage already, because a reservation counts also when it is unused.
+        added = total - needs.get("reserved", 0)
+        where = f"{found.get('QuotaName', code)} ({code}) in {self.region}"
+        used, unread = self._usage(found.get("UsageMetric"))
+        have = f"{limit:g} vCPUs" + (f", {used:g} in use" if used is not None else f", use not read ({unread})")
+        need = f"{total} vCPUs for all nodes of the stack"
+        if total > limit:
+            yield problem("quota", where, have, need, quota_request(code, total, self.region))
+        elif used is not None and used + added > limit:
+            need = f"{added} more vCPUs, unless nodes of this stack are part of the use"
+            yield warning("quota", where, have, need, quota_request(code, round(used) + added, self.region))
+        else:
+            yield ok("quota", where, f"{have}, {total} needed")
+
+    def _usage(self, metric: Mapping[str, Any] | None) -> tuple[float | None, str]:
+        """Return the highest use in the last hour, from the metric that Service Quotas names, or the reason why it is not known."""
+        if not metric:
+            return None, "the quota has no metric"
+        now = datetime.now(UTC)
+        statistic = str(metric.get("MetricStatisticRecommendation") or "Maximum")
+        dimensions = [{"Name": key, "Value": value} for key, value in metric.get("MetricDimensions", {}).items()]
+        try:
+            with asked("cloudwatch:GetMetricStatistics"):
+                points = self.client("cloudwatch").get_metric_statistics(
+                    Namespace=metric["MetricNamespace"],
+                    MetricName=metric["MetricName"],
+                    Dimensions=dimensions,
+                    StartTime=now - timedelta(hours=1),
+                    EndTime=now,
+                    Period=3600,
+                    Statistics=[statistic],
+                )["Datapoints"]
+        except Unanswered as error:
+            return None, error.found
+        # AWS publishes no data points while nothing is in use.
+        return max((float(one[statistic]) for one in points), default=0.0), ""
+
+    # Capacity
+
+    def offering(self, machine: str, zone: str) -> Iterator[Row]:
+        """The zone exists, is enabled for the account, and offers the machine type."""
+        where = f"{machine} in {zone}"
+        ec2 = self.client("ec2")
+        with asked("ec2:DescribeAvailabilityZones"):
+            zones = ec2.describe_availability_zones(AllAvailabilityZones=True)["AvailabilityZones"]
+        known = next((one for one in zones if zone in (one.get("ZoneId"), one.get("ZoneName"))), None)
+        if known is None:
+            ids = ", ".join(sorted(str(one.get("ZoneId")) for one in zones))
+            yield problem(
+                "machine",
+                where,
+                f"the account has no zone {zone} in {self.region}",
+                f"one of {ids}",
+                "set `zone` in the stack file",
+            )
+            return
+        if known.get("OptInStatus") == "not-opted-in":
+            fix = f"aws ec2 modify-availability-zone-group --group-name {known['GroupName']} --opt-in-status opted-in --region {self.region}"
+            yield problem(
+                "machine", where, f"zone group {known['GroupName']} is not enabled", "an enabled zone group", fix
+            )
+        elif known.get("State") not in (None, "available"):
+            messages = "; ".join(str(one.get("Message")) for one in known.get("Messages", ()))
+            what = f"the zone is {known['State']}{f': {messages}' if messages else ''}"
+            yield warning("machine", where, what, "an available zone", "choose another zone, or wait")
+        filters = [{"Name": "instance-type", "Values": [machine]}]
+        with asked("ec2:DescribeInstanceTypeOfferings"):
+            offered = ec2.describe_instance_type_offerings(LocationType="availability-zone-id", Filters=filters)
+        offers = sorted(str(one["Location"]) for one in offered["InstanceTypeOfferings"])
+        if known.get("ZoneId") in offers:
+            yield ok("machine", where, f"offered in {', '.join(offers)}")
+        elif offers:
+            fix = f"set `zone` in the stack file to {' or '.join(offers)}"
+            yield problem("machine", where, f"not offered in {zone}", "a zone that offers the machine type", fix)
+        else:
+            what = f"not offered to this account in {self.region}"
+            fix = f"gpuinfra catalog {machine} lists regions; `gpuinfra clone STACK --region REGION` changes it"
+            yield problem("machine", where, what, "a region that offers the machine type", fix)
+
+    def reservation(self, group: Group, machine: str) -> Iterator[Row]:
+        """The reservation or Capacity Block exists, matches the nodes, is active in time and has free instances."""
+        from botocore.exceptions import ClientError
+
+        where = _target(group)
+        ids = [group.reservation_id] if group.reservation_id else self._members(str(group.reservation_group_arn))
+        listing = f"aws ec2 describe-capacity-reservations --region {self.region}"
+        found: list[dict[str, Any]] = []
+        with asked("ec2:DescribeCapacityReservations"):
+            try:
+                if ids:
+                    found = self.client("ec2").describe_capacity_reservations(CapacityReservationIds=ids)[
+                        "CapacityReservations"
+                    ]
+            except ClientError as error:
+                if not code_of(error).startswith("InvalidCapacityReservationId"):
+                    raise
+        if not found:
+            what = f"no such reservation in account {self.account} in {self.region}"
+            yield problem(
+                "reservation",
+                where,
+                what,
+                "the ID of an existing reservation",
+                f"{listing} lists them; set `id` in the stack file",
+            )
+            return
+        fitting = []
+        for one in found:
+            reasons = list(_mismatches(one, group, machine))
+            if not reasons:
+                fitting.append(one)
+            elif len(found) == 1:
+                for what, needed, fix in reasons:
+                    yield problem("reservation", where, what, needed, fix)
+        if not fitting:
+            if len(found) > 1:
+                what = f"none of {len(found)} reservations fits"
+                yield problem("reservation", where, what, f"{machine} in {group.zone}", f"{listing} lists them")
+            return
+        yield from _capacity(fitting, group, where, self.region)
+
+    def _members(self, arn: str) -> list[str]:
+        with asked("resource-groups:ListGroupResources"):
+            pages = self.client("resource-groups").get_paginator("list_group_resources").paginate(Group=arn)
+            listed = [str(one["Identifier"]["ResourceArn"]) for page in pages for one in page.get("Resources", ())]
+        return [one.rpartition("/")[2] for one in listed if ":capacity-reservation/" in one]
+
+    # Images
+
+    def image(self, pool: PoolPlan) -> Iterator[Row]:
+        """The image exists, fits the machine type and the disk, and is not deprecated."""
+        image, where = pool.image, pool.image.ref
+        found = self._found_image(image)
+        if found is None:
+            needed, fix = "an existing image", "set `image` in the stack file; `gpuinfra images STACK` lists releases"
+            yield problem("image", where, f"not found in {self.region}", needed, fix)
+            return
+        about = f"{found['ImageId']} {found.get('Name', '')}".strip()
+        made = _moment(found.get("CreationDate"))
+        age = f", {(datetime.now(UTC) - made).days} days old" if made else ""
+        if found.get("State") != "available":
+            yield problem(
+                "image",
+                where,
+                f"{about} is {found.get('State')}",
+                "an available image",
+                "set `image` in the stack file",
+            )
+        elif found.get("Architecture") not in (None, image.arch):
+            what = f"{about} is for {found['Architecture']}"
+            yield problem("image", where, what, f"an image for {image.arch}", "set `image` in the stack file")
+        elif (least := _root_gib(found)) > pool.disk.size_gib:
+            fix = f"set `disk.size_gib` of pool {pool.name} to {least}"
+            yield problem("image", where, f"{about} has a root volume of {least} GiB", f"a disk of {least} GiB", fix)
+        elif (end := _moment(found.get("DeprecationTime"))) and end < datetime.now(UTC):
+            what = f"{about}{age}, deprecated since {end:%Y-%m-%d}"
+            yield warning(
+                "image",
+                where,
+                what,
+                "a current image",
+                "set `image` in the stack file; `gpuinfra images STACK` lists releases",
+            )
+        else:
+            yield ok("image", where, about + age)
+
+    def _found_image(self, image: Image) -> dict[str, Any] | None:
+        from botocore.exceptions import ClientError
+
+        ref = image.ref
+        if image.source == "ssm":
+            with asked("ssm:GetParameter"):
+                try:
+                    ref = self.client("ssm").get_parameter(Name=ref)["Parameter"]["Value"]
+                except ClientError as error:
+                    if code_of(error) != "ParameterNotFound":
+                        raise
+                    return None
+        with asked("ec2:DescribeImages"):
+            try:
+                if image.source == "name":
+                    filters = [{"Name": "name", "Values": [ref]}, {"Name": "architecture", "Values": [image.arch]}]
+                    listed = self.client("ec2").describe_images(
+                        Owners=["amazon"], Filters=filters, IncludeDeprecated=True
+                    )
+                else:
+                    listed = self.client("ec2").describe_images(ImageIds=[ref])
+            except ClientError as error:
+                if not code_of(error).startswith("InvalidAMIID"):
+                    raise
+                return None
+        return max(listed["Images"], key=lambda one: str(one.get("CreationDate")), default=None)
 
 
 def _session(region: str, profile: str | None) -> Any:
     import boto3
 
     return boto3.session.Session(region_name=region, profile_name=profile)
-
-
-def _kind(arn: str) -> str:
-    """Return the type and the name of an identity from its ARN: `role deployer`, `user ana`, `root user`."""
-    kind, _, name = arn.rpartition(":")[2].partition("/")
-    if kind == "assumed-role":
-        return f"role {name.partition('/')[0]}"
-    return f"{kind} {name.rpartition('/')[2]}" if name else f"{kind} user"
 
 
 @contextmanager
@@ -91,9 +434,7 @@ def asked(action: str) -> Iterator[None]:
             raise denied(action, why) from None
         if code in THROTTLED:
             raise throttled(action, why) from None
-        if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400) >= 500:
-            raise failed(action, why) from None
-        raise
+        raise failed(action, why) from None
     except BotoCoreError as error:
         raise unreachable(action, str(error)) from None
 
@@ -101,3 +442,187 @@ def asked(action: str) -> Iterator[None]:
 def code_of(error: Any) -> str:
     """Return the error code of a `ClientError`."""
     return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def _kind(arn: str) -> str:
+    """Return the type and the name of an identity from its ARN: `role deployer`, `user ana`, `root user`."""
+    kind, _, name = arn.rpartition(":")[2].partition("/")
+    if kind == "assumed-role":
+        return f"role {name.partition('/')[0]}"
+    return f"{kind} {name.rpartition('/')[2]}" if name else f"{kind} user"
+
+
+def _concrete(pattern: str, account: str) -> str:
+    """Return an ARN that a pattern of the policies matches, with the account and example names."""
+    if pattern == "*":
+        return pattern
+    parts = pattern.replace("?" * 12, account).split(":", 5)
+    if len(parts) == 6 and parts[4] == "*":
+        parts[4] = account
+    if len(parts) == 6 and parts[3] == "*":
+        parts[3] = "us-east-1"
+    return ":".join(parts).replace("?", "a").replace("*", "example")
+
+
+def _context(conditions: Mapping[str, Mapping[str, Any]], region: str) -> list[dict[str, Any]]:
+    """Return values of condition keys with which the conditions of a statement are met."""
+    values: dict[str, str] = {"aws:RequestedRegion": region}
+    for operator, keys in conditions.items():
+        for key, wanted in keys.items():
+            one = str(wanted if isinstance(wanted, str) else wanted[0])
+            if operator == "Null":
+                if one == "false":
+                    values.setdefault(key, "example")
+            elif "${aws:userid}" in one:
+                values |= {key: "example", "aws:userid": "example"}
+            else:
+                values[key] = one
+    kinds = {"true": "boolean", "false": "boolean"}
+    return [
+        {"ContextKeyName": key, "ContextKeyValues": [value], "ContextKeyType": kinds.get(value, "string")}
+        for key, value in values.items()
+    ]
+
+
+def _denial(result: Mapping[str, Any]) -> str | None:
+    """Return the reason in parentheses if a simulated action is denied, or None if it is allowed.
+
+    An action that is allowed on one of the resources is allowed, because a statement lists resources of several types.
+    """
+    single = [str(one["EvalResourceDecision"]) for one in result.get("ResourceSpecificResults", ())]
+    decisions = single or [str(result["EvalDecision"])]
+    if "explicitDeny" not in decisions and "allowed" in decisions:
+        return None
+    if not result.get("OrganizationsDecisionDetail", {}).get("AllowedByOrganizations", True):
+        return " (service control policy)"
+    if not result.get("PermissionsBoundaryDecisionDetail", {}).get("AllowedByPermissionsBoundary", True):
+        return " (permissions boundary)"
+    return " (explicit deny)" if "explicitDeny" in decisions else ""
+
+
+def _groups(plan: Plan) -> Iterator[tuple[Group, PoolPlan]]:
+    return ((group, pool) for pool in plan.pools for group in pool.groups)
+
+
+def _quota_of(pool: PoolPlan, group: Group) -> str:
+    machine = MACHINES.get(pool.machine)
+    return machine.quotas.get(CapacityKind(group.kind), "") if machine else ""
+
+
+def _quotas(plan: Plan) -> dict[str, dict[str, int]]:
+    """Return the vCPUs by quota code and kind of capacity. Capacity Blocks do not count (Capacity Blocks guide, read 2026-11-20)."""
+    totals: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for group, pool in _groups(plan):
+        if code := _quota_of(pool, group):
+            totals[code][group.kind] += group.max_count * MACHINES[pool.machine].vcpus
+    return totals
+
+
+def _target(group: Group) -> str:
+    return f"{group.name}: {group.reservation_id or group.reservation_group_arn}"
+
+
+def _mismatches(one: Mapping[str, Any], group: Group, machine: str) -> Iterator[tuple[str, str, str]]:
+    """Yield what was found, what is needed and the fix, if nodes of a group cannot start in a reservation."""
+    if one["InstanceType"] != machine:
+        yield (
+            f"is for {one['InstanceType']}",
+            f"a reservation of {machine}",
+            f"set `machine` to {one['InstanceType']}, or `id` to another reservation",
+        )
+    zones = (one.get("AvailabilityZoneId"), one.get("AvailabilityZone"))
+    if zones[0] and group.zone not in zones:
+        yield f"is in {zones[0]}", f"a reservation in {group.zone}", f"set `zone` in the stack file to {zones[0]}"
+    if (one.get("ReservationType") == "capacity-block") != (group.kind == "block"):
+        kinds = {"capacity-block": "a Capacity Block", "default": "a capacity reservation"}
+        found = kinds.get(str(one.get("ReservationType")), kinds["default"])
+        yield (
+            f"is {found}",
+            f"capacity of kind {group.kind}",
+            f"set `kind` to {'reserved' if group.kind == 'block' else 'block'}",
+        )
+    state = str(one["State"])
+    if state not in COMING and state != "active":
+        yield (
+            f"is {state}",
+            "an active reservation",
+            "buy or create another reservation, and set `id` in the stack file",
+        )
+    elif state in COMING and group.kind != "block":
+        start = _moment(one.get("StartDate"))
+        when = f" and starts at {start:%Y-%m-%d %H:%M} UTC" if start else ""
+        yield f"is {state}{when}", "an active reservation", "run the command again when it is active"
+    if group.kind == "block":
+        yield from _window(one, group)
+    placement = str(one.get("PlacementGroupArn") or "").rpartition("/")[2]
+    if placement and group.placement_group != placement:
+        yield (
+            f"is in placement group {placement}",
+            "nodes in the same placement group",
+            f"set `placement_group` to {placement}",
+        )
+
+
+def _window(one: Mapping[str, Any], group: Group) -> Iterator[tuple[str, str, str]]:
+    opens, closes = _moment(one.get("StartDate")), _moment(one.get("EndDate"))
+    starts, ends = _moment(group.starts_at), _moment(group.ends_at)
+    if opens and starts and starts < opens:
+        at = f"{opens:%Y-%m-%dT%H:%M:%SZ}"
+        yield f"starts at {at}, after the nodes", f"a start at {at}", f"set `starts_at` in the stack file to {at}"
+    if closes and ends and ends > closes:
+        at = f"{closes:%Y-%m-%dT%H:%M:%SZ}"
+        yield f"ends at {at}, before the nodes stop", f"an end at {at}", f"set `ends_at` in the stack file to {at}"
+
+
+def _capacity(fitting: list[dict[str, Any]], group: Group, where: str, region: str) -> Iterator[Row]:
+    """Yield the row about the number of instances and the end of reservations that fit."""
+    total = sum(int(one.get("TotalInstanceCount", 0)) for one in fitting)
+    free = sum(int(one.get("AvailableInstanceCount", 0)) for one in fitting)
+    ends = min((end for one in fitting if (end := _moment(one.get("EndDate")))), default=None)
+    states = sorted({str(one["State"]) for one in fitting})
+    modes = sorted({str(one.get("InstanceMatchCriteria")) for one in fitting if one.get("InstanceMatchCriteria")})
+    until = f", until {ends:%Y-%m-%d %H:%M} UTC" if ends else ", without an end"
+    have = f"{', '.join([*states, *modes])}, {free} of {total} free{until}"
+    need, overflow = group.max_count, group.reservation_preference == "capacity-reservations-first"
+    if total < need and not overflow:
+        raise_ = f"aws ec2 modify-capacity-reservation --capacity-reservation-id {quote(str(fitting[0]['CapacityReservationId']))} --instance-count {need} --region {region}"
+        fix = (
+            "reduce `count` in the stack file"
+            if group.kind == "block" or len(fitting) > 1
+            else f"reduce `count` in the stack file, or {raise_}"
+        )
+        yield problem("reservation", where, have, f"{need} instances", fix)
+    elif free < need and "active" in states and not overflow:
+        needed = f"{need} free instances, unless nodes of this stack use the others"
+        yield warning(
+            "reservation",
+            where,
+            have,
+            needed,
+            "stop other instances in the reservation, or reduce `count` in the stack file",
+        )
+    elif ends and group.kind == "reserved" and ends - datetime.now(UTC) < EXPIRES_SOON:
+        ident = quote(str(fitting[0]["CapacityReservationId"]))
+        fix = f"aws ec2 modify-capacity-reservation --capacity-reservation-id {ident} --end-date-type unlimited --region {region}"
+        yield warning("reservation", where, have, "a reservation that outlasts the nodes", fix)
+    else:
+        yield ok("reservation", where, f"{have}, {need} needed")
+
+
+def _root_gib(image: Mapping[str, Any]) -> int:
+    root = image.get("RootDeviceName")
+    sizes = [
+        one.get("Ebs", {}).get("VolumeSize") or 0
+        for one in image.get("BlockDeviceMappings", ())
+        if one.get("DeviceName") == root
+    ]
+    return int(max(sizes, default=0))
+
+
+def _moment(value: object) -> datetime | None:
+    """Return a time in UTC. boto3 returns some times as objects and some as text."""
+    if isinstance(value, str) and value:
+        value = datetime.fromisoformat(value)
+    if not isinstance(value, datetime):
+        return None
+    return value if value.tzinfo else value.replace(tzinfo=UTC)

@@ -7,7 +7,17 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from gpuinfra.clouds.preflight import Row, denied, failed, no_credentials, ok, problem, rejected, throttled, unreachable
+from gpuinfra.clouds.preflight import (
+    Row,
+    denied,
+    failed,
+    no_credentials,
+    ok,
+    problem,
+    rejected,
+    throttled,
+    unreachable,
+)
 from gpuinfra.handover.azure_rest import Refused, Rest
 from gpuinfra.handover.ports import PortUnavailable
 
@@ -15,6 +25,10 @@ LOGIN = "run `az login`, or set AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIEN
 TIMEOUT_S = 5.0
 SUBSCRIPTIONS = "2022-12-01"
 """Version of the subscriptions API."""
+
+
+TOPICS: tuple[str, ...] = ()
+"""Topics of the questions about a plan: none yet."""
 
 
 class Preflight:

@@ -26,6 +26,10 @@ _KINDS = {
 """Module of the credentials in google-auth -> type."""
 
 
+TOPICS: tuple[str, ...] = ()
+"""Topics of the questions about a plan: none yet."""
+
+
 class Preflight:
     """Requests of one operator to one project."""
 
