@@ -21,6 +21,7 @@ GROUPS = {
         "init": "Write the stack file of a new cluster",
         "plan": "Validate a stack; show its topology, software and price",
         "catalog": "List machine types with GPUs, fabric, prices and regions",
+        "prices": "List prices with date, source and certainty",
         "images": "Show the image of each pool, newer releases and their changes",
         "clone": "Write the stack file for a second region",
         "permissions": "Print the minimum permissions to deploy a stack",

@@ -6,6 +6,8 @@ machines:
   p4d.24xlarge: {on_demand: 18.50, reserved: 12.10}
 services:
   "lustre_gib_month:250": 0.19
+
+A price applies to every region, or has a value for each region: `{us-east-1: 18.50, us-west-2: 19.20}`.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ from gpuinfra.spec.document import read
 from gpuinfra.spec.messages import nearest
 from gpuinfra.spec.shown import shown
 
+ANYWHERE = "*"
+"""Key of a price that applies to every region."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PriceFile:
@@ -28,22 +33,28 @@ class PriceFile:
 
     read: date
     source: str
-    machines: dict[str, dict[CapacityKind, float]]
-    services: dict[str, float]
+    machines: dict[str, dict[CapacityKind, dict[str, float]]]
+    """Machine type -> kind of capacity -> region -> USD per hour."""
+    services: dict[str, dict[str, float]]
+    """Service -> region -> USD per unit."""
 
     def node(self, machine: str, kind: CapacityKind, region: str) -> Price | None:
         """Return the hourly price of a node, or None if the file does not contain a price."""
-        usd = self.machines.get(machine, {}).get(kind)
+        usd = _in(self.machines.get(machine, {}).get(kind, {}), region)
         if usd is None:
             return None
         return Price(kind=kind, region=region, usd_per_hour=usd, read=self.read, source=self.source, note="your price")
 
     def service(self, key: str, region: str) -> ServicePrice | None:
         """Return the price of a service, or None if the file does not contain a price."""
-        usd = self.services.get(key)
+        usd = _in(self.services.get(key, {}), region)
         if usd is None:
             return None
         return ServicePrice(key=key, unit="", region=region, usd=usd, read=self.read, source=self.source)
+
+
+def _in(regions: dict[str, float], region: str) -> float | None:
+    return regions.get(region, regions.get(ANYWHERE))
 
 
 def load(path: Path) -> PriceFile:
@@ -67,7 +78,7 @@ def load(path: Path) -> PriceFile:
         what = f"is {shown(value.get('read'))}; allowed: a date such as 2026-11-01"
         reject("read", what, "set the date on which you read the prices")
         read_on = date.min
-    machines: dict[str, dict[CapacityKind, float]] = {}
+    machines: dict[str, dict[CapacityKind, dict[str, float]]] = {}
     kinds = [kind.value for kind in CapacityKind]
     for name, entry in _mapping(value.get("machines"), "machines", reject).items():
         machines[name] = {}
@@ -79,20 +90,13 @@ def load(path: Path) -> PriceFile:
                     f"is not a kind of capacity; allowed: {', '.join(kinds)}",
                     f"did you mean {near}?" if near else "use one of these kinds",
                 )
-            elif _is_price(usd):
-                machines[name][CapacityKind(kind)] = float(usd)  # type: ignore[arg-type]
             else:
-                reject(
-                    f"machines.{name}.{kind}",
-                    f"is {shown(usd)}; allowed: a number above 0",
-                    "set the price in USD per node per hour",
-                )
-    services: dict[str, float] = {}
-    for key, usd in _mapping(value.get("services"), "services", reject).items():
-        if _is_price(usd):
-            services[key] = float(usd)  # type: ignore[arg-type]
-        else:
-            reject(f"services.{key}", f"is {shown(usd)}; allowed: a number above 0", "set the price in USD per unit")
+                hint = "set the price in USD per node per hour"
+                machines[name][CapacityKind(kind)] = _regions(usd, f"machines.{name}.{kind}", hint, reject)
+    services = {
+        key: _regions(usd, f"services.{key}", "set the price in USD per unit", reject)
+        for key, usd in _mapping(value.get("services"), "services", reject).items()
+    }
     if found:
         raise SpecError(found)
     return PriceFile(
@@ -107,6 +111,19 @@ def _mapping(value: object, where: str, reject) -> dict[str, object]:  # type: i
         return {str(key): item for key, item in value.items()}
     reject(where, f"is {shown(value)}; allowed: a mapping", "write entries in the form name: value below it")
     return {}
+
+
+def _regions(value: object, where: str, hint: str, reject) -> dict[str, float]:  # type: ignore[no-untyped-def]
+    """Return the price of each region. A single number applies to every region."""
+    found: dict[str, float] = {}
+    by_region = isinstance(value, dict) and bool(value)
+    for region, usd in value.items() if isinstance(value, dict) and value else [(ANYWHERE, value)]:
+        if _is_price(usd):
+            found[str(region)] = float(usd)  # type: ignore[arg-type]
+        else:
+            allowed = "a number above 0" if by_region else "a number above 0, or such a number for each region"
+            reject(f"{where}.{region}" if by_region else where, f"is {shown(usd)}; allowed: {allowed}", hint)
+    return found
 
 
 def _is_price(value: object) -> bool:

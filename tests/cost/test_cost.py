@@ -132,6 +132,21 @@ def test_price_file_overrides_the_catalog(tmp_path: Path) -> None:
     assert _line(cost, "Lustre").usd_per_unit_hour == pytest.approx(0.1 / 730)
 
 
+def test_price_of_a_price_file_can_have_a_value_for_each_region(tmp_path: Path) -> None:
+    """A region has its own value, or the value for all other regions, or the list price."""
+    path = tmp_path / "prices.yaml"
+    path.write_text(
+        "read: 2026-11-01\nmachines: {p4d.24xlarge: {on_demand: {us-west-2: 12.5}}}\n"
+        'services: {nat_hour: {us-east-1: 0.02, "*": 0.03}}\n'
+    )
+    own = load(path)
+    assert _line(_cost(prices=own), "p4d").usd_per_unit_hour == 21.957642
+    west = _cost(prices=own, where={"cloud": "aws", "region": "us-west-2"})
+    assert _line(west, "p4d").usd_per_unit_hour == 12.5
+    assert _line(_cost(prices=own), "x NAT gateway").usd_per_unit_hour == 0.02
+    assert _line(west, "x NAT gateway").usd_per_unit_hour == 0.03
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -139,6 +154,11 @@ def test_price_file_overrides_the_catalog(tmp_path: Path) -> None:
         ("read: 2026-11-01\nmachins: {}\n", ["machins", "did you mean machines?"]),
         ("read: 2026-11-01\nmachines: {p4d: {on_demnd: 1}}\n", ["on_demnd", "did you mean on_demand?"]),
         ("read: 2026-11-01\nmachines: {p4d: {spot: -1}}\n", ["spot is -1", "above 0"]),
+        (
+            "read: 2026-11-01\nservices: {nat_hour: {us-east-1: free}}\n",
+            ["services.nat_hour.us-east-1 is 'free'", "above 0"],
+        ),
+        ("read: 2026-11-01\nservices: {nat_hour: {}}\n", ["services.nat_hour is", "for each region"]),
         ("read: 2026-11-01\nservices: [1]\n", ["services is a list of length 1", "a mapping"]),
     ],
 )

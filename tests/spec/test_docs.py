@@ -22,8 +22,8 @@ def _blocks(page: str, language: str) -> list[str]:
 
 
 def test_declaring_page_examples_are_valid(tmp_path: Path) -> None:
-    """The YAML and the Python on the page are the same declaration without errors, the buckets and the steps can be declared, and the price file can be loaded."""
-    stack, buckets, own, prices = _blocks("declaring.md", "yaml")
+    """The YAML and the Python on the page are the same declaration without errors, the buckets and the steps can be declared, and the price files can be loaded."""
+    stack, buckets, own, prices, by_region = _blocks("declaring.md", "yaml")
     (tmp_path / "setup").mkdir()
     (tmp_path / "setup/tuning.sh").write_text("#!/bin/bash\n")
     steps: Any = parse(own, "declaring.md").value
@@ -40,8 +40,9 @@ def test_declaring_page_examples_are_valid(tmp_path: Path) -> None:
     assert isinstance(names["spec"], ClusterSpec)
     assert names["spec"] == from_yaml
     path = tmp_path / "prices.yaml"
-    path.write_text(prices)
-    assert load(path).machines
+    for text in (prices, by_region):
+        path.write_text(text)
+        assert load(path).machines
 
 
 def test_adding_a_machine_page_example_is_valid() -> None:

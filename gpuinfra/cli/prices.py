@@ -1,0 +1,164 @@
+"""`gpuinfra prices`: lists the prices of a stack or of machine types, with date, source and certainty."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpuinfra.cli.options import FILE
+from gpuinfra.report.tables import Column, Table
+
+SCHEMA = "gpuinfra.prices/1"
+
+
+@click.command("prices")
+@click.argument("names", metavar="STACK|MACHINE...", nargs=-1, required=True)
+@click.option("--region", help="List only the prices in this region. Not for a stack.")
+@click.option("--prices", "own", type=FILE, help="File with your own prices, which override the prices in the catalog.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/prices.md).")
+def command(names: tuple[str, ...], region: str | None, own: Path | None, as_json: bool) -> int:
+    """List each price of STACK, or the prices of MACHINE in every region, with date, source and certainty.
+
+    A price that is marked as an estimate does not come from the provider's price list. Its note states the calculation.
+    """
+    records = _records(names)
+    stack = None
+    if records:
+        if own:
+            raise click.UsageError("--prices applies to a stack; remove it to list machine types")
+        rows = [row for cloud, record in records for row in _of_machine(cloud, record, region)]
+    else:
+        if region:
+            raise click.UsageError("--region does not apply to a stack, which has one region; remove it")
+        stack, rows = _of_stack(names, own)
+    if as_json:
+        click.echo(json.dumps({"schema": SCHEMA, "stack": stack, "prices": rows}, indent=2))
+        return 0
+    if not rows:
+        where = f" in {region}" if region else ""
+        click.echo(f"no price is known for {', '.join(names)}{where}")
+        return 0
+    from gpuinfra.report import tables
+
+    click.echo("\n".join(tables.text(_table(rows))))
+    return 0
+
+
+def _records(names: Sequence[str]) -> list[tuple[str, Any]]:
+    """Return cloud and record of each machine type, or nothing if none of the names is a machine type."""
+    from gpuinfra.clouds import profile_of
+    from gpuinfra.registry import CLOUDS
+
+    known = {record.name.lower(): (cloud, record) for cloud in CLOUDS for record in profile_of(cloud).machines.values()}
+    wrong = [name for name in names if name.lower() not in known]
+    if not wrong:
+        return [known[name.lower()] for name in names]
+    if len(names) == 1 and _is_stack(names[0]):
+        return []
+    from gpuinfra.spec.messages import nearest
+    from gpuinfra.spec.shown import shown
+
+    near = nearest(wrong[0], [record.name for _, record in known.values()])
+    if near is None and len(names) == 1:
+        return []
+    hint = f"did you mean {near}?" if near else "specify one stack, or one or more machine types"
+    raise click.UsageError(f"machine type {shown(wrong[0])} is not in the catalog; {hint}")
+
+
+def _is_stack(name: str) -> bool:
+    from gpuinfra.errors import UsageError
+    from gpuinfra.spec.load import find_stack
+
+    try:
+        find_stack(name)
+    except UsageError:
+        return False
+    return True
+
+
+def _of_machine(cloud: str, record: Any, region: str | None) -> Iterator[dict[str, Any]]:
+    for one in sorted(record.prices, key=lambda one: (one.kind, one.term, one.region, one.read)):
+        if region is None or one.region in (region, "*"):
+            yield {
+                "what": record.name,
+                "cloud": cloud,
+                "region": one.region,
+                "kind": one.kind.value,
+                "term": one.term,
+                "usd": one.usd_per_hour,
+                "usd_low": one.usd_low,
+                "unit": "node-hour",
+                "read": one.read.isoformat(),
+                "source": one.source,
+                "certain": one.certain,
+                "note": one.note,
+            }
+
+
+def _of_stack(names: Sequence[str], own: Path | None) -> tuple[str, list[dict[str, Any]]]:
+    from gpuinfra.cost import HOURS_PER_MONTH, price
+    from gpuinfra.cost.file import load
+    from gpuinfra.day import today
+    from gpuinfra.planning import make_plan
+    from gpuinfra.rules import load_stack
+    from gpuinfra.spec.load import find_stack
+
+    day = today()
+    loaded = load_stack(find_stack(names[0]), day)
+    plan = make_plan(loaded.spec, day)
+    cost = price(plan, day, load(own) if own else None)
+    rows = []
+    for line in cost.lines:
+        hours = HOURS_PER_MONTH if line.unit.endswith("month") else 1
+        usd = line.usd_per_unit_hour
+        rows.append(
+            {
+                "what": line.what,
+                "cloud": plan.cloud,
+                "region": plan.region,
+                "kind": line.kind,
+                "term": "",
+                "usd": None if usd is None else round(usd * hours, 6),
+                "usd_low": None,
+                "unit": line.unit,
+                "read": line.read.isoformat() if line.read else None,
+                "source": line.source,
+                "certain": line.certain,
+                "note": line.note,
+            }
+        )
+    return loaded.name, rows
+
+
+def _table(rows: Sequence[dict[str, Any]]) -> Table:
+    columns = [
+        Column("price", wrap=True),
+        Column("region"),
+        Column("kind"),
+        Column("USD", right=True),
+        Column("per"),
+        Column("date"),
+        Column("certainty"),
+        Column("source and note", wrap=True),
+    ]
+    return Table(columns, [_row(row) for row in rows])
+
+
+def _row(row: dict[str, Any]) -> tuple[str, ...]:
+    usd = "unknown" if row["usd"] is None else f"{row['usd']:,.4f}".rstrip("0").rstrip(".")
+    low = "" if row["usd_low"] is None else f"{row['usd_low']:g} to "
+    certainty = "" if row["usd"] is None else "listed" if row["certain"] else "estimate"
+    return (
+        row["what"],
+        row["region"],
+        f"{row['kind'].replace('_', '-')} {row['term']}".strip(),
+        low + usd,
+        row["unit"],
+        row["read"] or "",
+        certainty,
+        "; ".join(filter(None, (row["note"], row["source"]))),
+    )
