@@ -1,17 +1,87 @@
-"""Questions to Google Cloud before a deployment, with google-auth and the credentials of the operator. All requests read."""
+"""Questions to Google Cloud before a deployment, with google-auth and the credentials of the operator. All requests read.
+
+Paths, fields and states are those of Google's discovery documents (compute v1 of 2026-11-06, serviceusage v1, cloudresourcemanager v1).
+The Cloud Quotas API is documented in https://docs.cloud.google.com/docs/quotas/reference/rest/v1/projects.locations.services.quotaInfos
+(read 2026-11-23).
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
 
-from gpuinfra.clouds.preflight import Row, no_credentials, ok, problem, rejected, unreachable
+from gpuinfra.catalog.records import CapacityKind
+from gpuinfra.clouds.gcp import instances
+from gpuinfra.clouds.gcp.catalog import MACHINES
+from gpuinfra.clouds.gcp.permissions import BILLING
+from gpuinfra.clouds.gcp.permissions import permissions as needed_permissions
+from gpuinfra.clouds.gcp.recovery import quota_request
+from gpuinfra.clouds.preflight import (
+    Question,
+    Row,
+    denied,
+    failed,
+    no_credentials,
+    ok,
+    problem,
+    rejected,
+    skipped,
+    throttled,
+    together,
+    unreachable,
+    warning,
+)
 from gpuinfra.handover import gcp_credentials
+from gpuinfra.handover.ports import PortUnavailable
+from gpuinfra.handover.trust import checked_address
+from gpuinfra.plan.model import Group, Plan, PoolPlan
 from gpuinfra.safe_text import one_line
 
 LOGIN = "run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS"
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 TIMEOUT_S = 5
+"""Time limit of one request."""
+PERMISSIONS_AT_ONCE = 100
+"""Maximum number of permissions in one request of testIamPermissions: https://docs.cloud.google.com/iam/docs/testing-permissions, read 2026-11-23."""
+SERVICES_AT_ONCE = 30
+SHOWN = 12
+"""Number of missing permissions that a row lists."""
+
+TOPICS = ("permissions", "api", "quota", "machine", "reservation", "image")
+"""Topics of the questions about a plan."""
+
+READS: dict[str, tuple[str, ...]] = {
+    "permissions": (),
+    "api": ("serviceusage.services.get",),
+    "quota": ("compute.regions.get", "cloudquotas.quotas.get"),
+    "machine": ("compute.machineTypes.get", "compute.machineTypes.list"),
+    "reservation": ("compute.reservations.get",),
+    "image": ("compute.images.get", "compute.images.getFromFamily"),
+}
+"""Maps a topic to the permissions of its requests. Testing your own permissions needs none."""
+
+FIRST = frozenset({"cloudbilling", "cloudresourcemanager", "serviceusage"})
+"""APIs that must be enabled before `pulumi up`, which calls them to enable the others (docs/gcp.md)."""
+_APIS = {
+    "compute": ("COMPUTE", "https://compute.googleapis.com/compute/v1/"),
+    "cloudresourcemanager": ("CLOUDRESOURCEMANAGER", "https://cloudresourcemanager.googleapis.com/"),
+    "serviceusage": ("SERVICEUSAGE", "https://serviceusage.googleapis.com/"),
+    "cloudquotas": ("CLOUDQUOTAS", "https://cloudquotas.googleapis.com/"),
+}
+"""API -> its name in the variables CLOUDSDK_API_ENDPOINT_OVERRIDES_<name> of gcloud, and its address."""
+
+
+class Missing(Exception):
+    """The resource of a request does not exist."""
+
+
+class Invalid(Exception):
+    """The request contains a value that the API does not accept. The text is Google's message."""
+
 
 _KINDS = {
     "google.oauth2.service_account": "service account key",
@@ -26,10 +96,6 @@ _KINDS = {
 """Module of the credentials in google-auth -> type."""
 
 
-TOPICS: tuple[str, ...] = ()
-"""Topics of the questions about a plan: none yet."""
-
-
 class Preflight:
     """Requests of one operator to one project."""
 
@@ -37,6 +103,26 @@ class Preflight:
         """`config` contains the provider settings of the stack file. `gcp:project` selects the project, as for Pulumi."""
         self.region = region
         self._project = str(config.get("gcp:project") or "")
+
+    def questions(self, plan: Plan) -> Iterator[Question]:
+        """Yield the questions about a plan. `identity` is asked before."""
+        asked: list[tuple[str, str, Callable[[], Iterator[Row]]]] = [
+            ("permissions", f"project {self.project}", functools.partial(self.permissions, plan)),
+            ("api", f"project {self.project}", functools.partial(self.apis, plan)),
+        ]
+        for name, needs in sorted(_needs(plan).items()):
+            asked.append(("quota", name, functools.partial(self.quota, name, needs)))
+        for machine, zone in dict.fromkeys((pool.machine, group.zone) for pool in plan.pools for group in pool.groups):
+            asked.append(("machine", f"{machine} in {zone}", functools.partial(self.machine, machine, zone)))
+        for pool in plan.pools:
+            for group in pool.groups:
+                if group.reservation_id:
+                    where = f"{group.name}: {group.reservation_id}"
+                    asked.append(("reservation", where, functools.partial(self.reservation, group, pool.machine)))
+        for ref, pool in {pool.image.ref: pool for pool in plan.pools}.items():
+            asked.append(("image", ref, functools.partial(self.image, pool)))
+        for topic, where, ask in asked:
+            yield Question(topic=topic, where=where, ask=ask)
 
     def identity(self) -> Iterator[Row]:
         """Return the type of the identity, and the project."""
@@ -65,3 +151,311 @@ class Preflight:
         except GoogleAuthError as error:
             raise rejected(one_line(error), LOGIN) from None
         return _KINDS.get(type(self.credentials).__module__, type(self.credentials).__name__)
+
+    def get(self, api: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Send a request and return the response. With a body, the request is a POST. Raises `Unanswered`, `Missing` or `Invalid`."""
+        import requests
+        from google.auth.exceptions import GoogleAuthError
+        from google.auth.transport.requests import AuthorizedSession
+
+        name, default = _APIS[api]
+        action = f"{api}.googleapis.com"
+        try:
+            url = checked_address(f"CLOUDSDK_API_ENDPOINT_OVERRIDES_{name}", default) + path
+            session = AuthorizedSession(self.credentials)
+            method = "GET" if body is None else "POST"
+            answer = session.request(method, url, json=body, timeout=TIMEOUT_S, allow_redirects=False)
+            content = answer.json()
+        except PortUnavailable as error:
+            raise unreachable(action, str(error)) from None
+        except GoogleAuthError as error:
+            raise rejected(one_line(error), LOGIN) from None
+        except (requests.RequestException, OSError, ValueError) as error:
+            raise unreachable(action, one_line(error)) from None
+        if answer.status_code >= 300 or not isinstance(content, dict):
+            raise self._refusal(action, answer.status_code, content)
+        return content
+
+    def _refusal(self, action: str, status: int, content: Any) -> Exception:
+        """Return the exception for an error response: `error` with code, message, status, errors and details (google.rpc.Status)."""
+        error = content.get("error") if isinstance(content, dict) else None
+        error = error if isinstance(error, dict) else {}
+        message = one_line(error.get("message") or f"status {status}")
+        reasons = {str(one.get("reason")) for key in ("errors", "details") for one in error.get(key) or ()}
+        if reasons & {"SERVICE_DISABLED", "accessNotConfigured"}:
+            fix = f"gcloud services enable {action} --project={self.project}"
+            unanswered = failed(action, message)
+            unanswered.needed, unanswered.fix = f"the API {action}", fix
+            return unanswered
+        if status == 429 or reasons & {"rateLimitExceeded", "RATE_LIMIT_EXCEEDED", "userRateLimitExceeded"}:
+            return throttled(action, message)
+        if status == 401:
+            return rejected(message, LOGIN)
+        if status == 403:
+            named = re.search(r"'([a-z]+\.[A-Za-z]+\.[A-Za-z]+)'", message)
+            return denied(named[1] if named else f"to read from {action}", message)
+        if status == 404:
+            return Missing(message)
+        if status == 400:
+            return Invalid(message)
+        return failed(action, message)
+
+    # Permissions and APIs
+
+    def permissions(self, plan: Plan) -> Iterator[Row]:
+        """The identity has the permissions that `gpuinfra permissions` prints, on the project."""
+        names = [need.action for need in needed_permissions(plan).needs]
+        wanted = [one for one in names if not one.startswith(BILLING)]
+        parts = [wanted[at : at + PERMISSIONS_AT_ONCE] for at in range(0, len(wanted), PERMISSIONS_AT_ONCE)]
+        found = together([functools.partial(self._granted, part) for part in parts])
+        if None in found:
+            raise failed("cloudresourcemanager.googleapis.com", "a request has no answer")
+        granted = {one for answer in found if answer for one in answer[0]}
+        untested = {one for answer in found if answer for one in answer[1]}
+        missing = [one for one in wanted if one not in granted | untested]
+        where = f"project {self.project}"
+        if missing:
+            more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
+            what = f"{len(missing)} of {len(wanted)} missing: {', '.join(missing[:SHOWN])}{more}"
+            fix = f"gpuinfra permissions {plan.name}, create its role and grant it on the project (docs/permissions.md)"
+            yield problem("permissions", where, what, "the role of `gpuinfra permissions`", fix)
+        else:
+            yield ok("permissions", where, f"all {len(wanted) - len(untested)} permissions are granted")
+        skip = [*sorted(untested), *(one for one in names if one.startswith(BILLING))]
+        if skip:
+            why = "cannot be tested on a project; budgets belong to the billing account"
+            yield skipped("permissions", where, f"{', '.join(skip)} {why}")
+
+    def _granted(self, names: list[str]) -> tuple[list[str], list[str]]:
+        """Return the granted permissions, and those that cannot be tested on a project, which the API names one by one."""
+        left, untested = list(names), []
+        path = f"v1/projects/{self.project}:testIamPermissions"
+        while left:
+            try:
+                return list(
+                    self.get("cloudresourcemanager", path, {"permissions": left}).get("permissions") or ()
+                ), untested
+            except Invalid as error:
+                named = next((one for one in left if re.search(rf"\b{re.escape(one)}\b", str(error))), None)
+                if named is None:
+                    raise failed("cloudresourcemanager.googleapis.com", str(error)) from None
+                left.remove(named)
+                untested.append(named)
+            except Missing as error:
+                raise failed("cloudresourcemanager.googleapis.com", str(error)) from None
+        return [], untested
+
+    def apis(self, plan: Plan) -> Iterator[Row]:
+        """The APIs that a program calls before it can enable others are enabled. The stack enables the others."""
+        first = FIRST if plan.budget else FIRST - {"cloudbilling"}
+        names = [f"{api}.googleapis.com" for api in sorted({*first, *instances.apis(plan)})]
+        query = "&".join(f"names=projects/{self.project}/services/{name}" for name in names[:SERVICES_AT_ONCE])
+        try:
+            listed = (
+                self.get("serviceusage", f"v1/projects/{self.project}/services:batchGet?{query}").get("services") or ()
+            )
+        except (Missing, Invalid) as error:
+            raise failed("serviceusage.googleapis.com", str(error)) from None
+        enabled = {str(one.get("name")).rpartition("/")[2] for one in listed if one.get("state") == "ENABLED"}
+        absent = [name for name in names if name not in enabled]
+        where = f"project {self.project}"
+        if not absent:
+            yield ok("api", where, f"all {len(names)} APIs are enabled")
+            return
+        what = f"{', '.join(absent)} not enabled"
+        fix = f"gcloud services enable {' '.join(absent)} --project={self.project}"
+        if any(name.partition(".")[0] in FIRST for name in absent):
+            yield problem("api", where, what, "APIs that enable and find the others", fix)
+        else:
+            yield ok("api", where, f"{what}; `pulumi up` enables them, or run {fix}")
+
+    # Quotas
+
+    def quota(self, name: str, needs: Mapping[str, int]) -> Iterator[Row]:
+        """The quota covers all nodes. `needs` maps a kind of capacity to GPUs, or to vCPUs for machine types without GPUs.
+
+        Older families have a metric of the region with its use. Newer families have a quota by family without one.
+        """
+        if not name:
+            fix = quota_request("", 0, self.region, self.project)
+            yield skipped("quota", ", ".join(needs), "no quota is known for this kind of capacity", fix)
+            return
+        quota_id, _, family = name.partition(" ")
+        total = sum(needs.values())
+        # A reservation uses quota when it is created, so that its nodes are part of the use.
+        added = total - needs.get("reserved", 0)
+        limit, used = self._by_family(quota_id, family) if family else self._by_metric(quota_id)
+        where = f"{name} in {self.region}"
+        fix = quota_request(name, total, self.region, self.project)
+        have = f"{limit:g}" + (f", {used:g} in use" if used is not None else ", use not known")
+        if limit < total:
+            yield problem("quota", where, have, f"{total} for all nodes of the stack", fix)
+        elif used is not None and used + added > limit:
+            need = f"{added} more, unless nodes of this stack are part of the use"
+            yield warning(
+                "quota", where, have, need, quota_request(name, round(used) + added, self.region, self.project)
+            )
+        else:
+            yield ok("quota", where, f"{have}, {total} needed")
+
+    def _by_metric(self, metric: str) -> tuple[float, float]:
+        try:
+            quotas = self.get("compute", f"projects/{self.project}/regions/{self.region}").get("quotas") or ()
+        except (Missing, Invalid) as error:
+            raise failed("compute.googleapis.com", str(error)) from None
+        found = next((one for one in quotas if one.get("metric") == metric), None)
+        if found is None:
+            raise failed("compute.googleapis.com", f"the region has no metric {metric}")
+        return float(found.get("limit") or 0), float(found.get("usage") or 0)
+
+    def _by_family(self, quota_id: str, family: str) -> tuple[float, None]:
+        """Return the limit for the region and the family. The most specific entry applies; no entry, or no value, is a limit of 0."""
+        key, _, value = family.partition("=")
+        path = f"v1/projects/{self.project}/locations/global/services/compute.googleapis.com/quotaInfos/{quota_id}"
+        try:
+            entries = self.get("cloudquotas", path).get("dimensionsInfos") or ()
+        except (Missing, Invalid) as error:
+            raise failed("cloudquotas.googleapis.com", str(error)) from None
+        fitting = []
+        for entry in entries:
+            dimensions = entry.get("dimensions") or {}
+            places = entry.get("applicableLocations") or [dimensions.get("region", self.region)]
+            if (
+                self.region in places
+                and dimensions.get("region", self.region) == self.region
+                and dimensions.get(key, value) == value
+            ):
+                fitting.append((len(dimensions), float((entry.get("details") or {}).get("value") or 0)))
+        return max(fitting, default=(0, 0.0), key=lambda one: one[0])[1], None
+
+    # Capacity and images
+
+    def machine(self, machine: str, zone: str) -> Iterator[Row]:
+        """The zone offers the machine type."""
+        where = f"{machine} in {zone}"
+        try:
+            self.get("compute", f"projects/{self.project}/zones/{zone}/machineTypes/{machine}")
+        except Invalid as error:
+            raise failed("compute.googleapis.com", str(error)) from None
+        except Missing:
+            path = f"projects/{self.project}/aggregated/machineTypes?filter=name%3D{machine}&returnPartialSuccess=true"
+            try:
+                listed = self.get("compute", path).get("items") or {}
+            except (Missing, Invalid) as error:
+                raise failed("compute.googleapis.com", str(error)) from None
+            zones = sorted(name.removeprefix("zones/") for name, one in listed.items() if one.get("machineTypes"))
+            near = [one for one in zones if one.startswith(f"{self.region}-")] or zones
+            fix = (
+                f"set `zone` in the stack file to {' or '.join(near)}"
+                if near
+                else "ask Google for access to the machine type"
+            )
+            yield problem("machine", where, f"not offered in {zone}", "a zone that offers the machine type", fix)
+        else:
+            yield ok("machine", where, "offered")
+
+    def reservation(self, group: Group, machine: str) -> Iterator[Row]:
+        """The reservation exists, is ready, matches the nodes, and has free instances."""
+        ident = str(group.reservation_id)
+        where = f"{group.name}: {ident}"
+        owner, _, name = ident.rpartition("/reservations/") if "/reservations/" in ident else ("", "", ident)
+        project = owner.removeprefix("projects/").partition("/")[0] or self.project
+        name = name.partition("/")[0]
+        try:
+            found = self.get("compute", f"projects/{project}/zones/{group.zone}/reservations/{name}")
+        except Invalid as error:
+            raise failed("compute.googleapis.com", str(error)) from None
+        except Missing:
+            fix = f"gcloud compute reservations list --project={project}; set `id` or `zone` in the stack file"
+            yield problem(
+                "reservation",
+                where,
+                f"no such reservation in {group.zone} of project {project}",
+                "an existing reservation",
+                fix,
+            )
+            return
+        specific = found.get("specificReservation") or {}
+        kind = str((specific.get("instanceProperties") or {}).get("machineType") or "")
+        total, used = int(specific.get("count") or 0), int(specific.get("inUseCount") or 0)
+        end = f", until {found['deleteAtTime']}" if found.get("deleteAtTime") else ""
+        have = f"{found.get('status')}, {total - used} of {total} free{end}"
+        update = f"gcloud compute reservations update {name} --zone={group.zone} --project={project}"
+        if kind and kind != machine:
+            fix = f"set `machine` to {kind}, or `id` to another reservation"
+            yield problem("reservation", where, f"is for {kind}", f"a reservation of {machine}", fix)
+        elif found.get("status") != "READY":
+            yield problem(
+                "reservation", where, have, "a reservation that is READY", "run the command again when it is ready"
+            )
+        elif specific and not found.get("specificReservationRequired"):
+            fix = "create the reservation with --require-specific-reservation, because the nodes name it"
+            yield problem(
+                "reservation", where, f"{have}, used by all matching VMs", "a reservation for VMs that name it", fix
+            )
+        elif specific and total < group.max_count:
+            yield problem(
+                "reservation", where, have, f"{group.max_count} instances", f"{update} --vm-count={group.max_count}"
+            )
+        elif specific and total - used < group.max_count:
+            needed = f"{group.max_count} free instances, unless nodes of this stack use the others"
+            yield warning("reservation", where, have, needed, f"{update} --vm-count={used + group.max_count}")
+        elif not specific:
+            yield warning(
+                "reservation",
+                where,
+                str(found.get("status")),
+                "a reservation of VMs",
+                "check the number of free VMs yourself",
+            )
+        else:
+            yield ok("reservation", where, f"{have}, {group.max_count} needed")
+
+    def image(self, pool: PoolPlan) -> Iterator[Row]:
+        """The image exists, is ready, fits the machine type and the disk, and is not deprecated."""
+        ref, fix = pool.image.ref, "set `image` in the stack file; `gpuinfra images STACK` lists releases"
+        owner, _, family = ref.partition("/")
+        path = f"projects/{owner}/global/images/family/{family}" if pool.image.source == "family" else ref
+        path = path.partition("/compute/v1/")[2] or path
+        try:
+            found = self.get("compute", path)
+        except Invalid as error:
+            raise failed("compute.googleapis.com", str(error)) from None
+        except Missing:
+            yield problem("image", ref, "not found", "an existing image", fix)
+            return
+        made = found.get("creationTimestamp")
+        age = f", {(datetime.now(UTC) - datetime.fromisoformat(str(made))).days} days old" if made else ""
+        about = f"{found.get('name')}{age}"
+        state = str((found.get("deprecated") or {}).get("state") or "ACTIVE")
+        arch = {"X86_64": "x86_64", "ARM64": "arm64"}.get(str(found.get("architecture")), pool.image.arch)
+        size = int(found.get("diskSizeGb") or 0)
+        if found.get("status") != "READY" or state in ("OBSOLETE", "DELETED"):
+            yield problem(
+                "image",
+                ref,
+                f"{about} is {state if state != 'ACTIVE' else found.get('status')}",
+                "an image that is READY",
+                fix,
+            )
+        elif arch != pool.image.arch:
+            yield problem("image", ref, f"{about} is for {arch}", f"an image for {pool.image.arch}", fix)
+        elif size > pool.disk.size_gib:
+            more = f"set `disk.size_gib` of pool {pool.name} to {size}"
+            yield problem("image", ref, f"{about} needs a disk of {size} GiB", f"a disk of {size} GiB", more)
+        elif state == "DEPRECATED":
+            yield warning("image", ref, f"{about} is deprecated", "a current image", fix)
+        else:
+            yield ok("image", ref, about)
+
+
+def _needs(plan: Plan) -> dict[str, dict[str, int]]:
+    """Return the GPUs, or the vCPUs of machine types without GPUs, by quota and kind of capacity."""
+    needs: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for pool in plan.pools:
+        machine = MACHINES[pool.machine]
+        for group in pool.groups:
+            needs[machine.quotas.get(CapacityKind(group.kind), "")][group.kind] += group.max_count * (
+                machine.gpus or machine.vcpus
+            )
+    return needs
