@@ -6,10 +6,12 @@ replaces nodes. The plan selects the steps from `bootstrap/`.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
 import json
+import os
 import re
 import shlex
 import tarfile
@@ -19,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpuinfra.clouds import profile_of
+from gpuinfra.engine.entries import prune_bundles
 from gpuinfra.engine.keep import cache_folder
 from gpuinfra.errors import GpuinfraError
 from gpuinfra.plan.model import OwnStep, PoolPlan, Step
@@ -124,10 +127,14 @@ def on_disk(built: Bundle) -> Path:
     folder = cache_folder() / "bundles"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{built.sha256}.tar.gz"
-    if not path.exists() or path.stat().st_size != len(built.data):
-        half = path.with_suffix(f".{id(built)}.part")
-        half.write_bytes(built.data)
-        half.replace(path)
+    if path.exists() and path.read_bytes() == built.data:
+        with contextlib.suppress(OSError):  # The time of the last use. A read-only cache is still usable.
+            os.utime(path)
+        return path
+    half = path.with_suffix(f".{id(built)}.part")
+    half.write_bytes(built.data)
+    half.replace(path)
+    prune_bundles(cache_folder())
     return path
 
 

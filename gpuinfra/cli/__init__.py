@@ -46,9 +46,14 @@ GROUPS = {
     "Reference": {
         "explain": "Explain a field, rule, check, bootstrap step or Xid",
         "schema": "Print the JSON schema of a stack file",
+        "cache": "Show what gpuinfra keeps on this machine; remove what is not in use",
+        "completion": "Print or install the completion for bash, zsh or fish",
     },
 }
 """Group -> name -> one-line help text. `gpuinfra.cli.<name>` defines the command."""
+
+VARIABLE = "_GPUINFRA_COMPLETE"
+"""Set by the script of a shell to ask for completions. Click derives the name from the name of the command."""
 
 COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
 
@@ -64,6 +69,10 @@ class _LazyGroup(click.Group):
             return None
         command = importlib.import_module(f"gpuinfra.cli.{cmd_name}").command
         assert isinstance(command, click.Command)
+        if VARIABLE in os.environ:
+            from gpuinfra.cli.complete import attach
+
+            attach(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

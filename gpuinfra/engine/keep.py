@@ -150,7 +150,7 @@ def prune(cache: Path, module: Module, programs: tuple[str, ...]) -> list[Path]:
     A folder that is locked or cannot be removed is skipped.
     """
     ending = module.ending(programs)
-    used = {path: _used(path) for path in (cache / "engine").glob(f"*{ending}") if not path.name.startswith(".")}
+    used = {path: last_used(path) for path in (cache / "engine").glob(f"*{ending}") if not path.name.startswith(".")}
     newest_first = sorted((path for path in used if path.is_dir()), key=lambda path: used[path], reverse=True)
     gone = []
     for path in newest_first[KEPT:]:
@@ -165,7 +165,7 @@ def prune(cache: Path, module: Module, programs: tuple[str, ...]) -> list[Path]:
     return gone
 
 
-def _used(folder: Path) -> float:
+def last_used(folder: Path) -> float:
     """Return the time when this engine was last used, or the modification time of the folder if the marker is missing."""
     for path in (folder / MARKER, folder):
         with contextlib.suppress(OSError):

@@ -5,18 +5,17 @@ The file is either a Pulumi stack file with the declaration in `config` under `g
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpuinfra.errors import SpecError, UsageError
 from gpuinfra.findings import Finding, error
-from gpuinfra.shipped import shipped
 from gpuinfra.spec.document import Document, Route, read
 from gpuinfra.spec.messages import nearest
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 from gpuinfra.spec.steps import FOLDER
+from gpuinfra.stack_files import known_stacks, stack_name
 
 KEY = "gpuinfra:cluster"
 
@@ -94,11 +93,7 @@ def find_stack(name_or_path: str | Path) -> Path:
     if text.endswith((".yaml", ".yml", ".json")) or "/" in text:
         reason = "is a folder, not a file" if is_folder else "does not exist"
         raise UsageError(f"{text} {reason}; specify the name of a stack or the path of its file")
-    folders = _stack_folders()
-    known: dict[str, Path] = {}
-    for folder in folders:
-        for file in sorted(folder.glob("Pulumi.*.yaml")):
-            known.setdefault(stack_name(file), file)
+    known = known_stacks()
     if text in known:
         return known[text]
     near = nearest(text, list(known))
@@ -108,23 +103,6 @@ def find_stack(name_or_path: str | Path) -> Path:
 
 CLONE_OF = "gpuinfra:clone-of"
 """Setting of a cloned stack file that contains the stack and the region of which it is a clone, and its stack references. A clone in that region gets the original names."""
-
-
-def stack_name(path: Path) -> str:
-    """Return the stack name of a file: `aws-p4d` for `Pulumi.aws-p4d.yaml`."""
-    stem = path.name.rsplit(".", 1)[0]
-    return stem.removeprefix("Pulumi.")
-
-
-def _stack_folders() -> list[Path]:
-    folders: list[Path] = []
-    for folder in (Path.cwd(), *Path.cwd().parents):
-        if (folder / "Pulumi.yaml").is_file():
-            folders += [folder / "stacks", folder]
-            break
-    with contextlib.suppress(FileNotFoundError):
-        folders.append(shipped("stacks"))
-    return [folder for folder in folders if folder.is_dir()]
 
 
 def _body(document: Document) -> tuple[object, Route, dict[str, object]]:

@@ -1,0 +1,139 @@
+"""`gpuinfra cache`: shows what gpuinfra keeps on this machine, and removes what is not in use."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuinfra.cli.options import folder_option
+from gpuinfra.errors import UsageError
+
+if TYPE_CHECKING:
+    from gpuinfra.engine.entries import Entry
+
+GB = 1_000_000_000
+
+
+@click.command("cache")
+@click.argument("action", type=click.Choice(["show", "clean"]), default="show")
+@click.option("--engines", is_flag=True, help="Clean engines.")
+@click.option("--toolchains", is_flag=True, help="Clean Go toolchains.")
+@click.option("--bundles", is_flag=True, help="Clean bundles.")
+@click.option("--rehearsals", is_flag=True, help="Clean the rehearsals in --folder, with their state and reports.")
+@click.option("--all", "everything", is_flag=True, help="Clean all kinds, also what was used within a day.")
+@click.option(
+    "--limit", type=click.FloatRange(0), metavar="GB", help="Clean only until this size is reached, oldest first."
+)
+@click.option("--dry-run", is_flag=True, help="Print what `clean` would remove without removing it.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@folder_option
+def command(
+    action: str,
+    engines: bool,
+    toolchains: bool,
+    bundles: bool,
+    rehearsals: bool,
+    everything: bool,
+    limit: float | None,
+    dry_run: bool,
+    as_json: bool,
+    folder: Path,
+) -> int:
+    """Show what gpuinfra keeps on this machine, or remove what is not in use.
+
+    `clean` removes engines of other versions, Go toolchains and bundles that were not used within a day. They are made again when they
+    are needed. Rehearsals are removed only with --rehearsals or --all. What a process uses is never removed.
+    """
+    from gpuinfra.engine.entries import BUNDLE, ENGINE, TOOLCHAIN, entries
+    from gpuinfra.engine.keep import cache_folder
+    from gpuinfra.engine.module import read_module
+    from gpuinfra.rehearsal import kept
+
+    chosen = {ENGINE: engines, TOOLCHAIN: toolchains, BUNDLE: bundles, kept.KIND: rehearsals}
+    if action == "show" and (any(chosen.values()) or everything or limit is not None or dry_run):
+        raise UsageError("the options select what to remove; use `gpuinfra cache clean` with them")
+    cache = cache_folder()
+    found = [*entries(cache, read_module(), time.time()), *kept.rehearsals(folder)]
+    if action == "show":
+        _show(found, cache, folder, as_json)
+        return 0
+    kinds = {kind for kind, is_chosen in chosen.items() if is_chosen or everything}
+    gone = _to_remove(found, kinds or {ENGINE, TOOLCHAIN, BUNDLE}, everything, kept.KEPT, limit)
+    removed = [one for one in gone if dry_run or _remove(one)]
+    if as_json:
+        click.echo(json.dumps({**_document(removed), "removed": not dry_run}, indent=2))
+        return 0
+    for one in removed:
+        if one.kind != BUNDLE:
+            click.echo(f"{'would remove' if dry_run else 'removed'}: {one.path} ({_size(one.size)})")
+    count = sum(one.kind == BUNDLE for one in removed)
+    if count:
+        click.echo(f"{'would remove' if dry_run else 'removed'}: {count} bundles in {cache / 'bundles'}")
+    for one in gone:
+        if one not in removed:
+            click.echo(f"in use, not removed: {one.path}", err=True)
+    total = _size(sum(one.size for one in removed))
+    click.echo(f"{'would free' if dry_run else 'freed'}: {total}" if removed else "nothing to remove")
+    return 0
+
+
+def _to_remove(
+    found: list[Entry], kinds: set[str], everything: bool, explicit: str, limit: float | None
+) -> list[Entry]:
+    """Return what to remove. `explicit` is the reason of entries that are kept unless their kind is chosen."""
+    from dataclasses import replace
+
+    from gpuinfra.engine.entries import over_limit
+
+    own = [one for one in found if one.kind in kinds]
+    free = [replace(one, kept="") if not one.locked and (everything or one.kept == explicit) else one for one in own]
+    return over_limit(free, 0 if limit is None else int(limit * GB))
+
+
+def _remove(entry: Entry) -> bool:
+    from gpuinfra.engine import entries
+    from gpuinfra.rehearsal import kept
+
+    return kept.remove(entry) if entry.kind == kept.KIND else entries.remove(entry)
+
+
+def _show(found: list[Entry], cache: Path, folder: Path, as_json: bool) -> None:
+    from gpuinfra.engine.entries import BUNDLE
+    from gpuinfra.report.tables import Column, Table, text
+
+    if as_json:
+        click.echo(json.dumps(_document(found), indent=2))
+        return
+    bundles = [one for one in found if one.kind == BUNDLE]
+    rows = [(one.kind, one.path.name, _size(one.size), _day(one.used), one.kept) for one in found if one.kind != BUNDLE]
+    if bundles:
+        free = sum(not one.kept for one in bundles)
+        kept = f"{len(bundles) - free} used within a day" if free < len(bundles) else ""
+        size = _size(sum(one.size for one in bundles))
+        rows.append((BUNDLE, f"{len(bundles)} files", size, _day(max(one.used for one in bundles)), kept))
+    click.echo(f"cache: {cache}; rehearsals: {folder}")
+    columns = ["kind", "name", Column("size", right=True), "last used", "kept by `clean`"]
+    for line in text(Table(columns, rows), indent=2) if rows else ["  empty"]:
+        click.echo(line)
+    click.echo(f"total: {_size(sum(one.size for one in found))}")
+
+
+def _document(found: list[Entry]) -> dict[str, object]:
+    rows = [
+        {"kind": one.kind, "path": str(one.path), "bytes": one.size, "used": int(one.used), "kept": one.kept}
+        for one in found
+    ]
+    return {"schema": "gpuinfra.cache/1", "bytes": sum(one.size for one in found), "entries": rows}
+
+
+def _size(count: int) -> str:
+    return f"{count / GB:,.2f} GB" if count >= GB else f"{count / 1_000_000:,.1f} MB"
+
+
+def _day(moment: float) -> str:
+    return str(datetime.fromtimestamp(moment, UTC).date())

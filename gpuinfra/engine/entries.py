@@ -1,0 +1,140 @@
+"""What the cache contains: engines, Go toolchains and bundles, their sizes, and what can be removed.
+
+An engine of another version, a toolchain and a bundle are made again when they are needed, so removing one costs only time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuinfra.engine.keep import IN_USE_S, MARKER, last_used
+from gpuinfra.engine.module import Module
+
+ENGINE, TOOLCHAIN, BUNDLE = "engine", "toolchain", "bundle"
+IN_USE = "in use"
+BUNDLES_LIMIT = 100_000_000
+"""Bytes of bundles to keep. A bundle has 0.2 MB, and each change of a declaration or of gpuinfra makes another one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A folder or a file of the cache."""
+
+    kind: str
+    path: Path
+    size: int
+    """Bytes."""
+    used: float
+    """Time of the last use, in seconds since the epoch."""
+    kept: str = ""
+    """The reason for which `gpuinfra cache clean` keeps it, or an empty string if it can be removed."""
+    locked: bool = False
+    """Whether a process uses it now, so that it cannot be removed at all."""
+
+
+def entries(cache: Path, module: Module, now: float) -> Iterator[Entry]:
+    """Yield everything in the cache that can be made again."""
+    for path in _inside(cache / "engine"):
+        if path.is_dir():
+            used = last_used(path)
+            current = path.name.startswith(f"{module.version}-{module.digest[:12]}-")
+            locked = _locked(path)
+            why = IN_USE if locked else "current version" if current else _recent(used, now)
+            yield Entry(kind=ENGINE, path=path, size=size_of(path), used=used, kept=why, locked=locked)
+    for path in _inside(cache / "go"):
+        if path.is_dir():
+            used = path.stat().st_mtime
+            yield Entry(kind=TOOLCHAIN, path=path, size=size_of(path), used=used, kept=_recent(used, now))
+    for path in _inside(cache / "bundles"):
+        if path.is_file():
+            used = path.stat().st_mtime
+            yield Entry(kind=BUNDLE, path=path, size=size_of(path), used=used, kept=_recent(used, now))
+
+
+def remove(entry: Entry) -> bool:
+    """Remove an entry. Return False if another process locked it in the meantime."""
+    if entry.path.is_file():
+        entry.path.unlink(missing_ok=True)
+        return True
+    lock = entry.path.with_name(f"{entry.path.name}.lock")
+    with contextlib.ExitStack() as stack:
+        if lock.exists():
+            file = stack.enter_context(lock.open("a+"))
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return False
+        # Remove the marker first, so that a concurrent run does not use a half-removed engine.
+        (entry.path / MARKER).unlink(missing_ok=True)
+        shutil.rmtree(entry.path)
+    return True
+
+
+def over_limit(found: Iterable[Entry], limit: int) -> list[Entry]:
+    """Return the removable entries to remove so that the total is at most `limit` bytes, least recently used first."""
+    found = list(found)
+    total, gone = sum(one.size for one in found), []
+    for one in sorted((one for one in found if not one.kept), key=lambda one: one.used):
+        if total <= limit:
+            break
+        gone.append(one)
+        total -= one.size
+    return gone
+
+
+def size_of(path: Path) -> int:
+    """Return the bytes that a file or a folder occupies. Links are not followed."""
+    total = path.lstat().st_blocks * 512
+    if path.is_dir() and not path.is_symlink():
+        for inner in path.rglob("*"):
+            with contextlib.suppress(OSError):
+                total += inner.lstat().st_blocks * 512
+    return total
+
+
+def _recent(used: float, now: float) -> str:
+    return "used within a day" if now - used < IN_USE_S else ""
+
+
+def _inside(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _locked(folder: Path) -> bool:
+    lock = folder.with_name(f"{folder.name}.lock")
+    with contextlib.suppress(FileNotFoundError), lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
+def prune_bundles(cache: Path) -> None:
+    """Remove the bundles that were used least recently, until the rest has at most `BUNDLES_LIMIT` bytes. Recent ones are kept."""
+    now = time.time()
+    found = []
+    for path in _inside(cache / "bundles"):
+        with contextlib.suppress(OSError):
+            stat = path.stat()
+            found.append(
+                Entry(
+                    kind=BUNDLE,
+                    path=path,
+                    size=stat.st_blocks * 512,
+                    used=stat.st_mtime,
+                    kept=_recent(stat.st_mtime, now),
+                )
+            )
+    for one in over_limit(found, BUNDLES_LIMIT):
+        with contextlib.suppress(OSError):
+            one.path.unlink()

@@ -1,0 +1,54 @@
+"""The rehearsals in a folder as entries of the cache, for `gpuinfra cache`."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpuinfra.engine.entries import IN_USE, Entry, size_of
+from gpuinfra.errors import DeploymentError
+from gpuinfra.rehearsal.folder import Folder
+from gpuinfra.rehearsal.processes import marked
+
+KIND = "rehearsal"
+KEPT = "needs --rehearsals"
+
+
+def rehearsals(folder: Path) -> Iterator[Entry]:
+    """Yield the rehearsals in a folder. A folder of another program is not one."""
+    roots = [path for path in sorted(folder.iterdir()) if _is_one(path)] if folder.is_dir() else []
+    running = {path for path in roots if _running(path)}
+    for path in roots:
+        # The state, the lock and the processes of a stack that uses other stacks are in the folder of its foundation.
+        own = (path / "state").is_dir()
+        locked = path in running or (not own and bool(running))
+        used = max((one.stat().st_mtime for one in (path, path / "report.json") if one.exists()), default=0.0)
+        why = IN_USE if locked else KEPT
+        yield Entry(kind=KIND, path=path, size=size_of(path), used=used, kept=why, locked=locked)
+
+
+def remove(entry: Entry) -> bool:
+    """Remove a rehearsal. Return False if it started in the meantime."""
+    try:
+        with Folder(root=entry.path, stack=entry.path.name).locked():
+            shutil.rmtree(entry.path)
+    except DeploymentError:
+        return False
+    return True
+
+
+def _is_one(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink() and (path / "project" / "Pulumi.yaml").is_file()
+
+
+def _running(path: Path) -> bool:
+    lock = path / "lock"
+    if lock.exists():
+        with lock.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return True
+    return bool(marked(path.resolve()))
