@@ -128,7 +128,15 @@ def _pool(
     buckets = tuple(entry for entry in file_systems if entry.kind == "object") if cloud.software.gcsfuse else ()
     guarded = () if pool.containers_reach_metadata else cloud.metadata_to_guard
     todo = (
-        *steps(machine, chosen, lustre=lustre, home=home, mig=bool(pool.mig), metadata=bool(cloud.metadata_to_guard)),
+        *steps(
+            machine,
+            chosen,
+            lustre=lustre,
+            home=home,
+            mig=bool(pool.mig),
+            metadata=bool(cloud.metadata_to_guard),
+            packages=bool(spec.software.packages),
+        ),
         *own_steps(spec.software.steps, pool.name),
     )
     return PoolPlan(
@@ -167,6 +175,7 @@ def _pool(
                 f"{entry.name} {entry.mount} {'ro' if entry.read_only else 'rw'} {object_cache_gib(entry, machine)}"
                 for entry in buckets
             ),
+            packages=spec.software.packages,
         ),
         metadata_hop_limit=2 if pool.containers_reach_metadata else 1,
         subnet=cloud.subnet(zone),

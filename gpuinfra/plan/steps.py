@@ -15,7 +15,14 @@ from gpuinfra.spec.steps import NodeStep
 
 
 def steps(
-    machine: MachineType, lock: Lock, *, lustre: bool, home: bool, mig: bool = False, metadata: bool = False
+    machine: MachineType,
+    lock: Lock,
+    *,
+    lustre: bool,
+    home: bool,
+    mig: bool = False,
+    metadata: bool = False,
+    packages: bool = False,
 ) -> tuple[Step, ...]:
     """Return the steps for a pool in order. `metadata` is true if nodes restrict access to the metadata service."""
     chosen = [
@@ -81,6 +88,8 @@ def steps(
             why="holds packages, so that upgrades do not change verified software",
         )
     )
+    if packages:
+        chosen.append(Step(id="95-packages", timeout_s=1800, retries=2, why="the declaration lists packages"))
     return tuple(chosen)
 
 

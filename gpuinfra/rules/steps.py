@@ -1,12 +1,16 @@
-"""Rules about the declared steps (`software.steps`)."""
+"""Rules about the declared steps and packages (`software.steps` and `software.packages`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date
+from fnmatch import fnmatchcase
 
+from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.machines import pools_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error
+from gpuinfra.software.pool import pool_lock
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 
@@ -75,6 +79,36 @@ def own_step_fits_deadline(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             yield error(
                 f"software.steps[{i}].timeout_minutes", what, "reduce it, or increase handover.deadline_minutes"
             )
+
+
+def packages_are_listed_once(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Each declared package is listed once, with at most one version."""
+    names = [package.partition("=")[0] for package in spec.software.packages]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield error("software.packages", f"contains {name} more than once", "list each package once")
+
+
+def packages_are_not_managed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The software lock does not manage the declared packages, because another version would change the software that the checks verify."""
+    cloud = profile_of(spec.cloud)
+    managed: dict[str, str] = {}
+    for _, pool, machine in pools_of(spec):
+        image, _ = cloud.image(spec, pool, machine)
+        for pattern in pool_lock(spec, pool, machine, cloud.software, image).holds:
+            for package in spec.software.packages:
+                if fnmatchcase(package.partition("=")[0], pattern):
+                    managed.setdefault(package, f"the lock of pool {pool.name} manages {pattern}")
+    for package, reason in managed.items():
+        hint = "remove it; driver, cuda, nccl, containers and kernel in software select the versions that gpuinfra installs"
+        yield error("software.packages", f"contains {package}, but {reason}", hint)
+        return
+
+
+def package_servers_are_reachable(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Nodes that install declared packages can reach the servers of Ubuntu."""
+    if spec.software.packages and spec.network.egress == "endpoints":
+        what = "is installed from servers on the internet, which nodes cannot reach because network.egress is endpoints"
+        yield error("software.packages", what, "use an image that contains the packages, or set network.egress to nat")
 
 
 RULES = rules_in(vars())

@@ -23,6 +23,7 @@ def environment(
     lnet_efa: int = 0,
     guarded: tuple[str, ...] = (),
     buckets: tuple[str, ...] = (),
+    packages: tuple[str, ...] = (),
 ) -> dict[str, str]:
     """Return the variables for the steps of a pool, sorted by name. Containers cannot reach the addresses in `guarded`.
 
@@ -41,6 +42,8 @@ def environment(
         "CUDA_KEYRING_SHA256": distribution.keyring_sha256,
         "HOLD_PATTERNS": " ".join(chosen.holds),
     }
+    if packages:
+        values["EXTRA_PACKAGES"] = " ".join(packages)
     if driver := chosen.choice("driver"):
         values |= {
             **_version("DRIVER", driver),
@@ -57,8 +60,8 @@ def environment(
     if dcgm := chosen.choice("dcgm"):
         major = cuda.version.split(".")[0] if cuda else "13"
         parts = ("core", f"cuda{major}", "proprietary", f"proprietary-cuda{major}")
-        packages = " ".join(f"datacenter-gpu-manager-4-{part}" for part in parts)
-        values |= {"DCGM_PACKAGES": packages, **_version("DCGM", dcgm)}
+        dcgm_packages = " ".join(f"datacenter-gpu-manager-4-{part}" for part in parts)
+        values |= {"DCGM_PACKAGES": dcgm_packages, **_version("DCGM", dcgm)}
     if exporter := chosen.choice("dcgm_exporter"):
         values |= _version("DCGM_EXPORTER", exporter)
     if nccl := chosen.choice("nccl"):

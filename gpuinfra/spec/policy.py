@@ -9,7 +9,7 @@ from pydantic import Field, StrictBool, StrictInt
 from gpuinfra.spec.base import Days, Line, Number, Percent, SpecModel, Unit, Version
 from gpuinfra.spec.formats import text
 from gpuinfra.spec.image import Image, Os
-from gpuinfra.spec.steps import NodeStep
+from gpuinfra.spec.steps import AptPackage, NodeStep
 
 Email = Annotated[str, text(r"^[^@\s]{1,64}@[^@\s]{1,190}\.[^@\s]{1,63}$", "an email address such as ops@example.com")]
 PublicKey = Annotated[
@@ -99,6 +99,8 @@ class Software(SpecModel):
     """Container runtimes that the bootstrap steps install on each node of each pool: `docker` and `enroot`. `pyxis` is not supported yet. If omitted, nodes have the runtimes of their image, and plain images have none."""
     gpu_metrics: Literal["none", "dcgm_exporter"] = "none"
     """Exporter of GPU metrics for Prometheus: `dcgm_exporter` runs NVIDIA's exporter on each node with GPUs, at port 9400 of its private address. `none` installs no exporter."""
+    packages: tuple[AptPackage, ...] = Field(default=(), max_length=50, examples=[["htop", "nvme-cli=2.8-1"]])
+    """Ubuntu packages to install on each node after the bootstrap steps, from the repositories of the node. A package with a version is held. Packages that the software lock manages are rejected."""
     steps: tuple[NodeStep, ...] = Field(default=(), max_length=20)
     """Scripts of yours that run on the nodes after the bootstrap steps, in the order of the list. The checks run after them."""
     framework: Framework = Framework()

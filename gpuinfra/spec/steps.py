@@ -39,6 +39,16 @@ StepUrl = Annotated[
 ]
 Sha256 = Annotated[str, text(r"^[0-9a-f]{64}$", "a SHA-256 of 64 lowercase hexadecimal digits")]
 
+AptPackage = Annotated[
+    str,
+    text(
+        r"^[a-z0-9][a-z0-9.+-]+(=([0-9]+:)?[0-9][A-Za-z0-9.+~-]*)?$",
+        "the name of an Ubuntu package with an optional version, such as htop or nvme-cli=2.8-1",
+        max_length=150,
+    ),
+]
+"""Debian Policy Manual 4.7, sections 5.6.1 (names) and 5.6.12 (versions)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Script:

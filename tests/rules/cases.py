@@ -373,6 +373,18 @@ ACCEPTED: dict[str, list[Case]] = {
         ("azure", {"software": {"image": "plain", "containers": ["enroot"]}}),
         ("gcp", {"software.containers": []}),
     ],
+    "packages_are_listed_once": [
+        ("aws", {"software.packages": ["htop", "nvme-cli=2.8-1"]}),
+    ],
+    "packages_are_not_managed": [
+        ("aws", {"software.packages": ["htop", "nvtop"]}),
+        ("aws", {"software.packages": ["nvidia-utils-595"], "pools.0.machine": "m7i.xlarge"}),
+        ("azure", {}),
+    ],
+    "package_servers_are_reachable": [
+        ("aws", {"software.packages": ["htop"]}),
+        ("aws", {"network.egress": "endpoints"}),
+    ],
     "own_step_names_are_unique": [
         ("aws", {"software.steps": [own("one"), own("two")]}),
         ("aws", {"software.steps": []}),
@@ -1081,6 +1093,19 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"software.containers": ["pyxis"]}),
         ("azure", {"software.containers": ["enroot", "docker", "enroot"]}),
         ("gcp", {"software.containers": ["enroot", "pyxis"]}),
+    ],
+    "packages_are_listed_once": [
+        ("aws", {"software.packages": ["htop", "htop"]}),
+        ("aws", {"software.packages": ["htop", "htop=3.0.5-7"]}),
+    ],
+    "packages_are_not_managed": [
+        ("aws", {"software.packages": ["nvidia-utils-595=595.91.07-1"]}),
+        ("azure", {"software.packages": ["htop", "mlnx-tools", "doca-all"]}),
+        ("gcp", {"software.packages": ["linux-image-gcp"]}),
+        ("gcp", {"software.packages": ["docker.io"], "software.containers": ["docker"]}),
+    ],
+    "package_servers_are_reachable": [
+        ("aws", {"software.packages": ["htop"], "network.egress": "endpoints"}),
     ],
     "own_step_names_are_unique": [
         ("aws", {"software.steps": [own("one"), own("one")]}),

@@ -23,12 +23,13 @@ def _blocks(page: str, language: str) -> list[str]:
 
 def test_declaring_page_examples_are_valid(tmp_path: Path) -> None:
     """The YAML and the Python on the page are the same declaration without errors, the buckets and the steps can be declared, and the price files can be loaded."""
-    stack, buckets, own, prices, by_region = _blocks("declaring.md", "yaml")
+    stack, buckets, own, packages, prices, by_region = _blocks("declaring.md", "yaml")
     (tmp_path / "setup").mkdir()
     (tmp_path / "setup/tuning.sh").write_text("#!/bin/bash\n")
-    steps: Any = parse(own, "declaring.md").value
-    with_steps = parse_spec({**declaration(("aws", {})), **steps}, folder=tmp_path)
-    assert not [finding for finding in check(with_steps, TODAY) if finding.level == "error"]
+    for block in (own, packages):
+        software: Any = parse(block, "declaring.md").value
+        with_steps = parse_spec({**declaration(("aws", {})), **software}, folder=tmp_path)
+        assert not [finding for finding in check(with_steps, TODAY) if finding.level == "error"]
     described: Any = parse(buckets, "declaring.md").value
     mounted = parse_spec({**declaration(("gcp", {})), **described})
     assert not [finding for finding in check(mounted, TODAY) if finding.level == "error"]

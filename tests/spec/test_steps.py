@@ -23,7 +23,7 @@ from gpuinfra.report.plan_json import plan_report
 from gpuinfra.report.plan_page import page
 from gpuinfra.report.plan_text import text
 from gpuinfra.rules import check, load_stack
-from gpuinfra.spec import NodeStep, read_stack
+from gpuinfra.spec import NodeStep, parse_spec, read_stack
 from gpuinfra.spec.shown import contains_key
 from gpuinfra.spec.steps import MAX_SCRIPT_BYTES, read_script
 from gpuinfra.stack import declared
@@ -232,3 +232,29 @@ def test_steps_of_the_running_stack_are_relative_to_its_stack_files(
     assert not [one for one in check(declared(), TODAY) if one.path == "software.steps[0].file"]
     monkeypatch.setattr("pulumi.get_root_directory", lambda: str(stack.parent))
     assert not [one for one in check(declared(), TODAY) if one.path == "software.steps[0].file"]
+
+
+@pytest.mark.parametrize(
+    "package", ["Htop", "h", "htop =1", "htop=", "htop;reboot", "htop=1 2", "-y", "htop=$(id)", "htop=1\n"]
+)
+def test_a_package_name_is_not_a_command(package: str, stack: Path) -> None:
+    """Names and versions have the characters that Debian allows, so that they cannot be options or commands."""
+    with pytest.raises(SpecError) as caught:
+        parse_spec({**_declared(stack), "software": {"packages": [package]}})
+    assert [one.path for one in caught.value.findings] == ["software.packages[0]"]
+
+
+def test_packages_are_installed_before_the_declared_steps(stack: Path) -> None:
+    """The step of the packages is between the holds and the declared steps, and reads the packages from the lock."""
+    value = _declared(stack)
+    value["software"] = {**value["software"], "packages": ["htop", "nvtop=1.2-1"]}
+    spec = parse_spec(value, folder=stack.parent)
+    pool = next(one for one in make_plan(spec, TODAY).pools if one.name == "gpu")
+    assert [step.id for step in pool.steps][-4:] == ["90-holds", "95-packages", "own-tuning", "own-agent"]
+    assert pool.versions["EXTRA_PACKAGES"] == "htop nvtop=1.2-1"
+
+
+def _declared(stack: Path) -> dict[str, Any]:
+    value = read_stack(stack).document
+    assert value is not None
+    return dict(value.value)  # type: ignore[call-overload]

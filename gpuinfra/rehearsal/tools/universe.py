@@ -16,6 +16,21 @@ def table(name: str) -> dict:
     return loads(read_text(f"{HERE}/{name}"))  # type: ignore[return-value]
 
 
+VERSIONS = "/opt/gpuinfra/current/versions.env"
+ANY_VERSION = "1.0-1"
+"""Version of a declared package without a version."""
+
+
+def declared_packages() -> dict[str, str]:
+    """Return the declared packages with their versions. The repository of Ubuntu contains them, because the tables do not list all its packages."""
+    for line in read_text(VERSIONS, "").splitlines():
+        name, _, value = line.partition("=")
+        if name == "EXTRA_PACKAGES":
+            specs = (spec.partition("=") for spec in value.strip("'").split())
+            return {name: version for name, _, version in specs}
+    return {}
+
+
 class Universe:
     """The packages for a node with this state."""
 
@@ -26,6 +41,10 @@ class Universe:
         self.packages = {
             entry.get("name", key): entry for key, entry in self.data["packages"].items() if self._offered(entry)
         }
+        for name, version in declared_packages().items():
+            entry = self.packages.get(name, {"repo": "ubuntu", "versions": [] if version else [ANY_VERSION]})
+            more = [version] if version and version not in entry["versions"] else []
+            self.packages[name] = {**entry, "versions": [*entry["versions"], *more]}
         self.distro = self.os.replace("-", "").replace(".", "")
         self.number = self.os.partition("-")[2]
         self.suite = {"22.04": "jammy", "24.04": "noble"}[self.number]

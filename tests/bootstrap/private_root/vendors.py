@@ -173,6 +173,13 @@ def ubuntu(kernels: tuple[str, ...], headers: tuple[str, ...]) -> list[Deb]:
         Deb("nfs-common", "1:2.6.1"),
         Deb("perftest", "4.5", files={"/usr/bin/ib_write_bw": "#!/bin/sh\n"}),
         Deb("nftables", "1.0.2", files={"/usr/sbin/nft": NFT}),
+        Deb("nvtop", "1.2-1"),
+        Deb("nvtop", "1.3-1"),
+        Deb("htop", "3.0.5-7"),
+        Deb("held-tool", "1-1"),
+        Deb("held-tool", "2-1"),
+        Deb("greedy", "1-1", "held-tool (>= 2)"),
+        Deb("rude", "1-1", conflicts="held-tool"),
     ]
     flavour = kernels[-1].rpartition("-")[2]
     for kernel in kernels:
