@@ -9,7 +9,14 @@ from pathlib import Path
 import gpuinfra
 
 ROOT = Path(gpuinfra.__file__).parent
-REGISTRATION = {"cli/doctor.py", "cli/options.py", "cli/rehearse.py", "cli/stacks.py", "cli/__init__.py"}
+REGISTRATION = {
+    "cli/cache.py",
+    "cli/doctor.py",
+    "cli/options.py",
+    "cli/rehearse.py",
+    "cli/stacks.py",
+    "cli/__init__.py",
+}
 """The commands that start a rehearsal, use its stacks or check its prerequisites."""
 PRESENTATION = {"report/progress.py", "report/rehearsal_page.py", "report/rehearsal_text.py"}
 """The pages and the live view that only `gpuinfra.rehearsal` uses."""

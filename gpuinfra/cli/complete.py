@@ -164,8 +164,9 @@ def node_values(ctx: click.Context, _: str) -> Iterator[str]:
     """Labels of the nodes in the report of the stack's last rehearsal. The nodes of a deployed stack are in its state, which is not read."""
     words = ctx.params.get("words") or ()
     stack = words[0] if words else ctx.params.get("stack")
-    folder = Path(ctx.params.get("folder") or ".rehearsal")
-    report = json.loads((folder / Path(str(stack)).name / "report.json").read_text(encoding="utf-8"))
+    report = json.loads(
+        (Path(ctx.params["folder"]) / Path(str(stack)).name / "report.json").read_text(encoding="utf-8")
+    )
     yield from (str(node["label"]) for node in report["nodes"])
 
 
