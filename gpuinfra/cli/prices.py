@@ -1,4 +1,4 @@
-"""`gpuinfra prices`: lists the prices of a stack or of machine types, with date, source and certainty."""
+"""`gpuinfra prices`: lists the prices of a stack or of machine types, and converts the price files of clouds."""
 
 from __future__ import annotations
 
@@ -16,15 +16,24 @@ SCHEMA = "gpuinfra.prices/1"
 
 
 @click.command("prices")
-@click.argument("names", metavar="STACK|MACHINE...", nargs=-1, required=True)
+@click.argument("names", metavar="STACK|MACHINE...|update FILE...", nargs=-1, required=True)
 @click.option("--region", help="List only the prices in this region. Not for a stack.")
 @click.option("--prices", "own", type=FILE, help="File with your own prices, which override the prices in the catalog.")
+@click.option("--output", type=FILE, help="Price file to write. Only for `update`.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/prices.md).")
-def command(names: tuple[str, ...], region: str | None, own: Path | None, as_json: bool) -> int:
+def command(names: tuple[str, ...], region: str | None, own: Path | None, output: Path | None, as_json: bool) -> int:
     """List each price of STACK, or the prices of MACHINE in every region, with date, source and certainty.
 
     A price that is marked as an estimate does not come from the provider's price list. Its note states the calculation.
+
+    `gpuinfra prices update FILE... --output prices.yaml` converts price files that AWS and Azure publish to a price file for --prices.
     """
+    if names[0] == "update":
+        if own or as_json:
+            raise click.UsageError(f"{'--prices' if own else '--json'} does not apply to update; remove it")
+        return _update(names[1:], region, output)
+    if output:
+        raise click.UsageError("--output applies to `gpuinfra prices update FILE`; remove it to list prices")
     records = _records(names)
     stack = None
     if records:
@@ -45,6 +54,23 @@ def command(names: tuple[str, ...], region: str | None, own: Path | None, as_jso
     from gpuinfra.report import tables
 
     click.echo("\n".join(tables.text(_table(rows))))
+    return 0
+
+
+def _update(files: Sequence[str], region: str | None, output: Path | None) -> int:
+    if not files or output is None:
+        raise click.UsageError("update needs price files of a cloud and --output: update FILE --output prices.yaml")
+    from gpuinfra.cli.judgement import write_file
+    from gpuinfra.cost.public import read_public, text
+    from gpuinfra.day import today
+
+    day = today()
+    found = [read_public(Path(file), day) for file in files]
+    count = sum(region in (None, price.region) for file in found for price in file.prices)
+    if not count:
+        raise click.UsageError(f"the files contain no price in {region}; use a region of the files with --region")
+    write_file(output, text(found, region), "--output")
+    click.echo(f"{output}: {count} prices from {'; '.join(dict.fromkeys(file.source for file in found))}")
     return 0
 
 

@@ -1,0 +1,48 @@
+"""Prices that are read from the price files that clouds publish. `gpuinfra/clouds/<cloud>/public_prices.py` reads the files of a cloud."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+
+from gpuinfra.catalog.records import CapacityKind
+
+
+@dataclass(frozen=True)
+class PublicPrice:
+    """The price of a machine type in USD per node per hour."""
+
+    machine: str
+    kind: CapacityKind
+    region: str
+    usd: float
+
+
+@dataclass(frozen=True)
+class PublicFile:
+    """The prices of machine types in a file, and its date."""
+
+    source: str
+    read: date
+    prices: tuple[PublicPrice, ...]
+
+
+class NotUsable(Exception):
+    """A file of a known form that contains no usable prices. The arguments are the message and the hint of the finding."""
+
+
+def number(value: object) -> float | None:
+    """Return a price above 0, or None."""
+    try:
+        found = float(str(value))
+    except ValueError:
+        return None
+    return found if 0 < found < 1e7 else None
+
+
+def day(text: object) -> date:
+    """Return the date at the start of a timestamp. Raises `NotUsable` if there is none."""
+    try:
+        return date.fromisoformat(str(text)[:10])
+    except ValueError:
+        raise NotUsable("has no publication date", "download the file again") from None
