@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TypeVar
 
+from gpuinfra.catalog.records import CapacityKind
+from gpuinfra.plan.model import Plan, PoolPlan
 from gpuinfra.safe_text import one_line
 from gpuinfra.words import counted
 
@@ -190,6 +193,18 @@ def together(calls: Sequence[Callable[[], T]], deadline_s: float = DEADLINE_S, *
 def not_asked(topics: Iterable[str], why: str) -> Row:
     """Return the row for topics that depend on an answer that is missing."""
     return skipped("account", ", ".join(topics), why)
+
+
+def quota_needs(
+    plan: Plan, of_node: Callable[[PoolPlan, CapacityKind], Iterable[tuple[str, int]]]
+) -> dict[str, dict[str, int]]:
+    """Return the amount that all nodes need, by quota and kind of capacity. `of_node` returns the quotas of one node and its amount of each."""
+    needs: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for pool in plan.pools:
+        for group in pool.groups:
+            for quota, amount in of_node(pool, CapacityKind(group.kind)):
+                needs[quota][group.kind] += group.max_count * amount
+    return needs
 
 
 @dataclass(frozen=True, kw_only=True)

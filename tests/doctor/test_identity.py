@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +14,7 @@ from gpuinfra.clouds.gcp import preflight as gcp
 from gpuinfra.clouds.preflight import Row, State, Unanswered
 from gpuinfra.handover import gcp_credentials
 from tests.doctor import aws as account
+from tests.doctor.arm import Arm, Credential
 
 
 def _row(ask: Callable[[], Iterator[Row]]) -> Row:
@@ -95,48 +91,6 @@ def test_kind_of_an_arn(arn: str, kind: str) -> None:
     assert aws._kind(arn) == kind
 
 
-def _token(claims: dict[str, str]) -> str:
-    return ".".join(("e30", urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("="), "signature"))
-
-
-class _Credential:
-    """A credential with a token that has these claims."""
-
-    def __init__(self, claims: dict[str, str]) -> None:
-        self.token = _token(claims)
-
-    def get_token(self, *scopes: str) -> Any:
-        return SimpleNamespace(token=self.token)
-
-
-class _Arm:
-    """A local Azure Resource Manager with one answer for each path."""
-
-    def __init__(self, answers: dict[str, tuple[int, Any]]) -> None:
-        self.answers = answers
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(handler) -> None:
-                status, body = self.answers[handler.path.partition("?")[0]]
-                content = json.dumps(body).encode()
-                handler.send_response(status)
-                handler.send_header("Content-Length", str(len(content)))
-                handler.end_headers()
-                handler.wfile.write(content)
-
-            def log_message(self, format: str, *args: object) -> None:
-                return
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def preflight(self, monkeypatch: pytest.MonkeyPatch, config: dict[str, object]) -> azure.Preflight:
-        monkeypatch.setenv("GPUINFRA_AZURE_RESOURCE_MANAGER", f"http://127.0.0.1:{self.server.server_port}")
-        found = azure.Preflight("eastus", config)
-        found.rest._credential = _Credential({"idtyp": "app"})
-        return found
-
-
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
 ENABLED = {"id": f"/subscriptions/{SUBSCRIPTION}", "subscriptionId": SUBSCRIPTION, "state": "Enabled"}
 """As in the example of Subscriptions - Get, Azure REST API reference, 2022-12-01."""
@@ -161,7 +115,7 @@ def test_azure_names_the_subscription(
     """On Azure, the row names the subscription and the type of the identity. Each error is one row. Error codes: ARM documentation."""
     monkeypatch.delenv("ARM_SUBSCRIPTION_ID", raising=False)
     monkeypatch.delenv("AZURE_SUBSCRIPTION_ID", raising=False)
-    arm = _Arm({f"/subscriptions/{SUBSCRIPTION}": (200, ENABLED), **answers})
+    arm = Arm({f"/subscriptions/{SUBSCRIPTION}": (200, ENABLED), **answers})
     row = _row(arm.preflight(monkeypatch, config).identity)
     assert row.state is state
     assert said in row.found
@@ -173,7 +127,7 @@ def test_azure_names_the_subscription(
 )  # fmt: skip
 def test_azure_identity_type_comes_from_the_token(claims: dict[str, str], kind: str) -> None:
     """The claims of the token state the type of the identity."""
-    rest = azure.Rest(_Credential(claims))
+    rest = azure.Rest(Credential(claims))
     assert rest.identity_type() == kind
 
 

@@ -6,7 +6,6 @@ Field names, states and error codes are those of the service models in botocore.
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -26,6 +25,7 @@ from gpuinfra.clouds.preflight import (
     no_credentials,
     ok,
     problem,
+    quota_needs,
     rejected,
     skipped,
     throttled,
@@ -111,10 +111,10 @@ class Preflight:
     def questions(self, plan: Plan) -> Iterator[Question]:
         """Yield the questions about a plan. `identity` is asked before."""
         yield Question(topic="permissions", where=_kind(self._arn), ask=lambda: self.permissions(plan))
-        for code, needs in sorted(_quotas(plan).items()):
+        for code, needs in sorted(quota_needs(plan, _vcpus).items()):
             yield Question(topic="quota", where=code, ask=lambda code=code, needs=needs: self.quota(code, needs))
         for group, pool in _groups(plan):
-            if not _quota_of(pool, group) and group.kind != "block":
+            if group.kind != "block" and not any(_vcpus(pool, CapacityKind(group.kind))):
                 why = f"no quota code is known for {group.kind} nodes of {pool.machine}"
                 fix = f"aws service-quotas list-service-quotas --service-code ec2 --region {self.region}"
                 row = skipped("quota", group.name, why, fix)
@@ -504,18 +504,11 @@ def _groups(plan: Plan) -> Iterator[tuple[Group, PoolPlan]]:
     return ((group, pool) for pool in plan.pools for group in pool.groups)
 
 
-def _quota_of(pool: PoolPlan, group: Group) -> str:
+def _vcpus(pool: PoolPlan, kind: CapacityKind) -> Iterator[tuple[str, int]]:
+    """Yield the quota of the vCPUs of a node. Capacity Blocks do not count (Capacity Blocks guide, read 2026-11-20)."""
     machine = MACHINES.get(pool.machine)
-    return machine.quotas.get(CapacityKind(group.kind), "") if machine else ""
-
-
-def _quotas(plan: Plan) -> dict[str, dict[str, int]]:
-    """Return the vCPUs by quota code and kind of capacity. Capacity Blocks do not count (Capacity Blocks guide, read 2026-11-20)."""
-    totals: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for group, pool in _groups(plan):
-        if code := _quota_of(pool, group):
-            totals[code][group.kind] += group.max_count * MACHINES[pool.machine].vcpus
-    return totals
+    if machine and machine.quotas.get(kind):
+        yield machine.quotas[kind], machine.vcpus
 
 
 def _target(group: Group) -> str:

@@ -1,4 +1,7 @@
-"""Questions to Azure before a deployment, with azure-identity and the credentials of the operator. All requests read."""
+"""Questions to Azure before a deployment, with azure-identity and the credentials of the operator. All requests read.
+
+Paths and fields are those of the Azure REST API reference in the versions of the requests (read 2026-11-23).
+"""
 
 from __future__ import annotations
 
@@ -6,29 +9,60 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from typing import Any
 
+from gpuinfra.catalog.records import CapacityKind
+from gpuinfra.clouds.azure.catalog import MACHINES, SPOT_QUOTA
+from gpuinfra.clouds.azure.permissions import permissions as needed_permissions
+from gpuinfra.clouds.azure.second_region import SECOND_REGION
 from gpuinfra.clouds.preflight import (
+    Question,
     Row,
     denied,
     failed,
     no_credentials,
     ok,
     problem,
+    quota_needs,
     rejected,
     throttled,
     unreachable,
+    warning,
 )
+from gpuinfra.clouds.second_region import Quota
 from gpuinfra.handover.azure_rest import Refused, Rest
 from gpuinfra.handover.ports import PortUnavailable
+from gpuinfra.plan.model import Group, Plan, PoolPlan
 
 LOGIN = "run `az login`, or set AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECRET"
-TIMEOUT_S = 5.0
-SUBSCRIPTIONS = "2022-12-01"
-"""Version of the subscriptions API."""
+TIMEOUT_S = 10.0
+"""Time limit of one request. The list of all sizes in a region has several megabytes."""
+SUBSCRIPTIONS, COMPUTE = "2022-12-01", "2024-07-01"
+"""Versions of the APIs of subscriptions and of compute."""
+REGIONAL_QUOTA = "cores"
+"""The quota of all dedicated vCPUs in a region (Total Regional vCPUs), which applies in addition to that of the family."""
+ENCRYPTION = "Microsoft.Compute/EncryptionAtHost"
+"""The feature that all nodes use (docs/azure.md)."""
+SHOWN = 12
+"""Number of missing actions that a row lists."""
 
+TOPICS = ("permissions", "registration", "quota", "machine", "reservation", "image")
+"""Topics of the questions about a plan."""
 
-TOPICS: tuple[str, ...] = ()
-"""Topics of the questions about a plan: none yet."""
+READS: dict[str, tuple[str, ...]] = {
+    "identity": ("Microsoft.Resources/subscriptions/read",),
+    "permissions": ("Microsoft.Authorization/permissions/read",),
+    "registration": ("Microsoft.Resources/subscriptions/providers/read", "Microsoft.Features/providers/features/read"),
+    "quota": ("Microsoft.Compute/locations/usages/read",),
+    "machine": ("Microsoft.Compute/skus/read",),
+    "reservation": ("Microsoft.Compute/capacityReservationGroups/capacityReservations/read",),
+    "image": (
+        "Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/versions/read",
+        "Microsoft.Compute/images/read",
+    ),
+}
+"""Maps a topic to the permissions of its requests. The built-in role Reader (`*/read`) contains them."""
 
 
 class Preflight:
@@ -44,6 +78,27 @@ class Preflight:
         self.rest = Rest(timeout_s=TIMEOUT_S)
         # Without a handler, azure-identity prints each failed kind of credentials.
         logging.getLogger("azure").addHandler(logging.NullHandler())
+
+    def questions(self, plan: Plan) -> Iterator[Question]:
+        """Yield the questions about a plan. `identity` is asked before."""
+        subscription = f"subscription {self.subscription}"
+
+        def question(topic: str, where: str, rows: Iterator[Row]) -> Question:
+            # A generator sends its requests when the thread of the question reads it.
+            return Question(topic=topic, where=where, ask=lambda: rows)
+
+        yield question("permissions", subscription, self.permissions(plan))
+        yield question("registration", subscription, self.providers(plan))
+        if not plan.pools:
+            return
+        yield question("registration", ENCRYPTION, self.feature(*ENCRYPTION.split("/")))
+        yield question("quota", self.region, self.quotas(plan))
+        yield question("machine", self.region, self.sizes(plan))
+        for pool in plan.pools:
+            yield question("image", pool.image.ref, self.image(pool))
+            for group in pool.groups:
+                if group.reservation_id:
+                    yield question("reservation", group.name, self.reservation(group, pool.machine))
 
     def identity(self) -> Iterator[Row]:
         """Return the subscription and the type of the identity."""
@@ -69,10 +124,265 @@ class Preflight:
         else:
             yield ok("identity", "Azure", f"subscription {self.subscription}, {kind}")
 
+    def get(self, action: str, path: str, api: str, query: Mapping[str, str] | None = None) -> dict[str, Any] | None:
+        """Send a request and return the response, or None if the resource does not exist. `action` is the permission of the request."""
+        with asked(action):
+            try:
+                return self.rest.arm(path, api, query)
+            except Refused as error:
+                if error.status != 404:
+                    raise
+                return None
+
+    def every(self, action: str, path: str, api: str, query: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+        """Return all entries of a list."""
+        with asked(action):
+            return list(self.rest.pages(path, api, query))
+
+    # Permissions and registrations
+
+    def permissions(self, plan: Plan) -> Iterator[Row]:
+        """The identity has the actions that `gpuinfra permissions` prints, on the subscription.
+
+        The request lists the actions of all role assignments of the caller; deny assignments are not part of it.
+        """
+        scope = f"/subscriptions/{self.subscription}"
+        path = f"{scope}/providers/Microsoft.Authorization/permissions"
+        granted = self.every("Microsoft.Authorization/permissions/read", path, "2022-04-01")
+        wanted = [need.action for need in needed_permissions(plan).needs]
+        missing = [one for one in wanted if not any(_allows(entry, one) for entry in granted)]
+        where = f"subscription {self.subscription}"
+        if not missing:
+            yield ok("permissions", where, f"all {len(wanted)} actions are allowed")
+            return
+        more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
+        what = f"{len(missing)} of {len(wanted)} missing: {', '.join(missing[:SHOWN])}{more}"
+        fix = f"gpuinfra permissions {plan.name}, create its role and assign it to the identity with the scope {scope} (docs/permissions.md)"
+        yield problem("permissions", where, what, "the role of `gpuinfra permissions`", fix)
+
+    def providers(self, plan: Plan) -> Iterator[Row]:
+        """The resource providers of the stack are registered. The Pulumi provider does not register them."""
+        namespaces = sorted({need.action.partition("/")[0] for need in needed_permissions(plan).needs})
+        path = f"/subscriptions/{self.subscription}/providers"
+        listed = self.every("Microsoft.Resources/subscriptions/providers/read", path, "2021-04-01")
+        states = {str(one.get("namespace")).lower(): str(one.get("registrationState")) for one in listed}
+        absent = [one for one in namespaces if states.get(one.lower()) not in ("Registered", "Registering")]
+        where = f"subscription {self.subscription}"
+        if absent:
+            fix = " && ".join(
+                f"az provider register --namespace {one} --subscription {self.subscription}" for one in absent
+            )
+            yield problem(
+                "registration", where, f"{', '.join(absent)} not registered", "registered resource providers", fix
+            )
+        else:
+            yield ok("registration", where, f"all {len(namespaces)} resource providers are registered")
+
+    def feature(self, namespace: str, name: str) -> Iterator[Row]:
+        """A feature of a resource provider is registered."""
+        path = f"/subscriptions/{self.subscription}/providers/Microsoft.Features/providers/{namespace}/features/{name}"
+        found = self.get("Microsoft.Features/providers/features/read", path, "2021-07-01")
+        state = str(((found or {}).get("properties") or {}).get("state") or "NotRegistered")
+        where = f"{namespace}/{name}"
+        register = f"az feature register --namespace {namespace} --name {name} --subscription {self.subscription}"
+        if state == "Registered":
+            yield ok("registration", where, state)
+        elif state in ("Registering", "Pending"):
+            yield warning("registration", where, state, "the state Registered", "run the command again in some minutes")
+        else:
+            yield problem("registration", where, state, "the state Registered", register)
+
+    # Quotas and capacity
+
+    def quotas(self, plan: Plan) -> Iterator[Row]:
+        """The quotas of the families, of all dedicated vCPUs in the region, and of all spot vCPUs cover the nodes.
+
+        A family that the subscription does not list has no quota: https://learn.microsoft.com/azure/quotas/per-vm-quota-requests, read 2026-11-20.
+        """
+        path = f"/subscriptions/{self.subscription}/providers/Microsoft.Compute/locations/{self.region}/usages"
+        listed = self.every("Microsoft.Compute/locations/usages/read", path, COMPUTE)
+        usages = {_plain((one.get("name") or {}).get("value")): one for one in listed}
+        for name, kinds in sorted(quota_needs(plan, _quotas_of_node).items()):
+            found = usages.get(_plain(name), {})
+            limit, used = int(found.get("limit") or 0), int(found.get("currentValue") or 0)
+            total = sum(kinds.values())
+            # A capacity reservation uses quota when it is created, so that its nodes are part of the use.
+            added = total - kinds.get("reserved", 0)
+            where, have = f"{name} in {self.region}", f"{limit} vCPUs, {used} in use"
+            if total > limit:
+                yield problem(
+                    "quota", where, have, f"{total} vCPUs for all nodes of the stack", self._request(name, total)
+                )
+            elif used + added > limit:
+                need = f"{added} more vCPUs, unless nodes of this stack are part of the use"
+                yield warning("quota", where, have, need, self._request(name, used + added))
+            else:
+                yield ok("quota", where, f"{have}, {total} needed")
+
+    def _request(self, name: str, total: int) -> str:
+        quota = Quota(name=name, per_node=1, unit="vCPUs")
+        return SECOND_REGION.request(quota, total, self.region, self.subscription)
+
+    def sizes(self, plan: Plan) -> Iterator[Row]:
+        """The region and the zone offer the size to this subscription."""
+        path = f"/subscriptions/{self.subscription}/providers/Microsoft.Compute/skus"
+        query = {"$filter": f"location eq '{self.region}'"}
+        listed = self.every("Microsoft.Compute/skus/read", path, "2021-07-01", query)
+        skus = {str(one.get("name")).lower(): one for one in listed if one.get("resourceType") == "virtualMachines"}
+        for machine, zone in dict.fromkeys((pool.machine, group.zone) for pool in plan.pools for group in pool.groups):
+            yield self._size(skus.get(machine.lower()), machine, zone)
+
+    def _size(self, sku: Mapping[str, Any] | None, machine: str, zone: str) -> Row:
+        where = f"{machine} in {self.region}" + (f", zone {zone}" if zone.isdigit() else "")
+        other = f"az vm list-skus --resource-type virtualMachines --size {machine} --all --output table lists regions"
+        if sku is None:
+            return problem("machine", where, f"not offered in {self.region}", "a region that offers the size", other)
+        restrictions = sku.get("restrictions") or ()
+        reasons = {str(one.get("reasonCode")) for one in restrictions if one.get("type") == "Location"}
+        if reasons:
+            what = f"restricted for this subscription ({', '.join(sorted(reasons))})"
+            return problem(
+                "machine",
+                where,
+                what,
+                "access to the size",
+                f"ask Azure support for access to the size, or choose another region: {other}",
+            )
+        offered = {str(name) for one in sku.get("locationInfo") or () for name in one.get("zones") or ()}
+        shut = {
+            str(name)
+            for one in restrictions
+            if one.get("type") == "Zone"
+            for name in (one.get("restrictionInfo") or {}).get("zones") or ()
+        }
+        left = sorted(offered - shut)
+        if zone.isdigit() and zone not in left:
+            fix = f"set `zone` in the stack file to {' or '.join(left)}" if left else "omit `zone` in the stack file"
+            return problem("machine", where, f"not offered in zone {zone}", "a zone that offers the size", fix)
+        return ok("machine", where, f"offered in zones {', '.join(left)}" if left else "offered without zones")
+
+    def reservation(self, group: Group, machine: str) -> Iterator[Row]:
+        """The capacity reservation group exists and has free reserved VMs of the size in the zone."""
+        path = str(group.reservation_id)
+        action = "Microsoft.Compute/capacityReservationGroups/capacityReservations/read"
+        where = f"{group.name}: {path.rpartition('/')[2]}"
+        with asked(action):
+            try:
+                listed = list(self.rest.pages(f"{path}/capacityReservations", COMPUTE))
+            except Refused as error:
+                if error.status != 404:
+                    raise
+                fix = "az capacity reservation group list --output table lists groups; set `id` in the stack file"
+                yield problem("reservation", where, "no such capacity reservation group", "an existing group", fix)
+                return
+        fitting = [
+            one
+            for one in listed
+            if str((one.get("sku") or {}).get("name")).lower() == machine.lower()
+            and (not group.zone.isdigit() or group.zone in (one.get("zones") or [group.zone]))
+        ]
+        total = sum(int((one.get("sku") or {}).get("capacity") or 0) for one in fitting)
+        used = sum(len((one.get("properties") or {}).get("virtualMachinesAssociated") or ()) for one in fitting)
+        free, need = max(0, total - used), group.max_count
+        have = (
+            f"{free} of {total} free"
+            if fitting
+            else f"no reservation of {machine}" + (f" in zone {group.zone}" if group.zone.isdigit() else "")
+        )
+        names = [str(one.get("name")) for one in fitting]
+        if total < need:
+            fix = f"az capacity reservation update --ids {path}/capacityReservations/{names[0] if names else 'NAME'} --capacity {need}"
+            yield problem(
+                "reservation",
+                where,
+                have,
+                f"{need} VMs of {machine}",
+                fix if names else "add a reservation of the size to the group, or set `id`",
+            )
+        elif free < need:
+            needed = f"{need} free VMs, unless nodes of this stack use the others"
+            yield warning(
+                "reservation",
+                where,
+                have,
+                needed,
+                f"az capacity reservation update --ids {path}/capacityReservations/{names[0]} --capacity {used + need}",
+            )
+        else:
+            yield ok("reservation", where, f"{have}, {need} needed")
+
+    # Images
+
+    def image(self, pool: PoolPlan) -> Iterator[Row]:
+        """The image exists in the region, fits the machine type, and is not deprecated."""
+        ref, fix = pool.image.ref, "set `image` in the stack file; `gpuinfra images STACK` lists releases"
+        if pool.image.source != "urn":
+            version = "2024-03-03" if "/galleries/" in ref else COMPUTE
+            own = self.get("Microsoft.Compute/images/read", ref, version)
+            if own is None:
+                yield problem("image", ref, "not found", "an existing image", fix)
+                return
+            targets = ((own.get("properties") or {}).get("publishingProfile") or {}).get("targetRegions") or ()
+            regions = [_plain(one.get("name")) for one in targets] or [_plain(own.get("location"))]
+            if _plain(self.region) not in regions:
+                yield problem("image", ref, f"is in {', '.join(regions)}", f"an image in {self.region}", fix)
+            else:
+                yield ok("image", ref, f"found in {self.region}")
+            return
+        publisher, offer, sku, version = ref.split(":")
+        path = (
+            f"/subscriptions/{self.subscription}/providers/Microsoft.Compute/locations/{self.region}/publishers/{publisher}"
+            f"/artifacttypes/vmimage/offers/{offer}/skus/{sku}/versions"
+        )
+        action = "Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/versions/read"
+        if version == "latest":
+            listed = self.get(action, path, COMPUTE, {"$top": "1", "$orderby": "name desc"})
+            newest = next(iter((listed or {}).get("value") or ()), {})
+            version = str(newest.get("name") or "")
+        found = self.get(action, f"{path}/{version}", COMPUTE) if version else None
+        if found is None:
+            yield problem("image", ref, f"not found in {self.region}", "an existing image", fix)
+            return
+        properties = found.get("properties") or {}
+        state = str((properties.get("imageDeprecationStatus") or {}).get("imageState") or "Active")
+        arch = {"x64": "x86_64", "Arm64": "arm64"}.get(str(properties.get("architecture")), pool.image.arch)
+        if arch != pool.image.arch:
+            yield problem("image", ref, f"version {version} is for {arch}", f"an image for {pool.image.arch}", fix)
+        elif properties.get("plan"):
+            accept = (
+                f"az vm image terms accept --urn {publisher}:{offer}:{sku}:{version} --subscription {self.subscription}"
+            )
+            yield warning("image", ref, f"version {version} has marketplace terms", "accepted terms", accept)
+        elif state != "Active":
+            yield warning("image", ref, f"version {version} is {state}", "a current image", fix)
+        else:
+            yield ok("image", ref, f"version {version}")
+
+
+def _allows(entry: Mapping[str, Any], action: str) -> bool:
+    """Return whether an entry with `actions` and `notActions`, which can contain `*`, allows an action."""
+    return _matches(entry.get("actions"), action) and not _matches(entry.get("notActions"), action)
+
+
+def _matches(patterns: Any, action: str) -> bool:
+    return any(fnmatchcase(action.lower(), str(one).lower()) for one in patterns or ())
+
+
+def _plain(name: object) -> str:
+    """Return a name without case and spaces. Azure uses several spellings of quotas and regions."""
+    return str(name or "").replace(" ", "").lower()
+
+
+def _quotas_of_node(pool: PoolPlan, kind: CapacityKind) -> list[tuple[str, int]]:
+    """Return the quotas that the vCPUs of a node count against: that of all spot vCPUs, or those of the family and of the region."""
+    machine = MACHINES[pool.machine]
+    name = machine.quotas[kind]
+    return [(one, machine.vcpus) for one in ((name,) if name == SPOT_QUOTA else (name, REGIONAL_QUOTA))]
+
 
 @contextmanager
 def asked(action: str) -> Iterator[None]:
-    """Convert errors of Azure to `Unanswered`. Other error codes remain errors, so that the caller can judge them."""
+    """Convert errors of Azure to `Unanswered`. The caller judges other error codes before."""
     try:
         yield
     except Refused as error:
@@ -82,8 +392,6 @@ def asked(action: str) -> Iterator[None]:
             raise denied(action, str(error)) from None
         if error.status == 429:
             raise throttled(action, str(error)) from None
-        if error.status >= 500:
-            raise failed(action, str(error)) from None
-        raise
+        raise failed(action, str(error)) from None
     except PortUnavailable as error:
         raise unreachable(action, str(error)) from None

@@ -51,7 +51,7 @@ class AzureSecondRegion:
         return Quota(name=machine.quotas.get(kind, ""), per_node=machine.vcpus, unit="vCPUs")
 
     def request(self, quota: Quota, total: int, region: str, project: str | None) -> str:
-        scope = f"/subscriptions/{_SUBSCRIPTION}/providers/Microsoft.Compute/locations/{region}"
+        scope = f"/subscriptions/{project or _SUBSCRIPTION}/providers/Microsoft.Compute/locations/{region}"
         if not quota.name:
             return f"az quota list --scope {scope}"
         resource = "lowPriority" if quota.name == SPOT_QUOTA else "dedicated"

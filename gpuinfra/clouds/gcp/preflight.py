@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -28,6 +27,7 @@ from gpuinfra.clouds.preflight import (
     no_credentials,
     ok,
     problem,
+    quota_needs,
     rejected,
     skipped,
     throttled,
@@ -110,7 +110,7 @@ class Preflight:
             ("permissions", f"project {self.project}", functools.partial(self.permissions, plan)),
             ("api", f"project {self.project}", functools.partial(self.apis, plan)),
         ]
-        for name, needs in sorted(_needs(plan).items()):
+        for name, needs in sorted(quota_needs(plan, _quota_of_gpus).items()):
             asked.append(("quota", name, functools.partial(self.quota, name, needs)))
         for machine, zone in dict.fromkeys((pool.machine, group.zone) for pool in plan.pools for group in pool.groups):
             asked.append(("machine", f"{machine} in {zone}", functools.partial(self.machine, machine, zone)))
@@ -449,13 +449,7 @@ class Preflight:
             yield ok("image", ref, about)
 
 
-def _needs(plan: Plan) -> dict[str, dict[str, int]]:
-    """Return the GPUs, or the vCPUs of machine types without GPUs, by quota and kind of capacity."""
-    needs: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for pool in plan.pools:
-        machine = MACHINES[pool.machine]
-        for group in pool.groups:
-            needs[machine.quotas.get(CapacityKind(group.kind), "")][group.kind] += group.max_count * (
-                machine.gpus or machine.vcpus
-            )
-    return needs
+def _quota_of_gpus(pool: PoolPlan, kind: CapacityKind) -> list[tuple[str, int]]:
+    """Return the quota of a node with its GPUs, or its vCPUs without GPUs. The name is empty if it is not known."""
+    machine = MACHINES[pool.machine]
+    return [(machine.quotas.get(kind, ""), machine.gpus or machine.vcpus)]

@@ -1,0 +1,65 @@
+"""A local Azure Resource Manager."""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64encode
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpuinfra.clouds.azure import preflight as azure
+
+
+def _token(claims: dict[str, str]) -> str:
+    return ".".join(("e30", urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("="), "signature"))
+
+
+class Credential:
+    """A credential with a token that has these claims."""
+
+    def __init__(self, claims: dict[str, str]) -> None:
+        self.token = _token(claims)
+
+    def get_token(self, *scopes: str) -> Any:
+        return SimpleNamespace(token=self.token)
+
+
+class Arm:
+    """A local Azure Resource Manager with one answer for each path."""
+
+    def __init__(self, answers: dict[str, tuple[int, Any]]) -> None:
+        self.answers = answers
+        self.requests: list[str] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(handler) -> None:
+                path = handler.path.partition("?")[0]
+                self.requests.append(path)
+                missing = (
+                    404,
+                    {"error": {"code": "ResourceNotFound", "message": f"The Resource {path!r} was not found."}},
+                )
+                status, body = self.answers.get(path, missing)
+                content = json.dumps(body).encode()
+                handler.send_response(status)
+                handler.send_header("Content-Length", str(len(content)))
+                handler.end_headers()
+                handler.wfile.write(content)
+
+            def log_message(self, format: str, *args: object) -> None:
+                return
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+
+    def preflight(
+        self, monkeypatch: pytest.MonkeyPatch, config: dict[str, object], region: str = "eastus"
+    ) -> azure.Preflight:
+        monkeypatch.setenv("GPUINFRA_AZURE_RESOURCE_MANAGER", f"http://127.0.0.1:{self.server.server_port}")
+        found = azure.Preflight(region, config)
+        found.rest._credential = Credential({"idtyp": "app"})
+        return found
