@@ -36,6 +36,7 @@ GROUPS = {
         "verify": "Judge the evidence that nodes uploaded",
         "nodes": "List the nodes: state, verified since, price per hour",
         "drift": "Compare a deployed stack with what was deployed",
+        "ready": "Check whether the second region is ready",
         "check": "Run the checks on the nodes now",
         "pairs": "Measure pairs of nodes to find a slow node",
         "run": "Run a command on all nodes, or a job on several nodes",

@@ -85,7 +85,7 @@ def command(
         rpo_minutes=None if rpo is None else _number("--rpo", rpo),
         peers=peer,
         values=tuple(set_value(one) for one in values),
-        project=_project(path),
+        project=project_of(path),
         **{name: value for name, value in given.items() if value is not None},
     )
     loaded = read_stack(path)
@@ -136,7 +136,7 @@ def _number(option: str, text: str) -> int:
     return int(text)
 
 
-def _project(path: Path) -> str:
+def project_of(path: Path) -> str:
     """Return the name of the Pulumi project of a stack file, or `gpuinfra`."""
     from gpuinfra.spec.document import read
 

@@ -137,7 +137,7 @@ def compared(name: str, stacks: Stacks) -> tuple[list[Difference], list[str]]:
     short, commands = short_name(name), commands_of(name, stacks)
     differences: list[Difference] = []
     unread: list[str] = []
-    with _readable(name, stacks) as resources:
+    with readable_stack(name, stacks) as resources:
         try:
             changes = preview_refresh(engine, short, stacks.project(name))
             # The nodes are compared below, with a reason for each node.
@@ -156,11 +156,12 @@ def compared(name: str, stacks: Stacks) -> tuple[list[Difference], list[str]]:
 
 
 @contextmanager
-def _readable(name: str, stacks: Stacks) -> Iterator[Sequence[Mapping[str, Any]]]:
-    """Open the resources of a stack that is deployed. Raises `EnvironmentMissing` if its state cannot be read or is empty."""
+def readable_stack(name: str, stacks: Stacks, *, nodes: bool = True) -> Iterator[Sequence[Mapping[str, Any]]]:
+    """Open the resources of a stack that is deployed, and its nodes with `nodes`. Raises `EnvironmentMissing` if its state cannot be read or is empty."""
     with ExitStack() as opened:
         try:
-            resources = opened.enter_context(stacks.open(name))
+            open_stack = stacks.open if nodes else stacks.open_cloud or stacks.open
+            resources = opened.enter_context(open_stack(name))
         except DeploymentError as problem:
             raise EnvironmentMissing(str(problem)) from None
         if not any(one.get("custom") for one in resources):

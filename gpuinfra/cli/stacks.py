@@ -31,6 +31,8 @@ class Stacks:
     """The commands that read the cloud again and restore what was changed, with `{stack}` as the placeholder."""
     project: Callable[[str], Path]
     """Returns the folder with the Pulumi project of a stack."""
+    open_cloud: Callable[[str], AbstractContextManager[Resources]] | None = None
+    """Like `open`, but only the cloud is reachable. None if `open` does not start nodes."""
     options: str = ""
     """The options that select these stacks in other commands, with a leading space."""
     notice: str = ""
@@ -61,6 +63,7 @@ def stacks_of(given: dict[str, Any]) -> Stacks:
     place = "" if folder == DEFAULT_FOLDER else f" --folder {shlex.quote(str(folder))}"
     return Stacks(
         open=lambda name: rehearsed(name, folder),
+        open_cloud=lambda name: rehearsed(name, folder, nodes=False),
         up="gpuinfra rehearse up {stack}",
         restore=f"gpuinfra rehearse refresh {{stack}}{place} && gpuinfra rehearse up {{stack}}{place}",
         project=lambda name: (folder / short_name(name) / "project").resolve(),

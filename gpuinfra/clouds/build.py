@@ -175,10 +175,20 @@ def pool_args(pool: PoolPlan, foundation: FoundationRefs, site: SiteRefs, cluste
     """Return the pool arguments that are the same on all clouds."""
     return {
         "plan": pool,
-        "bucket": foundation.evidence_bucket,
+        "bucket": _bundle_bucket(foundation, site),
         "evidence_prefix": naming.evidence_prefix(cluster),
         "file_systems": site.file_systems,
     }
+
+
+def _bundle_bucket(foundation: FoundationRefs, site: SiteRefs) -> pulumi.Input[str]:
+    """Return the bucket of the bundles. If the site replicates it, it resolves after the replication is set up, because clouds replicate
+    only objects that are written later. The site of a different stack is already set up."""
+    recovery = getattr(site, "recovery", None)
+    replicas = recovery.get("buckets") if isinstance(recovery, dict) else None
+    if not isinstance(replicas, dict) or "evidence" not in replicas:
+        return foundation.evidence_bucket
+    return pulumi.Output.all(foundation.evidence_bucket, replicas["evidence"]).apply(lambda found: str(found[0]))
 
 
 def site_subnet(site: SiteRefs, name: str, pool: PoolPlan) -> pulumi.Input[str]:

@@ -141,11 +141,19 @@ class Client:
 
     def json(self, method: str, url: str, parameters: Mapping[str, str] | None = None) -> dict[str, Any]:
         """Send a request and parse the response as a JSON object."""
-        answer = self._request(method, url, parameters)
+        return self._object(self._request(method, url, parameters), url)
+
+    @staticmethod
+    def _object(answer: Any, url: str) -> dict[str, Any]:
         try:
             return dict(answer.json())
         except (ValueError, TypeError):
             raise PortUnavailable(f"the response from {_without_query(url)} is not a JSON object") from None
+
+    def found(self, url: str, parameters: Mapping[str, str]) -> dict[str, Any] | None:
+        """Return the response to a read request as a JSON object, or None if the resource does not exist."""
+        answer = self._request("GET", url, parameters, missing=True)
+        return None if answer is None else self._object(answer, url)
 
     def content(self, url: str, limit: int) -> bytes | None:
         """Return the first `limit` bytes of an object, or None if it does not exist."""

@@ -26,13 +26,14 @@ _KEYS = ("HOME", "SSH_AUTH_SOCK")
 
 
 @contextmanager
-def rehearsed(name: str, folder: Path) -> Iterator[Sequence[Mapping[str, Any]]]:
-    """Open a rehearsed stack and return the resources in its state. Its cloud and nodes run until the `with` block ends."""
+def rehearsed(name: str, folder: Path, *, nodes: bool = True) -> Iterator[Sequence[Mapping[str, Any]]]:
+    """Open a rehearsed stack and return the resources in its state. Its cloud and, with `nodes`, its nodes run until the `with` block ends."""
     from gpuinfra.report.progress import view_for
 
-    with open_session(Options(stack=name, folder=folder), view_for(sys.stderr)) as session:
+    options = Options(stack=name, folder=folder, without_nodes=not nodes)
+    with open_session(options, view_for(sys.stderr)) as session:
         resources = session.pulumi.resources()
-        if session.cloud.nodes():
+        if nodes and session.cloud.nodes():
             _wait_for_resumed(session)
         tools = session.folder.root / "programs"
         programs.install(tools, sys.executable)

@@ -19,6 +19,9 @@ _GOOGLE_OVERRIDES = {
     "LUSTRE": "lustre/",
     "OSLOGIN": "oslogin/",
     "FILE": "file/",
+    "IAM": "iam/",
+    "MONITORING": "monitoring/",
+    "STORAGETRANSFER": "storagetransfer/",
 }
 """Maps a service, as in `CLOUDSDK_API_ENDPOINT_OVERRIDES_<service>`, to its path on the stand-in cloud."""
 

@@ -1,4 +1,4 @@
-"""Read calls of KMS, CloudWatch Logs, FSx, EFS and EC2 that `gpuinfra adopt` uses to find retained resources.
+"""Read calls of KMS, CloudWatch Logs, FSx, EFS, EC2 and IAM that `gpuinfra adopt` and `gpuinfra ready` use.
 
 KMS, CloudWatch Logs and FSx use AWS's JSON protocol: the `X-Amz-Target` header contains the action, and requests and
 responses are JSON.
@@ -6,11 +6,13 @@ responses are JSON.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.aws import operator
 from gpuinfra.rehearsal.cloud.aws.behaviors.network import MOUNT_TARGET
+from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
@@ -32,7 +34,9 @@ def describe_key(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[st
         raise CloudError("NotFoundException", f"Key '{name}' does not exist")
     asks = operator.required(cloud.store, "read", key.type, {}, region, key)
     cloud.operator.check(operator, [one for one in asks if one.action == "kms:DescribeKey"])
-    return {"KeyMetadata": {"KeyId": key.id, "Arn": key.outputs["arn"]}}
+    enabled = key.plain.get("isEnabled") is not False
+    state = "Enabled" if enabled else "Disabled"
+    return {"KeyMetadata": {"KeyId": key.id, "Arn": key.outputs["arn"], "KeyState": state, "Enabled": enabled}}
 
 
 def describe_log_groups(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
@@ -85,6 +89,13 @@ def describe_homes(cloud: Cloud, asked: Mapping[str, str], region: str) -> dict[
     }
 
 
+def get_metric_statistics(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
+    """Return no data points. S3 publishes no metrics of the replication while no objects are waiting, and the stand-in
+    replicates without a delay."""
+    cloud.operator.check(operator, operator.http("cloudwatch:GetMetricStatistics", "*", region))
+    return {"Label": str(asked.get("MetricName")), "Datapoints": []}
+
+
 def _log_of(one: Resource) -> dict[str, str]:
     log = one.plain.get("logConfiguration") or {}
     known = {"Level": log.get("level") or "DISABLED"}
@@ -95,6 +106,7 @@ def _log_of(one: Resource) -> dict[str, str]:
 
 JSON_ACTIONS: dict[str, Callable[[Cloud, Mapping[str, Any], str], dict[str, Any]]] = {
     "TrentService.DescribeKey": describe_key,
+    "GraniteServiceVersion20100801.GetMetricStatistics": get_metric_statistics,
     "Logs_20140328.DescribeLogGroups": describe_log_groups,
     "AWSSimbaAPIService_v20180301.DescribeFileSystems": describe_file_systems,
 }
@@ -120,6 +132,23 @@ def describe_subnets(cloud: Cloud, filters: Filters, region: str) -> dict[str, A
         if _passes(filters, {"vpc-id": shown["vpcId"], **tags}):
             found.append(shown)
     return {"subnetSet": found}
+
+
+def get_role(cloud: Cloud, name: str) -> dict[str, Any]:
+    """Return a role, as IAM does in every Region."""
+    cloud.operator.check(operator, operator.http("iam:GetRole", f"arn:aws:iam::{ACCOUNT}:role/{name}", "us-east-1"))
+    found = next((one for one in cloud.store.list("aws:iam/role:Role") if one.id == name), None)
+    if found is None:
+        raise CloudError("NoSuchEntity", f"The role with name {name} cannot be found.", status=404)
+    return {
+        "Role": {
+            "Path": str(found.plain.get("path") or "/"),
+            "RoleName": name,
+            "RoleId": str(found.outputs.get("uniqueId")),
+            "Arn": str(found.outputs["arn"]),
+            "CreateDate": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(found.created)),
+        }
+    }
 
 
 def _in_region(cloud: Cloud, token: str, region: str) -> list[Resource]:

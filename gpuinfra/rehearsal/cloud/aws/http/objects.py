@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
-from gpuinfra.rehearsal.cloud.aws import access, credentials, signatures
+from gpuinfra.rehearsal.cloud.aws import access, credentials, replication, signatures
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, content
 
@@ -52,6 +52,7 @@ class Objects:
         if access.bucket(self.cloud.store, bucket) is None:
             self._allow(who, "s3:ListBucket", f"arn:aws:s3:::{bucket}", {})
             raise CloudError("NoSuchBucket", "The specified bucket does not exist", status=404)
+        replication.run(self.cloud.store)
         return self._object(request, who, bucket, key) if key else self._bucket(request, who, bucket)
 
     def _allow(
@@ -76,6 +77,9 @@ class Objects:
             raise CloudError(
                 "MethodNotAllowed", "The specified method is not allowed against this resource.", status=405
             )
+        if "replication" in query:
+            self._allow(who, "s3:GetReplicationConfiguration", arn, {}, bucket)
+            return _xml(replication.document(self.cloud.store, bucket))
         if "location" in query:
             self._allow(who, "s3:GetBucketLocation", arn, {}, bucket)
             region = access.bucket_region(self.cloud.store, bucket)

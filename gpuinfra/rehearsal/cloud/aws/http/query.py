@@ -29,6 +29,7 @@ _NAMESPACES = {
     "sts": "https://sts.amazonaws.com/doc/2011-06-15/",
     "autoscaling": "http://autoscaling.amazonaws.com/doc/2011-01-01/",
     "ec2": "http://ec2.amazonaws.com/doc/2016-11-15/",
+    "iam": "https://iam.amazonaws.com/doc/2010-05-08/",
 }
 _LOGINS = {
     "AWSEC2InstanceConnectService.SendSSHPublicKey": sessions.send_ssh_public_key,
@@ -53,6 +54,7 @@ class Queries:
             ("ec2", "GetConsoleOutput"): self._console,
             ("ec2", "DescribeInstanceTypeOfferings"): self._offerings,
             ("ec2", "DescribeAvailabilityZones"): self._zones,
+            ("iam", "GetRole"): lambda asked, by: describe.get_role(cloud, asked.get("RoleName", "")),
             ("ec2", "DescribeSecurityGroups"): lambda asked, by: describe.describe_security_groups(
                 cloud, _filters(asked), by.region
             ),
@@ -73,7 +75,9 @@ class Queries:
                 raise CloudError(
                     "InvalidAction", f"The action {action} of {service} is not supported in a rehearsal", status=400
                 )
-            if service != "sts":
+            if service == "iam":
+                self._read_only(verified)
+            elif service != "sts":
                 self._read_only(verified)
                 named = asked.get("AutoScalingGroupName") if action.startswith("Start") else None
                 where = operator.group_arn(named, verified.region) if named else "*"

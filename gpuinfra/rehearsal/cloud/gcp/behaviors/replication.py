@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.core import replication, wire
 from gpuinfra.rehearsal.cloud.core.behavior import Behavior, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
 from gpuinfra.rehearsal.cloud.gcp import access
@@ -14,6 +14,7 @@ from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, PROJECT_NUMBER
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.interfaces import Call, Cloud
+    from gpuinfra.rehearsal.cloud.core.store import Store
 
 TRANSFER_AGENT = f"project-{PROJECT_NUMBER}@storage-transfer-service.iam.gserviceaccount.com"
 STORAGE_AGENT = f"service-{PROJECT_NUMBER}@gs-project-accounts.iam.gserviceaccount.com"
@@ -89,6 +90,15 @@ class TransferJob(Behavior):
             call.outputs["loggingConfig"] = {"enableOnPremGcsTransferLogs": False, **logging}
 
     updated = created
+
+
+def replicate(store: Store) -> None:
+    """Copy the objects that enabled jobs cover."""
+    for one in store.list(TransferJob.types[0]):
+        spec = one.plain.get("replicationSpec")
+        if spec and one.plain.get("status") == "ENABLED":
+            source, replica = (str(spec[key]["bucketName"]) for key in ("gcsDataSource", "gcsDataSink"))
+            replication.copy(store, source, replica, one.created)
 
 
 def _require(cloud: Cloud, email: str, permissions: tuple[str, ...], words: str, name: str) -> None:

@@ -1,5 +1,5 @@
-"""Read calls of KMS, Filestore, Managed Lustre and networks that find retained resources, as `gpuinfra
-adopt` makes them.
+"""Read calls of KMS, Filestore, Managed Lustre, networks, replication jobs, roles and metrics, as `gpuinfra adopt` and `gpuinfra ready`
+make them.
 
 The path after the service and its version is the resource's name, which is also its ID in the stand-in cloud.
 """
@@ -12,15 +12,19 @@ from urllib.parse import unquote
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, json_response
 from gpuinfra.rehearsal.cloud.gcp import operator, tokens
 from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError
+from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
     from gpuinfra.rehearsal.cloud.core.store import Resource
 
+JOB = "gcp:storage/transferJob:TransferJob"
 _TYPES = {
     "cloudkms": ("gcp:kms/keyRing:KeyRing", "gcp:kms/cryptoKey:CryptoKey"),
     "lustre": ("gcp:lustre/instance:Instance",),
     "file": ("gcp:filestore/instance:Instance",),
+    "iam": ("gcp:projects/iAMCustomRole:IAMCustomRole",),
+    "storagetransfer": (JOB,),
     "compute": ("gcp:compute/network:Network", "gcp:compute/globalAddress:GlobalAddress"),
 }
 """Maps a service to the resource types that it serves."""
@@ -36,14 +40,38 @@ def read(cloud: Cloud, service: str, request: Request, rest: str) -> Response:
     """Handle `GET VERSION/NAME`."""
     who = tokens.principal(cloud.store, request.headers.get("authorization", ""))
     name = unquote(rest).partition("/")[2]
-    found = next((one for type_ in _TYPES[service] if (one := cloud.store.find(type_, name))), None)
+    place = f"{PROJECT}/{name.rpartition('/')[2]}" if service == "storagetransfer" else name
+    found = next((one for type_ in _TYPES[service] if (one := cloud.store.find(type_, place))), None)
     if not who.is_operator:
         raise GoogleError("forbidden", f"Permission denied on resource '{name}' (or it may not exist)", status=403)
     if request.method != "GET" or found is None:
         raise GoogleError("notFound", f"Resource '{name}' was not found", status=404)
     cloud.operator.check(operator, operator.required(cloud.store, "read", found.type, {}, found.region, found))
-    answer = {"name": name, "peerings": _peerings(cloud, found)} if service == "compute" else {"name": name}
-    return json_response(answer)
+    return json_response({"name": name, **_shown(cloud, found)})
+
+
+def metrics(cloud: Cloud, request: Request, rest: str) -> Response:
+    """Handle `GET v3/projects/PROJECT/timeSeries` of Cloud Monitoring. The stand-in replicates without a delay, and Google publishes no latency
+    while no objects are replicated."""
+    who = tokens.principal(cloud.store, request.headers.get("authorization", ""))
+    if not who.is_operator or request.method != "GET" or rest != f"v3/projects/{PROJECT}/timeSeries":
+        raise GoogleError("forbidden", f"Permission denied on '{rest[:200]}' (or it may not exist)", status=403)
+    cloud.operator.check(operator, operator.storage("monitoring.timeSeries.list", f"projects/{PROJECT}"))
+    return json_response({})
+
+
+def _shown(cloud: Cloud, found: Resource) -> dict[str, Any]:
+    """Return the fields of a resource that gpuinfra reads, in addition to its name."""
+    plain = found.plain
+    if found.type == "gcp:compute/network:Network":
+        return {"peerings": _peerings(cloud, found)}
+    if found.type == "gcp:kms/cryptoKey:CryptoKey":
+        return {"primary": {"name": f"{found.id}/cryptoKeyVersions/1", "state": "ENABLED"}}
+    if found.type == JOB:
+        return {key: plain[key] for key in ("status", "description", "replicationSpec") if key in plain}
+    if found.type == "gcp:projects/iAMCustomRole:IAMCustomRole":
+        return {key: plain[key] for key in ("title", "stage") if key in plain}
+    return {}
 
 
 def _peerings(cloud: Cloud, network: Resource) -> list[dict[str, Any]]:

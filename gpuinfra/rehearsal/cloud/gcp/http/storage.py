@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, content, json_response
 from gpuinfra.rehearsal.cloud.gcp import access, operator, tokens
+from gpuinfra.rehearsal.cloud.gcp.behaviors.replication import replicate
 from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError, invalid
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT_NUMBER
 
@@ -47,6 +48,7 @@ class Storage:
         if not access.exists(self.cloud.store, bucket):
             self._allow(who, access.LOOK, bucket)
             raise GoogleError("notFound", "The specified bucket does not exist.", status=404)
+        replicate(self.cloud.store)
         if match["how"] == "upload/":
             return self._put(request, who, bucket)
         if name:

@@ -1,0 +1,74 @@
+"""`gpuinfra ready`: whether the second region of a stack is ready now."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+
+import click
+
+from gpuinfra.cli.options import stack_options
+from gpuinfra.cli.stack_context import readable_stack
+from gpuinfra.cli.stacks import Stacks, short_name
+from gpuinfra.errors import EnvironmentMissing, SpecError, UsageError
+
+
+@click.command("ready")
+@click.argument("stack")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@stack_options
+def command(stack: str, as_json: bool, stacks: Stacks) -> int:
+    """Check whether the second region of STACK is ready for a failover now.
+
+    STACK declares the second region in `recovery`. The command reads the replication and its lag, the replicas, keys, roles,
+    bundles and images in the second region, and compares the stack file of the second region with that of STACK. It changes
+    nothing. For each line that is not ok, it prints the command that fixes it.
+
+    The exit code is 0 if the second region is ready, 1 if it is not, and 3 if a part could not be read and the rest is ready.
+    """
+    from gpuinfra.cli.clone import project_of
+    from gpuinfra.clone.readiness import STATE_RULE, not_read, second_of
+    from gpuinfra.clouds.readiness import FAIL, OK, SKIPPED, UNREAD, Question, look
+    from gpuinfra.day import today
+    from gpuinfra.findings import Level
+    from gpuinfra.planning import make_plan
+    from gpuinfra.report import ready_text
+    from gpuinfra.rules import check_stack
+    from gpuinfra.spec.load import read_stack
+
+    day, loaded = today(), read_stack(stack)
+    # A state in the region that fails is a line of the report.
+    errors = [one for one in check_stack(loaded, day) if one.level is Level.ERROR and one.rule != STATE_RULE]
+    if errors:
+        raise SpecError(errors)
+    plan = make_plan(loaded.spec, day)
+    if plan.recovery is None or loaded.spec.recovery is None:
+        raise UsageError(
+            f"{stack} has no `recovery`, so it has no second region; add it to the declaration (docs/declaring.md)"
+        )
+    second = second_of(loaded, project_of(loaded.path), day, os.environ)
+    lines = list(second.lines)
+    with readable_stack(stack, stacks, nodes=False) as resources:
+        question = Question(
+            region=plan.region,
+            recovery=plan.recovery,
+            rpo_minutes=loaded.spec.recovery.rpo_minutes,
+            resources=resources,
+            images=second.images,
+            config=loaded.config,
+        )
+        lines += look(plan.cloud, question)
+    lines += not_read(plan.recovery)
+    restore = stacks.restore.format(stack=short_name(stack))
+    lines = [replace(one, fix=one.fix or restore) if one.state not in (OK, SKIPPED) else one for one in lines]
+    if as_json:
+        document = {**ready_text.document(loaded.name, plan.recovery.region, lines), **stacks.marks}
+        click.echo(json.dumps(document, indent=2, ensure_ascii=True))
+    else:
+        if stacks.notice:
+            click.echo(stacks.notice)
+        for line in ready_text.text(plan.recovery.region, lines):
+            click.echo(line)
+    states = {one.state for one in lines}
+    return 1 if FAIL in states else EnvironmentMissing.exit_code if UNREAD in states else 0

@@ -1,0 +1,211 @@
+"""Whether the stack file of the second region is ready: it exists, is valid, agrees with the first one, and its network does not overlap.
+
+The module compares files. `gpuinfra/clouds/readiness.py` reads the cloud.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from shlex import join
+
+from gpuinfra.clone.draft import value_at
+from gpuinfra.clone.make import clone
+from gpuinfra.clone.model import ClonedFile, Request, Result
+from gpuinfra.clone.network import network_of
+from gpuinfra.clouds.readiness import FAIL, OK, SKIPPED, WARN, Line
+from gpuinfra.errors import GpuinfraError
+from gpuinfra.findings import Level
+from gpuinfra.plan.model import RecoveryPlan
+from gpuinfra.planning import make_plan
+from gpuinfra.rules.stack import REGION_IN_URL, check_stack, state_survives_the_region
+from gpuinfra.spec.document import Route
+from gpuinfra.spec.load import LoadedStack, read_stack
+from gpuinfra.spec.messages import path_text
+
+STATE_RULE = "state_survives_the_region"
+SECRETS = "secretsprovider"
+BACKEND = "PULUMI_BACKEND_URL"
+MOST_DIFFERENCES = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Second:
+    """The stack of the second region, as its files declare it."""
+
+    fresh: Result
+    """What `gpuinfra clone` would write now."""
+    files: tuple[LoadedStack, ...]
+    """The files that exist, in the order of `fresh.files`."""
+    lines: tuple[Line, ...]
+    today: date
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """IDs of images that exist in one region only."""
+        plans = [make_plan(one.spec, self.today) for one in self.files]
+        return tuple(sorted({pool.image.ref for plan in plans for pool in plan.pools if pool.image.source == "id"}))
+
+
+def second_of(stack: LoadedStack, project: str, today: date, environment: Mapping[str, str]) -> Second:
+    """Compare the files of the second region with the stack. The stack must have `recovery`."""
+    recovery = stack.spec.recovery
+    assert recovery is not None
+    request = Request(region=recovery.region, mode=recovery.mode, project=project)
+    fresh = clone(stack, stack.path.read_text(encoding="utf-8-sig"), request, today)
+    words = ["gpuinfra", "clone", stack.name, "--region", recovery.region, "--mode", recovery.mode]
+    lines: list[Line] = []
+    files: list[LoadedStack] = []
+    if not fresh.ok:
+        errors = "; ".join(str(one) for one in fresh.findings if one.level is Level.ERROR)
+        lines.append(
+            Line(
+                topic="stack file",
+                name=stack.name,
+                state=FAIL,
+                reason=f"the stack cannot be cloned: {errors}",
+                fix=join(words),
+            )
+        )
+    for one in fresh.files:
+        found, line = _read(one, join(words))
+        lines.append(line)
+        if found is not None:
+            files.append(found)
+            lines += _valid(found, today)
+            lines += _differences(one, found, fresh, words)
+            lines += _addresses(stack, found)
+    lines += _state(stack, files, environment)
+    return Second(fresh=fresh, files=tuple(files), lines=tuple(lines), today=today)
+
+
+def not_read(recovery: RecoveryPlan) -> Iterator[Line]:
+    """Return the lines about what this command does not read: quotas, and the result of a drill."""
+    fix = next((one.command for one in recovery.commands if "quota" in one.command), "")
+    reason = (
+        f"quotas and capacity in {recovery.region} are not read; the command requests the quota that the plan needs"
+    )
+    yield Line(topic="quota", name=recovery.region, state=SKIPPED, reason=reason, fix=fix)
+    yield Line(topic="drill", name=recovery.region, state=SKIPPED, reason="no drill recorded")
+
+
+def _read(file: ClonedFile, command: str) -> tuple[LoadedStack | None, Line]:
+    if not file.path.is_file():
+        reason = f"{file.path.name} does not exist"
+        return None, Line(topic="stack file", name=file.stack, state=FAIL, reason=reason, fix=command)
+    try:
+        found = read_stack(file.path)
+    except GpuinfraError as problem:
+        reason = f"{file.path.name} cannot be read: {problem}"
+        return None, Line(
+            topic="stack file", name=file.stack, state=FAIL, reason=reason, fix=f"gpuinfra plan {file.path}"
+        )
+    return found, Line(topic="stack file", name=file.stack, state=OK, reason=f"{file.path.name} exists")
+
+
+def _valid(found: LoadedStack, today: date) -> Iterator[Line]:
+    """Apply the rules of `plan`, which include machine types that the region does not offer."""
+    for one in check_stack(found, today):
+        if one.level is Level.ERROR and one.rule != STATE_RULE:
+            yield Line(
+                topic="stack file",
+                name=found.name,
+                state=FAIL,
+                reason=f"{one.path} {one.message}",
+                fix=f"gpuinfra plan {found.path}",
+            )
+
+
+def _differences(file: ClonedFile, found: LoadedStack, fresh: Result, words: list[str]) -> Iterator[Line]:
+    """Compare the values that a clone copies unchanged. The values that a clone changes can be edited, such as capacity and zone."""
+    assert found.document is not None
+    body: object = found.document.value
+    for part in found.route:
+        body = body[part]  # pyright: ignore[reportIndexIssue, reportUnknownVariableType]
+    changed = [one.route for one in fresh.changes]
+    wanted, given = _leaves(file.declaration), _leaves(body)
+    edited = {}
+    for route in changed:
+        value = value_at(body, route)
+        if value is not None and value != value_at(file.declaration, route) and route[0] != "where":
+            edited[path_text(route)] = value
+    sets = [word for path, value in edited.items() for word in ("--set", f"{path}={json.dumps(value)}")]
+    command = join([*words, "--force", *sets])
+    different = [
+        route
+        for route in sorted({*wanted, *given}, key=path_text)
+        if wanted.get(route) != given.get(route) and not any(_overlap(route, one) for one in changed)
+    ]
+    for route in different[:MOST_DIFFERENCES]:
+        reason = f"is {_shown(given, route)} in {found.path.name}, but {_shown(wanted, route)} in the stack"
+        yield Line(topic="difference", name=path_text(route), state=FAIL, reason=reason, fix=command)
+    if len(different) > MOST_DIFFERENCES:
+        reason = f"{len(different) - MOST_DIFFERENCES} more values differ"
+        yield Line(topic="difference", name=found.name, state=FAIL, reason=reason, fix=command)
+    if not different:
+        yield Line(
+            topic="difference",
+            name=found.name,
+            state=OK,
+            reason="agrees with the stack, except for what a clone changes",
+        )
+
+
+def _overlap(route: Route, changed: Route) -> bool:
+    shorter = min(len(route), len(changed))
+    return route[:shorter] == changed[:shorter]
+
+
+def _leaves(value: object, route: Route = ()) -> dict[Route, object]:
+    if isinstance(value, dict) and value:
+        return {key: one for name, item in value.items() for key, one in _leaves(item, (*route, str(name))).items()}
+    if isinstance(value, list) and value:
+        return {key: one for index, item in enumerate(value) for key, one in _leaves(item, (*route, index)).items()}
+    return {route: value}
+
+
+def _shown(values: Mapping[Route, object], route: Route) -> str:
+    return json.dumps(values[route], default=str) if route in values else "not set"
+
+
+def _addresses(stack: LoadedStack, found: LoadedStack) -> Iterator[Line]:
+    """Compare the address ranges of both networks. The ranges of existing networks are not in the files."""
+    if "site" not in found.spec.made_layers:
+        return
+    ours, theirs = stack.spec.network, found.spec.network
+    if ours.existing or theirs.existing:
+        reason = "the range of an existing network is not in the files"
+        yield Line(topic="addresses", name=found.name, state=SKIPPED, reason=reason)
+        return
+    first, second = network_of(ours.cidr), network_of(theirs.cidr)
+    if first is not None and second is not None and first.overlaps(second):
+        reason = f"{theirs.cidr} overlaps {ours.cidr} of {stack.name}, so the networks cannot be peered"
+        fix = f"gpuinfra clone {stack.name} --region {found.spec.where.region} --force"
+        yield Line(topic="addresses", name=found.name, state=FAIL, reason=reason, fix=fix)
+    else:
+        yield Line(topic="addresses", name=found.name, state=OK, reason=f"{theirs.cidr} does not overlap {ours.cidr}")
+
+
+def _state(stack: LoadedStack, files: list[LoadedStack], environment: Mapping[str, str]) -> Iterator[Line]:
+    """Check that the state and the secrets providers survive the region of the stack."""
+    region = stack.spec.where.region
+    found = [*state_survives_the_region(stack)]
+    # Both stacks usually have the same backend, so that only the secrets provider can differ.
+    found += [finding for one in files for finding in state_survives_the_region(one) if finding.path == SECRETS]
+    lines = [
+        Line(topic="state", name=one.path, state=FAIL if one.message.startswith(f"is in {region},") else WARN, reason=one.message, fix=MOVE)
+        for one in found
+    ]  # fmt: skip
+    match = REGION_IN_URL.search(environment.get(BACKEND, ""))
+    if match and region in (match[1], match[2]):
+        reason = f"is in {region}, so a failover cannot read the state when this region fails"
+        lines.append(Line(topic="state", name=BACKEND, state=FAIL, reason=reason, fix=MOVE))
+    yield from lines or [
+        Line(topic="state", name="backend", state=OK, reason=f"no setting names a backend in {region}")
+    ]
+
+
+MOVE = "pulumi stack export --stack STACK --file state.json && pulumi login URL && pulumi stack init STACK && pulumi stack import --stack STACK --file state.json"
+"""Moves the state to a backend in another region (https://www.pulumi.com/docs/iac/concepts/state-and-backends/, read 2026-11-22)."""

@@ -1,0 +1,234 @@
+"""Reads the second Region of a stack: replication rules, replicas, keys, the role, bundles and images.
+
+Requests and responses: the API references of S3 (GetBucketReplication, HeadBucket, HeadObject), KMS (DescribeKey, KeyState), CloudWatch
+(GetMetricStatistics), IAM (GetRole) and EC2 (DescribeImages), read 2026-11-22, and the service models of botocore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from shlex import quote
+from typing import Any
+
+from gpuinfra.clouds.aws.recovery import image_copy
+from gpuinfra.clouds.readiness import FAIL, OK, UNREAD, WARN, Line, Question, Resource, Unread, asked, deployed, lag
+from gpuinfra.safe_text import one_line
+
+REPLICATION = "aws:s3/bucketReplicationConfig:BucketReplicationConfig"
+KEY = "aws:kms/key:Key"
+OBJECT = "aws:s3/bucketObjectv2:BucketObjectv2"
+MISSING = frozenset(
+    {"404", "NoSuchBucket", "NoSuchKey", "NotFound", "NotFoundException", "NoSuchEntity", "ReplicationConfigurationNotFoundError"}
+    | {"InvalidAMIID.NotFound", "InvalidAMIID.Unavailable"}
+)  # fmt: skip
+"""Error codes of resources that do not exist."""
+RECENT = timedelta(hours=1)
+FAILURES = timedelta(hours=24)
+
+Client = Callable[[str, str], Any]
+"""Returns the client of a service in a Region."""
+
+
+def look(question: Question) -> Iterator[Line]:
+    """Read the second Region with the credentials of the environment, or of the profile `aws:profile`."""
+    import boto3
+    from botocore.exceptions import BotoCoreError
+
+    profile = str(question.config.get("aws:profile") or "") or None
+    try:
+        session = boto3.session.Session(profile_name=profile)
+    except BotoCoreError as problem:
+        yield Line(
+            topic="login", name="AWS", state=UNREAD, reason=one_line(problem), fix="run `aws configure list-profiles`"
+        )
+        return
+
+    def client(service: str, region: str) -> Any:
+        return session.client(service, region_name=region)  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+    yield from lines(question, client, datetime.now(UTC))
+
+
+def lines(question: Question, client: Client, now: datetime) -> Iterator[Line]:
+    """Return the lines for the resources in the state. Creating a client sends no request."""
+    second = question.recovery.region
+    configurations = question.of_type(REPLICATION)
+    keys = [str(one.get("id")) for one in question.of_type(KEY) if _region(one) == second]
+    yield from deployed(question, len(configurations), len(keys))
+    replicas: dict[str, str] = {}
+    roles: dict[str, None] = {}
+    for one in configurations:
+        outputs = one.get("outputs") or {}
+        rule = (outputs.get("rules") or [{}])[0]
+        arn = str((rule.get("destination") or {}).get("bucket") or "")
+        source, replica = str(outputs.get("bucket")), arn.rpartition(":")[2]
+        replicas[source] = replica
+        roles[str(outputs.get("role"))] = None
+        pair = _Pair(question, client, source=source, replica=replica, rule=str(rule.get("id")), now=now)
+        yield from asked("replication", source, lambda pair=pair, arn=arn: pair.replication(arn))
+        yield from asked("replica", replica, pair.exists)
+        yield from asked("lag", source, pair.lag)
+        yield from asked("failures", source, pair.failures)
+    for key in keys:
+        yield from asked("key", key, lambda key=key: _key(client, key, second))
+    for role in roles:
+        name = role.rpartition("/")[2]
+        yield from asked("role", name, lambda name=name: _role(client, name, question.region))
+    for bucket, key in _objects(question):
+        if replica := replicas.get(bucket):
+            yield from asked("bundle", key, lambda b=bucket, r=replica, k=key: _bundle(question, client, b, r, k))
+    for image in question.images:
+        yield from asked("image", image, lambda image=image: _image(question, client, image))
+
+
+class _Pair:
+    """A bucket and its replica."""
+
+    def __init__(
+        self, question: Question, client: Client, *, source: str, replica: str, rule: str, now: datetime
+    ) -> None:
+        self._question, self._client, self._now = question, client, now
+        self._source, self._replica, self._rule = source, replica, rule
+        self._show = f"aws s3api get-bucket-replication --bucket {quote(source)} --region {question.region}"
+
+    def replication(self, arn: str) -> Iterator[Line]:
+        s3 = self._client("s3", self._question.region)
+        answer = _answer(s3.get_bucket_replication, Bucket=self._source)
+        rules = answer["ReplicationConfiguration"].get("Rules", []) if answer else []
+        ours = [rule for rule in rules if rule.get("Destination", {}).get("Bucket") == arn]
+        if not ours:
+            reason = f"no replication rule copies this bucket to {self._replica}"
+            yield Line(topic="replication", name=self._source, state=FAIL, reason=reason)
+        elif ours[0].get("Status") != "Enabled":
+            reason = f"the replication rule to {self._replica} is {ours[0].get('Status')}"
+            yield Line(topic="replication", name=self._source, state=FAIL, reason=reason)
+        else:
+            yield Line(topic="replication", name=self._source, state=OK, reason=f"copies to {self._replica}")
+
+    def exists(self) -> Iterator[Line]:
+        second = self._question.recovery.region
+        answer = _answer(self._client("s3", second).head_bucket, Bucket=self._replica)
+        region = str((answer or {}).get("BucketRegion") or second)
+        if answer is None:
+            yield Line(
+                topic="replica", name=self._replica, state=FAIL, reason=f"the replica does not exist in {second}"
+            )
+        elif region != second:
+            yield Line(
+                topic="replica", name=self._replica, state=FAIL, reason=f"the replica is in {region}, not in {second}"
+            )
+        else:
+            yield Line(topic="replica", name=self._replica, state=OK, reason=f"exists in {second}")
+
+    def lag(self) -> Iterator[Line]:
+        """S3 publishes the lag in seconds in the Region of the replica."""
+        points = self._metric("ReplicationLatency", "Maximum", self._question.recovery.region, RECENT, 300)
+        newest = max(points, key=lambda one: one["Timestamp"], default=None)
+        yield lag(self._question, self._source, float(newest["Maximum"]) if newest else None, self._show)
+
+    def failures(self) -> Iterator[Line]:
+        """S3 publishes failures in the Region of the source."""
+        points = self._metric("OperationsFailedReplication", "Sum", self._question.region, FAILURES, 3600)
+        failed = int(sum(float(one["Sum"]) for one in points))
+        if failed:
+            fix = _job(self._question, self._source)
+            reason = f"{failed} objects were not replicated in the last {FAILURES.total_seconds() / 3600:.0f} hours"
+            yield Line(topic="failures", name=self._source, state=FAIL, reason=reason, fix=fix)
+        else:
+            yield Line(topic="failures", name=self._source, state=OK, reason="no object failed in the last 24 hours")
+
+    def _metric(
+        self, name: str, statistic: str, region: str, period: timedelta, seconds: int
+    ) -> list[Mapping[str, Any]]:
+        dimensions = {"SourceBucket": self._source, "DestinationBucket": self._replica, "RuleId": self._rule}
+        answer = _answer(
+            self._client("cloudwatch", region).get_metric_statistics,
+            Namespace="AWS/S3",
+            MetricName=name,
+            Dimensions=[{"Name": key, "Value": value} for key, value in dimensions.items()],
+            StartTime=self._now - period,
+            EndTime=self._now,
+            Period=seconds,
+            Statistics=[statistic],
+        )
+        return list((answer or {}).get("Datapoints", []))
+
+
+def _key(client: Client, key: str, region: str) -> Iterator[Line]:
+    answer = _answer(client("kms", region).describe_key, KeyId=key)
+    state = str(answer["KeyMetadata"].get("KeyState")) if answer else ""
+    enable = f"aws kms enable-key --key-id {quote(key)} --region {region}"
+    if answer is None:
+        yield Line(topic="key", name=key, state=FAIL, reason=f"the key does not exist in {region}")
+    elif state == "Enabled":
+        yield Line(topic="key", name=key, state=OK, reason=f"is enabled in {region}")
+    else:
+        cancel = f"aws kms cancel-key-deletion --key-id {quote(key)} --region {region} && "
+        fix = cancel + enable if state == "PendingDeletion" else enable
+        yield Line(
+            topic="key", name=key, state=FAIL, reason=f"the key is {state}, so the replicas cannot be read", fix=fix
+        )
+
+
+def _role(client: Client, name: str, region: str) -> Iterator[Line]:
+    if _answer(client("iam", region).get_role, RoleName=name) is None:
+        yield Line(topic="role", name=name, state=FAIL, reason="the role of the replication does not exist")
+    else:
+        yield Line(topic="role", name=name, state=OK, reason="exists")
+
+
+def _bundle(question: Question, client: Client, bucket: str, replica: str, key: str) -> Iterator[Line]:
+    second = question.recovery.region
+    if _answer(client("s3", second).head_object, Bucket=replica, Key=key) is None:
+        reason = (
+            f"the bundle is in {bucket}, but not in the replica {replica}, because replication covers only new objects"
+        )
+        yield Line(topic="bundle", name=key, state=FAIL, reason=reason, fix=_job(question, bucket))
+    else:
+        yield Line(topic="bundle", name=key, state=OK, reason=f"is in {replica}")
+
+
+def _image(question: Question, client: Client, image: str) -> Iterator[Line]:
+    second = question.recovery.region
+    answer = _answer(client("ec2", second).describe_images, ImageIds=[image])
+    if not answer or not answer.get("Images"):
+        reason = f"the image does not exist in {second}; copy the image of the stack and set the ID of the copy"
+        fix = image_copy("IMAGE", question.region, second)
+        yield Line(topic="image", name=image, state=FAIL, reason=reason, fix=fix)
+        return
+    state = str(answer["Images"][0].get("State"))
+    good = state == "available"
+    yield Line(topic="image", name=image, state=OK if good else WARN, reason=f"is {state} in {second}")
+
+
+def _job(question: Question, bucket: str) -> str:
+    """Return the command that replicates existing objects of a bucket, from the plan."""
+    commands = [one.command for one in question.recovery.commands if "create-job" in one.command]
+    return commands[0].replace("BUCKET", bucket) if commands else ""
+
+
+def _objects(question: Question) -> Iterator[tuple[str, str]]:
+    """Return bucket and key of each bundle that the stack uploaded."""
+    for one in question.of_type(OBJECT):
+        outputs = one.get("outputs") or {}
+        yield str(outputs.get("bucket")), str(outputs.get("key"))
+
+
+def _region(resource: Resource) -> str:
+    return str((resource.get("outputs") or {}).get("region") or "")
+
+
+def _answer(request: Callable[..., Any], **arguments: Any) -> dict[str, Any] | None:
+    """Return the response, or None if the resource does not exist. Raises `Unread` for any other error."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        answer: dict[str, Any] = request(**arguments)
+    except ClientError as problem:
+        if str(problem.response.get("Error", {}).get("Code")) in MISSING:
+            return None
+        raise Unread(one_line(problem)) from None
+    except BotoCoreError as problem:
+        raise Unread(one_line(problem)) from None
+    return answer

@@ -1,0 +1,208 @@
+"""Reads the second region of a stack: replication jobs, replicas, keys, roles and bundles.
+
+Requests and responses: the REST references of Storage Transfer (transferJobs.get), Cloud Storage (buckets.get, objects.get), Cloud KMS
+(cryptoKeys.get), Cloud Monitoring (timeSeries.list) and IAM (projects.roles.get), and Google's discovery documents, read 2026-11-22.
+Images are global. The metrics are those of https://docs.cloud.google.com/storage-transfer/docs/monitor-transfer-jobs, read 2026-11-22.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import quote
+
+from gpuinfra.clouds.readiness import FAIL, OK, Line, Question, Unread, asked, deployed, lag
+from gpuinfra.handover.gcp import Client, PortUnavailable
+from gpuinfra.handover.trust import checked_address
+
+JOB = "gcp:storage/transferJob:TransferJob"
+KEY = "gcp:kms/cryptoKey:CryptoKey"
+ROLE = "gcp:projects/iAMCustomRole:IAMCustomRole"
+OBJECT = "gcp:storage/bucketObject:BucketObject"
+METRIC = "storagetransfer.googleapis.com/transferjob"
+LATENCY, COUNT = f"{METRIC}/replication_latency", f"{METRIC}/object_replication_count"
+RECENT = timedelta(hours=1)
+FAILURES = timedelta(hours=24)
+ENDPOINTS = {
+    "cloudkms": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDKMS", "https://cloudkms.googleapis.com/"),
+    "iam": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_IAM", "https://iam.googleapis.com/"),
+    "monitoring": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_MONITORING", "https://monitoring.googleapis.com/"),
+    "storage": ("STORAGE_EMULATOR_HOST", "https://storage.googleapis.com"),
+    "storagetransfer": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGETRANSFER", "https://storagetransfer.googleapis.com/"),
+}
+"""Service -> the variable that overrides its endpoint, and the default endpoint."""
+
+Get = Callable[[str, str, Mapping[str, str]], dict[str, Any] | None]
+"""Sends a read request: service, path and parameters. None if the resource does not exist. Raises `Unread`."""
+
+
+def look(question: Question) -> Iterator[Line]:
+    """Read the second region with the credentials of the environment."""
+    client = Client()
+
+    def get(service: str, path: str, parameters: Mapping[str, str]) -> dict[str, Any] | None:
+        try:
+            address = checked_address(*ENDPOINTS[service], os.environ).rstrip("/")
+            return client.found(f"{address}/{path}", parameters)
+        except PortUnavailable as problem:
+            raise Unread(str(problem)) from None
+
+    yield from lines(question, get, datetime.now(UTC))
+
+
+def lines(question: Question, get: Get, now: datetime) -> Iterator[Line]:
+    """Return the lines for the resources in the state."""
+    jobs = [one.get("outputs") or {} for one in question.of_type(JOB)]
+    jobs = [one for one in jobs if one.get("replicationSpec")]
+    keys = [str(one.get("id")) for one in question.of_type(KEY)]
+    keys = [key for key in keys if f"/locations/{question.recovery.region}/" in key]
+    yield from deployed(question, len(jobs), len(keys))
+    replicas: dict[str, str] = {}
+    for one in jobs:
+        spec = one["replicationSpec"]
+        source, replica = (str((spec.get(key) or {}).get("bucketName")) for key in ("gcsDataSource", "gcsDataSink"))
+        replicas[source] = replica
+        job = _Job(
+            question,
+            get,
+            name=str(one.get("name")),
+            project=str(one.get("project")),
+            source=source,
+            replica=replica,
+            now=now,
+        )
+        yield from asked("replication", source, job.replication)
+        yield from asked("replica", replica, job.exists)
+        yield from asked("lag", source, job.lag)
+        yield from asked("failures", source, job.failures)
+    for key in keys:
+        yield from asked("key", key, lambda key=key: _key(get, key))
+    for role in (str(one.get("id")) for one in question.of_type(ROLE)):
+        if "replication" in role.rpartition("/")[2]:
+            yield from asked("role", role, lambda role=role: _role(get, role))
+    for one in question.of_type(OBJECT):
+        outputs = one.get("outputs") or {}
+        bucket, key = str(outputs.get("bucket")), str(outputs.get("name"))
+        if replica := replicas.get(bucket):
+            yield from asked("bundle", key, lambda b=bucket, r=replica, k=key: _bundle(get, b, r, k))
+
+
+class _Job:
+    """A replication job with its bucket and its replica."""
+
+    def __init__(
+        self, question: Question, get: Get, *, name: str, project: str, source: str, replica: str, now: datetime
+    ) -> None:
+        self._question, self._get, self._now = question, get, now
+        self._name, self._project, self._source, self._replica = name, project, source, replica
+
+    def replication(self) -> Iterator[Line]:
+        answer = self._get("storagetransfer", f"v1/{self._name}", {"projectId": self._project})
+        status = str((answer or {}).get("status") or "DELETED")
+        sink = (((answer or {}).get("replicationSpec") or {}).get("gcsDataSink") or {}).get("bucketName")
+        resume = f"gcloud transfer jobs update {self._name} --status=enabled --project={self._project}"
+        if status != "ENABLED":
+            reason = f"the replication job {self._name} is {status}"
+            fix = resume if status == "DISABLED" else ""
+            yield Line(topic="replication", name=self._source, state=FAIL, reason=reason, fix=fix)
+        elif sink != self._replica:
+            reason = f"the replication job {self._name} copies to {sink}, not to {self._replica}"
+            yield Line(topic="replication", name=self._source, state=FAIL, reason=reason)
+        else:
+            yield Line(topic="replication", name=self._source, state=OK, reason=f"copies to {self._replica}")
+
+    def exists(self) -> Iterator[Line]:
+        second = self._question.recovery.region
+        answer = self._get("storage", f"storage/v1/b/{quote(self._replica, safe='')}", {})
+        location = str((answer or {}).get("location") or "").lower()
+        if answer is None:
+            yield Line(topic="replica", name=self._replica, state=FAIL, reason="the replica does not exist")
+        elif location != second:
+            yield Line(
+                topic="replica", name=self._replica, state=FAIL, reason=f"the replica is in {location}, not in {second}"
+            )
+        else:
+            yield Line(topic="replica", name=self._replica, state=OK, reason=f"exists in {second}")
+
+    def lag(self) -> Iterator[Line]:
+        """The latency is a distribution in milliseconds. The 99th percentile of the last hour counts."""
+        values = self._series(f'metric.type = "{LATENCY}"', RECENT, "ALIGN_PERCENTILE_99")
+        fix = f"gcloud transfer operations list --job-names={self._name} --project={self._project}"
+        yield lag(self._question, self._source, max(values) / 1000 if values else None, fix)
+
+    def failures(self) -> Iterator[Line]:
+        values = self._series(f'metric.type = "{COUNT}" AND metric.labels.status = "failed"', FAILURES, "ALIGN_SUM")
+        failed = int(sum(values))
+        if failed:
+            reason = f"{failed} objects were not replicated in the last 24 hours"
+            fix = _copy(self._source, self._replica, self._project)
+            yield Line(topic="failures", name=self._source, state=FAIL, reason=reason, fix=fix)
+        else:
+            yield Line(topic="failures", name=self._source, state=OK, reason="no object failed in the last 24 hours")
+
+    def _series(self, metric: str, period: timedelta, aligner: str) -> list[float]:
+        """Return one value for each series: the whole period, aligned."""
+        parameters = {
+            "filter": f'resource.type = "storage_transfer_job" AND {metric} AND metric.labels.source_bucket = "{self._source}" '
+            f'AND metric.labels.destination_bucket = "{self._replica}"',
+            "interval.startTime": _iso(self._now - period),
+            "interval.endTime": _iso(self._now),
+            "aggregation.alignmentPeriod": f"{int(period.total_seconds())}s",
+            "aggregation.perSeriesAligner": aligner,
+        }
+        answer = self._get("monitoring", f"v3/projects/{self._project}/timeSeries", parameters) or {}
+        points = [point for series in answer.get("timeSeries", []) for point in series.get("points", [])]
+        return [
+            float(value.get("doubleValue", value.get("int64Value", 0)))
+            for value in (one.get("value", {}) for one in points)
+        ]
+
+
+def _key(get: Get, key: str) -> Iterator[Line]:
+    answer = get("cloudkms", f"v1/{key}", {})
+    primary = (answer or {}).get("primary") or {}
+    state = str(primary.get("state") or "without a primary version")
+    if answer is None:
+        yield Line(topic="key", name=key, state=FAIL, reason="the key does not exist")
+    elif state == "ENABLED":
+        yield Line(topic="key", name=key, state=OK, reason="is enabled")
+    else:
+        version = str(primary.get("name") or f"{key}/cryptoKeyVersions/VERSION")
+        restore = f"gcloud kms keys versions restore {version} && " if state == "DESTROY_SCHEDULED" else ""
+        fix = f"{restore}gcloud kms keys versions enable {version}"
+        yield Line(
+            topic="key", name=key, state=FAIL, reason=f"the key is {state}, so the replicas cannot be read", fix=fix
+        )
+
+
+def _role(get: Get, role: str) -> Iterator[Line]:
+    answer = get("iam", f"v1/{role}", {})
+    project, _, name = role.removeprefix("projects/").partition("/roles/")
+    if answer is None:
+        yield Line(topic="role", name=role, state=FAIL, reason="the role of the replication does not exist")
+    elif answer.get("deleted"):
+        fix = f"gcloud iam roles undelete {name} --project={project}"
+        yield Line(topic="role", name=role, state=FAIL, reason="the role of the replication is deleted", fix=fix)
+    else:
+        yield Line(topic="role", name=role, state=OK, reason="exists")
+
+
+def _bundle(get: Get, bucket: str, replica: str, key: str) -> Iterator[Line]:
+    if get("storage", f"storage/v1/b/{quote(replica, safe='')}/o/{quote(key, safe='')}", {}) is None:
+        reason = (
+            f"the bundle is in {bucket}, but not in the replica {replica}, because replication covers only new objects"
+        )
+        yield Line(topic="bundle", name=key, state=FAIL, reason=reason, fix=_copy(bucket, replica, ""))
+    else:
+        yield Line(topic="bundle", name=key, state=OK, reason=f"is in {replica}")
+
+
+def _copy(bucket: str, replica: str, project: str) -> str:
+    """Return the command that copies existing objects once, as in the plan."""
+    return f"gcloud transfer jobs create gs://{bucket} gs://{replica}" + (f" --project={project}" if project else "")
+
+
+def _iso(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

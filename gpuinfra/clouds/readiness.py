@@ -1,0 +1,105 @@
+"""Whether the resources in the second region of a stack are ready, as lines of `gpuinfra ready`.
+
+Each cloud that supports `recovery` has a module `readiness` with a function `look`. It reads the replication, the replicas, the keys and
+the roles that the state of the stack lists. All requests are read-only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuinfra.plan.model import RecoveryPlan
+from gpuinfra.registry import has_module, module_of
+
+OK, WARN, FAIL, UNREAD, SKIPPED = "ok", "warn", "fail", "unread", "not checked"
+STATES = (FAIL, UNREAD, WARN, SKIPPED, OK)
+"""States of a line, the most severe first. `unread` is a question that the cloud did not answer."""
+Resource = Mapping[str, Any]
+
+
+class Unread(Exception):
+    """The cloud did not answer a question. The message contains the reason."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One property that the second region must have."""
+
+    topic: str
+    """What is checked, such as `replication`, `replica`, `lag`, `key`, `role` or `bundle`."""
+    name: str
+    """Bucket, key, role or field."""
+    state: str
+    reason: str = ""
+    """What was found."""
+    fix: str = ""
+    """Command that fixes it. Empty on a line that is not `ok` if a new deployment of the stack fixes it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """The second region of a deployed stack."""
+
+    region: str
+    """Region of the stack."""
+    recovery: RecoveryPlan
+    rpo_minutes: int
+    resources: Sequence[Resource]
+    """The resources in the state."""
+    images: tuple[str, ...]
+    """IDs of the images that the stack of the second region uses, if they exist in one region only."""
+    config: Mapping[str, object]
+    """Provider settings of the stack file, which can select the credentials."""
+
+    def of_type(self, token: str) -> list[Resource]:
+        """Return the resources of one type in the state."""
+        return [one for one in self.resources if one.get("type") == token]
+
+
+def look(cloud: str, question: Question) -> Iterator[Line]:
+    """Return the lines of a cloud. A cloud without the module has one line that is not checked."""
+    if not has_module(cloud, "readiness"):
+        reason = f"gpuinfra does not read the replication on {cloud}"
+        yield Line(topic="replication", name=cloud, state=SKIPPED, reason=reason)
+        return
+    yield from module_of(cloud, "readiness").look(question)
+
+
+def asked(topic: str, name: str, answers: Callable[[], Iterable[Line]]) -> Iterator[Line]:
+    """Return the lines of a question, or one line with the reason if the cloud does not answer."""
+    try:
+        yield from list(answers())
+    except Unread as problem:
+        yield Line(
+            topic=topic,
+            name=name,
+            state=UNREAD,
+            reason=str(problem),
+            fix="log in to the cloud, and run the command again",
+        )
+
+
+def lag(question: Question, name: str, seconds: float | None, fix: str) -> Line:
+    """Judge the replication lag. Clouds publish no lag while there are no objects to replicate."""
+    if seconds is None:
+        return Line(topic="lag", name=name, state=OK, reason="no objects were waiting in the last hour")
+    shown = f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} s"
+    if seconds > question.rpo_minutes * 60:
+        reason = f"the replica is {shown} behind, but recovery.rpo_minutes is {question.rpo_minutes}"
+        return Line(topic="lag", name=name, state=FAIL, reason=reason, fix=fix)
+    if seconds > question.recovery.alert_after_s:
+        reason = f"the replica is {shown} behind, more than the {question.recovery.alert_after_s / 60:.0f} minutes in the plan"
+        return Line(topic="lag", name=name, state=WARN, reason=reason, fix=fix)
+    return Line(topic="lag", name=name, state=OK, reason=f"the replica is {shown} behind")
+
+
+def deployed(question: Question, replicated: int, keys: int) -> Iterator[Line]:
+    """Compare the number of replicated buckets and of keys of the second region in the state with the plan."""
+    wanted, second = len(question.recovery.replicas), question.recovery.region
+    if replicated < wanted:
+        reason = f"the state contains the replication of {replicated} of {wanted} buckets to {second}"
+        yield Line(topic="replication", name="stack", state=FAIL, reason=reason)
+    if not keys:
+        yield Line(topic="key", name="stack", state=FAIL, reason=f"the state contains no key in {second}")

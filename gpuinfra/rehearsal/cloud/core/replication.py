@@ -1,0 +1,21 @@
+"""Replication of buckets, without a delay.
+
+The clouds replicate an object within minutes after it is written. The stand-in copies objects when a request reads a bucket, so that each
+read sees the replicated objects. Objects that are older than the replication and deletions are not replicated.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.store import Store
+
+
+def copy(store: Store, source: str, replica: str, since: float) -> None:
+    """Copy the objects that were written since the replication exists and that the replica does not have."""
+    known = {(key, etag) for key, _, etag, _ in store.objects(replica)}
+    for key, _, etag, modified in store.objects(source):
+        found = store.object(source, key) if modified >= since and (key, etag) not in known else None
+        if found is not None:
+            store.put_object(replica, key, found.body, found.meta)

@@ -1,0 +1,223 @@
+"""The stack file of the second region: missing, invalid, different, overlapping, and a state in the region that fails."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpuinfra.cli import ready as cli
+from gpuinfra.cli.stacks import Stacks
+from gpuinfra.clone.make import clone
+from gpuinfra.clone.model import Request
+from gpuinfra.clone.readiness import Second, second_of
+from gpuinfra.clouds import readiness
+from gpuinfra.clouds.readiness import FAIL, OK, SKIPPED, UNREAD, WARN, Line
+from gpuinfra.errors import EnvironmentMissing, SpecError, UsageError
+from gpuinfra.shipped import shipped
+from gpuinfra.spec.load import read_stack
+from gpuinfra.spec.policy import Network
+from tests.clouds.stacks import TODAY
+
+PAIRS = {"aws-recovery": "us-west-2", "gcp-recovery": "us-east4"}
+
+
+@pytest.fixture(scope="module", params=PAIRS)
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with a stack that has `recovery` and its clone."""
+    name = str(request.param)
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "Pulumi.yaml").write_text("name: gpuinfra\nruntime: python\n")
+    path = folder / f"Pulumi.{name}.yaml"
+    shutil.copyfile(shipped("stacks") / path.name, path)
+    request_ = Request(region=PAIRS[name], mode="cold")
+    (file,) = clone(read_stack(path), path.read_text(), request_, TODAY).files
+    file.path.write_text(file.text)
+    return path
+
+
+@pytest.fixture
+def pair(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """A stack and its clone, in a project of this test."""
+    monkeypatch.setenv("GPUINFRA_TODAY", TODAY.isoformat())
+    shutil.copytree(written.parent, tmp_path, dirs_exist_ok=True)
+    name = written.name.split(".")[1]
+    return tmp_path / written.name, tmp_path / f"Pulumi.{name}-{PAIRS[name]}.yaml"
+
+
+def read(path: Path, **environment: str) -> Second:
+    """Compare the files."""
+    return second_of(read_stack(path), "gpuinfra", TODAY, environment)
+
+
+def bad(second: Second) -> set[tuple[str, str, str]]:
+    """State, topic and name of each line that is not ok."""
+    return {(one.state, one.topic, one.name) for one in second.lines if one.state != OK}
+
+
+def edit(path: Path, pattern: str, new: str) -> None:
+    """Replace one place of a file."""
+    text, count = re.subn(pattern, new, path.read_text(), count=1)
+    assert count == 1, pattern
+    path.write_text(text)
+
+
+def test_fresh_clone_is_ready(pair: tuple[Path, Path]) -> None:
+    """A clone that was just written agrees with its stack, and its network does not overlap."""
+    second = read(pair[0])
+    assert bad(second) == set()
+    assert {one.topic for one in second.lines} == {"stack file", "difference", "addresses", "state"}
+    assert [one.path for one in second.files] == [pair[1]]
+
+
+def test_missing_file_is_named_with_the_command_that_writes_it(pair: tuple[Path, Path]) -> None:
+    """Without the file, the command of the line is the clone of this stack."""
+    pair[1].unlink()
+    (line,) = [one for one in read(pair[0]).lines if one.state == FAIL]
+    assert (line.topic, line.name) == ("stack file", pair[1].name.split(".")[1])
+    assert line.fix == f"gpuinfra clone {pair[0].name.split('.')[1]} --region {PAIRS[line.fix.split()[2]]} --mode cold"
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda path: edit(path, r"mount: /scratch", "mount: /data"), (FAIL, "difference", "storage[0].mount")),
+        (lambda path: edit(path, r"name: gpu\b", "name: other"), (FAIL, "difference", "pools[0].name")),
+        (lambda path: edit(path, r"(?m)^( *)cidr: .*", rf"\1cidr: {Network().cidr}"), (FAIL, "addresses", "")),
+        (lambda path: edit(path, r"kind: lustre", "kind: nothing"), (FAIL, "stack file", "")),
+        (lambda path: edit(path, r"machine: \S+", "machine: h4d-standard-192"), (FAIL, "stack file", "")),
+    ],
+)
+def test_changed_file_is_named(
+    pair: tuple[Path, Path], change: Callable[[Path], None], expected: tuple[str, str, str]
+) -> None:
+    """A value that differs, an overlapping range, and an invalid file each have a line with its path and a command."""
+    change(pair[1])
+    lines = [one for one in read(pair[0]).lines if one.state == FAIL]
+    assert (expected[0], expected[1]) in {(one.state, one.topic) for one in lines}
+    assert not expected[2] or expected[2] in {one.name for one in lines}
+    assert all(one.fix.startswith("gpuinfra ") for one in lines)
+
+
+def test_values_that_a_clone_changes_can_be_edited(pair: tuple[Path, Path]) -> None:
+    """Another capacity in the second region is no difference, and a command that writes the file again keeps it."""
+    text = pair[1].read_text()
+    assert "kind: on_demand" in text or "kind: spot" in text
+    edit(pair[1], r"kind: (on_demand|spot)", "kind: reserved, id: mine")
+    assert "difference" not in {topic for _, topic, _ in bad(read(pair[0]))}
+    edit(pair[1], r"mount: /scratch", "mount: /data")
+    (line,) = [one for one in read(pair[0]).lines if one.topic == "difference"]
+    assert '--set \'pools[0].capacity[0]={"kind": "reserved", "id": "mine"' in line.fix
+
+
+def test_stack_that_changed_after_the_clone_is_named(pair: tuple[Path, Path]) -> None:
+    """A field that was added to the stack later is missing in the clone."""
+    edit(pair[0], r"    budget:", "    tags: {team: vision}\n    budget:")
+    (line,) = [one for one in read(pair[0]).lines if one.state == FAIL]
+    assert (line.topic, line.name) == ("difference", "tags.team")
+    assert "is not set in" in line.reason
+    assert '"vision"' in line.reason
+
+
+@pytest.mark.parametrize("url", ["s3://state?region={}", "s3://state?awssdk=v2&region={}"])
+def test_state_in_the_region_that_fails_is_named(pair: tuple[Path, Path], url: str) -> None:
+    """A state backend in the project file or in the environment, and a secrets provider, must not be in the region."""
+    region = read_stack(pair[0]).spec.where.region
+    found = bad(read(pair[0], PULUMI_BACKEND_URL=url.format(region)))
+    assert (FAIL, "state", "PULUMI_BACKEND_URL") in found
+    assert bad(read(pair[0], PULUMI_BACKEND_URL=url.format("eu-west-1"))) == set()
+    project = pair[0].with_name("Pulumi.yaml")
+    project.write_text(project.read_text() + f"backend: {{url: '{url.format(region)}'}}\n")
+    assert (FAIL, "state", "backend.url") in bad(read(pair[0]))
+
+
+def test_state_without_a_region_is_a_warning(pair: tuple[Path, Path]) -> None:
+    """A backend whose region is unknown is not an error."""
+    project = pair[0].with_name("Pulumi.yaml")
+    project.write_text(project.read_text() + "backend: {url: 's3://state'}\n")
+    assert bad(read(pair[0])) == {(WARN, "state", "backend.url")}
+
+
+def run(monkeypatch: pytest.MonkeyPatch, path: Path, lines: list[Line], *words: str) -> Result:
+    """Run the command with these lines of the cloud."""
+
+    @contextmanager
+    def opened(name: str) -> Iterator[Any]:
+        yield [{"type": "aws:s3/bucket:Bucket", "custom": True}]
+
+    def chosen(given: dict[str, Any]) -> Stacks:
+        del given["rehearsal"], given["folder"]
+        return Stacks(open=opened, up="", restore="pulumi up --refresh --stack {stack}", project=lambda name: Path())
+
+    monkeypatch.setattr("gpuinfra.cli.options.stacks_of", chosen)
+    monkeypatch.setattr(readiness, "look", lambda cloud, question: iter(lines))
+    return CliRunner().invoke(cli.command, [str(path), *words], standalone_mode=False)
+
+
+GOOD = Line(topic="key", name="k", state=OK, reason="is enabled")
+BROKEN = Line(topic="replica", name="r", state=FAIL, reason="the replica does not exist")
+UNKNOWN = Line(topic="lag", name="s", state=UNREAD, reason="403", fix="log in")
+LATE = Line(topic="lag", name="s", state=WARN, reason="20 minutes", fix="look")
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [([GOOD], 0), ([GOOD, LATE], 0), ([GOOD, BROKEN], 1), ([UNKNOWN], 3), ([UNKNOWN, BROKEN, LATE], 1)],
+)
+def test_exit_code_states_whether_the_region_is_ready(
+    monkeypatch: pytest.MonkeyPatch, pair: tuple[Path, Path], lines: list[Line], code: int
+) -> None:
+    """0 if ready, 1 if not, 3 if a question has no answer; the JSON document has each line, and each failure a command."""
+    done = run(monkeypatch, pair[0], lines, "--json")
+    assert done.return_value == code, done.output
+    document = json.loads(done.output)
+    assert document["schema"] == "gpuinfra.ready/1"
+    assert (document["ready"], document["complete"]) == (code == 0, UNKNOWN not in lines)
+    assert all(one["fix"] for one in document["lines"] if one["state"] in (FAIL, WARN, UNREAD))
+    assert {one["topic"]: one["state"] for one in document["lines"]}["drill"] == SKIPPED
+    assert sum(document["totals"].values()) == len(document["lines"])
+    text = run(monkeypatch, pair[0], lines)
+    assert text.return_value == code
+    assert "no drill recorded" in text.output
+    assert text.output.splitlines()[-1].startswith(
+        {0: f"{document['region']} is ready", 1: f"{document['region']} is not ready", 3: "whether "}[code]
+    )
+
+
+def test_deployment_fixes_a_line_without_its_own_command(
+    monkeypatch: pytest.MonkeyPatch, pair: tuple[Path, Path]
+) -> None:
+    """A replica that is gone is created by a deployment that reads the cloud first."""
+    done = run(monkeypatch, pair[0], [BROKEN], "--json")
+    (line,) = [one for one in json.loads(done.output)["lines"] if one["topic"] == "replica"]
+    assert line["fix"] == f"pulumi up --refresh --stack {pair[0].name.split('.')[1]}"
+
+
+def test_stack_without_recovery_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without `recovery`, there is no second region."""
+    done = run(monkeypatch, Path("aws-p4d"), [])
+    assert isinstance(done.exception, UsageError)
+    assert "recovery" in str(done.exception)
+
+
+def test_unreadable_state_ends_with_exit_code_3(monkeypatch: pytest.MonkeyPatch, pair: tuple[Path, Path]) -> None:
+    """A stack without resources is not compared with the cloud."""
+    done = run(monkeypatch, pair[0], [])
+    assert done.return_value == 0
+    monkeypatch.setattr(
+        "gpuinfra.cli.ready.readable_stack", lambda *_, **__: (_ for _ in ()).throw(EnvironmentMissing("no state"))
+    )
+    assert isinstance(run(monkeypatch, pair[0], []).exception, EnvironmentMissing)
+
+
+def test_rules_still_end_the_command(monkeypatch: pytest.MonkeyPatch, pair: tuple[Path, Path]) -> None:
+    """A stack with an error in its declaration is not compared."""
+    edit(pair[0], rf"region: {PAIRS[pair[0].name.split('.')[1]]}", "region: nowhere")
+    assert isinstance(run(monkeypatch, pair[0], []).exception, SpecError)

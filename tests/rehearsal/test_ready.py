@@ -1,0 +1,100 @@
+"""`gpuinfra ready` on a rehearsed stack with a second region."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuinfra.rehearsal.session import Options, Session, open_session
+from gpuinfra.report.progress import view_for
+from gpuinfra.shipped import shipped
+
+from .conftest import Finished, Rehearse, command, run
+
+pytestmark = pytest.mark.long
+
+SECOND = {"aws-recovery": "us-west-2", "gcp-recovery": "us-east4"}
+
+
+def ready(up: Finished, path: Path) -> tuple[int, dict[tuple[str, str], str]]:
+    """Exit code, and the state of each topic and name."""
+    done = run(command("ready", str(path), "--rehearsal", "--folder", str(up.root.parent), "--json"), up.root)
+    assert done.out, done.err
+    return done.code, {(one["topic"], one["name"]): one["state"] for one in json.loads(done.out)["lines"]}
+
+
+def broken(session: Session, stack: str) -> set[tuple[str, str]]:
+    """Break the replication of one bucket, and delete a replica and a key. Return the lines that must fail."""
+    state = session.pulumi.resources()
+
+    def first(kind: str, part: str = "") -> dict[str, Any]:
+        return next(
+            one for one in state if one["type"] == kind and part in str(one["id"]) + str(one["inputs"].get("region"))
+        )
+
+    def vanish(one: dict[str, Any]) -> None:
+        session.cloud.ask("vanish", {"type": one["type"], "id": one["id"]})
+
+    if stack == "aws-recovery":
+        rule = first("aws:s3/bucketReplicationConfig:BucketReplicationConfig", "evidence")
+        off = [{**rule["outputs"]["rules"][0], "status": "Disabled"}]
+        session.cloud.ask("drift", {"type": rule["type"], "id": rule["id"], "set": {"rules": off}})
+        key, bucket = (
+            first("aws:kms/key:Key", "us-west-2"),
+            first("aws:s3/bucket:Bucket", "scratch-0-000000000000-us-west-2"),
+        )
+        source = rule["outputs"]["bucket"]
+    else:
+        job = next(
+            one
+            for one in state
+            if one["type"] == "gcp:storage/transferJob:TransferJob" and "evidence" in str(one["urn"])
+        )
+        session.cloud.ask("drift", {"type": job["type"], "id": job["id"], "set": {"status": "DISABLED"}})
+        key, bucket = (
+            first("gcp:kms/cryptoKey:CryptoKey", "us-east4"),
+            first("gcp:storage/bucket:Bucket", "scratch-0-us-east4"),
+        )
+        source = job["outputs"]["replicationSpec"]["gcsDataSource"]["bucketName"]
+    vanish(key)
+    vanish(bucket)
+    return {("replication", source), ("key", str(key["id"])), ("replica", str(bucket["id"]))}
+
+
+@pytest.mark.parametrize("stack", SECOND)
+def test_second_region_is_ready_until_a_protection_breaks(stack: str, rehearse: Rehearse, tmp_path: Path) -> None:
+    """After `up` and with the clone's file, the region is ready; a disabled replication, a key and a replica that are gone are each named."""
+    path = tmp_path / f"Pulumi.{stack}.yaml"
+    shutil.copyfile(shipped("stacks") / path.name, path)
+    up = rehearse("up", str(path), "--without-nodes")
+    assert up.code == 0, up.out + up.err
+    code, lines = ready(up, path)
+    assert code == 1
+    assert {line for line, state in lines.items() if state == "fail"} == {("stack file", f"{stack}-{SECOND[stack]}")}
+    cloned = run(command("clone", str(path), "--region", SECOND[stack]), up.root)
+    assert cloned.code == 0, cloned.out + cloned.err
+    code, lines = ready(up, path)
+    assert code == 0, lines
+    assert {topic for topic, _ in lines} >= {
+        "replication",
+        "replica",
+        "lag",
+        "failures",
+        "key",
+        "role",
+        "bundle",
+        "addresses",
+    }
+    with open_session(
+        Options(stack=str(path), folder=up.root.parent, without_nodes=True), view_for(io.StringIO())
+    ) as session:
+        expected = broken(session, stack)
+    code, lines = ready(up, path)
+    assert code == 1
+    assert {line for line, state in lines.items() if state == "fail"} >= expected
+    assert "unread" not in lines.values()
