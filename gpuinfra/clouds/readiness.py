@@ -103,3 +103,22 @@ def deployed(question: Question, replicated: int, keys: int) -> Iterator[Line]:
         yield Line(topic="replication", name="stack", state=FAIL, reason=reason)
     if not keys:
         yield Line(topic="key", name="stack", state=FAIL, reason=f"the state contains no key in {second}")
+
+
+def bundle(key: str, bucket: str, replica: str, fix: str, *, exists: bool) -> Line:
+    """Judge whether the replica contains a bundle."""
+    if exists:
+        return Line(topic="bundle", name=key, state=OK, reason=f"is in {replica}")
+    reason = f"the bundle is in {bucket}, but not in the replica {replica}, because replication covers only new objects"
+    return Line(topic="bundle", name=key, state=FAIL, reason=reason, fix=fix)
+
+
+def key(name: str, state: str | None, fix: str) -> Line:
+    """Judge the state of a key in the words of the cloud, or None if the key does not exist."""
+    if state is None:
+        return Line(topic="key", name=name, state=FAIL, reason="the key does not exist")
+    if state.upper() == "ENABLED":
+        return Line(topic="key", name=name, state=OK, reason="is enabled")
+    return Line(
+        topic="key", name=name, state=FAIL, reason=f"the key is {state}, so the replicas cannot be read", fix=fix
+    )

@@ -12,7 +12,21 @@ from shlex import quote
 from typing import Any
 
 from gpuinfra.clouds.aws.recovery import image_copy
-from gpuinfra.clouds.readiness import FAIL, OK, UNREAD, WARN, Line, Question, Resource, Unread, asked, deployed, lag
+from gpuinfra.clouds.readiness import (
+    FAIL,
+    OK,
+    UNREAD,
+    WARN,
+    Line,
+    Question,
+    Resource,
+    Unread,
+    asked,
+    bundle,
+    deployed,
+    key,
+    lag,
+)
 from gpuinfra.safe_text import one_line
 
 REPLICATION = "aws:s3/bucketReplicationConfig:BucketReplicationConfig"
@@ -70,14 +84,14 @@ def lines(question: Question, client: Client, now: datetime) -> Iterator[Line]:
         yield from asked("replica", replica, pair.exists)
         yield from asked("lag", source, pair.lag)
         yield from asked("failures", source, pair.failures)
-    for key in keys:
-        yield from asked("key", key, lambda key=key: _key(client, key, second))
+    for name in keys:
+        yield from asked("key", name, lambda name=name: _key(client, name, second))
     for role in roles:
         name = role.rpartition("/")[2]
         yield from asked("role", name, lambda name=name: _role(client, name, question.region))
-    for bucket, key in _objects(question):
+    for bucket, name in _objects(question):
         if replica := replicas.get(bucket):
-            yield from asked("bundle", key, lambda b=bucket, r=replica, k=key: _bundle(question, client, b, r, k))
+            yield from asked("bundle", name, lambda b=bucket, r=replica, n=name: _bundle(question, client, b, r, n))
     for image in question.images:
         yield from asked("image", image, lambda image=image: _image(question, client, image))
 
@@ -155,20 +169,12 @@ class _Pair:
         return list((answer or {}).get("Datapoints", []))
 
 
-def _key(client: Client, key: str, region: str) -> Iterator[Line]:
-    answer = _answer(client("kms", region).describe_key, KeyId=key)
-    state = str(answer["KeyMetadata"].get("KeyState")) if answer else ""
-    enable = f"aws kms enable-key --key-id {quote(key)} --region {region}"
-    if answer is None:
-        yield Line(topic="key", name=key, state=FAIL, reason=f"the key does not exist in {region}")
-    elif state == "Enabled":
-        yield Line(topic="key", name=key, state=OK, reason=f"is enabled in {region}")
-    else:
-        cancel = f"aws kms cancel-key-deletion --key-id {quote(key)} --region {region} && "
-        fix = cancel + enable if state == "PendingDeletion" else enable
-        yield Line(
-            topic="key", name=key, state=FAIL, reason=f"the key is {state}, so the replicas cannot be read", fix=fix
-        )
+def _key(client: Client, name: str, region: str) -> Iterator[Line]:
+    answer = _answer(client("kms", region).describe_key, KeyId=name)
+    state = str(answer["KeyMetadata"].get("KeyState")) if answer else None
+    cancel = f"aws kms cancel-key-deletion --key-id {quote(name)} --region {region} && "
+    enable = f"aws kms enable-key --key-id {quote(name)} --region {region}"
+    yield key(name, state, cancel + enable if state == "PendingDeletion" else enable)
 
 
 def _role(client: Client, name: str, region: str) -> Iterator[Line]:
@@ -178,15 +184,10 @@ def _role(client: Client, name: str, region: str) -> Iterator[Line]:
         yield Line(topic="role", name=name, state=OK, reason="exists")
 
 
-def _bundle(question: Question, client: Client, bucket: str, replica: str, key: str) -> Iterator[Line]:
-    second = question.recovery.region
-    if _answer(client("s3", second).head_object, Bucket=replica, Key=key) is None:
-        reason = (
-            f"the bundle is in {bucket}, but not in the replica {replica}, because replication covers only new objects"
-        )
-        yield Line(topic="bundle", name=key, state=FAIL, reason=reason, fix=_job(question, bucket))
-    else:
-        yield Line(topic="bundle", name=key, state=OK, reason=f"is in {replica}")
+def _bundle(question: Question, client: Client, bucket: str, replica: str, name: str) -> Iterator[Line]:
+    s3 = client("s3", question.recovery.region)
+    exists = _answer(s3.head_object, Bucket=replica, Key=name) is not None
+    yield bundle(name, bucket, replica, _job(question, bucket), exists=exists)
 
 
 def _image(question: Question, client: Client, image: str) -> Iterator[Line]:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
-from gpuinfra.clouds.readiness import FAIL, OK, Line, Question, Unread, asked, deployed, lag
+from gpuinfra.clouds.readiness import FAIL, OK, Line, Question, Unread, asked, bundle, deployed, key, lag
 from gpuinfra.handover.gcp import Client, PortUnavailable
 from gpuinfra.handover.trust import checked_address
 
@@ -57,7 +57,7 @@ def lines(question: Question, get: Get, now: datetime) -> Iterator[Line]:
     jobs = [one.get("outputs") or {} for one in question.of_type(JOB)]
     jobs = [one for one in jobs if one.get("replicationSpec")]
     keys = [str(one.get("id")) for one in question.of_type(KEY)]
-    keys = [key for key in keys if f"/locations/{question.recovery.region}/" in key]
+    keys = [one for one in keys if f"/locations/{question.recovery.region}/" in one]
     yield from deployed(question, len(jobs), len(keys))
     replicas: dict[str, str] = {}
     for one in jobs:
@@ -77,16 +77,16 @@ def lines(question: Question, get: Get, now: datetime) -> Iterator[Line]:
         yield from asked("replica", replica, job.exists)
         yield from asked("lag", source, job.lag)
         yield from asked("failures", source, job.failures)
-    for key in keys:
-        yield from asked("key", key, lambda key=key: _key(get, key))
+    for name in keys:
+        yield from asked("key", name, lambda name=name: _key(get, name))
     for role in (str(one.get("id")) for one in question.of_type(ROLE)):
         if "replication" in role.rpartition("/")[2]:
             yield from asked("role", role, lambda role=role: _role(get, role))
     for one in question.of_type(OBJECT):
         outputs = one.get("outputs") or {}
-        bucket, key = str(outputs.get("bucket")), str(outputs.get("name"))
+        bucket, name = str(outputs.get("bucket")), str(outputs.get("name"))
         if replica := replicas.get(bucket):
-            yield from asked("bundle", key, lambda b=bucket, r=replica, k=key: _bundle(get, b, r, k))
+            yield from asked("bundle", name, lambda b=bucket, r=replica, n=name: _bundle(get, b, r, n))
 
 
 class _Job:
@@ -160,21 +160,13 @@ class _Job:
         ]
 
 
-def _key(get: Get, key: str) -> Iterator[Line]:
-    answer = get("cloudkms", f"v1/{key}", {})
+def _key(get: Get, name: str) -> Iterator[Line]:
+    answer = get("cloudkms", f"v1/{name}", {})
     primary = (answer or {}).get("primary") or {}
     state = str(primary.get("state") or "without a primary version")
-    if answer is None:
-        yield Line(topic="key", name=key, state=FAIL, reason="the key does not exist")
-    elif state == "ENABLED":
-        yield Line(topic="key", name=key, state=OK, reason="is enabled")
-    else:
-        version = str(primary.get("name") or f"{key}/cryptoKeyVersions/VERSION")
-        restore = f"gcloud kms keys versions restore {version} && " if state == "DESTROY_SCHEDULED" else ""
-        fix = f"{restore}gcloud kms keys versions enable {version}"
-        yield Line(
-            topic="key", name=key, state=FAIL, reason=f"the key is {state}, so the replicas cannot be read", fix=fix
-        )
+    version = str(primary.get("name") or f"{name}/cryptoKeyVersions/VERSION")
+    restore = f"gcloud kms keys versions restore {version} && " if state == "DESTROY_SCHEDULED" else ""
+    yield key(name, None if answer is None else state, f"{restore}gcloud kms keys versions enable {version}")
 
 
 def _role(get: Get, role: str) -> Iterator[Line]:
@@ -189,14 +181,9 @@ def _role(get: Get, role: str) -> Iterator[Line]:
         yield Line(topic="role", name=role, state=OK, reason="exists")
 
 
-def _bundle(get: Get, bucket: str, replica: str, key: str) -> Iterator[Line]:
-    if get("storage", f"storage/v1/b/{quote(replica, safe='')}/o/{quote(key, safe='')}", {}) is None:
-        reason = (
-            f"the bundle is in {bucket}, but not in the replica {replica}, because replication covers only new objects"
-        )
-        yield Line(topic="bundle", name=key, state=FAIL, reason=reason, fix=_copy(bucket, replica, ""))
-    else:
-        yield Line(topic="bundle", name=key, state=OK, reason=f"is in {replica}")
+def _bundle(get: Get, bucket: str, replica: str, name: str) -> Iterator[Line]:
+    answer = get("storage", f"storage/v1/b/{quote(replica, safe='')}/o/{quote(name, safe='')}", {})
+    yield bundle(name, bucket, replica, _copy(bucket, replica, ""), exists=answer is not None)
 
 
 def _copy(bucket: str, replica: str, project: str) -> str:
