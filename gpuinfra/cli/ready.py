@@ -59,7 +59,7 @@ def command(stack: str, as_json: bool, stacks: Stacks) -> int:
             config=loaded.config,
         )
         lines += look(plan.cloud, question)
-    lines += not_read(plan.recovery)
+    lines += not_read(second)
     restore = stacks.restore.format(stack=short_name(stack))
     lines = [replace(one, fix=one.fix or restore) if one.state not in (OK, SKIPPED) else one for one in lines]
     if as_json:

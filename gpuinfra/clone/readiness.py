@@ -18,7 +18,6 @@ from gpuinfra.clone.network import network_of
 from gpuinfra.clouds.readiness import FAIL, OK, SKIPPED, WARN, Line
 from gpuinfra.errors import GpuinfraError
 from gpuinfra.findings import Level
-from gpuinfra.plan.model import RecoveryPlan
 from gpuinfra.planning import make_plan
 from gpuinfra.rules.stack import REGION_IN_URL, check_stack, state_survives_the_region
 from gpuinfra.spec.document import Route
@@ -81,14 +80,14 @@ def second_of(stack: LoadedStack, project: str, today: date, environment: Mappin
     return Second(fresh=fresh, files=tuple(files), lines=tuple(lines), today=today)
 
 
-def not_read(recovery: RecoveryPlan) -> Iterator[Line]:
-    """Return the lines about what this command does not read: quotas, and the result of a drill."""
-    fix = next((one.command for one in recovery.commands if "quota" in one.command), "")
-    reason = (
-        f"quotas and capacity in {recovery.region} are not read; the command requests the quota that the plan needs"
-    )
-    yield Line(topic="quota", name=recovery.region, state=SKIPPED, reason=reason, fix=fix)
-    yield Line(topic="drill", name=recovery.region, state=SKIPPED, reason="no drill recorded")
+def not_read(second: Second) -> Iterator[Line]:
+    """Return the lines about what this command does not read: quotas and capacity, and the result of a drill."""
+    region = second.fresh.request.region
+    path = second.files[-1].path if second.files else None
+    fix = f"gpuinfra doctor {path}" if path else ""
+    reason = f"`gpuinfra doctor` reads permissions, quotas, capacity and images in {region}"
+    yield Line(topic="quota", name=region, state=SKIPPED, reason=reason, fix=fix)
+    yield Line(topic="drill", name=region, state=SKIPPED, reason="no drill recorded")
 
 
 def _read(file: ClonedFile, command: str) -> tuple[LoadedStack | None, Line]:

@@ -182,6 +182,7 @@ def test_exit_code_states_whether_the_region_is_ready(
     assert (document["ready"], document["complete"]) == (code == 0, UNKNOWN not in lines)
     assert all(one["fix"] for one in document["lines"] if one["state"] in (FAIL, WARN, UNREAD))
     assert {one["topic"]: one["state"] for one in document["lines"]}["drill"] == SKIPPED
+    assert {one["topic"]: one["fix"] for one in document["lines"]}["quota"] == f"gpuinfra doctor {pair[1]}"
     assert sum(document["totals"].values()) == len(document["lines"])
     text = run(monkeypatch, pair[0], lines)
     assert text.return_value == code
