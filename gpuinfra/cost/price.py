@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gpuinfra.catalog.records import CapacityKind, MachineType, Price, ServicePrice
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.planned import PlannedResource
-from gpuinfra.clouds.planned import Price as NotPriced
+from gpuinfra.clouds.planned import Price as Counted
 from gpuinfra.clouds.second_region import second_region_of
 from gpuinfra.cost.model import HOURS_PER_MONTH, Cost, Line
 from gpuinfra.plan.model import FileSystemPlan, Group, Plan, PoolPlan
@@ -56,7 +56,7 @@ def price(plan: Plan, today: date, prices: PriceFile | None = None, *, duration_
     )
 
 
-def _unpriced(plan: Plan) -> Iterator[tuple[str, NotPriced]]:
+def _unpriced(plan: Plan) -> Iterator[tuple[str, Counted]]:
     """Yield module and type, such as `filestore Instance`, and the reason of each resource with a price per hour or month that the catalog
     does not have."""
     for one in _resources(plan):
@@ -187,18 +187,23 @@ def _network(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | No
             yield hourly(gateways, "NAT gateway", _service("nat_hour", plan, known, prices))
         address = _service("address_hour", plan, known, prices)
         yield hourly(gateways, "public address of the NAT gateway", address)
-    if network.interface_endpoints:
+    # An endpoint that is billed once, whatever its subnets, is counted with the resources.
+    if network.interface_endpoints and not any(row.item == "endpoint_hour" for row in _each(plan)):
         count = len(network.interface_endpoints) * sum(s.role == "nodes" for s in network.subnets)
         yield hourly(count, "interface endpoint", _service("endpoint_hour", plan, known, prices))
 
 
 def _counted(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None) -> Iterator[Line]:
     """Yield a line for each kind of resource that is billed by the hour or month, whatever its size."""
-    counts = Counter(one.kind.price for one in _resources(plan) if one.kind and one.kind.price.each)
-    for row, count in sorted(counts.items(), key=lambda one: one[0].each):
+    for row, count in sorted(_each(plan).items(), key=lambda one: one[0].each):
         unit = (row.item or "").rpartition("_")[2]
         found = _service(row.item or "", plan, known, prices)
         yield _line(f"{count} x {row.each}", "service", count, unit, found, plan)
+
+
+def _each(plan: Plan) -> Counter[Counted]:
+    """Count the resources that are billed as one unit of a price item."""
+    return Counter(one.kind.price for one in _resources(plan) if one.kind and one.kind.price.each)
 
 
 def _replication(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None) -> Iterator[Line]:

