@@ -40,11 +40,11 @@ def command(stack: str, nodes: int | None, pool: str | None, hostfile: bool, as_
         plan = plan_of(stack)
         one = _pool(plan, pool)
         found = [node for node in active.nodes if node.pool == one.name and node.verified and node.address]
-    if not found or len(found) < (nodes or 1):
-        names = some([node.name for node in found]) or "none"
-        raise DeploymentError(
-            f"the verified nodes of pool {one.name} are: {names}; run `gpuinfra verify {stack}{stacks.options}`"
-        )
+    if not found:
+        raise DeploymentError(f"pool {one.name} has no verified nodes; run `gpuinfra verify {stack}{stacks.options}`")
+    if len(found) < (nodes or 1):
+        names = some([node.name for node in found])
+        raise UsageError(f"-N is {nodes}, but the verified nodes are: {names}; specify at most {len(found)}")
     document = _document(plan, one, found[:nodes])
     if as_json:
         click.echo(json.dumps({**document, **stacks.marks}, indent=2))

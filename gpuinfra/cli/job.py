@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -17,12 +19,15 @@ from gpuinfra.cli.options import Target, some
 from gpuinfra.cli.stack_context import connector_to, hosts_for, plan_of, pool_of
 from gpuinfra.cli.stacks import short_name
 from gpuinfra.errors import INTERRUPTED, UsageError
+from gpuinfra.private_files import private_folder
 
 if TYPE_CHECKING:
     from gpuinfra.remote.hosts import Host, Hosts
     from gpuinfra.remote.job import Job, JobResult
 
 SCHEMA = "gpuinfra.job/1"
+LINE_BYTES = 64 * 1024
+"""Output without a line break is shown in parts of this size."""
 
 
 def run_job(
@@ -34,14 +39,15 @@ def run_job(
     with hosts_for(target) as hosts:
         chosen = [host for host in hosts.hosts if host.verified][:nodes]
         if len(chosen) < nodes:
+            what = "hosts" if target.hosts_file else "verified nodes"
             names = some([one.label or one.name for one in chosen]) or "none"
-            raise UsageError(f"-N is {nodes}, but the verified nodes are: {names}; specify at most {len(chosen)}")
+            raise UsageError(f"-N is {nodes}, but the {what} are: {names}; specify at most {len(chosen)}")
         gpus = _gpus(target, hosts, chosen)
         if per_gpu and not gpus:
             raise UsageError("--per-gpu requires a stack, because a hosts file does not state the number of GPUs")
         job = Job(command=words[0] if len(words) == 1 else shlex.join(words), gpus=gpus, per_gpu=per_gpu, port=port)
-        folder = logs or _new_folder(target)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = _new_folder(target) if logs is None else logs
+        private_folder(folder)
         result = _run(target, hosts, chosen, job, folder, quiet=as_json)
     if as_json:
         click.echo(json.dumps(_document(result, folder), indent=2))
@@ -71,10 +77,11 @@ def _gpus(target: Target, hosts: Hosts, chosen: Sequence[Host]) -> int:
 def _new_folder(target: Target) -> Path:
     from gpuinfra.remote.record import state_folder
 
-    name = short_name(target.stack or str(target.hosts_file))
-    return (
-        (target.stacks.records or state_folder()) / "runs" / f"{name}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-    )
+    runs = (target.stacks.records or state_folder()) / "runs"
+    private_folder(runs)
+    # With --hosts, the first word of the command is in `stack`.
+    name = target.hosts_file.stem if target.hosts_file else short_name(target.stack or "")
+    return Path(tempfile.mkdtemp(prefix=f"{name}-{time.strftime('%Y%m%dT%H%M%SZ-', time.gmtime())}", dir=runs))
 
 
 class _Output:
@@ -93,7 +100,10 @@ class _Output:
         self._files[rank].write(chunk)
         self._files[rank].flush()
         with self._guard:
-            *lines, self._rest[rank] = (self._rest[rank] + chunk.replace(b"\r", b"\n")).split(b"\n")
+            *lines, rest = (self._rest[rank] + chunk.replace(b"\r", b"\n")).split(b"\n")
+            if len(rest) > LINE_BYTES:
+                lines, rest = [*lines, rest], b""
+            self._rest[rank] = rest
             self._print(rank, lines)
 
     def finish(self) -> None:
@@ -113,12 +123,19 @@ def _run(target: Target, hosts: Hosts, chosen: Sequence[Host], job: Job, folder:
 
     names = [host.label or host.name for host in chosen]
     with ExitStack() as stack:
-        files = [stack.enter_context((folder / f"{name}.log").open("wb")) for name in names]
+        files = [stack.enter_context(_new_log(folder / f"{name}.log")) for name in names]
         output = _Output(names, files, quiet=quiet)
         connector = stack.enter_context(connector_to(hosts, target.known_hosts))
         result = run(connector, chosen, job, output.add)
         output.finish()
     return result
+
+
+def _new_log(path: Path) -> BinaryIO:
+    try:
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    except FileExistsError:
+        raise UsageError(f"{path} exists; specify another folder with --logs") from None
 
 
 def _document(result: JobResult, folder: Path) -> dict[str, Any]:

@@ -34,6 +34,27 @@ class Target:
 TARGET = [one.name for one in fields(Target)]
 
 
+class RemoteCommand(click.Command):
+    """A command whose last words run on a node. Options after the first of these words belong to them, as with ssh."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Insert `--` after STACK and the next word, or after the first word with --hosts."""
+        valued = {name for one in self.params if isinstance(one, click.Option) and not one.is_flag for name in one.opts}
+        at, words, first = 0, 0, 2
+        while at < len(args) and args[at] != "--":
+            word = args[at]
+            at += 1
+            if word.startswith("-") and word != "-":
+                first = 1 if word.partition("=")[0] == "--hosts" else first
+                at += word in valued
+                continue
+            words += 1
+            if words >= first:
+                args = [*args[:at], "--", *args[at:]]
+                break
+        return super().parse_args(ctx, args)
+
+
 def some(names: list[str]) -> str:
     """Return the first few names and the number of remaining names."""
     return ", ".join(names[:SHOWN_NAMES]) + (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from gpuinfra.cli.options import Target, some, ssh_options, stack_choice
+from gpuinfra.cli.options import RemoteCommand, Target, some, ssh_options, stack_choice
 from gpuinfra.cli.stack_context import connector_to, hosts_for
 from gpuinfra.errors import INTERRUPTED, UsageError
 
@@ -26,7 +26,7 @@ SHOWN_LINES = 200
 """Maximum number of lines shown for each distinct output, so that one node cannot flood the terminal."""
 
 
-@click.command("run", context_settings={"ignore_unknown_options": True})
+@click.command("run", cls=RemoteCommand, context_settings={"ignore_unknown_options": True})
 @click.argument("stack", required=False)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @ssh_options(timeout_s=300)

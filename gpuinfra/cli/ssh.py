@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuinfra.cli.openssh import host_of, in_folder, opened, program
-from gpuinfra.cli.options import FILE, stack_options
+from gpuinfra.cli.options import FILE, RemoteCommand, stack_options
 from gpuinfra.cli.stacks import Stacks, short_name
 from gpuinfra.errors import UsageError
+from gpuinfra.private_files import private_folder
 
 if TYPE_CHECKING:
     from gpuinfra.remote.hosts import Hosts
@@ -26,7 +27,7 @@ WRITTEN = {"config", "known_hosts", "login", "login.pub"}
 """The files that `--config` and the login of a cloud write."""
 
 
-@click.command("ssh", context_settings={"ignore_unknown_options": True})
+@click.command("ssh", cls=RemoteCommand, context_settings={"ignore_unknown_options": True})
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[STACK] NODE [COMMAND]...")
 @click.option("--hosts", "hosts_file", type=FILE, metavar="FILE", help="Find NODE in this hosts file (docs/remote.md). Omit STACK.")  # fmt: skip
 @click.option("--direct", is_flag=True, help="Connect to the private address instead of through the cloud's tunnel.")
@@ -68,11 +69,13 @@ def _config(words: tuple[str, ...], hosts_file: Path | None, direct: bool, outpu
     if len(words) != (0 if hosts_file else 1):
         form = "gpuinfra ssh --config --hosts FILE" if hosts_file else "gpuinfra ssh --config STACK"
         raise UsageError(f"--config writes an entry for every node; run: {form}")
-    name = hosts_file.stem if hosts_file else short_name(words[0])
+    if hosts_file and output is None:
+        raise UsageError("--config with --hosts requires a folder; add --output DIR")
+    name = "" if hosts_file else short_name(words[0])
     folder = (output or CONFIGURATIONS / name).expanduser().absolute()
     stack = None if hosts_file else words[0]
     with _replaced(folder), opened(stack, hosts_file, direct, stacks, keys=folder) as hosts:
-        file, names = _write(hosts, name if stack else "", folder)
+        file, names = _write(hosts, name, folder)
         click.echo(f"wrote {file} with {len(hosts.hosts)} hosts")
         click.echo(f"to connect: ssh -F {shlex.quote(str(file))} {names[0]}")
         click.echo(f'to connect without -F, add this line at the top of ~/.ssh/config: Include "{file}"')
@@ -88,7 +91,8 @@ def _replaced(folder: Path) -> Iterator[None]:
         raise UsageError(
             f"{folder} contains {others[0]}, which gpuinfra did not write; choose another folder with --output"
         )
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(folder)
+    folder.chmod(0o700)
     with tempfile.TemporaryDirectory(prefix=".gpuinfra-", dir=folder.parent) as earlier:
         for file in folder.iterdir():
             file.rename(Path(earlier, file.name))

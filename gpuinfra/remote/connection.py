@@ -92,18 +92,29 @@ class Running:
             self._channel.shutdown_write()
 
     def wait(self, on_output: Callable[[bytes], None]) -> int:
-        """Pass the combined output to `on_output` until the command ends, and return its exit code. Raises `HostProblem` if the connection is lost."""
+        """Pass the combined output to `on_output` until the command ends, and return its exit code.
+
+        Raises `HostProblem` if the connection is lost, and whatever `on_output` raises.
+        """
         try:
-            while chunk := self._channel.recv(65536):
+            while chunk := self._received():
                 on_output(chunk)
             code = self._channel.recv_exit_status()
-        except (paramiko.SSHException, EOFError, OSError) as error:
-            raise self._dropped(error_text(error)) from None
         finally:
             self._channel.close()
         if code == -1:
-            raise self._dropped("the connection closed before the command ended")
+            raise self._lost("the connection closed before the command ended")
         return code
+
+    def _received(self) -> bytes:
+        try:
+            return self._channel.recv(65536)
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            raise self._lost(error_text(error)) from None
+
+    def _lost(self, text: str) -> HostProblem:
+        problem = self._dropped(text)
+        return HostProblem(problem.kind, problem.reason, "the node ends the command; run it again")
 
 
 class Connection:

@@ -92,6 +92,8 @@ class JobResult:
     first: Ended | None = None
     """The node on which the job failed first."""
     interrupted: bool = False
+    error: BaseException | None = None
+    """What the caller's `on_output` raised."""
 
     @property
     def exit(self) -> int:
@@ -104,7 +106,7 @@ class JobResult:
 def run(connector: Connector, hosts: Sequence[Host], job: Job, on_output: Callable[[int, bytes], None]) -> JobResult:
     """Run a job on hosts, in the order of their ranks. `on_output` gets the rank and the output, from one thread for each host.
 
-    The job starts after all hosts are connected. An interrupt ends it on all hosts; a second interrupt does not wait for its end.
+    The job starts after all hosts are connected. An error of `on_output` ends it and is raised again. An interrupt ends it on all hosts; a second interrupt does not wait for its end.
     """
     result = JobResult([Ended(host) for host in hosts])
     changed = threading.Condition()
@@ -116,11 +118,14 @@ def run(connector: Connector, hosts: Sequence[Host], job: Job, on_output: Callab
             ended.exit = one.wait(lambda chunk: on_output(rank, chunk))
         except HostProblem as problem:
             ended.problem = problem
-        with changed:
-            running.pop(rank)
-            if ended.exit != 0 and result.first is None and not result.interrupted:
-                result.first = ended
-            changed.notify_all()
+        except BaseException as error:
+            result.error = error
+        finally:
+            with changed:
+                running.pop(rank)
+                if ended.exit != 0 and result.first is None and not result.interrupted:
+                    result.first = ended
+                changed.notify_all()
 
     with ExitStack() as stack:
         opened = _connect(connector, hosts, stack, result)
@@ -158,6 +163,8 @@ def run(connector: Connector, hosts: Sequence[Host], job: Job, on_output: Callab
                 result.interrupted = True
         for thread in threads:
             thread.join(2)
+    if result.error is not None:
+        raise result.error
     return result
 
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gpuinfra.private_files import write_private
 from gpuinfra.remote.hosts import Host, Hosts
 
 
@@ -26,9 +27,9 @@ def write_config(
             entries[at.name] = _entry(hosts, at, known, (names or {}).get(at.name, ()))
             keys += [f"{at.name} {key}\n" for key in at.host_keys]
             at = hosts.jumps[at.jump] if at.jump else None
-    known.write_text("".join(keys), encoding="utf-8")
+    write_private(known, "".join(keys))
     config = folder / "config"
-    config.write_text("".join(f"{line}\n" for lines in entries.values() for line in lines), encoding="utf-8")
+    write_private(config, "".join(f"{line}\n" for lines in entries.values() for line in lines))
     return config
 
 

@@ -38,9 +38,11 @@ def main() -> int:
     try:
         return _run(order)
     finally:
-        _end(order["grace_s"])
-        if manager:
-            subprocess.call(["sudo", "-n", "--", manager, "stop"], stdin=subprocess.DEVNULL)
+        try:
+            _end(order["grace_s"])
+        finally:
+            if manager:
+                subprocess.call(["sudo", "-n", "--", manager, "stop"], stdin=subprocess.DEVNULL)
 
 
 def _run(order: dict[str, Any]) -> int:
@@ -91,7 +93,8 @@ def _end(grace_s: float) -> None:
                 pass
         time.sleep(0.05)
         if time.monotonic() >= until + 10:
-            print(f"processes {', '.join(map(str, left))} do not end", file=sys.stderr)
+            with contextlib.suppress(OSError):  # the connection may be lost
+                print(f"processes {', '.join(map(str, left))} do not end", file=sys.stderr)
             return
 
 
@@ -115,4 +118,6 @@ def _descendants() -> list[int]:
 if __name__ == "__main__":
     # Ctrl-C is the client's request, which arrives as the end of standard input.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, frame: sys.exit(128 + number))
     sys.exit(main())

@@ -66,7 +66,7 @@ def test_mpirun_gets_a_hostfile_and_programs_a_document(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("-N", "3"), "the verified nodes of pool gpu are: gpu-1, gpu-2; run `gpuinfra verify aws-p4d`"),
+        (("-N", "3"), "-N is 3, but the verified nodes are: gpu-1, gpu-2; specify at most 2"),
         (("--pool", "cpu"), "--pool is 'cpu'; allowed: gpu"),
         (("--json", "--hostfile"), "exclude each other"),
     ],

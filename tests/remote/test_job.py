@@ -125,7 +125,7 @@ def test_nothing_starts_if_a_node_cannot_be_reached(lab: Lab, fleet: dict[str, A
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("-N", "5"), "-N is 5, but the verified nodes are: a, b, c, stranger; specify at most 4"),
+        (("-N", "5"), "-N is 5, but the hosts are: a, b, c, stranger; specify at most 4"),
         (("-N", "2", "--per-gpu"), "--per-gpu requires a stack"),
         (("-N", "2", "--timeout", "5"), "--timeout has no effect with -N"),
         (("-N", "2", "--parallel", "5"), "--parallel has no effect with -N"),
@@ -141,3 +141,34 @@ def test_options_without_effect_are_refused(
     assert done.returncode == 2
     assert problem in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_output_that_cannot_be_written_ends_the_job(lab: Lab, fleet: dict[str, Any], tmp_path: Path) -> None:
+    """If the reader of the output ends, the job ends too, and no connection is reported as lost."""
+    pids = tmp_path / "pids"
+    words = ["run", "-N", "2", "--logs", str(tmp_path / "logs"), "--hosts", hosts_file(lab, fleet), "--"]
+    line = f"echo $$ >>{pids}; while echo out; do sleep 0.1; done"
+    started = [sys.executable, "-m", "gpuinfra", *words, line]
+    with subprocess.Popen(started, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stderr
+        until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+        process.stdout.close()
+        assert "lost" not in process.stderr.read()
+    until(lambda: all(gone(int(pid)) for pid in pids.read_text().split()))
+
+
+def test_logs_are_private_and_new(lab: Lab, fleet: dict[str, Any], tmp_path: Path) -> None:
+    """The folder has the name of the hosts file and a mode of 0700; a log is never overwritten."""
+    environ = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+    words = [sys.executable, "-m", "gpuinfra", "run", "-N", "1", "--hosts", hosts_file(lab, fleet)]
+    line = "echo " + "a/b.c " * 60
+    done = subprocess.run([*words, "--", line], env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (folder,) = (tmp_path / "state/gpuinfra/runs").iterdir()
+    assert folder.name.startswith("hosts-20")
+    assert [path.stat().st_mode & 0o777 for path in (folder, folder.parent, folder / "a.log")] == [0o700, 0o700, 0o600]
+    again = subprocess.run([*words, "--logs", str(folder), "true"], capture_output=True, text=True, check=False)
+    assert again.returncode == 2
+    assert "a.log exists" in again.stderr
+    assert (folder / "a.log").read_text().startswith("a/b.c")

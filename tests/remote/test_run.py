@@ -149,7 +149,7 @@ def test_openssh_programs_use_the_written_configuration(lab: Lab, fleet: dict[st
     done = gpuinfra("ssh", "--config", "--hosts", hosts_file(lab, fleet), "--output", str(folder))
     assert done.returncode == 0, done.stderr
     assert "with 4 hosts" in done.stdout
-    assert folder.stat().st_mode & 0o777 == 0o700
+    assert [path.stat().st_mode & 0o777 for path in (folder, folder / "config")] == [0o700, 0o600]
     config = str(folder / "config")
     said = subprocess.run(["ssh", "-F", config, "b", "echo here"], capture_output=True, text=True, check=False)
     assert (said.returncode, said.stdout) == (0, "here\n"), said.stderr
@@ -175,3 +175,16 @@ def test_a_failed_configuration_keeps_the_earlier_one(lab: Lab, fleet: dict[str,
     assert refused.returncode == 2
     assert "contains mine, which gpuinfra did not write" in refused.stderr
     assert [*tmp_path.glob(".gpuinfra-*")] == []
+
+
+def test_options_after_the_node_belong_to_the_command(lab: Lab, fleet: dict[str, Any]) -> None:
+    """Words after the first word of a command are not options of gpuinfra, with or without `--`."""
+    file = hosts_file(lab, {"a": fleet["a"]})
+    words = ["echo", "--config", "x", "--direct", "--json", "-h"]
+    for start in (["ssh", "--hosts", file, "a"], ["ssh", f"--hosts={file}", "a", "--"]):
+        done = gpuinfra(*start, *words)
+        assert (done.returncode, done.stdout) == (0, "--config x --direct --json -h\n"), done.stderr
+    for end in (words, ["--", *words]):
+        done = gpuinfra("run", "--hosts", file, *end)
+        assert done.returncode == 0, done.stderr
+        assert "  --config x --direct --json -h\n" in done.stdout
