@@ -422,6 +422,7 @@ MUTATIONS: dict[str, list[Callable[[Node], None]]] = {
         journal(lambda j: j["steps"].pop()),
         journal(lambda j: j["steps"][0].pop("hash")),
         journal(lambda j: j.update(schema="other/1")),
+        lambda one: one["expectation"].update(own_steps={"30-driver": "b" * 64}),
     ],
 }
 """The mutations that each check must detect. A check without an entry cannot be added."""
@@ -739,6 +740,16 @@ def test_missing_field_is_an_error_of_the_check_that_needs_it() -> None:
         one = node()
         del one["expectation"][field]
         assert any(check["outcome"] == "error" for check in judged(one).values()), field
+
+
+def test_declared_step_has_the_declared_checksum() -> None:
+    """A declared step passes with the SHA-256 of its script; the reason of a failed one keeps its exit code and the last lines of its output."""
+    one = node()
+    one["expectation"]["own_steps"] = {"30-driver": "a" * 64}
+    assert judged(one)["S2"]["outcome"] == "pass"
+    reason = "the script ended with exit code 4; last output: " + " / ".join(letter * 100 for letter in "xyz")
+    journal(lambda j: j["steps"][1].update(status="failed", reason=reason))(one)
+    assert judged(one)["S2"]["reason"] == f"30-driver is failed: {reason}"
 
 
 def test_an_idle_gpu_may_lower_its_link_generation() -> None:

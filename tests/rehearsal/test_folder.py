@@ -13,8 +13,9 @@ from ruamel.yaml import YAML
 
 from gpuinfra.errors import DeploymentError, UsageError
 from gpuinfra.rehearsal import applied_environment, processes
-from gpuinfra.rehearsal.folder import SECRET_STAND_IN, find_program, write_project
+from gpuinfra.rehearsal.folder import SECRET_STAND_IN, copy_scripts, find_program, write_project
 from gpuinfra.shipped import shipped
+from gpuinfra.spec import read_stack
 
 from .folders import folder_in
 
@@ -45,6 +46,24 @@ def test_program_of_a_project_is_found_by_absolute_paths(tmp_path: Path) -> None
     project = yaml(folder.project / "Pulumi.yaml")
     assert project["main"] == str(tmp_path / "app")
     assert [p for p in sorted(tmp_path.rglob("*")) if tmp_path / "r" not in (p, *p.parents)] == before
+
+
+def test_scripts_of_declared_steps_are_next_to_the_copy(tmp_path: Path) -> None:
+    """The copy of the stack file refers to the same scripts, which the program of the rehearsal reads."""
+    (tmp_path / "home/setup").mkdir(parents=True)
+    (tmp_path / "home/setup/tuning.sh").write_text("#!/bin/bash\necho hello\n")
+    stack = tmp_path / "home/Pulumi.try.yaml"
+    stack.write_text(
+        "name: train\nwhere: {cloud: aws, region: us-east-1}\n"
+        "software: {steps: [{name: one, file: setup/tuning.sh}, {name: two, url: 'https://example.com/a', sha256: '%s'}]}\n"
+        % ("0" * 64)
+    )
+    folder = folder_in(tmp_path)
+    write_project(folder, find_program(stack), stack)
+    copy_scripts(folder, read_stack(stack).spec.software.steps)
+    copied = read_stack(folder.stack_file).spec.software.steps
+    assert copied[0].script == read_stack(stack).spec.software.steps[0].script
+    assert copied[1].script is None
 
 
 def test_file_without_a_project_runs_the_shipped_program(tmp_path: Path) -> None:

@@ -186,6 +186,10 @@ def test_a_changed_script_changes_the_bundle(stack: Path) -> None:
     """The script is in the bundle of the pools that run it, executable, and its content is part of the checksum."""
     before = pools(stack)
     assert members(before["gpu"])["bootstrap/own/own-tuning"].mode & 0o111
+    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(bundle.build(before["gpu"]).data))) as archive:
+        packed = archive.extractfile("bootstrap/own/own-tuning")
+        assert packed is not None
+        assert packed.read() == SCRIPT.encode()
     assert "bootstrap/own/own-agent" not in members(before["gpu"])
     assert "bootstrap/own/own-tuning" not in members(before["login"])
     (stack.parent / "setup/tuning.sh").write_text(SCRIPT + "true\n", encoding="utf-8")
