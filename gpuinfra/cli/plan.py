@@ -10,6 +10,7 @@ import click
 
 from gpuinfra.cli.options import FILE
 from gpuinfra.day import now, read_day, today
+from gpuinfra.errors import UsageError
 from gpuinfra.findings import Finding, Level
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ _COLORS = {Level.ERROR: "red", Level.WARN: "yellow", Level.INFO: "cyan"}
 @click.argument("stack", metavar="STACK|FILE")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/plan-json.md).")
 @click.option("--html", "page", type=FILE, help="Write a self-contained HTML page.")
+@click.option("--svg", type=FILE, help="Write a diagram of the topology as an SVG image.")
+@click.option(
+    "--mermaid", is_flag=True, help="Print a diagram of the topology as a Mermaid flowchart instead of the plan."
+)
 @click.option("--prices", type=FILE, help="File with your own prices, which override the prices in the catalog.")
 @click.option("--why", is_flag=True, help="List each decision and its reason.")
 @click.option(
@@ -29,7 +34,15 @@ _COLORS = {Level.ERROR: "red", Level.WARN: "yellow", Level.INFO: "cyan"}
 )
 @click.option("--on", "day", metavar="DATE", help="Plan as of this day, such as 2026-12-01, instead of today.")
 def command(
-    stack: str, as_json: bool, page: Path | None, prices: Path | None, why: bool, live: bool, day: str | None
+    stack: str,
+    as_json: bool,
+    page: Path | None,
+    svg: Path | None,
+    mermaid: bool,
+    prices: Path | None,
+    why: bool,
+    live: bool,
+    day: str | None,
 ) -> int:
     """Validate STACK and show its topology, software and price.
 
@@ -42,6 +55,8 @@ def command(
     from gpuinfra.report.plan_json import plan_report
     from gpuinfra.spec.load import find_stack
 
+    if mermaid and (as_json or why):
+        raise UsageError("--mermaid prints only the flowchart; omit --json and --why")
     on = read_day(day, "--on") if day else today()
     own = load(prices) if prices else None
     result = plan_report(find_stack(stack), on, own, None if day else now())
@@ -51,7 +66,11 @@ def command(
     else:
         for finding in result.findings:
             click.echo(colored(finding), err=True)
-        if result.plan:
+        if result.plan and mermaid:
+            from gpuinfra.report import diagram
+
+            click.echo(diagram.mermaid(result.plan), nl=False)
+        elif result.plan:
             from gpuinfra.report.plan_text import text
 
             click.echo(text(result))
@@ -65,6 +84,12 @@ def command(
 
         write_file(page, render(result), "--html")
         click.echo(f"page: {page}", err=True)
+    if svg and result.plan:
+        from gpuinfra.cli.judgement import write_file
+        from gpuinfra.report import diagram
+
+        write_file(svg, diagram.svg(result.plan), "--svg")
+        click.echo(f"diagram: {svg}", err=True)
     if asked and not as_json:
         click.echo("\nlive")
         click.echo("\n".join(asked.lines()))

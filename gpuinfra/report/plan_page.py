@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuinfra.plan.model import FileSystemPlan, Group, Plan, PoolPlan
+from gpuinfra.report.diagram import svg
 from gpuinfra.report.html import render
 from gpuinfra.report.plan_json import PlanReport
 from gpuinfra.report.plan_tables import (
@@ -34,6 +35,8 @@ def page(report: PlanReport) -> str:
         ],
     )
     common: dict[str, Any] = {"kind": "Plan", "findings": findings, "origin": f"stack {report.stack}"}
+    from markupsafe import Markup
+
     plan, cost = report.plan, report.cost
     if plan is None or cost is None:
         return render(
@@ -57,6 +60,7 @@ def page(report: PlanReport) -> str:
             (sum(plan.resources.values()), "resources"),
         ],
         planned=True,
+        diagram=Markup(svg(plan, page=True)),
         pools=[_pool(pool) for pool in plan.pools],
         network=(plan.network.cidr or plan.network.existing_id or "") if plan.network else "",
         subnets=subnet_table(plan.network.subnets) if plan.network else Table([], []),

@@ -22,6 +22,7 @@ from gpuinfra.new_stack.choices import choices
 from gpuinfra.new_stack.files import PROGRAM, PROJECT, stack_text
 from gpuinfra.registry import CLOUDS
 from gpuinfra.rehearsal.folder import find_program
+from gpuinfra.rehearsal.nodes import available
 from gpuinfra.rules import check_stack, load_stack
 from gpuinfra.shipped import shipped
 from gpuinfra.spec.document import parse
@@ -460,7 +461,7 @@ START = re.findall(r"^gpuinfra .*$", (ROOT / "docs" / "start.md").read_text(), f
 
 
 def test_the_commands_of_the_start_page_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """In an empty folder, the commands of the page run in their order. Other tests cover the questions and rehearsals."""
+    """In an empty folder, the commands of the page run in their order. Another test runs the rehearsals, and others the questions."""
     lines = [line.split()[1:] for line in START if "rehearse" not in line and line not in ELSEWHERE]
     assert {words[0] for words in lines} == {"init", "plan", "clone"}
     for words in lines:
@@ -471,4 +472,29 @@ def test_the_commands_of_the_start_page_run(tmp_path: Path, capsys: pytest.Captu
         "Pulumi.train.yaml",
         "Pulumi.train-us-west-2.yaml",
         "plan.html",
+        "train.svg",
     }
+
+
+@pytest.mark.long
+def test_the_rehearsals_of_the_start_page_run(tmp_path: Path) -> None:
+    """A stack that `init` wrote in an empty folder is rehearsed: the broken node is named, and healthy nodes are verified."""
+    if not (available_ := available())[0]:
+        pytest.skip(f"the rehearsal has no stand-in nodes: {available_[1]}")
+    (init,) = [line for line in START if line.startswith("gpuinfra init ")]
+    assert main(init.split()[1:]) == 0
+    outcomes = []
+    for line in [line for line in START if "rehearse" in line]:
+        done = subprocess.run(
+            [sys.executable, "-m", *line.split()],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            check=False,
+            timeout=900,
+        )
+        outcomes.append((done.returncode, done.stdout + done.stderr))
+    assert [code for code, _ in outcomes] == [1, 0, 0], outcomes
+    assert "gpu-1" in outcomes[0][1]
+    assert "7 of 8 GPUs" in outcomes[0][1], outcomes[0][1]

@@ -1,0 +1,233 @@
+"""Draws the topology of a plan: networks, subnets, groups, a node of each pool with its network interfaces, storage and audit trail.
+
+The plan becomes nested boxes, and the boxes become an SVG image or a Mermaid flowchart. Both have the same text.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+from gpuinfra.clouds import profile_of
+from gpuinfra.plan.model import Group, NetworkPlan, Nic, Plan, PoolPlan, Subnet
+from gpuinfra.report.plan_tables import gpus_of
+from gpuinfra.safe_text import one_line
+from gpuinfra.words import counted
+
+CARDS = 8
+"""Maximum number of network cards that are listed individually. The remaining cards are listed as a number."""
+
+
+LONGEST = 118
+"""Maximum number of characters in a line. Longer texts, such as resource IDs on Azure, are cut."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Box:
+    """A part of the topology."""
+
+    title: str
+    lines: tuple[str, ...] = ()
+    inner: tuple[Box, ...] = ()
+    kind: str = ""
+    """`network`, `subnet`, `nodes`, `node`, `storage` or `audit`, which select the color."""
+
+
+def boxes(plan: Plan) -> Box:
+    """Return the topology of a plan."""
+    inner = [*_networks(plan), *_storage(plan), *_audit(plan)]
+    where = f"{plan.cloud} {plan.region}, {', '.join(plan.zones)}"
+    what = f"{counted(plan.nodes, 'node')}, {counted(gpus_of(plan), 'GPU')}"
+    return Box(title=plan.name, lines=(where, what), inner=tuple(inner))
+
+
+def _networks(plan: Plan) -> Iterator[Box]:
+    network = plan.network
+    drawn: set[str] = set()
+    subnets = []
+    for subnet in network.subnets if network else ():
+        groups = tuple(_group(group) for group in _groups_in(subnet, plan))
+        drawn |= {group.title for group in groups}
+        role = subnet.role if subnet.network == "main" else f"{subnet.role}, network {subnet.network}"
+        lines = tuple(one for one in (subnet.cidr or subnet.existing_id or "", subnet.zone, role) if one)
+        subnets.append(Box(title=subnet.name, lines=lines, inner=groups, kind="subnet"))
+    left = [group for pool in plan.pools for group in pool.groups if group.name not in drawn]
+    inner = (*subnets, *map(_group, left))
+    if network or inner:
+        title = f"network {network.existing_id}, existing" if network and network.existing_id else "network"
+        yield Box(title=title, lines=tuple(_access(network)), inner=inner, kind="network")
+    yield from (_node(pool, plan) for pool in plan.pools)
+    for own in plan.own_networks:
+        lines = tuple(f"{one.name}: {one.cidr}" for one in own.subnets)
+        yield Box(title=f"network {own.name}", lines=lines, kind="network")
+
+
+def _groups_in(subnet: Subnet, plan: Plan) -> Iterator[Group]:
+    """Yield the groups whose nodes have their first address in a subnet: those of its zone, or all of a pool that names the subnet."""
+    if subnet.role != "nodes" or subnet.network != "main":
+        return
+    for pool in plan.pools:
+        yield from (group for group in pool.groups if pool.subnet == subnet.name or group.zone == subnet.zone)
+
+
+def _access(network: NetworkPlan | None) -> Iterator[str]:
+    if network is None:
+        yield "from another stack"
+        return
+    if network.cidr and not network.existing_id:
+        yield network.cidr
+        yield f"inbound: SSH from {', '.join(network.ssh_from)}" if network.ssh_from else "inbound: none"
+        yield f"outbound: {'a NAT gateway' if network.egress == 'nat' else 'the endpoints of the cloud only'}"
+
+
+def _group(group: Group) -> Box:
+    lines = [counted(group.max_count, "node") + f", {group.kind.replace('_', '-')}", group.zone]
+    if group.placement_group:
+        lines.append(f"placement group {group.placement_group}")
+    return Box(title=group.name, lines=tuple(one for one in lines if one), kind="nodes")
+
+
+def _node(pool: PoolPlan, plan: Plan) -> Box:
+    expected = pool.expectation
+    lines = [pool.machine]
+    if expected.get("gpu_name"):
+        lines.append(f"{expected['gpus']} x {expected['gpu_name']}")
+    machine = profile_of(plan.cloud).machines.get(pool.machine)
+    if machine and machine.numa_nodes:
+        # The catalog does not have the NUMA node of each card.
+        lines.append(counted(machine.numa_nodes, "NUMA node"))
+    lines.append(f"{pool.disk.size_gib} GiB {pool.disk.kind} root disk")
+    return Box(title=f"a node of pool {pool.name}", lines=tuple(lines), inner=tuple(_cards(pool.nics)), kind="node")
+
+
+def _cards(nics: Sequence[Nic]) -> Iterator[Box]:
+    """Yield one box for each network card. Cards after the first eight are one box."""
+    cards: dict[int, list[Nic]] = {}
+    for nic in nics:
+        cards.setdefault(nic.card, []).append(nic)
+    for card, found in list(cards.items())[:CARDS]:
+        yield Box(title=f"card {card}", lines=tuple(_nic(nic) for nic in found))
+    rest = [nic for found in list(cards.values())[CARDS:] for nic in found]
+    if rest:
+        counts = Counter(nic.kind for nic in rest)
+        text = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+        yield Box(title=counted(len(cards) - CARDS, "more card"), lines=(text,))
+
+
+def _nic(nic: Nic) -> str:
+    return nic.kind if nic.network == "main" else f"{nic.kind}, network {nic.network}"
+
+
+def _storage(plan: Plan) -> Iterator[Box]:
+    for entry in plan.file_systems:
+        lines = [f"{entry.capacity_gib:,} GiB" if entry.capacity_gib else "", entry.zone or "", "mounted by all nodes"]
+        if entry.bucket:
+            lines.append(f"bucket {entry.bucket}")
+        yield Box(title=f"{entry.kind} {entry.mount}", lines=tuple(one for one in lines if one), kind="storage")
+
+
+def _audit(plan: Plan) -> Iterator[Box]:
+    if plan.pools:
+        yield Box(title="evidence bucket", lines=("written by all nodes", "read by the handover"), kind="audit")
+    if plan.audit.trail:
+        lines = ("the entire account", f"locked for {plan.audit.lock_days} days")
+        yield Box(title="audit trail", lines=lines, kind="audit")
+
+
+def _line(text: str) -> str:
+    line = one_line(text)
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+
+
+def mermaid(plan: Plan) -> str:
+    """Return a Mermaid flowchart."""
+    return "\n".join(["flowchart TB", *_mermaid(boxes(plan), "n", "    ")]) + "\n"
+
+
+def _mermaid(box: Box, name: str, indent: str) -> Iterator[str]:
+    # Mermaid shows entities such as #quot; as their character (syntax of its flowcharts).
+    # The title of a subgraph has one line, because Mermaid draws further lines over the inner boxes.
+    separator = ", " if box.inner else "<br>"
+    text = separator.join(_entities(line) for line in (box.title, *box.lines))
+    if not box.inner:
+        yield f'{indent}{name}["{text}"]'
+        return
+    yield f'{indent}subgraph {name}["{text}"]'
+    for index, one in enumerate(box.inner):
+        yield from _mermaid(one, f"{name}_{index}", f"{indent}    ")
+    yield f"{indent}end"
+
+
+def _entities(text: str) -> str:
+    return "".join(
+        character if character.isalnum() or character in " ./,:-_()" else f"#{ord(character)};"
+        for character in _line(text)
+    )
+
+
+WIDTH, PAD, GAP, LINE, LETTER = 940.0, 10.0, 10.0, 17.0, 7.3
+"""Pixels: width of the image, space inside and between boxes, height of a line, and width of a letter at 12 pixels."""
+
+
+@dataclass
+class _Placed:
+    """A box with its size and the places of the boxes in it, relative to its own place."""
+
+    box: Box
+    width: float = 0.0
+    height: float = 0.0
+    inner: list[tuple[float, float, _Placed]] = field(default_factory=list)
+
+
+def _place(box: Box, limit: float) -> _Placed:
+    """Put the inner boxes into rows that are not wider than the limit."""
+    text = max(len(_line(line)) for line in (box.title, *box.lines)) * LETTER
+    top = PAD + LINE * (1 + len(box.lines)) + (GAP if box.inner else 0)
+    placed = _Placed(box=box)
+    x, y, row, widest = PAD, top, 0.0, 0.0
+    for one in (_place(inner, limit - 2 * PAD) for inner in box.inner):
+        if x > PAD and x + one.width + PAD > limit:
+            x, y, row = PAD, y + row + GAP, 0.0
+        placed.inner.append((x, y, one))
+        x, row = x + one.width + GAP, max(row, one.height)
+        widest = max(widest, x - GAP)
+    placed.width = max(text + PAD, widest) + PAD
+    placed.height = y + row + PAD if box.inner else top + PAD / 2
+    return placed
+
+
+_STANDALONE = (
+    "text{font:12px ui-monospace,Menlo,Consolas,monospace;fill:#1b1f24}text.t{font-weight:600}"
+    "rect{fill:#fff;stroke:#8a94a0}rect.network{fill:#f3f6fa}rect.subnet{fill:#e7eef7}rect.nodes{fill:#d3e3f5}"
+    "rect.node{fill:#f6f1fa}rect.storage{fill:#e8f5ea}rect.audit{fill:#fff5d6}"
+    "@media(prefers-color-scheme:dark){text{fill:#e6e9ee}rect{fill:#0f1216;stroke:#56616f}rect.network{fill:#171b21}"
+    "rect.subnet{fill:#1c2530}rect.nodes{fill:#22364c}rect.node{fill:#241c2b}rect.storage{fill:#12301c}rect.audit{fill:#35290d}}"
+)
+"""Colors of an image on its own, for light and dark pages. The colors of a page are in its stylesheet."""
+
+
+def svg(plan: Plan, *, page: bool = False) -> str:
+    """Return an SVG image. In a page, the stylesheet of the page defines the colors, and the policy of the page allows no other style."""
+    root = _place(boxes(plan), WIDTH)
+    width, height = root.width + 2, root.height + 2
+    label = escape(f"topology of {plan.name}", quote=True)
+    start = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{label}"'
+    if page:
+        head = f'{start} class="diagram">'
+    else:
+        head = f'{start} width="{width:.0f}" height="{height:.0f}"><style>{_STANDALONE}</style>'
+    return "\n".join([head, *_draw(root, 1.0, 1.0), "</svg>"]) + "\n"
+
+
+def _draw(placed: _Placed, x: float, y: float) -> Iterator[str]:
+    box = placed.box
+    kind = f' class="{box.kind}"' if box.kind else ""
+    yield f'<rect x="{x:.1f}" y="{y:.1f}" width="{placed.width:.1f}" height="{placed.height:.1f}" rx="6"{kind}/>'
+    for number, line in enumerate((box.title, *box.lines), 1):
+        bold = ' class="t"' if number == 1 else ""
+        text = escape(_line(line))
+        yield f'<text x="{x + PAD:.1f}" y="{y + LINE * number:.1f}"{bold}>{text}</text>'
+    for left, top, inner in placed.inner:
+        yield from _draw(inner, x + left, y + top)

@@ -1,0 +1,153 @@
+"""Diagrams of a plan: what they show, and that boxes and texts stay in their places."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from gpuinfra.cli import main
+from gpuinfra.plan.model import Plan
+from gpuinfra.planning import make_plan
+from gpuinfra.registry import CLOUDS
+from gpuinfra.report import diagram
+from gpuinfra.report.plan_json import plan_report
+from gpuinfra.report.plan_page import page
+from gpuinfra.spec import parse_spec
+from gpuinfra.spec.load import find_stack
+from tests.clouds.stacks import TODAY, shipped_stacks, spec_of
+from tests.rules.cases import declaration, lustre
+
+SVG = "{http://www.w3.org/2000/svg}"
+STACKS = [stack for cloud in CLOUDS for stack in shipped_stacks(cloud)]
+LETTER = 7.23
+"""Pixels of a letter at 12 pixels in Menlo and DejaVu Sans Mono, the widest of the fonts (1,233 of 2,048 units)."""
+
+
+def planned(stack: str) -> Plan:
+    """The plan of a shipped stack."""
+    return make_plan(spec_of(stack), TODAY)
+
+
+def texts(plan: Plan) -> list[str]:
+    """All texts of the image."""
+    return [str(one.text) for one in ElementTree.fromstring(diagram.svg(plan)).iter(f"{SVG}text")]
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_every_part_of_the_plan_is_drawn(stack: str) -> None:
+    """Each subnet, group, machine type, mount and the audit trail is in the image, and the flowchart has the same texts."""
+    plan = planned(stack)
+    shown = texts(plan)
+    expected = [group.name for pool in plan.pools for group in pool.groups]
+    expected += [pool.machine for pool in plan.pools]
+    expected += [subnet.name for subnet in (plan.network.subnets if plan.network else ())]
+    expected += [f"{entry.kind} {entry.mount}" for entry in plan.file_systems]
+    expected += ["audit trail"] if plan.audit.trail else []
+    assert set(expected) <= set(shown)
+    for group in (group.name for pool in plan.pools for group in pool.groups):
+        assert shown.count(group) == 1, group
+    flowchart = diagram.mermaid(plan)
+    labels = re.sub(r"#(\d+);", lambda match: chr(int(match[1])), flowchart)
+    assert [one for one in shown if one not in labels] == []
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_boxes_and_texts_do_not_leave_their_box(stack: str) -> None:
+    """A box is inside of its parent, does not touch its neighbors, and is wide enough for its texts. The image has the size of all."""
+    root = diagram._place(diagram.boxes(planned(stack)), diagram.WIDTH)
+    assert root.width <= diagram.WIDTH + 1
+
+    def checked(placed: diagram._Placed) -> None:
+        width = max(min(len(line), diagram.LONGEST) for line in (placed.box.title, *placed.box.lines)) * LETTER
+        assert width + diagram.PAD <= placed.width, placed.box
+        for x, y, inner in placed.inner:
+            assert x >= diagram.PAD
+            assert y > diagram.LINE * (1 + len(placed.box.lines))
+            assert x + inner.width <= placed.width - diagram.PAD + 0.01
+            assert y + inner.height <= placed.height - diagram.PAD + 0.01
+            for left, top, other in placed.inner:
+                apart = left >= x + inner.width or x >= left + other.width
+                assert other is inner or apart or top >= y + inner.height or y >= top + other.height
+            checked(inner)
+
+    checked(root)
+
+
+@pytest.mark.parametrize("stack", ["aws-p4d", "gcp-a3mega", "azure-ndv4"])
+def test_nodes_are_in_the_subnet_of_the_nodes(stack: str) -> None:
+    """On each cloud, the groups are in the subnet of the nodes, whether subnets belong to a zone or to a region."""
+    (network,) = [one for one in diagram.boxes(planned(stack)).inner if one.title == "network"]
+    places = {group.title: subnet.title for subnet in network.inner for group in subnet.inner}
+    plan = planned(stack)
+    assert set(places) == {group.name for pool in plan.pools for group in pool.groups}
+    assert plan.network is not None
+    assert set(places.values()) <= {subnet.name for subnet in plan.network.subnets if subnet.role == "nodes"}
+
+
+def test_a_node_shows_its_interfaces_by_card() -> None:
+    """A node has one box for each network card with its interfaces. The cards after the eighth are one box."""
+    node = next(one for one in diagram.boxes(planned("aws-p4d")).inner if one.kind == "node")
+    assert [(one.title, one.lines) for one in node.inner] == [
+        ("card 0", ("interface", "efa-only")),
+        *((f"card {number}", ("efa-only",)) for number in (1, 2, 3)),
+    ]
+    assert "2 NUMA nodes" in node.lines
+    large = next(one for one in diagram.boxes(planned("aws-p5-block")).inner if one.kind == "node")
+    assert [one.title for one in large.inner][-1] == "24 more cards"
+    assert large.inner[-1].lines == ("24 efa-only",)
+
+
+def test_flowchart_is_closed_and_its_labels_are_plain() -> None:
+    """Each subgraph has an end, and no label contains a character that ends it."""
+    lines = diagram.mermaid(planned("gcp-a3mega")).splitlines()
+    assert lines[0] == "flowchart TB"
+    words = [line.split()[0] for line in lines[1:]]
+    assert words.count("subgraph") == words.count("end") > 1
+    for line in lines[1:]:
+        if line.strip() != "end":
+            assert re.fullmatch(r'\s+(subgraph )?n[_0-9]*\["[^"<>\[\]]*(<br>[^"<>\[\]]*)*"\]', line), line
+
+
+def test_text_of_a_declaration_stays_text() -> None:
+    """Markup in a value of the declaration is shown and not interpreted."""
+    evil = '</text><script>alert("1")</script>'
+    plan = make_plan(parse_spec(declaration(("aws", {"storage": lustre(bucket=evil)}))), TODAY)
+    assert any("<script>" in one for one in texts(plan))
+    assert "<script" not in diagram.svg(plan)
+    assert "<script" not in diagram.mermaid(plan)
+
+
+def test_page_contains_the_diagram_without_styles_of_its_own(tmp_path: Path) -> None:
+    """The page has the image, whose colors come from the stylesheet, because the policy of the page allows no other style."""
+    text = page(plan_report(find_stack("aws-p4d"), TODAY))
+    (image,) = re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)
+    assert "gpu-reserved-0" in image
+    assert "style" not in image
+    kinds = set(re.findall(r'class="(\w+)"', image)) - {"diagram", "t"}
+    style = text.partition("</style>")[0]
+    assert kinds == {"network", "subnet", "nodes", "node", "storage", "audit"}
+    assert [one for one in kinds if f".diagram rect.{one}" not in style] == []
+
+
+def test_plan_writes_and_prints_diagrams(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`plan --svg` writes the image, and `plan --mermaid` prints only the flowchart."""
+    file = tmp_path / "plan.svg"
+    assert main(["plan", "aws-p4d", "--mermaid", "--svg", str(file)]) == 0
+    out, err = capsys.readouterr()
+    assert out == diagram.mermaid(plan_report(find_stack("aws-p4d"), TODAY).plan or planned("aws-p4d"))
+    assert f"diagram: {file}" in err
+    assert ElementTree.fromstring(file.read_text()).tag == f"{SVG}svg"
+    assert main(["plan", "aws-p4d", "--mermaid", "--json"]) == 2
+    assert "--mermaid prints only the flowchart" in capsys.readouterr().err
+
+
+def test_a_declaration_with_errors_has_no_diagram(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """If the declaration has an error, nothing is printed or written."""
+    stack, file = tmp_path / "Pulumi.x.yaml", tmp_path / "plan.svg"
+    stack.write_text(find_stack("aws-p4d").read_text().replace("p4d.24xlarge", "p4d.24xlrage"))
+    assert main(["plan", str(stack), "--mermaid", "--svg", str(file)]) == 1
+    assert capsys.readouterr().out == ""
+    assert not file.exists()
