@@ -71,14 +71,15 @@ def own_step_pools_exist(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def own_step_fits_deadline(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The time limit of a declared step is shorter than the handover deadline, so that a step that hangs is reported before `up` stops waiting."""
+    """The time limit of a declared step with its retries is shorter than the handover deadline, so that a step that hangs is reported before `up` stops waiting."""
     deadline = spec.handover.deadline_minutes
     for i, step in enumerate(spec.software.steps):
-        if step.timeout_minutes >= deadline and spec.handover.wait != "none":
-            what = f"is {step.timeout_minutes}, but `pulumi up` waits at most {deadline} minutes for the nodes"
-            yield error(
-                f"software.steps[{i}].timeout_minutes", what, "reduce it, or increase handover.deadline_minutes"
-            )
+        longest = step.timeout_minutes * (step.retries + 1)
+        if longest >= deadline and spec.handover.wait != "none":
+            retries = f", and {longest} with {step.retries} retries" if step.retries else ""
+            what = f"is {step.timeout_minutes}{retries}, but `pulumi up` waits at most {deadline} minutes for the nodes"
+            hint = f"reduce {'timeout_minutes or retries' if retries else 'it'}, or increase handover.deadline_minutes"
+            yield error(f"software.steps[{i}].timeout_minutes", what, hint)
 
 
 def packages_are_listed_once(spec: ClusterSpec, today: date) -> Iterator[Finding]:

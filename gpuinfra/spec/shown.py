@@ -17,7 +17,8 @@ _SECRET = re.compile(
 
 _KEY = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----|\bA[KS]IA[0-9A-Z]{16}\b|\bgh[opsur]_[A-Za-z0-9]{36}|\bgithub_pat_[A-Za-z0-9_]{36}"
-    r"|\bxox[abpr]-[A-Za-z0-9-]{20}|\bAIza[0-9A-Za-z_-]{35}"
+    r"|\bxox[abpr]-[A-Za-z0-9-]{20}|\bAIza[0-9A-Za-z_-]{35}|\bhf_[A-Za-z0-9]{30}|\bglpat-[A-Za-z0-9_-]{20}"
+    r"|\bAWS_SECRET_ACCESS_KEY=[\"']?[A-Za-z0-9/+]{40}"
 )
 """Complete keys and tokens, for texts that can mention the words `password` and `token`."""
 

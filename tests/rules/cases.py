@@ -416,6 +416,8 @@ ACCEPTED: dict[str, list[Case]] = {
     ],
     "own_step_fits_deadline": [
         ("aws", {"software.steps": [own("one", timeout_minutes=59)]}),
+        ("aws", {"software.steps": [own("one", timeout_minutes=19, retries=2)]}),
+        ("aws", {"software.steps": [own("one", timeout_minutes=19, retries=2)]}),
         ("aws", {"software.steps": [own("one", timeout_minutes=60)], "handover.wait": "none"}),
     ],
     "gpu_metrics_have_gpus": [
@@ -1132,6 +1134,7 @@ REJECTED: dict[str, list[Case]] = {
     ],
     "own_step_fits_deadline": [
         ("aws", {"software.steps": [own("one", timeout_minutes=60)]}),
+        ("aws", {"software.steps": [own("one", timeout_minutes=20, retries=2)]}),
     ],
     "gpu_metrics_have_gpus": [
         ("aws", {"software.gpu_metrics": "dcgm_exporter", "pools.0.machine": "m7i.xlarge"}),

@@ -154,7 +154,15 @@ def test_words_about_secrets_are_no_secrets() -> None:
     assert not contains_key(
         "export TOKEN=$(aws secretsmanager get-secret-value --secret-id agent) # password\n-----BEGIN CERTIFICATE-----"
     )
-    for key in (KEY.decode(), "AKIA" + "A1" * 8, "ghp_" + "a1" * 18, "xoxb-" + "1a" * 12, "AIza" + "a" * 35):
+    for key in (
+        KEY.decode(),
+        "AKIA" + "A1" * 8,
+        "ghp_" + "a1" * 18,
+        "xoxb-" + "1a" * 12,
+        "AIza" + "a" * 35,
+        "hf_" + "aB" * 17,
+        "AWS_SECRET_ACCESS_KEY=" + "wJ/7" * 10,
+    ):
         assert contains_key(f"curl -H 'Authorization: {key}'"), key
 
 
