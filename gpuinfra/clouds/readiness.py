@@ -59,10 +59,10 @@ class Question:
 
 
 def look(cloud: str, question: Question) -> Iterator[Line]:
-    """Return the lines of a cloud. A cloud without the module has one line that is not checked."""
+    """Return the lines of a cloud. A cloud without the module has one line that is not read, so that its second region is never ready."""
     if not has_module(cloud, "readiness"):
-        reason = f"gpuinfra does not read the replication on {cloud}"
-        yield Line(topic="replication", name=cloud, state=SKIPPED, reason=reason)
+        reason = f"gpuinfra cannot read the replication on {cloud}; check it with the tools of the cloud"
+        yield Line(topic="replication", name=cloud, state=UNREAD, reason=reason, fix="pulumi stack output recovery")
         return
     yield from module_of(cloud, "readiness").look(question)
 

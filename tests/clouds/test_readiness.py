@@ -20,7 +20,7 @@ from botocore.stub import ANY, Stubber
 
 from gpuinfra.clouds.aws import readiness as aws
 from gpuinfra.clouds.gcp import readiness as gcp
-from gpuinfra.clouds.readiness import FAIL, OK, SKIPPED, UNREAD, WARN, Line, Question, Unread, look
+from gpuinfra.clouds.readiness import FAIL, OK, UNREAD, WARN, Line, Question, Unread, look
 from gpuinfra.planning import make_plan
 from tests.clouds.gcp.discovery import document
 from tests.clouds.stacks import TODAY, spec_of
@@ -390,8 +390,8 @@ def test_state_without_replication_or_key_is_named_on_google_cloud() -> None:
     assert problems(google(GOOD, G_STATE[:1])) == {(FAIL, "replication", "stack"), (FAIL, "key", "stack")}
 
 
-def test_cloud_without_replication_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cloud whose package does not read the replication has one line that states it."""
+def test_cloud_whose_replication_cannot_be_read_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cloud whose package does not read the replication has one line that is not read."""
     monkeypatch.setattr("gpuinfra.clouds.readiness.has_module", lambda cloud, name: False)
     (line,) = look("aws", question("aws-recovery", ()))
-    assert (line.state, line.topic) == (SKIPPED, "replication")
+    assert (line.state, line.topic) == (UNREAD, "replication")

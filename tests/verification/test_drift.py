@@ -34,9 +34,14 @@ HARDWARE = {"P1", "X1", "X2", "B1", "B2", "B3", "B5", "B6", "B7", "F2", "F3", "F
 NCCL = {"pin": "2.28.9-1+cuda13.0", "range": [">=2.23", "<3"]}
 EXPECTED = {
     **P4D,
-    "software": {**P4D["software"], "dcgm": {"pin": "1:4.5.2-1", "range": [">=4.4.1", "<5"]}, "nccl": NCCL},
+    "software": {
+        **P4D["software"],
+        "cuda": {"pin": "13.0"},
+        "dcgm": {"pin": "1:4.5.2-1", "range": [">=4.4.1", "<5"]},
+        "nccl": NCCL,
+    },
 }
-RECORDED = {"dcgm": "1:4.5.2-1", "nccl": "2.28.9-1+cuda13.0"}
+RECORDED = {"cuda": "13.0.88", "dcgm": "1:4.5.2-1", "nccl": "2.28.9-1+cuda13.0"}
 
 
 def evidence(number: int, change: Callable[[dict[str, Any]], None] = lambda document: None) -> Evidence:
@@ -82,6 +87,8 @@ def test_nodes_as_deployed_have_no_differences() -> None:
         (recorded("dcgm", "1:3.3.9-1"), "version", "dcgm", "1:3.3.9-1", "outside the range"),
         (recorded("nccl", "3.0.1-1+cuda13.0"), "version", "nccl", "3.0.1-1+cuda13.0", "outside the range"),
         (recorded("nccl", "2.27.3-1+cuda13.0"), "version", "nccl", "2.27.3-1+cuda13.0", "but 2.28.9-1+cuda13.0 on most nodes"),
+        (recorded("cuda", "13.1.2"), "version", "cuda", "13.1.2", "outside the range ==13.0"),
+        (recorded("cuda", "13.01"), "version", "cuda", "13.01", "outside the range ==13.0"),
         (recorded("nccl", "latest"), "version", "nccl", "latest", "is not a version"),
         (recorded("kernel", "6.8.0-1099-aws"), "version", "kernel", "6.8.0-1099-aws", "on most nodes of the pool"),
         (output("holds", "libnccl2\n"), "setting", "D4 holds", "libnccl2", "not held: "),
