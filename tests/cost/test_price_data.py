@@ -36,6 +36,20 @@ NO_REGION = {("Standard_ND96isr_H100_v5", "southeastus")}
 SHARE = {"aws": (0.15, 1.0), "azure": (0.25, 0.94), "gcp": (0.15, 0.98)}
 """Cloud -> difference between a listed price and its estimate, and the share of prices within it. `docs/prices.md` states these figures."""
 
+SECOND = {
+    "p4d.24xlarge": {"us-east-2": 21.95764, "us-west-2": 21.95764},
+    "p4de.24xlarge": {"ap-northeast-1": 37.6223, "ap-southeast-1": 32.93646, "eu-central-1": 34.29122, "us-west-2": 27.44705},
+    "p5.4xlarge": {
+        "ap-northeast-1": 8.6, "ap-south-1": 8.256, "ap-southeast-2": 8.944, "ap-southeast-3": 9.4944, "eu-west-2": 8.944,
+        "us-east-2": 6.88, "us-west-2": 6.88,
+    },
+    "p5.48xlarge": {
+        "ap-northeast-1": 68.8, "ap-south-1": 66.048, "ap-southeast-2": 71.552, "ap-southeast-3": 75.9552, "ca-central-1": 63.296,
+        "eu-north-1": 58.8928, "eu-west-2": 71.552, "us-east-2": 55.04, "us-west-1": 68.8, "us-west-2": 55.04,
+    },
+}  # fmt: skip
+"""On-demand prices in skypilot-org/skypilot-catalog:catalogs/v8/aws/vms.csv@e385a0d, which is not the source of these prices in the catalog."""
+
 
 def _table(cloud: str) -> PriceTable:
     table: PriceTable = importlib.import_module(f"{CLOUDS[cloud]}.prices").PRICES
@@ -132,6 +146,17 @@ def test_estimates_are_near_the_listed_prices(cloud: str) -> None:
     assert len(errors) > 200
     assert sum(error <= difference for error in errors) / len(errors) >= share
     assert max(errors) < 0.34
+
+
+@pytest.mark.parametrize("name", SECOND)
+def test_prices_in_other_regions_equal_a_second_source(name: str) -> None:
+    """The on-demand prices of AWS outside us-east-1 equal those of a second capture of the price list."""
+    machine = profile_of("aws").machines[name]
+    for region, usd in SECOND[name].items():
+        found = machine.price(CapacityKind.ON_DEMAND, region)
+        assert found is not None
+        assert "skypilot" not in found.source
+        assert found.usd_per_hour == pytest.approx(usd, rel=1e-6), region
 
 
 def test_an_estimate_states_its_calculation() -> None:
