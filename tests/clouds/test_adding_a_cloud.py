@@ -84,6 +84,17 @@ def _stack(place: Path, kind: str = "on_demand") -> str:
     return str(path)
 
 
+def test_a_second_region_is_refused_without_components(copy: Path) -> None:
+    """A declaration with `recovery` is an error on a cloud that has no components for a second region."""
+    path = Path(_stack(copy))
+    targets = "{region: north, rpo_minutes: 60, rto_minutes: 60, checkpoint_gib: 1, checkpoint_minutes: 30}"
+    path.write_text(f"{path.read_text(encoding='utf-8')}    recovery: {targets}\n", encoding="utf-8")
+    done = _run(copy, "-m", "gpuinfra", "plan", str(path))
+    assert done.returncode == 1, done.stdout + done.stderr
+    (line,) = [one for one in (done.stdout + done.stderr).splitlines() if "error: " in one]
+    assert "recovery is set, but gpuinfra does not create resources in a second region on" in line
+
+
 def test_the_new_cloud_is_planned(copy: Path) -> None:
     """`gpuinfra plan` returns nodes, file systems, resources, software and steps without an SDK."""
     done = _run(copy, "-m", "gpuinfra", "plan", _stack(copy), "--json")

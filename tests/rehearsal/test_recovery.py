@@ -8,14 +8,26 @@ from .conftest import Rehearse, cloud_resources
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("needs_nodes")]
 
-REPLICATION = {"aws": "aws:s3/bucketReplicationConfig:BucketReplicationConfig", "gcp": "gcp:storage/transferJob:TransferJob"}  # fmt: skip
-BUCKET = {"aws": "aws:s3/bucket:Bucket", "gcp": "gcp:storage/bucket:Bucket"}
-SECOND = {"aws": "us-west-2", "gcp": "us-east4"}
-PLACE = {"aws": "us-east-1", "gcp": None}
-"""Region of the replication itself. Jobs of Storage Transfer Service are global."""
+REPLICATION = {
+    "aws": "aws:s3/bucketReplicationConfig:BucketReplicationConfig",
+    "gcp": "gcp:storage/transferJob:TransferJob",
+    "azure": "azure-native:storage:ObjectReplicationPolicy",
+}
+BUCKET = {
+    "aws": "aws:s3/bucket:Bucket",
+    "gcp": "gcp:storage/bucket:Bucket",
+    "azure": "azure-native:storage:BlobContainer",
+}
+SECOND = {"aws": "us-west-2", "gcp": "us-east4", "azure": "recovery-eastus2"}
+"""Part of the names of replicas. On Azure, it is part of the resource group."""
+COUNT = {"aws": 2, "gcp": 2, "azure": 4}
+"""Replications of two buckets. On Azure, each has a policy in both accounts."""
+PLACE = {"aws": "us-east-1", "gcp": None, "azure": None}
+"""Region of the replication itself. Jobs of Storage Transfer Service are global, and a policy is part of its account."""
 ENDED = {
     "aws": ("ReplicationConfig", "MetricAlarm", "sns/"),
     "gcp": ("TransferJob", "AlertPolicy", "NotificationChannel", "IAMCustomRole", "projects/iAMMember"),
+    "azure": ("ObjectReplicationPolicy", "MetricAlert", "ActionGroup"),
 }
 """Parts of the types that `destroy` removes."""
 
@@ -27,7 +39,7 @@ def test_a_second_region_is_created_and_destroyed(cloud: str, rehearse: Rehearse
     up = rehearse("up", stack, "--under-least-permissions")
     assert up.code == 0, up.out + up.err
     replicated = [one for one in up.state if one["type"] == REPLICATION[cloud]]
-    assert len(replicated) == 2
+    assert len(replicated) == COUNT[cloud]
     assert {one["inputs"].get("region") for one in replicated} == {PLACE[cloud]}
     replicas = {one["id"] for one in up.state if one["type"] == BUCKET[cloud] and f"-{SECOND[cloud]}-" in one["id"]}
     assert len(replicas) >= 2

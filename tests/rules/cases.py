@@ -164,6 +164,15 @@ def gcp_recovery(**fields: Any) -> Change:
     return recovery(**{"region": "us-east4", "rpo_minutes": 120, "replication_minutes": 30, **fields})
 
 
+def azure_recovery(**fields: Any) -> Change:
+    """The same on Azure, with a file system of a valid size."""
+    change = gcp_recovery(**{"region": "westus2", **fields})
+    return {
+        **change,
+        "storage": lustre(capacity_gib=8192, throughput_mb_s_per_tib=250, bucket="auto", importer_id=_GUID),
+    }
+
+
 ACCEPTED: dict[str, list[Case]] = {
     "fields_are_implemented": [("aws", {"handover.on_failure": "keep"}), ("aws", {"pools.0.fallback": []})],
     "region_is_known": [("aws", {}), ("azure", {}), ("gcp", {})],
@@ -847,13 +856,16 @@ ACCEPTED: dict[str, list[Case]] = {
         ("gcp", {"storage": [{"kind": "home", "capacity_gib": 10240}]}),
         ("gcp", {"storage": [{"kind": "home", "capacity_gib": 12800}]}),
     ],
-    "recovery_is_supported": [("aws", recovery()), ("gcp", {}), ("gcp", gcp_recovery()), ("azure", {})],
+    "recovery_is_supported": [("aws", recovery()), ("gcp", {}), ("gcp", gcp_recovery()), ("azure", azure_recovery())],
     "recovery_layers_are_created": [
+        ("azure", azure_recovery()),
         ("aws", recovery()),
         ("gcp", gcp_recovery()),
         ("aws", {**recovery(), "layers": ["foundation", "site"], "pools": []}),
     ],
     "recovery_region_is_valid": [
+        ("azure", azure_recovery()),
+        ("azure", azure_recovery(region="westeurope")),
         ("gcp", gcp_recovery()),
         ("gcp", gcp_recovery(region="europe-west4")),
         ("aws", recovery()),
@@ -876,6 +888,8 @@ ACCEPTED: dict[str, list[Case]] = {
         ),
     ],
     "recovery_rate_is_known": [
+        ("azure", azure_recovery()),
+        ("azure", {**azure_recovery(), "storage": lustre(capacity_gib=8192, bucket="auto")}),
         ("aws", recovery()),
         ("gcp", gcp_recovery()),
         ("gcp", {**gcp_recovery(), "storage": [*lustre(bucket="auto"), *bucket(bucket="auto")]}),
@@ -884,6 +898,7 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", recovery()),
         ("aws", recovery(replication_gbps=10)),
         ("gcp", gcp_recovery()),
+        ("azure", azure_recovery()),
     ],
     "recovery_site_time_is_declared": [
         ("gcp", gcp_recovery()),
@@ -900,6 +915,7 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", recovery(mode="hot", site_minutes=None, rto_minutes=2)),
         ("aws", recovery(mode="pilot-light", site_minutes=None, rto_minutes=62)),
         ("gcp", gcp_recovery(rpo_minutes=61)),
+        ("azure", azure_recovery(rpo_minutes=62)),
         ("gcp", gcp_recovery(replication_minutes=None, rpo_minutes=1)),
     ],
     "recovery_needs_no_failed_control_plane": [
@@ -1551,10 +1567,9 @@ REJECTED: dict[str, list[Case]] = {
         *(("gcp", {"storage": [{"kind": "home", "capacity_gib": size}]}) for size in (500, 1100, 9985, 10100)),
         ("gcp", {"storage": [{"kind": "home", "capacity_gib": 10241}]}),
     ],
-    "recovery_is_supported": [
-        ("azure", {"recovery": recovery()["recovery"]}),
-    ],
+    "recovery_is_supported": [],  # The cloud of tests/clouds/test_adding_a_cloud.py has no components for a second region.
     "recovery_layers_are_created": [
+        ("azure", {**azure_recovery(), "use.foundation": "organization/gpuinfra/base"}),
         ("gcp", {**gcp_recovery(), "use.foundation": "organization/gpuinfra/base"}),
         ("aws", {**recovery(), "use.foundation": "organization/gpuinfra/base"}),
         (
@@ -1571,10 +1586,15 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", recovery(region="us-west-22")),
         ("aws", recovery(region="us-gov-west-1")),
         ("gcp", gcp_recovery(region="us-west-2")),
+        ("azure", azure_recovery(region="us-west-2")),
+        ("azure", azure_recovery(region="eastus")),
         ("gcp", gcp_recovery(region="us-central1")),
     ],
     "recovery_region_offers_machines": [("aws", recovery(region="sa-east-1"))],
     "recovery_covers_all_data": [
+        ("azure", azure_recovery()),
+        ("azure", {**azure_recovery(), "storage": lustre(capacity_gib=8192)}),
+        ("azure", {**azure_recovery(), "storage": lustre(capacity_gib=8192, bucket=_AZURE_CONTAINER)}),
         ("gcp", gcp_recovery()),
         ("gcp", {**gcp_recovery(), "storage": [*lustre(bucket="auto"), *bucket()]}),
         ("gcp", {**gcp_recovery(), "storage": bucket()}),
@@ -1596,10 +1616,13 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", recovery(replication_minutes=30)),
         ("gcp", gcp_recovery(replication_minutes=None)),
         ("gcp", gcp_recovery(replication_gbps=10)),
+        ("azure", azure_recovery(replication_minutes=None)),
+        ("azure", azure_recovery(replication_gbps=10)),
     ],
     "recovery_site_time_is_declared": [("aws", recovery(site_minutes=None)), ("aws", recovery(mode="pilot-light"))],
     "recovery_targets_hold": [
         ("gcp", gcp_recovery(rpo_minutes=60)),
+        ("azure", azure_recovery(rpo_minutes=61)),
         ("gcp", gcp_recovery(replication_minutes=31, rpo_minutes=1000)),
         ("gcp", gcp_recovery(rto_minutes=90)),
         ("aws", recovery(rpo_minutes=62)),

@@ -33,6 +33,9 @@ _SWAPS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.IsNot: ast.Is,
 }
 SURVIVORS = {
+    # Only a cloud without components for a second region: tests/clouds/test_adding_a_cloud.py.
+    ("recovery_is_supported", "if spec.recovery is not None and cloud.replication is None: [never]"),
+    ("recovery_is_supported", "spec.recovery is not None [swap]"),
     ("block_is_purchasable", "days > 14 [swap]"),  # 14 days are two whole weeks
     ("filestore_size_is_offered", "one >= size [swap]"),  # only for a size that is not offered, so never equal
 }

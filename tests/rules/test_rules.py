@@ -65,6 +65,9 @@ def test_every_rule_has_accepted_and_rejected_cases() -> None:
     rules = set(all_rules())
     assert set(ACCEPTED) == rules
     assert set(REJECTED) == rules
+    # Every shipped cloud supports it: `test_a_second_region_is_refused_without_components` in tests/clouds/test_adding_a_cloud.py.
+    assert [rule for rule, cases in REJECTED.items() if not cases] == ["recovery_is_supported"]
+    assert all(ACCEPTED.values())
 
 
 def test_rule_docstrings_are_one_paragraph() -> None:

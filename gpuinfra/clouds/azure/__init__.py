@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.azure.components.keys import Key, KeyArgs, Vault, VaultArgs
     from gpuinfra.clouds.azure.components.network import Network, NetworkArgs
     from gpuinfra.clouds.azure.components.nodes import NodePool, NodePoolArgs
+    from gpuinfra.clouds.azure.components.recovery import RegionClone, RegionCloneArgs
     from gpuinfra.clouds.azure.components.refs import Existing
     from gpuinfra.clouds.azure.components.roles import NodeRole, NodeRoleArgs
     from gpuinfra.clouds.azure.components.scope import Scope
@@ -64,6 +65,10 @@ _MODULES = {
     "nodes": (
         "NodePool",
         "NodePoolArgs",
+    ),
+    "recovery": (
+        "RegionClone",
+        "RegionCloneArgs",
     ),
     "refs": ("Existing",),
     "roles": (
@@ -114,6 +119,8 @@ __all__ = [
     "NodeRoleArgs",
     "PrivateStore",
     "PrivateStoreArgs",
+    "RegionClone",
+    "RegionCloneArgs",
     "Scope",
     "SecurityGroups",
     "SecurityGroupsArgs",

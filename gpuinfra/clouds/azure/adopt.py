@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gpuinfra import naming
@@ -67,9 +68,10 @@ class Subscription:
         if kind == "group":
             return names.group_id(self.id, group)
         account = (names.storage_account(cluster, purpose, self.id, token),)
+        vault = names.vault(cluster, self.id, token, lookup.region)
         forms: dict[str, tuple[str, ...]] = {
-            "vault": ("Microsoft.KeyVault", "vaults", names.vault(cluster, self.id, token)),
-            "key": ("Microsoft.KeyVault", "vaults", names.vault(cluster, self.id, token), "keys", purpose),
+            "vault": ("Microsoft.KeyVault", "vaults", vault),
+            "key": ("Microsoft.KeyVault", "vaults", vault, "keys", purpose),
             "identity": ("Microsoft.ManagedIdentity", "userAssignedIdentities", self._unique(f"key-{purpose}", 128)),
             "workspace": ("Microsoft.OperationalInsights", "workspaces", self._unique(purpose, 63)),
             "account": (*_ACCOUNT, *account),
@@ -88,12 +90,10 @@ class Subscription:
 
     def _grant(self, lookup: Lookup) -> str | None:
         """Return the ID of a role assignment. Its name is derived from the principal ID, which is read from the identity."""
-        identity = self._ask(
-            self.path(Lookup(kind="identity", layer=lookup.layer, purpose=lookup.purpose)), _VERSIONS["identity"]
-        )
+        identity = self._ask(self.path(replace(lookup, kind="identity")), _VERSIONS["identity"])
         if identity is None:
             return None
-        scope = self.path(Lookup(kind="key", layer=lookup.layer, purpose=lookup.purpose))
+        scope = self.path(replace(lookup, kind="key"))
         name = names.role_assignment(scope, str(identity["properties"]["principalId"]), KEY_USER)
         return f"{scope}/providers/Microsoft.Authorization/roleAssignments/{name}"
 

@@ -28,3 +28,5 @@ SCALE_SET = (
 FILE_SYSTEM = ("sku.name", "storageCapacityTiB", "zones", "filesystemSubnet", "hsm", "identity")
 ZONAL = ("zones",)
 """Public addresses and NAT gateways. Their names contain the zone, so the old and new resources coexist while subnets switch to the new one."""
+REPLICATION_POLICY = ("sourceAccount", "destinationAccount", "rules", "metrics")
+"""A policy of the account of a replica. The provider sends an update to the ID `default`, which requests a new policy."""

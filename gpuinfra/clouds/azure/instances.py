@@ -48,6 +48,8 @@ class Lookup:
     """The purpose in the resource name."""
     part: str = ""
     """The child resource: a container of an account or a subnet of a network."""
+    region: str = ""
+    """Region of a resource that is in the second region, or empty for the region of the plan."""
 
 
 def foundations(plan: Plan) -> Iterator[Instance]:
@@ -55,22 +57,51 @@ def foundations(plan: Plan) -> Iterator[Instance]:
     return common.foundations("azure", plan, layer="foundation")
 
 
+def second_regions(plan: Plan) -> Iterator[Instance]:
+    """The second region, if the plan has one. Its resource group has the region in its name."""
+    for one in common.second_regions("azure", plan):
+        yield replace(one, values={**one.values, "layer": in_region("recovery", one.values["region"])})
+
+
+def in_region(purpose: str, region: str) -> str:
+    """Return the purpose in the name of a resource in the second region. Global names do not contain the region."""
+    return naming.logical(purpose, region)
+
+
+def replicas(plan: Plan) -> Iterator[Instance]:
+    """Replicated containers."""
+    return common.replicas("azure", plan)
+
+
+def alerted(plan: Plan) -> Iterator[Instance]:
+    """The recipients of alerts about the replication, which one action group contains."""
+    if plan.recovery and plan.recovery.recipients:
+        yield from second_regions(plan)
+
+
+def replica_container(purpose: str) -> str:
+    """Return the name of the container of a replica."""
+    return EVIDENCE_CONTAINER if purpose == "evidence" else DATA_CONTAINER
+
+
 def vaults(plan: Plan) -> Iterator[Instance]:
-    """The key vault."""
-    for above in foundations(plan):
+    """The key vaults of the foundation and of the second region."""
+    for above in (*foundations(plan), *second_regions(plan)):
         yield common.inside("azure", above, "Vault", "vault")
 
 
 def audited_vaults(plan: Plan) -> Iterator[Instance]:
-    """The key vault, if requests to it are logged."""
+    """The key vaults, if requests to them are logged."""
     return vaults(plan) if plan.audit.trail else iter(())
 
 
 def keys(plan: Plan) -> Iterator[Instance]:
-    """Customer-managed keys for audit records and for data."""
+    """Customer-managed keys for audit records and for data, and the key of the second region."""
     for above in foundations(plan):
         if _has_records(plan):
             yield common.inside("azure", above, "Key", "key-audit", purpose="audit")
+        yield common.inside("azure", above, "Key", "key-data", purpose="data")
+    for above in second_regions(plan):
         yield common.inside("azure", above, "Key", "key-data", purpose="data")
 
 
@@ -99,7 +130,7 @@ def operators(plan: Plan) -> Iterator[Instance]:
 
 
 def stores(plan: Plan) -> Iterator[Instance]:
-    """Storage accounts for audit records, evidence, flow logs and file system data."""
+    """Storage accounts for audit records, evidence, flow logs and file system data, and the accounts of the replicas."""
     if _has_records(plan):
         for above in trails(plan):
             yield _store(above, "records", "audit", common.AUDIT)
@@ -110,6 +141,11 @@ def stores(plan: Plan) -> Iterator[Instance]:
     for one, above in _lustre(plan):
         if one.bucket == "auto":
             yield _store(above, "data", one.name, common.DATA)
+    for above in second_regions(plan):
+        for replica in plan.recovery.replicas if plan.recovery else ():
+            why = common.EVIDENCE if replica.name == "evidence" else common.DATA
+            one = _store(above, replica.name, in_region(replica.name, above.values["region"]), why)
+            yield replace(one, values={**one.values, "container": replica_container(replica.name)})
 
 
 def _store(above: Instance, part: str, purpose: str, why: str) -> Instance:
@@ -127,7 +163,8 @@ def containers(plan: Plan) -> Iterator[Instance]:
     for one in stores(plan):
         purpose = one.values["purpose"]
         own = {"audit": (ACTIVITY_CONTAINER,), "evidence": (EVIDENCE_CONTAINER,), "flow": ()}
-        for container in own.get(purpose, (DATA_CONTAINER, LOG_CONTAINER)):
+        replica = (one.values["container"],) if "container" in one.values else None
+        for container in replica or own.get(purpose, (DATA_CONTAINER, LOG_CONTAINER)):
             yield replace(one, values={**one.values, "part": container})
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
+from dataclasses import dataclass
 
 GLOBAL_TOKEN_LENGTH = 10
 """Hexadecimal digits of the token in global names (40 bits). A collision causes an error at creation."""
@@ -17,6 +18,11 @@ ACCOUNT_LIMIT = 24
 """Storage accounts: 3-24 lower-case letters and digits. pulumi/pulumi-azure-native#3665."""
 VAULT_LIMIT = 24
 """Key vaults: 3-24 letters, digits and single hyphens, starting with a letter and ending with a letter or digit. pulumi/pulumi-azure-native#2532."""
+_CONTAINER_ID = re.compile(
+    r"(?P<account_id>/subscriptions/[^/]+/resourceGroups/(?P<group>[^/]+)/providers/Microsoft\.Storage/storageAccounts/(?P<account>[^/]+))"
+    r"/blobServices/default/containers/(?P<name>[^/]+)",
+    re.IGNORECASE,
+)
 _NAMESPACE = uuid.UUID("5f1c2f0e-6a0e-5c1b-9a54-0b8f6d0f7e11")
 
 
@@ -26,9 +32,9 @@ def storage_account(cluster: str, purpose: str, subscription: str, token: str) -
     return _letters(cluster)[: ACCOUNT_LIMIT - len(rest)] + rest
 
 
-def vault(cluster: str, subscription: str, token: str) -> str:
-    """Return the name of a key vault, such as `train-0a1b2c3d4e`."""
-    rest = "-" + _global_token("vault", cluster, "", subscription, token)
+def vault(cluster: str, subscription: str, token: str, region: str = "") -> str:
+    """Return the name of a key vault, such as `train-0a1b2c3d4e`. `region` is the region of a vault in the second region, or empty."""
+    rest = "-" + _global_token("vault", cluster, region, subscription, token)
     readable = re.sub(r"-+", "-", re.sub(r"[^a-z0-9]+", "-", cluster.lower()))
     readable = ("v" + readable if not readable[:1].isalpha() else readable)[: VAULT_LIMIT - len(rest)]
     return readable.rstrip("-") + rest
@@ -59,6 +65,24 @@ def computer_prefix(cluster: str, pool: str) -> str:
 def group_id(subscription: str, group: str) -> str:
     """Return the ID of a resource group."""
     return f"/subscriptions/{subscription}/resourceGroups/{group}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerId:
+    """The parts of a container's resource ID."""
+
+    group: str
+    account_id: str
+    account: str
+    name: str
+
+
+def container_parts(container_id: str) -> ContainerId:
+    """Split the resource ID of a container. Raises ValueError if it has a different form."""
+    found = _CONTAINER_ID.fullmatch(container_id)
+    if found is None:
+        raise ValueError(f"{container_id} is not the resource ID of a container of a storage account")
+    return ContainerId(**found.groupdict())
 
 
 def resource_id(subscription: str, group: str, provider: str, *path: str) -> str:

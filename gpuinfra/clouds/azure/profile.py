@@ -15,6 +15,7 @@ from gpuinfra.clouds.azure import catalog, resources
 from gpuinfra.clouds.azure import regions as places
 from gpuinfra.clouds.azure.images import IMAGES
 from gpuinfra.clouds.azure.instances import BASTION_SUBNET, ENDPOINTS_SUBNET, REGIONAL
+from gpuinfra.clouds.azure.recovery import REPLICATION
 from gpuinfra.clouds.azure.software import SOFTWARE
 from gpuinfra.clouds.profile import BilledCapacity, TagForm
 from gpuinfra.plan.model import (
@@ -78,7 +79,7 @@ class AzureProfile:
     access_fields = frozenset({"ssh_from", "operators", "evidence_from", "ssh_keys", "bastion"})
     selects_buckets = False
     budget_currency: str | None = None
-    replication = None
+    replication = REPLICATION
     storage_kinds = frozenset({"lustre"})
     metadata_to_guard: tuple[str, ...] = ("169.254.169.254",)
     """Address of the metadata service. Azure has no hop limit."""

@@ -81,7 +81,11 @@ def _actions(kind: str, linked: str = "", delete: bool = True) -> Actions:
 def find(kind: Kind) -> Callable[[Instance], Lookup]:
     """Return a lookup by the layer, purpose and part of the instance."""
     return lambda one: Lookup(
-        kind=kind, layer=one.values["layer"], purpose=one.values.get("purpose", ""), part=one.values.get("part", "")
+        kind=kind,
+        layer=one.values["layer"],
+        purpose=one.values.get("purpose", ""),
+        part=one.values.get("part", ""),
+        region=one.values.get("region", ""),
     )
 
 
@@ -102,6 +106,8 @@ _SECURITY_GROUP_ACTIONS = _actions(
 FOUNDATION_GROUP = ResourceKind("azure-native:resources:ResourceGroup", "{component}-group", instances.foundations, retained(HOLDS), FREE,
     _GROUP_ACTIONS, find("group"))
 SITE_GROUP = ResourceKind("azure-native:resources:ResourceGroup", "{component}-site", instances.sites, retained(HOLDS), FREE,
+    _GROUP_ACTIONS, find("group"))
+RECOVERY_GROUP = ResourceKind("azure-native:resources:ResourceGroup", "{component}-group", instances.second_regions, retained(HOLDS), FREE,
     _GROUP_ACTIONS, find("group"))
 CLUSTER_GROUP = ResourceKind("azure-native:resources:ResourceGroup", "{component}-nodes", instances.clusters, REMOVED, FREE, _GROUP_ACTIONS)
 # Keys.
@@ -143,6 +149,18 @@ CONTAINER_LOCK = ResourceKind("azure-native:storage:BlobContainerImmutabilityPol
     _actions(f"{_CONTAINERS}/immutabilityPolicies"), find("lock"))
 ACCOUNT_LOG = ResourceKind("azure-native:monitor:DiagnosticSetting", "{component}-requests", instances.logged_stores, REMOVED, BY_USAGE,
     _DIAGNOSTIC_ACTIONS)
+# The second region.
+REPLICA_POLICY = ResourceKind("azure-native:storage:ObjectReplicationPolicy", "{component}-{purpose}-replica", instances.replicas, REMOVED, FREE,
+    _actions(f"{_ACCOUNTS}/objectReplicationPolicies"))
+REPLICATION = ResourceKind("azure-native:storage:ObjectReplicationPolicy", "{component}-{purpose}-replication", instances.replicas, REMOVED, priced("replication_gb"),
+    _actions(f"{_ACCOUNTS}/objectReplicationPolicies"))
+ALERT_RECIPIENTS = ResourceKind("azure-native:monitor:ActionGroup", "{component}-recipients", instances.alerted, REMOVED, BY_USAGE,
+    _actions("Microsoft.Insights/actionGroups"))
+LAG_ALERT = ResourceKind("azure-native:monitor:MetricAlert", "{component}-{purpose}-late", instances.replicas, REMOVED, unpriced("billed by the month for each time series"), _actions(
+    "Microsoft.Insights/metricAlerts",
+    # Azure also checks that the alert can read its metric and its action group.
+    f"{_ACCOUNTS}/objectReplicationPolicies/read Microsoft.Insights/actionGroups/read?actions",
+))
 # Network.
 NETWORK = ResourceKind("azure-native:network:VirtualNetwork", "{component}-network", instances.networks, retained(CONTAINS, with_data=True), FREE,
     _actions("Microsoft.Network/virtualNetworks"), find("network"))

@@ -8,16 +8,15 @@ from shlex import quote
 
 from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds.azure.profile import URN
+from gpuinfra.clouds.azure.recovery import REPLICATION, partition, quota_request
 from gpuinfra.clouds.azure.regions import LUSTRE_SKUS
 from gpuinfra.clouds.second_region import Quota, ReplicationLag, TransferPrice
 
 _READ = date(2026, 11, 21)
-SPOT_QUOTA = "lowPriorityCores"
 _VERSION = re.compile(
     r"/subscriptions/([^/]+)/resourceGroups/([^/]+)/providers/Microsoft\.Compute/galleries/([^/]+)/images/([^/]+)/versions/([^/]+)",
     re.IGNORECASE,
 )
-_SUBSCRIPTION = "$(az account show --query id --output tsv)"
 
 
 class AzureSecondRegion:
@@ -29,15 +28,13 @@ class AzureSecondRegion:
     tiers: tuple[int, ...] = tuple(sorted(LUSTRE_SKUS))
     replication = ReplicationLag(
         minutes=None,
-        feature="object replication between two containers, with versioning on both and a change feed on the source",
+        feature=f"{REPLICATION.service} between two containers, with versioning on both and a change feed on the source",
         export="the file system exports only when you start an export job",
         source="https://learn.microsoft.com/azure/storage/blobs/object-replication-overview, read 2026-11-21",
     )
 
     def partition(self, region: str) -> str:
-        if region.startswith("china"):
-            return "AzureChinaCloud"
-        return "AzureUSGovernment" if region.startswith(("usgov", "usdod")) else "AzureCloud"
+        return partition(region)
 
     def transfer(self, source: str, target: str) -> TransferPrice:
         """The price applies within a continent. None of the sources has other prices."""
@@ -51,11 +48,7 @@ class AzureSecondRegion:
         return Quota(name=machine.quotas.get(kind, ""), per_node=machine.vcpus, unit="vCPUs")
 
     def request(self, quota: Quota, total: int, region: str, project: str | None) -> str:
-        scope = f"/subscriptions/{project or _SUBSCRIPTION}/providers/Microsoft.Compute/locations/{region}"
-        if not quota.name:
-            return f"az quota list --scope {scope}"
-        resource = "lowPriority" if quota.name == SPOT_QUOTA else "dedicated"
-        return f"az quota update --resource-name '{quota.name}' --resource-type {resource} --limit-object value={total} --scope {scope}"
+        return quota_request(quota.name, total, region, project)
 
     def purchase(self, kind: CapacityKind, machine: MachineType, nodes: int, region: str, zone: str | None) -> str:
         """A reservation has one of the zones of its group: https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-create, read 2026-11-22."""

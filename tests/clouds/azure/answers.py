@@ -17,6 +17,8 @@ _KINDS = {
     "network:PublicIPAddress": ("Microsoft.Network/publicIPAddresses", "publicIpAddressName"),
     "network:PrivateEndpoint": ("Microsoft.Network/privateEndpoints", "privateEndpointName"),
     "network:BastionHost": ("Microsoft.Network/bastionHosts", "bastionHostName"),
+    "monitor:ActionGroup": ("Microsoft.Insights/actionGroups", "actionGroupName"),
+    "monitor:MetricAlert": ("Microsoft.Insights/metricAlerts", "ruleName"),
     "privatedns:PrivateZone": ("Microsoft.Network/privateDnsZones", "privateZoneName"),
     "storage:StorageAccount": ("Microsoft.Storage/storageAccounts", "accountName"),
     "keyvault:Vault": ("Microsoft.KeyVault/vaults", "vaultName"),
@@ -53,6 +55,11 @@ def resource(type_: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[s
             own, id_ = "default", f"{account}/blobServices/default"
         case "storage:ManagementPolicy":
             own, id_ = "default", f"{account}/managementPolicies/default"
+        case "storage:ObjectReplicationPolicy":
+            # Azure assigns the ID of a new policy.
+            asked = inputs["objectReplicationPolicyId"]
+            own = _uuid(name, "policy") if asked == "default" else asked
+            id_ = f"{account}/objectReplicationPolicies/{own}"
         case "keyvault:Key":
             own = inputs["keyName"]
             id_ = f"{group}/providers/Microsoft.KeyVault/vaults/{inputs['vaultName']}/keys/{own}"
@@ -78,6 +85,9 @@ def call(token: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _outputs(kind: str, own: str, name: str, inputs: dict[str, Any]) -> dict[str, Any]:
+    if kind == "storage:ObjectReplicationPolicy":
+        rules = [{"ruleId": _uuid(name, str(index)), **one} for index, one in enumerate(inputs["rules"])]
+        return {"policyId": own, "rules": rules}
     if kind == "keyvault:Vault":
         return {"properties": {**inputs["properties"], "vaultUri": f"https://{own}.vault.azure.net/"}}
     if kind == "keyvault:Key":

@@ -41,6 +41,8 @@ REQUESTS = {
     "keyvault:Key": Request("keyvault", "KeyCreateParameters", (_GROUP, "vaultName", "keyName")),
     "keyvault:Vault": Request("keyvault", "VaultCreateOrUpdateParameters", (_GROUP, "vaultName")),
     "managedidentity:UserAssignedIdentity": Request("msi.v2024_11_30", "Identity", (_GROUP, "resourceName")),
+    "monitor:ActionGroup": Request("monitor", "ActionGroupResource", (_GROUP, "actionGroupName")),
+    "monitor:MetricAlert": Request("monitor", "MetricAlertResource", (_GROUP, "ruleName")),
     "network:ApplicationSecurityGroup": Request("network", "ApplicationSecurityGroup", (_GROUP, "applicationSecurityGroupName")),
     "network:BastionHost": Request("network", "BastionHost", (_GROUP, "bastionHostName")),
     "network:FlowLog": Request("network", "FlowLog", (_GROUP, "networkWatcherName", "flowLogName")),
@@ -59,6 +61,7 @@ REQUESTS = {
     "storage:BlobContainerImmutabilityPolicy": Request("storage", "ImmutabilityPolicy", (_GROUP, "accountName", "containerName", "immutabilityPolicyName")),
     "storage:BlobServiceProperties": Request("storage", "BlobServiceProperties", (_GROUP, "accountName", "blobServicesName")),
     "storage:ManagementPolicy": Request("storage", "ManagementPolicy", (_GROUP, "accountName", "managementPolicyName")),
+    "storage:ObjectReplicationPolicy": Request("storage", "ObjectReplicationPolicy", (_GROUP, "accountName", "objectReplicationPolicyId")),
     "storage:StorageAccount": Request("storage", "StorageAccountCreateParameters", (_GROUP, "accountName")),
     "storagecache:AmlFilesystem": Request("storagecache", "AmlFilesystem", (_GROUP, "amlFilesystemName")),
 }  # fmt: skip
@@ -107,6 +110,7 @@ def _object(path: str, value: Any, model: type) -> Iterator[str]:
     if not isinstance(value, Mapping):
         yield f"{path} is {value!r}, and {model.__name__} is an object"
         return
+    model = _subtype(value, model)
     fields = fields_of(model)
     inner = next((one for one in fields if "properties" in one.names and isinstance(one.kind, type)), None)
     below = fields_of(inner.kind) if inner else []
@@ -129,6 +133,15 @@ def _object(path: str, value: Any, model: type) -> Iterator[str]:
     for one in known.values():
         if one.required and not one.readonly and id(one) not in given and not (one is inner and flattened):
             yield f"{path} lacks {sorted(one.names)[0]}, which {model.__name__} requires"
+
+
+def _subtype(value: Mapping[str, Any], model: type) -> type:
+    """The model that the value of a discriminator selects in msrest, or the model itself."""
+    for attribute, names in vars(model).get("_subtype_map", {}).items():
+        chosen = next((item for key, item in value.items() if _plain(key) == _plain(attribute)), None)
+        if chosen in names:
+            return getattr(importlib.import_module(_package(model)), names[chosen])
+    return model
 
 
 def _value(path: str, value: Any, kind: Any, model: type) -> Iterator[str]:

@@ -20,12 +20,13 @@ PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
 
 
 def test_the_page_has_a_program_for_nodes_and_one_for_storage() -> None:
-    """The page shows both components that are often used alone."""
-    assert ["NodePool(" in program for program in PROGRAMS] == [True, False]
-    assert ["SharedFilesystem(" in program for program in PROGRAMS] == [False, True]
+    """The page shows both components that are often used alone. `test_recovery.py` tests the program with a second region."""
+    assert ["NodePool(" in program for program in PROGRAMS] == [True, False, False]
+    assert ["SharedFilesystem(" in program for program in PROGRAMS] == [False, True, False]
+    assert ["RegionClone(" in program for program in PROGRAMS] == [False, False, True]
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=["nodes", "storage"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=["nodes", "storage", "second region"])
 def test_a_program_has_at_most_fifteen_lines(program: str) -> None:
     """One component needs a short program."""
     assert len([line for line in program.splitlines() if line.strip()]) <= 15

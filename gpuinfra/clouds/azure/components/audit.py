@@ -17,7 +17,7 @@ from gpuinfra import naming
 from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.grants import data_role, folder_condition, grant
 from gpuinfra.clouds.azure.components.groups import resource_group
-from gpuinfra.clouds.azure.components.keys import Key, KeyArgs, Vault, VaultArgs, disk_encryption_set
+from gpuinfra.clouds.azure.components.keys import Key, KeyArgs, Vault, VaultArgs, disk_encryption_set, vault_log
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.components.stores import EncryptionKey, Lock, PrivateStore, PrivateStoreArgs
 from gpuinfra.clouds.azure.instances import ACTIVITY_CONTAINER, BUNDLES, EVIDENCE_CONTAINER, WORKSPACE_DAYS
@@ -191,6 +191,8 @@ class Evidence(pulumi.ComponentResource):
 
     bucket: pulumi.Output[str]
     """URL of the container. Resolves after the operators have access to it."""
+    container_id: pulumi.Output[str]
+    """ID of the container. Resolves at the same time."""
     account_id: pulumi.Output[str]
     """ID of the storage account."""
     prefix: str
@@ -240,6 +242,7 @@ class Evidence(pulumi.ComponentResource):
         ]
         address = pulumi.Output.concat("https://", store.account_name, ".blob.core.windows.net/", EVIDENCE_CONTAINER)
         self.bucket, self.account_id = ready_after(address, grants), store.account_id
+        self.container_id = ready_after(container, grants)
         self.prefix = naming.evidence_prefix(scope.cluster)
         self.register_outputs({"bucket": self.bucket, "account_id": self.account_id, "prefix": self.prefix})
 
@@ -281,7 +284,7 @@ class Foundation(pulumi.ComponentResource):
         self.audit = self._trail(name, scope, args.audit, vault) if args.audit.trail else None
         workspace_id = self.audit.workspace_id if self.audit else None
         if workspace_id is not None:
-            _vault_log(naming.logical(name, "vault"), vault, workspace_id, self)
+            vault_log(naming.logical(name, "vault"), vault, workspace_id, self)
         self.data_key = self._key(name, scope, vault, "data")
         self.evidence = Evidence(
             naming.logical(name, "evidence"),
@@ -314,15 +317,3 @@ class Foundation(pulumi.ComponentResource):
             AuditTrailArgs(scope=scope, plan=plan, encryption_key=encryption_key),
             pulumi.ResourceOptions(parent=self),
         )
-
-
-def _vault_log(name: str, vault: Vault, workspace_id: pulumi.Input[str], parent: pulumi.Resource) -> None:
-    """Log requests to the vault (CIS 6.1.1.4)."""
-    monitor.DiagnosticSetting(
-        rows.VAULT_LOG.logical(name),
-        name="gpuinfra",
-        resource_uri=vault.vault_id,
-        workspace_id=workspace_id,
-        logs=[monitor.DiagnosticsLogSettingsArgs(category_group="audit", enabled=True)],
-        opts=child(parent, rows.VAULT_LOG),
-    )

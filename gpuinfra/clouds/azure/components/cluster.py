@@ -14,6 +14,7 @@ from gpuinfra.clouds.azure.components.endpoints import Endpoints, EndpointsArgs
 from gpuinfra.clouds.azure.components.groups import resource_group
 from gpuinfra.clouds.azure.components.network import Network, NetworkArgs
 from gpuinfra.clouds.azure.components.nodes import NodePool, NodePoolArgs
+from gpuinfra.clouds.azure.components.recovery import RegionClone, RegionCloneArgs
 from gpuinfra.clouds.azure.components.refs import Existing, FoundationRefs, SiteRefs
 from gpuinfra.clouds.azure.components.roles import NodeRole, NodeRoleArgs
 from gpuinfra.clouds.azure.components.scope import Scope
@@ -27,6 +28,7 @@ from gpuinfra.clouds.azure.instances import (
 from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_subnet
 from gpuinfra.clouds.planned import retained_subnets
 from gpuinfra.clouds.ready_after import ready_after
+from gpuinfra.plan.model import RecoveryPlan
 
 
 class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
@@ -52,6 +54,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         return FoundationRefs(
             evidence_bucket=made.evidence.bucket,
             evidence_account_id=made.evidence.account_id,
+            evidence_container_id=made.evidence.container_id,
             vault_id=made.vault_id,
             vault_uri=key.vault_uri,
             data_key_name=key.key_name,
@@ -91,6 +94,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             ),
             self.opts,
         )
+        file_systems, data, exports = self._file_systems(scope, foundation, endpoints, subnet_ids)
         # Nodes start after the private DNS names that they resolve exist.
         ready = {name: ready_after(subnet_id, endpoints.ready) for name, subnet_id in subnet_ids.items()}
         return SiteRefs(
@@ -98,8 +102,38 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             subnet_ids=ready,
             nodes_group_id=security.nodes_group_id,
             members_group_id=security.members_group_id,
-            file_systems=self._file_systems(scope, foundation, endpoints, subnet_ids),
+            file_systems=file_systems,
+            data_buckets=data or None,
+            recovery=self._second_region(plan.recovery, foundation, data) if plan.recovery else None,
+            export_commands=exports,
         )
+
+    def _second_region(
+        self, recovery: RecoveryPlan, foundation: FoundationRefs, data: Mapping[str, pulumi.Input[str]]
+    ) -> dict[str, Any]:
+        plan = self.plan
+        if foundation.evidence_container_id is None:
+            raise ValueError("recovery requires a foundation that this stack creates")
+        created = RegionClone(
+            naming.logical(plan.name, "recovery"),
+            RegionCloneArgs(
+                scope=self.scope,
+                region=recovery.region,
+                sources={"evidence": foundation.evidence_container_id, **data},
+                recipients=recovery.recipients,
+                alert_after_s=recovery.alert_after_s,
+                reached_from=plan.evidence.reached_from,
+                workspace_id=foundation.workspace_id,
+                data_events=plan.audit.data_events,
+            ),
+            self.opts,
+        )
+        return {
+            "region": recovery.region,
+            "data_key_url": created.data_key_url,
+            "buckets": created.buckets,
+            "replication_policies": created.policies,
+        }
 
     def _within(self, layer: str, row: Any) -> Scope:
         """Return the scope in the resource group of a layer."""
@@ -132,8 +166,11 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         foundation: FoundationRefs,
         endpoints: Endpoints,
         subnet_ids: Mapping[str, pulumi.Input[str]],
-    ) -> list[dict[str, Any]]:
+    ) -> tuple[list[dict[str, Any]], dict[str, pulumi.Output[str]], dict[str, pulumi.Output[str]]]:
+        """Return the file systems, the containers that this stack creates for them, and the commands that export to a container."""
         found: list[dict[str, Any]] = []
+        data: dict[str, pulumi.Output[str]] = {}
+        exports: dict[str, pulumi.Output[str]] = {}
         endpoint = None
         if "blob" in endpoints.zone_ids:
             endpoint = DataEndpoint(subnet_id=_endpoint_subnet(subnet_ids), zone_id=endpoints.zone_ids["blob"])
@@ -154,7 +191,11 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             )
             mounted = {"kind": one.kind, "mount": one.mount}
             found.append({**mounted, "dns_name": made.dns_name, "mount_name": made.mount_name})
-        return found
+            if made.bucket is not None:
+                exports[one.mount] = made.export_command
+            if made.bucket is not None and one.bucket == "auto":
+                data[one.name] = made.bucket
+        return found, data, exports
 
     def cluster(self, foundation: FoundationRefs, site: SiteRefs) -> Pools:
         plan = self.plan

@@ -18,5 +18,7 @@ def resource_group(
     return resources.ResourceGroup(
         row.logical(name),
         resource_group_name=scope.unique_name(layer, 90),
+        # `opts` can set the location of another region.
+        location=scope.region,
         opts=pulumi.ResourceOptions.merge(opts, child(opts.parent, row)),
     )

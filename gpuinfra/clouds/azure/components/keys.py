@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pulumi
-from pulumi_azure_native import compute, keyvault, managedidentity
+from pulumi_azure_native import compute, keyvault, managedidentity, monitor
 
 from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.grants import CRYPTO_USER, grant
@@ -26,6 +26,8 @@ class VaultArgs:
     """Arguments of a key vault."""
 
     scope: Scope
+    region: str = ""
+    """Region in the name of a vault that a stack has in addition to the vault of its foundation, or empty."""
 
 
 class Vault(pulumi.ComponentResource):
@@ -43,7 +45,7 @@ class Vault(pulumi.ComponentResource):
         scope = args.scope
         vault = keyvault.Vault(
             rows.VAULT.logical(name),
-            vault_name=scope.vault_name(),
+            vault_name=scope.vault_name(args.region),
             resource_group_name=scope.group,
             properties=keyvault.VaultPropertiesArgs(
                 tenant_id=scope.tenant,
@@ -155,4 +157,16 @@ def disk_encryption_set(name: str, scope: Scope, key: Key, parent: pulumi.Resour
         ),
         rotation_to_latest_key_version_enabled=True,
         opts=child(parent, rows.DISK_ENCRYPTION_SET),
+    )
+
+
+def vault_log(name: str, vault: Vault, workspace_id: pulumi.Input[str], parent: pulumi.Resource) -> None:
+    """Log requests to the vault (CIS 6.1.1.4)."""
+    monitor.DiagnosticSetting(
+        rows.VAULT_LOG.logical(name),
+        name="gpuinfra",
+        resource_uri=vault.vault_id,
+        workspace_id=workspace_id,
+        logs=[monitor.DiagnosticsLogSettingsArgs(category_group="audit", enabled=True)],
+        opts=child(parent, rows.VAULT_LOG),
     )

@@ -62,6 +62,7 @@ class FoundationRefs(build.FoundationRefs):
     disk_encryption_set_id: pulumi.Input[str]
     workspace_id: pulumi.Input[str] | None = field(default=None, metadata=PROGRAM_ONLY)
     audit_account_id: pulumi.Input[str] | None = None
+    evidence_container_id: pulumi.Input[str] | None = None
 
     @property
     def data_key(self) -> FileSystemKey:
@@ -83,3 +84,9 @@ class SiteRefs(build.SiteRefs):
     nodes_group_id: pulumi.Input[str]
     members_group_id: pulumi.Input[str] | None = None
     network_id: pulumi.Input[str] | None = None
+    data_buckets: Mapping[str, pulumi.Input[str]] | None = None
+    """Resource IDs of the containers that file systems import and export, if the stack creates them, by the names of the file systems in the plan, for example `scratch-0`."""
+    recovery: Mapping[str, Any] | None = None
+    """Key, replicas and replication policies of the second region."""
+    export_commands: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
+    """Commands that copy changed files of a file system to its container, by mount."""

@@ -72,10 +72,10 @@ class Scope(BaseScope):
             lambda subscription: names.storage_account(self.cluster, purpose, subscription, self.token)
         )
 
-    def vault_name(self) -> pulumi.Output[str]:
-        """Return the name of the key vault of this stack."""
+    def vault_name(self, region: str = "") -> pulumi.Output[str]:
+        """Return the name of the key vault of this stack. `region` is the region of a vault in the second region, or empty."""
         return pulumi.Output.from_input(self.subscription).apply(
-            lambda subscription: names.vault(self.cluster, subscription, self.token)
+            lambda subscription: names.vault(self.cluster, subscription, self.token, region)
         )
 
 

@@ -71,6 +71,8 @@ class SharedFilesystem(pulumi.ComponentResource):
     """Address of the management server, which nodes use to mount the file system."""
     mount_name: pulumi.Output[str]
     """File system name for mounts: `<dns_name>@tcp:/<mount_name>`."""
+    export_command: pulumi.Output[str]
+    """Command that copies all changed files to the container. The file system must have a container."""
     bucket: pulumi.Output[str] | None
     """ID of the container from which it imports, or `None` without a container."""
 
@@ -117,6 +119,14 @@ class SharedFilesystem(pulumi.ComponentResource):
         self.file_system_id = file_system.id
         self.dns_name = file_system.client_info.apply(lambda info: info.mgs_address)
         self.mount_name = pulumi.Output.from_input(MOUNT_NAME)
+        # https://learn.microsoft.com/cli/azure/amlfs, read 2026-11-22.
+        self.export_command = pulumi.Output.concat(
+            "az amlfs archive --resource-group ",
+            scope.group,
+            " --amlfs-name ",
+            file_system.name,
+            " --filesystem-path /",
+        )
         self.register_outputs(
             {
                 "file_system_id": self.file_system_id,

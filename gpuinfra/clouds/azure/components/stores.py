@@ -15,6 +15,7 @@ from pulumi_azure_native import monitor, storage
 
 from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.scope import Scope, child
+from gpuinfra.clouds.azure.recovery import OLD_VERSIONS_DAYS
 from gpuinfra.clouds.azure.regions import PAIRS
 from gpuinfra.clouds.ready_after import ready_after
 
@@ -60,7 +61,7 @@ class PrivateStoreArgs:
     """If true, the account is replicated to the paired region, if there is one."""
     expire_days: int | None = None
     """Number of days after which blobs are deleted. If unset, blobs do not expire."""
-    old_versions_days: int = 90
+    old_versions_days: int = OLD_VERSIONS_DAYS
     """Number of days for which replaced and deleted blobs can be restored."""
     workspace_id: pulumi.Input[str] | None = None
     """Log Analytics workspace for the access log. If unset, access is not logged."""

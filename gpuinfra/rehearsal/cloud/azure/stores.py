@@ -7,7 +7,7 @@ here: if an account allows certain addresses, the operator is assumed to have on
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.azure.errors import AzureError
 from gpuinfra.rehearsal.cloud.core import wire
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 ACCOUNT = "azure-native:storage:StorageAccount"
 CONTAINER = "azure-native:storage:BlobContainer"
 LOCK = "azure-native:storage:BlobContainerImmutabilityPolicy"
+SETTINGS = "azure-native:storage:BlobServiceProperties"
+POLICY = "azure-native:storage:ObjectReplicationPolicy"
 ENDPOINT = "azure-native:network:PrivateEndpoint"
 _DAY_S = 86400.0
 
@@ -39,6 +41,25 @@ def container_id(store: Store, account_name: str, name: str) -> str | None:
     found = account(store, account_name)
     wanted = f"{found.id}/blobServices/default/containers/{name}".lower() if found else ""
     return next((one.id for one in store.list(CONTAINER) if one.id.lower() == wanted), None)
+
+
+def settings(store: Store, account_name: str) -> dict[str, Any]:
+    """Return the settings of an account's blobs, or an empty object if they are not set."""
+    return next((one.plain for one in store.list(SETTINGS) if one.plain.get("accountName") == account_name), {})
+
+
+def writable(store: Store, account_name: str, container: str) -> None:
+    """Raise AzureError if the container is the destination of a replication policy. Blobs in it can be read and deleted.
+
+    https://learn.microsoft.com/azure/storage/blobs/object-replication-overview, read 2026-11-22; message of Azure/azure-cli issue 32600.
+    """
+    for one in store.list(POLICY):
+        inputs = one.plain
+        destination = str(inputs.get("destinationAccount")).rsplit("/", 1)[-1]
+        if inputs.get("accountName") == destination == account_name and any(
+            rule.get("destinationContainer") == container for rule in inputs.get("rules") or []
+        ):
+            raise AzureError("ObjectReplicationPolicyConflict", "The request is rejected because of object replication policy.", status=409)  # fmt: skip
 
 
 def names_of(container: Resource) -> tuple[str, str]:

@@ -110,6 +110,7 @@ class Blobs:
             raise AzureError("InvalidHeaderValue", "A rehearsal supports only block blobs in one request.")
         bucket = stores.bucket(account, container)
         with self.cloud.store.change():
+            stores.writable(self.cloud.store, account, container)
             there = self.cloud.store.object(bucket, name)
             if there is not None:
                 if request.headers.get("if-none-match") == "*":

@@ -1,0 +1,111 @@
+"""How Azure replicates containers between regions, and the commands for what no resource in the second region can do. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpuinfra.clouds.azure.catalog import MACHINES
+from gpuinfra.clouds.second_region import quota_totals
+from gpuinfra.plan.model import PoolPlan, RecoveryCommand
+from gpuinfra.plan.recovery import Replication
+from gpuinfra.words import counted
+
+SPOT_QUOTA = "lowPriorityCores"
+OLD_VERSIONS_DAYS = 90
+"""Number of days for which an account keeps a replaced or deleted blob, so that it can be restored."""
+_SUBSCRIPTION = "$(az account show --query id --output tsv)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """A metric of replication policies."""
+
+    namespace: str
+    name: str
+    dimension: str
+
+
+PENDING = Metric(
+    namespace="Microsoft.Storage/storageAccounts/objectReplicationPolicies",
+    name="PendingOperationsForReplication",
+    dimension="TimeBucket",
+)
+"""Number of operations that wait for replication, by age.
+
+https://learn.microsoft.com/azure/azure-monitor/reference/supported-metrics/microsoft-storage-storageaccounts-objectreplicationpolicies-metrics, read 2026-11-22.
+"""
+BUCKETS = (
+    ("0-5 mins", 5), ("5-10 mins", 10), ("10-15 mins", 15), ("15-30 mins", 30), ("30 mins-2 hrs", 120), ("2-8 hrs", 480), ("8-24 hrs", 1440),
+)  # fmt: skip
+"""Values of the dimension, each with its upper limit in minutes. The last value, `24+ hrs`, has none.
+
+MicrosoftDocs, preview of https://learn.microsoft.com/azure/storage/blobs/object-replication-priority-replication, read in a stored index 2026-11-22.
+"""
+
+
+def early_buckets(alert_after_s: int) -> tuple[str, ...]:
+    """Return the values of the dimension for operations that are not late: those up to the first limit that is not below `alert_after_s`."""
+    lower = [0, *(minutes for _, minutes in BUCKETS)]
+    return tuple(name for (name, _), least in zip(BUCKETS, lower, strict=False) if least * 60 < alert_after_s)
+
+
+def partition(region: str) -> str:
+    """Return the cloud of a region. Data cannot be replicated between clouds."""
+    if region.startswith("china"):
+        return "AzureChinaCloud"
+    return "AzureUSGovernment" if region.startswith(("usgov", "usdod")) else "AzureCloud"
+
+
+def quota_request(quota: str, total: int, region: str) -> str:
+    """Return the command that requests a quota of `total` in a region."""
+    scope = f"/subscriptions/{_SUBSCRIPTION}/providers/Microsoft.Compute/locations/{region}"
+    if not quota:
+        return f"az quota list --scope {scope}"
+    resource = "lowPriority" if quota == SPOT_QUOTA else "dedicated"
+    return f"az quota update --resource-name '{quota}' --resource-type {resource} --limit-object value={total} --scope {scope}"
+
+
+def _commands(region: str, second: str, pools: tuple[PoolPlan, ...]) -> tuple[RecoveryCommand, ...]:
+    return (*_quotas(second, pools), *_data(second))
+
+
+def _quotas(second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryCommand]:
+    for quota, cores in quota_totals(pools, MACHINES, lambda machine: machine.vcpus).items():
+        of = f"of quota {quota} " if quota else ""
+        yield RecoveryCommand(
+            why=f"the nodes need {counted(cores, 'vCPU')} {of}in {second}", command=quota_request(quota, cores, second)
+        )
+
+
+def _data(second: str) -> Iterator[RecoveryCommand]:
+    yield RecoveryCommand(
+        why="Managed Lustre exports only on request; run the command of the stack output `export_commands` after each checkpoint",
+        command="pulumi stack output export_commands",
+    )
+    yield RecoveryCommand(
+        why="a replica is reachable only through private endpoints; run this for each replica after the network in the second region exists, with the values of the stack output `recovery`, and add the endpoint to the zone privatelink.blob.core.windows.net",
+        command=f"az network private-endpoint create --resource-group RESOURCE_GROUP --name NAME --location {second} --subnet SUBNET_ID "
+        "--private-connection-resource-id ACCOUNT_ID --group-id blob --connection-name NAME",
+    )
+
+
+REPLICATION = Replication(
+    service="object replication",
+    commitment=None,
+    has_fee=False,
+    replicates_deletions=True,
+    manual_exports=True,
+    retained_days=OLD_VERSIONS_DAYS,
+    control_regions={},
+    not_in_rto=(
+        "creating the private endpoint of the replica's account in the second region",
+        "importing the replica into the file system of the second region",
+    ),
+    not_in_rpo=("the time until you start the export of a checkpoint",),
+    source="https://learn.microsoft.com/azure/storage/blobs/object-replication-overview: no time, previous versions after a deletion, existing blobs with the earliest "
+    "creation time, costs of requests and transfer; https://learn.microsoft.com/azure/storage/blobs/object-replication-priority-replication: 15 minutes only with priority "
+    "replication, which the API version of the provider does not have; both read 2026-11-22",
+    geography=partition,
+    commands=_commands,
+)
