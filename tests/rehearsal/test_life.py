@@ -6,9 +6,9 @@ import pytest
 
 from .conftest import Finished, Rehearse
 
-AWS = ("aws-p5-block", "aws-existing-network", "aws-recovery")
+AWS = ("aws-p5-block", "aws-existing-network")
 AZURE = ("azure-ndv4", "azure-ndv5", "azure-existing-network", "azure-recovery")
-GOOGLE = ("gcp-a3mega", "gcp-a3high", "gcp-a3ultra", "gcp-existing-network", "gcp-recovery")
+GOOGLE = ("gcp-a3mega", "gcp-a3high", "gcp-a3ultra", "gcp-existing-network")
 
 
 @pytest.mark.long

@@ -50,7 +50,7 @@ def early_buckets(alert_after_s: int) -> tuple[str, ...]:
     return tuple(name for (name, _), least in zip(BUCKETS, lower, strict=False) if least * 60 < alert_after_s)
 
 
-def partition(region: str) -> str:
+def azure_cloud(region: str) -> str:
     """Return the cloud of a region. Data cannot be replicated between clouds."""
     if region.startswith("china"):
         return "AzureChinaCloud"
@@ -106,6 +106,6 @@ REPLICATION = Replication(
     source="https://learn.microsoft.com/azure/storage/blobs/object-replication-overview: no time, previous versions after a deletion, existing blobs with the earliest "
     "creation time, costs of requests and transfer; https://learn.microsoft.com/azure/storage/blobs/object-replication-priority-replication: 15 minutes only with priority "
     "replication, which the API version of the provider does not have; both read 2026-11-22",
-    geography=partition,
+    geography=azure_cloud,
     commands=_commands,
 )

@@ -8,7 +8,7 @@ from shlex import quote
 
 from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds.azure.profile import URN
-from gpuinfra.clouds.azure.recovery import REPLICATION, partition, quota_request
+from gpuinfra.clouds.azure.recovery import REPLICATION, azure_cloud, quota_request
 from gpuinfra.clouds.azure.regions import LUSTRE_SKUS
 from gpuinfra.clouds.second_region import Quota, ReplicationLag, TransferPrice
 
@@ -34,7 +34,7 @@ class AzureSecondRegion:
     )
 
     def partition(self, region: str) -> str:
-        return partition(region)
+        return azure_cloud(region)
 
     def transfer(self, source: str, target: str) -> TransferPrice:
         """The price applies within a continent. None of the sources has other prices."""

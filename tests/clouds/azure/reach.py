@@ -131,7 +131,10 @@ def _stores(have: dict[str, list[dict[str, Any]]], declared: frozenset[str]) -> 
         if one.get("allowBlobPublicAccess") is not False:
             yield f"account {name} allows public containers"
         # Managed Lustre reads its container with keys only (https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites); such an account must not be public.
-        read_by_keys = any(one["id"] in json.dumps(fs.get("hsm") or {}) for fs in have.get("AmlFilesystem", []))
+        # The same applies to its replica in a second region.
+        sources = [policy["sourceAccount"] for policy in have.get("ObjectReplicationPolicy", []) if policy["destinationAccount"] == one["id"]]  # fmt: skip
+        imports = json.dumps([fs.get("hsm") or {} for fs in have.get("AmlFilesystem", [])])
+        read_by_keys = any(account in imports for account in (one["id"], *sources))
         if read_by_keys and one.get("publicNetworkAccess") != "Disabled":
             yield f"account {name} allows its keys from the internet"
         if one.get("allowSharedKeyAccess") is not False and not read_by_keys:
