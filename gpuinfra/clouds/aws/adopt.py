@@ -51,7 +51,10 @@ class Account:
             }
             self._known[kind, lookup.purpose, self._region] = search[kind](lookup.purpose)
         found = self._known[kind, lookup.purpose, self._region]
-        return self._alias(lookup.purpose) if found and lookup.kind == "alias" else found
+        if found and lookup.kind == "alias":
+            found = self._alias(lookup.purpose)
+        # Without a Region in the ID, the provider imports from its own Region (pulumi-aws guide "Enhanced Region Support", read 2026-11-22).
+        return f"{found}@{lookup.region}" if found and lookup.region else found
 
     def _client(self, service: str) -> Any:
         return self._session.client(service, region_name=self._region)  # pyright: ignore[reportCallIssue, reportArgumentType]

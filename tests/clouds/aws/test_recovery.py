@@ -209,7 +209,7 @@ def test_permissions_cover_both_regions() -> None:
 
 
 def test_adopt_looks_in_the_region_of_a_resource(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Buckets and keys of the second region are looked up there, under the name of that region."""
+    """Buckets and keys of the second region are looked up there, under the name of that region, and their import IDs contain it."""
     asked: list[tuple[str, str, Any]] = []
 
     class Client:
@@ -233,9 +233,10 @@ def test_adopt_looks_in_the_region_of_a_resource(monkeypatch: pytest.MonkeyPatch
 
     session: Any = Session()
     account = Account(session, plan_of("aws-recovery"), "0a1b2c3d")
-    for region in (None, SECOND):
-        assert account.find(Lookup(kind="key", purpose="data", region=region)) == (region or FIRST)
-        account.find(Lookup(kind="bucket", purpose="evidence", region=region))
+    for region, suffix in ((None, ""), (SECOND, f"@{SECOND}")):
+        assert account.find(Lookup(kind="key", purpose="data", region=region)) == (region or FIRST) + suffix
+        assert str(account.find(Lookup(kind="alias", purpose="data", region=region))).endswith(f"0a1b2c3d{suffix}")
+        assert str(account.find(Lookup(kind="bucket", purpose="evidence", region=region))).endswith(f"0a1b2c3d{suffix}")
     assert [(region, name) for service, region, name in asked if service == "s3"] == [
         (region, bucket_name("train", "evidence", "000000000000", region, "0a1b2c3d")) for region in (FIRST, SECOND)
     ]
