@@ -27,6 +27,7 @@ from gpuinfra.clouds.planned import (
     priced,
     priced_each,
     retained,
+    unpriced,
 )
 from gpuinfra.plan.model import Plan
 
