@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpuinfra.clouds.azure.catalog import MACHINES
+from gpuinfra.clouds.azure.catalog import MACHINES, SPOT_QUOTA
 from gpuinfra.clouds.second_region import quota_totals
 from gpuinfra.plan.model import PoolPlan, RecoveryCommand
 from gpuinfra.plan.recovery import Replication
 from gpuinfra.words import counted
 
-SPOT_QUOTA = "lowPriorityCores"
 OLD_VERSIONS_DAYS = 90
 """Number of days for which an account keeps a replaced or deleted blob, so that it can be restored."""
 _SUBSCRIPTION = "$(az account show --query id --output tsv)"
@@ -57,9 +56,9 @@ def azure_cloud(region: str) -> str:
     return "AzureUSGovernment" if region.startswith(("usgov", "usdod")) else "AzureCloud"
 
 
-def quota_request(quota: str, total: int, region: str) -> str:
-    """Return the command that requests a quota of `total` in a region."""
-    scope = f"/subscriptions/{_SUBSCRIPTION}/providers/Microsoft.Compute/locations/{region}"
+def quota_request(quota: str, total: int, region: str, subscription: str | None = None) -> str:
+    """Return the command that requests a quota of `total` in a region, in the current subscription or in another one."""
+    scope = f"/subscriptions/{subscription or _SUBSCRIPTION}/providers/Microsoft.Compute/locations/{region}"
     if not quota:
         return f"az quota list --scope {scope}"
     resource = "lowPriority" if quota == SPOT_QUOTA else "dedicated"
