@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from base64 import urlsafe_b64encode
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -34,11 +35,13 @@ class Arm:
     def __init__(self, answers: dict[str, tuple[int, Any]]) -> None:
         self.answers = answers
         self.requests: list[str] = []
+        self.latency_s = 0.0
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(handler) -> None:
                 path = handler.path.partition("?")[0]
                 self.requests.append(path)
+                time.sleep(self.latency_s)
                 missing = (
                     404,
                     {"error": {"code": "ResourceNotFound", "message": f"The Resource {path!r} was not found."}},

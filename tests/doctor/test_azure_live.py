@@ -136,6 +136,11 @@ PATHS = {
 @pytest.fixture
 def arm() -> Arm:
     """A subscription in which the stack can be deployed."""
+    return healthy()
+
+
+def healthy() -> Arm:
+    """Return a subscription in which the stack can be deployed."""
     return Arm(
         {
             SCOPE: (200, ENABLED),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -150,6 +151,7 @@ class Google:
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {}
         self.requests: list[tuple[str, str]] = []
+        self.latency_s = 0.0
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(handler) -> None:
@@ -167,6 +169,7 @@ class Google:
         path, _, query = handler.path.partition("?")
         assert handler.headers["Authorization"] == "Bearer ya29.example"
         self.requests.append((handler.command, path))
+        time.sleep(self.latency_s)
         body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
         found: Any = self.answers.get(path, error(404, f"The resource '{path}' was not found", "NOT_FOUND"))
         if callable(found):
@@ -183,6 +186,14 @@ class Google:
 @pytest.fixture
 def google(monkeypatch: pytest.MonkeyPatch) -> Iterator[Google]:
     """A project in which the stack can be deployed."""
+    found = healthy(monkeypatch)
+    yield found
+    found.server.shutdown()
+    found.server.server_close()
+
+
+def healthy(monkeypatch: pytest.MonkeyPatch) -> Google:
+    """Return a project in which the stack can be deployed, and select it in the environment."""
     for name in (*gcp_credentials.KEYS, *gcp_credentials.PROJECTS, gcp_credentials.IMPERSONATED):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(gcp_credentials.TOKEN, "ya29.example")
@@ -200,9 +211,7 @@ def google(monkeypatch: pytest.MonkeyPatch) -> Iterator[Google]:
         PATHS["reservation"]: (200, reservation()),
         PATHS["image"]: (200, image()),
     }
-    yield found
-    found.server.shutdown()
-    found.server.server_close()
+    return found
 
 
 def ask(plan: Plan = PLAN) -> list[Row]:
