@@ -582,3 +582,34 @@ def test_read_permissions_are_documented() -> None:
     """The page lists the permission of each request."""
     wanted: Callable[[str], bool] = lambda action: f"`{action}`" in PAGE  # noqa: E731
     assert [action for actions in preflight.READS.values() for action in actions if not wanted(action)] == []
+
+
+def test_all_pages_of_a_simulation_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A denial on the second page of a simulation is reported."""
+
+    def paged(asked: dict[str, Any]) -> dict[str, Any]:
+        if "Marker" not in asked:
+            return {"EvaluationResults": [], "IsTruncated": True, "Marker": "next"}
+        assert asked["Marker"] == "next"
+        results = [{"EvalActionName": action, "EvalDecision": "implicitDeny"} for action in asked["ActionNames"]]
+        return {"EvaluationResults": results, "IsTruncated": False}
+
+    assert of(ask(monkeypatch, P4D, SimulatePrincipalPolicy=paged)[0], "permissions").state is State.ERROR
+
+
+def test_simulated_resources_are_in_the_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each simulated ARN names the account of the caller and has no wildcard, so that policies for one account match."""
+    _, used = ask(monkeypatch, P4D, SimulatePrincipalPolicy=allow_all)
+    arns = {arn for name, asked in used.requests if name.startswith("iam:Sim") for arn in asked["ResourceArns"]}
+    assert {arn.split(":")[4] for arn in arns - {"*"}} == {"123456789012", ""}
+    assert not [arn for arn in arns - {"*"} if "*" in arn or "?" in arn]
+
+
+@pytest.mark.parametrize("changes", [{"TotalInstanceCount": 1}, {"AvailableInstanceCount": 0}])
+def test_reservation_with_overflow_can_be_full(monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]) -> None:
+    """With `overflow`, nodes that do not fit in the reservation start on demand."""
+    pool = P4D.pools[0]
+    group = replace(pool.groups[0], reservation_preference="capacity-reservations-first")
+    plan = replace(P4D, pools=(replace(pool, groups=(group,)),))
+    row = of(ask(monkeypatch, plan, DescribeCapacityReservations=reservations(**changes))[0], "reservation")
+    assert row.state is State.OK

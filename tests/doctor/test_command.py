@@ -143,3 +143,29 @@ def test_a_cloud_without_questions_about_a_plan_says_so(
     monkeypatch.setattr("gpuinfra.clouds.azure.preflight.TOPICS", ())
     assert main(["doctor", "azure-ndv4"]) == 0
     assert "quota, machine, reservation, image: gpuinfra does not check them on Azure yet" in capsys.readouterr().out
+
+
+def test_a_throttled_identity_is_not_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a stack, only missing or invalid credentials are skipped. A throttled request stays a warning."""
+    account.use(monkeypatch, {"sts:GetCallerIdentity": account.refuse("Throttling", "Rate exceeded")})
+    rows_ = {one.where: one for one in rows.answers(cloud.identities(["aws"]))}
+    assert rows_["AWS"].state is State.WARN
+
+
+def test_questions_about_a_plan_need_an_identity(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """If the identity has a problem, such as no project, no question about the plan is asked, and the topics are skipped."""
+
+    class Preflight:
+        def __init__(self, *given: object) -> None:
+            return
+
+        def identity(self) -> Iterator[Row]:
+            yield rows.problem("identity", "Google Cloud", "no project", "a project", "set it")
+
+    monkeypatch.setattr("gpuinfra.clouds.gcp.preflight.Preflight", Preflight)
+    assert main(["doctor", "gcp-a3mega"]) == 1
+    out = capsys.readouterr().out
+    assert "skipped  account" in out
+    assert "not checked without an identity" in out
