@@ -137,6 +137,18 @@ def test_reboot_follows_the_script_once(node: Node) -> None:
     assert runs(node) == 2
 
 
+def test_run_that_was_killed_before_the_reboot_requests_it_again(node: Node) -> None:
+    """If the runner dies after the script and before the journal records the reboot, the script does not run again and the node still reboots."""
+    own(node, COUNT, reboot=True)
+    mark = node.root / f"var/lib/gpuinfra/finished-{ID}"
+    mark.parent.mkdir(parents=True)
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    mark.write_text(f"{hashlib.sha256(COUNT.encode()).hexdigest()} {boot}\n", encoding="utf-8")
+    code, said = node.run("--no-reboot")
+    assert (code, runs(node)) == (194, 0), said
+    assert mark.exists()
+
+
 def test_changed_script_before_the_reboot_runs(node: Node) -> None:
     """A mark of an earlier script does not count for the changed one."""
     own(node, COUNT, reboot=True)
