@@ -90,8 +90,6 @@ def command(values: tuple[str, ...], yes: bool, output: Path | None, force: bool
     _complete(answers, asks)
     path = path_of()
     files = files_of(answers, path)
-    for one in files[:-1]:
-        check_target(one.path, force=False)
     report = report_of(stack_in(parse(files[-1].text, str(path)), path), today(), None, now())
     for finding in report.findings:
         click.echo(colored(finding), err=True)

@@ -157,6 +157,17 @@ def test_all_removes_everything_that_no_process_uses(home: Home) -> None:
     assert not running.exists()
 
 
+def test_clean_does_not_list_a_locked_engine(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    """An engine that is being built or used is not among what `clean` would remove."""
+    locked = home.engine("3.2.0-bbbbbbbbbbbb", 9)
+    with locked.with_name(f"{locked.name}.lock").open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert main(["cache", "clean", "--dry-run"]) == 0
+        assert capsys.readouterr().out == "nothing to remove\n"
+        assert main(["cache"]) == 0
+        assert "in use" in capsys.readouterr().out
+
+
 def test_a_stack_in_the_state_of_a_running_one_is_in_use(home: Home) -> None:
     """While a foundation is rehearsed, the folder of a stack that has its state there stays."""
     base, user = home.rehearsal("base"), home.rehearsal("user", state=False)

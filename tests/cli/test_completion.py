@@ -253,10 +253,13 @@ def test_installation_is_repeatable_and_can_be_undone(
         assert text.startswith(f"{own}\n{BEGIN}\n")
         assert text.endswith(f"{END}\n")
         assert startup.stat().st_mode & 0o777 == 0o600
+    if startup:
+        startup.write_text(f"{text}# added later\n")
     assert main(["completion", "install", shell]) == 0
     assert "nothing to change" in capsys.readouterr().out
     if startup:
-        assert startup.read_text() == text
+        assert startup.read_text() == f"{text}# added later\n"
+        startup.write_text(text)
     assert main(["completion", "uninstall", shell]) == 0
     assert f"removed: {place.script()}" in capsys.readouterr().out
     assert not place.script().exists()

@@ -161,7 +161,7 @@ def test_a_folder_with_another_program_is_refused(tmp_path: Path, capsys: pytest
     """A program without a project is not replaced, not even with `--force`."""
     (tmp_path / PROGRAM).write_text("# my program\n")
     assert main(["init", *P4D, "--force"]) == 2
-    assert "__main__.py exists" in capsys.readouterr().err
+    assert "__main__.py exists, but the folder has no Pulumi.yaml" in capsys.readouterr().err
     assert written(tmp_path) == {PROGRAM}
 
 
