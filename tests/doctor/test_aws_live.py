@@ -443,6 +443,7 @@ def test_reservation_that_does_not_fit(
     ("changes", "state", "said"),
     [
         ({}, State.OK, "scheduled"),
+        ({"AvailableInstanceCount": 0}, State.OK, "0 of 4 free"),
         ({"ReservationType": "default"}, State.ERROR, "set `kind` to reserved"),
         ({"StartDate": STARTS + timedelta(hours=1)}, State.ERROR, "set `starts_at`"),
         ({"EndDate": ENDS - timedelta(hours=1)}, State.ERROR, "set `ends_at`"),
