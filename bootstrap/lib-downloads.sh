@@ -64,11 +64,11 @@ fetch_key() {
   changed "added the key $fingerprint to $dest"
 }
 
-# verify_signature FILE SIGNATURE KEY_FILE FINGERPRINT: verifies that the key (or its subkey) signed FILE.
+# verify_signature FILE SIGNATURE KEY_FILE FINGERPRINT: verifies that the key (or its subkey) signed FILE. KEY_FILE may contain other keys.
 verify_signature() {
   local file=$1 signature=$2 key=$3 fingerprint=$4 home status
-  [[ $(key_fingerprints "$key") == "$fingerprint" ]] ||
-    refuse "the key in $key does not have the lock's fingerprint $fingerprint"
+  grep -qxF -- "$fingerprint" <<<"$(key_fingerprints "$key")" ||
+    refuse "no key in $key has the lock's fingerprint $fingerprint"
   home=$(mktemp -d)
   chmod 700 "$home"
   gpg --batch --homedir "$home" --import "$key" 2>/dev/null

@@ -125,8 +125,9 @@ def _pool(
     lustre = any(entry.kind == "lustre" for entry in file_systems)
     home = any(entry.kind == "home" for entry in file_systems)
     lnet = lnet_efa_devices(file_systems, machine, fabric=fabric)
-    buckets = tuple(entry for entry in file_systems if entry.kind == "object") if cloud.software.gcsfuse else ()
+    buckets = tuple(entry for entry in file_systems if entry.kind == "object") if cloud.software.buckets else ()
     guarded = () if pool.containers_reach_metadata else cloud.metadata_to_guard
+    client = cloud.software.buckets.step if buckets and cloud.software.buckets else None
     todo = (
         *steps(
             machine,
@@ -136,6 +137,7 @@ def _pool(
             mig=bool(pool.mig),
             metadata=bool(cloud.metadata_to_guard),
             packages=bool(spec.software.packages),
+            buckets=client,
         ),
         *own_steps(spec.software.steps, pool.name),
     )

@@ -100,7 +100,7 @@ def bucket(cloud: str, above: Instance, part: str, purpose: str, why: str) -> In
 
 
 def buckets(cloud: str, plan: Plan, file_systems: Iterable[tuple[FileSystemPlan, Instance]]) -> Iterator[Instance]:
-    """Yield the private buckets for audit records, evidence, and file system data. `destroy` retains each of them; the last argument of
+    """Yield the private buckets for audit records, evidence, file system data, and mounts. `destroy` retains each of them; the last argument of
     `bucket` is the reason. AWS adds a bucket for access logs (`aws/instances.py`), and on Azure the buckets are storage accounts.
     """
     for above in audit_trails(cloud, plan):
@@ -111,3 +111,6 @@ def buckets(cloud: str, plan: Plan, file_systems: Iterable[tuple[FileSystemPlan,
     for one, above in file_systems:
         if one.bucket == "auto":
             yield bucket(cloud, above, "data", one.name, DATA)
+    for one in plan.file_systems:
+        if one.kind == "object" and one.bucket == "auto" and "site" in plan.layers:
+            yield bucket(cloud, top(plan), one.name, one.name, DATA)

@@ -6,6 +6,8 @@ each, because a process that waits for such a server cannot be killed. Opening t
 name that does not exist. If the bucket accepts writes, it also writes, reads and deletes an object. It does not list the bucket: Cloud
 Storage FUSE reads all pages before the first entry (gcsfuse v3.11.2, internal/fs/handle/dir_handle.go, read 2026-11-22). This module
 measures and does not judge.
+
+Mountpoint for Amazon S3 has the type `fuse` without a subtype, and its source is its own name instead of the name of the bucket.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from typing import Any
 from .console import Missing
 
 SCHEMA = "gpuinfra.mounts/1"
-BUCKETS = ("fuse.gcsfuse",)
+MOUNTPOINT = ("fuse", "mountpoint-s3")
+BUCKETS = ("fuse.gcsfuse", MOUNTPOINT[0])
 KINDS = ("lustre", "nfs", "nfs4", *BUCKETS)
 ANSWER_S = 45.0
 _GRACE_S = 1.0
@@ -53,7 +56,11 @@ def mounts() -> dict[str, Any]:
     """Return one JSON object: every network mount with its source and its problem, which is null if the mount responds."""
     waiting = [target for target, kind, *_ in _listed() if kind == "autofs" and not target.startswith("/proc/")]
     _problems({target: (_ASK, target) for target in waiting})
-    found = {target: (kind, source, options) for target, kind, source, options in _listed() if kind in KINDS}
+    found = {
+        target: (kind, source, options)
+        for target, kind, source, options in _listed()
+        if kind in KINDS and (kind != MOUNTPOINT[0] or (kind, source) == MOUNTPOINT)
+    }
     wrong = _problems(
         {
             target: (_ASK_BUCKET, target, "ro" if _read_only(options) else "rw") if kind in BUCKETS else (_ASK, target)

@@ -281,6 +281,8 @@ class FileSystemPlan:
     """Azure: object ID of the service principal that imports from the container."""
     read_only: bool = False
     """Whether nodes mount a bucket read-only."""
+    key_arn: str | None = None
+    """AWS: KMS key of a mounted bucket that exists outside the stack."""
     cache_gib: int | None = None
     """Declared size of the cache of a mounted bucket on each node, or None to use a tenth of the local disks."""
     import_events: tuple[str, ...] = ()

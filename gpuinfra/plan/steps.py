@@ -23,8 +23,9 @@ def steps(
     mig: bool = False,
     metadata: bool = False,
     packages: bool = False,
+    buckets: str | None = None,
 ) -> tuple[Step, ...]:
-    """Return the steps for a pool in order. `metadata` is true if nodes restrict access to the metadata service."""
+    """Return the steps for a pool in order. `metadata` is true if nodes restrict access to the metadata service, and `buckets` is the step that mounts buckets."""
     chosen = [
         Step(
             id="10-prepare", timeout_s=900, retries=2, why="installs tools, sets limits and disables automatic upgrades"
@@ -77,9 +78,9 @@ def steps(
     if machine.local_disk_gb:
         why = f"{machine.local_disk_gb} GB of local disks are combined into one scratch file system"
         chosen.append(Step(id="80-scratch", timeout_s=600, retries=1, why=why))
-    if lock.choice("gcsfuse"):
+    if buckets:
         why = "the declaration mounts buckets, whose cache is on the local disks"
-        chosen.append(Step(id="85-gcsfuse", timeout_s=900, retries=2, why=why))
+        chosen.append(Step(id=buckets, timeout_s=900, retries=2, why=why))
     chosen.append(
         Step(
             id="90-holds",

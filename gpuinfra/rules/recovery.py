@@ -28,8 +28,7 @@ def _declared(spec: ClusterSpec) -> tuple[Recovery, Replication] | None:
 
 def _file_systems(spec: ClusterSpec) -> tuple[FileSystemPlan, ...]:
     cloud, zone = profile_of(spec.cloud), zoning_of(spec).default
-    supported = ((name, entry) for name, entry in named(spec.storage) if entry.kind in cloud.storage_kinds)
-    return tuple(cloud.file_system(entry, name, zone, spec.where.region) for name, entry in supported)
+    return tuple(cloud.file_system(entry, name, zone, spec.where.region) for name, entry in named(spec.storage))
 
 
 def recovery_is_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -88,9 +87,7 @@ def recovery_covers_all_data(spec: ClusterSpec, today: date) -> Iterator[Finding
     # `named` yields the entries in the order of their mounts.
     names = {id(entry): name for name, entry in named(spec.storage)}
     for index, entry in enumerate(spec.storage):
-        plan = plans.get(names[id(entry)])
-        if plan is None:
-            continue  # A different rule refuses this kind of storage.
+        plan = plans[names[id(entry)]]
         path = f"storage[{index}]"
         if entry.kind == "home":
             yield warn(path, "is not replicated, so its files do not reach the second region", "back up the files")
@@ -120,7 +117,6 @@ def recovery_covers_all_data(spec: ClusterSpec, today: date) -> Iterator[Finding
     if not any(
         entry.kind == "lustre" and (plans[name].lifetime is Lifetime.KEPT or plans[name].bucket)
         for name, entry in named(spec.storage)
-        if name in plans
     ):
         yield error(
             "recovery",

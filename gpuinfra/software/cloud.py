@@ -38,6 +38,27 @@ class LustreClient:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class BucketClient:
+    """The program with which nodes of a cloud mount buckets."""
+
+    name: str
+    """Name in the lock. In upper case, it is the prefix of the variables of the bootstrap step, such as `GCSFUSE_VERSION`."""
+    package: str
+    pin: str
+    """Version to install."""
+    accepted: tuple[str, str]
+    """Versions that an image may contain: lowest, and upper limit (exclusive)."""
+    why: str
+    variables: Mapping[str, str]
+    """Variables of the step without their prefix. `{version}`, `{suite}` (noble), `{number}` (24.04) and `{arch}` (x86_64, arm64) are replaced."""
+
+    @property
+    def step(self) -> str:
+        """Return the bootstrap step, such as `85-gcsfuse`."""
+        return f"85-{self.name.replace('_', '-')}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CloudSoftware:
     """Facts about a cloud. The defaults suit a cloud that uses Ubuntu's generic images and has no storage service."""
 
@@ -53,6 +74,6 @@ class CloudSoftware:
     """Mount options of home file systems."""
     home_tls_port: int | None = None
     """Port at which the servers of home file systems accept TLS, or None if nodes connect without TLS."""
-    gcsfuse: bool = False
-    """Whether nodes mount buckets with Cloud Storage FUSE."""
+    buckets: BucketClient | None = None
+    """The program with which nodes mount buckets, or None if they mount no buckets."""
     lustre: LustreClient | None = None

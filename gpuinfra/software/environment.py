@@ -89,13 +89,12 @@ def environment(
         values["HOME_OPTIONS"] = _known(cloud.home_options, "the mount options of home file systems")
         if cloud.home_tls_port:
             values["HOME_TLS_PORT"] = str(cloud.home_tls_port)
-    if gcsfuse := chosen.choice("gcsfuse"):
+    if (client := cloud.buckets) and (choice := chosen.choice(client.name)):
+        prefix = client.name.upper()
+        known = {"version": choice.version, "suite": distribution.suite, "number": distribution.number}
         values |= {
-            **_version("GCSFUSE", gcsfuse),
-            "GCSFUSE_REPOSITORY": tables.GCSFUSE_REPOSITORY,
-            "GCSFUSE_SUITE": f"gcsfuse-{distribution.suite} main",
-            "GCSFUSE_KEY_URL": tables.GOOGLE_KEY_URL,
-            "GCSFUSE_KEY_FINGERPRINT": tables.GOOGLE_KEY_FINGERPRINT,
+            **_version(prefix, choice),
+            **{f"{prefix}_{name}": text.format(**known, arch=machine.arch) for name, text in client.variables.items()},
             "BUCKETS": "; ".join(buckets),
         }
     if toolkit := chosen.choice("container_toolkit"):

@@ -21,7 +21,7 @@ class Choice:
     """The version of a software package and the reason for it."""
 
     name: str
-    """`driver`, `fabric_manager`, `nvlsm`, `cuda`, `nccl`, `efa_installer`, `doca_ofed`, `tcpx`, `tcpxo`, `gib`, `gdrcopy`, `lustre_client`, `container_toolkit`, `docker`, `enroot`, `dcgm`, `dcgm_exporter`, `gcsfuse`, `kernel`."""
+    """`driver`, `fabric_manager`, `nvlsm`, `cuda`, `nccl`, `efa_installer`, `doca_ofed`, `tcpx`, `tcpxo`, `gib`, `gdrcopy`, `lustre_client`, `container_toolkit`, `docker`, `enroot`, `dcgm`, `dcgm_exporter`, the name of a `BucketClient`, `kernel`."""
     version: str
     why: str
     low: str = ""
@@ -153,9 +153,10 @@ def lock(machine: MachineType, request: LockRequest) -> Lock:
         release = lustre_release(request.cloud, request.os)
         if release and not request.prebuilt:
             series = release.kernel_series
-    if request.buckets and request.cloud.gcsfuse:
-        choices.append(_gcsfuse())
-        holds.append("gcsfuse")
+    if request.buckets and (client := request.cloud.buckets):
+        low, high = client.accepted
+        choices.append(Choice(name=client.name, version=client.pin, why=client.why, low=low, high=high))
+        holds.append(client.package)
     if request.prebuilt and request.release:
         _contents(choices, request.release, conflicts)
     return Lock(
@@ -433,12 +434,6 @@ def _gpudirect_tcp(machine: MachineType, provider: str, request: LockRequest, co
         conflicts.add("tcpxo", message, hint)
     why = f"released as a pair with its receive manager {row.manager}"
     return Choice(name=provider, version=row.plugin.removeprefix("v"), why=why)
-
-
-def _gcsfuse() -> Choice:
-    low, high = tables.GCSFUSE_RANGE
-    why = "the package of Google's repository, for the mounted buckets"
-    return Choice(name="gcsfuse", version=tables.GCSFUSE_PIN, why=why, low=low, high=high)
 
 
 def _lustre(request: LockRequest, conflicts: _Conflicts) -> Choice:

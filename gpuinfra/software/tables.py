@@ -211,14 +211,6 @@ GOOGLE_KEY_URL = "https://us-apt.pkg.dev/doc/repo-signing-key.gpg"
 GOOGLE_KEY_FINGERPRINT = "35BAA0B33E9EB396F59CA838C0BA5CE6DC6315A3"
 """Key of Artifact Registry's apt repositories. Other vendors that use these repositories publish its fingerprint."""
 
-GCSFUSE_PIN = "3.11.2"
-GCSFUSE_RANGE = ("3", "4")
-GCSFUSE_REPOSITORY = "https://packages.cloud.google.com/apt"
-"""Release v3.11.2 (GoogleCloudPlatform/gcsfuse, tag of 2026-07-24), which public scripts install as `gcsfuse=3.11.2`. The suites
-`gcsfuse-jammy` and `gcsfuse-noble` are signed by the key of Artifact Registry (an image build of Cisco contains that key for
-`gcsfuse-noble`, and apt reports NO_PUBKEY C0BA5CE6DC6315A3 without it), read 2026-11-22. Google publishes no SHA-256 of its packages;
-the signed index of the repository contains them."""
-
 GIB_PIN = "1.1.0"
 
 

@@ -67,7 +67,7 @@ class Home(SpecModel):
 
 
 class ObjectMount(SpecModel):
-    """A bucket mounted as a folder: Cloud Storage FUSE on Google Cloud. The rule `storage_kind_is_supported` rejects this kind on other clouds."""
+    """A bucket mounted as a folder: Mountpoint for Amazon S3 on AWS, Cloud Storage FUSE on Google Cloud. The rule `storage_kind_is_supported` rejects this kind on other clouds."""
 
     kind: Literal["object"] = "object"
     """Selects a bucket that is mounted as a folder."""
@@ -75,6 +75,10 @@ class ObjectMount(SpecModel):
     """Path at which nodes mount the bucket."""
     bucket: Line = Field(examples=["my-training-data"])
     """Name of an existing bucket, or `auto` to create one. Nodes get access to this bucket only."""
+    key_arn: Line | None = Field(
+        default=None, examples=["arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"]
+    )
+    """AWS: ARN of the KMS key that encrypts an existing bucket. Nodes get permission to use it for objects. If omitted, nodes read only objects that S3 encrypts with its own keys."""
     read_only: StrictBool = True
     """Whether nodes mount the bucket read-only. Set to false to let all users of the nodes write and delete objects."""
     cache_gib: Gib | None = Field(default=None, ge=0, le=1_000_000, examples=[500])

@@ -1,4 +1,4 @@
-"""The step 85-gcsfuse and the unit that it writes, at a file system in user space whose process ended."""
+"""The steps that mount buckets and the unit that they write, at a file system in user space whose process ended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ import ctypes, os, subprocess, sys
 libc = ctypes.CDLL(None, use_errno=True)
 device = os.open("/dev/fuse", os.O_RDWR)
 options = f"fd={device},rootmode=40000,user_id=0,group_id=0".encode()
-if libc.mount(b"corpus", sys.argv[1].encode(), b"fuse.gcsfuse", 0, options):
+source, kind = os.environ["SHOWN"].encode().split()
+if libc.mount(source, sys.argv[1].encode(), kind, 0, options):
     sys.exit(os.strerror(ctypes.get_errno()))
 os.close(device)  # the kernel ends the connection, as when the process ends
 sys.exit(subprocess.run(sys.argv[2:]).returncode)
@@ -34,12 +35,17 @@ ls() { echo listed; exit 9; }
 """
 
 
-@pytest.fixture
-def script(tmp_path: Path) -> Path:
+SHOWN = {"85-gcsfuse": "corpus fuse.gcsfuse", "85-mountpoint-s3": "mountpoint-s3 fuse"}
+"""Step -> source and type in the list of mounts."""
+
+
+@pytest.fixture(params=SHOWN)
+def script(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The step with its libraries, to be sourced: it does not run, and functions replace what changes the machine."""
-    for name in ("lib.sh", "lib-mounts.sh", "lib-downloads.sh", "lib-packages.sh", "lib-images.sh"):
+    for name in ("lib.sh", "lib-mounts.sh", "lib-buckets.sh", "lib-downloads.sh", "lib-packages.sh", "lib-images.sh"):
         shutil.copy(shipped("bootstrap") / name, tmp_path / name)
-    text = (shipped("bootstrap") / "85-gcsfuse.sh").read_text(encoding="utf-8")
+    monkeypatch.setenv("SHOWN", SHOWN[request.param])
+    text = (shipped("bootstrap") / f"{request.param}.sh").read_text(encoding="utf-8")
     assert text.endswith('main "$@"\n')
     path = tmp_path / "step.sh"
     path.write_text(text.removesuffix('main "$@"\n') + HARNESS + '"$@"\n', encoding="utf-8")
@@ -56,8 +62,9 @@ def at_dead_mount(folder: Path, *command: str) -> subprocess.CompletedProcess[st
     return subprocess.run([*words, *command], capture_output=True, text=True, check=False)
 
 
-def test_a_dead_mount_is_what_users_see(tmp_path: Path) -> None:
+def test_a_dead_mount_is_what_users_see(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mount of these tests has the error of Cloud Storage FUSE whose process ended, and mkdir fails on it."""
+    monkeypatch.setenv("SHOWN", SHOWN["85-gcsfuse"])
     said = at_dead_mount(tmp_path / "data", "mkdir", "-p", str(tmp_path / "data"))
     assert said.returncode != 0
     assert "Transport endpoint is not connected" in said.stderr
@@ -78,6 +85,7 @@ def test_the_unit_unmounts_a_dead_mount_before_it_mounts(tmp_path: Path, script:
     data = tmp_path / "data"
     made = subprocess.run(["bash", str(script), "unit_text", str(data), "ro", "0", "corpus", ""], capture_output=True, text=True, check=True)  # fmt: skip
     assert "\nOOMScoreAdjust=-500\n" in made.stdout
+    assert "\nRestart=on-failure\n" in made.stdout
     for key in ("ExecStartPre", "ExecStop"):
         (command,) = re.findall(rf"(?m)^{key}=-(.*)$", made.stdout)
         said = at_dead_mount(data, "bash", "-c", f"{command} && stat {data}")
@@ -93,9 +101,9 @@ def test_the_step_looks_up_a_name_and_does_not_list_the_bucket(tmp_path: Path, s
     """A missing name is an answer of the bucket; another error fails the step with its reason."""
     (tmp_path / "bucket").mkdir()
     (tmp_path / "file").touch()
-    fakes = 'source_of() { echo corpus; }\nfindmnt() { echo ro,nosuid; }\n"$@"\n'
+    fakes = 'shows_bucket() { true; }\nfindmnt() { echo ro,nosuid; }\n"$@"\n'
     script.write_text(script.read_text(encoding="utf-8").removesuffix('"$@"\n') + fakes, encoding="utf-8")
-    words = ["bash", str(script), "prove_bucket", str(tmp_path / place), "ro", "corpus"]
+    words = ["bash", str(script), "prove_bucket", "data-0", str(tmp_path / place), "ro", "corpus"]
     said = subprocess.run(words, capture_output=True, text=True, check=False)
     expected = f"died: a name in {tmp_path / place} cannot be looked up: {reason}\n" if reason else ""
     assert (said.stdout, said.returncode) == (expected, 1 if reason else 0), said.stderr

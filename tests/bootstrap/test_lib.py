@@ -334,7 +334,11 @@ def test_signature_must_be_the_vendors(shell: Shell, keys: tuple[Key, Key]) -> N
     assert shell.run(check.format(foreign, vendor.public))[0] == 1
     code, output = shell.run(check.format(foreign, other.public))
     assert code == 65
-    assert "does not have the lock's fingerprint" in output
+    assert f"no key in {other.public} has the lock's fingerprint {vendor.fingerprint}" in output
+    both = shell.folder / "both.asc"
+    both.write_bytes(other.public.read_bytes() + vendor.public.read_bytes())
+    assert shell.run(check.format(good, both))[0] == 0
+    assert shell.run(check.format(foreign, both))[0] == 1, "a file with several keys accepts the lock's key only"
     file.write_bytes(b"evil")
     code, output = shell.run(check.format(good, vendor.public))
     assert code == 1

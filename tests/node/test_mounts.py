@@ -38,20 +38,31 @@ def test_network_mounts_are_listed_with_their_problem(listed: Path, tmp_path: Pa
     assert "No such file" in found["mounts"][1]["problem"]
 
 
+SHOWN = {"gcs": "fuse.gcsfuse corpus", "s3": "fuse mountpoint-s3"}
+"""Type and source of a mounted bucket (for S3, public outputs of `mount`)."""
+
+
+@pytest.mark.parametrize("shown", SHOWN.values(), ids=SHOWN)
 @pytest.mark.parametrize("mode", ["ro", "rw"])
 def test_a_bucket_is_looked_up_and_written(
-    listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+    listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, shown: str
 ) -> None:
     """A writable bucket accepts, returns and deletes an object; a read-only one only answers a lookup. No bucket is listed."""
     refuse = "import sys\ndef hook(event, _):\n    if event in ('os.listdir', 'os.scandir'): raise OSError('listed')\n"
     monkeypatch.setattr(mounts, "_ASK_BUCKET", refuse + "sys.addaudithook(hook)\n" + mounts._ASK_BUCKET)
     (tmp_path / "bucket").mkdir()
-    listed.write_text(f"{tmp_path}/bucket fuse.gcsfuse corpus {mode},nosuid,nodev\n")
+    listed.write_text(f"{tmp_path}/bucket {shown} {mode},nosuid,nodev\n")
     before = (tmp_path / "bucket").stat().st_mtime_ns
     (found,) = mounts.mounts()["mounts"]
-    assert (found["source"], found["read_only"], found["problem"]) == ("corpus", mode == "ro", None)
+    assert (f"{found['kind']} {found['source']}", found["read_only"], found["problem"]) == (shown, mode == "ro", None)
     assert not list((tmp_path / "bucket").iterdir())
     assert ((tmp_path / "bucket").stat().st_mtime_ns != before) == (mode == "rw")
+
+
+def test_a_file_system_of_a_user_is_not_a_bucket(listed: Path, tmp_path: Path) -> None:
+    """Other programs also have the type `fuse`. The test does not write to them."""
+    listed.write_text(f"{tmp_path} fuse my-program rw,nosuid,nodev\n")
+    assert mounts.mounts()["mounts"] == []
 
 
 def test_a_bucket_that_refuses_a_lookup_is_reported(

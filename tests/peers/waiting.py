@@ -9,8 +9,6 @@ MONITORING = "monitoring"
 OTHER_OS = "images other than Ubuntu"
 HOMES = "shared homes"
 """Made on AWS and Google Cloud; waited for on Azure."""
-BUCKETS = "mounted buckets"
-"""Mounted on Google Cloud; waited for on AWS and Azure."""
 
 WAITING = {
     2: SCHEDULER,
@@ -19,7 +17,7 @@ WAITING = {
     7: SCHEDULER,
     9: SCHEDULER,
     10: SCHEDULER,
-    11: f"{SCHEDULER}, {BUCKETS}",
+    11: SCHEDULER,
     13: KUBERNETES,
     14: KUBERNETES,
     16: BATCH,
@@ -44,5 +42,5 @@ WAITING = {
     59: KUBERNETES,
 }
 
-STORAGE = {HOMES: "home", BUCKETS: "object"}
+STORAGE = {HOMES: "home"}
 """Kinds of storage that are declared and refused until their part is there."""

@@ -49,16 +49,17 @@ def test_import_export_and_destroy_are_described(
     assert described(cloud, storage)[1:] == expected
 
 
-def test_a_mounted_bucket_is_described() -> None:
+@pytest.mark.parametrize(("cloud", "client"), [("gcp", "gcsfuse"), ("aws", "mountpoint")])
+def test_a_mounted_bucket_is_described(cloud: str, client: str) -> None:
     """The plan states the mode and the cache of a mounted bucket, and that destroy keeps the bucket."""
     objects = "files are the objects of the bucket, so nothing is imported or exported"
     existing = {"kind": "object", "mount": "/data", "bucket": "corpus", "cache_gib": 500}
-    assert described("gcp", [existing]) == [
-        "object gcsfuse, bucket corpus", "read-only", "caches objects on 500 GiB of the local disks", objects,
+    assert described(cloud, [existing]) == [
+        f"object {client}, bucket corpus", "read-only", "caches objects on 500 GiB of the local disks", objects,
         "destroy removes the access of the nodes and keeps the bucket",
     ]  # fmt: skip
-    assert described("gcp", [{**existing, "bucket": "auto", "read_only": False, "cache_gib": 0}]) == [
-        "object gcsfuse, bucket auto", "nodes can write and delete objects", "no cache", objects, "destroy retains the bucket",
+    assert described(cloud, [{**existing, "bucket": "auto", "read_only": False, "cache_gib": 0}]) == [
+        f"object {client}, bucket auto", "nodes can write and delete objects", "no cache", objects, "destroy retains the bucket",
     ]  # fmt: skip
 
 

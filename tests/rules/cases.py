@@ -71,6 +71,9 @@ def lustre(**fields: Any) -> list[dict[str, Any]]:
     return [{"kind": "lustre", "mount": "/scratch", "capacity_gib": 4800, **fields}]
 
 
+_KMS_KEY = "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+
+
 def bucket(**fields: Any) -> list[dict[str, Any]]:
     """One mounted bucket."""
     return [{"kind": "object", "mount": "/data", "bucket": "corpus", **fields}]
@@ -216,6 +219,7 @@ ACCEPTED: dict[str, list[Case]] = {
         ("gcp", {"storage": lustre(capacity_gib=18000)}),
         ("gcp", {"storage": [{"kind": "home"}]}),
         ("gcp", {"storage": bucket()}),
+        ("aws", {"storage": bucket()}),
         ("aws", {"storage": [*lustre(), {"kind": "home"}]}),
     ],
     "canary_fits_pool": [
@@ -611,7 +615,15 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"storage": lustre(version="2.12")}),
         ("aws", {"storage": lustre(version="2.10", deployment="scratch_2")}),
     ],
+    "mounted_bucket_key_is_valid": [
+        ("aws", {"storage": bucket()}),
+        ("aws", {"storage": bucket(key_arn=_KMS_KEY)}),
+        ("aws", {"storage": bucket(key_arn=_KMS_KEY.replace("arn:aws:", "arn:aws-us-gov:"))}),
+    ],
+    "mounted_bucket_has_no_key": [("gcp", {"storage": bucket()})],
     "bucket_name_is_valid": [
+        ("aws", {"storage": bucket()}),
+        ("aws", {"storage": bucket(bucket="auto")}),
         ("aws", {"storage": lustre(bucket="my-data.2026")}),
         ("aws", {"storage": lustre(bucket="auto")}),
     ],
@@ -879,13 +891,7 @@ ACCEPTED: dict[str, list[Case]] = {
     "recovery_covers_all_data": [
         ("aws", recovery()),
         ("aws", {"storage": lustre()}),
-        (
-            "aws",
-            {
-                **recovery(),
-                "storage": [*lustre(bucket="auto"), {"kind": "object", "mount": "/data", "bucket": "corpus"}],
-            },
-        ),
+        ("aws", {**recovery(), "storage": [*lustre(bucket="auto"), *bucket(bucket="auto")]}),
     ],
     "recovery_rate_is_known": [
         ("azure", azure_recovery()),
@@ -982,7 +988,7 @@ REJECTED: dict[str, list[Case]] = {
     "storage_needs_site": [("aws", {"pools": None, "layers": ["foundation"], "storage": lustre()})],
     "storage_kind_is_supported": [
         ("azure", {"storage": [{"kind": "home"}]}),
-        *((cloud, {"storage": bucket()}) for cloud in BASES if cloud != "gcp"),
+        ("azure", {"storage": bucket()}),
         ("azure", {"storage": [*lustre(capacity_gib=8192), {"kind": "home"}]}),
     ],
     "canary_fits_pool": [
@@ -994,7 +1000,10 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"budget": None, "audit.lock_days": 400, "use.foundation": "organization/gpuinfra/base"}),
         ("azure", {"budget": None, "audit.data_events": True, "use.foundation": "organization/gpuinfra/base"}),
     ],
-    "bucket_is_mounted_once": [("gcp", {"storage": [*bucket(), *bucket(mount="/again", read_only=False)]})],
+    "bucket_is_mounted_once": [
+        ("aws", {"storage": [*bucket(), *bucket(mount="/again")]}),
+        ("gcp", {"storage": [*bucket(), *bucket(mount="/again", read_only=False)]}),
+    ],
     "bucket_cache_fits_local_disks": [
         ("gcp", {"pools.0.machine": "a2-highgpu-1g", "storage": bucket(cache_gib=10)}),
         ("gcp", {"pools.0.machine": "a2-ultragpu-1g", "storage": bucket(cache_gib=301)}),
@@ -1006,7 +1015,10 @@ REJECTED: dict[str, list[Case]] = {
             },
         ),
     ],
-    "bucket_client_is_reachable": [("gcp", {"network.egress": "endpoints", "storage": bucket()})],
+    "bucket_client_is_reachable": [
+        ("aws", {"network.egress": "endpoints", "storage": bucket()}),
+        ("gcp", {"network.egress": "endpoints", "storage": bucket()}),
+    ],
     "used_bucket_name_is_valid": [
         ("gcp", {"storage": bucket(bucket="gs://corpus")}),
         ("gcp", {"storage": lustre(capacity_gib=18000, bucket="gs://my-data/folder")}),
@@ -1359,7 +1371,19 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"storage": lustre(bucket="auto", bucket_path="/data", deployment="scratch_2")}),
     ],
     "lustre_version_is_supported": [("aws", {"storage": lustre(version="2.10")})],
+    "mounted_bucket_key_is_valid": [
+        ("aws", {"storage": bucket(bucket="auto", key_arn=_KMS_KEY)}),
+        ("aws", {"storage": bucket(key_arn="alias/corpus")}),
+        ("aws", {"storage": bucket(key_arn=_KMS_KEY.replace("key/", "alias/"))}),
+    ],
+    "mounted_bucket_has_no_key": [("gcp", {"storage": bucket(key_arn=_KMS_KEY)})],
     "bucket_name_is_valid": [
+        ("aws", {"storage": bucket(bucket="s3://corpus")}),
+        ("aws", {"storage": bucket(bucket="corpus/folder")}),
+        ("aws", {"storage": bucket(bucket="192.168.5.4")}),
+        ("aws", {"storage": bucket(bucket="sthree-corpus")}),
+        ("aws", {"storage": bucket(bucket="corpus--use1-az4--x-s3")}),
+        ("aws", {"storage": bucket(bucket="corpus-hrzrlukc5m36ft7okagglf3gmwluquse1b-s3alias")}),
         ("aws", {"storage": lustre(bucket="s3://data")}),
         ("aws", {"storage": lustre(bucket="ab")}),
         ("aws", {"storage": lustre(bucket="My-Data")}),
@@ -1599,6 +1623,7 @@ REJECTED: dict[str, list[Case]] = {
         ("gcp", {**gcp_recovery(), "storage": [*lustre(bucket="auto"), *bucket()]}),
         ("gcp", {**gcp_recovery(), "storage": bucket()}),
         ("gcp", {**gcp_recovery(), "storage": bucket(bucket="auto")}),
+        ("aws", {**recovery(), "storage": [*lustre(bucket="auto"), *bucket()]}),
         ("aws", {**recovery(), "storage": lustre()}),
         ("aws", {**recovery(), "storage": lustre(bucket="my-data")}),
         ("aws", {**recovery(), "storage": lustre(bucket="auto", bucket_path="/data")}),

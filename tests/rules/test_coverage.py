@@ -63,7 +63,7 @@ def test_every_rule_is_on_the_page_or_specific_to_gpuinfra() -> None:
         "gpudirect_stacks_are_not_mixed", "existing_subnets_are_named", "bucket_export_is_manual", "all_buckets_are_recorded", "project_audit_is_reported", "first_batch_is_canary", "registry_is_artifact_registry", "mig_layout_fits", "container_runtimes_are_supported", "gpu_metrics_have_gpus", "own_step_names_are_unique", "own_step_has_one_script", "own_step_file_is_a_script", "own_step_url_is_reachable", "own_step_pools_exist", "own_step_fits_deadline", "packages_are_listed_once", "packages_are_not_managed", "package_servers_are_reachable", "deadline_covers_burn_in",
         "evidence_account_is_reachable", "evidence_ranges_are_public", "operators_are_object_ids", "bastion_is_public", "bastion_subnet_fits", "existing_network_ids_are_valid", "node_policies_are_limited",
         "renewal_batch_is_allowed", "fields_are_implemented", "image_release_exists", "image_os_is_declared_once",
-        "bucket_is_mounted_once", "bucket_cache_fits_local_disks", "bucket_client_is_reachable", "used_bucket_name_is_valid", "canary_fits_pool", "foundation_fields_have_an_effect",
+        "bucket_is_mounted_once", "bucket_cache_fits_local_disks", "bucket_client_is_reachable", "used_bucket_name_is_valid", "mounted_bucket_key_is_valid", "mounted_bucket_has_no_key", "canary_fits_pool", "foundation_fields_have_an_effect",
         "recovery_is_supported", "recovery_layers_are_created", "recovery_region_offers_machines", "recovery_covers_all_data", "recovery_rate_is_known", "recovery_replication_time_is_declared",
         "recovery_site_time_is_declared", "recovery_targets_hold", "recovery_needs_no_failed_control_plane", "recovery_audit_covers_region", "budget_currency_has_rate",
     }  # fmt: skip

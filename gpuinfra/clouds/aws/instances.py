@@ -103,7 +103,7 @@ def alert_recipients(plan: Plan) -> Iterator[Instance]:
 
 
 def buckets(plan: Plan) -> Iterator[Instance]:
-    """Private buckets for access logs, audit records, evidence and file system data."""
+    """Private buckets for access logs, audit records, evidence and file system data, and buckets that nodes mount."""
     for above in trails(plan):
         if _has_access_logs(plan):
             yield common.bucket("aws", above, "access", "access", common.AUDIT)

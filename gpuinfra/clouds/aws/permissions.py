@@ -368,7 +368,9 @@ def _in_buckets(plan: Plan, action: str) -> tuple[str, list[str]]:
             return "FindOldVersions", [*buckets, *others]
         return "Objects", [f"{bucket}/*" for bucket in (*buckets, *others)]
     if action == "s3:ListBucket":
-        given = [arn + one.bucket for one in plan.file_systems if one.bucket not in (None, "auto")]
+        given = [
+            arn + one.bucket for one in plan.file_systems if one.kind == "lustre" and one.bucket not in (None, "auto")
+        ]
         return "ListBuckets", [*buckets, *others, *given]
     return "Buckets", buckets
 

@@ -85,7 +85,7 @@ class AwsProfile:
     # `AUD is not in the supported unit set: [USD]` (awslabs/landing-zone-accelerator-on-aws issue 682, 2024-12-18).
     budget_currency = "USD"
     replication = REPLICATION
-    storage_kinds = frozenset({"lustre", "home"})
+    storage_kinds = frozenset({"lustre", "home", "object"})
     metadata_to_guard: tuple[str, ...] = ()
     """Empty, because the hop limit in the launch template blocks container access to the metadata service."""
 
@@ -216,11 +216,17 @@ class AwsProfile:
             kind="object",
             mount=entry.mount,
             capacity_gib=0,
-            deployment="read-only" if entry.read_only else "read-write",
+            deployment="mountpoint",
             throughput_mb_s_per_tib=None,
             subnet=self.subnet(zone),
             bucket=entry.bucket,
-            lifetime_reason="the mount of a bucket does not contain data",
+            key_arn=entry.key_arn,
+            read_only=entry.read_only,
+            cache_gib=entry.cache_gib,
+            lifetime=Lifetime.KEPT if entry.bucket == "auto" else Lifetime.ENDS,
+            lifetime_reason="contains the only copy of its data"
+            if entry.bucket == "auto"
+            else "the bucket exists outside the stack",
         )
 
     def _lustre_plan(self, entry: Lustre, name: str, zone: str) -> FileSystemPlan:

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from gpuinfra.software.cloud import CloudSoftware, LustreClient, LustreRelease
+from gpuinfra.software.cloud import BucketClient, CloudSoftware, LustreClient, LustreRelease
 
 LUSTRE_KEY_FINGERPRINT = "9C36DD9C515F10DBC3AA835C5D5CCC3383A962E1"
 """Pinned by a public installer script; AWS does not publish the fingerprint."""
+
+MOUNTPOINT = BucketClient(
+    name="mountpoint_s3",
+    package="mount-s3",
+    pin="1.24.0",
+    accepted=("1.18", "2"),
+    why="Amazon's signed package, for the mounted buckets",
+    variables={
+        "URL": "https://s3.amazonaws.com/mountpoint-s3-release/{version}/{arch}/mount-s3-{version}-{arch}.deb",
+        "KEY_URL": "https://s3.amazonaws.com/mountpoint-s3-release/public_keys/KEYS",
+        "KEY_FINGERPRINT": "8AEFE705EBE329C0948C75A66F1C3B3AEF4B030B",
+    },
+)
+"""Mountpoint for Amazon S3, awslabs/mountpoint-s3: doc/INSTALL.md (key, signature beside the package, amd64 and arm64), v1.23.0, read 2026-11-22.
+Public scripts install release 1.24.0 from this address. Amazon publishes no SHA-256 of its packages, so the step verifies the signature."""
 
 SOFTWARE = CloudSoftware(
     kernels={"ubuntu-22.04": ("6.8",), "ubuntu-24.04": ("6.8", "6.14", "6.17", "7.0")},
@@ -16,6 +31,7 @@ SOFTWARE = CloudSoftware(
     home_options="nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport",
     # https://docs.aws.amazon.com/efs/latest/ug/encryption-in-transit.html, read 2026-11-22
     home_tls_port=2049,
+    buckets=MOUNTPOINT,
     lustre=LustreClient(
         repository="https://fsx-lustre-client-repo.s3.amazonaws.com/ubuntu",
         suite="{suite}",

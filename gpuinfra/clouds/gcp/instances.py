@@ -187,9 +187,6 @@ def evidence_readers(plan: Plan) -> Iterator[Instance]:
 def buckets(plan: Plan) -> Iterator[Instance]:
     """Private buckets for audit records, evidence and file system data, buckets that nodes mount, and replicas."""
     yield from common.buckets("gcp", plan, _file_systems(plan))
-    for one in plan.file_systems:
-        if one.kind == "object" and one.bucket == "auto" and "site" in plan.layers:
-            yield common.bucket("gcp", common.top(plan), one.name, one.name, common.DATA)
     yield from common.replica_buckets("gcp", plan, replica_purpose)
 
 

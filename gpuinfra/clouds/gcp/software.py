@@ -3,7 +3,25 @@
 from __future__ import annotations
 
 from gpuinfra.software import tables
-from gpuinfra.software.cloud import CloudSoftware, LustreClient, LustreRelease
+from gpuinfra.software.cloud import BucketClient, CloudSoftware, LustreClient, LustreRelease
+
+GCSFUSE = BucketClient(
+    name="gcsfuse",
+    package="gcsfuse",
+    pin="3.11.2",
+    accepted=("3", "4"),
+    why="the package of Google's repository, for the mounted buckets",
+    variables={
+        "REPOSITORY": "https://packages.cloud.google.com/apt",
+        "SUITE": "gcsfuse-{suite} main",
+        "KEY_URL": tables.GOOGLE_KEY_URL,
+        "KEY_FINGERPRINT": tables.GOOGLE_KEY_FINGERPRINT,
+    },
+)
+"""Release v3.11.2 (GoogleCloudPlatform/gcsfuse, tag of 2026-07-24), which public scripts install as `gcsfuse=3.11.2`. The suites
+`gcsfuse-jammy` and `gcsfuse-noble` are signed by the key of Artifact Registry (an image build of Cisco contains that key for
+`gcsfuse-noble`, and apt reports NO_PUBKEY C0BA5CE6DC6315A3 without it), read 2026-11-22. Google publishes no SHA-256 of its packages;
+the signed index of the repository contains them."""
 
 SOFTWARE = CloudSoftware(
     kernels={"ubuntu-22.04": ("6.8",), "ubuntu-24.04": ("6.8", "6.14", "6.17")},
@@ -12,7 +30,7 @@ SOFTWARE = CloudSoftware(
     local_disk_model="nvme_card[0-9]*",
     # The plan creates a Filestore instance with NFS 3. The other options are assumptions.
     home_options="nfsvers=3,tcp,hard,timeo=600,retrans=3",
-    gcsfuse=True,
+    buckets=GCSFUSE,
     lustre=LustreClient(
         repository=f"{tables.GOOGLE_PACKAGES}/lustre-client-binaries",
         suite="lustre-client-ubuntu-{suite}",

@@ -103,12 +103,13 @@ class MountedBuckets(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("mounts",)
     hint = (
-        "run systemctl status 'gpuinfra-bucket-*' and journalctl -u for the unit of the mount; if Cloud Storage denies "
-        "access, compare the roles of the nodes' service account on the bucket with the plan; then run systemctl restart for the unit, which closes the files that jobs have open in the bucket"
+        "run systemctl status 'gpuinfra-bucket-*' and journalctl -u for the unit of the mount; if the cloud denies "
+        "access, compare the permissions of the nodes' identity on the bucket with the plan; then run systemctl restart for the unit, which closes the files that jobs have open in the bucket"
     )
     source = (
         "GoogleCloudPlatform/gcsfuse v3.11.2: docs/troubleshooting.md (missing permissions), docs/semantics.md, cmd/mount.go "
-        "(name and type of the file system), read 2026-11-22"
+        "(name and type of the file system); awslabs/mountpoint-s3 v1.23.0: doc/SEMANTICS.md, doc/TROUBLESHOOTING.md, "
+        "mountpoint-s3-fs/src/fuse/config.rs (name and type), read 2026-11-22"
     )
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, tuple[str, str | None, bool]]:

@@ -47,6 +47,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "modprobe": ("kernel", "modprobe"),
     "mokutil": ("kernel", "mokutil"),
     "mount": ("mounts", "mount"),
+    "mount-s3": ("buckets", "mount_s3"),
     "mount.lustre": ("mounts", "mount"),
     "mountpoint": ("mounts", "mountpoint"),
     "needrestart": ("kernel", "nothing"),

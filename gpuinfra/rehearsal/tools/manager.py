@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .commands import DEFAULT_TIMEOUT, TIMED_OUT, Commands, start_limit
-from .process import Reaper, end_all
+from .process import Reaper, end_all, members
 from .state import UNITS, dumps, loads, read_text, write_atomically
 from .unitfile import Unit, full_name, load, masked, seconds, unmet, wanted_by
 
@@ -218,7 +218,7 @@ class Manager:
             job.result = "failed"
             self._set(unit.name, active="failed", sub="failed", result="resources", ended=time.time())
         finally:
-            ended = job.result == "failed" and unit.type == "oneshot" and unit.kind == "service"
+            ended = job.result == "failed" and unit.type in ("oneshot", "forking") and unit.kind == "service"
             again = ended and _restarts(unit, False, self.state(unit.name).get("result", ""))
             with self.lock:
                 self.jobs.pop(job.name, None)
@@ -291,6 +291,11 @@ class Manager:
             code = self._until_idle(pid)
             if code is not None and not (unit.type == "forking" and code == 0):
                 return self._failed(unit, code)
+            if code == 0:
+                pid = next((one for one in sorted(members(invocation)) if self.reaper.adopt(one)), 0)
+                if not pid:
+                    self._set(unit.name, active="inactive", sub="dead", ended=time.time())
+                    return "done"
         self._set(unit.name, active="active", sub="running", pid=pid)
         for post in unit.all("Service", "ExecStartPost"):
             self.commands.execute(unit, post, invocation, DEFAULT_TIMEOUT)

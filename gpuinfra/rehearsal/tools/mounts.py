@@ -8,6 +8,7 @@ real commands.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 
@@ -21,8 +22,9 @@ DISKS = "/var/lib/stand-in-disks"
 ROOT = {"source": "/dev/root", "target": "/", "type": "ext4", "options": "rw,relatime,discard,errors=remount-ro"}
 MS_RDONLY, MS_REMOUNT, MS_BIND, MNT_DETACH = 1, 32, 4096, 2
 LOCAL = "127.0.0.1:"
-BUCKET = "fuse.gcsfuse"
-SHARED_KINDS = ("lustre", "nfs", BUCKET)
+BUCKETS = ("fuse.gcsfuse", "fuse")
+"""Types of mounted buckets: Cloud Storage FUSE, and Mountpoint for Amazon S3, which names no subtype."""
+SHARED_KINDS = ("lustre", "nfs", *BUCKETS)
 SIMULATED = (*SHARED_KINDS, "xfs", "ext4")
 TUNNELS = RUN + "/tunnels"
 """Lines `local-port server` of the running stunnel."""
@@ -148,7 +150,8 @@ def _mount_all(types: str, tests: str) -> int:
 def umount(argv: list[str]) -> int:
     arguments = Arguments(argv, {"-t": "type"})
     for target in (word.rstrip("/") for word in arguments.words):
-        if not any(item["target"] == target for item in read_state()["mounts"]):
+        item = next((item for item in read_state()["mounts"] if item["target"] == target), None)
+        if item is None:
             return run_real("umount", argv)
         if _call("umount2", target.encode(), MNT_DETACH if arguments.has("-l", "--lazy") else 0):
             return fail(f"umount: {target}: target is busy.", 32)
@@ -157,7 +160,15 @@ def umount(argv: list[str]) -> int:
             state["mounts"] = [item for item in state["mounts"] if item["target"] != target]
 
         change_state(change)
+        _end(item)
     return 0
+
+
+def _end(item: dict) -> None:
+    """End the daemon of a file system in user space, as the kernel does by closing its connection."""
+    pid = item.get("pid", 0)
+    if pid and item["target"].encode() in read_text(f"/proc/{pid}/cmdline", "").encode():
+        os.kill(pid, signal.SIGTERM)
 
 
 def mountpoint(argv: list[str]) -> int:

@@ -52,6 +52,14 @@ class Reaper:
                     self._expected[pid] = os.waitstatus_to_exitcode(status)
                     self._changed.notify_all()
 
+    def adopt(self, pid: int) -> bool:
+        """Keep the exit code of an orphan, so that `wait` returns it. Return whether the process still exists."""
+        with self._lock:  # a process that still exists has not been reaped
+            if not os.path.exists(f"/proc/{pid}"):
+                return False
+            self._expected.setdefault(pid, None)
+            return True
+
     def wait(self, pid: int, timeout: float | None = None) -> int | None:
         """Return the exit code of a spawned process (negative for a signal), or None after `timeout` seconds."""
         until = None if timeout is None else time.monotonic() + timeout

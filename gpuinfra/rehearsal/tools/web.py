@@ -87,8 +87,8 @@ def describe(url: str) -> tuple[dict | None, Universe]:
     for item in universe.data["downloads"]:
         pattern = item["url"].partition("://")[2]
         if matches(bare, pattern) or matches(bare, "*/" + pattern):
-            version = bare.rpartition("aws-efa-installer-")[2].partition(".tar.gz")[0]
-            if item["kind"] in ("efa", "signature") and version not in universe.data["efa"]:
+            version = bare.partition("aws-efa-installer-")[2].partition(".tar.gz")[0]
+            if version and version not in universe.data["efa"]:
                 continue
             return item, universe
     return None, universe
@@ -117,12 +117,15 @@ def _content(entry: dict, url: str, universe: Universe) -> bytes:
     if entry["kind"] == "deb":
         return f"{MAGIC}{url}\npackage {entry['package']} {entry['version']} amd64\nend\n".encode()
     if entry["kind"] == "key":
-        fingerprint, owner = universe.data["keys"][name]
-        return f"stand-in key {fingerprint} {owner}\n".encode()
+        words = universe.data["keys"][name]
+        return "".join(
+            f"stand-in key {key} {owner}\n" for key, owner in zip(words[::2], words[1::2], strict=True)
+        ).encode()
     if entry["kind"] == "signature":
         import hashlib
 
-        signed = _content({"kind": "efa"}, url.removesuffix(".sig"), universe)
+        signed_url = url.rpartition(".")[0]
+        signed = _content(describe(signed_url)[0] or {}, signed_url, universe)
         return f"stand-in signature {entry['key']} {hashlib.sha256(signed).hexdigest()}\n".encode()
     return _efa_tarball(name.removeprefix("aws-efa-installer-").removesuffix(".tar.gz"))
 

@@ -60,6 +60,12 @@ class Metadata:
             return json.dumps({"access_token": "ya29.stand-in"}).encode()
         if "/.gcp/storage/storage/v1/b/" in path:
             return b'{"items": []}'
+        if path.endswith("/iam/security-credentials/"):
+            return b"nodes"
+        if path.endswith("/iam/security-credentials/nodes"):
+            return json.dumps({"AccessKeyId": "ASIA", "SecretAccessKey": "secret", "Token": "token"}).encode()
+        if "?list-type=2" in path:
+            return b"<ListBucketResult/>"
         return self.user_data if path.endswith(("/user-data", "/attributes/user-data")) and self.user_data else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+from dataclasses import dataclass
 
 import pytest
 
@@ -203,39 +204,83 @@ def test_a_node_without_homes_rejects_the_step(host: NodeHost) -> None:
     assert "again in" not in said
 
 
-BUCKET = {"kind": "object", "mount": "/data", "dns_name": "storage.googleapis.com", "mount_name": "corpus"}
+@dataclass(frozen=True)
+class Client:
+    """A program that mounts buckets, as a node shows it."""
+
+    cloud: str
+    disks: str
+    """Machine type with local disks."""
+    diskless: str
+    step: str
+    version: str
+    shown: str
+    """Source and type in the list of mounts; `*` stands for the bucket."""
+    read_only: str
+    cached: str
+    """Options of a cache of 100 GiB."""
+    refused: str
+    missing: str
+    unreachable: str
+
+
+CLIENTS = {
+    "gcp": Client(
+        "gcp", "a2-ultragpu-1g", "a2-highgpu-1g", "85-gcsfuse", "3.11.2", "* fuse.gcsfuse", " -o ro ",
+        " --cache-dir=/mnt/nvme/gpuinfra-buckets/data-0 --file-cache-max-size-mb=102400 ",
+        "Bad credentials for bucket corpus: permission denied", "Unknown bucket corpus: no such file or directory",
+        "cannot list corpus: the service does not respond",
+    ),
+    "aws": Client(
+        "aws", "g6.2xlarge", "m7i.xlarge", "85-mountpoint-s3", "1.24.0", "mountpoint-s3 fuse", " --read-only ",
+        " --cache=/mnt/nvme/gpuinfra-buckets/data-0 --max-cache-size=102400 ",
+        "Failed to create S3 client: initial ListObjectsV2 failed for bucket corpus in region us-east-1: Client error: Forbidden: Access Denied",
+        "initial ListObjectsV2 failed for bucket corpus in region us-east-1: Service error: The bucket does not exist",
+        "Client error: Unknown CRT error: CRT error 1059: aws-c-io: AWS_IO_DNS_INVALID_NAME",
+    ),
+}  # fmt: skip
+BUCKET = {"kind": "object", "mount": "/data", "dns_name": "storage.example.com", "mount_name": "corpus"}
 OUT = {**BUCKET, "mount": "/out", "mount_name": "train-out"}
+UNIT = "gpuinfra-bucket-out-0.service"
 
 
-def node_with_buckets(host: NodeHost, *faults: str, machine: str = "a2-ultragpu-1g") -> Machine:
-    """A node on Google Cloud that reads one bucket and writes to another."""
+@pytest.fixture(params=CLIENTS)
+def client(request: pytest.FixtureRequest) -> Client:
+    """The program of each cloud."""
+    return CLIENTS[request.param]
+
+
+def node_with_buckets(host: NodeHost, client: Client, *faults: str, disks: bool = True) -> Machine:
+    """A node that reads one bucket and writes to another."""
     buckets: tuple[dict[str, object], ...] = (
-        {"kind": "object", "mount": "/data", "bucket": "corpus", "cache_gib": 100 if machine.endswith("ultragpu-1g") else None},
+        {"kind": "object", "mount": "/data", "bucket": "corpus", "cache_gib": 100 if disks else None},
         {"kind": "object", "mount": "/out", "bucket": "auto", "read_only": False},
-    )  # fmt: skip
-    node = Machine(host, pool_of("gcp", machine, "ubuntu-24.04", "plain", buckets=buckets))
-    node.launch("gcp", faults=faults, file_systems=(BUCKET, OUT))
-    wanted = ("10-prepare", "80-scratch", "85-gcsfuse")
-    node.pool = with_steps(node.pool, *wanted)
+    )
+    machine = client.disks if disks else client.diskless
+    node = Machine(
+        host, pool_of(client.cloud, machine, "ubuntu-24.04" if disks else "ubuntu-22.04", "plain", buckets=buckets)
+    )
+    node.launch(client.cloud, faults=faults, file_systems=(BUCKET, OUT))
+    node.pool = with_steps(node.pool, "10-prepare", "80-scratch", client.step)
     node.unpack()
     return node
 
 
-def test_buckets_are_mounted_at_every_boot(host: NodeHost) -> None:
+def test_buckets_are_mounted_at_every_boot(host: NodeHost, client: Client) -> None:
     """A unit mounts each bucket with its mode and its cache on the local disks, now and after a reboot."""
-    node = node_with_buckets(host)
+    node = node_with_buckets(host, client)
     code, said = node.steps()
     assert code == 0, said
     unit = node.run("cat", "/etc/systemd/system/gpuinfra-bucket-data-0.service")[1]
-    assert " -o ro " in unit
-    assert " --file-cache-max-size-mb=102400 " in unit
+    assert client.read_only in unit
+    assert client.cached in unit
     assert "RequiresMountsFor=/mnt/nvme/gpuinfra-buckets/data-0\n" in unit
-    assert node.state["recorded"]["gcsfuse"] == "3.11.2"
+    assert node.state["recorded"][client.step[3:].replace("-", "_")] == client.version
 
     def check_mounts() -> None:
         for mount, bucket, mode in (("/data", "corpus", "ro"), ("/out", "train-out", "rw")):
             code, said = node.run("findmnt", "-n", "-o", "SOURCE,FSTYPE,OPTIONS", "--mountpoint", mount)
-            assert (code, said.startswith(f"{bucket} fuse.gcsfuse {mode},")) == (0, True), said
+            assert (code, said.startswith(f"{client.shown.replace('*', bucket)} {mode},")) == (0, True), said
         assert node.run("touch", "/out/one")[0] == 0
         assert node.run("touch", "/data/one")[0] == 1
         found = json.loads(node.run("python3", "/opt/gpuinfra/current/node.pyz", "mounts")[1])["mounts"]
@@ -251,35 +296,72 @@ def test_buckets_are_mounted_at_every_boot(host: NodeHost) -> None:
     check_mounts()
 
 
-def test_a_bucket_in_use_can_be_restarted(host: NodeHost) -> None:
+def test_a_bucket_in_use_can_be_restarted(host: NodeHost, client: Client) -> None:
     """The restart that check L4 recommends works while a job holds a file, which makes the mount busy."""
-    node = node_with_buckets(host)
+    node = node_with_buckets(host, client)
     assert node.steps()[0] == 0
     node.run("bash", "-c", "exec </dev/null >/dev/null 2>&1; setsid sleep 80 >>/out/held & sleep 0.2")
     assert node.run("umount", "/out") == (32, "umount: /out: target is busy.\n")
-    assert node.run("systemctl", "restart", "gpuinfra-bucket-out-0.service")[0] == 0
+    assert node.run("systemctl", "restart", UNIT)[0] == 0
     assert node.run("ls", "-A", "/out") == (0, "held\n")
     assert node.run("bash", "-c", "findmnt -rn -o TARGET | grep -c '^/out$'") == (0, "1\n")
 
 
-def test_a_machine_without_local_disks_has_no_cache(host: NodeHost) -> None:
+def test_a_bucket_whose_process_ends_is_mounted_again(host: NodeHost, client: Client) -> None:
+    """systemd starts the process again if it is killed, and leaves a bucket unmounted that someone unmounts."""
+    node = node_with_buckets(host, client)
+    assert node.steps()[0] == 0
+
+    def process() -> str:
+        return node.run("systemctl", "show", "-p", "MainPID", "--value", UNIT)[1].strip()
+
+    first = process()
+    assert node.run("kill", "-9", first)[0] == 0
+    wait_for(
+        lambda: process() not in ("0", first) and node.run("systemctl", "is-active", UNIT)[0] == 0,
+        "the unit runs again",
+    )
+    assert node.run("mountpoint", "-q", "/out")[0] == 0
+    assert node.run("umount", "/out")[0] == 0
+    wait_for(lambda: node.run("systemctl", "is-active", UNIT)[1] == "inactive\n", "the unit ended")
+    assert node.run("mountpoint", "-q", "/out")[0] == 1
+
+
+def test_a_bucket_that_someone_else_mounted_is_replaced(host: NodeHost) -> None:
+    """Mountpoint shows the same source for every bucket, so the step compares the process, and mounts the declared bucket."""
+    node = node_with_buckets(host, CLIENTS["aws"])
+    assert node.steps()[0] == 0
+    assert node.run("systemctl", "stop", UNIT)[0] == 0
+    assert node.run("mount-s3", "--allow-other", "other", "/out")[0] == 0
+    code, said = node.steps("--again")
+    assert code == 0, said
+    assert "3 ran, 1 made changes" in said
+    assert node.run("systemctl", "is-active", UNIT)[0] == 0
+
+
+def test_a_machine_without_local_disks_has_no_cache(host: NodeHost, client: Client) -> None:
     """Without local disks, the unit has no cache options."""
-    node = node_with_buckets(host, machine="a2-highgpu-1g")
+    node = node_with_buckets(host, client, disks=False)
     code, said = node.steps()
     assert code == 0, said
-    unit = node.run("cat", "/etc/systemd/system/gpuinfra-bucket-out-0.service")[1]
-    assert "cache-dir" not in unit
+    unit = node.run("cat", f"/etc/systemd/system/{UNIT}")[1]
+    assert "cache-" not in unit.replace("metadata-cache-", "")
+    assert "--cache" not in unit
     assert "RequiresMountsFor" not in unit
 
 
-def test_a_refused_bucket_fails_the_step_with_the_reason(host: NodeHost) -> None:
-    """The step fails with the message of Cloud Storage FUSE, and no empty folder counts as the bucket."""
-    node = node_with_buckets(host, "bucket-mount-refused")
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [("bucket-mount-refused", "refused"), ("bucket-missing", "missing"), ("bucket-unreachable", "unreachable")],
+)
+def test_a_bucket_that_cannot_be_mounted_fails_the_step_with_the_reason(host: NodeHost, client: Client, fault: str, words: str) -> None:  # fmt: skip
+    """The step fails with the message of the program, and no empty folder counts as the bucket."""
+    node = node_with_buckets(host, client, fault)
     code, said = node.steps()
     assert code == 1, said
-    reason = next(step["reason"] for step in node.state["steps"] if step["id"] == "85-gcsfuse")
+    reason = next(step["reason"] for step in node.state["steps"] if step["id"] == client.step)
     assert "mounting /data failed 4 times" in reason
-    assert "Bad credentials for bucket corpus: permission denied" in reason
+    assert getattr(client, words) in reason
 
 
 @pytest.mark.long

@@ -9,9 +9,11 @@ import pulumi
 
 from gpuinfra import naming
 from gpuinfra.clouds.aws.components.audit import Foundation, FoundationArgs
+from gpuinfra.clouds.aws.components.buckets import PrivateBucket, PrivateBucketArgs
 from gpuinfra.clouds.aws.components.homes import HomeDirectories, HomeDirectoriesArgs
 from gpuinfra.clouds.aws.components.network import Network, NetworkArgs
 from gpuinfra.clouds.aws.components.nodes import NodePool, NodePoolArgs
+from gpuinfra.clouds.aws.components.policies import MountedBucket
 from gpuinfra.clouds.aws.components.recovery import RegionClone, RegionCloneArgs, Source
 from gpuinfra.clouds.aws.components.refs import Existing, FoundationRefs, SiteRefs
 from gpuinfra.clouds.aws.components.roles import NodeRole, NodeRoleArgs
@@ -19,9 +21,9 @@ from gpuinfra.clouds.aws.components.scope import Scope
 from gpuinfra.clouds.aws.components.security import SecurityGroups, SecurityGroupsArgs
 from gpuinfra.clouds.aws.components.storage import SharedFilesystem, SharedFilesystemArgs
 from gpuinfra.clouds.aws.instances import mount_subnets
-from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_subnet
+from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_bucket, site_subnet
 from gpuinfra.clouds.planned import retained_subnets
-from gpuinfra.plan.model import RecoveryPlan
+from gpuinfra.plan.model import FileSystemPlan, RecoveryPlan
 
 
 class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
@@ -79,6 +81,12 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         sources: dict[str, Source] = {}
         for one in plan.file_systems:
             mounted = {"kind": one.kind, "mount": one.mount}
+            if one.kind == "object":
+                bucket = self._bucket(one, foundation)
+                if one.bucket == "auto":
+                    sources[one.name] = Source(bucket=bucket, key_arn=foundation.data_key_arn)
+                server = f"s3.{plan.region}.amazonaws.com"
+                file_systems.append({**mounted, "dns_name": server, "mount_name": bucket})
             if one.kind == "home" and security.homes_group_id is not None:
                 home = HomeDirectories(
                     naming.logical(plan.name, one.name),
@@ -118,6 +126,18 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             data_buckets={name: one.bucket for name, one in sources.items()} or None,
             recovery=self._second_region(plan.recovery, foundation, sources) if plan.recovery else None,
         )
+
+    def _bucket(self, one: FileSystemPlan, foundation: FoundationRefs) -> pulumi.Input[str]:
+        """Return the bucket of a mount: the declared bucket, or a new one."""
+        if one.bucket and one.bucket != "auto":
+            return one.bucket
+        args = PrivateBucketArgs(
+            scope=self.scope,
+            purpose=one.name,
+            key_arn=foundation.data_key_arn,
+            log_to=foundation.access_log_bucket,
+        )
+        return PrivateBucket(naming.logical(self.plan.name, one.name), args, self.opts).bucket
 
     def _second_region(
         self, recovery: RecoveryPlan, foundation: FoundationRefs, data: Mapping[str, Source]
@@ -172,6 +192,14 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 evidence_prefix=naming.evidence_prefix(plan.name),
                 key_arn=foundation.data_key_arn,
                 policy_arns=plan.roles.node_policies,
+                mounts=[
+                    MountedBucket(
+                        arn=pulumi.Output.concat("arn:", self.scope.partition, ":s3:::", site_bucket(site, one)),
+                        read_only=one.read_only,
+                        key_arn=one.key_arn,
+                    )
+                    for one in plan.mounted_buckets
+                ],
             ),
             self.opts,
         )

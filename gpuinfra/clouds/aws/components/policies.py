@@ -374,6 +374,44 @@ def replicate(pairs: Sequence[Replicated], replica_key: pulumi.Input[str], first
     ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class MountedBucket:
+    """A bucket that the nodes mount."""
+
+    arn: pulumi.Input[str]
+    read_only: bool = True
+    """If true, nodes can list the bucket and read its objects. If false, they can also create, replace and delete objects."""
+    key_arn: str | None = None
+    """KMS key of an existing bucket. A bucket that the stack creates uses the key of the stack."""
+
+
+def mounts(buckets: Sequence[MountedBucket]) -> list[Statement]:
+    """Return the permissions for buckets that a node mounts with Mountpoint for Amazon S3
+    (awslabs/mountpoint-s3 v1.23.0, doc/CONFIGURATION.md, "IAM permissions", read 2026-11-22)."""
+
+    def objects(some: Sequence[MountedBucket]) -> list[pulumi.Output[str]]:
+        return [pulumi.Output.concat(one.arn, "/*") for one in some]
+
+    writable = [one for one in buckets if not one.read_only]
+    found: list[Statement] = []
+    if buckets:
+        arns = [one.arn for one in buckets]
+        found.append({"Sid": "ListMounts", "Effect": "Allow", "Action": "s3:ListBucket", "Resource": arns})
+        found.append({"Sid": "ReadMounts", "Effect": "Allow", "Action": "s3:GetObject", "Resource": objects(buckets)})
+    if writable:
+        actions = ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:PutObject"]
+        found.append({"Sid": "WriteMounts", "Effect": "Allow", "Action": actions, "Resource": objects(writable)})
+    for sid, actions, some in (
+        ("DecryptMounts", ["kms:Decrypt"], buckets),
+        ("EncryptMounts", ["kms:GenerateDataKey"], writable),
+    ):
+        if keys := sorted({one.key_arn for one in some if one.key_arn}):
+            # The bucket can be in another region. S3 uses the key in the region of the bucket.
+            via = {"StringLike": {"kms:ViaService": "s3.*.amazonaws.com"}}
+            found.append({"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": keys, "Condition": via})
+    return found
+
+
 def node(
     bucket_arn: pulumi.Input[str], evidence_prefix: str, key_arn: pulumi.Input[str], region: str
 ) -> list[Statement]:

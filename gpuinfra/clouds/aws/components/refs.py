@@ -56,6 +56,6 @@ class SiteRefs(build.SiteRefs):
     vpc_id: pulumi.Input[str]
     nodes_group_id: pulumi.Input[str]
     data_buckets: Mapping[str, pulumi.Input[str]] | None = None
-    """Buckets of file systems that the stack creates, by the names of the file systems in the plan, for example `scratch-0`."""
+    """Buckets of file systems and mounts that the stack creates, by their names in the plan, for example `scratch-0`."""
     recovery: Mapping[str, Any] | None = None
     """Keys, buckets and replication role of the second Region."""

@@ -1,4 +1,6 @@
-"""The IAM role of the nodes. It allows a node to download its bundle, write its own evidence, and accept Session Manager sessions."""
+"""The IAM role of the nodes. It allows a node to download its bundle, write its own evidence, read or write the buckets that it mounts, and
+accept Session Manager sessions.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +30,8 @@ class NodeRoleArgs:
     """KMS key that encrypts the evidence bucket."""
     policy_arns: Sequence[str] = ()
     """ARNs of additional managed policies."""
+    mounts: Sequence[policies.MountedBucket] = ()
+    """Buckets that the nodes mount."""
 
 
 class NodeRole(pulumi.ComponentResource):
@@ -52,7 +56,12 @@ class NodeRole(pulumi.ComponentResource):
         own = aws.iam.RolePolicy(
             rows.NODE_POLICY.logical(name),
             role=role.id,
-            policy=policies.document(policies.node(args.bucket_arn, args.evidence_prefix, args.key_arn, scope.region)),
+            policy=policies.document(
+                [
+                    *policies.node(args.bucket_arn, args.evidence_prefix, args.key_arn, scope.region),
+                    *policies.mounts(args.mounts),
+                ]
+            ),
             opts=child(self, rows.NODE_POLICY),
         )
         attached = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import date
 
@@ -11,8 +12,15 @@ from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
-from gpuinfra.spec.storage import Home, Lustre
+from gpuinfra.spec.shown import shown
+from gpuinfra.spec.storage import Home, Lustre, ObjectMount
 
+_BUCKET = re.compile(
+    r"(?!xn--|sthree-|amzn-s3-demo-)(?!.*\.\.)(?![0-9]+(\.[0-9]+){3}$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
+)
+_OTHER_BUCKETS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
+"""https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html, read 2026-11-22."""
+_KEY = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+")
 METADATA_IOPS = (1500, 3000, 6000, 12000, *range(24000, 192001, 12000))
 
 
@@ -30,6 +38,19 @@ def homes_are_in_availability_zones(spec: ClusterSpec, today: date) -> Iterator[
         if isinstance(entry, Home) and local:
             what = f"is home, but {listed(local)}, and EFS has no mount targets in Local Zones"
             yield error(f"storage[{i}].kind", what, "remove it, or use Availability Zones only")
+
+
+def mounted_bucket_key_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """`key_arn` is the ARN of a KMS key, and its bucket exists. A bucket that the stack creates uses the key of the stack."""
+    for i, entry in enumerate(spec.storage):
+        if not isinstance(entry, ObjectMount) or entry.key_arn is None:
+            continue
+        path = f"storage[{i}].key_arn"
+        if entry.bucket == "auto":
+            yield error(path, "is set, but bucket is auto, which is encrypted with the key of the stack", "remove it")
+        elif not _KEY.fullmatch(entry.key_arn):
+            what = f"is {shown(entry.key_arn)}; allowed: the ARN of a key, arn:aws:kms:REGION:ACCOUNT:key/ID"
+            yield error(path, what, "use the ARN of the key; the ARN of an alias is not enough for a permission")
 
 
 def lustre_tier_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -160,15 +181,17 @@ def lustre_version_is_supported(spec: ClusterSpec, today: date) -> Iterator[Find
 
 
 def bucket_name_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Bucket names follow the S3 naming rules."""
-    import re
-
-    form = re.compile(r"(?!xn--)(?!.*\.\.)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+    """Bucket names follow the naming rules for general purpose buckets. Directory buckets and access points require other permissions."""
     names = [(f"storage[{i}].bucket", entry.bucket) for i, entry in enumerate(spec.storage) if entry.kind != "home"]
     for path, name in [*names, ("audit.bucket", spec.audit.bucket)]:
-        if name and name != "auto" and not form.fullmatch(name):
+        if not name or name == "auto":
+            continue
+        if name.endswith(_OTHER_BUCKETS):
+            what = f"is {shown(name)}, which is a directory bucket or an access point"
+            yield error(path, what, "use the name of a general purpose bucket")
+        elif not _BUCKET.fullmatch(name):
             what = "is not a bucket name; allowed: 3 to 63 lower-case letters, digits, dots and hyphens"
-            yield error(path, what, "use the name without s3://")
+            yield error(path, what, "use the name without s3:// and without a folder")
 
 
 RULES = rules_in(vars())

@@ -169,6 +169,14 @@ def lustre_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             yield error(path, what, "remove it")
 
 
+def mounted_bucket_has_no_key(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Only AWS has `key_arn`, because Cloud Storage itself uses the key of a bucket for all clients with access."""
+    for i, entry in enumerate(spec.storage):
+        if entry.kind == "object" and entry.key_arn:
+            what = "is set, but Cloud Storage uses the key of a bucket for all clients with access"
+            yield error(f"storage[{i}].key_arn", what, "remove it")
+
+
 def used_bucket_name_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A bucket that nodes mount or that is linked to a Lustre file system is `auto` or the name of a bucket, without `gs://` and without a folder."""
     for i, entry in enumerate(spec.storage):

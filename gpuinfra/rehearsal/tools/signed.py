@@ -1,0 +1,63 @@
+"""A request to S3 that Mountpoint for Amazon S3 sends: a list of a bucket, signed with the credentials of the node's role.
+
+Signature Version 4 with the documented steps (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html);
+the stand-in cloud verifies it with botocore.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import time
+from urllib.parse import quote, urlsplit
+from urllib.request import ProxyHandler, Request, build_opener
+
+from .state import read_state
+
+_QUERY = "list-type=2&max-keys=0&prefix="
+_NOTHING = hashlib.sha256(b"").hexdigest()
+
+
+def list_bucket(bucket: str, environ: dict[str, str]) -> None:
+    """Ask for a list of no object, as Mountpoint does at a mount. Raises HTTPError with the status and the message of S3."""
+    key = _credentials(environ["AWS_EC2_METADATA_SERVICE_ENDPOINT"].rstrip("/"))
+    region = read_state()["instance"]["region"]
+    endpoint = urlsplit(environ["AWS_ENDPOINT_URL"])
+    path = f"{endpoint.path}/{quote(bucket, safe='-_.~')}"
+    moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    scope = f"{moment[:8]}/{region}/s3/aws4_request"
+    headers = {
+        "host": endpoint.netloc,
+        "x-amz-content-sha256": _NOTHING,
+        "x-amz-date": moment,
+        "x-amz-security-token": key["Token"],
+    }
+    signed = ";".join(headers)
+    fields = "".join(f"{name}:{value}\n" for name, value in headers.items())
+    query = "&".join(sorted(_QUERY.split("&")))
+    request = "\n".join(("GET", path, query, fields, signed, _NOTHING))
+    message = f"AWS4-HMAC-SHA256\n{moment}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
+    derived = f"AWS4{key['SecretAccessKey']}".encode()
+    for word in scope.split("/"):
+        derived = hmac.digest(derived, word.encode(), "sha256")
+    signature = hmac.digest(derived, message.encode(), "sha256").hex()
+    headers["authorization"] = (
+        f"AWS4-HMAC-SHA256 Credential={key['AccessKeyId']}/{scope}, SignedHeaders={signed}, Signature={signature}"
+    )
+    _open(Request(f"{endpoint.scheme}://{endpoint.netloc}{path}?{query}", headers=headers))
+
+
+def _credentials(metadata: str) -> dict[str, str]:
+    token = _open(
+        Request(f"{metadata}/latest/api/token", method="PUT", headers={"X-aws-ec2-metadata-token-ttl-seconds": "300"})
+    )
+    session = {"X-aws-ec2-metadata-token": token}
+    folder = f"{metadata}/latest/meta-data/iam/security-credentials/"
+    role = _open(Request(folder, headers=session)).split()[0]
+    return json.loads(_open(Request(folder + role, headers=session)))
+
+
+def _open(request: Request) -> str:
+    with build_opener(ProxyHandler({})).open(request, timeout=30) as answer:
+        return answer.read().decode()
