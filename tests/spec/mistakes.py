@@ -369,7 +369,6 @@ MISTAKES = [
     *_rows("aws", """
         capacity: {kind: on_demand, count: 1} -> capacity: {kind: flex, count: 1} | pools[1].capacity[0].kind | AWS does not offer | block, on_demand
         kind: spot, count: 2, strategy: capacity-optimized -> kind: flex, id: a | pools[0].capacity[1].kind | AWS does not offer
-        {kind: home, mount: /home, capacity_gib: 1024} -> {kind: object} | storage[1].kind | does not support on AWS | home, lustre
     """, in_python=False),
     *_rows("azure", """
         kind: on_demand, count: 4 -> kind: block, count: 4 | pools[0].capacity[0].kind | Azure does not offer | on_demand, reserved, spot
