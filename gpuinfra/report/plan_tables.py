@@ -59,6 +59,7 @@ def _bucket(entry: FileSystemPlan) -> tuple[str, ...]:
     return (
         "read-only" if entry.read_only else "nodes can write and delete objects",
         "no cache" if entry.cache_gib == 0 else f"caches objects on {cache}",
+        *((f"nodes use the key {entry.key_arn}",) if entry.key_arn else ()),
         "files are the objects of the bucket, so nothing is imported or exported",
         "destroy retains the bucket" if kept else "destroy removes the access of the nodes and keeps the bucket",
     )

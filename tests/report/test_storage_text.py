@@ -49,6 +49,13 @@ def test_import_export_and_destroy_are_described(
     assert described(cloud, storage)[1:] == expected
 
 
+def test_the_key_of_a_mounted_bucket_is_listed() -> None:
+    """The plan names the key of an existing bucket that nodes can use."""
+    key = "arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+    bucket = {"kind": "object", "mount": "/data", "bucket": "corpus", "key_arn": key}
+    assert f"nodes use the key {key}" in described("aws", [bucket])
+
+
 @pytest.mark.parametrize(("cloud", "client"), [("gcp", "gcsfuse"), ("aws", "mountpoint")])
 def test_a_mounted_bucket_is_described(cloud: str, client: str) -> None:
     """The plan states the mode and the cache of a mounted bucket, and that destroy keeps the bucket."""
