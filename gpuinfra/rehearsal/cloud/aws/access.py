@@ -46,6 +46,14 @@ def bucket(store: Store, name: str) -> Resource | None:
     return next((found for kind in BUCKETS if (found := store.find(kind, name))), None)
 
 
+def exists(store: Store, name: str) -> bool:
+    """Return whether a bucket exists: it was created in the rehearsal, or the policy of a role lists it, which is then an existing bucket of the user."""
+    arn = f"arn:aws:s3:::{name}"
+    return bucket(store, name) is not None or any(
+        arn in document.split('"') for role in store.list(_ROLE) for document in role_policies(store, role.id)
+    )
+
+
 def bucket_region(store: Store, name: str) -> str:
     found = bucket(store, name)
     return found.region if found else ""

@@ -49,7 +49,7 @@ class Objects:
         if not bucket:
             self._allow(who, "s3:ListAllMyBuckets", "*", {})
             return self._buckets()
-        if access.bucket(self.cloud.store, bucket) is None:
+        if not access.exists(self.cloud.store, bucket):
             self._allow(who, "s3:ListBucket", f"arn:aws:s3:::{bucket}", {})
             raise CloudError("NoSuchBucket", "The specified bucket does not exist", status=404)
         replication.run(self.cloud.store)
