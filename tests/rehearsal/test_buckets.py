@@ -65,9 +65,8 @@ def test_a_node_that_mounts_buckets_is_verified_under_least_permissions(rehearse
     assert node["outcome"] == "verified"
     assert "L4" in {check["id"] for check in node["checks"] if check["outcome"] == "pass"}
     said = result.out + result.err
-    assert not [word for word in ("lab-node-mount", "ListMounts", "ReadMounts") if word in said], (
-        "an unused grant is a finding"
-    )
+    assert "lab-node-mount" not in said, "a grant that the nodes do not use is a finding"
+    assert "ListMounts" not in said, "the nodes list each bucket at the mount"
     result = rehearse("destroy", stack, "--under-least-permissions")
     assert result.code == 0, result.out + result.err
     kept = {one["name"]: one["id"] for one in result.report["kept"]}

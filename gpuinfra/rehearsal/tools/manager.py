@@ -17,6 +17,9 @@ from .process import Reaper, end_all, members
 from .state import UNITS, dumps, loads, read_text, write_atomically
 from .unitfile import Unit, full_name, load, masked, seconds, unmet, wanted_by
 
+_FORKS = ("gcsfuse", "mount-s3")
+"""Commands that end when they have left a daemon, as the real ones do. Other daemons of the stand-in stay in the foreground."""
+
 
 @dataclass
 class Job:
@@ -288,7 +291,8 @@ class Manager:
             self.log("systemd", f"{unit.name}: {error}", True)
             return self._failed(unit, 203)
         if unit.type in ("notify", "forking", "dbus"):
-            code = self._until_idle(pid)
+            forks = any(word.rpartition("/")[2] in _FORKS for word in command.split())
+            code = self.reaper.wait(pid, start_limit(unit)) if forks else self._until_idle(pid)
             if code is not None and not (unit.type == "forking" and code == 0):
                 return self._failed(unit, code)
             if code == 0:
