@@ -87,8 +87,6 @@ def recovery_covers_all_data(spec: ClusterSpec, today: date) -> Iterator[Finding
     # `named` yields the entries in the order of their mounts.
     names = {id(entry): name for name, entry in named(spec.storage)}
     for index, entry in enumerate(spec.storage):
-        if entry.kind not in profile_of(spec.cloud).storage_kinds:
-            continue  # A different rule refuses this kind of storage.
         plan = plans[names[id(entry)]]
         path = f"storage[{index}]"
         if entry.kind == "home":

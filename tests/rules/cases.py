@@ -1618,7 +1618,6 @@ REJECTED: dict[str, list[Case]] = {
     "recovery_covers_all_data": [
         ("azure", azure_recovery()),
         ("azure", {**azure_recovery(), "storage": lustre(capacity_gib=8192)}),
-        ("azure", {**azure_recovery(), "storage": [*lustre(capacity_gib=8192, bucket="auto"), *bucket()]}),
         ("azure", {**azure_recovery(), "storage": lustre(capacity_gib=8192, bucket=_AZURE_CONTAINER)}),
         ("gcp", gcp_recovery()),
         ("gcp", {**gcp_recovery(), "storage": [*lustre(bucket="auto"), *bucket()]}),
