@@ -6,7 +6,7 @@ import pytest
 
 from .conftest import Finished, Rehearse
 
-AWS = ("aws-p5-block", "aws-existing-network")
+AWS = ("aws-p5-block", "aws-existing-network", "aws-recovery")
 AZURE = ("azure-ndv4", "azure-ndv5", "azure-existing-network", "azure-recovery")
 GOOGLE = ("gcp-a3mega", "gcp-a3high", "gcp-a3ultra", "gcp-existing-network")
 
