@@ -117,7 +117,7 @@ def test_a_missing_option_is_one_finding_with_allowed_values(
         ([*P4D, "--count", "two"], ["--count is 'two'", "a whole number"]),
         ([*P4D, "--storage", "lustr"], ["--storage", "did you mean lustre?"]),
         ([*P4D, "--storage", "lustre,capacity_gib=4.8TiB"], ["capacity_gib is '4.8TiB'"]),
-        ([*P4D, "--storage", "object,mount=/data,bucket=b"], ["which gpuinfra does not support on AWS"]),
+        ([*P4D, "--storage", "object,mount=/data,bucket=b"], ["--storage [0].bucket is not a bucket name"]),
         ([*P4D, "--name", "My_Cluster"], ["--name is 'My_Cluster'", "lowercase letters"]),
         ([*P4D, "--set", "budget"], ["--set is 'budget'", "PATH=VALUE"]),
         ([*P4D, "--set", "pools[3].zone=x"], ["--set 'pools[3].zone' has the index 3"]),
@@ -260,7 +260,7 @@ def test_storage_is_proposed_with_its_price() -> None:
     found = {row[0].partition(",")[0]: row for row in choices("storage", answers).rows}
     assert found["lustre"][0] == "lustre,capacity_gib=1200,bucket=auto"
     assert float(found["lustre"][1]) > 0
-    assert set(found) == {"none", "lustre", "home"}
+    assert set(found) == {"none", "lustre", "home", "object"}
 
 
 def test_machine_types_are_listed_with_price_and_date() -> None:
