@@ -17,6 +17,7 @@ SMALLEST = 30
 """Shorter functions, in tokens, are alike by nature: a property that returns one field."""
 CONSTRUCTORS = "it only passes arguments to the constructors of its own SDK or its own components, whose names happen to be the same"
 ALLOWED: dict[str, str] = {
+    "Builder._bucket": CONSTRUCTORS,
     "Builder._network": CONSTRUCTORS,
     "Builder._second_region": CONSTRUCTORS,
     "Builder.cluster": CONSTRUCTORS,
