@@ -22,6 +22,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpuinfra.node.measure import MANAGERS
 from gpuinfra.remote import supervisor
 from gpuinfra.remote.connect import Connector
 from gpuinfra.remote.connection import Connection, Running
@@ -61,6 +62,7 @@ class Job:
             "processes": self.gpus if self.per_gpu else 1,
             "per_gpu": self.per_gpu,
             "grace_s": GRACE_S,
+            "managers": MANAGERS,
         }
 
 

@@ -18,8 +18,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-MANAGERS = ("/usr/local/sbin/gpuinfra-tcpxo", "/usr/local/sbin/gpuinfra-tcpx")
-"""Commands that start and stop the receive manager, without which NCCL does not use TCPXO and TCPX. The bootstrap steps write them."""
 MANAGER_FAILED = 125
 """Exit code if the receive manager does not start."""
 _STDIN = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115 - it stays open
@@ -31,7 +29,7 @@ def main() -> int:
     order = json.loads(_STDIN.readline())
     # Processes whose parent ends become children of this process, so that it finds and ends all of them.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    manager = next((path for path in MANAGERS if Path(path).exists()), None)
+    manager = next((path for path in order["managers"] if Path(path).exists()), None)
     if manager and subprocess.call(["sudo", "-n", "--", manager, "start"], stdin=subprocess.DEVNULL) != 0:
         print(f"{manager} start failed, so NCCL cannot use the fabric", file=sys.stderr)
         return MANAGER_FAILED

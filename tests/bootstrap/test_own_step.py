@@ -44,7 +44,7 @@ COUNT = "#!/bin/bash\necho run >>$WORLD/runs\n"
 
 @pytest.fixture(autouse=True)
 def root(node: Node, tmp_path: Path) -> None:
-    """The step runs as root, whoever runs the tests."""
+    """The step sees the user ID of root, also if an unprivileged user runs the tests."""
     tools = tmp_path / "tools"
     tools.mkdir()
     lib = node.bundle / "bootstrap/lib.sh"

@@ -270,7 +270,7 @@ def test_installation_is_repeatable_and_can_be_undone(
 
 
 def test_a_new_bash_uses_the_installation(folder: Path) -> None:
-    """A new interactive bash has the completion, although nobody sources a script."""
+    """A new interactive bash has the completion, without a command that sources the script."""
     assert main(["completion", "install", "bash"]) == 0
     done = subprocess.run(
         ["bash", "-i", "-c", "complete -p gpuinfra"], capture_output=True, text=True, check=False, timeout=300

@@ -13,6 +13,10 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.remote import supervisor
+from gpuinfra.remote.hosts import Host
+from gpuinfra.remote.job import Job
+
 from .servers import Lab, free_port, needed
 from .test_run import fleet, gpuinfra, hosts_file
 
@@ -172,3 +176,27 @@ def test_logs_are_private_and_new(lab: Lab, fleet: dict[str, Any], tmp_path: Pat
     assert again.returncode == 2
     assert "a.log exists" in again.stderr
     assert (folder / "a.log").read_text().startswith("a/b.c")
+
+
+@pytest.mark.parametrize(("start", "code", "calls"), [(0, 3, "start run stop"), (1, 125, "start")])
+def test_the_receive_manager_runs_during_the_job(tmp_path: Path, start: int, code: int, calls: str) -> None:
+    """The manager starts before the command and stops after it. If it does not start, the command does not run."""
+    log, manager, sudo = tmp_path / "log", tmp_path / "manager", tmp_path / "sudo"
+    manager.write_text(f"#!/bin/sh\necho $1 >>{log}\n[ $1 = stop ] || exit {start}\n")
+    sudo.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
+    for file in (manager, sudo):
+        file.chmod(0o755)
+    host = Host(name="a", address="127.0.0.1")
+    order = {**Job(command=f"echo run >>{log}; exit 3", gpus=0).order([host], 0), "managers": [str(manager)]}
+    process = subprocess.Popen(
+        [sys.executable, supervisor.__file__],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )
+    with process:
+        assert process.stdin
+        process.stdin.write(json.dumps(order).encode() + b"\n")
+        process.stdin.flush()
+        assert process.wait(PATIENCE_S) == code
+    assert log.read_text().split() == calls.split()
