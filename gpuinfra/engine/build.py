@@ -23,6 +23,8 @@ SDK = "github.com/pulumi/pulumi/sdk/v3"
 """The Go module that also contains the Python scripts that the host starts."""
 HOST_SCRIPTS = ("python/cmd/pulumi-language-python-exec", "python/dist/pulumi-resource-pulumi-python")
 """The program runner and the provider of dynamic resources."""
+FREE_GB = 3.0
+"""Free space that a build needs, in GB: 1.4 for downloaded modules and 1.7 for compiled packages of Pulumi 3.259. The engine itself needs 0.2."""
 PROGRESS_EVERY_S = 10.0
 """Seconds between progress lines during the build."""
 MANY = 200
@@ -37,7 +39,7 @@ def build(cache: Path, module: Module, programs: tuple[str, ...], go: Path, prog
         package_count = _fetch(module, programs, go, progress)
         if package_count > MANY:
             progress(
-                f"engine: {package_count} packages to compile; this takes about 4 minutes on two cores and is required only once; Go caches need 3 GB"
+                f"engine: {package_count} packages to compile; this takes about 4 minutes on two cores and is required only once; Go caches need {FREE_GB:g} GB"
             )
         _compile(module, programs, go, place, package_count, progress)
         _copy_scripts(module, go, place)

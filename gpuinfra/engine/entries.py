@@ -1,6 +1,6 @@
 """What the cache contains: engines, Go toolchains and bundles, their sizes, and what can be removed.
 
-An engine of another version, a toolchain and a bundle are made again when they are needed, so removing one costs only time.
+An engine of another version, a toolchain and a bundle are created again when they are needed, so removing one costs only time.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ class Entry:
     used: float
     """Time of the last use, in seconds since the epoch."""
     kept: str = ""
-    """The reason for which `gpuinfra cache clean` keeps it, or an empty string if it can be removed."""
+    """The reason why `gpuinfra cache clean` keeps it, or an empty string if it can be removed."""
     locked: bool = False
     """Whether a process uses it now, so that it cannot be removed at all."""
 
 
 def entries(cache: Path, module: Module, now: float) -> Iterator[Entry]:
-    """Yield everything in the cache that can be made again."""
+    """Yield everything in the cache that can be created again."""
     for path in _inside(cache / "engine"):
         if path.is_dir():
             used = last_used(path)
-            current = path.name.startswith(f"{module.version}-{module.digest[:12]}-")
+            current = path.name.startswith((f"{module.version}-{module.digest[:12]}-", f"{module.version}-release-"))
             locked = _locked(path)
             why = IN_USE if locked else "current version" if current else _recent(used, now)
             yield Entry(kind=ENGINE, path=path, size=size_of(path), used=used, kept=why, locked=locked)
@@ -99,7 +99,7 @@ def size_of(path: Path) -> int:
 
 
 def _recent(used: float, now: float) -> str:
-    return "used within a day" if now - used < IN_USE_S else ""
+    return "used in the last day" if now - used < IN_USE_S else ""
 
 
 def _inside(folder: Path) -> list[Path]:

@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuinfra.engine import child, go, keep
-from gpuinfra.engine.build import build
+from gpuinfra.engine import child, go, keep, release
+from gpuinfra.engine.build import FREE_GB, build
 from gpuinfra.engine.module import CLI, HOST, Module, read_module
 from gpuinfra.errors import EnvironmentMissing
 
 Progress = Callable[[str], None]
 """Callback that prints one line of progress."""
 
-NO_ENGINE = """no Pulumi engine found, and none can be built: {reason}
+NO_ENGINE = """no Pulumi engine found, and none can be downloaded or built: {reason}
 provide one of the following, then run the command again:
   - Pulumi {minimum} or later, with `pulumi` and `pulumi-language-python` on PATH (https://www.pulumi.com/docs/install/)
   - Go {go} or later (https://go.dev/doc/install), which gpuinfra uses to build the engine
@@ -35,7 +35,7 @@ class Engine:
     host_dir: Path
     """The folder of `pulumi-language-python` and `pulumi-language-python-exec`."""
     source: str
-    """The origin of the engine: `path`, `kept` (from the cache) or `built`."""
+    """The origin of the engine: `path`, `kept` (from the cache), `downloaded` or `built`."""
 
     def environ(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return a copy of `base` (default: this process's environment) with this CLI and this host first on PATH."""
@@ -46,10 +46,11 @@ class Engine:
         return environment
 
 
-def find_engine(progress: Progress = lambda line: None, *, may_build: bool = True) -> Engine:
-    """Return the engine to use. If no engine is available, build one, which takes minutes. `progress` prints the progress.
+def find_engine(progress: Progress = lambda line: None, *, may_build: bool = True, may_download: bool = True) -> Engine:
+    """Return the engine to use. If no engine is available, download Pulumi's release, or build the engine, which takes several minutes.
 
-    Raises `EnvironmentMissing` if no engine can be built, or if none is available and `may_build` is False.
+    `progress` prints the progress. With `may_download` false, a release is neither downloaded nor used. Raises `EnvironmentMissing` if
+    no engine can be built, or if none is available and `may_build` is False.
     """
     module = read_module()
     cache = keep.cache_folder()
@@ -59,35 +60,45 @@ def find_engine(progress: Progress = lambda line: None, *, may_build: bool = Tru
     if on_path:
         progress(f"engine: {on_path} has no pulumi-language-python; gpuinfra uses its own language host")
     programs = (HOST,) if on_path else (CLI, HOST)
-    kept = keep.kept(cache, module, programs)
-    source = "kept"
+    may_download = may_download and programs == release.PROGRAMS
+    kept, source = _kept(cache, module, programs, may_download), "kept"
     if kept is None:
         if not may_build:
             missing = " and ".join(program.rsplit("/", 1)[-1] for program in programs)
             raise EnvironmentMissing(f"{missing} {module.version} is neither on PATH nor in {cache}")
-        source = "built"
         try:
-            kept = _build(cache, module, programs, progress)
+            kept, source = _make(cache, module, programs, progress, may_download)
         except OSError as error:
             raise EnvironmentMissing(
                 f"the engine cannot be stored in {cache}: {error}; "
-                "set GPUINFRA_CACHE to a writable folder with 1 GB of free space"
+                f"set GPUINFRA_CACHE to a writable folder with {FREE_GB:g} GB of free space"
             ) from error
     if on_path:
         return Engine(path=on_path, version=version, host_dir=kept, source="path")
     return Engine(path=kept / "pulumi", version=module.version, host_dir=kept, source=source)
 
 
-def _build(cache: Path, module: Module, programs: tuple[str, ...], progress: Progress) -> Path:
-    """Build the missing programs. Concurrent runs share one build."""
+def _kept(cache: Path, module: Module, programs: tuple[str, ...], may_download: bool) -> Path | None:
+    """Return the cached programs: built ones, or those of a release."""
+    if (folder := keep.kept(cache, module, programs)) or not may_download:
+        return folder
+    return keep.kept(cache, release.module_of(module), programs)
+
+
+def _make(
+    cache: Path, module: Module, programs: tuple[str, ...], progress: Progress, may_download: bool
+) -> tuple[Path, str]:
+    """Download or build the missing programs, and return their folder and source. Concurrent runs share one result."""
     with keep.lock(cache, module, programs, progress):
-        if folder := keep.kept(cache, module, programs):  # Another run built the engine during the wait.
-            return folder
+        if folder := _kept(cache, module, programs, may_download):  # Another run was faster.
+            return folder, "kept"
+        if may_download and (folder := release.download(cache, module, progress)):
+            return folder, "downloaded"
         try:
             toolchain = go.find_go(cache, module.go, progress)
         except go.NoGo as error:
             raise EnvironmentMissing(NO_ENGINE.format(reason=error, minimum=module.version, go=module.go)) from error
-        return build(cache, module, programs, toolchain, progress)
+        return build(cache, module, programs, toolchain, progress), "built"
 
 
 def _on_path(module: Module, cache: Path, progress: Progress) -> tuple[Path | None, str]:

@@ -92,7 +92,7 @@ def _version_of(go: Path) -> str:
     if not os.access(go, os.X_OK):
         return ""
     settings = {"GOTOOLCHAIN": "local", "GOWORK": "off"}
-    # Run outside of a module, so that Go reports its own version and not the version in the toolchain line of a go.mod file.
+    # Run outside a module, so that Go reports its own version and not the version in the toolchain line of a go.mod file.
     words = [go, "env", "GOVERSION"]
     return child.version(words, r"go(\d+\.\d+(?:\.\d+)?)\S*\s*", timeout_s=60, settings=settings, folder="/")
 

@@ -48,7 +48,7 @@ def kept(cache: Path, module: Module, programs: tuple[str, ...]) -> Path | None:
             same = (stat.st_size, stat.st_mtime_ns) == (about["size"], about["mtime_ns"])
             if same:
                 continue
-            # A copied cache has other times, so its content decides.
+            # A copied cache has different times, so its content decides.
             if stat.st_size != about["size"] or _sha256(path) != about["sha256"]:
                 return None
             about["mtime_ns"], copied = stat.st_mtime_ns, True
@@ -62,9 +62,9 @@ def kept(cache: Path, module: Module, programs: tuple[str, ...]) -> Path | None:
 
 
 def altered(folder: Path) -> list[str]:
-    """Return the files of a cached engine whose checksum differs from the one that was recorded after the build.
+    """Return the files of a cached engine whose checksum differs from the checksum that was recorded after the
 
-    A folder without a record has no such files, because you installed its engine yourself.
+    build. A folder without a record has no such files, because you installed its engine yourself.
     """
     try:
         files = json.loads((folder / MARKER).read_text())["files"]
@@ -145,7 +145,7 @@ def keep(place: Path, cache: Path, module: Module, programs: tuple[str, ...]) ->
 
 
 def prune(cache: Path, module: Module, programs: tuple[str, ...]) -> list[Path]:
-    """Remove cached engines of this kind, except the newest two and engines that were used within a day. Return the removed folders.
+    """Remove cached engines of this kind, except the newest two and engines that were used in the last day. Return the removed folders.
 
     A folder that is locked or cannot be removed is skipped.
     """

@@ -50,7 +50,7 @@ class CloudChange:
 def preview_refresh(engine: Engine, stack: str, project: Path) -> tuple[CloudChange, ...]:
     """Return the resources that differ in the cloud, sorted by name.
 
-    `project` is the folder of `Pulumi.yaml`. The credentials are those in the environment. Raises `EnvironmentMissing` if the
+    `project` is the folder of `Pulumi.yaml`. The credentials come from the environment. Raises `EnvironmentMissing` if the
     engine cannot read the cloud or the state.
     """
     words = [str(engine.path), "refresh", "--preview-only", "--json", "--non-interactive", "--stack", stack]
@@ -97,13 +97,21 @@ def _change(step: Mapping[str, Any], old: Mapping[str, Any], new: Mapping[str, A
     )
 
 
-def _shown(value: Any, path: str) -> str | None:
-    """Return the JSON of the value at a path, or None if there is no value."""
+def value_at(value: Any, path: str) -> Any:
+    """Return the value at a path that a provider reports, such as `ingress[0].cidrBlocks[0]` or `tags["a.b"]`, or None if there is no value."""
     for quoted, index, name in re.findall(r'\["((?:[^"\\]|\\.)*)"\]|\[(\d+)\]|([^.\[\]]+)', path):
         try:
             value = value[int(index)] if index else value[json.loads(f'"{quoted}"') if quoted else name]
         except (KeyError, IndexError, TypeError, ValueError):
             return None
+    return value
+
+
+def _shown(values: Any, path: str) -> str | None:
+    """Return the JSON of the value at a path, or None if there is no value."""
+    value = value_at(values, path)
+    if value is None:
+        return None
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= MAX_VALUE else f"{text[:MAX_VALUE]}..."
 

@@ -65,6 +65,8 @@ class Machine:
             "GO_LOG": str(self.log),
             "GO_SECONDS": "0",
             "GO_FAILS": "",
+            # No release of Pulumi is downloaded.
+            "HTTPS_PROXY": "http://127.0.0.1:1",
             # Disable the package index for pip and uv.
             "PIP_NO_INDEX": "1",
             "UV_NO_INDEX": "1",

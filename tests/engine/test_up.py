@@ -1,0 +1,99 @@
+"""Deployment of a stack without questions, with a stand-in for `pulumi` and with the real engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpuinfra.engine.find import Engine
+from gpuinfra.engine.up import up
+from gpuinfra.errors import DeploymentError
+
+if TYPE_CHECKING:
+    from .conftest import Stack
+
+
+def deploy(folder: Path, script: str, *, again: bool = False, secrets: str | None = None) -> list[str]:
+    """Deploy with a program that records its words and runs this script. Returns the words of each call."""
+    program, log = folder / "pulumi", folder / "log"
+    program.write_text(f'#!/bin/sh\necho "$*" >> {log}\n{script}\n')
+    program.chmod(0o755)
+    engine = Engine(path=program, version="3.259.0", host_dir=folder, source="path")
+    with (folder / "output").open("w") as output:
+        up(engine, "one", folder, output=output, again=again, secrets=secrets)
+    return log.read_text().splitlines()
+
+
+UP = "up --yes --skip-preview --non-interactive --stack one"
+EXPORT = "stack export --stack one --non-interactive"
+MISSING = 'if [ "$2" = export ]; then echo "error: no stack named \'one\' found" >&2; exit 255; fi'
+
+
+def test_existing_stack_is_deployed(tmp_path: Path) -> None:
+    """A stack that exists is not created, and nothing is cancelled."""
+    assert deploy(tmp_path, "echo done") == [EXPORT, UP]
+    assert (tmp_path / "output").read_text() == "done\n"
+
+
+def test_missing_stack_is_created_with_its_secrets_provider(tmp_path: Path) -> None:
+    """The stack is created without being selected, with the secrets provider of its file."""
+    assert deploy(tmp_path, MISSING) == [EXPORT, "stack init one --no-select --non-interactive", UP]
+    (tmp_path / "log").unlink()
+    assert deploy(tmp_path, MISSING, secrets="awskms://alias/a")[1] == (
+        "stack init one --no-select --secrets-provider=awskms://alias/a --non-interactive"
+    )
+
+
+def test_lock_of_a_killed_deployment_is_removed(tmp_path: Path) -> None:
+    """Only if this deployment was started before, its lock is removed; a stack without a lock is no error."""
+    script = '[ "$1" != cancel ] || exit 1'
+    assert deploy(tmp_path, script, again=True) == [EXPORT, "cancel --yes --stack one --non-interactive", UP]
+
+
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [
+        ("echo 'error: not logged in' >&2; exit 255", "the state of one cannot be read: error: not logged in"),
+        ('[ "$1" != up ] || exit 3', "ended with exit code 3"),
+    ],
+)
+def test_engine_that_fails_is_one_error(tmp_path: Path, script: str, text: str) -> None:
+    """An unreadable state and a failed deployment each give the reason."""
+    with pytest.raises(DeploymentError, match=text):
+        deploy(tmp_path, script)
+
+
+@pytest.mark.long
+def test_real_engine_creates_a_stack_and_continues_after_a_kill(
+    stack: Stack, engine: Engine, monkeypatch: pytest.MonkeyPatch, eventually: Callable[[Callable[[], bool]], None]
+) -> None:
+    """The engine creates a stack that does not exist. A killed engine leaves its lock, which ends a deployment unless it is a repeated one."""
+    for name, value in stack.environment.items():
+        monkeypatch.setenv(name, value)
+    folder = stack.folder
+    started, wait = folder / "started", folder / "wait"
+    stack.program(
+        f"import pathlib, time\npathlib.Path({str(started)!r}).touch()\n"
+        f"while pathlib.Path({str(wait)!r}).exists():\n    time.sleep(0.02)\n"
+    )
+
+    def deploy(*, again: bool = False) -> str:
+        with (folder / "output").open("w") as output:
+            up(engine, "second", folder, output=output, again=again)
+        return (folder / "output").read_text()
+
+    assert "Resources" in deploy()
+    started.unlink()
+    wait.touch()
+    killed = stack.start("up", "--yes", "--skip-preview", "--stack", "second")
+    eventually(started.exists)
+    killed.kill()
+    wait.unlink()
+    killed.communicate()
+    with pytest.raises(DeploymentError, match="ended with exit code"):
+        deploy()
+    assert "locked" in (folder / "output").read_text()
+    assert "Resources" in deploy(again=True)
