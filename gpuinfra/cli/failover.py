@@ -1,0 +1,206 @@
+"""`gpuinfra failover`: moves a stack to its second region."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuinfra.cli.ready import Paired, opened
+from gpuinfra.cli.stacks import Stacks, exported, short_name, stacks_of
+from gpuinfra.errors import DeploymentError, GpuinfraError, UsageError
+
+if TYPE_CHECKING:
+    from gpuinfra.clouds.failover import Failover
+    from gpuinfra.failover.journal import Journal
+    from gpuinfra.failover.run import Result
+    from gpuinfra.failover.steps import Failing, Resources, Step
+    from gpuinfra.handover.judge import FleetVerdict
+    from gpuinfra.spec.load import LoadedStack
+
+
+@click.command("failover")
+@click.argument("stack")
+@click.option(
+    "--to", "region", required=True, metavar="REGION", help="The second region, as `recovery.region` declares it."
+)
+@click.option(
+    "--unreachable",
+    is_flag=True,
+    help="Do not call the first region. Default: stop calling it when it does not answer.",
+)
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="TOPIC",
+    help="Continue even if this topic of `gpuinfra ready`, or `drain`, fails. Repeatable.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the steps without performing them.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Continue a failover that was interrupted, and repeat steps that the first region did not answer.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, and the progress on stderr.")
+def command(
+    stack: str,
+    region: str,
+    unreachable: bool,
+    ignore: tuple[str, ...],
+    dry_run: bool,
+    yes: bool,
+    resume: bool,
+    as_json: bool,
+) -> int:
+    """Move STACK to its second region.
+
+    The command checks the second region, stops the nodes of the first region, waits for the replicas, disables the replication,
+    deploys the stack files of the second region, imports the replicas into the file systems, and waits until the nodes are
+    verified. It prints each step before it runs and records it in a journal, so that `--resume` continues after an interruption.
+
+    If the first region does not answer, the steps in it are recorded, and `--resume` repeats them later.
+
+    The exit code is 0 if all other steps ran, and 1 otherwise.
+    """
+    from gpuinfra.clouds.failover import failover_of
+    from gpuinfra.clouds.readiness import TOPICS
+    from gpuinfra.failover.journal import Journal
+    from gpuinfra.failover.run import probe_of, run_steps
+    from gpuinfra.failover.steps import DRAIN, steps
+
+    if unknown := [one for one in ignore if one not in (*TOPICS, DRAIN)]:
+        raise UsageError(f"--ignore is {unknown[0]!r}; allowed: {', '.join((*TOPICS, DRAIN))}")
+    stacks = stacks_of({})
+    with opened(stack, stacks) as found:
+        plan = found.plan
+        if region != found.recovery.region:
+            raise UsageError(
+                f"--to is {region}; allowed: {found.recovery.region}, the region in recovery.region of {stack}"
+            )
+        cloud = failover_of(plan.cloud, plan.region, region, found.loaded.config)
+        if cloud is None:
+            raise UsageError(
+                f"gpuinfra cannot fail over {stack} yet, because it does not support failover on {plan.cloud}"
+            )
+        if missing := [
+            one.path.name
+            for one in found.second.fresh.files
+            if one.path not in {file.path for file in found.second.files}
+        ]:
+            raise UsageError(f"{', '.join(missing)} cannot be read; run `gpuinfra ready {stack}` for the fix")
+        journal = Journal(found.loaded.path)
+        try:
+            files = {one.name: _checksum(one) for one in (found.loaded, *found.second.files)}
+            plan_steps = steps(_failing(found, stacks, cloud, journal, ignore))
+            if dry_run:
+                return _show(plan_steps, journal, as_json=as_json, stack=found.loaded.name)
+            _start(journal, found.loaded.name, region, files, resume=resume)
+            if not yes:
+                _confirm(plan_steps, journal)
+            if not journal.exists:
+                journal.begin(found.loaded.name, region, files)
+            result = run_steps(
+                journal, plan_steps, lambda line: click.echo(line, err=as_json), probe_of(cloud, cloud.pairs(found.resources)),
+                unreachable=unreachable,
+            )  # fmt: skip
+            return _report(result, found.loaded.name, region, as_json=as_json)
+        finally:
+            journal.close()
+
+
+def _failing(found: Paired, stacks: Stacks, cloud: Failover, journal: Journal, ignore: tuple[str, ...]) -> Failing:
+    from gpuinfra.engine import find_engine
+    from gpuinfra.engine.up import up
+    from gpuinfra.failover.steps import Failing, Second
+    from gpuinfra.handover.ports import PortUnavailable
+    from gpuinfra.planning import make_plan
+    from gpuinfra.verification.store import polled
+
+    def deploy(name: str, again: bool) -> None:
+        engine = find_engine(lambda line: click.echo(line, err=True))
+        value = next(one.document.value for one in found.second.files if one.name == name and one.document)
+        secrets = value.get("secretsprovider") if isinstance(value, Mapping) else None
+        up(engine, name, stacks.project(name), output=sys.stderr, secrets=secrets, keep=[journal.lock], again=again)
+
+    def verdicts(resources: Resources) -> list[FleetVerdict]:
+        try:
+            return [one.verdict for one in polled(resources)]
+        except PortUnavailable as problem:
+            raise DeploymentError(f"the nodes cannot be read: {problem}") from None
+
+    return Failing(
+        stack=found.loaded.name,
+        region=found.plan.region,
+        second=found.recovery.region,
+        resources=found.resources,
+        stacks=tuple(Second(loaded=one, plan=make_plan(one.spec, found.second.today)) for one in found.second.files),
+        cloud=cloud,
+        ask=found.ask,
+        deploy=deploy,
+        state=exported,
+        verdicts=verdicts,
+        ignore=frozenset(ignore),
+    )
+
+
+def _checksum(loaded: LoadedStack) -> str:
+    """Return the checksum of the declaration and the settings.
+
+    When the engine creates a stack, it adds its encryption settings to the file, and writes numbers in settings as strings.
+    """
+    settings = {key: value if isinstance(value, Mapping | list) else str(value) for key, value in loaded.config.items()}
+    body = {"declaration": loaded.spec.model_dump(mode="json"), "settings": settings}
+    return hashlib.sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _start(journal: Journal, stack: str, region: str, files: Mapping[str, str], *, resume: bool) -> None:
+    """Check that the journal and `--resume` fit."""
+    if resume and not journal.exists:
+        raise UsageError(f"no failover of {stack} was started on this machine; omit --resume")
+    if journal.exists:
+        journal.check(region, files)
+    if journal.exists and not resume:
+        when = f"ended at {journal.ended}" if journal.ended else "is not finished"
+        raise UsageError(
+            f"a failover of {stack} to {journal.region} {when}; add --resume to continue it, or remove {journal.path} to start again"
+        )
+
+
+def _show(plan_steps: tuple[Step, ...], journal: Journal, *, as_json: bool, stack: str) -> int:
+    from gpuinfra.failover.run import Result
+
+    if as_json:
+        click.echo(json.dumps(Result(steps=plan_steps, journal=journal).document(stack), indent=2))
+        return 0
+    for number, step in enumerate(plan_steps, 1):
+        state = journal.state(step.name)
+        click.echo(f"{number}/{len(plan_steps)} {step.name}: {step.what}{f' ({state})' if state else ''}")
+    return 0
+
+
+def _confirm(plan_steps: tuple[Step, ...], journal: Journal) -> None:
+    if not sys.stdin.isatty():
+        raise UsageError("a failover asks for confirmation, and stdin is not a terminal; add --yes")
+    for number, step in enumerate(plan_steps, 1):
+        click.echo(f"{number}/{len(plan_steps)} {step.name}: {step.what}", err=True)
+    click.confirm("Run these steps?", abort=True, err=True)
+
+
+def _report(result: Result, stack: str, region: str, *, as_json: bool) -> int:
+    again = f"gpuinfra failover {short_name(stack)} --to {region} --resume"
+    if as_json:
+        click.echo(json.dumps(result.document(stack), indent=2))
+    if not result.ok:
+        raise GpuinfraError(f"{result.problem}\n  to continue, run: {again}")
+    if result.unreachable:
+        click.echo(
+            f"the first region did not answer: {', '.join(result.unreachable)}; when it answers again, run: {again}",
+            err=as_json,
+        )
+    click.echo(f"{stack} runs in {region}", err=as_json)
+    return 0

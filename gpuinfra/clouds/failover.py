@@ -1,0 +1,78 @@
+"""The requests to a cloud during a failover. Each cloud that supports `gpuinfra failover` has a module `failover` with a function `connect`.
+
+Each request can be repeated: after an interruption, the step that was running runs again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gpuinfra.registry import has_module, module_of
+
+Resource = Mapping[str, Any]
+
+
+class Unreachable(Exception):
+    """A region did not answer. The message contains the reason. A refused request is a `DeploymentError`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """A bucket in the first region and its replica."""
+
+    source: str
+    replica: str
+
+
+class Failover(Protocol):
+    """The requests of one cloud. All methods except those that take resources raise `Unreachable` and `DeploymentError`."""
+
+    def groups(self, resources: Iterable[Resource]) -> tuple[str, ...]:
+        """Return the groups of nodes in the state of a stack."""
+        ...
+
+    def pairs(self, resources: Iterable[Resource]) -> tuple[Pair, ...]:
+        """Return the replicated buckets in the state of a stack."""
+        ...
+
+    def file_systems(self, resources: Iterable[Resource]) -> tuple[str, ...]:
+        """Return the file systems in the state of a stack that import from a bucket."""
+        ...
+
+    def answers(self, pair: Pair) -> None:
+        """Raise `Unreachable` if the second region does not answer."""
+        ...
+
+    def stop_group(self, group: str) -> None:
+        """Scale a group in the first region to zero, and prevent that it launches nodes."""
+        ...
+
+    def running(self, group: str) -> int:
+        """Return the number of nodes in a group, including nodes that are being terminated."""
+        ...
+
+    def not_replicated(self, pair: Pair) -> list[str]:
+        """Return the keys of objects whose newest version is not in the replica, sorted."""
+        ...
+
+    def stop_replication(self, pair: Pair) -> None:
+        """Disable the replication of a bucket, so that nothing is written to its replica after the failover."""
+        ...
+
+    def start_import(self, file_system: str) -> str:
+        """Start the import from the bucket into a file system of the second region, or find the import that runs. Returns its ID."""
+        ...
+
+    def import_ended(self, task: str) -> bool:
+        """Return whether an import ended. Raises `DeploymentError` if it failed."""
+        ...
+
+
+def failover_of(cloud: str, region: str, second: str, config: Mapping[str, object]) -> Failover | None:
+    """Return the requests of a cloud, or None if its package has no module `failover`. `config` contains the provider settings."""
+    if not has_module(cloud, "failover"):
+        return None
+    found: Failover = module_of(cloud, "failover").connect(region, second, config)
+    return found

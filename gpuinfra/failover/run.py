@@ -1,0 +1,115 @@
+"""Runs the steps of a failover, and records each in the journal before and after it runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuinfra.clouds.failover import Failover, Pair, Unreachable
+from gpuinfra.errors import DeploymentError, GpuinfraError
+from gpuinfra.failover.journal import DONE, FAILED, UNREACHABLE, Journal
+from gpuinfra.failover.steps import Step
+from gpuinfra.safe_text import one_line
+
+SCHEMA = "gpuinfra.failover/1"
+ASSUMED = "--unreachable"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """The result of a run."""
+
+    steps: tuple[Step, ...]
+    journal: Journal
+    problem: str = ""
+    """Why the run ended early. Empty if all steps ran."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every step ran. Steps in a first region that does not answer are recorded instead."""
+        return not self.problem
+
+    @property
+    def unreachable(self) -> tuple[str, ...]:
+        """Steps that the first region did not answer."""
+        return tuple(one.name for one in self.steps if self.journal.state(one.name) == UNREACHABLE)
+
+    def document(self, stack: str) -> dict[str, Any]:
+        """Return the stable JSON form."""
+        rows = [{"name": one.name, "what": one.what, "first_region": one.first, **_entry(self.journal, one.name)} for one in self.steps]  # fmt: skip
+        return {
+            "schema": SCHEMA,
+            "stack": stack,
+            "region": self.journal.region,
+            "ok": self.ok,
+            "problem": self.problem,
+            "unreachable": list(self.unreachable),
+            "journal": str(self.journal.path),
+            "steps": rows,
+        }
+
+
+def run_steps(
+    journal: Journal, steps: Sequence[Step], say: Callable[[str], None], probe: Callable[[], None], *, unreachable: bool
+) -> Result:
+    """Run the steps that the journal does not list as done. `probe` raises `Unreachable` if the second region does not answer.
+
+    With `unreachable`, or after the first region has not answered once, the steps in the first region are not tried.
+    """
+    reason = ASSUMED if unreachable else ""
+    for number, step in enumerate(steps, 1):
+        head = f"{number}/{len(steps)} {step.name}"
+        state = journal.state(step.name)
+        if state == DONE:
+            say(f"{head}: done at {journal.entry(step.name).get('ended')}")
+            continue
+        say(f"{head}: {step.what}")
+        begun = time.monotonic()
+        journal.start(step.name)
+        try:
+            if step.first and reason:
+                raise Unreachable(reason)
+            found, result = step.run(state is not None), DONE
+        except Unreachable as problem:
+            text = one_line(problem)
+            if not step.first:
+                return _failed(steps, journal, step, f"{text}; the second region did not answer")
+            if not reason:
+                try:
+                    probe()
+                except Unreachable as other:
+                    text = f"neither region answers: {text}; {one_line(other)}; check the network of this machine"
+                    return _failed(steps, journal, step, text)
+                except GpuinfraError as other:
+                    text = f"the first region does not answer: {text}; the second region refused the request: {other}"
+                    return _failed(steps, journal, step, text)
+            reason, found, result = text, f"the first region did not answer: {text}", UNREACHABLE
+        except GpuinfraError as problem:
+            return _failed(steps, journal, step, str(problem))
+        journal.finish(step.name, result, found)
+        say(f"    {result} after {time.monotonic() - begun:.0f} s: {found}")
+    journal.end()
+    return Result(steps=tuple(steps), journal=journal)
+
+
+def probe_of(cloud: Failover, pairs: Sequence[Pair]) -> Callable[[], None]:
+    """Return a function that checks whether the second region answers."""
+
+    def probe() -> None:
+        if not pairs:
+            raise DeploymentError("the state contains no replica, so it is unknown whether the second region answers; if the first region fails, add --unreachable")  # fmt: skip
+        cloud.answers(pairs[0])
+
+    return probe
+
+
+def _failed(steps: Sequence[Step], journal: Journal, step: Step, problem: str) -> Result:
+    journal.finish(step.name, FAILED, problem)
+    return Result(steps=tuple(steps), journal=journal, problem=f"{step.name}: {problem}")
+
+
+def _entry(journal: Journal, name: str) -> dict[str, Any]:
+    found = journal.entry(name)
+    return {key: found.get(key) for key in ("state", "started", "ended", "found")}

@@ -1,0 +1,205 @@
+"""The command `gpuinfra failover`: options, confirmation, the journal, and its output. The cloud and the engine are stand-ins."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpuinfra.cli import failover as cli
+from gpuinfra.cli import ready
+from gpuinfra.clone.make import clone
+from gpuinfra.clone.model import Request
+from gpuinfra.clouds import failover, readiness
+from gpuinfra.clouds.readiness import OK, Line
+from gpuinfra.engine.find import Engine
+from gpuinfra.errors import GpuinfraError, UsageError
+from gpuinfra.shipped import shipped
+from gpuinfra.spec.load import read_stack
+from tests.clouds.stacks import TODAY
+from tests.failover.world import PAIR, World
+
+REGION = ["--to", "us-west-2"]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with `aws-recovery` and the file of its second region, which uses the replica."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "Pulumi.yaml").write_text("name: gpuinfra\nruntime: python\n")
+    path = folder / "Pulumi.aws-recovery.yaml"
+    shutil.copyfile(shipped("stacks") / path.name, path)
+    values: tuple[tuple[str, object], ...] = (("storage[0].bucket", PAIR.replica),)
+    (file,) = clone(read_stack(path), path.read_text(), Request(region="us-west-2", values=values), TODAY).files
+    file.path.write_text(file.text)
+    return folder
+
+
+@pytest.fixture
+def world(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Both regions, as the command reaches them, and a project of this test as the current folder."""
+    found = World()
+    project = tmp_path / "project"
+    shutil.copytree(written, project)
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("GPUINFRA_TODAY", TODAY.isoformat())
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    state: list[dict[str, Any]] = [
+        {"type": "x", "custom": True},
+        {"type": "gpuinfra:aws:RegionClone", "outputs": {"buckets": {"scratch-0": PAIR.replica}}},
+    ]
+    monkeypatch.setattr(ready, "readable_stack", lambda *_, **__: nullcontext(state))
+    monkeypatch.setattr(readiness, "look", lambda *_: iter(found.lines))
+    monkeypatch.setattr(failover, "failover_of", lambda *_: found)
+    monkeypatch.setattr(cli, "exported", found._state)
+    engine = Engine(path=tmp_path, version="3.259.0", host_dir=tmp_path, source="path")
+    monkeypatch.setattr("gpuinfra.engine.find_engine", lambda *_, **__: engine)
+    monkeypatch.setattr(
+        "gpuinfra.engine.up.up", lambda engine, name, project, *, again, **_: found._deploy(name, again)
+    )
+    monkeypatch.setattr("gpuinfra.verification.store.polled", lambda resources: [type("P", (), {"verdict": one}) for one in found._verdicts(resources)])  # fmt: skip
+    monkeypatch.setattr("gpuinfra.failover.steps.POLL_S", 0.0)
+    return found
+
+
+def run(*words: str, stack: str = "Pulumi.aws-recovery.yaml") -> Result:
+    """Run the command."""
+    return CliRunner().invoke(cli.command, [stack, *words], standalone_mode=False)
+
+
+def journals(folder: Path) -> list[Path]:
+    """The journals of this test."""
+    return sorted((folder / "state" / "gpuinfra" / "failover").glob("*.json"))
+
+
+def test_dry_run_prints_each_step_and_changes_nothing(world: World, tmp_path: Path) -> None:
+    """The steps are named with their resources, nothing is called, and no journal is written."""
+    done = run(*REGION, "--dry-run")
+    assert done.return_value == 0, done.exception
+    assert done.output.splitlines()[1] == "2/7 fence: scale to zero in us-east-1, and wait until no node is left: gpu-0"
+    assert "pulumi up --stack aws-recovery-us-west-2" in done.output
+    assert world.calls == []
+    assert journals(tmp_path) == []
+    document = json.loads(run(*REGION, "--dry-run", "--json").output)
+    assert [one["state"] for one in document["steps"]] == [None] * 7
+
+
+def test_failover_runs_prints_and_is_recorded(world: World, tmp_path: Path) -> None:
+    """Each step is printed before its result. A second failover is refused, and `--resume` has nothing to do."""
+    done = run(*REGION, "--yes")
+    assert done.return_value == 0, done.exception
+    lines = done.output.splitlines()
+    assert lines[2].startswith("2/7 fence: scale to zero")
+    assert lines[3].startswith("    done after 0 s: no node is left")
+    assert lines[-1] == "aws-recovery runs in us-west-2"
+    assert world.calls[-2:] == ["up aws-recovery-us-west-2", "import fs-1"]
+    (journal,) = journals(tmp_path)
+    calls = list(world.calls)
+    again = run(*REGION, "--yes")
+    assert isinstance(again.exception, UsageError)
+    assert str(journal) in str(again.exception)
+    assert run(*REGION, "--yes", "--resume").return_value == 0
+    assert world.calls == calls
+
+
+def test_failed_step_names_the_command_that_continues(world: World) -> None:
+    """After a failed step, the error ends with the command, which continues with this step."""
+    world.down.add("second")
+    done = run(*REGION, "--yes")
+    assert isinstance(done.exception, GpuinfraError)
+    assert (
+        str(done.exception).splitlines()[-1]
+        == "  to continue, run: gpuinfra failover aws-recovery --to us-west-2 --resume"
+    )
+    world.down.clear()
+    assert run(*REGION, "--yes", "--resume").return_value == 0
+
+
+def test_unreachable_region_is_stated(world: World) -> None:
+    """If the first region does not answer, the last lines name the steps to repeat and the command. `--unreachable` does not ask it again."""
+    world.down.add("first")
+    done = run(*REGION, "--yes")
+    assert done.return_value == 0, done.exception
+    assert "the first region did not answer: fence, drain, replication" in done.output
+    world.down.clear()
+    document = json.loads(run(*REGION, "--yes", "--resume", "--json", "--unreachable").stdout)
+    assert document["ok"] is True
+    assert document["unreachable"] == ["fence", "drain", "replication"]
+    assert "stop gpu-0" not in world.calls
+
+
+def test_wrong_calls_are_usage_errors(world: World, tmp_path: Path) -> None:
+    """Another region, a missing confirmation, and a resume without a start each are one error, and nothing is called."""
+    for words, text in (
+        (["--to", "us-east-2", "--yes"], "--to is us-east-2; allowed: us-west-2"),
+        (REGION, "add --yes"),
+        ([*REGION, "--yes", "--ignore", "lags"], "--ignore is 'lags'; allowed: replication, "),
+        ([*REGION, "--yes", "--resume"], "no failover of aws-recovery was started"),
+    ):
+        done = run(*words)
+        assert isinstance(done.exception, UsageError), words
+        assert text in str(done.exception)
+    assert world.calls == []
+    assert journals(tmp_path) == []
+
+
+def test_second_region_without_a_file_is_a_usage_error(world: World) -> None:
+    """Without the stack file of the second region there are no steps."""
+    Path("Pulumi.aws-recovery-us-west-2.yaml").unlink()
+    done = run(*REGION, "--yes")
+    assert isinstance(done.exception, UsageError)
+    assert "Pulumi.aws-recovery-us-west-2.yaml cannot be read" in str(done.exception)
+
+
+def test_changed_declaration_does_not_continue(world: World) -> None:
+    """A failover continues with the declarations with which it began. What `pulumi stack init` (v3.259.0) writes is no change."""
+    file = Path("Pulumi.aws-recovery-us-west-2.yaml")
+    file.write_text(file.read_text().replace("config:\n", "config:\n  mine:number: 1\n", 1))
+    world.outcomes = ("verified", "failed")
+    run(*REGION, "--yes")
+    text = file.read_text().replace("mine:number: 1", 'mine:number: "1"', 1)
+    file.write_text(f"encryptionsalt: v1:abc\n{text}")
+    done = run(*REGION, "--yes", "--resume")
+    assert "gpu-2: failed" in str(done.exception)
+    file.write_text(file.read_text().replace("count: 2", "count: 1"))
+    done = run(*REGION, "--yes", "--resume")
+    assert isinstance(done.exception, UsageError)
+    assert "the declaration of aws-recovery-us-west-2 changed" in str(done.exception)
+
+
+def test_file_without_the_replica_is_not_ready(world: World) -> None:
+    """A second region that would start with a new bucket does not become the target of a failover."""
+    file = Path("Pulumi.aws-recovery-us-west-2.yaml")
+    file.write_text(file.read_text().replace(PAIR.replica, "another-bucket"))
+    world.lines[:] = [Line(topic="key", name="k", state=OK)]
+    done = run(*REGION, "--yes")
+    assert isinstance(done.exception, GpuinfraError)
+    assert "does not have the data of the replica" in str(done.exception)
+    assert "--ignore data" in str(done.exception)
+    assert world.calls == []
+    assert run(*REGION, "--yes", "--resume", "--ignore", "data").return_value == 0
+
+
+def test_engine_gets_the_lock_and_the_secrets_provider(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine keeps the lock of the journal, and creates a stack with the secrets provider of its file."""
+    file = Path("Pulumi.aws-recovery-us-west-2.yaml")
+    file.write_text(f"secretsprovider: awskms://alias/mine?region=eu-west-1\n{file.read_text()}")
+    given: dict[str, Any] = {}
+
+    def up(engine: Engine, name: str, project: Path, **more: Any) -> None:
+        given.update(more, name=name, project=project, locked=os.fstat(more["keep"][0]).st_ino)
+
+    monkeypatch.setattr("gpuinfra.engine.up.up", up)
+    assert run(*REGION, "--yes").return_value == 0
+    assert given["name"] == "aws-recovery-us-west-2"
+    assert given["project"] == Path.cwd()
+    assert given["secrets"] == "awskms://alias/mine?region=eu-west-1"
+    assert given["again"] is False
+    (lock,) = Path(os.environ["XDG_STATE_HOME"]).glob("gpuinfra/failover/*.lock")
+    assert given["locked"] == lock.stat().st_ino
