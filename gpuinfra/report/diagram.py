@@ -65,7 +65,7 @@ def _networks(plan: Plan) -> Iterator[Box]:
 
 
 def _groups_in(subnet: Subnet, plan: Plan) -> Iterator[Group]:
-    """Yield the groups whose nodes have their first address in a subnet: those of its zone, or all of a pool that names the subnet."""
+    """Yield the groups whose nodes have their first address in a subnet: the groups in its zone, or all groups of a pool that names the subnet."""
     if subnet.role != "nodes" or subnet.network != "main":
         return
     for pool in plan.pools:
@@ -78,8 +78,8 @@ def _access(network: NetworkPlan | None) -> Iterator[str]:
         return
     if network.cidr and not network.existing_id:
         yield network.cidr
-        yield f"inbound: SSH from {', '.join(network.ssh_from)}" if network.ssh_from else "inbound: none"
-        yield f"outbound: {'a NAT gateway' if network.egress == 'nat' else 'the endpoints of the cloud only'}"
+        yield f"inbound: {network.inbound or 'none'}"
+        yield f"outbound: {'a NAT gateway' if network.egress == 'nat' else 'only the endpoints of the cloud'}"
 
 
 def _group(group: Group) -> Box:

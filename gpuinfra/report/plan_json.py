@@ -56,12 +56,16 @@ class PlanReport:
 
 def plan_report(path: Path, today: date, prices: PriceFile | None = None, now: datetime | None = None) -> PlanReport:
     """Read and validate one stack file, and return its plan and price. Errors are returned as findings. `now` is as in `make_plan`."""
-    name = stack_name(path)
     try:
         stack = read_stack(path)
     except SpecError as problem:
-        return PlanReport(stack=name, path=path, findings=problem.findings)
+        return unreadable(path, problem)
     return report_of(stack, today, prices, now)
+
+
+def unreadable(path: Path, problem: SpecError) -> PlanReport:
+    """Return the report of a stack file that cannot be parsed."""
+    return PlanReport(stack=stack_name(path), path=path, findings=problem.findings)
 
 
 def report_of(

@@ -84,8 +84,8 @@ def _site(plan: Plan) -> Iterator[str]:
     elif network.existing_id:
         yield from _field("network", f"{network.existing_id}, existing")
     else:
-        outbound = "a NAT gateway" if network.egress == "nat" else "the endpoints of the cloud only"
-        inbound = f"SSH from {', '.join(network.ssh_from)}" if network.ssh_from else "no inbound access"
+        outbound = "a NAT gateway" if network.egress == "nat" else "only the endpoints of the cloud"
+        inbound = network.inbound or "no inbound access"
         yield from _field("network", f"{network.cidr}, {inbound}, outbound through {outbound}")
         yield from tables.text(subnet_table(network.subnets), indent=2)
     for entry in plan.file_systems:
@@ -95,8 +95,8 @@ def _site(plan: Plan) -> Iterator[str]:
         yield from _field("audit", f"trail for the entire account, {locked}")
     if plan.budget:
         notified = f"notifies {', '.join(plan.budget.recipients)}" if plan.budget.recipients else "no one is notified"
-        both = " and that of the second region" if plan.recovery and plan.recovery.mode != "cold" else ""
-        source = f"from this plan's price{both}" if plan.budget.derived else "as declared"
+        both = " and of the second region" if plan.recovery and plan.recovery.mode != "cold" else ""
+        source = f"from the price of this plan{both}" if plan.budget.derived else "as declared"
         limit = f"{plan.budget.limit_usd_per_month:,.0f} USD a month"
         if plan.budget.currency != "USD":
             limit = f"{plan.budget.amount_per_month:,.0f} {plan.budget.currency} a month, {limit}"

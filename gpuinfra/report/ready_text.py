@@ -49,7 +49,7 @@ def text(region: str, lines: Sequence[Line]) -> Iterator[str]:
     if counts[FAIL]:
         verdict = f"{region} is not ready"
     elif counts[UNREAD]:
-        verdict = f"whether {region} is ready is unknown"
+        verdict = f"the readiness of {region} is unknown"
     else:
         verdict = f"{region} is ready"
     yield f"{verdict}: {parts}"

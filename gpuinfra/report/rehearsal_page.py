@@ -12,7 +12,7 @@ from gpuinfra.report.tables import Cell, Column, Table, kept_table, previewed_ta
 
 BANNER = (
     "This is a rehearsal: the program and the engine are real, and the cloud and the nodes are stand-ins on this machine. "
-    "Nothing was deployed or bought."
+    "Nothing was deployed or purchased."
 )
 NO_PRICE = "Unknown, because the declaration is not in the stack file."
 

@@ -1,4 +1,4 @@
-"""Renders tables: one structure is rendered as text in a terminal and as a table on a page.
+"""Renders tables: one structure is rendered as text in a terminal, as a table on a page, and as Markdown.
 
 Cells are data, never markup. If output is not a terminal, columns keep their full width, so logs and scripts read one
 line per row. In a terminal, wrappable columns wrap to fit the width, and IDs are never broken.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -121,6 +122,28 @@ def text(table: Table, *, indent: int = 0, header: bool = True, width: int | Non
     )  # fmt: skip
     console.print(Padding(drawn, (0, 0, 0, indent)))
     return [line.rstrip() for line in stream.getvalue().splitlines()]
+
+
+def markdown(table: Table, rows: int) -> list[str]:
+    """Render the first `rows` rows as a table of GitHub Flavored Markdown."""
+    titles = [escaped(column.title) or " " for column in table.columns]
+    aligned = ["---:" if column.right else "---" for column in table.columns]
+    cells = [[code(cell.text) if cell.code else escaped(cell.text) for cell in row] for row in table.rows[:rows]]
+    return [f"| {' | '.join(row)} |" for row in (titles, aligned, *cells)]
+
+
+def escaped(text: str) -> str:
+    """Return text that Markdown shows as it is, on one line, without markup, links and mentions."""
+    plain = one_line(text, limit=4000)
+    for sign, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("@", "&#64;")):
+        plain = plain.replace(sign, entity)
+    return re.sub(r"([\\`*_{}\[\]|~#!])(?!64;)", r"\\\1", plain)
+
+
+def code(text: str) -> str:
+    """Return text as code in a cell of a Markdown table. A backtick in it becomes an apostrophe."""
+    plain = one_line(text, limit=4000).replace("`", "'").replace("|", "\\|")
+    return f"`{plain}`" if plain else ""
 
 
 def fields(rows: Iterable[tuple[str, str]], *, indent: int = 0, label: Column = NO_TITLE) -> list[str]:

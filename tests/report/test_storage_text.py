@@ -56,7 +56,7 @@ def test_the_key_of_a_mounted_bucket_is_listed() -> None:
     assert f"nodes use the key {key}" in described("aws", [bucket])
 
 
-@pytest.mark.parametrize(("cloud", "client"), [("gcp", "gcsfuse"), ("aws", "mountpoint")])
+@pytest.mark.parametrize(("cloud", "client"), [("gcp", "gcsfuse"), ("aws", "mountpoint"), ("azure", "blobfuse2")])
 def test_a_mounted_bucket_is_described(cloud: str, client: str) -> None:
     """The plan states the mode and the cache of a mounted bucket, and that destroy keeps the bucket."""
     objects = "files are the objects of the bucket, so nothing is imported or exported"

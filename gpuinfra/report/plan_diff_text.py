@@ -1,0 +1,173 @@
+"""Formats the comparison of two plans as text for a terminal, and as Markdown for a pull request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gpuinfra.cost import Cost
+from gpuinfra.findings import Finding
+from gpuinfra.report import tables
+from gpuinfra.report.plan_diff import REMOVED, REPLACED, RETAINED, PlanDiff, ResourceChange
+from gpuinfra.report.prices import usd
+from gpuinfra.report.tables import Cell, Column, Table
+from gpuinfra.safe_text import one_line
+from gpuinfra.words import counted
+
+MAX_VALUE = 60
+"""Maximum length of a value."""
+MAX_PROPERTIES = 6
+"""Maximum number of inputs that are listed for one resource."""
+MAX_ROWS = 100
+"""Maximum number of rows of a table in Markdown. A comment on GitHub has at most 65,536 characters."""
+NOT_SET = "not set"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Section:
+    title: str
+    table: Table
+    lines: tuple[str, ...] = ()
+
+
+def text(diff: PlanDiff) -> str:
+    """Return the comparison for a terminal. Findings are not part of it, because the command prints them to stderr."""
+    lines = [f"{diff.new.stack} compared with {diff.against}", *(f"  {line}" for line in _headline(diff))]
+    for section in _sections(diff):
+        lines += ["", section.title, *(f"  {line}" for line in section.lines)]
+        lines += tables.text(section.table, indent=2) if section.table else []
+    return "\n".join(lines)
+
+
+def markdown(diff: PlanDiff) -> str:
+    """Return the comparison for a comment on a pull request."""
+    lines = [f"### {tables.code(diff.new.stack)} compared with {tables.code(diff.against)}", ""]
+    lines += [f"- {tables.escaped(line)}" for line in _headline(diff)]
+    for section in (*_findings(diff), *_sections(diff)):
+        lines += ["", f"**{tables.escaped(section.title)}**", *(tables.escaped(line) for line in section.lines)]
+        if section.table:
+            lines += ["", *tables.markdown(section.table, MAX_ROWS)]
+            if (rest := len(section.table.rows) - MAX_ROWS) > 0:
+                lines += ["", f"{counted(rest, 'more row')}; `--json` lists all of them."]
+    return "\n".join(lines)
+
+
+def _headline(diff: PlanDiff) -> Iterator[str]:
+    """Yield the result in one line for each topic."""
+    if not diff.new.ok:
+        yield "the declaration has errors, so there is no plan"
+        return
+    yield f"resources: {_resources_line(diff)}"
+    old, new = diff.old.cost, diff.new.cost
+    if new is not None:
+        yield f"price: {_price_line(old, new)}"
+
+
+def _resources_line(diff: PlanDiff) -> str:
+    if diff.resources is None:
+        return f"not compared, because {diff.reason}"
+    return ", ".join(f"{count} {action}" for action, count in diff.counts.items()) or "no changes"
+
+
+def _price_line(old: Cost | None, new: Cost) -> str:
+    if old is None:
+        return f"{new.in_words}; the price before the change is unknown, because that declaration has errors"
+    if not (old.nodes_priced and new.nodes_priced):
+        return f"{old.in_words} before, {new.in_words} after the change"
+    least = "" if old.complete and new.complete else "; some prices are unknown, so both totals are minimums"
+    hour, month = new.usd_per_hour - old.usd_per_hour, new.usd_per_month - old.usd_per_month
+    if abs(month) < 0.5:
+        return f"{usd(new.usd_per_hour)} USD an hour, no change{least}"
+    return (
+        f"{usd(old.usd_per_hour)} -> {usd(new.usd_per_hour)} USD an hour ({hour:+,.2f}), "
+        f"{usd(old.usd_per_month, 0)} -> {usd(new.usd_per_month, 0)} USD a month ({month:+,.0f}){least}"
+    )
+
+
+def _sections(diff: PlanDiff) -> Iterator[_Section]:
+    if diff.resources:
+        yield _resources(diff.resources)
+    if diff.prices:
+        columns = [
+            Column("billed item", wrap=True),
+            *(Column(f"USD/hour {x}", right=True) for x in ("before", "after")),
+        ]
+        old, new = diff.old.cost, diff.new.cost
+        names = [{one.what for one in cost.lines} if cost else set() for cost in (old, new)]
+        rows = [
+            (
+                one.what,
+                usd(one.old_usd_per_hour) if one.what in names[0] else "",
+                usd(one.new_usd_per_hour) if one.what in names[1] else "",
+            )
+            for one in diff.prices
+        ]
+        yield _Section(title="price by item", table=Table(columns, rows))
+    if diff.fields:
+        columns = [Column("field", wrap=True), Column("before", wrap=True), Column("after", wrap=True)]
+        rows = [(Cell(one.path, code=True), _value(one.old), _value(one.new)) for one in diff.fields]
+        yield _Section(title="declaration", table=Table(columns, rows))
+
+
+def _resources(changes: Sequence[ResourceChange]) -> _Section:
+    columns = [Column("action"), Column("type", wrap=True), Column("name", wrap=True), Column("inputs", wrap=True)]
+    rows = [
+        (
+            one.action,
+            Cell(one.type, code=True),
+            Cell(one.name, code=True),
+            Cell(_inputs(one), code=bool(one.properties)),
+        )
+        for one in changes
+    ]
+    notes = {
+        REPLACED: "A replaced resource is deleted and created again. Data in it is lost, unless the resource is retained.",
+        REMOVED: "A removed resource is deleted.",
+        RETAINED: "A retained resource leaves the state of the stack, continues to exist and continues to cost.",
+    }
+    actions = {one.action for one in changes}
+    return _Section(
+        title="resources",
+        table=Table(columns, rows),
+        lines=tuple(note for key, note in notes.items() if key in actions),
+    )
+
+
+def _inputs(change: ResourceChange) -> str:
+    """Return the inputs that change. Inputs that replace the resource come first."""
+    ordered = sorted(change.properties, key=lambda one: not one.replaces)
+    shown = [
+        f"{one.path}: {_short(one.old)} -> {_short(one.new)}{' (replaces)' if one.replaces else ''}"
+        for one in ordered[:MAX_PROPERTIES]
+    ]
+    rest = len(ordered) - MAX_PROPERTIES
+    return "; ".join([*shown, *([f"and {rest} more"] if rest > 0 else [])])
+
+
+def _findings(diff: PlanDiff) -> Iterator[_Section]:
+    for title, found in (("new findings", diff.appeared), ("resolved findings", diff.resolved)):
+        if found:
+            yield _Section(title=title, table=_finding_table(found))
+
+
+def _finding_table(found: Sequence[Finding]) -> Table:
+    columns = [Column("level"), Column("field", wrap=True), Column("message", wrap=True)]
+    rows = [
+        (one.level.value, Cell(one.path, code=bool(one.path)), f"{one.message}{f'; {one.hint}' if one.hint else ''}")
+        for one in found
+    ]
+    return Table(columns, rows)
+
+
+def _value(value: object) -> Cell:
+    return Cell(NOT_SET) if value is None else Cell(_short(value), code=True)
+
+
+def _short(value: object) -> str:
+    """Return a value in one short line."""
+    if value is None:
+        return NOT_SET
+    shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    line = one_line(shown, limit=MAX_VALUE + 1)
+    return line if len(line) <= MAX_VALUE else f"{line[:MAX_VALUE]}..."
