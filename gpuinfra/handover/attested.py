@@ -15,6 +15,7 @@ import json
 import os
 import re
 import ssl
+import threading
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -237,6 +238,8 @@ class Trust:
         self._fetch = fetch or _from_issuer
         self._given: tuple[list[Certificate], list[Certificate]] | None = None
         self._fetched: dict[str, Certificate] = {}
+        self._lock = threading.Lock()
+        """Held during a download, so that nodes that are read at the same time share it."""
 
     def verify(self, message: Message, now: datetime) -> None:
         """Raise `IdentityRefused` unless the signer's certificate belongs to Azure and is currently valid."""
@@ -313,16 +316,17 @@ class Trust:
     def _download(self, url: str) -> Certificate:
         from cryptography import x509
 
-        if url not in self._fetched:
-            try:
-                self._fetched[url] = x509.load_der_x509_certificate(self._fetch(url))
-            except (OSError, ValueError) as error:
-                # A node can name any authority in the table, so the failure concerns only this node.
-                raise IdentityUndecided(
-                    f"the certificate at {url}, which issued the certificate of its attested document, cannot be read: {error}; "
-                    f"save the certificate and its root in a file and set {ROOTS_VARIABLE} to the path of this file"
-                ) from None
-        return self._fetched[url]
+        with self._lock:
+            if url not in self._fetched:
+                try:
+                    self._fetched[url] = x509.load_der_x509_certificate(self._fetch(url))
+                except (OSError, ValueError) as error:
+                    # A node can name any authority in the table, so the failure concerns only this node.
+                    raise IdentityUndecided(
+                        f"the certificate at {url}, which issued the certificate of its attested document, cannot be read: {error}; "
+                        f"save the certificate and its root in a file and set {ROOTS_VARIABLE} to the path of this file"
+                    ) from None
+            return self._fetched[url]
 
 
 def _common_name(name: Name) -> str:

@@ -11,6 +11,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from gpuinfra.handover.ports import (
@@ -27,7 +28,7 @@ from gpuinfra.handover.ports import (
     PortUnavailable,
     parse_key,
 )
-from gpuinfra.handover.text import kind_of
+from gpuinfra.handover.refusals import Refusals
 from gpuinfra.handover.trust import checked
 from gpuinfra.safe_text import MAX_LINE, printable
 
@@ -55,17 +56,7 @@ _STS = "{https://sts.amazonaws.com/doc/2011-06-15/}"
 
 NODE = r"(?:(?P<owner>[A-Za-z0-9_-]+):)?(?P<instance>i-[0-9a-f]+)"
 
-PROBLEMS: tuple[tuple[str, str], ...] = (
-    # Messages from EC2 in scaling activities, and the kind of problem for each. The first match wins.
-    (
-        r"InsufficientInstanceCapacity|ReservationCapacityExceeded|UnfulfillableCapacity|(?:sufficient|available) .*capacity|no Spot capacity",
-        "capacity",
-    ),
-    (r"VcpuLimitExceeded|MaxSpotInstanceCountExceeded|LimitExceeded|quota", "quota"),
-    (r"SpotMaxPriceTooLow", "capacity"),
-    (r"UnauthorizedOperation|AccessDenied|not authorized|InvalidKmsKey|Client\.InternalError", "permission"),
-    (r"InvalidAMIID|image id .* does not exist|InvalidParameterCombination.*architecture", "image"),
-)
+REFUSALS = Refusals(Path(__file__).with_name("refusals_aws.json"))
 
 
 def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_arn: str = "") -> Ports:
@@ -102,11 +93,6 @@ def _session(region: str, profile: str, role_arn: str) -> Any:
             aws_session_token=given["SessionToken"],
         )
     return session
-
-
-def classify(message: str) -> str:
-    """Classify a failed scaling activity by the message from EC2."""
-    return kind_of(message, PROBLEMS)
 
 
 class AutoScalingMembership:
@@ -170,11 +156,7 @@ class AutoScalingMembership:
                     break
                 if status in ("Failed", "Cancelled") and activity.get("StatusMessage"):
                     message = " ".join(str(activity["StatusMessage"]).split())
-                    found.append(
-                        GroupProblem(
-                            group=group.group, kind=classify(message), message=message, at=activity.get("StartTime")
-                        )
-                    )
+                    found.append(REFUSALS.problem(group.group, message, activity.get("StartTime")))
         return found
 
     def proceed(self, groups: Sequence[GroupExpected]) -> list[str]:

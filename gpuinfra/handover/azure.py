@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any
 
 from gpuinfra.handover.attested import Trust, check_proof
@@ -30,7 +31,8 @@ from gpuinfra.handover.ports import (
     PortUnavailable,
     parse_key,
 )
-from gpuinfra.handover.text import kind_of, moment
+from gpuinfra.handover.refusals import Refusals
+from gpuinfra.handover.text import moment
 from gpuinfra.safe_text import MAX_LINE, printable
 
 API_COMPUTE, API_NICS, API_ACTIVITY = "2024-11-01", "2018-10-01", "2015-04-01"
@@ -44,23 +46,7 @@ TEMPLATE_TAG = "gpuinfra:template"
 CONSOLE_LIMIT = 256 * 1024
 ACTIVITY_WINDOW = timedelta(hours=2)
 
-PROBLEMS: tuple[tuple[str, str], ...] = (
-    # Codes and messages of Azure errors, and the kind of problem for each. The first match wins.
-    # https://learn.microsoft.com/azure/virtual-machines/allocation-failure and .../error-codes-spot, read 2026-11-21.
-    (
-        r"AllocationFail|ZonalAllocationFailed|Overconstrained\w*AllocationRequest|SkuNotAvailable|EvictedBy|OutOfCapacity|OverProvisioned|(in)?sufficient capacity",
-        "capacity",
-    ),
-    (r"Quota|OperationNotAllowed.*exceed|LimitExceeded|Max\w*Exceeded", "quota"),
-    (
-        r"AuthorizationFailed|LinkedAuthorizationFailed|Forbidden|KeyVault\w*Access|DiskEncryptionSet\w*Denied",
-        "permission",
-    ),
-    (
-        r"ImageNotFound|PlatformImageNotFound|GalleryImage\w*NotFound|Marketplace\w*|ImageVersionDeprecated|SecureBoot",
-        "image",
-    ),
-)
+REFUSALS = Refusals(Path(__file__).with_name("refusals_azure.json"))
 
 
 def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_arn: str = "") -> Ports:
@@ -77,11 +63,6 @@ def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_ar
         identity=AttestedIdentity(Trust(), membership.subscriptions),
         console=BootDiagnostics(rest, membership.arm_id),
     )
-
-
-def classify(message: str) -> str:
-    """Classify a failure by the error code and message from Azure."""
-    return kind_of(message, PROBLEMS)
 
 
 class ScaleSets:
@@ -217,7 +198,7 @@ def _leaving(properties: dict[str, Any]) -> bool:
 def _problem(group: str, code: str, message: object, at: object) -> GroupProblem:
     text = " ".join(str(message or "").split())
     whole = f"{code}: {text}" if code and code not in text else text or code
-    return GroupProblem(group=group, kind=classify(whole), message=whole, at=moment(at))
+    return REFUSALS.problem(group, whole, moment(at))
 
 
 def _error(text: str) -> tuple[str, str]:

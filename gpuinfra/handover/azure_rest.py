@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import json
 import os
+import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -24,6 +26,8 @@ MANAGEMENT = "https://management.azure.com"
 STORAGE_SCOPE = "https://storage.azure.com/.default"
 BLOB_VERSION = "2021-12-02"
 _ANSWER_LIMIT = 64 * 1024 * 1024
+_RENEW_S = 300.0
+"""Seconds before its expiry at which a token is requested again."""
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -31,7 +35,7 @@ class Credential(Protocol):
     """The common interface of azure-identity's credentials."""
 
     def get_token(self, *scopes: str) -> Any:
-        """Return an object whose `token` is valid for at least a few minutes."""
+        """Return an object with `token` and `expires_on`, in seconds since 1970."""
         ...
 
 
@@ -60,6 +64,9 @@ class Rest:
     ) -> None:
         """If no credential is given, the first request looks up the default credential. `timeout_s` limits one request."""
         self._credential = credential
+        self._tokens: dict[str, Any] = {}
+        self._lock = threading.Lock()
+        """Held during a request for a token, so that requests on other threads share the token."""
         self._timeout_s = timeout_s
         self._environ = environ
         self._management = (environ.get(MANAGEMENT_VARIABLE) or MANAGEMENT).rstrip("/")
@@ -97,7 +104,7 @@ class Rest:
         return {"value": value} if isinstance(value, list) else value if isinstance(value, dict) else {}
 
     def _same_host(self, url: str) -> str:
-        """Return the address of the next page. It must be on the same host, because the request carries the token."""
+        """Return the address of the next page. It must be on the same host, because the request contains the token."""
         parts = urllib.parse.urlsplit(url)
         own = urllib.parse.urlsplit(self._management)
         if (parts.scheme, parts.netloc) != (own.scheme, own.netloc):
@@ -155,14 +162,20 @@ class Rest:
     def _token(self, scope: str) -> str:
         from azure.core.exceptions import AzureError
 
-        if self._credential is None:
-            from azure.identity import DefaultAzureCredential
+        with self._lock:
+            # The credential of the Azure CLI keeps no tokens, and starts a process for each.
+            kept = self._tokens.get(scope)
+            if kept is not None and kept.expires_on - time.time() > _RENEW_S:
+                return str(kept.token)
+            if self._credential is None:
+                from azure.identity import DefaultAzureCredential
 
-            self._credential = DefaultAzureCredential()
-        try:
-            return str(self._credential.get_token(scope).token)
-        except (AzureError, ValueError, OSError) as error:
-            raise PortUnavailable(f"no credentials for Azure: {' '.join(str(error).split())[:500]}") from None
+                self._credential = DefaultAzureCredential()
+            try:
+                self._tokens[scope] = given = self._credential.get_token(scope)
+            except (AzureError, ValueError, OSError) as error:
+                raise PortUnavailable(f"no credentials for Azure: {' '.join(str(error).split())[:500]}") from None
+        return str(given.token)
 
     def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
         parts = urllib.parse.urlsplit(url)

@@ -9,19 +9,12 @@ from collections.abc import Iterable, Sequence
 
 from gpuinfra.handover.judge import AWAITS_UPGRADE, TOO_OLD, Check, NodeVerdict, describe
 from gpuinfra.handover.ports import GroupProblem
+from gpuinfra.handover.refusals import HINTS, summary
 from gpuinfra.handover.watch import Outcome, never_reported
 from gpuinfra.words import counted
 
 MOST_FINDINGS = 5
 """Maximum number of findings shown per node. The report lists all findings."""
-
-PROBLEM_HINTS = {
-    "capacity": "the cloud has no capacity for this machine type here; choose another zone or capacity kind, or wait and run `pulumi up` again",
-    "quota": "request a higher quota for this machine type, then run `pulumi up` again",
-    "permission": "the group is not allowed to launch instances; read the message above, fix the role or key policy, then run `pulumi up` again",
-    "image": "the image cannot be used here; read the message above, choose another image, then run `pulumi up` again",
-    "other": "read the cloud's message above, then run `pulumi up` again",
-}
 
 
 def reasons(outcome: Outcome) -> list[str]:
@@ -45,7 +38,7 @@ def _why(outcome: Outcome) -> str:
         "deadline": "the deadline passed",
         "settled": "every node has reported",
         "canary": "the first node of a replacement failed, so the other nodes keep the previous template",
-        "stock-out": "the cloud has no capacity for the missing nodes",
+        "stock-out": summary(problem.kind for problem in outcome.problems),
         "stale": "outdated nodes are not being replaced",
         "cancelled": "cancelled",
     }.get(outcome.ended, outcome.ended)
@@ -55,7 +48,7 @@ def _problem_text(problems: Sequence[GroupProblem]) -> str:
     if not problems:
         return "; read the group's scaling activities"
     first = problems[0]
-    return f": {first.message}\n  what to do: {PROBLEM_HINTS[first.kind]}"
+    return f": {first.message}\n  what to do: {first.hint or HINTS[first.kind]}"
 
 
 def node_reason(node: NodeVerdict, outcome: Outcome | None = None) -> str:

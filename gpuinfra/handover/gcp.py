@@ -20,6 +20,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -36,9 +37,10 @@ from gpuinfra.handover.ports import (
     PortUnavailable,
     parse_key,
 )
-from gpuinfra.handover.text import kind_of, moment
+from gpuinfra.handover.refusals import Refusals
+from gpuinfra.handover.text import moment
 from gpuinfra.handover.trust import checked_address
-from gpuinfra.safe_text import MAX_LINE, one_line, printable
+from gpuinfra.safe_text import MAX_LINE, printable
 
 COMPUTE = "https://compute.googleapis.com/compute/v1/"
 STORAGE = "https://storage.googleapis.com"
@@ -56,17 +58,7 @@ ENDED = ("STOPPING", "STOPPED", "SUSPENDING", "SUSPENDED", "TERMINATED", "DEPROV
 LAUNCHING = ("CREATING", "CREATING_WITHOUT_RETRIES", "RECREATING", "STARTING", "RESUMING")
 """Actions that leave a group without a machine if they fail."""
 
-PROBLEMS: tuple[tuple[str, str], ...] = (
-    # Codes and messages from listErrors, and the kind of problem for each. The first match wins.
-    (
-        r"RESOURCE_POOL_EXHAUSTED|RESOURCE_NOT_READY|stockout|enough resources|(?:insufficient|available) .*capacity",
-        "capacity",
-    ),
-    (r"reservation .*(?:capacity|exhausted|in use)", "capacity"),
-    (r"QUOTA|RATE_LIMIT|LIMIT_EXCEEDED", "quota"),
-    (r"PERMISSION|FORBIDDEN|ACCESS_DENIED|does not have .*access|Required '|KMS|SERVICE_ACCOUNT", "permission"),
-    (r"(?:image|images/).*(?:not found|does not exist)|INVALID_IMAGE|/images/", "image"),
-)
+REFUSALS = Refusals(Path(__file__).with_name("refusals_gcp.json"))
 
 GROUP = re.compile(r"projects/(?P<project>[^/]+)/zones/(?P<zone>[^/]+)/instanceGroupManagers/(?P<name>[^/]+)")
 NODE = r"(?P<instance>\d{1,20})"
@@ -107,7 +99,7 @@ def _session() -> Any:
 
 
 def public_keys(url: str) -> dict[str, Any]:
-    """Return Google's public keys. The request carries no credentials, because they are public and the address can be changed."""
+    """Return Google's public keys. The request contains no credentials, because the keys are public and the address can be changed."""
     import requests
 
     try:
@@ -119,11 +111,6 @@ def public_keys(url: str) -> dict[str, Any]:
         raise PortUnavailable(f"{url} cannot be reached: {' '.join(str(error).split())[:300]}") from error
     except (ValueError, TypeError):
         raise PortUnavailable(f"the response from {url} is not a JSON object") from None
-
-
-def classify(message: str) -> str:
-    """Classify a failed action by the error code and message from Google."""
-    return kind_of(message, PROBLEMS)
 
 
 class Client:
@@ -372,7 +359,7 @@ def _problem(group: str, error: Mapping[str, Any], at: object) -> GroupProblem:
     """Return a group's problem, based on the error code and message from Google."""
     code, text = str(error.get("code") or ""), " ".join(str(error.get("message") or "").split())
     message = text if code in text else f"{code}: {text}"
-    return GroupProblem(group=group, kind=classify(message), message=one_line(message), at=moment(at))
+    return REFUSALS.problem(group, message, moment(at))
 
 
 def last(path: str) -> str:

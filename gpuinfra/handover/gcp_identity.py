@@ -11,6 +11,7 @@ import base64
 import binascii
 import json
 import re
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -43,6 +44,8 @@ class GoogleIdentity:
         self._clock = clock
         self._keys: dict[str, Any] = {}
         self._fetched = float("-inf")
+        self._lock = threading.Lock()
+        """Held during a download, so that nodes that are read at the same time share it."""
 
     def verify(self, proof: dict[str, object]) -> Identity:
         """Return the instance, the service account and the evidence hash from the token."""
@@ -115,12 +118,14 @@ class GoogleIdentity:
         return claims
 
     def _key(self, kid: str) -> Any:
-        age = self._clock() - self._fetched
-        if age > KEYS_MAX_AGE_S or (kid not in self._keys and age > KEYS_MIN_AGE_S):
-            self._keys, self._fetched = read_keys(self._fetch()), self._clock()
-        if kid not in self._keys:
+        with self._lock:
+            age = self._clock() - self._fetched
+            if age > KEYS_MAX_AGE_S or (kid not in self._keys and age > KEYS_MIN_AGE_S):
+                self._keys, self._fetched = read_keys(self._fetch()), self._clock()
+            keys = self._keys
+        if kid not in keys:
             raise IdentityRefused(f"its identity token is signed with a key that Google does not publish: {kid[:60]!r}")
-        return self._keys[kid]
+        return keys[kid]
 
 
 def read_keys(document: Mapping[str, Any]) -> dict[str, Any]:

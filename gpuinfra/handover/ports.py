@@ -69,8 +69,10 @@ class GroupProblem:
 
     group: str
     kind: str
-    """`capacity`, `quota`, `permission`, `image`, `other`."""
+    """One of `gpuinfra.handover.refusals.Kind`."""
     message: str
+    hint: str = ""
+    """What to do."""
     at: datetime | None = None
     name: str = ""
     """Name of the group in the plan, set by the caller."""

@@ -5,14 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable
 from datetime import UTC, datetime
-
-
-def kind_of(message: str, patterns: Iterable[tuple[str, str]]) -> str:
-    """Return the kind for the first pattern that matches a message from the cloud, or `other`."""
-    return next((kind for pattern, kind in patterns if re.search(pattern, message, re.IGNORECASE | re.DOTALL)), "other")
-
 
 HOST_KEY_TYPES = frozenset(
     {"ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"}

@@ -11,6 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -28,6 +29,7 @@ from gpuinfra.handover.ports import (
     Ports,
     PortUnavailable,
 )
+from gpuinfra.handover.refusals import Kind
 
 POLL_S = 1.0
 POLL_MAX_S = 15.0
@@ -41,6 +43,8 @@ NOT_DUE = "not due"
 NOT_DUE_TEXT = "no node is due yet: the capacity block has not started, or the request is still queued"
 MAX_EVIDENCE_SEARCHED = 20
 """Maximum number of pieces of evidence per instance in which to search for evidence that the instance itself signed."""
+READS_AT_ONCE = 10
+"""Nodes whose evidence is read at the same time. Also the default size of the connection pools of botocore and requests."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +108,9 @@ class Gatherer:
         self._refs = refs = ranked(self._ports.store.list(), self._owners)
         here = {m.instance_id for m in members if not m.leaving}
         self.leaving = any(m.leaving for m in members)
-        submissions = {i: self._accepted(i, held) for i, held in refs.items() if i in here}
+        reporting = {i: held for i, held in refs.items() if i in here}
+        with ThreadPoolExecutor(max_workers=READS_AT_ONCE) as pool:
+            submissions = dict(zip(reporting, pool.map(self._accepted, reporting, reporting.values()), strict=True))
         return judge_fleet(self._pools, members, submissions, judge_node=self._judge, now=self._now(), names=names)
 
     def data_of(self, node: NodeVerdict) -> bytes | None:
@@ -270,7 +276,7 @@ def watch(
             if problem.message not in logged:
                 logged.add(problem.message)
                 log(f"{problem.group}: {problem.message}")
-        stuck = bool(problems) and not gatherer.leaving
+        stuck = any(problem.kind != Kind.THROTTLING for problem in problems) and not gatherer.leaving
         stuck_since = (stuck_since if stuck_since is not None else spent) if stuck else None
         patience = min(STOCKOUT_PATIENCE_S, wait.deadline_s / 2)
         only_missing = all(node.settled for node in verdict.nodes)

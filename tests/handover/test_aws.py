@@ -18,7 +18,6 @@ from gpuinfra.handover.aws import (
     AutoScalingMembership,
     StsIdentity,
     check_proof,
-    classify,
     parse_caller,
 )
 from gpuinfra.handover.ports import GroupExpected, IdentityExpired, IdentityRefused, PortUnavailable, parse_key
@@ -200,28 +199,6 @@ def test_arns_of_other_partitions_are_parsed() -> None:
     answer = CALLER.replace("arn:aws:", "arn:aws-cn:").replace("i-00000000000000001", "i-0abc")
     answer = answer.replace("{account}", "000000000000").encode()
     assert parse_caller(answer, SHA).instance_id == "i-0abc"
-
-
-@pytest.mark.parametrize(
-    ("message", "kind"),
-    [
-        (
-            "We currently do not have sufficient p4d.24xlarge capacity in the Availability Zone you requested",
-            "capacity",
-        ),
-        ("Could not launch Spot Instances. UnfulfillableCapacity - Unable to fulfill capacity", "capacity"),
-        ("The requested reservation does not have sufficient compatible and available capacity", "capacity"),
-        ("You have requested more vCPU capacity than your current vCPU limit of 0 allows: VcpuLimitExceeded", "quota"),
-        ("MaxSpotInstanceCountExceeded - Max spot instance count exceeded", "quota"),
-        ("You are not authorized to perform this operation: UnauthorizedOperation", "permission"),
-        ("Client.InternalError: Client error on launch", "permission"),
-        ("The image id '[ami-0]' does not exist", "image"),
-        ("something new", "other"),
-    ],
-)
-def test_scaling_failures_are_classified(message: str, kind: str) -> None:
-    """Missing capacity, quota, permission and image failures have different kinds."""
-    assert classify(message) == kind
 
 
 def test_keys_of_other_shapes_are_skipped() -> None:

@@ -261,7 +261,7 @@ def test_terminating_instance_is_leaving(managed: dict[str, str], leaving: bool)
 
 @pytest.mark.parametrize(
     ("fault", "scheduling", "kind"),
-    [("cloud:no-capacity:on_demand", {}, "capacity"), ("cloud:no-capacity:flex", "flex", "capacity")],
+    [("cloud:no-capacity:on_demand", {}, "stock-out"), ("cloud:no-capacity:flex", "flex", "stock-out")],
 )
 def test_group_without_machines_reports_why(
     site: Site, ports: Ports, monkeypatch: pytest.MonkeyPatch, fault: str, scheduling: Any, kind: str
@@ -296,23 +296,6 @@ def test_failures_before_a_success_are_not_reported(site: Site, ports: Ports) ->
     })  # fmt: skip
     ports.membership.members(site.groups)
     assert ports.membership.problems(site.groups) == []
-
-
-@pytest.mark.parametrize(
-    ("message", "kind"),
-    [
-        ("ZONE_RESOURCE_POOL_EXHAUSTED: The zone 'z' does not have enough resources available", "capacity"),
-        ("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS: x", "capacity"),
-        ("RESERVATION_CAPACITY_EXCEEDED: Specified reservation 'r' does not have available capacity", "capacity"),
-        ("QUOTA_EXCEEDED: Quota 'PREEMPTIBLE_NVIDIA_H100_GPUS' exceeded. Limit: 0.0 in region us-central1.", "quota"),
-        ("PERMISSIONS_ERROR: Required 'compute.instances.create' permission for 'projects/p'", "permission"),
-        ("RESOURCE_NOT_FOUND: The resource 'projects/p/global/images/family/x' was not found", "image"),
-        ("SOMETHING: else", "other"),
-    ],
-)
-def test_googles_codes_are_classified(message: str, kind: str) -> None:
-    """Missing capacity, quota, permission and image failures have different kinds."""
-    assert gcp.classify(message) == kind
 
 
 @pytest.mark.parametrize(

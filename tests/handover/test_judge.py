@@ -10,7 +10,7 @@ from gpuinfra.handover import wire
 from gpuinfra.handover.explain import hint, reasons
 from gpuinfra.handover.judge import FleetVerdict, describe
 from gpuinfra.handover.names import Names
-from gpuinfra.handover.ports import GroupExpected, GroupProblem, PoolExpected
+from gpuinfra.handover.ports import EvidenceRef, GroupExpected, GroupProblem, PoolExpected
 from gpuinfra.handover.watch import Gatherer, Outcome, Wait, watch
 from gpuinfra.report.document import node_entry
 
@@ -49,6 +49,26 @@ def test_healthy_fleet_is_complete() -> None:
     assert verdict.complete
     assert [n.outcome for n in verdict.nodes] == ["verified", "verified"]
     assert sum(n.gpus_verified for n in verdict.nodes) == 16
+
+
+def test_evidence_of_several_nodes_is_read_at_the_same_time() -> None:
+    """Two requests for evidence are in progress at the same time, and an error of one is the error of the poll."""
+
+    class Slow(Fleet):
+        both = threading.Barrier(2)
+
+        def read(self, ref: EvidenceRef) -> bytes:
+            self.both.wait(300)
+            return super().read(ref)
+
+    fleet = Slow()
+    for number in (1, 2):
+        fleet.launch(number)
+        fleet.report(number)
+    assert poll(fleet).complete
+    fleet.bodies.clear()
+    with pytest.raises(KeyError):
+        poll(fleet)
 
 
 def test_raw_output_counts_not_the_nodes_own_results() -> None:
@@ -421,7 +441,7 @@ def test_stock_out_is_reported_early() -> None:
     """A group without capacity is reported at once in the cloud's words and ends the wait before the deadline."""
     fleet = healthy(1)
     fleet.problems_ = [
-        GroupProblem(group="asg-1", kind="capacity", message="We currently do not have sufficient capacity")
+        GroupProblem(group="asg-1", kind="stock-out", message="We currently do not have sufficient capacity")
     ]
     outcome, lines = waited(fleet, Wait(deadline_s=2))
     assert outcome.ended == "stock-out"
@@ -436,7 +456,7 @@ def test_missing_capacity_is_not_final_while_a_node_ends() -> None:
     """While the previous node of a full reservation ends, the group cannot launch its replacement, and the wait goes on."""
     fleet = healthy(1)
     fleet.launch(2, leaving=True)
-    fleet.problems_ = [GroupProblem(group="asg-1", kind="capacity", message="ReservationCapacityExceeded")]
+    fleet.problems_ = [GroupProblem(group="asg-1", kind="reservation", message="ReservationCapacityExceeded")]
     seconds = iter(range(0, 10_000, 60))
     outcome = watch(
         Gatherer(fleet.ports, [pool()], judge_node=judge), Wait(deadline_s=2700), log=lambda _: None,
@@ -460,7 +480,7 @@ def test_each_group_shows_its_own_problem() -> None:
     fleet = Fleet()
     fleet.problems_ = [
         GroupProblem(group="asg-reserved-0", kind="permission", message="You are not authorized"),
-        GroupProblem(group="asg-spot-0", kind="capacity", message="There is no Spot capacity"),
+        GroupProblem(group="asg-spot-0", kind="stock-out", message="There is no Spot capacity"),
     ]
     outcome, _ = waited(fleet, Wait(deadline_s=0.3), pool(groups=groups))
     texts = {text.partition(":")[0]: text for text in reasons(outcome)[1:]}
@@ -551,7 +571,7 @@ def test_stopped_upgrade_is_reported() -> None:
     """Outdated nodes whose group shows an error are reported with the cloud's text, even if no node is missing."""
     fleet = healthy(2)
     fleet.members_[1] = replace(fleet.members_[1], template_version="older than 3")
-    fleet.problems_ = [GroupProblem(group="asg-1", kind="other", message="Rolling Upgrade failed")]
+    fleet.problems_ = [GroupProblem(group="asg-1", kind="unknown", message="Rolling Upgrade failed")]
     outcome, lines = waited(fleet, Wait(deadline_s=0.4))
     assert "asg-1: Rolling Upgrade failed" in lines
     assert "gpu-reserved-0: its outdated nodes are not replaced: Rolling Upgrade failed" in "\n".join(reasons(outcome))

@@ -1,0 +1,139 @@
+"""Classifies the messages with which a cloud refuses to launch nodes, and states what to do.
+
+Each cloud has a table `refusals_<cloud>.json` with the messages of its provider: a regular expression, the kind, and public reports or
+provider documentation that contain such a message, with the date. `docs/refusals.md` is generated from the tables. A message that no
+table contains is of kind `unknown`, and commands show each message unmodified.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+
+from gpuinfra.handover.ports import GroupProblem
+from gpuinfra.safe_text import one_line
+
+
+class Kind(StrEnum):
+    """The reason for a refusal."""
+
+    STOCK_OUT = "stock-out"
+    """The cloud has no free machine of this type in this zone, for this capacity kind."""
+    QUOTA = "quota"
+    PERMISSION = "permission"
+    IMAGE = "image"
+    TEMPLATE = "template"
+    """The cloud rejects the combination of options in the launch template, scale set or instance template."""
+    RESERVATION = "reservation"
+    """The reservation is full, not active, or does not fit the nodes."""
+    PRICE = "price"
+    """The spot price is above the maximum price."""
+    PLACEMENT = "placement"
+    """The zone does not offer the machine type, or the placement group does not allow the node."""
+    NETWORK = "network"
+    """The subnet has no free address."""
+    THROTTLING = "throttling"
+    INTERNAL = "internal"
+    """The service of the cloud failed."""
+    UNKNOWN = "unknown"
+
+
+NO_CAPACITY = frozenset({Kind.STOCK_OUT, Kind.RESERVATION, Kind.PRICE, Kind.PLACEMENT})
+"""Kinds for which nodes may be available in another zone, as another capacity kind, or later."""
+
+MAX_MESSAGE = 2000
+"""Maximum length of a message that is shown."""
+
+HINTS: dict[str, str] = {
+    Kind.STOCK_OUT: "the cloud has no capacity for this machine type here; choose another zone or capacity kind, or wait and run `pulumi up` again",
+    Kind.QUOTA: "request a higher quota: `gpuinfra plan STACK --live` prints the quota, the amount that the nodes need and the command; then run `pulumi up` again",
+    Kind.PERMISSION: "the group is not allowed to launch instances: `gpuinfra plan STACK --live` lists missing permissions; fix the role or key policy, then run `pulumi up` again",
+    Kind.IMAGE: "the image cannot be used here: `gpuinfra images STACK` lists releases; set `image` in the stack file, then run `pulumi up` again",
+    Kind.TEMPLATE: "the cloud does not accept these options together; read the message above, change the declaration, check it with `gpuinfra plan STACK`, then run `pulumi up` again",
+    Kind.RESERVATION: "the reservation is full, has ended or does not fit: `gpuinfra plan STACK --live` shows its state, zone and free instances; reduce `count` or set `id` to another reservation, then run `pulumi up` again",
+    Kind.PRICE: "the spot price is above the maximum price; raise or remove `max_price_usd`, choose another zone, or wait and run `pulumi up` again",
+    Kind.PLACEMENT: "this machine type cannot run here: `gpuinfra plan STACK --live` lists the zones that offer it; choose another zone or machine type, then run `pulumi up` again",
+    Kind.NETWORK: "the subnet has no free addresses for the nodes; use a larger subnet or terminate instances in it, then run `pulumi up` again",
+    Kind.THROTTLING: "the cloud limits the rate of requests, and the group tries again; wait, then run `pulumi up` again",
+    Kind.INTERNAL: "the cloud's service failed; wait and run `pulumi up` again, and if it fails again, check the status page of the service",
+    Kind.UNKNOWN: "read the cloud's message above, then run `pulumi up` again",
+}
+"""What to do, for each kind. A row of a table can have its own hint."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sighting:
+    """A public report, or a page of the provider, that contains a message."""
+
+    text: str
+    """The message. Account numbers and other identities can be replaced, and `CODE: ` precedes the message if the source has both."""
+    source: str
+    date: str
+    """Date of the report, or the date on which the page was read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """Messages of one kind with the same wording."""
+
+    kind: Kind
+    pattern: str
+    """Regular expression. Upper and lower case are equal."""
+    texts: tuple[Sighting, ...]
+    hint: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """The kind of a message, and what to do."""
+
+    kind: Kind
+    hint: str
+
+
+class Refusals:
+    """The table of one cloud. The file is read when the first message is classified."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """All rows. The first row that matches a message applies."""
+        return tuple(
+            Row(
+                kind=Kind(row["kind"]),
+                pattern=row["pattern"],
+                texts=tuple(Sighting(**one) for one in row["texts"]),
+                hint=row.get("hint", ""),
+            )
+            for row in json.loads(self._path.read_text(encoding="utf-8"))
+        )
+
+    def of(self, message: str) -> Refusal:
+        """Classify a message of the cloud. The result is of kind `unknown` if no row matches."""
+        for row in self.rows:
+            if re.search(row.pattern, message, re.IGNORECASE | re.DOTALL):
+                return Refusal(kind=row.kind, hint=row.hint or HINTS[row.kind])
+        return Refusal(kind=Kind.UNKNOWN, hint=HINTS[Kind.UNKNOWN])
+
+    def problem(self, group: str, message: str, at: datetime | None) -> GroupProblem:
+        """Return the problem of a group that the message of the cloud states."""
+        refusal = self.of(message)
+        return GroupProblem(
+            group=group, kind=refusal.kind, message=one_line(message, MAX_MESSAGE), hint=refusal.hint, at=at
+        )
+
+
+def summary(kinds: Iterable[str]) -> str:
+    """Return why nodes are missing, given the kinds of the messages."""
+    found = set(kinds)
+    if found <= NO_CAPACITY:
+        return "the cloud has no capacity for the missing nodes"
+    return f"the cloud does not launch the missing nodes: {', '.join(sorted(found - {Kind.UNKNOWN}) or ['see its message'])}"

@@ -1,0 +1,137 @@
+"""The tables of refusals: recorded messages of the providers, variations of them, and `docs/refusals.md`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+
+from gpuinfra.handover import aws, azure, gcp
+from gpuinfra.handover.explain import reasons
+from gpuinfra.handover.judge import FleetVerdict
+from gpuinfra.handover.refusals import HINTS, NO_CAPACITY, Kind, Refusals, summary
+from gpuinfra.handover.watch import Outcome
+
+PAGE = Path(__file__).parents[2] / "docs" / "refusals.md"
+TABLES: dict[str, tuple[str, Refusals]] = {
+    "aws": ("AWS", aws.REFUSALS),
+    "azure": ("Azure", azure.REFUSALS),
+    "gcp": ("Google Cloud", gcp.REFUSALS),
+}
+VARIATIONS = (
+    (r"\b(?:us|eu|ap)-\w+-\d[a-f]?\b", "me-central-1b"),
+    (r"\b(?:us|europe|asia)-\w+\d-[a-f]\b", "europe-west99-z"),
+    (r"\b(?:cr|i|lt|ami|subnet|snapshot)-[0-9a-f]{8,17}\b", "x-ffffffffffffffff0"),
+    (r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", "ffffffff-eeee-dddd-cccc-bbbbbbbbbbbb"),
+    (r"\b[a-z]\d[a-z]*\.\d*x?large\b", "p6-b300.48xlarge"),
+    (r"\bStandard_\w+", "Standard_ND96isr_H100_v5"),
+    (r"\b\d+\b", "7"),
+)
+"""Zones, ids, machine types and numbers that differ between two messages of the same wording."""
+
+
+def alternatives(pattern: str) -> Iterator[str]:
+    """The top-level alternatives of a regular expression."""
+    depth, start = 0, 0
+    for at, char in enumerate(pattern):
+        depth += (char in "([") - (char in ")]")
+        if char == "|" and not depth:
+            yield pattern[start:at]
+            start = at + 1
+    yield pattern[start:]
+
+
+@pytest.mark.parametrize("cloud", TABLES)
+def test_recorded_messages_have_the_kind_of_their_row(cloud: str) -> None:
+    """Each recorded message, also with other zones, ids, machine types and numbers, is classified by its own row."""
+    table = TABLES[cloud][1]
+    wrong = []
+    for row in table.rows:
+        for one in row.texts:
+            varied = one.text
+            for pattern, other in VARIATIONS:
+                varied = re.sub(pattern, other, varied)
+            for text in (one.text, varied, f"error: 1 error occurred: * {one.text.upper()}"):
+                found = table.of(text)
+                if (found.kind, found.hint) != (row.kind, row.hint or HINTS[row.kind]):
+                    wrong.append(f"{found.kind} instead of {row.kind}: {text}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("cloud", TABLES)
+def test_each_wording_has_a_source(cloud: str) -> None:
+    """Each alternative of each regular expression matches a recorded message with the address of its source and a date."""
+    without = []
+    for row in TABLES[cloud][1].rows:
+        for one in alternatives(row.pattern):
+            if not any(re.search(one, text.text, re.IGNORECASE | re.DOTALL) for text in row.texts):
+                without.append(one)
+        for text in row.texts:
+            assert re.fullmatch(r"https://[^\s]+", text.source), text
+            assert date(2010, 1, 1) < date.fromisoformat(text.date) <= date(2026, 11, 23), text
+    assert without == []
+
+
+def test_tables_cover_the_kinds() -> None:
+    """The tables contain at least 60 recorded messages. Each cloud has each kind, except prices on Google Cloud, where no bids exist."""
+    assert sum(len(row.texts) for _, table in TABLES.values() for row in table.rows) >= 60
+    for cloud, (_, table) in TABLES.items():
+        missing = set(Kind) - {row.kind for row in table.rows} - {Kind.UNKNOWN}
+        assert missing == ({Kind.PRICE} if cloud == "gcp" else set()), cloud
+
+
+@pytest.mark.parametrize("cloud", TABLES)
+def test_an_unknown_message_is_shown_unmodified(cloud: str) -> None:
+    """A message that no row matches is of kind unknown, and the explanation of the handover contains it."""
+    message = "FluxCapacitorMissing: the flux of zone q-9 is below 1.21 GW " + "x" * 900
+    problem = TABLES[cloud][1].problem("asg-1", message, datetime(2026, 11, 23, tzinfo=UTC))
+    assert (problem.kind, problem.hint) == (Kind.UNKNOWN, HINTS[Kind.UNKNOWN])
+    verdict = FleetVerdict(nodes=(), missing={"asg-1": 2})
+    outcome = Outcome(
+        verdict=verdict, ready=False, ended="stock-out", seconds=300.0, problems=(replace(problem, name="asg-1"),)
+    )
+    assert f"asg-1: 2 nodes never launched: {message}\n  what to do: {HINTS[Kind.UNKNOWN]}" in reasons(outcome)
+    assert "see its message" in reasons(outcome)[0]
+
+
+def test_the_reason_names_what_is_wrong() -> None:
+    """The summary states missing capacity only if all messages do; other kinds are listed."""
+    assert summary(["stock-out", "price"]) == "the cloud has no capacity for the missing nodes"
+    assert summary(["stock-out", "quota"]) == "the cloud does not launch the missing nodes: quota, stock-out"
+
+
+def test_a_row_can_have_its_own_hint() -> None:
+    """The failure of an encrypted volume on AWS names the key policy instead of the general hint."""
+    assert "kms:CreateGrant" in aws.REFUSALS.of("Client.InternalError: Client error on launch").hint
+
+
+def page() -> str:
+    """The tables for the page."""
+    lines = ["| kind | another zone or a later retry can help | what to do |", "| --- | --- | --- |"]
+    lines += [f"| `{kind}` | {'yes' if kind in NO_CAPACITY else 'no'} | {HINTS[kind]} |" for kind in Kind]
+    for title, table in TABLES.values():
+        lines += ["", f"## {title}", "", "| kind | message | source, date |", "| --- | --- | --- |"]
+        for row in table.rows:
+            for one in row.texts:
+                text = one.text.replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;").replace("_", "\\_")
+                text = text if len(text) <= 240 else f"{text[:240].rstrip(chr(92))}..."
+                where = re.sub(r"https://github[.]com/", "", one.source)
+                lines.append(f"| `{row.kind}` | {text} | [{where}]({one.source}), {one.date} |")
+    return "\n".join(lines)
+
+
+def test_page_lists_every_message() -> None:
+    """The tables of docs/refusals.md are generated from the code; run this file as a program to write them."""
+    found = re.search(r"<!-- refusals -->\n(.*?)<!-- /refusals -->", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    assert found.group(1).strip() == page()
+
+
+if __name__ == "__main__":
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition("<!-- refusals -->")
+    after = rest.partition("<!-- /refusals -->")[2]
+    PAGE.write_text(f"{before}<!-- refusals -->\n{page()}\n<!-- /refusals -->{after}", encoding="utf-8")
