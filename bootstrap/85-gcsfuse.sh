@@ -47,6 +47,8 @@ client_command() {
   printf '%s\n' "gcsfuse -o allow_other$options --implicit-dirs --file-mode=$files --dir-mode=$folders --metadata-cache-ttl-secs=60 $4 $1"
 }
 
+client_config() { :; }
+
 client_folders() { printf '%s\n' "$1 $1/upload"; }
 
 shows_bucket() { [[ $(source_of "$TYPE" "$1") == "$2" ]]; }

@@ -57,6 +57,8 @@ client_command() {
   printf '%s\n' "mount-s3 --allow-other $options --metadata-ttl=60 --negative-metadata-ttl=5 $4 $1"
 }
 
+client_config() { :; }
+
 client_folders() { printf '%s\n' "$1"; }
 
 shows_bucket() { [[ $(source_of "$TYPE" "$1") == "$SOURCE" ]] && runs_with "$3" "$2 $1"; }

@@ -3,7 +3,8 @@
 #
 # A step defines CLIENT (prefix of its variables), PACKAGE, PROGRAM, TITLE, and TYPE (of the file system in the list of mounts), and:
 #   install_client                                 installs the version of the lock
-#   client_command MOUNT MODE CACHE BUCKET FOLDER  prints the command that mounts the bucket; FOLDER is empty without a cache
+#   client_command MOUNT MODE CACHE BUCKET FOLDER CONFIG  prints the command that mounts the bucket; FOLDER is empty without a cache
+#   client_config MOUNT MODE CACHE BUCKET FOLDER   prints the text of a configuration file, or nothing
 #   client_folders FOLDER                          prints the folders that the client requires, with FOLDER
 #   shows_bucket MOUNT BUCKET UNIT                 true if the bucket is mounted at MOUNT
 #   mount_cause                                    reads the client's messages, and prints why it mounted nothing
@@ -36,6 +37,9 @@ installed() { package_version "$PACKAGE"; }
 
 unit_of() { printf 'gpuinfra-bucket-%s.service\n' "$1"; }
 
+# config_of UNIT: the path of the configuration file.
+config_of() { printf '/etc/%s.yaml\n' "${1%.service}"; }
+
 bucket_at() { _object_at "$1" | cut -d ' ' -f 2; }
 
 # server_at MOUNT: prints the address of the service that stores the bucket.
@@ -50,13 +54,16 @@ _object_at() {
 
 # mount_bucket NAME MOUNT MODE CACHE BUCKET
 mount_bucket() {
-  local name=$1 mount=$2 bucket=$5 unit scratch='' new=
+  local name=$1 mount=$2 bucket=$5 unit scratch='' config new=
   unit=$(unit_of "$name")
   if (($4 > 0)); then
     scratch=$(mounted_scratch)
     [[ -n $scratch ]] || dry_run || die "$mount has a cache of $4 GiB, but the local disks are not mounted; see the step 80-scratch"
   fi
-  if put_file "/etc/systemd/system/$unit" "$(unit_text "$mount" "$3" "$4" "$bucket" "${scratch:+$scratch/gpuinfra-buckets/$name}")"; then
+  scratch=${scratch:+$scratch/gpuinfra-buckets/$name}
+  config=$(client_config "$mount" "$3" "$4" "$bucket" "$scratch")
+  [[ -z $config ]] || ! put_file "$(config_of "$unit")" "$config" || new=yes
+  if put_file "/etc/systemd/system/$unit" "$(unit_text "$mount" "$3" "$4" "$bucket" "$scratch" "$(config_of "$unit")")"; then
     new=yes
     dry_run || systemctl daemon-reload
   fi
@@ -80,7 +87,7 @@ start_unit() {
   return 1
 }
 
-# unit_text MOUNT MODE CACHE BUCKET FOLDER: the client becomes a daemon after it mounted the bucket. If it fails, systemd starts it again.
+# unit_text MOUNT MODE CACHE BUCKET FOLDER CONFIG: the client becomes a daemon after it mounted the bucket. If it fails, systemd starts it again.
 # -l: a mount in use is busy, and so is one whose process ended; a new process fails on it (troubleshooting.md of gcsfuse v3.11.2).
 # OOMScoreAdjust: a process of a user that fills the memory must not take the bucket of all users with it.
 unit_text() {

@@ -14,12 +14,14 @@ set -euo pipefail
 main() {
   need_root
   need_tools sha256sum
-  local script=$OWN_SCRIPT status=0
-  if [[ -e $OWN_FINISHED ]]; then
-    rebooted
+  local script=$OWN_SCRIPT status=0 finished='' boot
+  [[ ! -e $OWN_FINISHED ]] || read -r finished boot <"$OWN_FINISHED"
+  if [[ $finished == "$OWN_SHA256" ]]; then
+    rebooted_since "$boot"
     return 0
   fi
   would "run the script with the SHA-256 $OWN_SHA256" && end_dry_run
+  rm -f -- "$OWN_FINISHED" # of another script: the declaration was changed before the reboot
   if [[ -n $OWN_URL ]]; then
     script=/var/lib/gpuinfra/scripts/$GPUINFRA_STEP
     get_script "$script"
@@ -40,16 +42,13 @@ main() {
   proved "the script with the SHA-256 $OWN_SHA256 ended with exit code 0"
 }
 
-# rebooted: ends the step if the machine rebooted after the script, and otherwise requests the reboot.
-rebooted() {
-  local sha256 boot
-  read -r sha256 boot <"$OWN_FINISHED"
-  if [[ $sha256 != "$OWN_SHA256" ]]; then # the declaration was changed before the reboot
-    rm -f -- "$OWN_FINISHED"
-    main
-    return 0
+# rebooted_since BOOT: ends the step if the machine rebooted after the script in this boot, and otherwise requests the reboot.
+rebooted_since() {
+  if [[ $1 == "$(this_boot)" ]]; then
+    would "reboot, because the declaration contains reboot: true" && end_dry_run
+    reboot_needed "the script ended, and the declaration contains reboot: true"
   fi
-  [[ $boot != "$(this_boot)" ]] || reboot_needed "the script ended, and the declaration contains reboot: true"
+  end_dry_run
   rm -f -- "$OWN_FINISHED"
   proved "the script with the SHA-256 $OWN_SHA256 ended with exit code 0, and the machine rebooted after it"
 }
