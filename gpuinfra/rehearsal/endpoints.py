@@ -64,11 +64,13 @@ def _azure(endpoint: str, operator: Mapping[str, Any], region: str) -> dict[str,
         "AZURE_STORAGE_SERVICE_ENDPOINT": f"{endpoint}/.azure/blob",
         "GPUINFRA_AZURE_RESOURCE_MANAGER": f"{endpoint}/.azure/arm",
         "GPUINFRA_AZURE_ATTESTATION_CERTIFICATES": str(azure["certificates"]),
+        # Roles of the stand-in cloud have an effect at once.
+        "GPUINFRA_AZURE_ROLE_WAIT_S": "0",
     }
 
 
 def _gcp(endpoint: str, operator: Mapping[str, Any], region: str) -> dict[str, str]:
-    """Use a key file for which the stand-in cloud issues tokens. Google has no variable for the address of its public keys."""
+    """Use a key file for which the stand-in cloud issues tokens. Google's tools have no variable for the address of its public keys."""
     gcp = operator.get("gcp")
     if not gcp:
         return {}

@@ -17,7 +17,7 @@ KEPT = "needs --rehearsals"
 
 
 def rehearsals(folder: Path) -> Iterator[Entry]:
-    """Yield the rehearsals in a folder. A folder of another program is not one."""
+    """Yield the rehearsals in a folder. A folder of another program is skipped."""
     roots = [path for path in sorted(folder.iterdir()) if _is_one(path)] if folder.is_dir() else []
     running = {path for path in roots if _running(path)}
     for path in roots:

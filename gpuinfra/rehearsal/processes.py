@@ -1,7 +1,7 @@
-"""Starts and records the processes of a rehearsal, and ends processes that an interrupted run left behind.
+"""Starts and records the processes of a rehearsal, and terminates the leftover processes of an interrupted run.
 
-Each process ends with its parent and carries a marker in its environment, which a later run uses to find it. A process
-is ended only if it carries this folder's marker, or if both its ID and its start time match the record, because process
+Each process exits when its parent exits, and its environment contains a marker, which a later run uses to find it. A process
+is terminated only if it has this folder's marker, or if both its ID and its start time match the record, because process
 IDs are reused.
 """
 

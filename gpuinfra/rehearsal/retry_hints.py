@@ -19,7 +19,7 @@ _TRANSIENT = re.compile(
 """Matches the messages of temporary cloud failures."""
 
 _CONTINUES = (
-    "created resources stay, and the run continues from there. If it fails again, read engine.log beside the report"
+    "created resources stay, and the run continues from there. If it fails again, read engine.log next to the report"
 )
 
 
@@ -28,16 +28,16 @@ def hint_for(error: str) -> str:
     if _TRANSIENT.search(error):
         return (
             "the failure may be temporary: run the same command again; created resources stay, and the run continues from "
-            "there. If it fails again, check the status page of the cloud's service and read engine.log beside the report"
+            "there. If it fails again, check the status page of the cloud's service and read engine.log next to the report"
         )
     if "VirtualMachineScaleSet" in error:
         # Azure reports the failure on the scale set itself. On other clouds, the groups stay empty, and the handover
         # reports the reason.
-        from gpuinfra.handover.azure import classify
-        from gpuinfra.handover.explain import PROBLEM_HINTS
+        from gpuinfra.handover.azure import REFUSALS
+        from gpuinfra.handover.refusals import Kind
 
-        if (kind := classify(error)) != "other":
-            return f"{PROBLEM_HINTS[kind]}; {_CONTINUES}"
+        if (refusal := REFUSALS.of(error)).kind != Kind.UNKNOWN:
+            return f"{refusal.hint}; {_CONTINUES}"
     return f"fix the cause in the error above and run the same command again; {_CONTINUES}"
 
 

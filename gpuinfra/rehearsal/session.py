@@ -275,7 +275,7 @@ def open_session(options: Options, view: View) -> Iterator[Session]:
         folder.make()
         left = processes.sweep(folder)
         if left:
-            view.line(f"ended processes of an interrupted run: {', '.join(left)}")
+            view.line(f"stopped leftover processes of an interrupted run: {', '.join(left)}")
         notes = write_project(folder, program, path)
         if loaded is not None:
             copy_scripts(folder, loaded.spec.software.steps)

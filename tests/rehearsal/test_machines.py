@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -35,17 +36,40 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("machine", CASES)
-def test_a_machine_of_a_current_generation_is_verified(machine: str, rehearse: Rehearse, tmp_path: Path) -> None:
-    """The nodes of a minimal declaration are verified with all their GPUs, and no check fails."""
+PINNED: dict[str, tuple[str, str]] = {
+    "p5.48xlarge": ("2026-09-29", "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) 20260929"),
+    "Standard_ND96isr_H200_v5": ("2026-07-29", "22.04.2026072901"),
+    "a3-ultragpu-8g": ("2026-08-20", "ubuntu-accelerator-2404-amd64-with-nvidia-580-v20260820"),
+}
+"""Machine -> a release that the catalog records, and its name in the state."""
+
+
+def _stack(tmp_path: Path, machine: str, **changes: Any) -> Path:
     place = CASES[machine]["where"]
     region = {"aws": "aws:region", "azure": "azure-native:location", "gcp": "gcp:region"}[place["cloud"]]
-    pool = {"name": "gpu", "machine": machine, "capacity": SPOT}
+    pool = {"name": "gpu", "machine": machine, "capacity": SPOT, **changes}
     stack = tmp_path / "Pulumi.machine.yaml"
     cluster = {"name": "train", "pools": [pool], **CASES[machine]}
     with stack.open("w", encoding="utf-8") as file:
         YAML(typ="safe").dump({"config": {region: place["region"], "gpuinfra:cluster": cluster}}, file)
-    result = rehearse("up", str(stack))
+    return stack
+
+
+@pytest.mark.parametrize("machine", PINNED)
+def test_a_node_with_a_pinned_image_is_verified(machine: str, rehearse: Rehearse, tmp_path: Path) -> None:
+    """The node group has the release of the declared date, and its node is verified with all its GPUs."""
+    day, name = PINNED[machine]
+    result = rehearse("up", str(_stack(tmp_path, machine, image=day)))
+    assert result.code == 0, result.out + result.err
+    totals = result.report["totals"]
+    assert (totals["nodes_verified"], totals["gpus_verified"]) == (1, 8)
+    assert name in json.dumps(result.state)
+
+
+@pytest.mark.parametrize("machine", CASES)
+def test_a_machine_of_a_current_generation_is_verified(machine: str, rehearse: Rehearse, tmp_path: Path) -> None:
+    """The nodes of a minimal declaration are verified with all their GPUs, and no check fails."""
+    result = rehearse("up", str(_stack(tmp_path, machine)))
     assert result.code == 0, result.out + result.err
     report = result.report
     assert report["totals"]["nodes"] == report["totals"]["nodes_verified"] == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,17 @@ pytestmark = pytest.mark.long
 SECOND = {"aws-recovery": "us-west-2", "gcp-recovery": "us-east4"}
 
 
-def ready(up: Finished, path: Path) -> tuple[int, dict[tuple[str, str], str]]:
-    """Exit code, and the state of each topic and name."""
+def answer(up: Finished, path: Path) -> tuple[int, list[dict[str, str]]]:
+    """Exit code, and the lines."""
     done = run(command("ready", str(path), "--rehearsal", "--folder", str(up.root.parent), "--json"), up.root)
     assert done.out, done.err
-    return done.code, {(one["topic"], one["name"]): one["state"] for one in json.loads(done.out)["lines"]}
+    return done.code, json.loads(done.out)["lines"]
+
+
+def ready(up: Finished, path: Path) -> tuple[int, dict[tuple[str, str], str]]:
+    """Exit code, and the state of each topic and name."""
+    code, lines = answer(up, path)
+    return code, {(one["topic"], one["name"]): one["state"] for one in lines}
 
 
 def broken(session: Session, stack: str) -> set[tuple[str, str]]:
@@ -68,7 +75,7 @@ def broken(session: Session, stack: str) -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize("stack", SECOND)
 def test_second_region_is_ready_until_a_protection_breaks(stack: str, rehearse: Rehearse, tmp_path: Path) -> None:
-    """After `up` and with the clone's file, the region is ready; a disabled replication, a key and a replica that are gone are each named."""
+    """After `up` and with a clone that uses the replica, the region is ready; a disabled replication, a key and a replica that are gone are each named."""
     path = tmp_path / f"Pulumi.{stack}.yaml"
     shutil.copyfile(shipped("stacks") / path.name, path)
     up = rehearse("up", str(path), "--without-nodes")
@@ -78,8 +85,17 @@ def test_second_region_is_ready_until_a_protection_breaks(stack: str, rehearse: 
     assert {line for line, state in lines.items() if state == "fail"} == {("stack file", f"{stack}-{SECOND[stack]}")}
     cloned = run(command("clone", str(path), "--region", SECOND[stack]), up.root)
     assert cloned.code == 0, cloned.out + cloned.err
+    code, found = answer(up, path)
+    assert code == 1
+    (empty,) = [one for one in found if one["state"] == "fail"]
+    assert (empty["topic"], empty["name"]) == ("data", "storage[0].bucket")
+    _, name, of, *words = shlex.split(empty["fix"])
+    assert (name, of) == ("clone", stack)
+    cloned = run(command(name, str(path), *words), up.root)
+    assert cloned.code == 0, cloned.out + cloned.err
     code, lines = ready(up, path)
     assert code == 0, lines
+    assert lines["data", "storage[0].bucket"] == "ok"
     assert {topic for topic, _ in lines} >= {
         "replication",
         "replica",

@@ -62,7 +62,11 @@ def lines_after_failure(root: Path, nodes: list[dict[str, Any]], closing: tuple[
         ),
         (
             'creating VirtualMachineScaleSet (/s/x): Status=400 Code="InvalidParameter" Message="..."',
-            "fix the cause in the error above",
+            "the cloud does not accept these options together",
+        ),
+        (
+            'creating VirtualMachineScaleSet (/s/x): Status=400 Code="NobodyKnows" Message="..."',
+            "fix the cause in the error above and run the same command again",
         ),
         ("InvalidParameterValue: no such subnet", "fix the cause in the error above and run the same command again"),
     ],

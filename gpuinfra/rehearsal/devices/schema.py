@@ -101,7 +101,7 @@ class Model(TypedDict):
 
 
 class Layout(TypedDict):
-    """PCI addresses of one machine shape."""
+    """PCI addresses of the devices of one machine type."""
 
     gpus: tuple[str, ...]
     fabric: tuple[str, ...]

@@ -3,7 +3,7 @@
 One thread starts and watches all process trees, because the kernel ends a child with the thread that started it.
 A node's record is on disk before its process starts, so the next rehearsal can continue after a kill: a node that was
 running boots again with a new boot ID, as after a power failure, and a suspended one resumes. Only a node whose boot
-has reached its units can be suspended: before that, nothing records how far the boot came, so the node boots again.
+has reached its units can be suspended. Before that, the progress of the boot is not recorded, so the node boots again.
 The number of nodes that boot at once is limited to the number of cores.
 """
 

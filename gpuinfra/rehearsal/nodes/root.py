@@ -98,7 +98,7 @@ def proc_files(root: Path, *, boot_id: str, kernel: str) -> list[dict[str, str]]
     texts = {
         "sys/kernel/random/boot_id": boot_id,
         "sys/kernel/osrelease": kernel,
-        "version": f"Linux version {kernel} (buildd@stand-in) (stand-in node, not a kernel of its own) #1 SMP",
+        "version": f"Linux version {kernel} (buildd@stand-in) (stand-in node; the kernel is that of the host) #1 SMP",
         "cmdline": f"BOOT_IMAGE=/boot/vmlinuz-{kernel} root=PARTUUID=00000000-01 ro console=tty1 console=ttyS0 nvme_core.io_timeout=4294967295",
         "modules": "",
     }

@@ -1,11 +1,13 @@
-"""The programs with which stand-in nodes mount buckets: Cloud Storage FUSE and Mountpoint for Amazon S3.
+"""The programs that stand-in nodes use to mount buckets: Cloud Storage FUSE, Mountpoint for Amazon S3 and BlobFuse.
 
-A program asks the metadata service for credentials and the service for a list of one object, as the real one does at a mount, so a
-missing grant refuses the mount. It then becomes a daemon, which ends when the bucket is unmounted. The files are in a folder that all
-nodes of the rehearsal share, and are not objects of the stand-in cloud.
+A program requests credentials from the metadata service and a list of one object from the storage service, as the real
+program does when it mounts a bucket. If a grant is missing, the mount fails. The program then becomes a daemon, which
+ends when the bucket is unmounted. The files are in a folder that all nodes of the rehearsal share, and are not objects
+of the stand-in cloud.
 
 Messages and options: GoogleCloudPlatform/gcsfuse v3.11.2, docs/troubleshooting.md; awslabs/mountpoint-s3 v1.23.0, mountpoint-s3/src/{cli,run}.rs,
-mountpoint-s3-fs/src/{fuse,s3}/config.rs and doc/TROUBLESHOOTING.md. Entries in the list of mounts: public outputs of `mount`.
+mountpoint-s3-fs/src/{fuse,s3}/config.rs and doc/TROUBLESHOOTING.md; Azure/azure-storage-fuse commit 74098e3, cmd/mount.go, setup/advancedConfig.yaml,
+component/azstorage/{azstorage,block_blob}.go and issue 2244. Entries in the list of mounts: public outputs of `mount`.
 """
 
 from __future__ import annotations
@@ -29,6 +31,17 @@ _GCSFUSE = (
     "--cache-dir", "--file-cache-max-size-mb", "--temp-dir", "--file-mode", "--dir-mode", "--metadata-cache-ttl-secs",
 )  # fmt: skip
 _MOUNTPOINT = ("--cache", "--max-cache-size", "--metadata-ttl", "--negative-metadata-ttl", "--file-mode", "--dir-mode")
+_BLOBFUSE = ("--config-file", "--disable-version-check", "--disable-writeback-cache", "--wait-for-mount")
+_BLOBFUSE_KEYS = {
+    "": {"read-only", "allow-other", "default-working-dir", "components"},
+    "logging": {"type", "level"},
+    "libfuse": {"attribute-expiration-sec", "entry-expiration-sec", "negative-entry-expiration-sec"},
+    "file_cache": {"path", "max-size-mb", "timeout-sec", "refresh-sec", "cleanup-on-start"},
+    "block_cache": {"block-size-mb", "mem-size-mb", "prefetch"},
+    "attr_cache": {"timeout-sec"},
+    "azstorage": {"account-name", "container", "endpoint", "mode", "appid", "max-retries"},
+}
+"""Keys of the configuration of BlobFuse that this tool knows. The real program ignores other keys."""
 _MOUNTPOINT_FLAGS = {"--allow-other", "--read-only", "--allow-delete", "--allow-overwrite"}
 
 
@@ -113,13 +126,94 @@ def _mountpoint_words(bucket: str, code: int, text: str) -> str:
     if code:
         message = text.partition("<Message>")[2].partition("</Message>")[0] or "<no message>"
         return f"1: Client error\n    2: Forbidden: {message}"
-    # The name of the code is the one of a name that cannot be resolved; recorded for a service without virtual hosts.
+    # The error code means that a name cannot be resolved; recorded for a service without virtual hosts.
     words = "CRT error 1059: aws-c-io: AWS_IO_DNS_INVALID_NAME, Host name was invalid for dns resolution."
     return f"1: Client error\n    2: Unknown CRT error\n    3: {words}"
 
 
+def blobfuse2(argv: list[str]) -> int:
+    """`blobfuse2 mount --config-file=FILE [options] MOUNT`, and `--version`. The list of mounts does not contain the name of the container."""
+    arguments = Arguments(argv, {name: name for name in _BLOBFUSE})
+    if arguments.has("--version", "-v"):
+        sys.stdout.write(f"blobfuse2 version {read_state()['packages']['blobfuse2']['version']}\n")
+        return 0
+    if unknown := sorted(arguments.flags):
+        return fail(f"Error: unknown flag: {unknown[0]}")
+    if len(arguments.words) != 2 or arguments.words[0] != "mount":
+        return fail(f"Error: accepts 1 arg(s), received {len(arguments.words) - 1}")
+    target = arguments.words[1]
+    try:
+        options, settings = _blobfuse_settings(read_text(arguments.one("--config-file")))
+    except (OSError, ValueError) as problem:
+        return fail(f"Error: invalid config file [{problem}]")
+    if not os.path.isdir(target):
+        return fail("Error: mount directory does not exist")
+    if _is_mounted(target):
+        return fail("Error: directory is already mounted")
+    storage = settings["azstorage"]
+    account = storage["account-name"]
+    cache = settings.get("file_cache", {}).get("path")
+    problem = ""
+    if cache is not None and not os.path.isdir(cache):
+        problem = f"config error in file_cache [{cache} does not exist]"
+    else:
+        try:
+            _open(
+                storage["container"],
+                lambda name, environ: _list_container(name, environ, storage),
+                lambda _, code, text: _blobfuse_words(account, code, text),
+            )
+        except Refused as refused:
+            problem = f"failed to authenticate azstorage credentials with error [{refused}]"
+    if problem:
+        return fail(f"Error: failed to initialize new pipeline [{problem}]")
+    shown = f"{'ro' if options['read-only'] == 'true' else 'rw'},nosuid,nodev,relatime,user_id=0,group_id=0,allow_other,max_read=1048576"
+    server = f"blob-{account}-{storage['container']}"
+    return _serve({"source": "blobfuse2", "target": target, "type": "fuse", "options": shown, "server": server})
+
+
+def _blobfuse_settings(text: str) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """Return the keys at the top of a configuration, and the keys of each component. Raises ValueError for a key that this tool does not know."""
+    top: dict[str, str] = {}
+    parts: dict[str, dict[str, str]] = {"": top}
+    section = ""
+    for line in text.splitlines():
+        if line.startswith("  - "):
+            continue
+        name, _, value = line.strip().partition(":")
+        if not line.startswith(" "):
+            section = "" if value or name == "components" else name
+        if section and not line.startswith(" "):
+            parts[section] = {}
+        elif name in _BLOBFUSE_KEYS.get(section, set()):
+            parts[section][name] = value.strip()
+        else:
+            raise ValueError(f"unknown key {section}.{name}")
+    return top, parts
+
+
+def _blobfuse_words(account: str, code: int, text: str) -> str:
+    if not code:
+        host = f"{account}.blob.core.windows.net"
+        return f'Get "https://{host}/?comp=list": dial tcp: lookup {host}: {text}'
+    known = {403: "AuthorizationPermissionMismatch", 404: "ContainerNotFound"}.get(code, str(code))
+    return f"BlockBlob::TestPipeline : [{text.partition('<Code>')[2].partition('</Code>')[0] or known}]"
+
+
+def _list_container(container: str, environ: dict[str, str], storage: dict[str, str]) -> None:
+    """Ask for a list of two blobs with a token of the configured identity."""
+    query = f"api-version=2018-02-01&resource={quote('https://storage.azure.com/', safe='')}"
+    if storage.get("appid"):
+        query += f"&client_id={storage['appid']}"
+    metadata = f"{environ['AZURE_POD_IDENTITY_AUTHORITY_HOST']}/metadata/identity/oauth2/token?{query}"
+    token = json.loads(_get(Request(metadata, headers={"Metadata": "true"})))["access_token"]
+    place = f"{environ['AZURE_STORAGE_SERVICE_ENDPOINT']}/{storage['account-name']}/{quote(container, safe='')}"
+    listing = f"{place}?restype=container&comp=list&delimiter=%2F&maxresults=2"
+    _get(Request(listing, headers={"Authorization": f"Bearer {token}", "x-ms-version": "2021-12-02"}))
+
+
 def _open(bucket: str, ask: Callable[[str, dict[str, str]], None], words: Callable[[str, int, str], str]) -> None:
-    """Ask the service for a list of one object. Raises Refused with the program's words about the HTTP status, or 0 without an answer."""
+    """Request a list of one object from the service. Raises Refused with the program's message about the HTTP status, which is 0 without a response."""
     faults = read_state()["faults"]
     if "bucket-mount-refused" in faults:
         raise Refused(words(bucket, 403, "<Message>Access Denied</Message>"))

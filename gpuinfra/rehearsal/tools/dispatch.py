@@ -12,6 +12,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "apt-mark": ("apt", "apt_mark"),
     "azurehpc-sku-customizations": ("vendor_clouds", "sku_customizations"),
     "blkid": ("disks", "blkid"),
+    "blobfuse2": ("buckets", "blobfuse2"),
     "cloud-init": ("cloudinit", "cloud_init"),
     "containerd": ("vendor", "dockerd"),
     "ctr": ("vendor", "container"),

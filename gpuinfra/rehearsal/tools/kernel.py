@@ -275,7 +275,7 @@ def mokutil(argv: list[str]) -> int:
 
 
 def nothing(argv: list[str]) -> int:
-    """Commands without an effect on a stand-in node: depmod, update-initramfs, update-grub."""
+    """Commands that have no effect on a stand-in node: depmod, update-initramfs, update-grub."""
     del argv
     return 0
 

@@ -17,8 +17,8 @@ from .process import Reaper, end_all, members
 from .state import UNITS, dumps, loads, read_text, write_atomically
 from .unitfile import Unit, full_name, load, masked, seconds, unmet, wanted_by
 
-_FORKS = ("gcsfuse", "mount-s3")
-"""Commands that end when they have left a daemon, as the real ones do. Other daemons of the stand-in stay in the foreground."""
+_FORKS = ("gcsfuse", "mount-s3", "blobfuse2")
+"""Commands that exit after they start a daemon, like the real commands. Other daemons of the stand-in stay in the foreground."""
 
 
 @dataclass

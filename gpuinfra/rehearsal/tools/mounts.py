@@ -23,7 +23,7 @@ ROOT = {"source": "/dev/root", "target": "/", "type": "ext4", "options": "rw,rel
 MS_RDONLY, MS_REMOUNT, MS_BIND, MNT_DETACH = 1, 32, 4096, 2
 LOCAL = "127.0.0.1:"
 BUCKETS = ("fuse.gcsfuse", "fuse")
-"""Types of mounted buckets: Cloud Storage FUSE, and Mountpoint for Amazon S3, which names no subtype."""
+"""Types of mounted buckets: Cloud Storage FUSE, and Mountpoint for Amazon S3 and BlobFuse, which name no subtype."""
 SHARED_KINDS = ("lustre", "nfs", *BUCKETS)
 SIMULATED = (*SHARED_KINDS, "xfs", "ext4")
 TUNNELS = RUN + "/tunnels"

@@ -64,6 +64,10 @@ class Metadata:
             return b"nodes"
         if path.endswith("/iam/security-credentials/nodes"):
             return json.dumps({"AccessKeyId": "ASIA", "SecretAccessKey": "secret", "Token": "token"}).encode()
+        if "/identity/oauth2/token?" in path:
+            return json.dumps({"access_token": "standin.token"}).encode()
+        if "?restype=container&comp=list" in path:
+            return b"<EnumerationResults/>"
         if "?list-type=2" in path:
             return b"<ListBucketResult/>"
         return self.user_data if path.endswith(("/user-data", "/attributes/user-data")) and self.user_data else None

@@ -52,7 +52,7 @@ _OF_INTERFACE = {
 }
 """Maps an action on a network interface to the other resources that EC2 evaluates."""
 _RULES = ("ec2:AuthorizeSecurityGroup", "ec2:RevokeSecurityGroup")
-"""Actions whose resource is the group, also if a rule is created (service authorization reference of EC2)."""
+"""Actions whose resource is the group, even if a rule is created (service authorization reference of EC2)."""
 
 
 def required(

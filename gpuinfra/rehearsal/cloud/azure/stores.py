@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from gpuinfra.rehearsal.cloud.azure import identity
 from gpuinfra.rehearsal.cloud.azure.errors import AzureError
 from gpuinfra.rehearsal.cloud.core import wire
 
@@ -37,10 +38,19 @@ def account_id(store: Store, name: str) -> str:
 
 
 def container_id(store: Store, account_name: str, name: str) -> str | None:
-    """Return the ARM ID of a container, or None if it does not exist."""
+    """Return the ARM ID of a container, or None if it does not exist. A container at which a role is assigned is an existing container of the user, unless the account was created in the rehearsal."""
     found = account(store, account_name)
-    wanted = f"{found.id}/blobServices/default/containers/{name}".lower() if found else ""
+    if found is None:
+        return _existing(store, account_name, f"/containers/{name}")
+    wanted = f"{found.id}/blobServices/default/containers/{name}".lower()
     return next((one.id for one in store.list(CONTAINER) if one.id.lower() == wanted), None)
+
+
+def _existing(store: Store, account_name: str, end: str = "") -> str | None:
+    """Return the scope of a role assignment at a container of an account that the rehearsal did not create."""
+    scopes = (str(one.plain.get("scope") or "") for one in store.list(identity.ASSIGNMENT))
+    part = f"/storageAccounts/{account_name}/blobServices/default/containers/".lower()
+    return next((one for one in scopes if part in one.lower() and one.lower().endswith(end.lower())), None)
 
 
 def settings(store: Store, account_name: str) -> dict[str, Any]:
@@ -77,6 +87,8 @@ def reachable(store: Store, name: str, who: Principal) -> None:
     """Raise AzureError if the account does not exist or its network rules deny the caller."""
     found = account(store, name)
     if found is None:
+        if _existing(store, name):
+            return
         raise AzureError("ResourceNotFound", f"The host {name}.blob.core.windows.net is not known: there is no such account.", status=404)  # fmt: skip
     inputs = found.plain
     rules = inputs.get("networkRuleSet") or {}

@@ -37,7 +37,7 @@ class Call:
 
     @property
     def plain(self) -> dict[str, Any]:
-        """The inputs without secret envelopes."""
+        """The inputs, with secrets unwrapped."""
         return wire.plain(self.inputs)
 
     def resource(self) -> Resource:

@@ -48,7 +48,7 @@ class Rights:
         used = self._store.all(_USED)
         granted = sorted({right for one in registry.installed() for right in one.node_rights(self._store, [n for n in nodes if n["cloud"] == one.name])})  # fmt: skip
         idle = [one for one in granted if one not in used]
-        waiting = [one for one in idle if not used or _comes_later(one)]  # nothing counts as unused yet
+        waiting = [one for one in idle if not used or _comes_later(one)]  # no right counts as unused yet
         return {
             "used": [one for one in granted if one in used],
             "unused": [one for one in idle if one not in waiting],

@@ -125,7 +125,7 @@ class CryptoKey(Key):
 
 @behaves
 class LogBucket(Behavior):
-    """A log bucket. A create acquires an existing bucket and patches it. A locked bucket cannot be changed. A deleted
+    """A log bucket. A create operation acquires an existing bucket and patches it. A locked bucket cannot be changed. A deleted
     bucket keeps its name for 7 days.
 
     Create and import as in `resource_logging_bucket_config.go` and `resource_logging_project_bucket_config.go`

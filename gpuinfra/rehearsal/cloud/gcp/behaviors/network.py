@@ -224,7 +224,7 @@ def _range(plain: dict[str, Any]) -> ipaddress.IPv4Network | ipaddress.IPv6Netwo
 class Connection(Behavior):
     """Private service access, which Lustre and Filestore require.
 
-    The ID and the import as in `resource_service_networking_connection.go` (GoogleCloudPlatform/magic-modules at
+    The ID and the import follow `resource_service_networking_connection.go` (GoogleCloudPlatform/magic-modules at
     d577844, Mozilla Public License 2.0, read 2026-11-22).
     """
 
