@@ -32,8 +32,8 @@ bench: dev engine ## benchmarks; they report figures and never fail
 dev:
 	@$(PYTHON) tools/environment.py dev
 
-engine: dev
-	@$(BIN)/python -m gpuinfra.engine
+engine: dev # built from source, because the tests test this project's language host
+	@$(BIN)/python -m gpuinfra.engine --build
 
 UV_LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command "make lock"

@@ -28,7 +28,7 @@ class Retained:
     parents: Sequence[Key]
     """Components that contain the resource, outermost first."""
     id: str
-    """ID with which the engine imports the resource."""
+    """ID that the engine uses to import the resource."""
 
 
 def find_retained(plan: Plan, token: str, profile: str | None = None) -> list[Retained]:

@@ -24,6 +24,9 @@ from gpuinfra.plan.model import (
     EvidencePlan,
     FileSystemPlan,
     HandoverPlan,
+    IngressPlan,
+    NetworkPlan,
+    NodeRolePlan,
     Plan,
     PoolPlan,
     RolesPlan,
@@ -62,7 +65,7 @@ def make_plan(spec: ClusterSpec, today: date, now: datetime | None = None) -> Pl
         region=spec.where.region,
         zones=tuple(sorted({zoning.default, *zoning.by_pool.values()})),
         layers=layers,
-        network=cloud.network(spec, zoning, today) if "site" in layers else None,
+        network=_network(spec, cloud.network(spec, zoning, today)) if "site" in layers else None,
         own_networks=cloud.own_networks(spec, zoning) if "cluster" in layers else (),
         pools=pools,
         file_systems=file_systems if "site" in layers else (),
@@ -81,7 +84,11 @@ def make_plan(spec: ClusterSpec, today: date, now: datetime | None = None) -> Pl
             wait=spec.handover.wait, floor=spec.handover.floor, deadline_s=spec.handover.deadline_minutes * 60
         ),
         evidence=EvidencePlan(operators=spec.access.operators, reached_from=spec.access.evidence_from),
-        roles=RolesPlan(permissions_boundary=spec.access.permissions_boundary, node_policies=spec.access.node_policies),
+        roles=RolesPlan(
+            permissions_boundary=spec.access.permissions_boundary,
+            node_policies=spec.access.node_policies,
+            node_roles=tuple(NodeRolePlan(role=one.role, scope=one.scope) for one in spec.access.node_roles),
+        ),
         tags={"gpuinfra:cluster": spec.name, "gpuinfra:managed-by": "gpuinfra", **dict(sorted(spec.tags.items()))},
         mounted_buckets=tuple(one for one in file_systems if one.kind == "object") if "cluster" in layers else (),
         recovery=recovery_plan(spec, cloud.replication, file_systems, pools) if cloud.replication else None,
@@ -91,6 +98,13 @@ def make_plan(spec: ClusterSpec, today: date, now: datetime | None = None) -> Pl
     )
     plan = replace(plan, budget=_budget(spec, plan, today), decisions=tuple(decisions))
     return replace(plan, resources=cloud.resources(plan), kept=cloud.kept(plan))
+
+
+def _network(spec: ClusterSpec, network: NetworkPlan) -> NetworkPlan:
+    """Return the network with the declared connections from other networks."""
+    declared = spec.access.ingress
+    accepted = tuple(IngressPlan(sources=one.sources, ports=one.ports, protocol=one.protocol) for one in declared)
+    return replace(network, ingress=accepted)
 
 
 def _recorded(file_systems: Iterable[FileSystemPlan]) -> tuple[str, ...]:

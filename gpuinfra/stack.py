@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pulumi
 
+from gpuinfra.clouds import profile_of, why_not_here
+from gpuinfra.clouds.preflight import missing_credentials
 from gpuinfra.errors import GpuinfraError
 from gpuinfra.spec import ClusterSpec, parse_spec
 from gpuinfra.spec.document import read
 
 
 def declared() -> ClusterSpec:
-    """Return the declaration of the running stack. If the declaration is invalid, the program exits with error messages and without a traceback."""
+    """Return the declaration of the running stack. If the declaration is invalid or there are no credentials for its cloud, the program exits with error messages and without a traceback."""
     config = pulumi.Config("gpuinfra")
     value = config.get_object("cluster")
     if value is None:
@@ -23,9 +25,22 @@ def declared() -> ClusterSpec:
             f"the stack {pulumi.get_stack()} has no declaration; add gpuinfra:cluster under config in its stack file"
         )
     try:
-        return parse_spec(value, folder=_stack_folder())
+        spec = parse_spec(value, folder=_stack_folder())
     except GpuinfraError as problem:
         raise pulumi.RunError(str(problem)) from None
+    # Without credentials, the first request of the program fails with a traceback, after an error for each provider.
+    if why_not_here(spec.cloud) is None and (reason := missing_credentials(spec.cloud, spec.where.region, _setting)):
+        title = profile_of(spec.cloud).title
+        raise pulumi.RunError(
+            f"{title}: {reason}; to try the stack without an account, `gpuinfra rehearse up {pulumi.get_stack()}`"
+        )
+    return spec
+
+
+def _setting(name: str) -> str | None:
+    """Return a provider setting of the running stack, such as `aws:profile`."""
+    package, _, key = name.partition(":")
+    return pulumi.Config(package).get(key)
 
 
 def _stack_folder() -> Path:

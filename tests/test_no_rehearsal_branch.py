@@ -13,11 +13,12 @@ REGISTRATION = {
     "cli/cache.py",
     "cli/doctor.py",
     "cli/options.py",
+    "cli/plan.py",
     "cli/rehearse.py",
     "cli/stacks.py",
     "cli/__init__.py",
 }
-"""The commands that start a rehearsal, use its stacks or check its prerequisites."""
+"""The commands that start a rehearsal, use its stacks, check its prerequisites, or compare resources in its cloud."""
 PRESENTATION = {"report/progress.py", "report/rehearsal_page.py", "report/rehearsal_text.py"}
 """The pages and the live view that only `gpuinfra.rehearsal` uses."""
 

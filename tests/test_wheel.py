@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -80,7 +83,52 @@ def test_wheel_has_the_command_and_one_extra_per_cloud(wheel):
     (metadata,) = [name for name in archive.namelist() if name.endswith("METADATA")]
     assert "gpuinfra = gpuinfra.cli:run" in archive.read(entry).decode()
     lines = archive.read(metadata).decode().splitlines()
-    assert {line.partition(": ")[2] for line in lines if line.startswith("Provides-Extra")} == {"aws", "azure", "gcp"}
+    assert {line.partition(": ")[2] for line in lines if line.startswith("Provides-Extra")} == {
+        "aws",
+        "azure",
+        "gcp",
+        "all",
+    }
+    extras = {
+        extra: {
+            line.partition(";")[0]
+            for line in lines
+            if line.startswith("Requires-Dist") and line.endswith(f"extra == '{extra}'")
+        }
+        for extra in ("aws", "azure", "gcp", "all")
+    }
+    assert extras["all"] == extras["aws"] | extras["azure"] | extras["gcp"] != set()
+
+
+def test_two_builds_have_equal_bytes(tmp_path):
+    """Wheel and source distribution do not depend on the folder, the times of the files or the time of the build, and contain the mark of typed packages."""
+    pytest.importorskip("hatchling", reason="hatchling, which builds the wheel, is not installed")
+    files = tracked(
+        "gpuinfra", *SHIPPED, "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "SECURITY.md", ".gitignore"
+    )
+    built: list[dict[str, bytes]] = []
+    for copy in ("first", "second"):
+        folder = tmp_path / copy
+        for name in files:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, folder / name)
+            shutil.copymode(ROOT / name, folder / name)
+            os.utime(folder / name, (1_700_000_000 + len(built) * 86_400,) * 2)
+        subprocess.run(
+            [sys.executable, "-m", "hatchling", "build", "-d", folder / "dist"],
+            cwd=folder,
+            env={**os.environ, "SOURCE_DATE_EPOCH": "1750000000"},
+            check=True,
+            timeout=300,
+        )
+        built.append({one.name: one.read_bytes() for one in (folder / "dist").iterdir()})
+    assert len(built[0]) == 2
+    assert built[0] == built[1]
+    wheel, source = (next(c for name, c in built[0].items() if name.endswith(end)) for end in (".whl", ".tar.gz"))
+    with zipfile.ZipFile(io.BytesIO(wheel)) as archive:
+        assert "gpuinfra/py.typed" in archive.namelist()
+    with tarfile.open(fileobj=io.BytesIO(source)) as archive:
+        assert any(name.endswith("/gpuinfra/py.typed") for name in archive.getnames())
 
 
 def test_own_program_is_rehearsed_from_the_wheel(wheel, tmp_path):

@@ -28,7 +28,7 @@ GROUPS = {
         "rehearse": "Run a stack against a local simulation of its cloud and nodes",
     },
     "Deploy": {
-        "doctor": "Check this machine and your account; print the fix of each problem",
+        "doctor": "Check this machine and your account; print the fix for each problem",
         "adopt": "Write the import file for resources that destroy retained",
         "bootstrap": "Install software on existing machines over SSH",
     },
@@ -37,6 +37,7 @@ GROUPS = {
         "nodes": "List the nodes: state, verified since, price per hour",
         "drift": "Compare a deployed stack with what was deployed",
         "ready": "Check whether the second region is ready",
+        "failover": "Move a stack to its second region",
         "check": "Run the checks on the nodes now",
         "pairs": "Measure pairs of nodes to find a slow node",
         "run": "Run a command on all nodes, or a job on several nodes",
@@ -47,14 +48,14 @@ GROUPS = {
     "Reference": {
         "explain": "Explain a field, rule, check, bootstrap step or Xid",
         "schema": "Print the JSON schema of a stack file",
-        "cache": "Show what gpuinfra keeps on this machine; remove what is not in use",
+        "cache": "Show the data that gpuinfra stores on this machine; remove unused data",
         "completion": "Print or install the completion for bash, zsh or fish",
     },
 }
 """Group -> name -> one-line help text. `gpuinfra.cli.<name>` defines the command."""
 
 VARIABLE = "_GPUINFRA_COMPLETE"
-"""Set by the script of a shell to ask for completions. Click derives the name from the name of the command."""
+"""Set by a shell's completion script to request completions. Click derives the name from the name of the command."""
 
 COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
 

@@ -23,7 +23,7 @@ from gpuinfra.cli.options import FILE
 @click.option(
     "--state",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Output of `pulumi stack export`. The import file omits the resources that it contains.",
+    help="Output of `pulumi stack export`. The import file omits the resources in this output.",
 )
 @click.option("--out", type=FILE, default=Path("adopt.json"), show_default=True, help="Import file to write.")
 def command(stack: str, organization: str, project: str, profile: str | None, state: Path | None, out: Path) -> None:

@@ -1,4 +1,4 @@
-"""`gpuinfra cache`: shows what gpuinfra keeps on this machine, and removes what is not in use."""
+"""`gpuinfra cache`: shows the data that gpuinfra stores on this machine, and removes unused data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ GB = 1_000_000_000
 @click.option("--toolchains", is_flag=True, help="Clean Go toolchains.")
 @click.option("--bundles", is_flag=True, help="Clean bundles.")
 @click.option("--rehearsals", is_flag=True, help="Clean the rehearsals in --folder, with their state and reports.")
-@click.option("--all", "everything", is_flag=True, help="Clean all kinds, also what was used within a day.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Clean all kinds, including entries that were used in the last day."
+)
 @click.option(
     "--limit", type=click.FloatRange(0), metavar="GB", help="Clean only until this size is reached, oldest first."
 )
@@ -44,10 +46,10 @@ def command(
     as_json: bool,
     folder: Path,
 ) -> int:
-    """Show what gpuinfra keeps on this machine, or remove what is not in use.
+    """Show the data that gpuinfra stores on this machine, or remove unused data.
 
-    `clean` removes engines of other versions, Go toolchains and bundles that were not used within a day. They are made again when they
-    are needed. Rehearsals are removed only with --rehearsals or --all. What a process uses is never removed.
+    `clean` removes engines of other versions, Go toolchains and bundles that were not used in the last day. gpuinfra creates them
+    again when it needs them. Rehearsals are removed only with --rehearsals or --all. Data that a process uses is never removed.
     """
     from gpuinfra.engine.entries import BUNDLE, ENGINE, TOOLCHAIN, entries
     from gpuinfra.engine.keep import cache_folder
@@ -85,7 +87,7 @@ def command(
 def _to_remove(
     found: list[Entry], kinds: set[str], everything: bool, explicit: str, limit: float | None
 ) -> list[Entry]:
-    """Return what to remove. `explicit` is the reason of entries that are kept unless their kind is chosen."""
+    """Return what to remove. `explicit` is the reason for entries that are kept unless their kind is selected."""
     from dataclasses import replace
 
     from gpuinfra.engine.entries import over_limit
@@ -113,7 +115,7 @@ def _show(found: list[Entry], cache: Path, folder: Path, as_json: bool) -> None:
     rows = [(one.kind, one.path.name, _size(one.size), _day(one.used), one.kept) for one in found if one.kind != BUNDLE]
     if bundles:
         free = sum(not one.kept for one in bundles)
-        kept = f"{len(bundles) - free} used within a day" if free < len(bundles) else ""
+        kept = f"{len(bundles) - free} used in the last day" if free < len(bundles) else ""
         size = _size(sum(one.size for one in bundles))
         rows.append((BUNDLE, f"{len(bundles)} files", size, _day(max(one.used for one in bundles)), kept))
     click.echo(f"cache: {cache}; rehearsals: {folder}")

@@ -24,7 +24,7 @@ SCHEMA = "gpuinfra.catalog/1"
 @click.option("--region", help="List only the machine types that this region offers, with the prices in this region.")
 @click.option("--json", "as_json", is_flag=True, help="Print every field as one JSON object.")
 def command(machine: str | None, gpu: str | None, cloud: str | None, region: str | None, as_json: bool) -> int:
-    """List machine types with GPUs, fabric and prices.
+    """List machine types with their GPUs, fabric and prices.
 
     With MACHINE, print all facts about this machine type, with dates and sources.
     """

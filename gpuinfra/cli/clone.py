@@ -29,11 +29,16 @@ from gpuinfra.errors import UsageError
 @click.option(
     "--rpo",
     metavar="MINUTES",
-    help="Maximum age of the replicated data, in minutes. A longer committed lag of the cloud is an error.",
+    help="Maximum age of the replicated data, in minutes. If the cloud commits only to a longer lag, the command fails.",
 )
 @click.option("--cloud", help="Cloud of the clone. Default: the cloud of the stack.")
 @click.option("--cidr", metavar="RANGE", help="Address range of the clone's network.")
-@click.option("--peer", multiple=True, metavar="RANGE", help="Network that the clone must not overlap. Repeatable.")
+@click.option(
+    "--peer",
+    multiple=True,
+    metavar="RANGE",
+    help="Network range that the clone's network must not overlap. Repeatable.",
+)
 @click.option(
     "--set",
     "values",
@@ -63,10 +68,10 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> int:
-    """Write the stack file of STACK in a second region, with the reason for each change.
+    """Write a stack file that deploys STACK in a second region, with the reason for each change.
 
-    This command requires no cloud account or network and creates no resources. Fields that depend on a region are
-    replaced. What a stack file cannot copy, such as a reservation or a quota, is listed with the command that provides it.
+    This command requires no cloud account or network and creates no resources. It replaces the fields that depend
+    on the region. It lists what a stack file cannot copy, such as a reservation or a quota, with the command that provides it.
 
     The exit code is 1 if the clone is not possible. The report then lists alternatives.
     """

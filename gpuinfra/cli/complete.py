@@ -34,7 +34,7 @@ def completes(values: Values) -> Complete:
 
 
 def stack_values(_: click.Context, __: str) -> Iterator[str]:
-    """Names of the stacks of the project and of those that ship."""
+    """Names of the stacks in the project and of the stacks that ship with gpuinfra."""
     from gpuinfra.stack_files import known_stacks
 
     yield from known_stacks()

@@ -26,7 +26,7 @@ class Shell:
     script: Callable[[], Path]
     """The file of the script."""
     startup: Callable[[], Path] | None
-    """The startup file that loads the script. None if the shell loads it by its place."""
+    """The startup file that loads the script. None if the shell finds the script by its location."""
     load: str = ""
     """Lines for the startup file, with `{script}` as the placeholder for the path of the script."""
 
@@ -164,7 +164,7 @@ def _without_block(text: str, path: Path) -> str:
 
 
 def _written(path: Path, text: str) -> bool:
-    """Replace a file as a whole if its text differs. A link stays a link, and the permissions stay the same."""
+    """Replace a file atomically if its text differs. Symbolic links and permissions are preserved."""
     if path.exists() and _read(path) == text:
         return False
     target = path.resolve()

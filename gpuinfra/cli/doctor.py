@@ -20,8 +20,8 @@ def command(stack: str | None, as_json: bool, folder: Path) -> int:
     """Check what deployments and rehearsals require, and print the command that fixes each problem.
 
     The command checks Python, the engine, the SDKs and plugins of the clouds, the tools and disk space of rehearsals, the state backend, its
-    passphrase, and your credentials. With STACK, it checks only what STACK requires, and asks its cloud for permissions, quotas, capacity and
-    images. It changes no resources and never prints a credential.
+    passphrase, and your credentials. With STACK, it checks only what STACK requires, including permissions, quotas, capacity and images in
+    your account. It changes no resources and never prints a credential.
 
     The exit code is 1 if there is a problem (error). Warnings and skipped items do not change the exit code.
     """

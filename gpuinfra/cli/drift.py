@@ -19,12 +19,12 @@ from gpuinfra.errors import EnvironmentMissing
 def command(stack: str, as_json: bool, stacks: Stacks) -> int:
     """Compare the cloud resources and the nodes of STACK with what was deployed.
 
-    Cloud resources are compared with the state by a preview of a refresh. Nodes are compared by their newest evidence: versions
+    To compare cloud resources with the state, the command previews a refresh. To compare nodes, it reads their newest evidence: versions
     against the software lock, services, held packages, the bundle, and the age of the evidence. The command changes neither the
     cloud nor the state. For each difference, it prints the command that fixes it. Hardware faults are not drift; see
     `gpuinfra verify`.
 
-    The exit code is 0 if there is no drift, 1 if there is drift, and 3 if there is none but a part could not be read.
+    The exit code is 0 if there is no drift, 1 if there is drift, and 3 if no drift was found but a part could not be read.
     """
     from gpuinfra.report import drift_text
 

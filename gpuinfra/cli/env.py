@@ -30,12 +30,12 @@ SCHEMA = "gpuinfra.env/1"
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @stack_options
 def command(stack: str, nodes: int | None, pool: str | None, hostfile: bool, as_json: bool, stacks: Stacks) -> int:
-    """Print addresses, GPUs, mounts and the NCCL profile of the verified nodes of STACK, as lines for a shell.
+    """Print addresses, GPUs, mounts and the NCCL profile of the verified nodes of STACK, in shell syntax.
 
     The values come from the state of the stack. The command does not contact the nodes.
     """
     if hostfile and as_json:
-        raise UsageError("--hostfile and --json exclude each other; omit one")
+        raise UsageError("--hostfile and --json cannot be combined; omit one")
     with active_stack(stack, stacks) as active:
         plan = plan_of(stack)
         one = _pool(plan, pool)
@@ -44,7 +44,7 @@ def command(stack: str, nodes: int | None, pool: str | None, hostfile: bool, as_
         raise DeploymentError(f"pool {one.name} has no verified nodes; run `gpuinfra verify {stack}{stacks.options}`")
     if len(found) < (nodes or 1):
         names = some([node.name for node in found])
-        raise UsageError(f"-N is {nodes}, but the verified nodes are: {names}; specify at most {len(found)}")
+        raise UsageError(f"-N is {nodes}, but only these nodes are verified: {names}; specify at most {len(found)}")
     document = _document(plan, one, found[:nodes])
     if as_json:
         click.echo(json.dumps({**document, **stacks.marks}, indent=2))
@@ -59,7 +59,7 @@ def command(stack: str, nodes: int | None, pool: str | None, hostfile: bool, as_
         click.echo(f"# mounts: {', '.join(document['mounts']) or 'none'}")
         if document["nccl_profile"]:
             click.echo(
-                f"# fabric: {document['fabric']}; on the nodes, {document['nccl_profile']} sets the environment of NCCL"
+                f"# fabric: {document['fabric']}; on the nodes, {document['nccl_profile']} sets the environment variables of NCCL"
             )
     return 0
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpuinfra.verification.read import Evidence
 
 Expectation = Mapping[str, Any]
-SOURCES = "give STACK, set it in the hosts file (stack: aws-p4d), or give --expectation FILE"
+SOURCES = "specify STACK, set it in the hosts file (stack: aws-p4d), or specify --expectation FILE"
 
 
 def from_file(file: Path) -> Expectation:
@@ -26,14 +26,14 @@ def from_file(file: Path) -> Expectation:
     except (OSError, ValueError) as error:
         raise UsageError(f"--expectation {file} cannot be read as JSON: {error}") from None
     if not isinstance(found, dict) or not found.get("required"):
-        raise UsageError(f"--expectation {file} lists no required checks; give the bundle's expectation.json")
+        raise UsageError(f"--expectation {file} lists no required checks; specify the bundle's expectation.json")
     return found
 
 
 def for_evidence(stack: str | None, file: Path | None) -> Callable[[Evidence], Expectation]:
     """Return the expectation for the pool of each document."""
     if (stack is None) == (file is None):
-        raise UsageError("the expectation must have one source; give either STACK or --expectation FILE")
+        raise UsageError("the expectation must have one source; specify either STACK or --expectation FILE")
     if file is not None:
         one = from_file(file)
         return lambda _: one
@@ -44,7 +44,7 @@ def for_evidence(stack: str | None, file: Path | None) -> Callable[[Evidence], E
         pool = one.document.get("pool")
         if pool not in pools:
             raise UsageError(
-                f"the evidence of {one.instance_id} is from pool {pool!r}, but {stack} has {', '.join(pools)}; give the stack to which the node belongs"
+                f"the evidence of {one.instance_id} is from pool {pool!r}, but {stack} has {', '.join(pools)}; specify the stack to which the node belongs"
             )
         return pools[pool]
 

@@ -1,30 +1,50 @@
-"""`gpuinfra images`: shows the recorded releases of each pool's image family, and what a newer release changes."""
+"""`gpuinfra images`: shows the image of each pool, newer releases of its family, and what a newer release changes.
+
+The records of the catalog need no network. With `--live`, the cloud is asked for the newest image.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from datetime import date
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from gpuinfra.doctor.cloud import NewestImage
+    from gpuinfra.plan.model import Image, Plan
+    from gpuinfra.software.images import ImageFamily
+    from gpuinfra.spec.model import ClusterSpec
+
+NOT_KNOWN = "not known"
 
 
 @click.command("images")
 @click.argument("stack", metavar="STACK|FILE")
+@click.option("--live", is_flag=True, help="Also ask the cloud for the newest image (docs/declaring.md).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(stack: str, as_json: bool) -> int:
+def command(stack: str, live: bool, as_json: bool) -> int:
     """Show the image of each pool of STACK, newer releases of the same image family, and what they change.
 
-    The releases are those that gpuinfra records, each with its source. The command does not query the cloud, so newer releases can exist.
+    The releases are those that gpuinfra records, each with its source. Without --live, the command does not ask the cloud, so newer
+    releases can exist. With --live, the command sends read-only requests with your credentials. Without credentials, it reports which
+    images it could not check.
     """
+    from gpuinfra.clouds import profile_of
     from gpuinfra.day import today
+    from gpuinfra.doctor.cloud import newest_images
+    from gpuinfra.planning import make_plan
     from gpuinfra.rules import load_stack
     from gpuinfra.spec.load import find_stack
 
     day = today()
     loaded = load_stack(find_stack(stack), day)
-    pools = list(_pools(loaded.spec, day))
+    plan = make_plan(loaded.spec, day)
+    known = {family.name: family for family in profile_of(loaded.spec.cloud).image_families}
+    used = [known[pool.image.family] for pool in plan.pools if pool.image.family in known]
+    newest = newest_images(loaded, used) if live else None
+    pools = list(_pools(loaded.spec, plan, known, newest))
     if as_json:
         click.echo(json.dumps({"schema": "gpuinfra.images/1", "stack": loaded.name, "pools": pools}, indent=2))
         return 0
@@ -33,15 +53,15 @@ def command(stack: str, as_json: bool) -> int:
     return 0
 
 
-def _pools(spec: Any, day: date) -> Iterator[dict[str, Any]]:
-    """Return the image and the newer releases of each pool, as plain values."""
-    from gpuinfra.clouds import images, profile_of
-    from gpuinfra.planning import make_plan
+def _pools(
+    spec: ClusterSpec, plan: Plan, families: Mapping[str, ImageFamily], newest: Mapping[str, NewestImage] | None
+) -> Iterator[dict[str, Any]]:
+    """Return the image and the newer releases of each pool, as plain values. `newest` are the answers of the cloud, or None."""
+    from gpuinfra.clouds import images
     from gpuinfra.software.images import changes
 
-    families = {family.name: family for family in profile_of(spec.cloud).image_families}
     declared = {pool.name: images.where(pool, f"pools[{index}]") for index, pool in enumerate(spec.pools)}
-    for pool in make_plan(spec, day).pools:
+    for pool in plan.pools:
         image, family = pool.image, families.get(pool.image.family)
         newer = [one for one in family.releases if image.date and one.date > image.date] if family else []
         known = dict(image.release.contents) if image.release and image.date else {}
@@ -62,7 +82,32 @@ def _pools(spec: Any, day: date) -> Iterator[dict[str, Any]]:
                 }
                 for one in newer
             ],
+            **({} if newest is None else {"newest_in_cloud": _in_cloud(image, family, newest)}),
         }
+
+
+def _in_cloud(image: Image, family: ImageFamily | None, newest: Mapping[str, NewestImage]) -> dict[str, Any]:
+    """Return the newest image in the cloud and what it changes, or why it was not asked.
+
+    The changes of a pool without a date are relative to the newest recorded release, with which the plan was made.
+    """
+    from gpuinfra.software.images import unrecorded_changes
+
+    if family is None:
+        return {"not_asked": "the image is not a release of a GPU image of the cloud", "fix": ""}
+    answer = newest[family.name]
+    if not answer.ref:
+        return {"not_asked": answer.why, "fix": answer.fix}
+    on = family.day(answer.ref)
+    planned = image.release.date if image.release else image.date
+    same = answer.ref == image.ref or (on is not None and on == planned)
+    before = family.contents(planned)
+    return {
+        "ref": answer.ref,
+        "date": on.isoformat() if on else None,
+        "newer": not same and (on is None or planned is None or on > planned),
+        "changes": {} if same else unrecorded_changes(family, before, family.contents(on)),
+    }
 
 
 def _lines(pool: dict[str, Any]) -> Iterator[str]:
@@ -71,7 +116,28 @@ def _lines(pool: dict[str, Any]) -> Iterator[str]:
     for one in pool["newer"]:
         changed = ", ".join(f"{name} {old or 'unknown'} -> {new}" for name, (old, new) in one["changes"].items())
         yield f"  newer    {one['date']}: {changed or 'no recorded change'} ({one['source']}; read {one['read']})"
-    if pool["newer"]:
-        yield f"  to use the release of {pool['newer'][-1]['date']}, set {pool['declared_in']} to {pool['newer'][-1]['date']} and run `pulumi up`"
-    elif pool["date"]:
-        yield "  no newer release is recorded"
+    latest = [one["date"] for one in pool["newer"]]
+    cloud = pool.get("newest_in_cloud")
+    if cloud is not None:
+        yield f"  cloud    {_answer(cloud)}"
+        if cloud.get("newer") and cloud["date"]:
+            latest.append(cloud["date"])
+    if latest:
+        chosen = max(latest)
+        yield f"  to use the release of {chosen}, set {pool['declared_in']} to {chosen} and run `pulumi up`"
+    elif pool["date"] and cloud is None:
+        yield "  no newer release is recorded; --live asks the cloud"
+
+
+def _answer(cloud: Mapping[str, Any]) -> str:
+    """Return the answer of the cloud in one line."""
+    if "not_asked" in cloud:
+        return f"not asked: {cloud['not_asked']}" + (f"; fix: {cloud['fix']}" if cloud["fix"] else "")
+    about = f"{cloud['ref']} is the newest image"
+    if not cloud["newer"]:
+        return f"{about}, which is not newer than the release of this pool"
+    changed = ", ".join(
+        f"{name} {old or NOT_KNOWN} -> {new or NOT_KNOWN}" for name, (old, new) in cloud["changes"].items()
+    )
+    undated = "" if cloud["date"] else "; its name has no date, so select it as an object with `ref`"
+    return f"{about}: {changed or 'no known change'}{undated}"

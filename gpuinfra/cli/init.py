@@ -1,4 +1,4 @@
-"""`gpuinfra init`: asks what a new cluster needs, or takes options, and writes its stack file."""
+"""`gpuinfra init`: prompts for the properties of a new cluster, or reads them from options, and writes its stack file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ REQUIRED = ("cloud", "region", "machine")
     "--storage",
     multiple=True,
     metavar="KIND[,FIELD=VALUE]...",
-    help="File system with its fields, such as lustre,capacity_gib=4800, or none. Default: none. Repeatable.",
+    help="File system and its fields, such as lustre,capacity_gib=4800. Use none for no file system. Default: none. Repeatable.",
 )
 @click.option(
     "--set",
@@ -48,7 +48,7 @@ REQUIRED = ("cloud", "region", "machine")
     metavar="PATH=VALUE",
     help="Set another field of the declaration, such as budget.recipients=[ops@example.com]. Repeatable.",
 )
-@click.option("--yes", is_flag=True, help="Ask nothing and use the default of each option that is not given.")
+@click.option("--yes", is_flag=True, help="Do not prompt. Use the default of each option that is not specified.")
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
@@ -59,15 +59,15 @@ REQUIRED = ("cloud", "region", "machine")
 def command(values: tuple[str, ...], yes: bool, output: Path | None, force: bool, **given: Any) -> int:
     """Write the stack file of a new cluster.
 
-    In a terminal, this command asks for each option that is not given, and shows the machine types and prices in the catalog.
+    In a terminal, this command prompts for each option that is not specified, and shows the machine types and prices in the catalog.
     Otherwise, --cloud, --region and --machine are required. It requires no cloud account or network and creates no resources.
 
-    Outside of a Pulumi project, it also writes Pulumi.yaml and the program __main__.py.
+    Outside a Pulumi project, it also writes Pulumi.yaml and the program __main__.py.
     """
     from gpuinfra.clone.write import check_target, write_atomic
     from gpuinfra.day import now, today
     from gpuinfra.new_stack.answers import Answers
-    from gpuinfra.new_stack.files import files_of, find_project, stack_path
+    from gpuinfra.new_stack.files import check_project, files_of, find_project, stack_path
     from gpuinfra.report.plan_json import report_of
     from gpuinfra.report.plan_text import total
     from gpuinfra.spec.document import parse
@@ -83,6 +83,11 @@ def command(values: tuple[str, ...], yes: bool, output: Path | None, force: bool
         if not force and output is None and path.exists():
             raise UsageError(f"{path} exists; use a different --name or --output, or --force to replace it")
         check_target(path, force=force)
+        if not path.parent.is_dir():
+            raise UsageError(
+                f"{path} is in a folder that does not exist; create the folder, or use a different --output"
+            )
+        check_project(find_project(path.parent))
 
     _answer_all(answers, given, asks, check_path)
     for text in values:
@@ -92,7 +97,8 @@ def command(values: tuple[str, ...], yes: bool, output: Path | None, force: bool
     files = files_of(answers, path)
     report = report_of(stack_in(parse(files[-1].text, str(path)), path), today(), None, now())
     for finding in report.findings:
-        click.echo(colored(finding), err=True)
+        # The file is not written yet.
+        click.echo(colored(replace(finding, file="", line=None)), err=True)
     if not report.ok or report.cost is None:
         return 1
     click.echo(f"\nprice: {total(report.cost)}")
@@ -113,9 +119,13 @@ def _is_interactive() -> bool:
 
 
 def _answer_all(answers: Answers, given: dict[str, Any], asks: bool, check_path: Callable[[], None]) -> None:
-    """Answer every question from its option, by asking, or with its default. `check_path` checks the file that the name determines."""
-    from gpuinfra.new_stack.answers import QUESTIONS
+    """Answer each question from its option, from a prompt, or with its default. `check_path` checks the file that the name determines."""
+    from gpuinfra.new_stack.answers import NO_STORAGE, QUESTIONS
 
+    if NO_STORAGE in given["storage"] and len(given["storage"]) > 1:
+        raise UsageError(
+            f"--storage is {NO_STORAGE} and also another value; remove --storage {NO_STORAGE}, or the others"
+        )
     for option, question in QUESTIONS.items():
         value = given[option]
         texts = value if isinstance(value, tuple) else () if value is None else (value,)
@@ -142,7 +152,7 @@ def _choices(option: str, answers: Answers) -> Choices:
 
 
 def _apply(question: Question, answers: Answers, text: str) -> None:
-    """Put an answer into the declaration. Raises `SpecError` with the errors about it."""
+    """Add an answer to the declaration. Raises `SpecError` with the errors about it."""
     question.apply(answers, text)
     if found := question.problems(answers):
         raise SpecError(found)
@@ -155,12 +165,12 @@ def _missing(option: str, answers: Answers) -> UsageError:
     allowed = listed(list(_choices(option, answers).values), 60)
     example = f", such as {EXAMPLES[f'--{option}']}" if f"--{option}" in EXAMPLES else ""
     return UsageError(
-        f"--{option} is missing; allowed: {allowed}; give --{option}{example}, or run `gpuinfra init` in a terminal, which asks for it"
+        f"--{option} is missing; allowed: {allowed}; specify --{option}{example}, or run `gpuinfra init` in a terminal, which prompts for it"
     )
 
 
 def _ask(question: Question, answers: Answers, check: Callable[[], None] | None) -> None:
-    """Ask until the answer has no errors. A number selects a row of the table."""
+    """Prompt until the answer has no errors. A number selects a row of the table."""
     found = _choices(question.option, answers)
     click.echo(f"\n{question.title}")
     _show(found)
@@ -195,7 +205,7 @@ def _show(found: Choices) -> None:
 
 
 def _with_fields(text: str) -> str:
-    """Ask for the fields that a kind of capacity needs and the answer does not have."""
+    """Prompt for the fields that a kind of capacity requires and the answer does not contain."""
     from gpuinfra.new_stack.answers import entry_of, needed_fields
     from gpuinfra.reference.fields import all_fields
 
@@ -210,7 +220,7 @@ def _with_fields(text: str) -> str:
 
 
 def _complete(answers: Answers, asks: bool) -> None:
-    """Ask for the fields that the answers make necessary, such as the registry of a machine type. Without a terminal, they are errors."""
+    """Prompt for the fields that the answers require, such as the registry of a machine type. Without a terminal, they are errors."""
     from gpuinfra.reference.fields import all_fields
 
     asked: set[str] = set()

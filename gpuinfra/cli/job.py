@@ -39,9 +39,9 @@ def run_job(
     with hosts_for(target) as hosts:
         chosen = [host for host in hosts.hosts if host.verified][:nodes]
         if len(chosen) < nodes:
-            what = "hosts" if target.hosts_file else "verified nodes"
+            what = "these hosts are available" if target.hosts_file else "these nodes are verified"
             names = some([one.label or one.name for one in chosen]) or "none"
-            raise UsageError(f"-N is {nodes}, but the {what} are: {names}; specify at most {len(chosen)}")
+            raise UsageError(f"-N is {nodes}, but only {what}: {names}; specify at most {len(chosen)}")
         gpus = _gpus(target, hosts, chosen)
         if per_gpu and not gpus:
             raise UsageError("--per-gpu requires a stack, because a hosts file does not state the number of GPUs")
@@ -96,7 +96,7 @@ class _Output:
         self._guard = threading.Lock()
 
     def add(self, rank: int, chunk: bytes) -> None:
-        """Take output of one node. Carriage returns separate lines too, because progress bars use them."""
+        """Take output of one node. Carriage returns also separate lines, because progress bars use them."""
         self._files[rank].write(chunk)
         self._files[rank].flush()
         with self._guard:

@@ -1,4 +1,4 @@
-"""`gpuinfra nodes`: lists the nodes of a stack, those with trouble first."""
+"""`gpuinfra nodes`: lists the nodes of a stack, nodes with problems first."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from gpuinfra.errors import DeploymentError
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @stack_options
 def command(stack: str, as_json: bool, stacks: Stacks) -> int:
-    """List the nodes of STACK: their state, since when each is verified, and the price per hour.
+    """List the nodes of STACK: their state, the time since which each is verified, and the price per hour.
 
-    The nodes are those in the groups of the cloud now, with their newest evidence. Nodes that are missing, failed or changed come
-    first. The price is that of the machine in the catalog, without disks. The command does not contact the nodes.
+    The command lists the nodes that are currently in the node groups, and reads their newest evidence. Nodes that are missing, failed or changed come
+    first. The price is the catalog price of the machine type, without disks. The command does not contact the nodes.
 
-    The exit code is 0 if the nodes could be read, whatever their state. For an exit code that depends on the state, use
+    The exit code is 0 if the nodes could be read, regardless of their state. For an exit code that depends on the state, use
     `gpuinfra verify` or `gpuinfra drift`.
     """
     from gpuinfra.cost.price import node_prices

@@ -40,7 +40,7 @@ def command(target: Target, shared_folder: str, as_json: bool, expectation: Path
 
     The stand-in nodes of a rehearsal have no GPUs to run NCCL on, so only real nodes can be measured.
 
-    Exit code 0 if every node reaches the bandwidth of its machine type, otherwise 1.
+    The exit code is 0 if every node reaches the bandwidth of its machine type, and 1 otherwise.
     """
     if not PurePosixPath(shared_folder).is_absolute():
         raise UsageError(

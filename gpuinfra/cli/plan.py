@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,11 +13,15 @@ import click
 
 from gpuinfra.cli.options import FILE
 from gpuinfra.day import now, read_day, today
-from gpuinfra.errors import UsageError
+from gpuinfra.errors import SpecError, UsageError
 from gpuinfra.findings import Finding, Level
 
 if TYPE_CHECKING:
+    from datetime import date, datetime
+
     from gpuinfra.clouds.preflight import Answers
+    from gpuinfra.cost.file import PriceFile
+    from gpuinfra.report.plan_diff import PlanDiff
 
 _COLORS = {Level.ERROR: "red", Level.WARN: "yellow", Level.INFO: "cyan"}
 
@@ -30,8 +37,15 @@ _COLORS = {Level.ERROR: "red", Level.WARN: "yellow", Level.INFO: "cyan"}
 @click.option("--prices", type=FILE, help="File with your own prices, which override the prices in the catalog.")
 @click.option("--why", is_flag=True, help="List each decision and its reason.")
 @click.option(
-    "--live", is_flag=True, help="Also ask the cloud: permissions, quotas, capacity and images (docs/doctor.md)."
+    "--live", is_flag=True, help="Also check permissions, quotas, capacity and images in the account (docs/doctor.md)."
 )
+@click.option(
+    "--diff",
+    "against",
+    metavar="STACK|FILE|GIT-REF",
+    help="Show what a change from another declaration, or from an earlier commit of this one, does.",
+)
+@click.option("--markdown", is_flag=True, help="With --diff: print Markdown for a pull request.")
 @click.option("--on", "day", metavar="DATE", help="Plan as of this day, such as 2026-12-01, instead of today.")
 def command(
     stack: str,
@@ -42,6 +56,8 @@ def command(
     prices: Path | None,
     why: bool,
     live: bool,
+    against: str | None,
+    markdown: bool,
     day: str | None,
 ) -> int:
     """Validate STACK and show its topology, software and price.
@@ -49,16 +65,24 @@ def command(
     This command creates no resources. Without --live, it requires no cloud account or network. STACK is the name of a stack or the path
     to its file.
 
+    With --diff, it compares STACK with another declaration: resources that are added, removed, changed or replaced, price and findings.
+
     The exit code is 1 if a finding, or a row of --live, is an error.
     """
     from gpuinfra.cost.file import load
     from gpuinfra.report.plan_json import plan_report
     from gpuinfra.spec.load import find_stack
 
+    if against is not None and (page or svg or mermaid or why or live):
+        raise UsageError("--diff prints only the comparison; omit --html, --svg, --mermaid, --why and --live")
+    if markdown and (against is None or as_json):
+        raise UsageError("--markdown prints the comparison of --diff; give --diff and omit --json")
     if mermaid and (as_json or why):
         raise UsageError("--mermaid prints only the flowchart; omit --json and --why")
     on = read_day(day, "--on") if day else today()
     own = load(prices) if prices else None
+    if against is not None:
+        return _diff(find_stack(stack), against, on, own, None if day else now(), as_json, markdown)
     result = plan_report(find_stack(stack), on, own, None if day else now())
     asked = _live(result.path) if live and result.plan else None
     if as_json:
@@ -96,8 +120,79 @@ def command(
     return 0 if result.ok and (asked is None or asked.ok) else 1
 
 
+def _diff(
+    path: Path,
+    against: str,
+    day: date,
+    prices: PriceFile | None,
+    time: datetime | None,
+    as_json: bool,
+    markdown: bool,
+) -> int:
+    """Print the comparison with another declaration."""
+    from gpuinfra.report import plan_diff_text
+
+    with _other(path, against) as old:
+        diff = compared(path, old, against, day, prices, time)
+    if as_json:
+        click.echo(json.dumps(diff.as_dict(), indent=2))
+    elif markdown:
+        click.echo(plan_diff_text.markdown(diff))
+    else:
+        for title, found in (("new", diff.appeared), ("resolved", diff.resolved)):
+            for finding in found:
+                click.echo(f"{title}: {colored(finding)}", err=True)
+        click.echo(plan_diff_text.text(diff))
+    return 0 if diff.ok else 1
+
+
+@contextlib.contextmanager
+def _other(path: Path, against: str) -> Iterator[Path]:
+    """Provide the file to compare with: a stack, a file, or the stack file of an earlier commit, in this order."""
+    from gpuinfra.git import file_at
+    from gpuinfra.spec.load import find_stack
+
+    try:
+        known = find_stack(against)
+    except UsageError:
+        with file_at(against, path) as found:
+            yield found
+        return
+    yield known
+
+
+def compared(
+    path: Path, old: Path, against: str, day: date, prices: PriceFile | None = None, time: datetime | None = None
+) -> PlanDiff:
+    """Compare the stack file at `path` with an older declaration in the file `old`."""
+    from gpuinfra.report.plan_diff import PlanDiff, field_changes
+    from gpuinfra.report.plan_json import report_of, unreadable
+    from gpuinfra.spec.load import read_stack
+
+    stacks, reports = [], []
+    for file in (old, path):
+        try:
+            stacks.append(read_stack(file))
+            reports.append(report_of(stacks[-1], day, prices, time))
+        except SpecError as problem:
+            reports.append(unreadable(file, problem))
+    diff = PlanDiff(old=reports[0], new=reports[1], against=against)
+    if len(stacks) == 2:
+        diff = replace(diff, fields=field_changes(stacks[0].spec, stacks[1].spec))
+    if not diff.new.ok:
+        return replace(diff, reason="the declaration has errors")
+    if not diff.old.ok:
+        return replace(diff, reason=f"the declaration of {against} has errors")
+    from gpuinfra.rehearsal.changes import Uncomparable, resource_changes
+
+    try:
+        return replace(diff, resources=resource_changes(stacks[0], stacks[1], day))
+    except Uncomparable as problem:
+        return replace(diff, reason=str(problem))
+
+
 def _live(path: Path) -> Answers:
-    """Ask the cloud about the plan of a stack file."""
+    """Check in the account whether the plan of a stack file can be deployed."""
     from gpuinfra.clouds.preflight import Answers
     from gpuinfra.doctor.cloud import live_rows
     from gpuinfra.spec.load import read_stack

@@ -59,7 +59,9 @@ def command(names: tuple[str, ...], region: str | None, own: Path | None, output
 
 def _update(files: Sequence[str], region: str | None, output: Path | None) -> int:
     if not files or output is None:
-        raise click.UsageError("update needs price files of a cloud and --output: update FILE --output prices.yaml")
+        raise click.UsageError(
+            "update requires price files of a cloud and --output; run: gpuinfra prices update FILE --output prices.yaml"
+        )
     from gpuinfra.cli.judgement import write_file
     from gpuinfra.cost.public import read_public, text
     from gpuinfra.day import today
@@ -68,7 +70,7 @@ def _update(files: Sequence[str], region: str | None, output: Path | None) -> in
     found = [read_public(Path(file), day) for file in files]
     count = sum(region in (None, price.region) for file in found for price in file.prices)
     if not count:
-        raise click.UsageError(f"the files contain no price in {region}; use a region of the files with --region")
+        raise click.UsageError(f"the files contain no price in {region}; set --region to a region in the files")
     write_file(output, text(found, region), "--output")
     click.echo(f"{output}: {count} prices from {'; '.join(dict.fromkeys(file.source for file in found))}")
     return 0

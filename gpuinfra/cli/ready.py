@@ -1,17 +1,26 @@
-"""`gpuinfra ready`: whether the second region of a stack is ready now."""
+"""`gpuinfra ready`: checks whether the second region of a stack is ready."""
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import click
 
 from gpuinfra.cli.options import stack_options
 from gpuinfra.cli.stack_context import readable_stack
-from gpuinfra.cli.stacks import Stacks, short_name
+from gpuinfra.cli.stacks import Resources, Stacks, short_name
 from gpuinfra.errors import EnvironmentMissing, SpecError, UsageError
+
+if TYPE_CHECKING:
+    from gpuinfra.clone.readiness import Second
+    from gpuinfra.clouds.readiness import Line
+    from gpuinfra.plan.model import Plan, RecoveryPlan
+    from gpuinfra.spec.load import LoadedStack
 
 
 @click.command("ready")
@@ -22,23 +31,58 @@ def command(stack: str, as_json: bool, stacks: Stacks) -> int:
     """Check whether the second region of STACK is ready for a failover now.
 
     STACK declares the second region in `recovery`. The command reads the replication and its lag, the replicas, keys, roles,
-    bundles and images in the second region, and compares the stack file of the second region with that of STACK. It changes
+    bundles and images in the second region, and compares the stack file of the second region with the stack file of STACK. It changes
     nothing. For each line that is not ok, it prints the command that fixes it.
 
     The exit code is 0 if the second region is ready, 1 if it is not, and 3 if a part could not be read and the rest is ready.
     """
+    from gpuinfra.clouds.readiness import FAIL, UNREAD
+    from gpuinfra.report import ready_text
+
+    with opened(stack, stacks) as found:
+        name, region, lines = found.loaded.name, found.recovery.region, found.ask()
+    if as_json:
+        document = {**ready_text.document(name, region, lines), **stacks.marks}
+        click.echo(json.dumps(document, indent=2, ensure_ascii=True))
+    else:
+        if stacks.notice:
+            click.echo(stacks.notice)
+        for line in ready_text.text(region, lines):
+            click.echo(line)
+    states = {one.state for one in lines}
+    return 1 if FAIL in states else EnvironmentMissing.exit_code if UNREAD in states else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paired:
+    """A deployed stack with `recovery`, and the files of its second region."""
+
+    loaded: LoadedStack
+    plan: Plan
+    recovery: RecoveryPlan
+    second: Second
+    resources: Resources
+    ask: Callable[[], tuple[Line, ...]]
+    """Reads the cloud and returns the lines."""
+
+
+@contextmanager
+def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
+    """Open a stack whose second region is to be checked. The cloud is reachable until the `with` block ends.
+
+    Raises `UsageError` if the stack has no `recovery`, and `SpecError` if it has errors.
+    """
     from gpuinfra.cli.clone import project_of
-    from gpuinfra.clone.readiness import STATE_RULE, not_read, second_of
-    from gpuinfra.clouds.readiness import FAIL, OK, SKIPPED, UNREAD, Question, look
+    from gpuinfra.clone.readiness import STATE_RULE, data, not_read, second_of
+    from gpuinfra.clouds.readiness import OK, SKIPPED, Question, look
     from gpuinfra.day import today
     from gpuinfra.findings import Level
     from gpuinfra.planning import make_plan
-    from gpuinfra.report import ready_text
     from gpuinfra.rules import check_stack
     from gpuinfra.spec.load import read_stack
 
     day, loaded = today(), read_stack(stack)
-    # A state in the region that fails is a line of the report.
+    # The report has a line about a state backend in the region that can fail.
     errors = [one for one in check_stack(loaded, day) if one.level is Level.ERROR and one.rule != STATE_RULE]
     if errors:
         raise SpecError(errors)
@@ -48,7 +92,7 @@ def command(stack: str, as_json: bool, stacks: Stacks) -> int:
             f"{stack} has no `recovery`, so it has no second region; add it to the declaration (docs/declaring.md)"
         )
     second = second_of(loaded, project_of(loaded.path), day, os.environ)
-    lines = list(second.lines)
+    restore = stacks.restore.format(stack=short_name(stack))
     with readable_stack(stack, stacks, nodes=False) as resources:
         question = Question(
             region=plan.region,
@@ -58,17 +102,11 @@ def command(stack: str, as_json: bool, stacks: Stacks) -> int:
             images=second.images,
             config=loaded.config,
         )
-        lines += look(plan.cloud, question)
-    lines += not_read(second)
-    restore = stacks.restore.format(stack=short_name(stack))
-    lines = [replace(one, fix=one.fix or restore) if one.state not in (OK, SKIPPED) else one for one in lines]
-    if as_json:
-        document = {**ready_text.document(loaded.name, plan.recovery.region, lines), **stacks.marks}
-        click.echo(json.dumps(document, indent=2, ensure_ascii=True))
-    else:
-        if stacks.notice:
-            click.echo(stacks.notice)
-        for line in ready_text.text(plan.recovery.region, lines):
-            click.echo(line)
-    states = {one.state for one in lines}
-    return 1 if FAIL in states else EnvironmentMissing.exit_code if UNREAD in states else 0
+
+        def ask() -> tuple[Line, ...]:
+            lines = [*second.lines, *data(loaded, second, resources), *look(plan.cloud, question), *not_read(second)]
+            return tuple(
+                replace(one, fix=one.fix or restore) if one.state not in (OK, SKIPPED) else one for one in lines
+            )
+
+        yield Paired(loaded=loaded, plan=plan, recovery=plan.recovery, second=second, resources=resources, ask=ask)

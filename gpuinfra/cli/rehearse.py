@@ -78,7 +78,7 @@ def command(
     except KeyboardInterrupt:
         where = "" if folder == DEFAULT_FOLDER else f" --folder {folder}"
         raise Interrupted(
-            f"interrupted; what the rehearsal created is left in {folder}; to continue, run "
+            f"interrupted; the data of the rehearsal remains in {folder}; to continue, run "
             f"`gpuinfra rehearse {action} {stack}{where}` again; to remove it, run `gpuinfra rehearse destroy {stack}{where}`"
         ) from None
     if as_json:

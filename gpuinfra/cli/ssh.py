@@ -31,7 +31,7 @@ WRITTEN = {"config", "known_hosts", "login", "login.pub"}
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[STACK] NODE [COMMAND]...")
 @click.option("--hosts", "hosts_file", type=FILE, metavar="FILE", help="Find NODE in this hosts file (docs/remote.md). Omit STACK.")  # fmt: skip
 @click.option("--direct", is_flag=True, help="Connect to the private address instead of through the cloud's tunnel.")
-@click.option("--config", "config", is_flag=True, help="Write an OpenSSH configuration for all nodes, for ssh, rsync and editors. Omit NODE.")  # fmt: skip
+@click.option("--config", "config", is_flag=True, help="Write an OpenSSH configuration that ssh, rsync and editors can use to reach all nodes. Omit NODE.")  # fmt: skip
 @click.option("--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help=f"Folder for --config. Default: {CONFIGURATIONS}/STACK.")  # fmt: skip
 @stack_options
 def command(
@@ -42,7 +42,7 @@ def command(
     NODE is a label (gpu-1) or an instance ID. The host key is always verified and never added. The exit code is the exit code of
     COMMAND, or 255 if the connection fails.
 
-    With --config, no connection is made. Run the command again when nodes were replaced.
+    With --config, no connection is made. Run the command again after nodes are replaced.
     """
     if config:
         return _config(words, hosts_file, direct, output, stacks)

@@ -73,7 +73,7 @@ def active_stack(name: str, stacks: Stacks, keys: Path | None = None) -> Iterato
         if not handovers_of(resources):
             command = stacks.up.format(stack=short_name(name))
             raise DeploymentError(
-                f"{name} has no verified nodes in its state; run `{command}` first, or give --hosts FILE"
+                f"{name} has no verified nodes in its state; run `{command}` first, or specify --hosts FILE"
             )
         yield ActiveStack(name=name, resources=resources, folder=keys or Path(folder))
 
@@ -186,7 +186,7 @@ def pool_of(host: Host, hosts: Hosts, plan: Plan, pool: str | None) -> str:
     found = host.pool or hosts.pool or pool or (names[0] if len(names) == 1 else "")
     if not found:
         raise UsageError(
-            f"the pool of {host.title} is not known; {plan.name} has {', '.join(names)}; give --pool, or set `pool` in the hosts file"
+            f"the pool of {host.title} is not known; {plan.name} has {', '.join(names)}; specify --pool, or set `pool` in the hosts file"
         )
     if found not in names:
         raise UsageError(f"{plan.name} has no pool {found!r}; its pools are {', '.join(names) or 'none'}")

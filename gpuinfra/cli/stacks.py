@@ -91,7 +91,7 @@ def exported(name: str) -> list[dict[str, Any]]:
         reason = (done.stderr.strip() or "no error message").splitlines()[-1]
         raise DeploymentError(
             f"`pulumi stack export` failed for {name}: {reason}; log in to the state backend (`pulumi login`) and deploy "
-            "the stack, or give --hosts FILE"
+            "the stack, or specify --hosts FILE"
         )
     try:
         found = json.loads(done.stdout)["deployment"].get("resources") or []

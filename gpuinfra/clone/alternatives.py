@@ -36,7 +36,7 @@ def _machines(machine: MachineType, nodes: int, cloud: str, region: str, *, fabr
     found = []
     for other in equals(machine, nodes, profile, region, fabric=fabric):
         count = nodes * machine.gpus // (other.gpus or 1)
-        reason = f"{other.name} is listed in {region}; as many GPUs with {counted(count, 'node')}"
+        reason = f"{other.name} is listed in {region}; the same number of GPUs with {counted(count, 'node')}"
         found.append(_made(profile, region, other, count, reason, f"--region {region} --machine {other.name}"))
     return found
 

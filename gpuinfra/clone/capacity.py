@@ -48,7 +48,7 @@ class _Entry:
 
 
 def set_capacity(pair: Pair, draft: Draft, machines: Mapping[str, MachineType]) -> None:
-    """Set the capacity. `machines` are the machine types of the pools. An error ends it."""
+    """Set the capacity. `machines` are the machine types of the pools. Stops at the first error."""
     known = machines_of(pair.spec)
     for index, pool in enumerate(pair.spec.pools):
         counts, why = _counts(pair, pool, known[pool.machine], machines[pool.name])
@@ -102,7 +102,7 @@ def _nodes(draft: Draft) -> int:
 
 
 def _counts(pair: Pair, pool: Pool, old: MachineType, new: MachineType) -> tuple[list[int], str]:
-    """Return the nodes of each entry: as asked, or so that the number of GPUs stays the same."""
+    """Return the nodes of each entry: as requested, or so that the number of GPUs stays the same."""
     asked = pair.request.count.get(pool.name) or pair.request.count.get("*")
     counts = [entry.count for entry in pool.capacity]
     if asked:
@@ -148,7 +148,7 @@ def _list_purchase(pair: Pair, draft: Draft, entry: _Entry) -> None:
         return
     each = find.hourly(machine, pair.there, pair.target, wanted)
     usd = f"{each * entry.count:,.2f} USD an hour, used or not" if each else "an unknown price"
-    bills = "; the command creates the reservation, and billing starts at once, even if no node runs"
+    bills = "; the command creates the reservation, and billing starts immediately, even if no node runs"
     if wanted is CapacityKind.BLOCK:
         bills = "; the command lists offers and buys nothing"
     draft.manual.append(

@@ -22,13 +22,13 @@ def name_findings(pair: Pair) -> Iterator[Finding]:
     allowed = "1 to 100 letters, digits, hyphens, underscores and periods"
     name = names.base_of(pair.name) if pair.request.mode == "pilot-light" else pair.name
     if not names.is_name(pair.request.project):
-        what = f"is {shown(pair.request.project)}, which is not a valid name of a project; allowed: {allowed}"
+        what = f"is {shown(pair.request.project)}, which is not a valid project name; allowed: {allowed}"
         yield error("name in Pulumi.yaml", what, "change the name")
     elif not names.is_name(pair.stack.name):
-        what = f"is {shown(pair.stack.name)}, which is not a valid name of a stack; allowed: {allowed}"
+        what = f"is {shown(pair.stack.name)}, which is not a valid stack name; allowed: {allowed}"
         yield error("STACK", what, "rename the stack file")
     elif not names.is_name(name):
-        what = f"has the name of a stack that is invalid: {shown(name)}; allowed: {allowed}"
+        what = f"has an invalid stack name: {shown(name)}; allowed: {allowed}"
         yield error("--output", what, "name a file such as Pulumi.NAME.yaml")
 
 
@@ -48,8 +48,8 @@ def parsed(pair: Pair, draft: Draft) -> ClusterSpec | None:
     for path, tags in (("tags", cloned.tags), *((f"pools[{i}].tags", one.tags) for i, one in enumerate(cloned.pools))):
         for key, value in tags.items():
             if looks_secret(key) or looks_secret(value):
-                what = "has a tag that looks like a secret, and the clone contains no secrets in clear"
-                draft.findings.append(error(f"--set {path}", what, "leave it out"))
+                what = "has a tag that looks like a secret, and the clone contains no plaintext secrets"
+                draft.findings.append(error(f"--set {path}", what, "omit it"))
                 return None
     config = dict(pair.stack.config)
     apply({"config": config}, draft.config)

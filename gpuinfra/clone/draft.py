@@ -23,7 +23,7 @@ HIDDEN = "(secret)"
 
 
 class Draft:
-    """The declaration of the clone while it is made."""
+    """The declaration of the clone while it is being created."""
 
     def __init__(self, value: dict[str, Any]) -> None:
         self.value: dict[str, Any] = copy.deepcopy(value)
@@ -102,17 +102,17 @@ def apply(value: Any, changes: Iterable[Change], prefix: Route = ()) -> None:
 
 
 def put_given(draft: Draft, text: str, route: Route, value: object) -> None:
-    """Apply a value of `--set`. Raises `UsageError` if earlier edits or values left no place for it."""
+    """Apply a value of `--set`. Raises `UsageError` if it does not fit the result of earlier edits or values."""
     try:
         draft.set(route, value, "set with --set")
     except (TypeError, IndexError):
         raise UsageError(
-            f"--set {_shown(text)} does not match a value in the clone; set the value that contains it as a whole"
+            f"--set {_shown(text)} does not match a value in the clone; set the complete value that contains it"
         ) from None
 
 
 def route_of(text: str, value: Any) -> Route:
-    """Parse a path such as `pools[0].capacity[0].id`. An entry that stands alone instead of in a list has the index 0.
+    """Parse a path such as `pools[0].capacity[0].id`. A single entry that is not in a list has the index 0.
 
     Raises `UsageError` if the text is not a path, or leads into a list that has no such entry.
     """
@@ -122,13 +122,13 @@ def route_of(text: str, value: Any) -> Route:
         match = _PART.match(rest)
         if not match or match.end() == 0:
             raise UsageError(
-                f"--set {_shown(text)} is not a path; allowed: a form such as pools[0].capacity[0].id=VALUE"
+                f"--set {_shown(text)} is not a path; allowed: a path such as pools[0].capacity[0].id=VALUE"
             )
         route.append(match[1])
         route.extend(int(number) for number in re.findall(r"\d+", match[2]))
         rest = rest[match.end() :]
     if not route or text.endswith("."):
-        raise UsageError(f"--set {_shown(text)} is not a path; allowed: a form such as pools[0].capacity[0].id=VALUE")
+        raise UsageError(f"--set {_shown(text)} is not a path; allowed: a path such as pools[0].capacity[0].id=VALUE")
     found: list[str | int] = []
     for part in route:
         here = value_at(value, tuple(found))

@@ -140,7 +140,7 @@ def _file(
     edits += [((*pair.stack.route, *one.route), one.after) for one in changes]
     header = [
         f"second region of the stack {pair.stack.name} in {pair.source}, mode {pair.request.mode}, written by `gpuinfra clone`",
-        "the lines that start with these words give the reason of a change; the next clone of this file drops them",
+        "lines that start with these words state the reason for a change; the next clone of this file removes them",
     ]
     reasons = [*reasons_of(config, ()), *reasons_of(changes, pair.stack.route)]
     same = path.parent.resolve() == pair.stack.path.parent.resolve()

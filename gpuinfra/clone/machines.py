@@ -9,10 +9,10 @@ from gpuinfra.clouds.profile import CloudProfile
 from gpuinfra.cost.price import node_price
 
 REPLACEMENTS = (CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.FLEX)
-"""Kinds of capacity that are not bound to a reservation, in the order in which they take its place."""
+"""Kinds of capacity that are not bound to a reservation, in the order in which they replace it."""
 
 SAME_MEMORY = 0.98
-"""Share of the memory that counts as the same memory: an H100 with 80 GB reports 81559 MiB, and an A100 with 80 GB 81920 MiB."""
+"""Ratio from which two memory sizes count as equal: an H100 with 80 GB reports 81559 MiB, and an A100 with 80 GB 81920 MiB."""
 
 
 def is_listed(machine: MachineType, region: str) -> bool:
@@ -32,7 +32,7 @@ def hourly(machine: MachineType, cloud: CloudProfile, region: str, kind: Capacit
 
 
 def cheapest(machine: MachineType, cloud: CloudProfile, region: str) -> tuple[float, CapacityKind] | None:
-    """Return the price of a node per hour and its kind of capacity: the first kind of `free_kinds` with a price of its own."""
+    """Return the price of a node per hour and its kind of capacity: the first kind of `free_kinds` that has its own price."""
     for kind in free_kinds(machine, cloud):
         if found := machine.price(kind, region):
             return found.usd_per_hour, kind
@@ -96,7 +96,7 @@ def zones_in(machines: Iterable[MachineType], cloud: CloudProfile, region: str) 
 def zone_for(
     old: str, machines: Iterable[MachineType], cloud: CloudProfile, region: str, taken: Mapping[str, str]
 ) -> tuple[str | None, str]:
-    """Return the zone that takes the place of a zone, and the reason. None if the catalog lists no zone.
+    """Return the zone that replaces a zone, and the reason. None if the catalog lists no zone.
 
     The zone with the same number is preferred, so that a clone in the first region gets the original zone.
     """

@@ -1,7 +1,7 @@
 """Clones a declaration to a second region.
 
 The clone is a list of edits, each with its reason. What a stack file cannot copy is listed with the command that provides it.
-Each part of the declaration has a module; this one puts them in order.
+Each part of the declaration has a module; this module calls them in order.
 Facts about a cloud come from its profile and its module `second_region`. Nothing here calls a cloud.
 """
 

@@ -35,7 +35,7 @@ class Request:
     rpo_minutes: int | None = None
     cidr: str | None = None
     peers: tuple[str, ...] = ()
-    """Networks with which the clone must not overlap, in addition to the network of the stack."""
+    """Networks that the clone's network must not overlap, in addition to the network of the stack."""
     values: tuple[tuple[str, object], ...] = ()
     """Path of a field -> value, from `--set`."""
     project: str = "gpuinfra"
@@ -80,7 +80,7 @@ class Transfer:
 
 @dataclass(frozen=True, kw_only=True)
 class Alternative:
-    """Another way to have a second region."""
+    """An alternative second region."""
 
     region: str
     machine: str
@@ -128,7 +128,7 @@ class Result:
     transfers: tuple[Transfer, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
     next: tuple[str, ...] = ()
-    """Steps that follow, in order."""
+    """Next steps, in order."""
 
     @property
     def ok(self) -> bool:

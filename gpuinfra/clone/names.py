@@ -24,7 +24,7 @@ class Origin:
 
 
 def origin_of(value: object) -> Origin | None:
-    """Parse the setting `gpuinfra:clone-of`. Returns None if it is missing or has another form."""
+    """Parse the setting `gpuinfra:clone-of`. Returns None if it is missing or has a different format."""
     if not isinstance(value, dict):
         return None
     stack, region, use = value.get("stack"), value.get("region"), value.get("use")

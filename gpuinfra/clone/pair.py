@@ -112,7 +112,7 @@ class Pair:
 def pair_of(stack: LoadedStack, text: str, request: Request, today: date, output: Path | None) -> Pair:
     """Return the pair of a valid request. `output` is the file of the clone, or None for one next to the stack file.
 
-    Raises `UsageError` if the path in a `--set` value is invalid or is given twice.
+    Raises `UsageError` if the path in a `--set` value is invalid or is specified twice.
     """
     origin = names.origin_of(stack.config.get(CLONE_OF))
     name = names.stack_in(stack.name, stack.spec.where.region, request.region, origin)
@@ -131,7 +131,7 @@ def pair_of(stack: LoadedStack, text: str, request: Request, today: date, output
     routes = [route for route, _ in values]
     for number, route in enumerate(routes):
         if route in routes[:number]:
-            raise UsageError(f"--set {shown(path_text(route))} is given twice; give it once")
+            raise UsageError(f"--set {shown(path_text(route))} is specified twice; specify it once")
     return replace(pair, values=values)
 
 

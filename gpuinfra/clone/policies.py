@@ -28,5 +28,5 @@ def set_policies(pair: Pair, draft: Draft) -> None:
     ):
         for key, value in tags.items():
             if looks_secret(key) or looks_secret(value):
-                why = "it looks like a secret, and the clone contains no secrets in clear"
+                why = "it looks like a secret, and the clone contains no plaintext secrets"
                 draft.set((*route, key), None, why, secret=True)

@@ -76,11 +76,11 @@ def _machine(
 
 
 def _warnings(pair: Pair, pool: Pool | None, old: MachineType, new: MachineType) -> Iterator[Finding]:
-    """Yield an error if a machine type of `--machine` has no GPUs, and a warning if it has less than that of the stack."""
+    """Yield an error if a machine type of `--machine` has no GPUs, and a warning if it has less than the machine type of the stack."""
     if old.gpu is None:
         return
     if new.gpu is None:
-        what = f"is {new.name}, which has no GPUs, but {old.name} has {old.gpus}"
+        what = f"is {new.name}, which has no GPUs; {old.name} has {old.gpus} GPUs"
         yield error(
             "--machine", what, f"name a machine type with GPUs; `gpuinfra catalog --cloud {pair.cloud}` lists them"
         )

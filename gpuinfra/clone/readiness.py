@@ -1,4 +1,4 @@
-"""Whether the stack file of the second region is ready: it exists, is valid, agrees with the first one, and its network does not overlap.
+"""Whether the stack file of the second region is ready: it exists, is valid, matches the first one, names the replicas, and its network does not overlap.
 
 The module compares files. `gpuinfra/clouds/readiness.py` reads the cloud.
 """
@@ -6,23 +6,27 @@ The module compares files. `gpuinfra/clouds/readiness.py` reads the cloud.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import date
 from shlex import join
+from typing import Any
 
 from gpuinfra.clone.draft import value_at
 from gpuinfra.clone.make import clone
 from gpuinfra.clone.model import ClonedFile, Request, Result
 from gpuinfra.clone.network import network_of
+from gpuinfra.clone.storage import with_bucket
 from gpuinfra.clouds.readiness import FAIL, OK, SKIPPED, WARN, Line
 from gpuinfra.errors import GpuinfraError
 from gpuinfra.findings import Level
+from gpuinfra.plan.storage import named
 from gpuinfra.planning import make_plan
 from gpuinfra.rules.stack import REGION_IN_URL, check_stack, state_survives_the_region
 from gpuinfra.spec.document import Route
 from gpuinfra.spec.load import LoadedStack, read_stack
 from gpuinfra.spec.messages import path_text
+from gpuinfra.spec.storage import ObjectMount
 
 STATE_RULE = "state_survives_the_region"
 SECRETS = "secretsprovider"
@@ -40,6 +44,8 @@ class Second:
     """The files that exist, in the order of `fresh.files`."""
     lines: tuple[Line, ...]
     today: date
+    rewrite: tuple[str, ...]
+    """Command that writes the files again and keeps the edits in them."""
 
     @property
     def images(self) -> tuple[str, ...]:
@@ -55,6 +61,10 @@ def second_of(stack: LoadedStack, project: str, today: date, environment: Mappin
     request = Request(region=recovery.region, mode=recovery.mode, project=project)
     fresh = clone(stack, stack.path.read_text(encoding="utf-8-sig"), request, today)
     words = ["gpuinfra", "clone", stack.name, "--region", recovery.region, "--mode", recovery.mode]
+    if values := tuple(value for one in fresh.files for value in _replicas_in(stack, one)):
+        fresh = clone(stack, stack.path.read_text(encoding="utf-8-sig"), replace(request, values=values), today)
+        words += [word for path, value in values for word in ("--set", f"{path}={value}")]
+    rewrite = [*words, "--force"]
     lines: list[Line] = []
     files: list[LoadedStack] = []
     if not fresh.ok:
@@ -74,18 +84,66 @@ def second_of(stack: LoadedStack, project: str, today: date, environment: Mappin
         if found is not None:
             files.append(found)
             lines += _valid(found, today)
-            lines += _differences(one, found, fresh, words)
+            edits = _edits(one, found, fresh)
+            rewrite += edits
+            lines += _differences(one, found, fresh, join([*words, "--force", *edits]))
             lines += _addresses(stack, found)
     lines += _state(stack, files, environment)
-    return Second(fresh=fresh, files=tuple(files), lines=tuple(lines), today=today)
+    return Second(fresh=fresh, files=tuple(files), lines=tuple(lines), today=today, rewrite=tuple(rewrite))
+
+
+def _replicas_in(stack: LoadedStack, file: ClonedFile) -> Iterator[tuple[str, object]]:
+    """Return the buckets and keys that a file names for the replicated buckets of the stack, as values of `--set`."""
+    try:
+        found = read_stack(file.path)
+    except GpuinfraError:
+        return
+    entries = dict(enumerate(found.spec.storage)) if "site" in found.spec.made_layers else {}
+    for index, entry in with_bucket(stack.spec):
+        other = entries.get(index)
+        if entry.bucket != "auto" or not isinstance(other, type(entry)) or other.bucket in (None, "auto"):
+            continue
+        yield f"storage[{index}].bucket", other.bucket
+        if isinstance(other, ObjectMount) and other.key_arn is not None:
+            yield f"storage[{index}].key_arn", other.key_arn
+
+
+def data(stack: LoadedStack, second: Second, resources: Iterable[Mapping[str, Any]]) -> Iterator[Line]:
+    """Check that the file systems of the second region use the replicas. A new bucket would be empty.
+
+    `resources` are those in the state of the stack. Its `RegionClone` has the names of the replicas.
+    """
+    outputs = next(
+        (one.get("outputs") or {} for one in resources if str(one.get("type", "")).endswith(":RegionClone")), {}
+    )
+    replicas, key = outputs.get("buckets") or {}, outputs.get("data_key_arn")
+    names = {entry.mount: name for name, entry in named(stack.spec.storage)}
+    sites = [one for one in second.files if "site" in one.spec.made_layers]
+    for index, entry in with_bucket(stack.spec):
+        path, replica = f"storage[{index}].bucket", replicas.get(names[entry.mount])
+        if entry.bucket != "auto" or not sites or not replica:
+            continue
+        found = sites[0].spec.storage[index] if index < len(sites[0].spec.storage) else None
+        given = {path: getattr(found, "bucket", None)}
+        wanted = {path: replica}
+        if isinstance(entry, ObjectMount) and isinstance(key, str):
+            given[f"storage[{index}].key_arn"] = getattr(found, "key_arn", None)
+            wanted[f"storage[{index}].key_arn"] = key
+        wrong = [name for name, value in wanted.items() if given[name] != value]
+        if not wrong:
+            yield Line(topic="data", name=path, state=OK, reason=f"is the replica {replica}")
+            continue
+        sets = [word for name in wrong for word in ("--set", f"{name}={wanted[name]}")]
+        reason = f"{wrong[0]} is {given[wrong[0]] or 'not set'} in {sites[0].path.name}, so {entry.mount} does not have the data of the replica {replica}"
+        yield Line(topic="data", name=wrong[0], state=FAIL, reason=reason, fix=join([*second.rewrite, *sets]))
 
 
 def not_read(second: Second) -> Iterator[Line]:
-    """Return the lines about what this command does not read: quotas and capacity, and the result of a drill."""
+    """Return the lines about what this command does not read: quotas and reservations, and the result of a drill."""
     region = second.fresh.request.region
     path = second.files[-1].path if second.files else None
     fix = f"gpuinfra doctor {path}" if path else ""
-    reason = f"`gpuinfra doctor` reads permissions, quotas, capacity and images in {region}"
+    reason = f"`gpuinfra doctor` reads permissions, quotas, reservations and images in {region}"
     yield Line(topic="quota", name=region, state=SKIPPED, reason=reason, fix=fix)
     yield Line(topic="drill", name=region, state=SKIPPED, reason="no drill recorded")
 
@@ -117,21 +175,30 @@ def _valid(found: LoadedStack, today: date) -> Iterator[Line]:
             )
 
 
-def _differences(file: ClonedFile, found: LoadedStack, fresh: Result, words: list[str]) -> Iterator[Line]:
-    """Compare the values that a clone copies unchanged. The values that a clone changes can be edited, such as capacity and zone."""
+def _edits(file: ClonedFile, found: LoadedStack, fresh: Result) -> list[str]:
+    """Return the options that keep the edits of a file."""
+    body = _body(found)
+    edited = {}
+    for route in (one.route for one in fresh.changes):
+        value = value_at(body, route)
+        if value is not None and value != value_at(file.declaration, route) and route[0] != "where":
+            edited[path_text(route)] = value
+    return [word for path, value in edited.items() for word in ("--set", f"{path}={json.dumps(value)}")]
+
+
+def _body(found: LoadedStack) -> object:
+    """Return the declaration in a file."""
     assert found.document is not None
     body: object = found.document.value
     for part in found.route:
         body = body[part]  # pyright: ignore[reportIndexIssue, reportUnknownVariableType]
+    return body
+
+
+def _differences(file: ClonedFile, found: LoadedStack, fresh: Result, command: str) -> Iterator[Line]:
+    """Compare the values that a clone copies unchanged. The values that a clone changes can be edited, such as capacity and zone."""
     changed = [one.route for one in fresh.changes]
-    wanted, given = _leaves(file.declaration), _leaves(body)
-    edited = {}
-    for route in changed:
-        value = value_at(body, route)
-        if value is not None and value != value_at(file.declaration, route) and route[0] != "where":
-            edited[path_text(route)] = value
-    sets = [word for path, value in edited.items() for word in ("--set", f"{path}={json.dumps(value)}")]
-    command = join([*words, "--force", *sets])
+    wanted, given = _leaves(file.declaration), _leaves(_body(found))
     different = [
         route
         for route in sorted({*wanted, *given}, key=path_text)
@@ -148,7 +215,7 @@ def _differences(file: ClonedFile, found: LoadedStack, fresh: Result, words: lis
             topic="difference",
             name=found.name,
             state=OK,
-            reason="agrees with the stack, except for what a clone changes",
+            reason="matches the stack, except for the values that a clone changes",
         )
 
 

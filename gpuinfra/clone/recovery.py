@@ -50,7 +50,7 @@ def set_recovery(pair: Pair, draft: Draft) -> None:
         why = f"with mode {mode}, the site exists before the failover"
         draft.set(("recovery", "site_minutes"), None, why)
     else:
-        what = f"is missing, but the clone has mode cold, and the stack has mode {recovery.mode}"
+        what = f"is required in mode cold; the stack has mode {recovery.mode} and does not set it"
         hint = (
             f"add --set recovery.site_minutes=MINUTES, the measured time to create the site, or --mode {recovery.mode}"
         )

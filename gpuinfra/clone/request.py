@@ -21,7 +21,7 @@ MAX_RPO = 10_080
 
 
 def request_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
-    """Yield the first reason for which the request is impossible, whatever the stack contains."""
+    """Yield the first reason why the request is impossible for any stack."""
     if request.mode not in MODES:
         yield error("--mode", f"is {shown(request.mode)}; allowed: {', '.join(MODES)}", "use one of these")
         return
@@ -76,7 +76,7 @@ def _option_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
             return
     option = "--cidr" if request.cidr is not None else "--peer" if request.peers else ""
     if option and "site" not in spec.made_layers and "cidr" not in spec.network.model_fields_set:
-        hint = "leave it out"
+        hint = "omit it"
         if spec.use.site:
             hint = f"{hint} here, and use it for the clone of {shown(spec.use.site)}, which creates the network"
         yield error(option, "is set, but the clone does not create the network", hint)
@@ -97,7 +97,7 @@ def _option_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
             continue
         if own and network.overlaps(own):
             what = f"is {network}, which overlaps {own}, the network of the stack, so the networks cannot be peered"
-            yield error("--cidr", what, "use another range, or leave the option out")
+            yield error("--cidr", what, "use another range, or omit the option")
             return
         for _, peer in given:
             if peer is not network and network.overlaps(peer):
@@ -115,12 +115,12 @@ def _rpo_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
         yield error("--rpo", f"is {shown(rpo)}; allowed: 1 to {MAX_RPO} minutes", "use another number")
     elif not any(with_bucket(spec)):
         what = f"is {rpo}, but no file system of the stack has a bucket, and only buckets are replicated"
-        yield error("--rpo", what, "link a bucket to the file system (bucket: auto), or leave the option out")
+        yield error("--rpo", what, "link a bucket to the file system (bucket: auto), or omit the option")
     elif replication.minutes is not None and rpo < replication.minutes:
         what = f"is {rpo}, but the shortest lag that {profile_of(spec.cloud).title} commits to is {replication.minutes} minutes"
         yield error("--rpo", what, f"use {replication.minutes} or more")
     elif replication.minutes is None:
-        what = f"is {rpo}, but {profile_of(spec.cloud).title} commits to no lag: {replication.feature}; {replication.export}"
+        what = f"is {rpo}, but {profile_of(spec.cloud).title} does not commit to a lag: {replication.feature}; {replication.export}"
         yield warn("--rpo", what, "measure the lag of the replica, and export at least as often as the RPO")
     else:
         yield info("--rpo", f"is {rpo}, which requires {replication.feature}; {replication.export}", "")

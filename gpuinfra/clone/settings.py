@@ -16,7 +16,7 @@ from gpuinfra.spec.shown import looks_secret
 
 
 def set_settings(pair: Pair, draft: Draft, zones: Mapping[str, str]) -> None:
-    """Edit the settings outside the declaration. Settings with secrets or with names of the region are left out."""
+    """Edit the settings outside the declaration. Settings that contain secrets or the name of the region are omitted."""
     if not pair.stack.route:
         return
     for key, value in pair.stack.config.items():
@@ -59,8 +59,8 @@ def _setting(pair: Pair, draft: Draft, zones: Mapping[str, str], key: str, value
     if pair.across and key.partition(":")[0] in {one.partition(":")[0] for one in pair.own_facts.region_settings}:
         return None, f"it is a setting of {pair.here.title}"
     if any(looks_secret(one) for one in _texts(value)):
-        _secret(pair, draft, key, "looks like a secret in clear", secret=True)
-        return None, "it looks like a secret, and the clone contains no secrets in clear"
+        _secret(pair, draft, key, "looks like a plaintext secret", secret=True)
+        return None, "it looks like a secret, and the clone contains no plaintext secrets"
     if any(pair.source in one for one in _texts(value)):
         _secret(pair, draft, key, f"names {pair.source}", secret=False)
         return None, f"it names {pair.source}"

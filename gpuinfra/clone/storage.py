@@ -92,7 +92,7 @@ def _list_data(pair: Pair, draft: Draft, index: int, entry: Lustre | ObjectMount
     command = read = pair.own_facts.bucket(bucket, pair.source, pair.target)
     why = f"a stack file creates the bucket but copies no data; replicate the bucket of the stack: {feature}"
     if pair.across:
-        why = f"object storage is not replicated between clouds; copy the data with a tool of your own{early}"
+        why = f"object storage is not replicated between clouds; copy the data with your own tool{early}"
         command = f"rclone sync SOURCE:{bucket} TARGET:BUCKET"
     elif recovery is not None and recovery.region == pair.target:
         named = f"; name the replica in this stack output with --set {path}.bucket=BUCKET to start from its data"

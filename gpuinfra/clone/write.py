@@ -1,6 +1,6 @@
 """Writes the stack file of a clone: the text of the original with its comments, the edits, and the reason above each edited line.
 
-Lines that start with `# clone: ` belong to this module. The next clone of the file drops them.
+Lines that start with `# clone: ` belong to this module. The next clone of the file removes them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def render(
         with contextlib.suppress(SpecError):  # A comment inside a text of several lines changes the text.
             if parse(noted, "").value == value:
                 return noted
-    raise DeploymentError("the text of the clone does not have its values; report this as a bug")
+    raise DeploymentError("the text of the clone does not match its values; report this bug")
 
 
 def check_target(path: Path, *, force: bool) -> None:
@@ -67,7 +67,7 @@ def check_target(path: Path, *, force: bool) -> None:
 
 
 def _exists(path: Path) -> UsageError:
-    return UsageError(f"{path} exists; use a different path after --output, or --force to replace it")
+    return UsageError(f"{path} exists; use a different path with --output, or --force to replace it")
 
 
 def check_path(path: Path) -> None:
@@ -78,13 +78,13 @@ def check_path(path: Path) -> None:
     except FileNotFoundError:
         return
     except (OSError, ValueError):
-        raise UsageError(f"--output is {shown(str(path))}, which is not a path; give the path of a file") from None
+        raise UsageError(f"--output is {shown(str(path))}, which is not a path; specify the path of a file") from None
     if folder:
-        raise UsageError(f"{path} is a folder; give the path of a file after --output")
+        raise UsageError(f"{path} is a folder; specify the path of a file with --output")
 
 
 def write_atomic(path: Path, text: str, *, force: bool) -> None:
-    """Write a file as a whole. Without `force`, an existing file is an error, even if it appears in the meantime."""
+    """Write a file atomically. Without `force`, an existing file is an error, even if another process creates it during the write."""
     check_target(path, force=force)
     temporary = ""
     try:
@@ -101,7 +101,7 @@ def write_atomic(path: Path, text: str, *, force: bool) -> None:
     except FileExistsError:
         raise _exists(path) from None
     except OSError as problem:
-        raise UsageError(f"{path} cannot be written: {problem.strerror}; use a different path after --output") from None
+        raise UsageError(f"{path} cannot be written: {problem.strerror}; use a different path with --output") from None
     finally:
         if temporary:
             with contextlib.suppress(FileNotFoundError):

@@ -208,15 +208,15 @@ def site_subnet(site: SiteRefs, name: str, pool: PoolPlan) -> pulumi.Input[str]:
     return found(site.subnet_ids)
 
 
-def site_bucket(site: SiteRefs, one: FileSystemPlan) -> pulumi.Input[str]:
-    """Return the name of a bucket that the nodes mount: the declared name, or the name of the bucket that the site created. A different stack may have created the site."""
+def site_bucket(site: SiteRefs, one: FileSystemPlan, key: str = "mount_name") -> pulumi.Input[str]:
+    """Return a bucket that the nodes mount as it is declared, or the value of `key` in the entry of the bucket that the site created. A different stack may have created the site."""
     if one.bucket != "auto":
         return one.bucket or ""
 
     def found(known: Sequence[Mapping[str, Any]]) -> Any:
         for entry in known:
             if (entry["kind"], entry["mount"]) == ("object", one.mount):
-                return entry["mount_name"]
+                return entry[key]
         raise ValueError(
             f"the site created no bucket for {one.mount}; add the entry to the storage of the site's declaration and run `pulumi up` on that stack first"
         )

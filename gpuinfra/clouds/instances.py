@@ -20,7 +20,7 @@ def top(plan: Plan, **values: str) -> Instance:
 
 
 def inside(cloud: str, above: Instance, type_: str, part: str, **values: str) -> Instance:
-    """Return the instance of a component inside another component, with the values of the outer instance."""
+    """Return the instance of a component nested in another component. It inherits the values of the outer instance, which `values` can override."""
     name = naming.logical(above.component, part)
     parents = (*above.parents, (f"gpuinfra:{cloud}:{type_}", name))
     return Instance(component=name, parents=parents, values={**above.values, **values})
@@ -86,6 +86,13 @@ def alert_recipients(plan: Plan, alerts: Iterable[Instance]) -> Iterator[Instanc
     for above in alerts:
         for index in range(len(plan.recovery.recipients) if plan.recovery else 0):
             yield replace(above, values={**above.values, "index": index})
+
+
+def declared_roles(plan: Plan, nodes: Iterable[Instance]) -> Iterator[Instance]:
+    """Yield the roles that the declaration assigns to the identity of the nodes."""
+    for instance in nodes:
+        for one in plan.roles.node_roles:
+            yield replace(instance, values={**instance.values, "role": one.name})
 
 
 def budgets(plan: Plan) -> Iterator[Instance]:

@@ -20,7 +20,7 @@ Parents = tuple[tuple[str, str], ...]
 """Types and logical names of components, outermost first."""
 
 K = TypeVar("K")
-"""The key with which a cloud's `adopt` module looks up a resource."""
+"""The key that a cloud's `adopt` module uses to look up a resource."""
 
 
 @dataclass(frozen=True)
@@ -67,17 +67,15 @@ class Price:
     """Reason why the resource is not included."""
     fixed: bool = False
     """Whether the resource has a price per hour or month that the catalog does not have. A plan lists it as not included."""
-    large: bool = False
-    """Whether that price can be a relevant part of the total, so that the total is a minimum."""
 
 
 FREE = Price(item=None, reason="free of charge")
-BY_USAGE = Price(item=None, reason="billed by use, which a plan cannot predict")
+BY_USAGE = Price(item=None, reason="billed by usage, which a plan cannot predict")
 
 
-def unpriced(reason: str, *, large: bool = False) -> Price:
-    """Exclude a resource that is billed by time or capacity, because the catalog has no price of it."""
-    return Price(item=None, reason=f"{reason}; the catalog has no price", fixed=True, large=large)
+def unpriced(reason: str) -> Price:
+    """Exclude a resource that is billed by time or capacity, because the catalog has no price for it."""
+    return Price(item=None, reason=f"{reason}; the catalog has no price", fixed=True)
 
 
 def priced(item: str) -> Price:
@@ -86,7 +84,7 @@ def priced(item: str) -> Price:
 
 
 def priced_each(item: str, what: str) -> Price:
-    """Include the resource as one unit of a price item. The end of the item is its unit, `_hour` or `_month`."""
+    """Include the resource as one unit of a price item. The suffix of the item is its unit, `_hour` or `_month`."""
     return Price(item=item, each=what)
 
 
@@ -158,7 +156,7 @@ class PlannedResource(Generic[K]):
     parents: Parents = ()
     """Components that contain a retained resource, outermost first. `adopt` imports the resource into the same components."""
     lookup: K | None = None
-    """Key with which `adopt` finds the resource."""
+    """Key that `adopt` uses to find the resource."""
     kind: ResourceKind[K] | None = None
     """Row of the resource."""
     region: str | None = None
@@ -207,8 +205,8 @@ def nodes_ready(plan: Plan) -> Iterator[Instance]:
 
 
 def is_counted(type: str, custom: object) -> bool:
-    """Whether a resource of the engine is in the number of resources. Components, the stack, providers and values that
-    Pulumi stores in the state are not."""
+    """Whether the number of resources includes a resource of the engine. It excludes components, the stack, providers
+    and values that Pulumi stores in the state."""
     return bool(custom) and not type.startswith("pulumi:")
 
 
@@ -229,7 +227,7 @@ class Found(Generic[K]):
 
     resource: PlannedResource[K]
     id: str
-    """ID with which the engine imports the resource."""
+    """ID that the engine uses to import the resource."""
 
 
 def find_retained(resources: Iterable[PlannedResource[K]], find: Callable[[K], str | None]) -> list[Found[K]]:

@@ -1,21 +1,23 @@
-"""Questions to a cloud and to this machine before a deployment: the rows of an answer, and how questions are asked in parallel.
+"""Questions for a cloud and for this machine before a deployment: the rows of an answer, and the code that asks questions in parallel.
 
-Rules (`gpuinfra/rules`) need only a declaration. A preflight sends requests that read, with the credentials of the operator. The module
+Rules (`gpuinfra/rules`) require only a declaration. A preflight sends read-only requests with the credentials of the operator. The module
 `preflight` of each cloud's package defines the questions. `gpuinfra doctor` and `gpuinfra plan --live` show the same rows.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TypeVar
 
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.plan.model import Plan, PoolPlan
+from gpuinfra.registry import has_module, module_of
 from gpuinfra.safe_text import one_line
 from gpuinfra.words import counted
 
@@ -85,7 +87,7 @@ class Unanswered(Exception):
         self.found, self.needed, self.fix, self.state = one_line(found), needed, fix, state
 
     def row(self, topic: str, where: str) -> Row:
-        """Return the row that states that the question has no answer."""
+        """Return the row that reports a question without an answer."""
         return Row(topic=topic, where=where, state=self.state, found=self.found, needed=self.needed, fix=self.fix)
 
 
@@ -96,6 +98,26 @@ def no_credentials(why: str, login: str) -> Unanswered:
     """Return the answer if there are no credentials. `login` is the command that gets them."""
     needed = "credentials of the identity that deploys"
     return Unanswered(f"no credentials: {why}", needed, login, state=State.ERROR)
+
+
+def missing_credentials(cloud: str, region: str, setting: Callable[[str], str | None]) -> str | None:
+    """Return the message if this machine has no credentials for a cloud, or None. Sends no request to the cloud's API.
+
+    `setting` returns a provider setting of the stack, such as `aws:profile`. The result is None if a variable or a setting in the
+    module's `CREDENTIALS` or `SETTINGS` selects credentials: the provider reads them itself and reports if they are not accepted.
+    """
+    if not has_module(cloud, "preflight"):
+        return None
+    module = module_of(cloud, "preflight")
+    selected: Mapping[str, bool] = module.SETTINGS
+    given = {name: value for name in selected if (value := setting(name))}
+    if any(selected[name] for name in given) or any(os.environ.get(name) for name in module.CREDENTIALS):
+        return None
+    try:
+        module.Preflight(region, given).find_credentials()
+    except Unanswered as error:
+        return f"{error.found}; to get them, {error.fix}"
+    return None
 
 
 def rejected(why: str, login: str) -> Unanswered:
@@ -122,12 +144,12 @@ def failed(action: str, why: str) -> Unanswered:
 def unreachable(action: str, why: str) -> Unanswered:
     """Return the answer if the service cannot be reached in time."""
     fix = f"check the network and the proxy (HTTPS_PROXY), and {_AGAIN}"
-    return Unanswered(f"not checked, because {action} has no answer: {why}", "a connection to the cloud", fix)
+    return Unanswered(f"not checked, because {action} did not respond: {why}", "a connection to the cloud", fix)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A question that is asked on its own thread."""
+    """A question, which is asked on its own thread."""
 
     topic: str
     where: str
@@ -161,7 +183,7 @@ def _rows_of(question: Question) -> Callable[[], list[Row]]:
 def together(calls: Sequence[Callable[[], T]], deadline_s: float = DEADLINE_S, *, at_once: int = 32) -> list[T | None]:
     """Call functions on threads and return their results in order, or None for a call that is late. Raises the first exception of a call.
 
-    The threads do not prevent the exit of the process, so that a connection without an answer cannot delay it.
+    The threads do not prevent the exit of the process, so a connection that does not respond cannot delay it.
     """
     results: list[T | None] = [None] * len(calls)
     failures: list[Exception] = []
@@ -191,7 +213,7 @@ def together(calls: Sequence[Callable[[], T]], deadline_s: float = DEADLINE_S, *
 
 
 def not_asked(topics: Iterable[str], why: str) -> Row:
-    """Return the row for topics that depend on an answer that is missing."""
+    """Return the row for topics that depend on a missing answer."""
     return skipped("account", ", ".join(topics), why)
 
 

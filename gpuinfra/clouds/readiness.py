@@ -16,6 +16,10 @@ from gpuinfra.registry import has_module, module_of
 OK, WARN, FAIL, UNREAD, SKIPPED = "ok", "warn", "fail", "unread", "not checked"
 STATES = (FAIL, UNREAD, WARN, SKIPPED, OK)
 """States of a line, the most severe first. `unread` is a question that the cloud did not answer."""
+TOPICS = (
+    "replication", "replica", "lag", "failures", "key", "role", "bundle", "image", "stack file", "difference", "addresses", "data", "state",
+)  # fmt: skip
+"""Topics of lines that can have the state `fail`."""
 Resource = Mapping[str, Any]
 
 
@@ -68,7 +72,7 @@ def look(cloud: str, question: Question) -> Iterator[Line]:
 
 
 def asked(topic: str, name: str, answers: Callable[[], Iterable[Line]]) -> Iterator[Line]:
-    """Return the lines of a question, or one line with the reason if the cloud does not answer."""
+    """Return the lines of a question, or one line with the reason if the cloud does not respond."""
     try:
         yield from list(answers())
     except Unread as problem:
@@ -114,7 +118,7 @@ def bundle(key: str, bucket: str, replica: str, fix: str, *, exists: bool) -> Li
 
 
 def key(name: str, state: str | None, fix: str) -> Line:
-    """Judge the state of a key in the words of the cloud, or None if the key does not exist."""
+    """Judge the state of a key, in the terms of the cloud. None if the key does not exist."""
     if state is None:
         return Line(topic="key", name=name, state=FAIL, reason="the key does not exist")
     if state.upper() == "ENABLED":

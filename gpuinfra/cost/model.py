@@ -49,8 +49,6 @@ class Cost:
     as_of: date | None = None
     """Date for which the plan was priced."""
     duration_hours: int | None = None
-    minimum: bool = False
-    """Whether a resource without a line, such as a file server, has an unknown price that can be a relevant part of the total."""
 
     @property
     def stale(self) -> tuple[str, ...]:
@@ -85,8 +83,8 @@ class Cost:
 
     @property
     def complete(self) -> bool:
-        """Whether every line has a price, and every other relevant price is known."""
-        return not self.minimum and all(line.usd_per_unit_hour is not None for line in self.lines)
+        """Whether every line has a price."""
+        return all(line.usd_per_unit_hour is not None for line in self.lines)
 
     @property
     def nodes_priced(self) -> bool:

@@ -26,9 +26,9 @@ BY_USE = (
     "object storage, logs and the audit trail with its data events: billed by volume",
     "traffic to the internet and through NAT: billed per GB",
 )
-MOUNTED = ("requests of the nodes to mounted buckets, and reads of a bucket in another region: billed by use",)
+MOUNTED = ("requests of the nodes to mounted buckets, and reads of a bucket in another region: billed by usage",)
 REPLICATED = (
-    "replication of data other than checkpoints and its storage in both regions, replication requests, and replication metrics: billed by use",
+    "replication of data other than checkpoints and its storage in both regions, replication requests, and replication metrics: billed by usage",
 )
 
 
@@ -36,8 +36,7 @@ def price(plan: Plan, today: date, prices: PriceFile | None = None, *, duration_
     """Return the price of a plan. `prices` is your own price file."""
     lines = tuple(_lines(plan, prices))
     dates = [line.read for line in lines if line.read]
-    unpriced = tuple(_unpriced(plan))
-    counts = Counter((type_, one.reason) for type_, one in unpriced)
+    counts = Counter((type_, one.reason) for type_, one in _unpriced(plan))
     listed = tuple(f"{count} x {type_}: {reason}" for (type_, reason), count in sorted(counts.items()))
     missing = tuple(f"{line.what}: {line.note or 'price unknown'}" for line in lines if line.usd_per_unit_hour is None)
     return Cost(
@@ -49,7 +48,6 @@ def price(plan: Plan, today: date, prices: PriceFile | None = None, *, duration_
             *(MOUNTED if plan.mounted_buckets else ()),
             *(REPLICATED if plan.recovery else ()),
         ),
-        minimum=any(one.large for _, one in unpriced),
         oldest=min(dates, default=None),
         as_of=today,
         duration_hours=duration_hours,
@@ -105,7 +103,7 @@ def _nodes(pool: PoolPlan, group: Group, machine: MachineType | None, region: st
         pool=pool.name,
         read=found.read if found else None,
         source=found.source if found else "",
-        certain=found.certain if found else True,
+        certain=found.certain if found else False,
         note=note,
     )
 
@@ -157,9 +155,10 @@ def _disks(pool: PoolPlan, plan: Plan, known: tuple[ServicePrice, ...], prices: 
 def _file_system(
     entry: FileSystemPlan, plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None
 ) -> Iterator[Line]:
-    if entry.kind == "home" and entry.deployment == "elastic":
-        found = _service("home_gib_month:elastic", plan, known, prices)
-        what = f"{entry.mount}: home directories, if they hold {entry.capacity_gib} GiB"
+    if entry.kind == "home" and entry.kind in profile_of(plan.cloud).storage_kinds:
+        found = _service(f"home_gib_month:{entry.deployment}", plan, known, prices)
+        size = f"{entry.capacity_gib} GiB"
+        what = f"{entry.mount}: home directories, {f'if they hold {size}' if entry.deployment == 'elastic' else size}"
         yield _line(what, "storage", entry.capacity_gib, "GiB-month", found, plan)
     if entry.kind != "lustre" or not entry.capacity_gib:
         return
@@ -187,14 +186,14 @@ def _network(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | No
             yield hourly(gateways, "NAT gateway", _service("nat_hour", plan, known, prices))
         address = _service("address_hour", plan, known, prices)
         yield hourly(gateways, "public address of the NAT gateway", address)
-    # An endpoint that is billed once, whatever its subnets, is counted with the resources.
+    # An endpoint that is billed once, regardless of its subnets, is counted with the resources.
     if network.interface_endpoints and not any(row.item == "endpoint_hour" for row in _each(plan)):
         count = len(network.interface_endpoints) * sum(s.role == "nodes" for s in network.subnets)
         yield hourly(count, "interface endpoint", _service("endpoint_hour", plan, known, prices))
 
 
 def _counted(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None) -> Iterator[Line]:
-    """Yield a line for each kind of resource that is billed by the hour or month, whatever its size."""
+    """Yield a line for each kind of resource that is billed by the hour or month, regardless of its size."""
     for row, count in sorted(_each(plan).items(), key=lambda one: one[0].each):
         unit = (row.item or "").rpartition("_")[2]
         found = _service(row.item or "", plan, known, prices)

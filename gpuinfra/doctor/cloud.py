@@ -1,14 +1,18 @@
-"""Questions to a cloud: the identity that deploys and, for a stack, what its plan needs."""
+"""Questions for a cloud: the identity that deploys and, for a stack, what its plan needs."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 from gpuinfra.clouds import installed_version, profile_of, requirements_of
-from gpuinfra.clouds.preflight import Question, Row, State, Unanswered, answers, not_asked, skipped
+from gpuinfra.clouds.preflight import Question, Row, State, Unanswered, answers, not_asked, skipped, together
 from gpuinfra.day import now, today
 from gpuinfra.planning import make_plan
 from gpuinfra.registry import has_module, module_of
+from gpuinfra.software.images import ImageFamily
 from gpuinfra.spec.load import LoadedStack
 
 PLAN_TOPICS = ("permissions", "quota", "machine", "reservation", "image")
@@ -44,12 +48,12 @@ def _why_not(cloud: str) -> str | None:
 
 
 def questions(stack: LoadedStack) -> Iterator[Question]:
-    """Yield the question to the cloud of a stack. Without credentials, the identity is a problem and the other topics are skipped."""
+    """Yield the question for the cloud of a stack. Without credentials, the identity is a problem and the other topics are skipped."""
     yield Question(topic="identity", where=profile_of(stack.spec.cloud).title, ask=lambda: live_rows(stack))
 
 
 def live_rows(stack: LoadedStack) -> list[Row]:
-    """Ask the cloud of a stack whether its plan can be deployed: identity, permissions, quotas, capacity and images."""
+    """Check with the cloud of a stack whether its plan can be deployed: identity, permissions, quotas, capacity and images."""
     name = stack.spec.cloud
     title = profile_of(name).title
     if why := _why_not(name):
@@ -68,3 +72,43 @@ def live_rows(stack: LoadedStack) -> list[Row]:
     if not module.TOPICS:
         return [*rows, not_asked(PLAN_TOPICS, f"gpuinfra does not check them on {title} yet")]
     return [*rows, *answers(cloud.questions(make_plan(stack.spec, today(), now())), PLAN_DEADLINE_S)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewestImage:
+    """The newest image of a family that the cloud publishes for the region of a stack, or the reason why it is not known."""
+
+    ref: str = ""
+    """Reference in the form of `ImageFamily.dated`. Empty if it is not known."""
+    why: str = ""
+    fix: str = ""
+
+
+def newest_images(stack: LoadedStack, families: Iterable[ImageFamily]) -> dict[str, NewestImage]:
+    """Ask the cloud for the newest image of each family, and return the answers by name of the family. All requests read."""
+    wanted = {family.name: family for family in families}
+    if not wanted:
+        return {}
+    name = stack.spec.cloud
+    if why := _why_not(name):
+        return dict.fromkeys(wanted, NewestImage(why=why))
+    cloud = module_of(name, "preflight").Preflight(stack.spec.where.region, stack.config)
+    try:
+        refusal = next((row for row in cloud.identity() if row.state is State.ERROR), None)
+    except Unanswered as error:
+        refusal = error.row("identity", profile_of(name).title)
+    if refusal:
+        return dict.fromkeys(wanted, NewestImage(why=refusal.found, fix=refusal.fix))
+    found = together([functools.partial(_newest, cloud, one) for one in wanted.values()], PLAN_DEADLINE_S)
+    late = NewestImage(why=f"no answer within {PLAN_DEADLINE_S:g} s", fix="run the command again")
+    return {family: one or late for family, one in zip(wanted, found, strict=True)}
+
+
+def _newest(cloud: Any, family: ImageFamily) -> NewestImage:
+    try:
+        ref = cloud.newest_image(family)
+    except Unanswered as error:
+        return NewestImage(why=error.found, fix=error.fix)
+    if ref is None:
+        return NewestImage(why=f"{cloud.region} has no image of this family", fix="choose another `software.os`")
+    return NewestImage(ref=ref)

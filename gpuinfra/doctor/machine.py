@@ -1,4 +1,4 @@
-"""Questions about this machine: Python, engine, SDKs, provider plugins and disk space. No request leaves the machine."""
+"""Questions about this machine: Python, engine, SDKs, provider plugins and disk space. These questions send no requests."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 
 from gpuinfra.clouds import install_hint, installed_version, requirements_of
 from gpuinfra.clouds.preflight import Question, Row, ok, problem, skipped, warning
 from gpuinfra.engine import find_engine, keep
+from gpuinfra.engine.build import FREE_GB as BUILD_GB
 from gpuinfra.errors import EnvironmentMissing
 
 BUILD = "python -m gpuinfra.engine"
 FREE_GB = 1.0
-"""Free space that the build of an engine needs, in GB. `gpuinfra/engine/find.py` names the same figure."""
+"""Free space that rehearsals and an engine in the cache need, in GB."""
 
 
 def questions(clouds: list[str], *, required: bool) -> Iterator[Question]:
@@ -29,7 +31,7 @@ def questions(clouds: list[str], *, required: bool) -> Iterator[Question]:
     for cloud in clouds:
         yield Question(topic="sdk", where=cloud, ask=lambda cloud=cloud: sdk(cloud, required=required))
     fix = "export GPUINFRA_CACHE=FOLDER, with a folder on another disk"
-    yield Question(topic="disk", where="cache", ask=lambda: space("cache", keep.cache_folder(), fix))
+    yield Question(topic="disk", where="cache", ask=lambda: space("cache", keep.cache_folder(), fix, build_gb()))
 
 
 def python() -> Iterator[Row]:
@@ -56,7 +58,9 @@ def engine() -> Iterator[Row]:
         found = find_engine(notes.append, may_build=False)
     except EnvironmentMissing as error:
         said = "; ".join([str(error), *(note.removeprefix("engine: ") for note in notes)])
-        yield warning("engine", where, said, "an engine; the first rehearsal builds one, which takes minutes", BUILD)
+        yield warning(
+            "engine", where, said, "an engine; the first rehearsal builds one, which takes several minutes", BUILD
+        )
         return
     folders = dict.fromkeys((found.path.parent, found.host_dir))
     for folder in folders:
@@ -65,7 +69,7 @@ def engine() -> Iterator[Row]:
             yield problem("engine", where, what, "the files of the build", f"rm -r {folder} && {BUILD}")
             return
     kept = [folder for folder in folders if (folder / keep.MARKER).is_file()]
-    checked = "checksums correct" if len(kept) == len(folders) else "from PATH, which records no checksum"
+    checked = "checksums correct" if len(kept) == len(folders) else "found in PATH, without a recorded checksum"
     yield ok("engine", where, f"{found.version}, {checked}: {found.path}")
 
 
@@ -100,9 +104,9 @@ def plugin(package: str) -> Iterator[Row]:
     about = json.loads((Path(spec.origin).parent / "pulumi-plugin.json").read_text(encoding="utf-8"))
     name, version = str(about["name"]), str(about["version"]).removeprefix("v")
     folder = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi") / "plugins" / f"resource-{name}-v{version}"
-    install = f"pulumi plugin install resource {name} {version}"
+    install = as_run_here(f"pulumi plugin install resource {name} {version}")
     if folder.with_name(f"{folder.name}.partial").exists():
-        remove = f"pulumi plugin rm resource {name} {version} --yes && {install}"
+        remove = as_run_here(f"pulumi plugin rm resource {name} {version} --yes && {install}")
         yield problem("plugin", name, f"{folder} is incomplete", f"version {version}", remove)
     elif folder.is_dir():
         yield ok("plugin", name, f"{version}: {folder}")
@@ -110,17 +114,41 @@ def plugin(package: str) -> Iterator[Row]:
         what = "not installed, and PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION prevents the download"
         yield problem("plugin", name, what, f"version {version}", install)
     else:
-        yield ok("plugin", name, f"{version} is not installed yet; `pulumi up` downloads it, or run {install}")
+        what = "not installed; the first `pulumi up` downloads it, which takes minutes"
+        yield warning("plugin", name, what, f"version {version}", install)
 
 
-def space(what: str, folder: Path, fix: str) -> Iterator[Row]:
-    """A folder is writable and has free space. A folder that does not exist counts as its closest parent."""
+def as_run_here(fix: str) -> str:
+    """Return a fix with the command that starts Pulumi on this machine: `pulumi` on PATH, the engine in the cache, or one to build."""
+    try:
+        found = find_engine(may_build=False)
+    except EnvironmentMissing:
+        command = f'PATH="$({BUILD} --folder):$PATH" pulumi'
+    else:
+        command = "pulumi" if found.source == "path" else quote(str(found.path))
+    return re.sub(r"(?<![/\w])pulumi(?= (?:login|plugin|stack)\b)", lambda _: command, fix)
+
+
+def build_gb() -> float:
+    """Return the free space that the build of an engine needs, in GB, or 0 if there is an engine."""
+    try:
+        find_engine(may_build=False)
+    except EnvironmentMissing:
+        return BUILD_GB
+    return 0.0
+
+
+def space(what: str, folder: Path, fix: str, build_gb: float = 0.0) -> Iterator[Row]:
+    """A folder is writable and has free space. Less than `build_gb` is a warning, because an engine is built only if it cannot be downloaded. A folder that does not exist counts as its closest parent."""
     there = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
     free = shutil.disk_usage(there).free / 1e9
     if not os.access(there, os.W_OK):
         yield problem("disk", what, f"{there} is not writable", "a writable folder", fix)
     elif free < FREE_GB:
         yield problem("disk", what, f"{free:.1f} GB free in {there}", f"{FREE_GB:g} GB", fix)
+    elif free < build_gb:
+        needed = f"{build_gb:g} GB, if the engine must be built from source"
+        yield warning("disk", what, f"{free:.1f} GB free in {there}", needed, fix)
     else:
         yield ok("disk", what, f"{free:.0f} GB free in {there}")
 

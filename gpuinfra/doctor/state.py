@@ -1,7 +1,7 @@
 """Questions about Pulumi's state: whether the backend can be reached, and whether its secrets can be decrypted.
 
-The Pulumi CLI opens the backend (`pulumi whoami`), so that logins, settings and storage drivers are those of `pulumi up`.
-In an empty bucket or folder, the CLI writes its marker `.pulumi/meta.yaml`, as every command of Pulumi does.
+The Pulumi CLI opens the backend (`pulumi whoami`), so that logins, settings and storage drivers are the same as for `pulumi up`.
+In an empty bucket or folder, the CLI writes its marker `.pulumi/meta.yaml`, as every Pulumi command does.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gpuinfra.clouds.preflight import Question, Row, ok, problem, skipped, warning
+from gpuinfra.doctor.machine import as_run_here
 from gpuinfra.engine import find_engine
 from gpuinfra.errors import EnvironmentMissing
 from gpuinfra.safe_text import one_line
@@ -61,7 +62,7 @@ def backend(folder: Path, provider: str | None) -> Iterator[Row]:
         needed, fix = next(
             ((needed, fix) for pattern, needed, fix in FIXES if re.search(pattern, said)), ("a login", LOGIN)
         )
-        yield problem(TOPIC, "backend", without_login(one_line(said)), needed, fix)
+        yield problem(TOPIC, "backend", without_login(one_line(said)), needed, as_run_here(fix))
         return
     url = str(json.loads(done.stdout).get("url") or "")
     yield ok(TOPIC, "backend", without_login(one_line(url)))

@@ -30,7 +30,7 @@ NO_STORAGE = "none"
 
 @dataclass
 class Answers:
-    """The declaration while it is made."""
+    """The declaration while it is being created."""
 
     today: date
     declaration: dict[str, Any] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Answers:
             put(self.declaration, route_of(text, self.declaration), value)
         except (TypeError, IndexError):
             raise UsageError(
-                f"--set {text} does not match a value in the declaration; set the value that contains it as a whole"
+                f"--set {text} does not match a value in the declaration; set the complete value that contains it"
             ) from None
 
 
@@ -87,11 +87,11 @@ class Question:
     title: str
     """The noun of the question for a prompt."""
     apply: Callable[[Answers, str], None]
-    """Puts an answer into the declaration. Raises `UsageError` or `SpecError` if the answer cannot be read."""
+    """Adds an answer to the declaration. Raises `UsageError` or `SpecError` if the answer cannot be read."""
     owns: Callable[[str], bool]
     """Whether a finding about a path is about this answer."""
     prefix: str
-    """Path of the answer in the declaration, which messages replace by the option."""
+    """Path of the answer in the declaration. Messages show the option instead."""
 
     def problems(self, answers: Answers) -> tuple[Finding, ...]:
         """Return the errors about this answer, with the option instead of the path of the field."""
@@ -146,7 +146,7 @@ def _name(answers: Answers, text: str) -> None:
 
 
 def entry_of(option: str, text: str) -> dict[str, object]:
-    """Parse `KIND[,FIELD=VALUE]...`, such as `reserved,id=cr-0123456789abcdef0`. Raises `UsageError` if it has another form."""
+    """Parse `KIND[,FIELD=VALUE]...`, such as `reserved,id=cr-0123456789abcdef0`. Raises `UsageError` if it has a different format."""
     kind, *rest = text.split(",")
     entry: dict[str, object] = {"kind": kind.strip()}
     for part in rest:
@@ -176,7 +176,7 @@ def model_of(kind: str, annotation: Any) -> type[BaseModel] | None:
 
 
 def needed_fields(kind: str) -> tuple[str, ...]:
-    """Return the fields that an entry of a kind of capacity needs besides its count, in the order of the model."""
+    """Return the fields that an entry of a kind of capacity requires in addition to its count, in the order of the model."""
     model = model_of(kind, Capacity)
     fields = model.model_fields if model else {}
     needed = tuple(name for name, info in fields.items() if info.is_required() and name != "count")
@@ -185,7 +185,7 @@ def needed_fields(kind: str) -> tuple[str, ...]:
 
 
 def kind_needs(kind: str) -> str:
-    """Return the form of `--capacity` for a kind: `reserved,id=ID`."""
+    """Return the `--capacity` syntax for a kind, such as `reserved,id=ID`."""
     return ",".join([kind, *(f"{name}={name.upper()}" for name in needed_fields(kind))])
 
 

@@ -19,7 +19,7 @@ from gpuinfra.spec.load import parse_spec
 from gpuinfra.spec.storage import Lustre, Storage
 
 FIRST_KINDS = (CapacityKind.ON_DEMAND, CapacityKind.SPOT)
-"""Kinds of capacity that need no fields besides the count, in the order in which they are proposed."""
+"""Kinds of capacity that require no fields except the count, in the order in which they are proposed."""
 UNKNOWN = "-"
 
 
@@ -31,7 +31,7 @@ class Choices:
     """Titles of the columns. The first column has the answers."""
     rows: tuple[tuple[str, ...], ...]
     default: str | None = None
-    """The answer if the user gives none. None if the answer must be given."""
+    """Default answer. None if an answer is required."""
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ def _gpu_names(machines: list[MachineType]) -> str:
 
 
 def _machines(answers: Answers) -> Choices:
-    """Machine types with GPUs that the region sells and the rules accept, from the least to the most expensive."""
+    """Machine types with GPUs that the region offers and the rules accept, from the least to the most expensive."""
     region, rows = answers.region, []
     for machine in profile_of(answers.cloud).machines.values():
         if machine.gpu is None or region not in machine.zones or not _accepted(answers, machine):

@@ -1,4 +1,4 @@
-"""The text of a new stack file, and the Pulumi project that it needs outside of a project."""
+"""The text of a new stack file, and the Pulumi project that it requires outside a project."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from gpuinfra.spec.capacity import Capacity
 from gpuinfra.spec.document import read
 from gpuinfra.spec.load import KEY
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.shown import shown
 
 PROJECT = "Pulumi.yaml"
 PROGRAM = "__main__.py"
@@ -51,6 +52,18 @@ def stack_path(name: str, project: Path | None) -> Path:
     path = (parent / f"Pulumi.{name}.yaml").resolve()
     here = Path.cwd().resolve()
     return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def check_project(project: Path | None) -> None:
+    """Raise `UsageError` if a project runs programs in another language, because they cannot import gpuinfra."""
+    document = read(project).value if project else None
+    runtime = document.get("runtime") if isinstance(document, dict) else None
+    name = runtime.get("name") if isinstance(runtime, dict) else runtime
+    if project is not None and name != "python":
+        given = f"has the runtime {shown(name)}" if name else "has no runtime"
+        raise UsageError(
+            f"{project} {given}, but gpuinfra requires a project with the runtime python; run `gpuinfra init` in a folder outside of this project"
+        )
 
 
 def program_problem(project: Path) -> str | None:
@@ -113,7 +126,7 @@ def project_text(root: Path) -> str:
     lines += [
         "plugins:",
         "  providers:",
-        "    # The provider of gpuinfra, which waits until the nodes are verified. The path is that of the installed package.",
+        "    # The provider of gpuinfra, which waits until the nodes are verified. The path points to the installed package.",
         "    - name: gpuinfra",
         f"      path: {flow(plugin)}",
     ]

@@ -1,4 +1,4 @@
-"""AWS access from a node, with the standard library only: instance identity, object storage and identity proof.
+"""AWS access from a node, using only the standard library: instance identity, object storage and identity proof.
 
 Custom endpoints come only from the variables that every AWS SDK reads:
 AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL_STS, AWS_EC2_METADATA_SERVICE_ENDPOINT.

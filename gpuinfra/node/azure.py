@@ -1,4 +1,4 @@
-"""Azure access from a node, with the standard library only: instance identity, blob storage and identity proof.
+"""Azure access from a node, using only the standard library: instance identity, blob storage and identity proof.
 
 Custom endpoints come only from variables that Azure's own tools read: AZURE_POD_IDENTITY_AUTHORITY_HOST (the
 metadata service, azure-identity) and AZURE_STORAGE_SERVICE_ENDPOINT (blob storage, the az command; the account's name is the first

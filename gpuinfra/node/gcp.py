@@ -1,4 +1,4 @@
-"""Google Cloud access from a node, with the standard library only: instance identity, Cloud Storage, identity proof.
+"""Google Cloud access from a node, using only the standard library: instance identity, Cloud Storage, identity proof.
 
 Custom endpoints come only from variables that Google's own libraries read: GCE_METADATA_HOST
 (`host[:port]`), STORAGE_EMULATOR_HOST.

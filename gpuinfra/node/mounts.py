@@ -7,7 +7,8 @@ name that does not exist. If the bucket accepts writes, it also writes, reads an
 Storage FUSE reads all pages before the first entry (gcsfuse v3.11.2, internal/fs/handle/dir_handle.go, read 2026-11-22). This module
 measures and does not judge.
 
-Mountpoint for Amazon S3 has the type `fuse` without a subtype, and its source is its own name instead of the name of the bucket.
+Mountpoint for Amazon S3 and BlobFuse have the type `fuse` without a subtype, and the source is the program's own name instead of the name
+of the bucket.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from typing import Any
 from .console import Missing
 
 SCHEMA = "gpuinfra.mounts/1"
-MOUNTPOINT = ("fuse", "mountpoint-s3")
-BUCKETS = ("fuse.gcsfuse", MOUNTPOINT[0])
+FUSE = "fuse"
+PROGRAMS = ("mountpoint-s3", "blobfuse2")
+"""Sources of mounted buckets with the type `fuse`. Programs of users also have this type."""
+BUCKETS = ("fuse.gcsfuse", FUSE)
 KINDS = ("lustre", "nfs", "nfs4", *BUCKETS)
 ANSWER_S = 45.0
 _GRACE_S = 1.0
@@ -59,7 +62,7 @@ def mounts() -> dict[str, Any]:
     found = {
         target: (kind, source, options)
         for target, kind, source, options in _listed()
-        if kind in KINDS and (kind != MOUNTPOINT[0] or (kind, source) == MOUNTPOINT)
+        if kind in KINDS and (kind != FUSE or source in PROGRAMS)
     }
     wrong = _problems(
         {

@@ -5,7 +5,7 @@ run on other nodes with the same unique ID. The sum is verified, so a link that 
 It runs in a separate process (`node.pyz nccl`), because a hanging collective ends only when its process ends.
 
 The signatures come from nccl.h (2.x) and cuda_runtime_api.h. `network_of` reads the network from NCCL's log. NCCL selects the network
-for each communicator, also for one that does not leave the node (`commAlloc` in NVIDIA/nccl: src/init.cc, v2.28.9).
+for each communicator, including one that does not leave the node (`commAlloc` in NVIDIA/nccl: src/init.cc, v2.28.9).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Two nodes find each other through a store, without SSH, MPI or a framework: the first one creates NCCL's ID and stores
 it, the second node responds, and both join. A store is the evidence bucket (each node writes under its own name and
 reads its partner's rendezvous) or a folder that both nodes mount. `gpuinfra.verification.pairs` decides which nodes are paired; an assignment names
-the run, the partner and the place. `nccl.py` runs the collective; a hanging collective is ended with its process.
+the run, the partner and the place. `nccl.py` runs the collective; if a collective hangs, its process is terminated.
 """
 
 from __future__ import annotations

@@ -77,6 +77,7 @@ def node_environment(config: Path, bundle: Path) -> Dict[str, str]:
         " ".join(str(s.get(k) or "-") for k in ("kind", "mount", "dns_name", "mount_name"))
         for s in node.get("file_systems", [])
     ]
+    identity = node.get("identity")
     return {
         **os.environ,
         "PATH": os.environ.get("PATH") or "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -86,5 +87,6 @@ def node_environment(config: Path, bundle: Path) -> Dict[str, str]:
         "GPUINFRA_POOL": str(node.get("pool", "")),
         "GPUINFRA_REGION": str(node.get("region", "")),
         "GPUINFRA_FILE_SYSTEMS": "\n".join(systems),
+        "GPUINFRA_CLIENT_ID": str(identity.get("client_id") or "") if isinstance(identity, dict) else "",
         "GPUINFRA_VERSIONS": str(bundle / "versions.env"),
     }

@@ -117,6 +117,9 @@ class Runner:
     def dry_run(self) -> int:
         """Report what each step would change, without modifying the journal."""
         for step in self.steps:
+            if step.own and self.journal.steps[step.id]["status"] == j.DONE and not self.options.again:
+                self.log.write(f"{step.id}: would change nothing")
+                continue
             attempt = self._run_once(step, {"GPUINFRA_DRY_RUN": "1"})
             if attempt.status == j.FAILED:
                 self.log.write(f"{step.id}: unknown: {attempt.reason}")

@@ -6,6 +6,8 @@ A plan contains no Pulumi inputs and no cloud objects, so you can print, compare
 
 from __future__ import annotations
 
+import hashlib
+import re
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
@@ -228,6 +230,21 @@ class OwnNetwork:
 
 
 @dataclass(frozen=True, kw_only=True)
+class IngressPlan:
+    """Connections from other networks that the nodes accept."""
+
+    sources: tuple[str, ...]
+    """IPv4 networks."""
+    ports: tuple[str, ...]
+    """Ports and ranges of ports, such as `8080` and `9000-9100`."""
+    protocol: str
+    """`tcp` or `udp`."""
+
+    def __str__(self) -> str:
+        return f"{self.protocol} {', '.join(self.ports)} from {', '.join(self.sources)}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class NetworkPlan:
     """The network of a site."""
 
@@ -246,10 +263,18 @@ class NetworkPlan:
     mtu: int | None = None
     ssh_from: tuple[str, ...] = ()
     """Networks that can reach port 22 of the nodes. Empty by default."""
+    ingress: tuple[IngressPlan, ...] = ()
+    """Further connections that the nodes accept. Empty by default."""
     dns_zones: dict[str, str] = field(default_factory=dict)
     """Azure: private DNS zones of an existing network. Maps each name to an ID."""
     flow_log_interval_s: int = 60
     flow_log_retention_days: int = 90
+
+    @property
+    def inbound(self) -> str:
+        """Connections from other networks that the nodes accept, in words. Empty if there are none."""
+        ssh = [f"SSH from {', '.join(self.ssh_from)}"] if self.ssh_from else []
+        return "; ".join([*ssh, *map(str, self.ingress)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,13 +344,32 @@ class EvidencePlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NodeRolePlan:
+    """A role that is assigned to the identity of the nodes."""
+
+    role: str
+    """Google Cloud: name of the role. Azure: ID of the role definition."""
+    scope: str | None
+    """Google Cloud: ID of the project, or None for the project of the stack. Azure: ID of the resource."""
+
+    @property
+    def name(self) -> str:
+        """Name for the resource. It contains the values, because an assignment that is renamed is deleted after its successor with the same values exists."""
+        words = f"{self.role.removeprefix('roles/')}-{(self.scope or '').strip('/').rpartition('/')[2]}".lower()
+        digest = hashlib.sha256(f"{self.role} {self.scope}".encode()).hexdigest()[:8]
+        return f"{re.sub('[^a-z0-9]+', '-', words).strip('-')}-{digest}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class RolesPlan:
-    """AWS: the IAM roles that the stack creates."""
+    """IAM roles that the stack creates on AWS, and further permissions of the nodes."""
 
     permissions_boundary: str | None = None
     """ARN of the permissions boundary of every role, or None."""
     node_policies: tuple[str, ...] = ()
     """ARNs of the managed policies that are attached to the role of the nodes."""
+    node_roles: tuple[NodeRolePlan, ...] = ()
+    """Azure and Google Cloud: roles that are assigned to the identity of the nodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -395,7 +439,7 @@ class RecoveryCommand:
 
 @dataclass(frozen=True, kw_only=True)
 class RecoveryPlan:
-    """What exists in the second region before a failure, and whether the recovery targets hold."""
+    """The resources that exist in the second region before a failure, and whether the recovery targets are met."""
 
     region: str
     mode: str

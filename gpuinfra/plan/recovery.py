@@ -25,7 +25,7 @@ from gpuinfra.spec.recovery import Recovery
 MB_PER_GIB = 2**30 / 1e6
 MINUTES_PER_MONTH = 730 * 60
 FAILOVER = ("the decision to fail over", "stopping the replication before the second region writes")
-"""Steps of a failover on each cloud whose time is unknown."""
+"""Steps of a failover that have an unknown duration on every cloud."""
 FOUNDATION = "creating the foundation in the second region, if recovery.site_minutes does not include it"
 
 
@@ -47,7 +47,7 @@ class Replication:
 
     service: str
     commitment: Commitment | None
-    """None if the service commits to no time. `recovery.replication_minutes` is then required."""
+    """None if the service does not commit to a time. `recovery.replication_minutes` is then required."""
     has_fee: bool
     """Whether the service has a price in addition to the transfer between the regions."""
     replicates_deletions: bool
@@ -59,9 +59,9 @@ class Replication:
     control_regions: Mapping[str, str]
     """Regions of control planes that serve all regions, with the resources that cannot be created or changed in any region without them."""
     not_in_rto: tuple[str, ...]
-    """Steps of a failover on this cloud whose time is unknown."""
+    """Steps of a failover that have an unknown duration on this cloud."""
     not_in_rpo: tuple[str, ...]
-    """Steps until a checkpoint is in the second region whose time is unknown."""
+    """Steps with an unknown duration before a checkpoint is in the second region."""
     source: str
     geography: Callable[[str], str]
     """Function that returns the partition of the cloud to which a region belongs. Data cannot be replicated between partitions."""
@@ -92,7 +92,7 @@ def throughput_mb_s(file_systems: Iterable[FileSystemPlan]) -> float | None:
 def recovery_point(
     recovery: Recovery, replication: Replication, file_systems: Iterable[FileSystemPlan]
 ) -> RecoveryTarget:
-    """Return the age of the newest checkpoint in the second region, in the worst case: just before the next one arrives."""
+    """Return the maximum age of the newest checkpoint in the second region: its age just before the next checkpoint arrives."""
     rate = throughput_mb_s(file_systems)
     size = recovery.checkpoint_gib * MB_PER_GIB
     export = recovery.export_mb_s or rate
@@ -130,7 +130,7 @@ def _replicate(
     what, commitment = "replicate it to the second region", replication.commitment
     if commitment is None:
         minutes = float(recovery.replication_minutes or 0)
-        how = f"recovery.replication_minutes, as measured, because {replication.service} commits to no time"
+        how = f"recovery.replication_minutes, as measured, because {replication.service} does not commit to a time"
         return RecoveryPart(what=what, minutes=minutes, how=how), minutes
     gbps = recovery.replication_gbps or commitment.rate_gbps
     transfer = size_mb * 8 / 1000 / gbps / 60

@@ -130,7 +130,7 @@ class HostAgent:
         assignment = order["assignment"]
         shared_folder = Path(assignment["store"]).parent
         if not shared_folder.is_dir():
-            raise Refused(f"{shared_folder} is not a folder on this machine; give a folder that all nodes mount")
+            raise Refused(f"{shared_folder} is not a folder on this machine; specify a folder that all nodes mount")
         with tempfile.TemporaryDirectory(prefix="gpuinfra-pair-") as folder:
             part, assignment_file = Path(folder, "node.pyz"), Path(folder, "assignment.json")
             part.write_bytes(gzip.decompress(payload))

@@ -87,14 +87,14 @@ class Running:
         self._dropped = dropped
 
     def stop(self) -> None:
-        """End the command's standard input. The command decides what follows."""
+        """Close the command's standard input. The command decides how it reacts."""
         with contextlib.suppress(OSError, paramiko.SSHException, EOFError):
             self._channel.shutdown_write()
 
     def wait(self, on_output: Callable[[bytes], None]) -> int:
         """Pass the combined output to `on_output` until the command ends, and return its exit code.
 
-        Raises `HostProblem` if the connection is lost, and whatever `on_output` raises.
+        Raises `HostProblem` if the connection is lost, and any exception of `on_output`.
         """
         try:
             while chunk := self._received():

@@ -35,7 +35,7 @@ class Host:
     jump: str | None = None
     """Name of the jump host."""
     proxy_command: tuple[str, ...] | None = None
-    """Arguments of a proxy command, whose standard input and output carry the connection. Tokens: %n is the name, %h the address, %p the port, %r the user."""
+    """Arguments for a proxy command, whose standard input and output carry the connection. Tokens: %n is the name, %h the address, %p the port, %r the user."""
     identity: tuple[Path, ...] = ()
     """Private keys. A certificate next to a key (KEY-cert.pub) is used together with the key. Default: the keys in the SSH agent and in ~/.ssh."""
     host_keys: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class Hosts:
         if not chosen:
             pools = sorted({host.pool for host in self.hosts if host.pool})
             raise UsageError(
-                f"pool is {pool!r}; pools of the hosts: {', '.join(pools) or 'none'}; give one of these pools"
+                f"pool is {pool!r}; pools of the hosts: {', '.join(pools) or 'none'}; specify one of these pools"
             )
         return replace(self, hosts=chosen)
 
@@ -106,7 +106,7 @@ def read_hosts(path: Path) -> Hosts:
         reader.wrong.append("hosts is empty; add at least one host")
     by_name = {host.name: host for host in (*jumps, *hosts)}
     if len(by_name) < len(hosts) + len(jumps):
-        reader.wrong.append("jumps and hosts share a name; give each machine its own name")
+        reader.wrong.append("jumps and hosts share a name; use a different name for each machine")
     for host in by_name.values():
         reader.route(host, by_name)
     known = content.get("known_hosts", [])

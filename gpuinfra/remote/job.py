@@ -1,4 +1,4 @@
-"""Runs one job on several nodes at the same time, with the environment that tells each node its place.
+"""Runs one job on several nodes at the same time, with environment variables that identify each node.
 
 | variable | value |
 | --- | --- |
@@ -6,7 +6,7 @@
 | `MASTER_ADDR`, `MASTER_PORT` | private address of node 0, and a port on it |
 | `GPUS_PER_NODE` | GPUs of each node |
 | `GPUINFRA_NODES` | private addresses of all nodes, separated by commas |
-| `RANK`, `LOCAL_RANK`, `WORLD_SIZE`, `LOCAL_WORLD_SIZE` | with one process for each GPU only: the place of the process, as torchrun sets it |
+| `RANK`, `LOCAL_RANK`, `WORLD_SIZE`, `LOCAL_WORLD_SIZE` | only with one process for each GPU: rank and world size of the process, with the same meaning as in torchrun |
 
 `supervisor.py` runs on each node. If a process fails on one node, the job ends on all of them.
 """
@@ -95,7 +95,7 @@ class JobResult:
     """The node on which the job failed first."""
     interrupted: bool = False
     error: BaseException | None = None
-    """What the caller's `on_output` raised."""
+    """The exception that the caller's `on_output` raised."""
 
     @property
     def exit(self) -> int:
@@ -108,7 +108,7 @@ class JobResult:
 def run(connector: Connector, hosts: Sequence[Host], job: Job, on_output: Callable[[int, bytes], None]) -> JobResult:
     """Run a job on hosts, in the order of their ranks. `on_output` gets the rank and the output, from one thread for each host.
 
-    The job starts after all hosts are connected. An error of `on_output` ends it and is raised again. An interrupt ends it on all hosts; a second interrupt does not wait for its end.
+    The job starts after all hosts are connected. An error in `on_output` ends the job and is raised again. An interrupt ends the job on all hosts; a second interrupt does not wait for its end.
     """
     result = JobResult([Ended(host) for host in hosts])
     changed = threading.Condition()

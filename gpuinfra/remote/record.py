@@ -24,7 +24,7 @@ _EVERY_S = 1.0
 
 
 def state_folder() -> Path:
-    """Return the folder in which the user's programs keep persistent state."""
+    """Return the folder for gpuinfra's persistent state, by default `~/.local/state/gpuinfra`."""
     base = os.environ.get("XDG_STATE_HOME", "")
     return (Path(base) if os.path.isabs(base) else Path("~/.local/state").expanduser()) / "gpuinfra"
 

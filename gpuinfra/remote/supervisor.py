@@ -25,7 +25,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> int:
-    """Read one order, run its processes, and return the first exit code that is not 0. A process that a signal ends counts as 128 plus its number."""
+    """Read one order, run its processes, and return the first exit code that is not 0. For a process that ends by a signal, the exit code is 128 plus the number of the signal."""
     order = json.loads(_STDIN.readline())
     # Processes whose parent ends become children of this process, so that it finds and ends all of them.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -61,7 +61,7 @@ def _run(order: dict[str, Any]) -> int:
 
 
 def _start(order: dict[str, Any], local: int) -> subprocess.Popen[bytes]:
-    """Start one process in a login shell, which sets the environment of CUDA and NCCL."""
+    """Start one process in a login shell, which sets the environment variables of CUDA and NCCL."""
     environ = {**os.environ, **order["environment"]}
     if order["per_gpu"]:
         each, node = order["processes"], int(order["environment"]["NODE_RANK"])
@@ -73,7 +73,7 @@ def _start(order: dict[str, Any], local: int) -> subprocess.Popen[bytes]:
 
 
 def _end(grace_s: float) -> None:
-    """End all descendants: with SIGTERM, and with SIGKILL those that still run after `grace_s` seconds."""
+    """End all descendants: with SIGTERM, and then with SIGKILL if they still run after `grace_s` seconds."""
     until = time.monotonic() + grace_s
     number = signal.SIGTERM
     asked: set[int] = set()
@@ -97,7 +97,7 @@ def _end(grace_s: float) -> None:
 
 
 def _descendants() -> list[int]:
-    """Return the living descendants of this process."""
+    """Return the running descendants of this process."""
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):

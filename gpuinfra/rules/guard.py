@@ -15,6 +15,8 @@ from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.policy import Access, Audit, Network
 from gpuinfra.spec.shown import shown
 
+LAST_PORT = 65535
+
 
 def cidr_is_private(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The network has a private IPv4 range from /16 to /20 without host bits."""
@@ -79,7 +81,57 @@ def ssh_is_not_open_to_internet(spec: ClusterSpec, today: date) -> Iterator[Find
         elif wrong := host_bits(cidr):
             yield error(path, *wrong)
         elif network.is_global and network.prefixlen < (16 if network.version == 4 else 32):
-            yield warn(path, f"is {network}, which is very large", "list smaller networks")
+            yield warn(path, f"is {network}, a very large public range", "list smaller networks")
+
+
+def ingress_is_private(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Declared connections come from private IPv4 networks, because nodes have no public address. Ports are valid, and no connection is declared twice."""
+    seen: set[tuple[str, str, str]] = set()
+    for i, entry in enumerate(spec.access.ingress):
+        path = f"access.ingress[{i}]"
+        for j, cidr in enumerate(entry.sources):
+            yield from _source(f"{path}.sources[{j}]", cidr)
+        for j, ports in enumerate(entry.ports):
+            where = f"{path}.ports[{j}]"
+            first, _, last = ports.partition("-")
+            if int(last or first) > LAST_PORT:
+                yield error(where, f"is {ports}; allowed: ports from 1 to {LAST_PORT}", "correct the port")
+            elif last and int(last) <= int(first):
+                what = f"is {ports}; allowed: a range that ends after its start"
+                hint = f'use "{last}-{first}"' if last != first else f'use "{first}"'
+                yield error(where, what, hint)
+        opened = [(entry.protocol, ports, cidr) for ports in entry.ports for cidr in entry.sources]
+        twice = [one for n, one in enumerate(opened) if one in seen or one in opened[:n]]
+        if twice:
+            protocol, ports, cidr = twice[0]
+            yield error(path, f"opens {protocol} {ports} to {cidr} a second time", "remove one of the entries")
+        seen.update(opened)
+    if spec.access.ingress and spec.use.site:
+        what = "has no effect, because the site is in another stack"
+        yield error("access.ingress", what, "set it in the stack of the site")
+
+
+def _source(path: str, cidr: str) -> Iterator[Finding]:
+    try:
+        network = ipaddress.ip_network(cidr, strict=False)
+    except ValueError:
+        yield error(path, f"is {shown(cidr)}; allowed: a network such as 10.0.0.0/16", "correct the CIDR block")
+        return
+    if network.version == 6:
+        yield error(path, f"is {network}, and the network of the cluster has no IPv6", "use an IPv4 network")
+    elif network.prefixlen == 0 or network.is_global:
+        what = f"is {network}, which cannot reach the nodes, because they have no public address"
+        yield error(path, what, "use the private addresses of a peered network or a VPN")
+    elif wrong := host_bits(cidr):
+        yield error(path, *wrong)
+
+
+def node_roles_are_listed_once(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A role of the nodes is assigned once at a scope, because one assignment cannot exist twice."""
+    roles = spec.access.node_roles
+    for i, one in enumerate(roles):
+        if one in roles[:i]:
+            yield error(f"access.node_roles[{i}]", f"assigns {shown(one.role)} a second time", "remove it")
 
 
 def access_fields_have_an_effect(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, datetime
 
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import pools_of
 from gpuinfra.clouds.profile import rules_in
+from gpuinfra.cost.model import HOURS_PER_MONTH
 from gpuinfra.cost.price import node_price
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.spec.model import ClusterSpec
@@ -39,6 +40,29 @@ def budget_has_recipients(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     if "foundation" in spec.made_layers and not spec.budget.recipients:
         what = "is empty, so no one is notified when the budget is exceeded"
         yield warn("budget.recipients", what, "add an e-mail address")
+
+
+def budget_covers_nodes(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A declared monthly limit is at least the price of all nodes for a month, or for the time in which they run if it is shorter."""
+    limit, region = spec.budget.limit_usd_per_month, spec.where.region
+    if limit is None or "foundation" not in spec.made_layers or region not in profile_of(spec.cloud).regions:
+        return
+    month = 0.0
+    for _, pool, machine in pools_of(spec):
+        for entry in pool.capacity:
+            found, _ = node_price(machine, CapacityKind(entry.kind), region)
+            hours = min(HOURS_PER_MONTH, spec.duration_hours or HOURS_PER_MONTH)
+            if entry.kind == "block":
+                hours = min(
+                    hours,
+                    (datetime.fromisoformat(entry.ends_at) - datetime.fromisoformat(entry.starts_at)).total_seconds()
+                    / 3600,
+                )
+            month += entry.count * hours * (found.usd_per_hour if found else 0)
+    month = round(month, 2)
+    if limit < month:
+        what = f"is {limit:,.0f}, but the nodes cost {month:,.0f} USD a month at the prices in the catalog"
+        yield warn("budget.limit_usd_per_month", what, "increase it, or remove it to use the price of the plan")
 
 
 def budget_currency_has_rate(spec: ClusterSpec, today: date) -> Iterator[Finding]:

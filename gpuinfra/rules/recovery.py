@@ -80,7 +80,7 @@ def recovery_region_offers_machines(spec: ClusterSpec, today: date) -> Iterator[
 
 
 def recovery_covers_all_data(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Each file system exports all its data to a bucket that is replicated. Scratch data and mounted buckets of others are not replicated."""
+    """Each file system exports all its data to a bucket that is replicated. Scratch data and mounted buckets that the stack does not create are not replicated."""
     if not (declared := _declared(spec)):
         return
     plans = {one.name: one for one in _file_systems(spec)}
@@ -128,8 +128,8 @@ def recovery_covers_all_data(spec: ClusterSpec, today: date) -> Iterator[Finding
 def recovery_rate_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The throughput of the file systems is known, so that the recovery targets can be calculated."""
     if _declared(spec) and exported(plans := _file_systems(spec)) and throughput_mb_s(plans) is None:
-        what = "cannot be calculated, because the throughput of a file system depends on its use"
-        yield error("recovery", what, "set throughput_mb_s_per_tib of each file system with bucket: auto")
+        what = "has targets that cannot be calculated, because the throughput of a file system depends on its use"
+        yield error("recovery", what, "set throughput_mb_s_per_tib for each file system that has bucket: auto")
 
 
 def recovery_site_time_is_declared(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -145,13 +145,13 @@ def recovery_site_time_is_declared(spec: ClusterSpec, today: date) -> Iterator[F
 
 
 def recovery_replication_time_is_declared(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """`replication_minutes` is set if and only if the service commits to no time. Otherwise `replication_gbps` can be set."""
+    """`replication_minutes` is set if and only if the service does not commit to a time. Otherwise `replication_gbps` can be set."""
     if not (declared := _declared(spec)):
         return
     recovery, replication = declared
     path, commitment = "recovery.replication_minutes", replication.commitment
     if commitment is None and recovery.replication_minutes is None:
-        what = f"is missing, but {replication.service} commits to no replication time"
+        what = f"is missing, but {replication.service} does not commit to a replication time"
         yield error(path, what, "set the measured time until all objects of a checkpoint are in the second region")
     if commitment is None and recovery.replication_gbps is not None:
         what = f"is {recovery.replication_gbps:g}, but {replication.service} guarantees no rate"

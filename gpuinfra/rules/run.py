@@ -49,7 +49,7 @@ def check(spec: ClusterSpec, today: date) -> tuple[Finding, ...]:
 
 def _of_correct_places(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Yield the findings of all rules. If a zone or the address range is wrong, yield only the error about it and those findings
-    that the declaration has without the wrong value too."""
+    that the declaration also has without the wrong value."""
     found = list(_found(spec, today))
     wrong = {one.path for one in found if one.level is Level.ERROR and _PLACE.fullmatch(one.path)}
     left = {(one.path, one.rule) for one in _found(_without_places(spec, wrong), today)} if wrong else set()

@@ -79,7 +79,7 @@ def image_release_exists(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def image_os_is_declared_once(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A pool whose image is selected by its ID declares the operating system in the image, and a recorded release has the declared system and architecture."""
+    """If a pool selects an image by ID, `image.os` is required. A release from the catalog must match the declared operating system and architecture."""
     cloud = profile_of(spec.cloud)
     for path, pool, machine in pools_of(spec):
         wanted = images.wanted(spec, pool)

@@ -94,7 +94,7 @@ def state_survives_the_region(stack: LoadedStack) -> Iterator[Finding]:
         named = (match[1] or match[2]) if match else None
         if named in regions:
             what = f"is in {named}, so a failover cannot read the state when this region fails"
-            # A clone can have another purpose than a failover, so the region of its original is only a warning.
+            # A clone can have a purpose other than failover, so the region of its original is only a warning.
             found = (error if named == own else warn)(path, what, "use a bucket and a key in a third region")
         elif named is None and url.startswith(REGIONAL):
             what = f"is {shown(url)}, which does not state its region"

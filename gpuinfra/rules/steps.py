@@ -9,10 +9,11 @@ from fnmatch import fnmatchcase
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import pools_of
 from gpuinfra.clouds.profile import rules_in
-from gpuinfra.findings import Finding, error
+from gpuinfra.findings import Finding, error, warn
 from gpuinfra.software.pool import pool_lock
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.steps import NodeStep
 
 
 def own_step_names_are_unique(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -71,15 +72,33 @@ def own_step_pools_exist(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def own_step_fits_deadline(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The time limit of a declared step with its retries is shorter than the handover deadline, so that a step that hangs is reported before `up` stops waiting."""
+    """The time limits of the declared steps of a pool, with retries, are shorter than the handover deadline, so that a step that hangs is reported before `up` stops waiting."""
     deadline = spec.handover.deadline_minutes
+    if spec.handover.wait == "none":
+        return
+    within: list[NodeStep] = []
     for i, step in enumerate(spec.software.steps):
-        longest = step.timeout_minutes * (step.retries + 1)
-        if longest >= deadline and spec.handover.wait != "none":
+        longest = _longest(step)
+        if longest < deadline:
+            within.append(step)
+        else:
             retries = f", and {longest} with {step.retries} retries" if step.retries else ""
             what = f"is {step.timeout_minutes}{retries}, but `pulumi up` waits at most {deadline} minutes for the nodes"
             hint = f"reduce {'timeout_minutes or retries' if retries else 'it'}, or increase handover.deadline_minutes"
             yield error(f"software.steps[{i}].timeout_minutes", what, hint)
+    for pool in spec.pools:
+        total = sum(_longest(step) for step in within if not step.pools or pool.name in step.pools)
+        if total >= deadline:
+            what = f"can take {total} minutes in pool {pool.name}, but `pulumi up` waits at most {deadline} minutes for the nodes"
+            hint = "reduce timeout_minutes or retries of the steps, or increase handover.deadline_minutes"
+            # Not an error, because time limits are usually much longer than the steps.
+            yield warn("software.steps", what, hint)
+            return
+
+
+def _longest(step: NodeStep) -> int:
+    """Return the minutes that a step takes if each run reaches its time limit."""
+    return step.timeout_minutes * (step.retries + 1)
 
 
 def packages_are_listed_once(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -39,7 +39,7 @@ class LustreClient:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BucketClient:
-    """The program with which nodes of a cloud mount buckets."""
+    """The program that nodes of a cloud use to mount buckets."""
 
     name: str
     """Name in the lock. In upper case, it is the prefix of the variables of the bootstrap step, such as `GCSFUSE_VERSION`."""
@@ -47,7 +47,7 @@ class BucketClient:
     pin: str
     """Version to install."""
     accepted: tuple[str, str]
-    """Versions that an image may contain: lowest, and upper limit (exclusive)."""
+    """Versions that an image may contain: the lowest version, and the upper limit (exclusive)."""
     why: str
     variables: Mapping[str, str]
     """Variables of the step without their prefix. `{version}`, `{suite}` (noble), `{number}` (24.04) and `{arch}` (x86_64, arm64) are replaced."""
@@ -75,5 +75,5 @@ class CloudSoftware:
     home_tls_port: int | None = None
     """Port at which the servers of home file systems accept TLS, or None if nodes connect without TLS."""
     buckets: BucketClient | None = None
-    """The program with which nodes mount buckets, or None if they mount no buckets."""
+    """The program that nodes use to mount buckets, or None if they mount no buckets."""
     lustre: LustreClient | None = None

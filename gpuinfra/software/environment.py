@@ -138,7 +138,7 @@ def _version(prefix: str, choice: Choice) -> dict[str, str]:
 
 
 def _lustre(cloud: CloudSoftware, os: str, suite: str) -> dict[str, str]:
-    """Return the variables with which the step fetches the client. `@KERNEL@` stands for the running kernel."""
+    """Return the variables that the step uses to fetch the client. `@KERNEL@` stands for the running kernel."""
     client, release = cloud.lustre, lustre_release(cloud, os)
     if client is None or release is None:
         raise GpuinfraError(f"there is no Lustre client for {os} on this cloud; add it to the software.py of the cloud")

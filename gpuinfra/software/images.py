@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Protocol
 
 from gpuinfra.software.version import key
@@ -59,6 +59,13 @@ class ImageFamily:
         """Return the reference to the release of a date."""
         return day.strftime(self.dated)
 
+    def day(self, ref: str) -> date | None:
+        """Return the date of a release from its reference, or None if the reference has another form."""
+        try:
+            return datetime.strptime(ref, self.dated).replace(tzinfo=UTC).date()
+        except ValueError:
+            return None
+
     def release(self, day: date) -> ImageRelease | None:
         """Return the record of the release of a date, or None if the release is not recorded."""
         return next((one for one in self.releases if one.date == day), None)
@@ -67,6 +74,13 @@ class ImageFamily:
     def newest(self) -> ImageRelease | None:
         """The newest recorded release."""
         return self.releases[-1] if self.releases else None
+
+    def contents(self, day: date | None) -> Mapping[str, str]:
+        """Return what is known about the release of a date: its record, or else the driver branch that the family states."""
+        release = self.release(day) if day else None
+        if release and release.contents:
+            return release.contents
+        return {"driver": f"branch {self.branch}"} if self.branch else {}
 
     def branch_of(self, release: ImageRelease | None) -> int | None:
         """Return the driver branch of a release, or None if it is unknown."""
@@ -100,4 +114,23 @@ def changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, tu
         label: (before.get(name, ""), after[name])
         for name, label in LABELS.items()
         if name in after and before.get(name) != after[name]
+    }
+
+
+ALWAYS_SHOWN = ("driver", "kernel", "dcgm")
+"""Packages that `unrecorded_changes` lists even if no record of the family states them."""
+
+
+def unrecorded_changes(
+    family: ImageFamily, before: Mapping[str, str], after: Mapping[str, str]
+) -> dict[str, tuple[str, str]]:
+    """Return the changes to a release whose contents may be unknown: label -> versions. A version that is not known is empty.
+
+    It lists the packages that a record of the family states, and `ALWAYS_SHOWN`. Packages with the same known version are left out.
+    """
+    stated = {name for release in family.releases for name in release.contents} | {*ALWAYS_SHOWN, *before}
+    return {
+        label: (before.get(name, ""), after.get(name, ""))
+        for name, label in LABELS.items()
+        if name in stated and (name not in after or before.get(name) != after[name])
     }

@@ -269,7 +269,7 @@ DCGM_RANGE = ("4.4.1", "5")
 """Azure/azhpc-images:versions.json of 2026-07-29. Google's instructions for A3 High pin 1:4.6.0-1."""
 DCGM_EXPORTER_PIN = "4.8.2-1"
 DCGM_EXPORTER_RANGE = ("4", "5")
-"""Package of NVIDIA's repository, which AKS also installs on its nodes (Azure/AgentBaker: e2e tests and node scripts, read
+"""Package in NVIDIA's repository that AKS also installs on its nodes (Azure/AgentBaker: e2e tests and node scripts, read
 2026-11-22). The release of the exporter for DCGM 4.5.3 is 4.5.3-4.8.2; with DCGM 4.5.2 it is not verified."""
 GDRCOPY_PIN = "2.5.1"
 GDRCOPY_RANGE = ("2.4", "3")

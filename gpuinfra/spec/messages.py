@@ -37,7 +37,7 @@ def findings(root: type[BaseModel], value: object, errors: list[ErrorDetails]) -
     inside = {error["loc"][:depth] for error in errors for depth in range(len(error["loc"]))}
     # pydantic also reports a required field with a misspelled name as missing. Keep only the error about the misspelled name.
     meant = {_meant(root, error["loc"]) for error in errors if error["type"] == "extra_forbidden"}
-    # A field of a missing section that stands beside the section is one mistake.
+    # If a field of a missing section is next to the section, report one mistake.
     absent = {error["loc"] for error in errors if error["type"] == "missing"}
     meant |= {_section_of(root, error["loc"], absent) for error in errors if error["type"] == "extra_forbidden"}
     for error in errors:
@@ -150,7 +150,7 @@ def _meant(root: type[BaseModel], loc: Loc) -> Loc | None:
 
 
 def _section_of(root: type[BaseModel], loc: Loc, absent: set[Loc]) -> Loc | None:
-    """Return the location of the missing section, beside an unknown field, that has a field with this name."""
+    """Return the location of the missing section, next to an unknown field, that has a field with this name."""
     steps = list(_walk(root, loc))
     model = _model(steps[-2][2] if len(steps) > 1 else root)
     if model is None or _meant(root, loc):

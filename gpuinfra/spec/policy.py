@@ -30,6 +30,9 @@ PolicyArn = Annotated[
 ]
 """IAM API reference, `CreatePolicy` and data type `AttachedPolicy`: a path and a name of letters, digits and `_+=,.@-`."""
 Currency = Annotated[str, text(r"^[A-Z]{3}$", "an ISO 4217 code such as EUR")]
+PortRange = Annotated[
+    str, text(r"^[1-9][0-9]{0,4}(-[1-9][0-9]{0,4})?$", 'a quoted port or range of ports such as "8080" or "9000-9100"')
+]
 StackReference = Annotated[str, text(r"^[^\s]{1,200}$", "a stack reference without spaces, at most 200 characters")]
 
 
@@ -102,7 +105,7 @@ class Software(SpecModel):
     packages: tuple[AptPackage, ...] = Field(default=(), max_length=50, examples=[["htop", "nvme-cli=2.8-1"]])
     """Ubuntu packages to install on each node after the bootstrap steps, from the repositories of the node. A package with a version is held. Packages that the software lock manages are rejected."""
     steps: tuple[NodeStep, ...] = Field(default=(), max_length=20)
-    """Scripts of yours that run on the nodes after the bootstrap steps, in the order of the list. The checks run after them."""
+    """Your own scripts, which run on the nodes after the bootstrap steps, in the order of the list. The checks run after them."""
     framework: Framework = Framework()
     """Machine learning frameworks that you plan to use, for compatibility checks."""
     kernel: (
@@ -186,11 +189,39 @@ class Budget(SpecModel):
     """Exchange rate from which the budget's amount is calculated: `limit_usd_per_month` times this rate. Required if `currency` is not USD."""
 
 
+class Ingress(SpecModel):
+    """Connections from other networks that the nodes accept."""
+
+    sources: tuple[Cidr, ...] = Field(min_length=1, max_length=20, examples=[["10.0.0.0/16"]])
+    """Private IPv4 networks that can connect, such as a peered network or your offices behind a VPN. Nodes have no public address."""
+    ports: tuple[PortRange, ...] = Field(min_length=1, max_length=20, examples=[["8080", "9000-9100"]])
+    """Ports of the nodes, as quoted numbers or ranges."""
+    protocol: Literal["tcp", "udp"] = "tcp"
+    """Protocol of the connections."""
+
+
+class NodeRole(SpecModel):
+    """A role that is assigned to the identity of the nodes."""
+
+    role: Line = Field(examples=["roles/artifactregistry.reader", "7f951dda-4ed3-4680-a7ca-43fe172d538d"])
+    """Google Cloud: name of a predefined or custom role. Azure: ID of a role definition, such as `7f951dda-4ed3-4680-a7ca-43fe172d538d` (AcrPull)."""
+    scope: Line | None = Field(
+        default=None,
+        examples=[
+            "data-project",
+            "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/shared/providers/Microsoft.ContainerRegistry/registries/images",
+        ],
+    )
+    """Google Cloud: ID of the project. If omitted, it is the project of the stack. Azure: ID of the resource, which is required."""
+
+
 class Access(SpecModel):
     """Access to nodes and evidence, in addition to the cloud's session service."""
 
     ssh_from: tuple[Cidr, ...] = Field(default=(), max_length=20, examples=[["203.0.113.0/24"]])
     """Azure and Google Cloud: networks that can connect to port 22 of the nodes. If omitted, port 22 is closed, and `gpuinfra ssh` uses the cloud's tunnel. On AWS, port 22 is always closed, and Session Manager provides access."""
+    ingress: tuple[Ingress, ...] = Field(default=(), max_length=20)
+    """Connections from other networks that the nodes accept, such as requests to an inference server. If omitted, nodes accept connections only from each other, from `ssh_from`, and from services of the cloud that the stack uses."""
     operators: tuple[Line, ...] = Field(default=(), max_length=20, examples=[["group:gpu-operators@example.com"]])
     """Principals that can read evidence: IAM members on Google Cloud, object IDs on Azure. On AWS, attach the policies that `gpuinfra permissions` prints instead. If omitted on Azure, the deploying identity can read evidence. If set, include that identity."""
     evidence_from: tuple[Cidr, ...] = Field(default=(), max_length=100, examples=[["203.0.113.0/24"]])
@@ -205,6 +236,8 @@ class Access(SpecModel):
         default=(), max_length=10, examples=[["arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly"]]
     )
     """AWS: ARNs of managed policies to attach to the role of the nodes, such as access to your data or container images. If omitted, nodes can only download their bundle, upload evidence and accept sessions."""
+    node_roles: tuple[NodeRole, ...] = Field(default=(), max_length=10)
+    """Azure and Google Cloud: roles to assign to the identity of the nodes, such as access to your data or container images. If omitted, nodes can only download their bundle, upload evidence, and use the buckets and the registry of the declaration. On AWS, use `node_policies`."""
     permissions_boundary: PolicyArn | None = Field(
         default=None, examples=["arn:aws:iam::123456789012:policy/gpu-boundary"]
     )
@@ -237,4 +270,16 @@ class Use(SpecModel):
     """Stack that creates the network and file systems. If omitted, this stack creates the site."""
 
 
-__all__ = ["Access", "Audit", "Budget", "ExistingNetwork", "Framework", "Handover", "Network", "Software", "Use"]
+__all__ = [
+    "Access",
+    "Audit",
+    "Budget",
+    "ExistingNetwork",
+    "Framework",
+    "Handover",
+    "Ingress",
+    "Network",
+    "NodeRole",
+    "Software",
+    "Use",
+]

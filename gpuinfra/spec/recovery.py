@@ -31,7 +31,7 @@ class Recovery(SpecModel):
     replication_gbps: Annotated[Number, Unit("Gbit/s")] | None = Field(default=None, gt=0, le=10_000, examples=[10])
     """Replication rate that the cloud guarantees to your account. If omitted, the default quota of the cloud is used."""
     replication_minutes: Minutes | None = Field(default=None, ge=1, le=10_080, examples=[60])
-    """Measured time from the export of a checkpoint until all its objects are in the second region. Required if and only if the cloud commits to no time, as on Azure and Google Cloud."""
+    """Measured time from the export of a checkpoint until all its objects are in the second region. Required if and only if the cloud does not commit to a time, as on Azure and Google Cloud."""
     site_minutes: Minutes | None = Field(default=None, ge=1, le=1440, examples=[30])
     """Measured time to create the network and file systems in the second region. Required if and only if `mode` is `cold`."""
 

@@ -66,7 +66,7 @@ class Script:
 
 
 class NodeStep(SpecModel):
-    """A script of yours that runs on the nodes after the bootstrap steps."""
+    """Your own script, which runs on the nodes after the bootstrap steps."""
 
     name: Name = Field(examples=["tuning"])
     """Name of the step. The plan, the logs and the evidence of the nodes show it as `own-<name>`."""

@@ -67,14 +67,14 @@ class Home(SpecModel):
 
 
 class ObjectMount(SpecModel):
-    """A bucket mounted as a folder: Mountpoint for Amazon S3 on AWS, Cloud Storage FUSE on Google Cloud. The rule `storage_kind_is_supported` rejects this kind on other clouds."""
+    """A bucket mounted as a folder: Mountpoint for Amazon S3 on AWS, BlobFuse on Azure, Cloud Storage FUSE on Google Cloud."""
 
     kind: Literal["object"] = "object"
     """Selects a bucket that is mounted as a folder."""
     mount: Mount = Field(examples=["/data"])
     """Path at which nodes mount the bucket."""
     bucket: Line = Field(examples=["my-training-data"])
-    """Name of an existing bucket, or `auto` to create one. Nodes get access to this bucket only."""
+    """Name of an existing bucket, or `auto` to create one. Azure: resource ID of an existing container, or `auto`. Nodes get access to this bucket only."""
     key_arn: Line | None = Field(
         default=None, examples=["arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"]
     )

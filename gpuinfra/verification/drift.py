@@ -23,8 +23,8 @@ INSTALLATION = frozenset(
     {"P2", "P3", "P4", "P5", "D1", "D2", "D3", "D4", "D5", "D6", "D7", "D8", "F1", "F6", "G4", "G12", "G15", "N3", "N4", "N9"}
     | {"L1", "L2", "L3", "L4", "S1", "S2", "C1", "C2", "C3", "C4", "C5", "B4", "M1"}
 )  # fmt: skip
-"""Checks of software and settings. If one of them does not pass after the handover, the node has changed. The other checks concern
-hardware and load."""
+"""Checks of software and settings. If one of them does not pass after the handover, the node has changed. The other checks are
+about hardware and load."""
 
 EPOCH = re.compile(r"^\d+:")
 """The epoch of a Debian version, which ranges do not contain."""
@@ -69,7 +69,7 @@ class Difference:
 def of_cloud(
     changes: Iterable[CloudChange], commands: Commands, *, except_types: Iterable[str]
 ) -> Iterator[Difference]:
-    """Return the differences of cloud resources. `except_types` are compared otherwise."""
+    """Return the differences of cloud resources. `except_types` are compared elsewhere."""
     skipped = frozenset(except_types)
     for change in changes:
         if change.type in skipped:
@@ -83,7 +83,7 @@ def of_cloud(
             how = "was added" if not recorded else "was removed" if not found else "has a different value"
             yield Difference(
                 kind="changed", what=one.path, recorded=recorded, found=found,
-                reason=f"{one.path} {how} outside of the stack ({change.type})", **common,
+                reason=f"{one.path} {how} outside the stack ({change.type})", **common,
             )  # fmt: skip
 
 
@@ -104,7 +104,7 @@ def _versions(node: Judged, usual: Mapping[tuple[str, str], str], commands: Comm
     pins = {name: str(entry.get("pin") or "") for name, entry in locked.items()} if isinstance(locked, Mapping) else {}
     for package, version in _recorded(node).items():
         pin, others = pins.get(package), usual.get((_pool(node), package), version)
-        # A pin such as 13.0 stands for each 13.0.x.
+        # A pin such as 13.0 accepts each 13.0.x.
         if pin is not None and version != pin and not version.startswith(f"{pin}."):
             try:
                 machine.inside_range(package, EPOCH.sub("", version))

@@ -78,7 +78,7 @@ def read_folder(folder: Path) -> Found:
     """Read all evidence in a folder and its subfolders, or in one file."""
     paths = [folder] if folder.is_file() else sorted(folder.rglob("*.json")) if folder.is_dir() else []
     if not paths:
-        raise UsageError(f"{folder} contains no evidence; give a folder with files of format {SCHEMA}")
+        raise UsageError(f"{folder} contains no evidence; specify a folder with files of format {SCHEMA}")
     found: list[Evidence] = []
     problems: list[str] = []
     for path in paths:
@@ -91,7 +91,7 @@ def read_folder(folder: Path) -> Found:
             problems.append(one)
     if not found:
         reason = f" ({problems[0]})" if problems else ""
-        raise UsageError(f"{folder} contains no evidence{reason}; give a folder with files of format {SCHEMA}")
+        raise UsageError(f"{folder} contains no evidence{reason}; specify a folder with files of format {SCHEMA}")
     by_node: dict[str, list[Evidence]] = {}
     for one in found:
         by_node.setdefault(one.instance_id, []).append(one)

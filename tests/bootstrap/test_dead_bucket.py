@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -35,7 +36,11 @@ ls() { echo listed; exit 9; }
 """
 
 
-SHOWN = {"85-gcsfuse": "corpus fuse.gcsfuse", "85-mountpoint-s3": "mountpoint-s3 fuse"}
+SHOWN = {
+    "85-gcsfuse": "corpus fuse.gcsfuse",
+    "85-mountpoint-s3": "mountpoint-s3 fuse",
+    "85-blobfuse2": "blobfuse2 fuse",
+}
 """Step -> source and type in the list of mounts."""
 
 
@@ -83,7 +88,7 @@ def test_the_step_unmounts_a_dead_mount_and_mounts_again(tmp_path: Path, script:
 def test_the_unit_unmounts_a_dead_mount_before_it_mounts(tmp_path: Path, script: Path) -> None:
     """ExecStartPre= and ExecStop= free a mount point that a process uses and whose file system is dead; the unit survives a shortage of memory."""
     data = tmp_path / "data"
-    made = subprocess.run(["bash", str(script), "unit_text", str(data), "ro", "0", "corpus", ""], capture_output=True, text=True, check=True)  # fmt: skip
+    made = subprocess.run(["bash", str(script), "unit_text", str(data), "ro", "0", "corpus", "", "/etc/one.yaml"], capture_output=True, text=True, check=True)  # fmt: skip
     assert "\nOOMScoreAdjust=-500\n" in made.stdout
     assert "\nRestart=on-failure\n" in made.stdout
     for key in ("ExecStartPre", "ExecStop"):
@@ -107,3 +112,76 @@ def test_the_step_looks_up_a_name_and_does_not_list_the_bucket(tmp_path: Path, s
     said = subprocess.run(words, capture_output=True, text=True, check=False)
     expected = f"died: a name in {tmp_path / place} cannot be looked up: {reason}\n" if reason else ""
     assert (said.stdout, said.returncode) == (expected, 1 if reason else 0), said.stderr
+
+
+CONFIGURATION = """\
+read-only: {read_only}
+allow-other: true
+default-working-dir: /run/gpuinfra-blobfuse2
+logging:
+  type: syslog
+  level: log_warning
+components:
+  - libfuse
+  - {cache}
+  - attr_cache
+  - azstorage
+libfuse:
+  attribute-expiration-sec: 30
+  entry-expiration-sec: 30
+  negative-entry-expiration-sec: 5
+{settings}attr_cache:
+  timeout-sec: 30
+azstorage:
+  account-name: corpora
+  container: text
+  endpoint: https://corpora.blob.core.windows.net
+  mode: msi
+  max-retries: 3
+  appid: 00000000-0000-4c00-8000-000000000001
+"""
+ON_DISK = """\
+file_cache:
+  path: /mnt/nvme/gpuinfra-buckets/data-0
+  max-size-mb: 102400
+  timeout-sec: 86400
+  refresh-sec: 30
+  cleanup-on-start: true
+"""
+IN_MEMORY = """\
+block_cache:
+  block-size-mb: 16
+  mem-size-mb: 2048
+  prefetch: 12
+"""
+
+
+@pytest.mark.parametrize("script", ["85-blobfuse2"], indirect=True)
+@pytest.mark.parametrize(
+    ("mode", "cache", "folder"), [("ro", "100", "/mnt/nvme/gpuinfra-buckets/data-0"), ("rw", "0", "")]
+)
+def test_blobfuse_has_a_configuration_without_secrets(script: Path, mode: str, cache: str, folder: str) -> None:
+    """The configuration has the account, the container, the identity of the nodes, the mode, and a cache on the local disks or in memory."""
+    node = {
+        **os.environ,
+        "GPUINFRA_FILE_SYSTEMS": "lustre /scratch a b\nobject /data corpora.blob.core.windows.net text",
+        "GPUINFRA_CLIENT_ID": "00000000-0000-4c00-8000-000000000001",
+    }
+    words = ["bash", str(script), "client_config", "/data", mode, cache, "text", folder]
+    said = subprocess.run(words, capture_output=True, text=True, check=True, env=node)
+    assert said.stdout == CONFIGURATION.format(
+        read_only="true" if mode == "ro" else "false",
+        cache="file_cache" if folder else "block_cache",
+        settings=ON_DISK if folder else IN_MEMORY,
+    )
+
+
+@pytest.mark.parametrize("script", ["85-blobfuse2"], indirect=True)
+def test_the_cause_of_blobfuse_is_its_last_error(script: Path) -> None:
+    """The journal also has lines of the log, which are not the cause (output of Azure/azure-storage-fuse issue 2244)."""
+    error = "failed to initialize new pipeline [failed to authenticate azstorage credentials with error [BlockBlob::TestPipeline : [AuthorizationFailure]]]"
+    journal = f"LOG_ERR [azstorage.go (161)]: AzStorage::configureAndTest : Failed\nError: {error}\nStopped.\n"
+    said = subprocess.run(
+        ["bash", str(script), "mount_cause"], input=journal, capture_output=True, text=True, check=True
+    )
+    assert said.stdout == error + "\n"

@@ -164,6 +164,31 @@ def test_dry_run_does_not_run_the_script(node: Node) -> None:
     code, said = node.run("--dry-run")
     assert (code, runs(node)) == (0, 0)
     assert f"{ID}: would run the script with the SHA-256" in said
+    node.run()
+    _, said = node.run("--dry-run")
+    assert f"{ID}: would change nothing" in said, "a script that completed does not run again"
+
+
+@pytest.mark.parametrize(
+    ("script", "boot", "would"),
+    [
+        (COUNT, "this-boot", "reboot, because the declaration contains reboot: true"),
+        (COUNT, "another-boot", "change nothing"),
+        (COUNT + "true\n", "another-boot", "run the script with the SHA-256"),
+    ],
+)
+def test_dry_run_keeps_the_mark_of_a_finished_script(node: Node, script: str, boot: str, would: str) -> None:
+    """A dry run between script and reboot changes nothing, so that the next run does not repeat the script."""
+    own(node, script, reboot=True)
+    mark = node.root / f"var/lib/gpuinfra/finished-{ID}"
+    mark.parent.mkdir(parents=True)
+    now = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    text = f"{hashlib.sha256(COUNT.encode()).hexdigest()} {now if boot == 'this-boot' else boot}\n"
+    mark.write_text(text, encoding="utf-8")
+    code, said = node.run("--dry-run")
+    assert (code, runs(node)) == (0, 0)
+    assert f"{ID}: would {would}" in said
+    assert mark.read_text(encoding="utf-8") == text
 
 
 @pytest.mark.parametrize("served", [COUNT, COUNT + "# replaced\n", None])

@@ -84,9 +84,9 @@ def test_show_lists_each_kind_with_its_size(home: Home, capsys: pytest.CaptureFi
     rows = {line.split()[1]: " ".join(line.split()) for line in lines if line.startswith("  ")}
     assert rows[f"{home.current}{ENDING}"].endswith("current version")
     assert rows[f"3.1.0-aaaaaaaaaaaa{ENDING}"].startswith(f"engine 3.1.0-aaaaaaaaaaaa{ENDING} 0.1 MB ")
-    assert "within a day" not in rows[f"3.1.0-aaaaaaaaaaaa{ENDING}"]
+    assert "in the last day" not in rows[f"3.1.0-aaaaaaaaaaaa{ENDING}"]
     assert rows["2"].startswith("bundle 2 files")
-    assert rows["2"].endswith("1 used within a day")
+    assert rows["2"].endswith("1 used in the last day")
     assert rows["train"].startswith("rehearsal train")
     assert main(["cache", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -204,7 +204,7 @@ def test_options_without_clean_are_an_error(words: list[str], home: Home, capsys
 
 
 def test_bundles_are_limited_when_one_is_written(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new bundle removes the oldest ones above the limit, but none that was used within a day."""
+    """A new bundle removes the oldest ones above the limit, but none that was used in the last day."""
     monkeypatch.setattr(entries, "BUNDLES_LIMIT", 500_000)
     recent, old, older = (home.bundle(name, days, 400_000) for name, days in (("a", 0.5), ("b", 5), ("c", 6)))
     path = on_disk(Bundle(data=b"new", sha256="new"))

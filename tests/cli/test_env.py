@@ -49,7 +49,7 @@ def test_a_shell_gets_the_nodes_and_the_mounts(monkeypatch: pytest.MonkeyPatch) 
         "export MASTER_PORT=29500",
         "export GPUINFRA_NODES=10.0.0.2,10.0.0.3",
         "# mounts: /scratch",
-        "# fabric: efa; on the nodes, /etc/profile.d/gpuinfra-nccl.sh sets the environment of NCCL",
+        "# fabric: efa; on the nodes, /etc/profile.d/gpuinfra-nccl.sh sets the environment variables of NCCL",
     ]
 
 
@@ -66,9 +66,9 @@ def test_mpirun_gets_a_hostfile_and_programs_a_document(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("-N", "3"), "-N is 3, but the verified nodes are: gpu-1, gpu-2; specify at most 2"),
+        (("-N", "3"), "-N is 3, but only these nodes are verified: gpu-1, gpu-2; specify at most 2"),
         (("--pool", "cpu"), "--pool is 'cpu'; allowed: gpu"),
-        (("--json", "--hostfile"), "exclude each other"),
+        (("--json", "--hostfile"), "cannot be combined"),
     ],
 )
 def test_what_cannot_be_printed_is_one_error(

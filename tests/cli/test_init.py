@@ -118,6 +118,19 @@ def test_a_missing_option_is_one_finding_with_allowed_values(
         ([*P4D, "--storage", "lustr"], ["--storage", "did you mean lustre?"]),
         ([*P4D, "--storage", "lustre,capacity_gib=4.8TiB"], ["capacity_gib is '4.8TiB'"]),
         ([*P4D, "--storage", "object,mount=/data,bucket=b"], ["--storage [0].bucket is not a bucket name"]),
+        (
+            [*P4D, "--storage", "none", "--storage", "lustre,capacity_gib=4800"],
+            ["--storage is none and also another value"],
+        ),
+        (
+            [*P4D, "--storage", "lustre,capacity_gib=4800", "--storage", "none"],
+            ["--storage is none and also another value"],
+        ),
+        ([*P4D, "--output", "missing/x.yaml"], ["missing/x.yaml is in a folder that does not exist"]),
+        (
+            [*P4D, "--set", "software.steps=[{name: a, file: missing.sh}]"],
+            ["gpuinfra: error: software.steps[0].file is missing.sh"],
+        ),
         ([*P4D, "--name", "My_Cluster"], ["--name is 'My_Cluster'", "lowercase letters"]),
         ([*P4D, "--set", "budget"], ["--set is 'budget'", "PATH=VALUE"]),
         ([*P4D, "--set", "pools[3].zone=x"], ["--set 'pools[3].zone' has the index 3"]),
@@ -191,6 +204,24 @@ def test_a_project_keeps_its_program_and_gets_only_the_stack_file(
     assert written(tmp_path) == {PROJECT, "stacks/Pulumi.train.yaml"}
     assert f"missing for a rehearsal or a deployment: the program {tmp_path / PROGRAM}" in err
     assert "gpuinfra plan train" in out
+
+
+@pytest.mark.parametrize(
+    ("runtime", "given"),
+    [("runtime: nodejs", "has the runtime 'nodejs'"), ("runtime: {name: go}", "has the runtime 'go'"), ("main: app", "has no runtime")],
+)  # fmt: skip
+def test_a_project_in_another_language_is_refused(
+    runtime: str, given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A project above the folder whose programs cannot import gpuinfra gets no stack file, not even with `--force`."""
+    (tmp_path / PROJECT).write_text(f"name: own\n{runtime}\n")
+    (tmp_path / "inner").mkdir()
+    monkeypatch.chdir(tmp_path / "inner")
+    assert main(["init", *P4D, "--force"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, len(err.splitlines())) == ("", 1)
+    assert f"{tmp_path / PROJECT} {given}, but gpuinfra requires a project with the runtime python" in err
+    assert written(tmp_path) == {PROJECT}
 
 
 def test_the_schema_of_a_file_in_the_checkout_is_relative(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,9 +387,9 @@ class Terminal:
 
     def end(self, key: str = "") -> int:
         """Wait for the end and return the exit code. A key is pressed again each second, because Python's `input` misses a signal
-        that arrives right before it reads."""
+        that arrives right before it reads, but not after the message, because a second signal kills a process that ends."""
         while True:
-            if key and not select.select([self.fd], [], [], 1)[0]:
+            if key and "interrupted" not in self.shown and not select.select([self.fd], [], [], 1)[0]:
                 os.write(self.fd, key.encode())
                 continue
             try:

@@ -271,10 +271,10 @@ def test_reservation_command_that_bills_says_so() -> None:
     """A command that creates a reservation has the start of its billing beside it, and one that lists offers does not."""
     reserved = manual(cloned(file_of("aws-p4d"), "us-west-2"), "pools[0].capacity[0]")
     assert reserved.command.startswith("aws ec2 create-capacity-reservation")
-    assert "the command creates the reservation, and billing starts at once" in reserved.why
+    assert "the command creates the reservation, and billing starts immediately" in reserved.why
     block = manual(cloned(file_of("aws-p5-block"), "us-west-2"), "pools[0].capacity[0]")
     assert block.command.startswith("aws ec2 describe-capacity-block-offerings")
-    assert "billing starts at once" not in block.why
+    assert "billing starts immediately" not in block.why
 
 
 def test_group_of_reservations_of_the_stack_is_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,10 +15,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuinfra.cli import ready as cli
+from gpuinfra.cli.clone import command as clone_command
 from gpuinfra.cli.stacks import Stacks
 from gpuinfra.clone.make import clone
 from gpuinfra.clone.model import Request
-from gpuinfra.clone.readiness import Second, second_of
+from gpuinfra.clone.readiness import Second, data, second_of
 from gpuinfra.clouds import readiness
 from gpuinfra.clouds.readiness import FAIL, OK, SKIPPED, UNREAD, WARN, Line
 from gpuinfra.errors import EnvironmentMissing, SpecError, UsageError
@@ -188,7 +190,7 @@ def test_exit_code_states_whether_the_region_is_ready(
     assert text.return_value == code
     assert "no drill recorded" in text.output
     assert text.output.splitlines()[-1].startswith(
-        {0: f"{document['region']} is ready", 1: f"{document['region']} is not ready", 3: "whether "}[code]
+        {0: f"{document['region']} is ready", 1: f"{document['region']} is not ready", 3: "the readiness of "}[code]
     )
 
 
@@ -222,3 +224,47 @@ def test_rules_still_end_the_command(monkeypatch: pytest.MonkeyPatch, pair: tupl
     """A stack with an error in its declaration is not compared."""
     edit(pair[0], rf"region: {PAIRS[pair[0].name.split('.')[1]]}", "region: nowhere")
     assert isinstance(run(monkeypatch, pair[0], []).exception, SpecError)
+
+
+def _state(pair: tuple[Path, Path], **outputs: Any) -> list[dict[str, Any]]:
+    cloud = pair[0].name.split(".")[1].split("-")[0]
+    return [{"type": f"gpuinfra:{cloud}:RegionClone", "outputs": {"buckets": {"scratch-0": "the-replica"}, **outputs}}]
+
+
+def test_second_region_must_use_the_replica(pair: tuple[Path, Path]) -> None:
+    """A clone with a new bucket has no data. The fix writes the file with the replica, which then agrees with the stack."""
+    stack = read_stack(pair[0])
+    second = read(pair[0])
+    assert list(data(stack, second, [])) == []
+    (line,) = data(stack, second, _state(pair))
+    assert (line.topic, line.name, line.state) == ("data", "storage[0].bucket", FAIL)
+    assert "the-replica" in line.reason
+    words = shlex.split(line.fix)
+    assert words[words.index("--set") + 1] == "storage[0].bucket=the-replica"
+    edit(pair[1], r"kind: (on_demand|spot)", "kind: reserved, id: cr-0aaaaaaaaaaaaaaaa")
+    (line,) = data(stack, read(pair[0]), _state(pair))
+    words = [str(pair[0]), *shlex.split(line.fix)[3:]]
+    done = CliRunner().invoke(clone_command, words, standalone_mode=False)
+    assert done.return_value == 0, done.output
+    again = read(pair[0])
+    assert read_stack(pair[1]).spec.recovery is None
+    assert "cr-0aaaaaaaaaaaaaaaa" in pair[1].read_text()
+    assert bad(again) == set()
+    (line,) = data(stack, again, _state(pair))
+    assert line.state == OK
+    (line,) = data(stack, again, _state(pair, buckets={"scratch-0": "another"}))
+    assert line.state == FAIL
+    assert shlex.split(line.fix).count("--force") == 1
+
+
+@pytest.mark.parametrize("written", ["aws-recovery"], indirect=True)
+def test_mounted_replica_needs_its_key(pair: tuple[Path, Path]) -> None:
+    """Nodes read a mounted replica only with the key of the second region, so a file without the key fails."""
+    edit(pair[0], r"storage:", "storage:\n      - {kind: object, mount: /data, bucket: auto}")
+    (file,) = clone(read_stack(pair[0]), pair[0].read_text(), Request(region="us-west-2", mode="cold", values=(("storage[0].bucket", "data-replica"),)), TODAY).files  # fmt: skip
+    file.path.write_text(file.text)
+    state = _state(pair, buckets={"data-0": "data-replica"}, data_key_arn="arn:aws:kms:us-west-2:0:key/k")
+    (line,) = data(read_stack(pair[0]), read(pair[0]), state)
+    assert (line.name, line.state) == ("storage[0].key_arn", FAIL)
+    assert shlex.split(line.fix).count("storage[0].bucket=data-replica") == 1
+    assert "storage[0].key_arn=arn:aws:kms:us-west-2:0:key/k" in shlex.split(line.fix)

@@ -92,7 +92,7 @@ REQUESTS: dict[str, tuple[str, list[str], int, str]] = {
     "digits of another script": (AWS, ["--region", "us-west-2", "--count", "\u0663"], 2, "allowed: a whole number"),
     "underscore in a number": (AWS, ["--region", "us-west-2", "--count", "1_0"], 2, "allowed: a whole number"),
     "escape sequence as pool": (AWS, ["--region", "us-west-2", "--count", "\x1b[31mgpu=2"], 1, "the pools are gpu"),
-    "machine without GPUs": (AWS, ["--region", "us-west-2", "--machine", "m7i.xlarge"], 1, "which has no GPUs, but p4d.24xlarge has 8"),
+    "machine without GPUs": (AWS, ["--region", "us-west-2", "--machine", "m7i.xlarge"], 1, "which has no GPUs; p4d.24xlarge has 8 GPUs"),
     "empty machine": (AWS, ["--region", "us-west-2", "--machine", ""], 1, "not in the AWS catalog"),
     "secret as machine": (AWS, ["--region", "us-west-2", "--machine", "ghp_0123456789abcdefABCDEF"], 1, "a string of 26 characters"),
     "empty range": (AWS, ["--region", "us-west-2", "--cidr", ""], 1, "allowed: an IPv4 network"),
@@ -106,8 +106,8 @@ REQUESTS: dict[str, tuple[str, list[str], int, str]] = {
     "module as cloud": (AWS, ["--region", "us-west-2", "--cloud", "os"], 1, "allowed: aws, azure, gcp"),
     "cloud through set": (AWS, ["--region", "us-west-2", "--set", "where.cloud=gcp"], 1, "changes the cloud or the region"),
     "zone of the stack through set": (AWS, ["--region", "us-west-2", "--set", "where.zone=use1-az4"], 1, "which is in us-east-1"),
-    "value given twice": (AWS, ["--region", "us-west-2", "--set", "name=a", "--set", "name=b"], 2, "is given twice"),
-    "value given twice in two forms": (AWS, ["--region", "us-west-2", "--set", "pools[0].capacity[0].count=1", "--set", "pools[0].capacity[00].count=2"], 2, "is given twice"),
+    "value given twice": (AWS, ["--region", "us-west-2", "--set", "name=a", "--set", "name=b"], 2, "is specified twice"),
+    "value given twice in two forms": (AWS, ["--region", "us-west-2", "--set", "pools[0].capacity[0].count=1", "--set", "pools[0].capacity[00].count=2"], 2, "is specified twice"),
     "secret as tag": (AWS, ["--region", "us-west-2", "--set", "tags.password=hunter2hunter2"], 1, "looks like a secret"),
     "secret as tag of a pool": (AWS, ["--region", "us-west-2", "--set", "pools[0].tags={team: ghp_0123456789abcdefABCDEF}"], 1, "looks like a secret"),
     "YAML tag": (AWS, ["--region", "us-west-2", "--set", "name=!!python/object/apply:os.system [id]"], 1, "has the tag"),
@@ -119,8 +119,8 @@ REQUESTS: dict[str, tuple[str, list[str], int, str]] = {
     "device as output": (AWS, ["--region", "us-west-2", "--output", "/dev/null"], 2, "/dev/null exists"),
     "long output": (AWS, ["--region", "us-west-2", "--output", "x" * 5000], 2, "--output is a string of 5000 characters"),
     "empty output": (AWS, ["--region", "us-west-2", "--output", ""], 2, "is a folder"),
-    "command as output": (AWS, ["--region", "us-west-2", "--output", "Pulumi.$(reboot).yaml"], 1, "--output has the name of a stack that is invalid: a string of 9 characters"),
-    "escape sequence as output": (AWS, ["--region", "us-west-2", "--output", "Pulumi.\x1b[31mx.yaml"], 1, "--output has the name of a stack that is invalid: a string of 6 characters"),
+    "command as output": (AWS, ["--region", "us-west-2", "--output", "Pulumi.$(reboot).yaml"], 1, "--output has an invalid stack name: a string of 9 characters"),
+    "escape sequence as output": (AWS, ["--region", "us-west-2", "--output", "Pulumi.\x1b[31mx.yaml"], 1, "--output has an invalid stack name: a string of 6 characters"),
     "name of more than 100 characters": (AWS, ["--region", "us-west-2", "--output", f"Pulumi.{'x' * 101}.yaml"], 1, "allowed: 1 to 100 letters"),
     "name of more than 100 characters with its base": (AWS, ["--region", "us-west-2", "--mode", "pilot-light", "--output", f"Pulumi.{'x' * 96}.yaml"], 1, "allowed: 1 to 100 letters"),
 }  # fmt: skip
@@ -214,10 +214,10 @@ def test_existing_output_has_one_finding(
 
 @pytest.mark.parametrize(("file", "project", "text"), [
     ("Pulumi.$(reboot).yaml", "gpuinfra", "STACK is a string of 9 characters"),
-    ("Pulumi.a b.yaml", "gpuinfra", "not a valid name of a stack"),
+    ("Pulumi.a b.yaml", "gpuinfra", "not a valid stack name"),
     ("Pulumi.one.yaml", "$(reboot)", "name in Pulumi.yaml is a string of 9 characters"),
-    ("Pulumi.one.yaml", "a/b", "not a valid name of a project"),
-    (f"Pulumi.{'x' * 95}.yaml", "gpuinfra", "--output has the name of a stack that is invalid"),
+    ("Pulumi.one.yaml", "a/b", "not a valid project name"),
+    (f"Pulumi.{'x' * 95}.yaml", "gpuinfra", "--output has an invalid stack name"),
 ])  # fmt: skip
 def test_hostile_name_of_a_stack_or_project_has_one_finding(
     file: str, project: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -246,5 +246,5 @@ def test_rpo_names_what_it_requires(capsys: pytest.CaptureFixture[str]) -> None:
     assert "region: us-west-2" in out
     assert main(["clone", str(file_of(AZURE)), "--region", "eastus2", "--rpo", "15", "--dry-run"]) == 0
     out, err = capsys.readouterr()
-    assert "warn: --rpo is 15, but Azure commits to no lag" in err
+    assert "warn: --rpo is 15, but Azure does not commit to a lag" in err
     assert "region: eastus2" in out

@@ -64,6 +64,9 @@ class Registered:
     depends_on: tuple[str, ...]
     urn: str
     id: str
+    before_create: tuple[str, ...]
+    """Hooks that the engine runs before it creates the resource."""
+    after_create: tuple[str, ...]
 
 
 @dataclass
@@ -136,6 +139,8 @@ class _Monitor(mocks.MockMonitor):
                 depends_on=tuple(request.dependencies),
                 urn=response.urn,
                 id=response.id,
+                before_create=tuple(request.hooks.before_create),
+                after_create=tuple(request.hooks.after_create),
             )
         )
         return response

@@ -24,6 +24,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "existing network": {
         "network": {"existing": {"id": "vpc-00000000000000001", "subnets": {"use1-az4": "subnet-00000000000000001"}}}
     },
+    "ports open to a peered network": {
+        "access": {"ingress": [{"sources": ["10.0.0.0/16", "10.8.0.0/16"], "ports": ["8080", "9000-9100"]}]}
+    },
     "no trail": {"audit": {"trail": "none"}},
     "trail into an existing bucket": {"audit": {"bucket": "other-audit"}},
     "lustre without a bucket": {"storage": [{"kind": "lustre", "mount": "/scratch", "capacity_gib": 4800}]},

@@ -18,6 +18,7 @@ from gpuinfra.rehearsal.cloud.core import registry
 from gpuinfra.rehearsal.cloud.core.texts import Text, row_of, texts_of
 from gpuinfra.rules import check
 from gpuinfra.spec import ClusterSpec, parse_spec
+from tests.clouds.aws.test_homes import recording as homes
 from tests.clouds.recorder import Recording
 from tests.clouds.stacks import TODAY, recording_of, recording_of_spec, shipped_stacks, spec_of
 
@@ -52,6 +53,13 @@ def _problems(recording: Recording) -> list[str]:
 def test_texts_of_shipped_stacks_are_accepted(stack: str) -> None:
     """Each description, name, tag and label of a shipped stack has a row in the table, and the row accepts it."""
     assert _problems(recording_of(stack)) == []
+
+
+def test_texts_of_home_directories_on_aws_are_accepted() -> None:
+    """No shipped stack has home directories on AWS, which have a security group of their own."""
+    recording = homes()
+    assert [one.type for one in recording.custom if one.type.startswith("aws:efs/")]
+    assert _problems(recording) == []
 
 
 NAMES = {

@@ -16,7 +16,7 @@ from gpuinfra.cost.price import node_price
 from gpuinfra.errors import SpecError
 from gpuinfra.planning import make_plan
 from gpuinfra.spec import parse_spec
-from tests.rules.cases import TODAY, block, declaration, lustre, pool, recovery, reserved
+from tests.rules.cases import TODAY, block, declaration, gcp_recovery, lustre, pool, recovery, reserved
 
 
 def _cost(cloud: str = "aws", prices: PriceFile | None = None, today: date = TODAY, **changes: Any) -> Cost:
@@ -88,12 +88,13 @@ def test_sum_without_a_storage_price_is_a_minimum() -> None:
     assert known.in_words == f"{known.usd_per_hour:,.2f} USD an hour"
 
 
-def test_a_file_server_without_a_price_makes_the_sum_a_minimum() -> None:
-    """Filestore has no price in the catalog: it is listed, and the sum is a minimum."""
+def test_home_directories_of_a_fixed_size_are_billed_by_their_size() -> None:
+    """2560 GiB of Filestore cost the monthly price per GiB of the list."""
     homes = _cost("gcp", storage=[{"kind": "home", "mount": "/home", "capacity_gib": 2560}])
-    assert any(text.startswith("1 x filestore Instance: billed by capacity") for text in homes.unknown)
-    assert not homes.complete
-    assert _cost().complete
+    line = _line(homes, "/home: home directories, 2560 GiB")
+    assert line.usd_per_hour * 730 == pytest.approx(2560 * 0.25)
+    assert line.certain
+    assert not any("filestore" in text for text in homes.unknown)
 
 
 def test_resources_with_a_price_per_month_or_hour_are_counted() -> None:
@@ -102,9 +103,9 @@ def test_resources_with_a_price_per_month_or_hour_are_counted() -> None:
     assert keys.quantity == 2
     assert keys.usd_per_hour * 730 == pytest.approx(2.0)
     bastion = _line(_cost("azure", access__bastion=True), "1 x Bastion host")
-    assert bastion.usd_per_hour == pytest.approx(0.19)
+    assert bastion.usd_per_hour == pytest.approx(0.29)
     assert not bastion.certain
-    assert "Basic tier" in bastion.note
+    assert "Standard tier" in bastion.note
 
 
 def test_stale_prices_are_listed() -> None:
@@ -198,6 +199,30 @@ def test_the_comparison_counts_the_nodes_of_all_pools() -> None:
     assert first
 
 
+def test_the_comparison_uses_the_prices_of_the_region_and_the_machines_with_gpus() -> None:
+    """A price of another region never counts, and neither does a pool without GPUs."""
+    machine = profile_of("aws").machines["p4d.24xlarge"]
+    here = next(one for one in machine.prices if one.kind is CapacityKind.ON_DEMAND and one.region == "us-east-1")
+    there = replace(here, region="eu-west-1", usd_per_hour=1.0, read=date(2027, 1, 1))
+    machines = {**profile_of("aws").machines, machine.name: replace(machine, prices=(*machine.prices, there))}
+    spec = parse_spec(
+        declaration(
+            (
+                "aws",
+                {
+                    "pools.0.capacity": [{"kind": "on_demand", "count": 2}],
+                    "pools.1": pool("login", "m7i.2xlarge", count=5),
+                },
+            )
+        )
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(profile_of("aws")), "machines", machines)
+        rows = {row.way: row for row in compare(make_plan(spec, TODAY), TODAY)}
+    assert rows["on_demand"].usd_per_hour == pytest.approx(2 * here.usd_per_hour)
+    assert "block" in rows
+
+
 def test_nat_is_billed_by_each_clouds_model() -> None:
     """AWS and Azure bill each gateway; Google Cloud bills up to 32 nodes."""
     assert _line(_cost(), "NAT").usd_per_hour == pytest.approx(0.045)
@@ -264,8 +289,34 @@ def test_transfer_between_regions_has_the_price_of_the_pair() -> None:
     assert any("bucket in ca-west-1" in one and "price in ca-west-1 unknown" in one for one in cost.unknown)
 
 
-def test_only_elastic_home_directories_have_the_elastic_price() -> None:
-    """Home directories on AWS are priced by their size. Filestore on Google Cloud does not get the price of EFS."""
+def test_only_the_replica_grows_if_deletions_are_not_replicated() -> None:
+    """Google Cloud does not replicate deletions, so the storage of the second region can exceed its price. The storage of the first region cannot."""
+    grows = "because deletions are not replicated"
+    cost = _cost("gcp", **gcp_recovery())
+    assert grows in _line(cost, "bucket in us-east4").what
+    assert grows not in _line(cost, "bucket in us-central1").what
+    assert not [line for line in _cost(**recovery()).lines if grows in line.what]
+
+
+def test_a_replication_without_a_transfer_price_is_not_known() -> None:
+    """No source has the price between continents on Google Cloud, so the line has no price, and the total is a minimum."""
+    cost = _cost("gcp", **gcp_recovery(region="asia-southeast1"))
+    assert _line(cost, "replicated to asia-southeast1").usd_per_hour is None
+    assert any("replicated to asia-southeast1" in one for one in cost.unknown)
+    assert not cost.complete
+
+
+def test_a_node_without_a_price_is_not_certain() -> None:
+    """The line of a machine that only the declaration describes has no price and is not a list price."""
+    interfaces = [{"card": card, "device": 0, "kind": "efa"} for card in range(4)]
+    record = {"name": "p9.48xlarge", "like": "p4d.24xlarge", "interfaces": interfaces}
+    line = _line(_cost(machines=[record], pools__0__machine="p9.48xlarge"), "p9.48xlarge")
+    assert line.usd_per_hour is None
+    assert not line.certain
+
+
+def test_elastic_home_directories_are_priced_for_the_declared_size() -> None:
+    """Amazon EFS is billed by its content, so the line states the size for which it applies. A kind that the cloud rejects has no line."""
     homes = [{"kind": "home", "mount": "/home", "capacity_gib": 1024}]
-    assert _line(_cost(storage=homes), "home directories").quantity == 1024
-    assert not [line for line in _cost("gcp", storage=homes).lines if "home directories" in line.what]
+    assert _line(_cost(storage=homes), "home directories, if they hold 1024 GiB").quantity == 1024
+    assert not [line for line in _cost("azure", storage=homes).lines if "home directories" in line.what]

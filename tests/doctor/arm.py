@@ -24,9 +24,13 @@ class Credential:
 
     def __init__(self, claims: dict[str, str]) -> None:
         self.token = _token(claims)
+        self.expires_on = 0.0
+        self.scopes: list[str] = []
+        """The scope of each request."""
 
     def get_token(self, *scopes: str) -> Any:
-        return SimpleNamespace(token=self.token)
+        self.scopes += scopes
+        return SimpleNamespace(token=self.token, expires_on=self.expires_on)
 
 
 class Arm:

@@ -304,7 +304,7 @@ def test_unread_use_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     denied = refuse("AccessDenied", "User is not authorized to perform: cloudwatch:GetMetricStatistics", 403)
     row = of(ask(monkeypatch, P4D, GetMetricStatistics=denied)[0], "quota")
     assert row.state is State.OK
-    assert "use not read" in row.found
+    assert "usage not read" in row.found
 
 
 @pytest.mark.parametrize(
@@ -482,7 +482,7 @@ def _grouped() -> Plan:
     ("found", "state", "said"),
     [
         ([RESERVATION, {**RESERVATION, "State": "expired"}], State.OK, "2 of 2 free"),
-        ([{**RESERVATION, "InstanceType": "p5.48xlarge"}] * 2, State.ERROR, "none of 2 reservations fits"),
+        ([{**RESERVATION, "InstanceType": "p5.48xlarge"}] * 2, State.ERROR, "none of the 2 reservations fits"),
         ([], State.ERROR, "no such reservation"),
     ],
 )

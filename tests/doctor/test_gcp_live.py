@@ -433,7 +433,7 @@ def test_every_failed_request_is_a_row(google: Google, key: str, case: str) -> N
 def test_no_connection_is_a_row(google: Google, monkeypatch: pytest.MonkeyPatch) -> None:
     """An address that refuses connections, and one without TLS, are rows."""
     for address, said in (
-        ("http://127.0.0.1:1/", "has no answer"),
+        ("http://127.0.0.1:1/", "did not respond"),
         ("http://example.com/", "allowed: an https address"),
     ):
         monkeypatch.setenv("CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDQUOTAS", address)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ def test_aws_without_a_network_is_one_row(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     row = _row(aws.Preflight("us-east-1", {}).identity)
     assert row.state is State.WARN
-    assert "sts:GetCallerIdentity has no answer" in row.found
+    assert "sts:GetCallerIdentity did not respond" in row.found
 
 
 def test_aws_without_credentials_names_the_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,6 +132,16 @@ def test_azure_identity_type_comes_from_the_token(claims: dict[str, str], kind: 
     assert rest.identity_type() == kind
 
 
+def test_azure_tokens_are_requested_again_before_they_expire() -> None:
+    """A token with more than five minutes left is used for further requests. The credential of the Azure CLI keeps none."""
+    for left_s, requests in ((3600, 1), (200, 2)):
+        credential = Credential({"idtyp": "user"})
+        credential.expires_on = time.time() + left_s
+        rest = azure.Rest(credential)
+        assert (rest.identity_type(), rest.identity_type()) == ("user", "user")
+        assert len(credential.scopes) == requests
+
+
 @pytest.fixture
 def google(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """An environment with an access token only."""
@@ -159,7 +170,7 @@ def test_google_credentials_that_are_not_accepted_are_a_problem(google: pytest.M
             State.ERROR,
             "expired or revoked",
         ),
-        (exceptions.TransportError("connection refused"), State.WARN, "has no answer"),
+        (exceptions.TransportError("connection refused"), State.WARN, "did not respond"),
     ):
 
         class Credentials:

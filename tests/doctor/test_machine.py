@@ -10,7 +10,7 @@ import pytest
 
 from gpuinfra.clouds.preflight import Row, State
 from gpuinfra.doctor import machine
-from gpuinfra.engine import keep
+from gpuinfra.engine import Engine, build, keep
 from gpuinfra.engine.module import CLI, HOST, read_module
 from gpuinfra.rehearsal import prerequisites
 
@@ -117,12 +117,13 @@ def test_sdk_of_another_version_is_a_problem(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_plugin_is_complete_missing_or_incomplete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plugin that Pulumi can download is fine; an incomplete one, or one that it may not download, is a problem."""
+    """A plugin that Pulumi can download is a warning; an incomplete one, or one that it may not download, is a problem."""
     monkeypatch.setenv("PULUMI_HOME", str(tmp_path))
+    monkeypatch.setattr(machine, "as_run_here", lambda fix: fix)
     monkeypatch.delenv("PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION", raising=False)
     (row,) = machine.plugin("pulumi_aws")
-    assert row.state is State.OK
-    version = row.found.split()[0]
+    version = row.needed.split()[1]
+    assert (row.state, row.fix) == (State.WARN, f"pulumi plugin install resource aws {version}")
     monkeypatch.setenv("PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION", "true")
     (row,) = machine.plugin("pulumi_aws")
     assert (row.state, row.fix) == (State.ERROR, f"pulumi plugin install resource aws {version}")
@@ -132,6 +133,32 @@ def test_plugin_is_complete_missing_or_incomplete(tmp_path: Path, monkeypatch: p
     folder.with_name(f"{folder.name}.partial").touch()
     (row,) = machine.plugin("pulumi_aws")
     assert (row.state, row.found) == (State.ERROR, f"{folder} is incomplete")
+
+
+def test_fixes_start_the_pulumi_of_this_machine(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fix names `pulumi` if it is on PATH, otherwise the engine in the cache, and without an engine the command that builds one."""
+    fix = "pulumi login, or pulumi plugin install resource aws 7.0.0 && pulumi up"
+    command = 'PATH="$(python -m gpuinfra.engine --folder):$PATH" pulumi'
+    assert machine.as_run_here(fix) == f"{command} login, or {command} plugin install resource aws 7.0.0 && pulumi up"
+    folder = _keep_engine(cache)
+    assert machine.as_run_here("pulumi login") == f"{folder / 'pulumi'} login"
+    engine = Engine(path=folder / "pulumi", version="3.300.0", host_dir=folder, source="path")
+    monkeypatch.setattr(machine, "find_engine", lambda **_: engine)
+    assert machine.as_run_here("pulumi login") == "pulumi login"
+
+
+def test_the_cache_has_space_for_the_build_of_an_engine(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an engine, less space than a build needs is a warning. With an engine in the cache, it is enough."""
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(machine.shutil, "disk_usage", lambda _: usage(10, 10, 2e9))
+
+    def row() -> Row:
+        asked = [one for one in machine.questions([], required=False) if one.topic == "disk"]
+        return next(iter(asked[0].ask()))
+
+    assert (row().state, row().needed) == (State.WARN, f"{build.FREE_GB:g} GB, if the engine must be built from source")
+    _keep_engine(cache)
+    assert row().state is State.OK
 
 
 def test_missing_rehearsal_tools_are_warnings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from gpuinfra.clouds.preflight import State
 from gpuinfra.doctor import state
+from gpuinfra.doctor.machine import as_run_here
 from gpuinfra.engine import find_engine
 
 PASSPHRASE = "correct horse battery staple"
@@ -25,7 +26,7 @@ def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_missing_login_names_the_command(tmp_path: Path) -> None:
     """Without a login, the row states how to log in."""
     (row,) = state.backend(tmp_path, None)
-    assert (row.state, row.needed, row.fix) == (State.ERROR, "a login", state.LOGIN)
+    assert (row.state, row.needed, row.fix) == (State.ERROR, "a login", as_run_here(state.LOGIN))
 
 
 def test_local_state_is_reachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

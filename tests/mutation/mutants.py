@@ -56,9 +56,10 @@ def mutants(text: str) -> dict[str, ast.Module]:
     return found
 
 
-def sample(text: str, most: int) -> list[str]:
-    """The names of at most so many mutants. A hash of the name chooses them, so a change of other code keeps the choice."""
-    return sorted(mutants(text), key=lambda name: hashlib.sha256(name.encode()).hexdigest())[:most]
+def sample(text: str, most: int, functions: tuple[str, ...] = ()) -> list[str]:
+    """The names of at most so many mutants, of these functions or of all. A hash of the name chooses them, so a change of other code keeps the choice."""
+    names = [name for name in mutants(text) if not functions or name.partition(":")[0] in functions]
+    return sorted(names, key=lambda name: hashlib.sha256(name.encode()).hexdigest())[:most]
 
 
 def _nodes(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:

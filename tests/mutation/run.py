@@ -23,7 +23,12 @@ class Target:
 
     tests: tuple[str, ...]
     most: int = 12
+    functions: tuple[str, ...] = ()
+    """Functions whose mutants are in the sample; all functions if empty."""
 
+
+_ADDRESSES = ("tests/plan/test_plan.py", "tests/plan/test_addresses.py")
+"""The golden plans find most mutants in seconds; the generated plans search for a smaller example of each overlap."""
 
 TARGETS: dict[str, Target] = {
     "gpuinfra.handover.judge": Target(("tests/handover/test_judge.py",)),
@@ -35,6 +40,12 @@ TARGETS: dict[str, Target] = {
     "gpuinfra.handover.text": Target(("tests/handover/test_host_keys.py",), 8),
     "gpuinfra.remote.known": Target(("tests/remote/test_known.py",)),
     "gpuinfra.cost.price": Target(("tests/cost",)),
+    "gpuinfra.cost.compare": Target(("tests/cost/test_cost.py",), 8),
+    "gpuinfra.cost.file": Target(("tests/cost",), 8),
+    "gpuinfra.plan.zones": Target(("tests/plan/test_zones.py",), 10),
+    "gpuinfra.handover.aws": Target(("tests/handover/test_aws.py", "tests/providers/test_answers.py"), 12),
+    "gpuinfra.clouds.azure.profile": Target(_ADDRESSES, 5, ("network", "small_ranges", "file_system_limit")),
+    "gpuinfra.clouds.gcp.profile": Target(_ADDRESSES, 6, ("network", "own_networks", "_service_range", "_cidrs")),
 }
 
 
@@ -75,8 +86,13 @@ def outcome(module: str, name: str | None) -> int:
 
 def survivors(module: str) -> list[str]:
     """The mutants of the sample that the module's tests do not find."""
-    names = sample(source_of(module).read_text(encoding="utf-8"), TARGETS[module].most)
-    return [name for name in names if outcome(module, name) == 0]
+    return [name for name in sampled(module) if outcome(module, name) == 0]
+
+
+def sampled(module: str) -> list[str]:
+    """The names of the mutants in the sample of a module."""
+    target = TARGETS[module]
+    return sample(source_of(module).read_text(encoding="utf-8"), target.most, target.functions)
 
 
 if __name__ == "__main__":

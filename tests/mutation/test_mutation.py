@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutation.mutants import mutants, sample, source_of
-from tests.mutation.run import TARGETS, outcome, survivors
+from tests.mutation.run import TARGETS, outcome, sampled, survivors
 
 LISTED: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "survivors.json").read_text(encoding="utf-8"))
 """Module -> name of a mutant that survives -> why it changes nothing, or which test is missing."""
@@ -26,7 +26,7 @@ def test_only_listed_mutants_survive(module: str) -> None:
 def test_each_survivor_has_a_reason_and_is_in_the_sample() -> None:
     """The list has no entry of code that no longer exists."""
     for module, listed in LISTED.items():
-        names = sample(source_of(module).read_text(encoding="utf-8"), TARGETS[module].most)
+        names = sampled(module)
         assert set(listed) <= set(names), f"{module}: {sorted(set(listed) - set(names))}"
         assert all(len(reason) > 20 for reason in listed.values())
 
@@ -45,6 +45,17 @@ def test_a_mutant_has_one_change_and_a_name_without_lines() -> None:
         "f: 1 -> 2",
     }
     assert list(mutants("\n\n" + text)) == list(found)
+
+
+def test_each_target_has_mutants_of_its_functions() -> None:
+    """Each function of a target exists and has mutants, and the sample contains no other function."""
+    for module, target in TARGETS.items():
+        names = sampled(module)
+        assert names
+        text = source_of(module).read_text(encoding="utf-8")
+        for function in target.functions:
+            assert sample(text, 1, (function,)), f"{module} has no mutant of {function}"
+        assert not target.functions or {name.partition(":")[0] for name in names} <= set(target.functions)
 
 
 def test_a_mutant_that_is_not_loaded_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

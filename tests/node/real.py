@@ -126,6 +126,7 @@ CASES: dict[str, Case] = {
     "azure-journal-2": Case({"N6": "pass"}, AZURE),
     "hgx-lsmod-1": Case({"P5": "pass", "D6": "pass", "F6": "read"}),
     "vm-memlock-1": Case({"N4": "pass"}),
+    "vm-docker-info-1": Case({"C1": "pass", "C3": "pass"}),
     "vm-cdi-1": Case({"C2": "pass"}, expected={"gpus": 4}),
     "vm-cdi-2": Case({"C2": "pass"}, expected={"gpus": 4}),
     "vm-mokutil-1": Case({"P4": "pass"}),

@@ -38,8 +38,8 @@ def test_network_mounts_are_listed_with_their_problem(listed: Path, tmp_path: Pa
     assert "No such file" in found["mounts"][1]["problem"]
 
 
-SHOWN = {"gcs": "fuse.gcsfuse corpus", "s3": "fuse mountpoint-s3"}
-"""Type and source of a mounted bucket (for S3, public outputs of `mount`)."""
+SHOWN = {"gcs": "fuse.gcsfuse corpus", "s3": "fuse mountpoint-s3", "blob": "fuse blobfuse2"}
+"""Type and source of a mounted bucket (for S3 and Azure, public outputs of `mount`; for Azure, docs of kubernetes-sigs/blob-csi-driver)."""
 
 
 @pytest.mark.parametrize("shown", SHOWN.values(), ids=SHOWN)

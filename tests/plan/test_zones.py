@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.aws.rules.nodes import local_zone_is_named
+from gpuinfra.plan.zones import Zoning, choose
 from gpuinfra.planning import make_plan
 from gpuinfra.rules import check
 from gpuinfra.spec import parse_spec
@@ -101,3 +103,59 @@ def test_a_file_system_is_in_the_zone_of_a_reservation() -> None:
     spec["pools"][0]["capacity"][0]["zone"] = "use1-az6"
     plan = make_plan(parse_spec(spec), TODAY)
     assert plan.zones == ("use1-az6",)
+
+
+def _chosen(offered: dict[str, set[str]], pools: list[tuple[str, str | None]], count: int = 1, **where: Any) -> Zoning:
+    """The choice for pools (machine type, declared zone), with these zones of the machine types in us-east-1."""
+    names = dict(zip(("p4d.24xlarge", "p5.48xlarge", "g6e.12xlarge"), "abc", strict=True))
+    machines = {
+        name: replace(AWS.machines[name], zones={"us-east-1": tuple(offered[short])} if short in offered else {})
+        for name, short in names.items()
+    }
+    of = {short: name for name, short in names.items()}
+    content = _declared([(of[short], zone) for short, zone in pools], "us-east-1", **where)
+    for number, one in enumerate(content["pools"]):
+        one["capacity"] = [{"kind": "on_demand", "count": count if number == 0 else 1}]
+    return choose(parse_spec(content), machines, "first", frozenset({"local"}))
+
+
+def test_the_first_common_zone_is_chosen() -> None:
+    """Without a declared zone, the zone offers every machine type and is no opt-in zone."""
+    found = _chosen({"a": {"z3", "z2", "local"}, "b": {"z1", "z2", "z3", "local"}}, [("a", None), ("b", None)])
+    assert (found.default, found.by_pool) == ("z2", {"p0": "z2", "p1": "z2"})
+    assert "the first of 2 zones that offer every machine type" in found.why
+
+
+def test_the_zone_of_another_pool_is_preferred_if_it_offers_every_machine_type() -> None:
+    """A declared zone is shared by the other pools, unless it does not offer their machine types."""
+    offered = {"a": {"z1", "z2"}, "b": {"z1", "z2"}}
+    found = _chosen(offered, [("a", "z2"), ("b", None)])
+    assert (found.default, found.by_pool) == ("z2", {"p0": "z2", "p1": "z2"})
+    assert "the zone of another pool" in found.why
+    found = _chosen(offered, [("a", "z9"), ("b", None)])
+    assert (found.default, found.by_pool) == ("z1", {"p0": "z9", "p1": "z1"})
+
+
+def test_zones_of_all_pools_are_kept() -> None:
+    """If every pool declares a zone, none is chosen, and the zone of the first pool is the default."""
+    found = _chosen({"a": {"z1"}, "b": {"z1"}}, [("a", "z8"), ("b", "z9")])
+    assert (found.default, found.by_pool) == ("z8", {"p0": "z8", "p1": "z9"})
+    assert found.why == "the zone of the first pool"
+
+
+def test_the_largest_pool_decides_if_no_zone_offers_every_machine_type() -> None:
+    """The machine type with the most GPUs over all its nodes selects the zone, without opt-in zones."""
+    offered = {"a": {"z5", "z4", "local"}, "c": {"z1"}}
+    found = _chosen(offered, [("a", None), ("c", None)])
+    assert (found.default, "this zone offers p4d.24xlarge" in found.why) == ("z4", True)
+    assert _chosen(offered, [("c", None), ("a", None)], count=3).default == "z1"
+    assert _chosen(offered, [("c", None), ("a", None)], count=1).default == "z4"
+    assert _chosen({"a": {"local"}, "c": {"z1"}}, [("a", None), ("c", None)]).default == "first"
+
+
+def test_machine_types_without_zones_are_in_the_first_zone_of_the_region() -> None:
+    """A machine type without zones in the catalog does not limit the choice, and `where.zone` decides everything."""
+    assert _chosen({}, [("a", None), ("b", None)]).default == "first"
+    assert _chosen({"b": {"z7"}}, [("a", None), ("b", None)]).default == "z7"
+    found = _chosen({"a": {"z1"}, "b": {"z2"}}, [("a", None), ("b", "z2")], zone="z3")
+    assert (found.default, found.by_pool, found.why) == ("z3", {"p0": "z3", "p1": "z2"}, "set in where.zone")

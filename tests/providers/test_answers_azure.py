@@ -68,12 +68,17 @@ def test_the_examples_have_no_problem() -> None:
     machine = copy.deepcopy(MACHINE)
     machine["properties"]["instanceView"]["statuses"][0] |= {"code": "ProvisioningState/failed/AllocationFailed", "level": "Error", "message": "no capacity"}  # fmt: skip
     (problem,) = ScaleSets(Answers(VirtualMachineScaleSetVMs_List={"value": [machine]})).problems(GROUPS)  # pyright: ignore[reportArgumentType]
-    assert (problem.kind, problem.message) == ("capacity", "AllocationFailed: no capacity")
+    assert (problem.kind, problem.message) == ("stock-out", "AllocationFailed: no capacity")
     event = copy.deepcopy(EXAMPLES["ActivityLogs_List"]["value"][0])
     event["status"]["value"] = "Failed"
-    event["properties"]["statusMessage"] = '{"error": {"code": "OperationNotAllowed", "message": "exceeds the quota"}}'
+    event["properties"]["statusMessage"] = (
+        '{"error": {"code": "OperationNotAllowed", "message": "Operation results in exceeding quota limits of Core."}}'
+    )
     (problem,) = ScaleSets(Answers(ActivityLogs_List={"value": [event]})).problems(GROUPS)  # pyright: ignore[reportArgumentType]
-    assert (problem.kind, problem.message) == ("quota", "OperationNotAllowed: exceeds the quota")
+    assert (problem.kind, problem.message) == (
+        "quota",
+        "OperationNotAllowed: Operation results in exceeding quota limits of Core.",
+    )
     assert problem.at == datetime(2015, 1, 21, 22, 14, 26, 979277, tzinfo=UTC)
 
 

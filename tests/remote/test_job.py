@@ -129,7 +129,7 @@ def test_nothing_starts_if_a_node_cannot_be_reached(lab: Lab, fleet: dict[str, A
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("-N", "5"), "-N is 5, but the hosts are: a, b, c, stranger; specify at most 4"),
+        (("-N", "5"), "-N is 5, but only these hosts are available: a, b, c, stranger; specify at most 4"),
         (("-N", "2", "--per-gpu"), "--per-gpu requires a stack"),
         (("-N", "2", "--timeout", "5"), "--timeout has no effect with -N"),
         (("-N", "2", "--parallel", "5"), "--parallel has no effect with -N"),

@@ -32,6 +32,9 @@ GCP: dict[str, Any] = {
     "budget": {"recipients": ["ops@example.com"]},
 }
 _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA me"
+_INGRESS = {"sources": ["10.0.0.0/16"], "ports": ["8080", "9000-9100"]}
+_PULL = "7f951dda-4ed3-4680-a7ca-43fe172d538d"
+_REGISTRY = "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/shared/providers/Microsoft.ContainerRegistry/registries/images"
 _ECR = "arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly"
 _POLICY = "arn:aws:iam::123456789012:policy"
 _HPC = "microsoft-dsvm:ubuntu-hpc:2404:24.04.2026072901"
@@ -220,6 +223,7 @@ ACCEPTED: dict[str, list[Case]] = {
         ("gcp", {"storage": [{"kind": "home"}]}),
         ("gcp", {"storage": bucket()}),
         ("aws", {"storage": bucket()}),
+        ("azure", {"storage": bucket(bucket=_AZURE_CONTAINER)}),
         ("aws", {"storage": [*lustre(), {"kind": "home"}]}),
     ],
     "canary_fits_pool": [
@@ -339,6 +343,32 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"access.ssh_from": ["8.8.0.0/16", "2600::/32", "10.0.0.0/8"]}),
         ("aws", {"access.ssh_from": ["203.0.113.0/24"]}),
     ],
+    "ingress_is_private": [
+        ("aws", {"access.ingress": [_INGRESS]}),
+        ("gcp", {"access.ingress": [_INGRESS, {**_INGRESS, "protocol": "udp"}]}),
+        ("azure", {"access.ingress": [{"sources": ["100.64.0.0/10"], "ports": ["1-65535"]}]}),
+    ],
+    "ingress_rules_fit": [
+        (
+            "aws",
+            {
+                "access.ingress": [
+                    {"sources": [f"10.{n}.0.0/16" for n in range(11)], "ports": ["1", "2", "3", "4", "5"]}
+                ]
+            },
+        ),
+    ],
+    "ingress_needs_its_own_network": [("gcp", {"access.ingress": [_INGRESS]})],
+    "node_roles_are_listed_once": [
+        ("gcp", {"access.node_roles": [{"role": "roles/viewer"}, {"role": "roles/viewer", "scope": "data-project"}]}),
+    ],
+    "node_roles_are_limited": [
+        ("gcp", {"access.node_roles": [{"role": "roles/artifactregistry.reader"}]}),
+        ("gcp", {"access.node_roles": [{"role": "roles/storage.objectUser", "scope": "data-project"}]}),
+        ("gcp", {"access.node_roles": [{"role": "organizations/1234/roles/gpu_data"}]}),
+        ("azure", {"access.node_roles": [{"role": _PULL, "scope": _REGISTRY}]}),
+        ("azure", {"access.node_roles": [{"role": _PULL, "scope": f"{_REGISTRY}/scopeMaps/a"}]}),
+    ],
     "access_fields_have_an_effect": [
         ("azure", {"access": {"bastion": True, "evidence_from": ["203.0.113.0/24"], "ssh_keys": [_KEY]}}),
         ("gcp", {"access.ssh_from": ["10.0.0.0/8"]}),
@@ -432,6 +462,14 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"software.steps": [own("one", timeout_minutes=19, retries=2)]}),
         ("aws", {"software.steps": [own("one", timeout_minutes=19, retries=2)]}),
         ("aws", {"software.steps": [own("one", timeout_minutes=60)], "handover.wait": "none"}),
+        ("aws", {"software.steps": [own("one", timeout_minutes=29), own("two", timeout_minutes=30)]}),
+        (
+            "aws",
+            {
+                "software.steps": [own("one", pools=["gpu"]), own("two", pools=["cpu"])],
+                "pools.1": pool("cpu", "m7i.xlarge"),
+            },
+        ),
     ],
     "gpu_metrics_have_gpus": [
         ("aws", {"software.gpu_metrics": "dcgm_exporter"}),
@@ -459,6 +497,14 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"pools.0.machine": "p4x"}),
         ("aws", {}),
         ("aws", {f"{_C}.0.kind": "spot"}),
+    ],
+    "budget_covers_nodes": [
+        ("aws", {"where.region": "us-esat-1", "budget.limit_usd_per_month": 1}),
+        ("aws", {"budget.limit_usd_per_month": 1, "use.foundation": "org/gpuinfra/base"}),
+        ("aws", {"pools.0.machine": "p5.4xlarge", "duration_hours": 100, "budget.limit_usd_per_month": 1376}),
+        ("aws", {"pools.0.machine": "p6-b200.48xlarge", _C: block(count=1), "budget.limit_usd_per_month": 100_000}),
+        ("aws", {"duration_hours": 100, "budget.limit_usd_per_month": 4500}),
+        ("aws", {}),
     ],
     "budget_currency_has_rate": [
         ("aws", {}),
@@ -718,6 +764,12 @@ ACCEPTED: dict[str, list[Case]] = {
         ("azure", {"storage": lustre(capacity_gib=8192)}),
         ("azure", {"storage": lustre(capacity_gib=8192, bucket="auto", importer_id=_GUID)}),
         ("azure", {"storage": lustre(capacity_gib=8192, bucket=_AZURE_ACCOUNT + "/blobServices/default/containers/a")}),
+    ],
+    "mounted_container_is_valid": [
+        ("azure", {"storage": bucket(bucket="auto")}),
+        ("azure", {"storage": bucket(bucket=_AZURE_CONTAINER)}),
+        ("azure", {"storage": bucket(bucket=_AZURE_CONTAINER.lower())}),
+        ("azure", {"storage": lustre(capacity_gib=8192)}),
     ],
     "lustre_import_uses_account_keys": [("azure", {"storage": lustre(capacity_gib=8192)})],
     "container_export_is_manual": [("azure", {"storage": lustre(capacity_gib=8192)})],
@@ -988,7 +1040,6 @@ REJECTED: dict[str, list[Case]] = {
     "storage_needs_site": [("aws", {"pools": None, "layers": ["foundation"], "storage": lustre()})],
     "storage_kind_is_supported": [
         ("azure", {"storage": [{"kind": "home"}]}),
-        ("azure", {"storage": bucket()}),
         ("azure", {"storage": [*lustre(capacity_gib=8192), {"kind": "home"}]}),
     ],
     "canary_fits_pool": [
@@ -1017,6 +1068,7 @@ REJECTED: dict[str, list[Case]] = {
     ],
     "bucket_client_is_reachable": [
         ("aws", {"network.egress": "endpoints", "storage": bucket()}),
+        ("azure", {"network.egress": "endpoints", "storage": bucket(bucket="auto")}),
         ("gcp", {"network.egress": "endpoints", "storage": bucket()}),
     ],
     "used_bucket_name_is_valid": [
@@ -1099,6 +1151,49 @@ REJECTED: dict[str, list[Case]] = {
         ("gcp", {"access.ssh_from": ["203.0.113.77/24"]}),
         ("gcp", {"access.ssh_from": ["8.8.8.8/12"]}),
     ],
+    "ingress_is_private": [
+        ("aws", {"access.ingress": [{**_INGRESS, "sources": ["0.0.0.0/0"]}]}),
+        ("aws", {"access.ingress": [{**_INGRESS, "sources": ["8.8.0.0/16"]}]}),
+        ("aws", {"access.ingress": [{**_INGRESS, "sources": ["fd00::/8"]}]}),
+        ("aws", {"access.ingress": [{**_INGRESS, "sources": ["10.1.2.3/16"]}]}),
+        ("aws", {"access.ingress": [{**_INGRESS, "sources": ["10.0.0.0/40"]}]}),
+        ("gcp", {"access.ingress": [{**_INGRESS, "ports": ["65536"]}]}),
+        ("gcp", {"access.ingress": [{**_INGRESS, "ports": ["9000-65536"]}]}),
+        ("gcp", {"access.ingress": [{**_INGRESS, "ports": ["9000-8000"]}]}),
+        ("gcp", {"access.ingress": [{**_INGRESS, "ports": ["9000-9000"]}]}),
+        ("azure", {"access.ingress": [_INGRESS, _INGRESS]}),
+        ("azure", {"access.ingress": [{**_INGRESS, "ports": ["8080", "8080"]}]}),
+        ("azure", {"access.ingress": [{**_INGRESS, "sources": ["fd00::1/8"]}]}),
+        ("azure", {"access.ingress": [_INGRESS], "use.site": "organization/gpuinfra/azure-site"}),
+    ],
+    "ingress_rules_fit": [
+        (
+            "aws",
+            {"access.ingress": [{"sources": [f"10.{n}.0.0/16" for n in range(14)], "ports": ["1", "2", "3", "4"]}]},
+        ),
+    ],
+    "ingress_needs_its_own_network": [
+        ("gcp", {"access.ingress": [_INGRESS], "network.existing": {"id": "n", "subnets": {"us-central1": "s"}}}),
+    ],
+    "node_roles_are_listed_once": [
+        ("gcp", {"access.node_roles": [{"role": "roles/artifactregistry.reader"}] * 2}),
+        ("azure", {"access.node_roles": [{"role": _PULL, "scope": _REGISTRY}] * 2}),
+    ],
+    "node_roles_are_limited": [
+        ("gcp", {"access.node_roles": [{"role": "roles/owner"}]}),
+        (
+            "gcp",
+            {"where.project": "my-project", "access.node_roles": [{"role": "roles/editor", "scope": "my-project"}]},
+        ),
+        ("gcp", {"access.node_roles": [{"role": "artifactregistry.reader"}]}),
+        ("gcp", {"access.node_roles": [{"role": "roles/artifactregistry.reader", "scope": "My Project"}]}),
+        ("azure", {"access.node_roles": [{"role": "AcrPull", "scope": _REGISTRY}]}),
+        ("azure", {"access.node_roles": [{"role": _PULL}]}),
+        (
+            "azure",
+            {"access.node_roles": [{"role": _PULL, "scope": "/subscriptions/00000000-0000-4000-8000-000000000001"}]},
+        ),
+    ],
     "access_fields_have_an_effect": [
         ("aws", {"access.ssh_keys": [_KEY]}),
         ("aws", {"access.ssh_from": ["203.0.113.0/24"]}),
@@ -1163,6 +1258,8 @@ REJECTED: dict[str, list[Case]] = {
     "own_step_fits_deadline": [
         ("aws", {"software.steps": [own("one", timeout_minutes=60)]}),
         ("aws", {"software.steps": [own("one", timeout_minutes=20, retries=2)]}),
+        ("aws", {"software.steps": [own("one"), own("two")]}),
+        ("aws", {"software.steps": [own("one", pools=["gpu"]), own("two", pools=["gpu"])]}),
     ],
     "gpu_metrics_have_gpus": [
         ("aws", {"software.gpu_metrics": "dcgm_exporter", "pools.0.machine": "m7i.xlarge"}),
@@ -1226,6 +1323,11 @@ REJECTED: dict[str, list[Case]] = {
     "price_is_known": [
         ("aws", {"where": {"cloud": "aws", "region": "ca-west-1"}}),
         ("aws", {"where": {"cloud": "aws", "region": "ca-west-1"}, "budget.limit_usd_per_month": 1000}),
+    ],
+    "budget_covers_nodes": [
+        ("aws", {"budget.limit_usd_per_month": 30_000}),
+        ("aws", {"duration_hours": 100, "budget.limit_usd_per_month": 4000}),
+        ("aws", {"pools.0.machine": "p6-b200.48xlarge", _C: block(count=1), "budget.limit_usd_per_month": 16_000}),
     ],
     "budget_currency_has_rate": [
         ("aws", {"budget.currency": "EUR", "budget.units_per_usd": 0.92}),
@@ -1476,6 +1578,13 @@ REJECTED: dict[str, list[Case]] = {
         ("azure", {"storage": lustre(capacity_gib=8192, bucket="auto", importer_id="HPC Cache Resource Provider")}),
         ("azure", {"storage": lustre(capacity_gib=8192, bucket="my-data", importer_id=_GUID)}),
         ("azure", {"storage": lustre(capacity_gib=8192, importer_id=_GUID)}),
+    ],
+    "mounted_container_is_valid": [
+        ("azure", {"storage": bucket(bucket="corpus")}),
+        ("azure", {"storage": bucket(bucket="https://account.blob.core.windows.net/corpus")}),
+        ("azure", {"storage": bucket(bucket=_AZURE_ACCOUNT)}),
+        ("azure", {"storage": bucket(bucket=_AZURE_CONTAINER + "/folder")}),
+        ("azure", {"storage": bucket(bucket=_AZURE_CONTAINER, key_arn=_KMS_KEY)}),
     ],
     "lustre_import_uses_account_keys": [
         ("azure", {"storage": lustre(capacity_gib=8192, bucket="auto", importer_id=_GUID)}),

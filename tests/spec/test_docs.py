@@ -23,7 +23,15 @@ def _blocks(page: str, language: str) -> list[str]:
 
 def test_declaring_page_examples_are_valid(tmp_path: Path) -> None:
     """The YAML and the Python on the page are the same declaration without errors, the buckets and the steps can be declared, and the price files can be loaded."""
-    stack, buckets, own, packages, prices, by_region = _blocks("declaring.md", "yaml")
+    stack, buckets, own, packages, *access, prices, by_region = _blocks("declaring.md", "yaml")
+    for block, clouds in zip(access, (("aws", "azure", "gcp"), ("aws",), ("gcp",), ("azure",)), strict=True):
+        opened: Any = parse(block, "declaring.md").value
+        for cloud in clouds:
+            fields = {f"access.{name}": value for name, value in opened["access"].items()}
+            found = check(parse_spec(declaration((cloud, fields))), TODAY)
+            assert not [
+                finding for finding in found if finding.path.startswith(tuple(fields)) and finding.level == "error"
+            ]
     (tmp_path / "setup").mkdir()
     (tmp_path / "setup/tuning.sh").write_text("#!/bin/bash\n")
     for block in (own, packages):

@@ -235,7 +235,7 @@ def test_steps_of_the_running_stack_are_relative_to_its_stack_files(
     """The program of a stack finds the scripts in the folder of the project, or in its `stackConfigDir`."""
     value = read_stack(stack).document
     assert value is not None
-    config = type("Config", (), {"get_object": lambda self, key: value.value})
+    config = type("Config", (), {"get_object": lambda self, key: value.value, "get": lambda self, key: "set"})
     monkeypatch.setattr("pulumi.Config", lambda name: config())
     monkeypatch.setattr("pulumi.get_root_directory", lambda: str(tmp_path))
     found = [one for one in check(declared(), TODAY) if one.path == "software.steps[0].file"]

@@ -138,7 +138,7 @@ def test_hosts_that_cannot_be_measured_are_listed_with_the_reason(lab: Lab, libr
     words = [sys.executable, "-m", "gpuinfra", "pairs", "--hosts", str(file), "--shared-folder", f"{tmp_path}/nowhere"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120, env=dict(os.environ))
     assert done.returncode == 1, done.stderr
-    assert "nowhere is not a folder on this machine; give a folder that all nodes mount" in done.stderr
+    assert "nowhere is not a folder on this machine; specify a folder that all nodes mount" in done.stderr
     assert "paired only with unverified nodes: gpu-1, gpu-2" in done.stdout
     assert "gpu-3 was not measured: " in done.stdout
     assert "0 of 3 nodes" in done.stdout

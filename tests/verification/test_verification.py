@@ -160,7 +160,7 @@ def test_the_plan_of_a_stack_gives_the_expectation(tmp_path: Path, write: Write)
     [
         ([], "specify STACK or --evidence DIR"),
         (["--evidence", "/nonexistent", "--expectation", "x"], "/nonexistent contains no evidence"),
-        (["--evidence", "."], "give either STACK or --expectation"),
+        (["--evidence", "."], "specify either STACK or --expectation"),
         (["stack", "--evidence", ".", "--expectation", "x"], "one source"),
     ],
 )

@@ -162,4 +162,4 @@ IMAGES = (
     _family("ubuntu-22.04", "arm64", _ARM64_2204),
     _family("ubuntu-24.04", "arm64", _ARM64_2404),
 )
-"""The names of AMIs and parameters are those of the DLAMI developer guide. The EFA version is the version of the EFA installer."""
+"""The names of AMIs and parameters come from the DLAMI developer guide. The EFA version is the version of the EFA installer."""

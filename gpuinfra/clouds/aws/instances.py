@@ -226,6 +226,38 @@ def peer_rules(plan: Plan) -> Iterator[Instance]:
             yield replace(instance, values={"rule": pair})
 
 
+@dataclass(frozen=True)
+class DeclaredRule:
+    """One network and one range of ports that the nodes accept."""
+
+    protocol: str
+    first: int
+    last: int
+    cidr: str
+
+    @property
+    def name(self) -> str:
+        """Name that contains the values. AWS refuses a rule with the values of another rule, which names with an index could swap."""
+        ports = str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+        return f"{self.protocol}-{ports}-from-{self.cidr.replace('.', '-').replace('/', '-')}"
+
+
+def declared_rules(network: NetworkPlan | None) -> Iterator[DeclaredRule]:
+    """Yield the rules for declared connections from other networks."""
+    for entry in network.ingress if network else ():
+        for ports in entry.ports:
+            first, _, last = ports.partition("-")
+            for cidr in entry.sources:
+                yield DeclaredRule(entry.protocol, int(first), int(last or first), cidr)
+
+
+def declared_ingress(plan: Plan) -> Iterator[Instance]:
+    """Rules for declared connections from other networks."""
+    for instance in security_groups(plan):
+        for rule in declared_rules(_network(plan)):
+            yield replace(instance, values={"rule": rule.name})
+
+
 def web_ports(plan: Plan) -> Iterator[Instance]:
     """Ports for node egress to the internet."""
     for instance in security_groups(plan):

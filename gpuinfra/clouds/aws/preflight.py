@@ -1,6 +1,6 @@
-"""Questions to AWS before a deployment, with boto3 and the credentials of the operator. All requests read.
+"""Questions for AWS before a deployment, with boto3 and the credentials of the operator. All requests are read-only.
 
-Field names, states and error codes are those of the service models in botocore. Each question states the page of its error texts.
+Field names, states and error codes come from the service models in botocore. Each question cites the page that documents its error messages.
 """
 
 from __future__ import annotations
@@ -34,9 +34,14 @@ from gpuinfra.clouds.preflight import (
     warning,
 )
 from gpuinfra.plan.model import Group, Image, Plan, PoolPlan
+from gpuinfra.software.images import ImageFamily
 from gpuinfra.words import counted
 
 LOGIN = "run `aws sso login` or `aws configure`, or set AWS_PROFILE"
+CREDENTIALS = ("AWS_ACCESS_KEY_ID",)
+"""Variables that contain credentials."""
+SETTINGS = {"aws:profile": False, "aws:accessKey": True, "aws:assumeRoleWithWebIdentity": True}
+"""Maps a provider setting about the login to whether it contains or replaces credentials. The names are those of `pulumi_aws.config`."""
 CONNECT_S, READ_S, ATTEMPTS = 3.0, 5.0, 3
 """Time limits of one attempt, and the number of attempts of one request."""
 SIMULATIONS_AT_ONCE = 12
@@ -63,7 +68,7 @@ THROTTLED = frozenset({"Throttling", "ThrottlingException", "ThrottledException"
 DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError", "UnauthorizedException"})  # fmt: skip
 INVALID = frozenset({"ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "UnrecognizedClientException",
                      "InvalidAccessKeyId", "SignatureDoesNotMatch", "AuthFailure", "RequestExpired", "IncompleteSignature"})  # fmt: skip
-"""Error codes of credentials that AWS does not accept. EC2 API reference and IAM common errors, read 2026-11-22."""
+"""Error codes for credentials that AWS does not accept. EC2 API reference and IAM common errors, read 2026-11-22."""
 
 COMING = frozenset({"pending", "scheduled", "payment-pending", "assessing", "delayed"})
 """States of a reservation that is not usable yet. The other states, except `active`, are final."""
@@ -81,6 +86,14 @@ class Preflight:
 
     def identity(self) -> Iterator[Row]:
         """Return the account and the type of the identity, and where the credentials come from. Raises `Unanswered`."""
+        found = self.find_credentials()
+        with asked("sts:GetCallerIdentity"):
+            caller = self.client("sts").get_caller_identity()
+        self.account, self._arn = str(caller["Account"]), str(caller["Arn"])
+        yield ok("identity", "AWS", f"account {self.account}, {_kind(self._arn)}, credentials from {found.method}")
+
+    def find_credentials(self) -> Any:
+        """Return the credentials of boto3. Sends no request to AWS, except to the metadata service of an instance. Raises `Unanswered`."""
         from botocore.exceptions import BotoCoreError
 
         try:
@@ -89,11 +102,8 @@ class Preflight:
         except BotoCoreError as error:
             raise no_credentials(str(error), LOGIN) from None
         if found is None:
-            raise no_credentials("boto3 finds none in variables, profiles and the metadata service", LOGIN)
-        with asked("sts:GetCallerIdentity"):
-            caller = self.client("sts").get_caller_identity()
-        self.account, self._arn = str(caller["Account"]), str(caller["Arn"])
-        yield ok("identity", "AWS", f"account {self.account}, {_kind(self._arn)}, credentials from {found.method}")
+            raise no_credentials("boto3 finds none in environment variables, profiles or the metadata service", LOGIN)
+        return found
 
     def client(self, service: str) -> Any:
         """Return a client with the time limits of a preflight. Only the creation of clients needs a lock."""
@@ -109,7 +119,7 @@ class Preflight:
             return self._clients[service]
 
     def questions(self, plan: Plan) -> Iterator[Question]:
-        """Yield the questions about a plan. `identity` is asked before."""
+        """Yield the questions about a plan. The caller asks `identity` first."""
         yield Question(topic="permissions", where=_kind(self._arn), ask=lambda: self.permissions(plan))
         for code, needs in sorted(quota_needs(plan, _vcpus).items()):
             yield Question(topic="quota", where=code, ask=lambda code=code, needs=needs: self.quota(code, needs))
@@ -140,7 +150,7 @@ class Preflight:
         where = _kind(self._arn)
         if self._arn.endswith(":root"):
             yield skipped(
-                "permissions", where, "the simulator does not evaluate the root user, whose permissions are complete"
+                "permissions", where, "the simulator does not evaluate the root user, which has all permissions"
             )
             return
         source = self._principal()
@@ -151,7 +161,7 @@ class Preflight:
         for one in found:
             missing.update(one or {})
         if late := found.count(None):
-            raise failed("iam:SimulatePrincipalPolicy", f"{late} of {len(found)} simulations have no answer")
+            raise failed("iam:SimulatePrincipalPolicy", f"{late} of {len(found)} simulations returned no result")
         if not missing:
             yield ok("permissions", where, f"all {len(total)} actions are allowed")
             return
@@ -162,7 +172,7 @@ class Preflight:
         yield problem("permissions", where, what, "the policies of `gpuinfra permissions`", fix)
 
     def _principal(self) -> str:
-        """Return the ARN of the user or role. The ARN of a session lacks the path of its role, so that IAM is asked."""
+        """Return the ARN of the user or role. The ARN of a session does not contain the path of its role, so the path is read from IAM."""
         kind, _, name = self._arn.rpartition(":")[2].partition("/")
         if kind != "assumed-role":
             return self._arn
@@ -199,7 +209,7 @@ class Preflight:
     def quota(self, code: str, needs: Mapping[str, int]) -> Iterator[Row]:
         """The quota covers the vCPUs of all nodes. `needs` maps a kind of capacity to its vCPUs.
 
-        Quotas of EC2 count the vCPUs of running instances by family, and separately for spot; reservations count also when they are unused:
+        Quotas of EC2 count the vCPUs of running instances by family, and separately for spot; reservations count even when they are unused:
         https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-on-demand-instances.html#ec2-on-demand-instances-limits, read 2026-11-22.
         """
         from botocore.exceptions import ClientError
@@ -218,22 +228,22 @@ class Preflight:
         if reason := found.get("ErrorReason"):
             raise failed("servicequotas:GetServiceQuota", f"{reason.get('ErrorCode')}: {reason.get('ErrorMessage')}")
         limit, total = float(found["Value"]), sum(needs.values())
-        # The nodes of a reservation are in the usage already, because a reservation counts also when it is unused.
+        # The usage already includes the nodes of a reservation, because a reservation counts even when it is unused.
         added = total - needs.get("reserved", 0)
         where = f"{found.get('QuotaName', code)} ({code}) in {self.region}"
         used, unread = self._usage(found.get("UsageMetric"))
-        have = f"{limit:g} vCPUs" + (f", {used:g} in use" if used is not None else f", use not read ({unread})")
+        have = f"{limit:g} vCPUs" + (f", {used:g} in use" if used is not None else f", usage not read ({unread})")
         need = f"{total} vCPUs for all nodes of the stack"
         if total > limit:
             yield problem("quota", where, have, need, quota_request(code, total, self.region))
         elif used is not None and used + added > limit:
-            need = f"{added} more vCPUs, unless nodes of this stack are part of the use"
+            need = f"{added} more vCPUs, unless nodes of this stack are part of the usage"
             yield warning("quota", where, have, need, quota_request(code, round(used) + added, self.region))
         else:
             yield ok("quota", where, f"{have}, {total} needed")
 
     def _usage(self, metric: Mapping[str, Any] | None) -> tuple[float | None, str]:
-        """Return the highest use in the last hour, from the metric that Service Quotas names, or the reason why it is not known."""
+        """Return the highest usage in the last hour, from the metric that Service Quotas names, or the reason why it is unknown."""
         if not metric:
             return None, "the quota has no metric"
         now = datetime.now(UTC)
@@ -252,7 +262,7 @@ class Preflight:
                 )["Datapoints"]
         except Unanswered as error:
             return None, error.found
-        # AWS publishes no data points while nothing is in use.
+        # AWS publishes no data points while the quota is not in use.
         return max((float(one[statistic]) for one in points), default=0.0), ""
 
     # Capacity
@@ -334,7 +344,7 @@ class Preflight:
                     yield problem("reservation", where, what, needed, fix)
         if not fitting:
             if len(found) > 1:
-                what = f"none of {len(found)} reservations fits"
+                what = f"none of the {len(found)} reservations fits"
                 yield problem("reservation", where, what, f"{machine} in {group.zone}", f"{listing} lists them")
             return
         yield from _capacity(fitting, group, where, self.region)
@@ -384,6 +394,11 @@ class Preflight:
         else:
             yield ok("image", where, about + age)
 
+    def newest_image(self, family: ImageFamily) -> str | None:
+        """Return the name of the newest image of a family, in the form of `ImageFamily.dated`, or None if the Region has none."""
+        found = self._found_image(Image(source="ssm", ref=family.latest, os=family.os, arch=family.arch, prebuilt=True))
+        return str(found["Name"]) if found else None
+
     def _found_image(self, image: Image) -> dict[str, Any] | None:
         from botocore.exceptions import ClientError
 
@@ -420,7 +435,7 @@ def _session(region: str, profile: str | None) -> Any:
 
 @contextmanager
 def asked(action: str) -> Iterator[None]:
-    """Convert errors of botocore to `Unanswered`. Other error codes remain errors, so that the caller can judge them."""
+    """Convert errors of botocore to `Unanswered`. Other error codes remain errors, so that the caller can handle them."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -465,7 +480,7 @@ def _concrete(pattern: str, account: str) -> str:
 
 
 def _context(conditions: Mapping[str, Mapping[str, Any]], region: str) -> list[dict[str, Any]]:
-    """Return values of condition keys with which the conditions of a statement are met."""
+    """Return values of condition keys that meet the conditions of a statement."""
     values: dict[str, str] = {"aws:RequestedRegion": region}
     for operator, keys in conditions.items():
         for key, wanted in keys.items():
@@ -487,7 +502,7 @@ def _context(conditions: Mapping[str, Mapping[str, Any]], region: str) -> list[d
 def _denial(result: Mapping[str, Any]) -> str | None:
     """Return the reason in parentheses if a simulated action is denied, or None if it is allowed.
 
-    An action that is allowed on one of the resources is allowed, because a statement lists resources of several types.
+    An action counts as allowed if it is allowed on one of the resources, because a statement lists resources of several types.
     """
     single = [str(one["EvalResourceDecision"]) for one in result.get("ResourceSpecificResults", ())]
     decisions = single or [str(result["EvalDecision"])]

@@ -29,7 +29,7 @@ COLUMNS = {
 
 
 def table(file: TextIO) -> PublicFile | None:
-    """Read a CSV file: five lines with a name and a value, the names of the columns, and the prices. None if the file has another form."""
+    """Read a CSV file: five lines with a name and a value, the names of the columns, and the prices. None if the file has a different format."""
     head = dict(row[:2] for row in (next(csv.reader([file.readline()]), []) for _ in range(5)) if len(row) >= 2)
     if "FormatVersion" not in head:
         return None
@@ -51,7 +51,7 @@ def table(file: TextIO) -> PublicFile | None:
 
 
 def document(value: Any, today: date) -> PublicFile | None:
-    """Read a JSON file: `products` has attributes by SKU, and `terms` has prices by SKU. None if the document has another form."""
+    """Read a JSON file: `products` has attributes by SKU, and `terms` has prices by SKU. None if the document has a different format."""
     if not isinstance(value, dict) or "offerCode" not in value:
         return None
     if value["offerCode"] != OFFER:

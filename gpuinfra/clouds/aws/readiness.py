@@ -47,8 +47,11 @@ Client = Callable[[str, str], Any]
 def look(question: Question) -> Iterator[Line]:
     """Read the second Region with the credentials of the environment, or of the profile `aws:profile`."""
     import boto3
+    from botocore.config import Config
     from botocore.exceptions import BotoCoreError
 
+    # A Region that fails may not answer at all, and a failover asks these questions.
+    limits = Config(connect_timeout=10, read_timeout=30, retries={"total_max_attempts": 2, "mode": "standard"})
     profile = str(question.config.get("aws:profile") or "") or None
     try:
         session = boto3.session.Session(profile_name=profile)
@@ -59,7 +62,7 @@ def look(question: Question) -> Iterator[Line]:
         return
 
     def client(service: str, region: str) -> Any:
-        return session.client(service, region_name=region)  # pyright: ignore[reportCallIssue, reportArgumentType]
+        return session.client(service, region_name=region, config=limits)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
     yield from lines(question, client, datetime.now(UTC))
 
@@ -150,7 +153,9 @@ class _Pair:
             reason = f"{failed} objects were not replicated in the last {FAILURES.total_seconds() / 3600:.0f} hours"
             yield Line(topic="failures", name=self._source, state=FAIL, reason=reason, fix=fix)
         else:
-            yield Line(topic="failures", name=self._source, state=OK, reason="no object failed in the last 24 hours")
+            yield Line(
+                topic="failures", name=self._source, state=OK, reason="no replication failed in the last 24 hours"
+            )
 
     def _metric(
         self, name: str, statistic: str, region: str, period: timedelta, seconds: int

@@ -1,4 +1,4 @@
-"""How AWS replicates buckets between Regions, and the commands for operations that no Pulumi resource performs. Pure."""
+"""The replication of buckets between Regions on AWS, and the commands for operations that no Pulumi resource performs. Pure."""
 
 from __future__ import annotations
 

@@ -267,6 +267,8 @@ PEER_INGRESS = ResourceKind("aws:vpc/securityGroupIngressRule:SecurityGroupIngre
     _SECURITY_GROUP_INGRESS_RULE_ACTIONS)
 PEER_EGRESS = ResourceKind("aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", "{component}-{rule}-egress", instances.peer_rules, REMOVED, FREE,
     _SECURITY_GROUP_EGRESS_RULE_ACTIONS)
+DECLARED_INGRESS = ResourceKind("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "{component}-allow-{rule}", instances.declared_ingress, REMOVED, FREE,
+    _SECURITY_GROUP_INGRESS_RULE_ACTIONS)
 HOMES_GROUP = ResourceKind("aws:ec2/securityGroup:SecurityGroup", "{component}-homes", instances.home_groups, REMOVED, FREE,
     _SECURITY_GROUP_ACTIONS)
 HOMES_INGRESS = ResourceKind("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "{component}-allow-homes-ingress", instances.home_groups, REMOVED, FREE,

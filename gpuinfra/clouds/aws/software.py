@@ -19,7 +19,7 @@ MOUNTPOINT = BucketClient(
         "KEY_FINGERPRINT": "8AEFE705EBE329C0948C75A66F1C3B3AEF4B030B",
     },
 )
-"""Mountpoint for Amazon S3, awslabs/mountpoint-s3: doc/INSTALL.md (key, signature beside the package, amd64 and arm64), v1.23.0, read 2026-11-22.
+"""Mountpoint for Amazon S3, awslabs/mountpoint-s3: doc/INSTALL.md (key, signature next to the package, amd64 and arm64), v1.23.0, read 2026-11-22.
 Public scripts install release 1.24.0 from this address. Amazon publishes no SHA-256 of its packages, so the step verifies the signature."""
 
 SOFTWARE = CloudSoftware(

@@ -130,7 +130,7 @@ def operators(plan: Plan) -> Iterator[Instance]:
 
 
 def stores(plan: Plan) -> Iterator[Instance]:
-    """Storage accounts for audit records, evidence, flow logs and file system data, and the accounts of the replicas."""
+    """Storage accounts for audit records, evidence, flow logs, file system data and mounted containers, and the accounts of the replicas."""
     if _has_records(plan):
         for above in trails(plan):
             yield _store(above, "records", "audit", common.AUDIT)
@@ -141,11 +141,20 @@ def stores(plan: Plan) -> Iterator[Instance]:
     for one, above in _lustre(plan):
         if one.bucket == "auto":
             yield _store(above, "data", one.name, common.DATA)
+    for one in _own_mounts(plan):
+        for above in sites(plan):
+            container = _store(above, one.name, one.name, common.DATA)
+            yield replace(container, values={**container.values, "container": DATA_CONTAINER})
     for above in second_regions(plan):
         for replica in plan.recovery.replicas if plan.recovery else ():
             why = common.EVIDENCE if replica.name == "evidence" else common.DATA
             one = _store(above, replica.name, in_region(replica.name, above.values["region"]), why)
             yield replace(one, values={**one.values, "container": replica_container(replica.name)})
+
+
+def _own_mounts(plan: Plan) -> Iterator[FileSystemPlan]:
+    """Mounted containers that this stack creates."""
+    return (one for one in plan.file_systems if one.kind == "object" and one.bucket == "auto")
 
 
 def _store(above: Instance, part: str, purpose: str, why: str) -> Instance:
@@ -275,12 +284,16 @@ def _endpoints(plan: Plan) -> Iterator[Instance]:
 
 
 def private_endpoints(plan: Plan) -> Iterator[Instance]:
-    """Private endpoints for the site and for file system data."""
+    """Private endpoints for the site, for file system data and for mounted containers."""
     for one in _endpoints(plan):
         yield Instance(component=naming.logical(one.component, one.values["purpose"]))
     for file_system, above in _lustre(plan):
         if file_system.bucket == "auto" and plan.network and "blob" in plan.network.interface_endpoints:
             yield Instance(component=naming.logical(above.component, "data"))
+    for one in _own_mounts(plan):
+        for above in sites(plan):
+            if plan.network and "blob" in plan.network.interface_endpoints:
+                yield Instance(component=naming.logical(above.component, one.name))
 
 
 def _lustre(plan: Plan) -> Iterator[tuple[FileSystemPlan, Instance]]:
@@ -318,3 +331,15 @@ def node_roles(plan: Plan) -> Iterator[Instance]:
     """The identity of the nodes."""
     for above in clusters(plan):
         yield common.inside("azure", above, "NodeRole", "node")
+
+
+def declared_roles(plan: Plan) -> Iterator[Instance]:
+    """Roles that the declaration assigns to the identity of the nodes."""
+    return common.declared_roles(plan, node_roles(plan))
+
+
+def mounts(plan: Plan) -> Iterator[Instance]:
+    """The containers that nodes mount."""
+    for above in node_roles(plan):
+        for one in plan.mounted_buckets:
+            yield replace(above, component=naming.logical(above.component, one.name))

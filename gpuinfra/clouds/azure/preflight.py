@@ -1,6 +1,6 @@
-"""Questions to Azure before a deployment, with azure-identity and the credentials of the operator. All requests read.
+"""Questions for Azure before a deployment, with azure-identity and the credentials of the operator. All requests are read-only.
 
-Paths and fields are those of the Azure REST API reference in the versions of the requests (read 2026-11-23).
+Paths and fields come from the Azure REST API reference, in the API version of each request (read 2026-11-23).
 """
 
 from __future__ import annotations
@@ -34,14 +34,21 @@ from gpuinfra.clouds.second_region import Quota
 from gpuinfra.handover.azure_rest import Refused, Rest
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.plan.model import Group, Plan, PoolPlan
+from gpuinfra.software.images import ImageFamily
 
 LOGIN = "run `az login`, or set AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECRET"
+CREDENTIALS = (
+    "ARM_CLIENT_ID", "ARM_USE_OIDC", "ARM_USE_MSI", "AZURE_CLIENT_ID", "AZURE_TOKEN_CREDENTIALS", "IDENTITY_ENDPOINT", "MSI_ENDPOINT",
+)  # fmt: skip
+"""Variables that select the login of the provider or of azure-identity."""
+SETTINGS = {"azure-native:clientId": True, "azure-native:useOidc": True, "azure-native:useMsi": True}
+"""Maps a provider setting about the login to whether it selects credentials. The names are those of `pulumi_azure_native.config`."""
 TIMEOUT_S = 10.0
 """Time limit of one request. The list of all sizes in a region has several megabytes."""
 SUBSCRIPTIONS, COMPUTE = "2022-12-01", "2024-07-01"
 """Versions of the APIs of subscriptions and of compute."""
 REGIONAL_QUOTA = "cores"
-"""The quota of all dedicated vCPUs in a region (Total Regional vCPUs), which applies in addition to that of the family."""
+"""The quota of all dedicated vCPUs in a region (Total Regional vCPUs), which applies in addition to the quota of the family."""
 ENCRYPTION = "Microsoft.Compute/EncryptionAtHost"
 """The feature that all nodes use (docs/azure.md)."""
 SHOWN = 12
@@ -80,7 +87,7 @@ class Preflight:
         logging.getLogger("azure").addHandler(logging.NullHandler())
 
     def questions(self, plan: Plan) -> Iterator[Question]:
-        """Yield the questions about a plan. `identity` is asked before."""
+        """Yield the questions about a plan. The caller asks `identity` first."""
         subscription = f"subscription {self.subscription}"
 
         def question(topic: str, where: str, rows: Iterator[Row]) -> Question:
@@ -102,11 +109,7 @@ class Preflight:
 
     def identity(self) -> Iterator[Row]:
         """Return the subscription and the type of the identity."""
-        try:
-            kind = self.rest.identity_type()
-        except PortUnavailable as error:
-            why = str(error).partition(" Attempted credentials")[0].removeprefix("no credentials for Azure: ")
-            raise no_credentials(why, LOGIN) from None
+        kind = self.find_credentials()
         with asked("Microsoft.Resources/subscriptions/read"):
             if not self.subscription:
                 listed = list(self.rest.pages("/subscriptions", SUBSCRIPTIONS))
@@ -123,6 +126,14 @@ class Preflight:
             yield problem("identity", "Azure", what, "an enabled subscription", "enable it in the Azure portal")
         else:
             yield ok("identity", "Azure", f"subscription {self.subscription}, {kind}")
+
+    def find_credentials(self) -> str:
+        """Return the type of the identity of azure-identity. Raises `Unanswered`."""
+        try:
+            return self.rest.identity_type()
+        except PortUnavailable as error:
+            why = str(error).partition(" Attempted credentials")[0].removeprefix("no credentials for Azure: ")
+            raise no_credentials(why, LOGIN) from None
 
     def get(self, action: str, path: str, api: str, query: Mapping[str, str] | None = None) -> dict[str, Any] | None:
         """Send a request and return the response, or None if the resource does not exist. `action` is the permission of the request."""
@@ -144,7 +155,7 @@ class Preflight:
     def permissions(self, plan: Plan) -> Iterator[Row]:
         """The identity has the actions that `gpuinfra permissions` prints, on the subscription.
 
-        The request lists the actions of all role assignments of the caller; deny assignments are not part of it.
+        The request lists the actions of all role assignments of the caller; it does not include deny assignments.
         """
         scope = f"/subscriptions/{self.subscription}"
         path = f"{scope}/providers/Microsoft.Authorization/permissions"
@@ -188,7 +199,9 @@ class Preflight:
         if state == "Registered":
             yield ok("registration", where, state)
         elif state in ("Registering", "Pending"):
-            yield warning("registration", where, state, "the state Registered", "run the command again in some minutes")
+            yield warning(
+                "registration", where, state, "the state Registered", "run the command again in a few minutes"
+            )
         else:
             yield problem("registration", where, state, "the state Registered", register)
 
@@ -206,7 +219,7 @@ class Preflight:
             found = usages.get(_plain(name), {})
             limit, used = int(found.get("limit") or 0), int(found.get("currentValue") or 0)
             total = sum(kinds.values())
-            # A capacity reservation uses quota when it is created, so that its nodes are part of the use.
+            # A capacity reservation uses quota when it is created, so the usage includes its nodes.
             added = total - kinds.get("reserved", 0)
             where, have = f"{name} in {self.region}", f"{limit} vCPUs, {used} in use"
             if total > limit:
@@ -214,7 +227,7 @@ class Preflight:
                     "quota", where, have, f"{total} vCPUs for all nodes of the stack", self._request(name, total)
                 )
             elif used + added > limit:
-                need = f"{added} more vCPUs, unless nodes of this stack are part of the use"
+                need = f"{added} more vCPUs, unless nodes of this stack are part of the usage"
                 yield warning("quota", where, have, need, self._request(name, used + added))
             else:
                 yield ok("quota", where, f"{have}, {total} needed")
@@ -330,16 +343,10 @@ class Preflight:
                 yield ok("image", ref, f"found in {self.region}")
             return
         publisher, offer, sku, version = ref.split(":")
-        path = (
-            f"/subscriptions/{self.subscription}/providers/Microsoft.Compute/locations/{self.region}/publishers/{publisher}"
-            f"/artifacttypes/vmimage/offers/{offer}/skus/{sku}/versions"
-        )
-        action = "Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/versions/read"
         if version == "latest":
-            listed = self.get(action, path, COMPUTE, {"$top": "1", "$orderby": "name desc"})
-            newest = next(iter((listed or {}).get("value") or ()), {})
-            version = str(newest.get("name") or "")
-        found = self.get(action, f"{path}/{version}", COMPUTE) if version else None
+            version = self._newest_version(publisher, offer, sku)
+        path = f"{self._versions(publisher, offer, sku)}/{version}"
+        found = self.get(READS["image"][0], path, COMPUTE) if version else None
         if found is None:
             yield problem("image", ref, f"not found in {self.region}", "an existing image", fix)
             return
@@ -358,6 +365,24 @@ class Preflight:
         else:
             yield ok("image", ref, f"version {version}")
 
+    def newest_image(self, family: ImageFamily) -> str | None:
+        """Return the URN of the newest image of a family, in the form of `ImageFamily.dated`, or None if the region has none."""
+        publisher, offer, sku, _ = family.latest.split(":")
+        version = self._newest_version(publisher, offer, sku)
+        return f"{publisher}:{offer}:{sku}:{version}" if version else None
+
+    def _newest_version(self, publisher: str, offer: str, sku: str) -> str:
+        path, query = self._versions(publisher, offer, sku), {"$top": "1", "$orderby": "name desc"}
+        listed = self.get(READS["image"][0], path, COMPUTE, query)
+        newest = next(iter((listed or {}).get("value") or ()), {})
+        return str(newest.get("name") or "")
+
+    def _versions(self, publisher: str, offer: str, sku: str) -> str:
+        return (
+            f"/subscriptions/{self.subscription}/providers/Microsoft.Compute/locations/{self.region}/publishers/{publisher}"
+            f"/artifacttypes/vmimage/offers/{offer}/skus/{sku}/versions"
+        )
+
 
 def _allows(entry: Mapping[str, Any], action: str) -> bool:
     """Return whether an entry with `actions` and `notActions`, which can contain `*`, allows an action."""
@@ -374,7 +399,7 @@ def _plain(name: object) -> str:
 
 
 def _quotas_of_node(pool: PoolPlan, kind: CapacityKind) -> list[tuple[str, int]]:
-    """Return the quotas that the vCPUs of a node count against: that of all spot vCPUs, or those of the family and of the region."""
+    """Return the quotas against which the vCPUs of a node count: the quota of all spot vCPUs, or the quotas of the family and of the region."""
     machine = MACHINES[pool.machine]
     name = machine.quotas[kind]
     return [(one, machine.vcpus) for one in ((name,) if name == SPOT_QUOTA else (name, REGIONAL_QUOTA))]
@@ -382,7 +407,7 @@ def _quotas_of_node(pool: PoolPlan, kind: CapacityKind) -> list[tuple[str, int]]
 
 @contextmanager
 def asked(action: str) -> Iterator[None]:
-    """Convert errors of Azure to `Unanswered`. The caller judges other error codes before."""
+    """Convert errors of Azure to `Unanswered`. The caller handles other error codes first."""
     try:
         yield
     except Refused as error:

@@ -76,11 +76,13 @@ class AzureProfile:
         allowed="keys up to 128 characters without < > % & \\ ? /, that do not start with azure, microsoft or windows",
     )
     """https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources, read 2026-11-22. Storage accounts have the shortest keys."""
-    access_fields = frozenset({"ssh_from", "operators", "evidence_from", "ssh_keys", "bastion"})
+    access_fields = frozenset(
+        {"ingress", "node_roles", "ssh_from", "operators", "evidence_from", "ssh_keys", "bastion"}
+    )
     selects_buckets = False
     budget_currency: str | None = None
     replication = REPLICATION
-    storage_kinds = frozenset({"lustre"})
+    storage_kinds = frozenset({"lustre", "object"})
     metadata_to_guard: tuple[str, ...] = ("169.254.169.254",)
     """Address of the metadata service. Azure has no hop limit."""
 
@@ -222,19 +224,34 @@ class AzureProfile:
                 if entry.bucket is None
                 else "the only copy of changes that were not exported to its container, because exports are manual",
             )
+        if isinstance(entry, ObjectMount):
+            own = entry.bucket == "auto"
+            return FileSystemPlan(
+                name=name,
+                kind=entry.kind,
+                mount=entry.mount,
+                capacity_gib=0,
+                deployment="blobfuse2",
+                throughput_mb_s_per_tib=None,
+                subnet=self.subnet(zone),
+                bucket=entry.bucket,
+                read_only=entry.read_only,
+                cache_gib=entry.cache_gib,
+                lifetime=Lifetime.KEPT if own else Lifetime.ENDS,
+                lifetime_reason="contains the only copy of its data"
+                if own
+                else "the container exists outside the stack",
+            )
         return FileSystemPlan(
             name=name,
             kind=entry.kind,
             mount=entry.mount,
-            capacity_gib=entry.capacity_gib if isinstance(entry, Home) else 0,
-            deployment="FileStorage" if isinstance(entry, Home) else "blobfuse2",
+            capacity_gib=entry.capacity_gib,
+            deployment="FileStorage",
             throughput_mb_s_per_tib=None,
             subnet=self.subnet(zone),
-            bucket=entry.bucket if isinstance(entry, ObjectMount) else None,
-            lifetime=Lifetime.KEPT if entry.kind == "home" else Lifetime.ENDS,
-            lifetime_reason="home directories contain user data"
-            if entry.kind == "home"
-            else "the mount of a container does not contain data",
+            lifetime=Lifetime.KEPT,
+            lifetime_reason="home directories contain user data",
         )
 
     def resources(self, plan: Plan) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""How Azure replicates containers between regions, and the commands for what no resource in the second region can do. Pure."""
+"""The replication of containers between regions on Azure, and the commands for operations that no Pulumi resource performs. Pure."""
 
 from __future__ import annotations
 

@@ -220,6 +220,9 @@ NODE_IDENTITY = ResourceKind("azure-native:managedidentity:UserAssignedIdentity"
     _IDENTITY_ACTIONS)
 NODE_ROLE = ResourceKind("azure-native:authorization:RoleDefinition", "{component}-role", instances.node_roles, REMOVED, FREE, _ROLE_ACTIONS)
 NODE_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-own", instances.node_roles, REMOVED, FREE, _GRANT_ACTIONS)
+DECLARED_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-role-{role}", instances.declared_roles, REMOVED, FREE, _GRANT_ACTIONS)
+MOUNT_ROLE = ResourceKind("azure-native:authorization:RoleDefinition", "{component}-mount-role", instances.mounts, REMOVED, FREE, _ROLE_ACTIONS)
+MOUNT_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-mount", instances.mounts, REMOVED, FREE, _GRANT_ACTIONS)
 BUNDLE = ResourceKind("gpuinfra:index:Upload", "{component}-bundle", planned.pools, REMOVED, BY_USAGE, Actions("", ""))
 SCALE_SET = ResourceKind("azure-native:compute:VirtualMachineScaleSet", "{component}", planned.groups, REMOVED, priced("node"), _actions(
     "Microsoft.Compute/virtualMachineScaleSets",

@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
-from gpuinfra.software.cloud import CloudSoftware, LustreClient, LustreRelease
+from gpuinfra.software.cloud import BucketClient, CloudSoftware, LustreClient, LustreRelease
+
+MICROSOFT_KEY_URL = "https://packages.microsoft.com/keys/microsoft.asc"
+MICROSOFT_KEY_FINGERPRINT = "BC528686B50D79E339D3721CEB3E94ADBE1229CF"
+
+BLOBFUSE = BucketClient(
+    name="blobfuse2",
+    package="blobfuse2",
+    pin="2.5.4",
+    accepted=("2.5", "3"),
+    why="the package of Microsoft's repository, for the mounted containers",
+    variables={
+        "REPOSITORY": "https://packages.microsoft.com/ubuntu/{number}/prod",
+        "SUITE": "{suite} main",
+        "KEY_URL": MICROSOFT_KEY_URL,
+        "KEY_FINGERPRINT": MICROSOFT_KEY_FINGERPRINT,
+    },
+)
+"""Azure/azure-storage-fuse commit 74098e3: setup/packages.csv (repositories for 22.04 and 24.04, amd64 and arm64), CHANGELOG.md (2.5.4 of
+2026-07-08). The scripts that build the node images of AKS install `blobfuse2=2.5.4` from these repositories (Azure/AgentBaker), read
+2026-11-23. Microsoft publishes no SHA-256 of its packages; the signed index of the repository contains them."""
 
 SOFTWARE = CloudSoftware(
     kernels={"ubuntu-22.04": ("5.15", "6.8"), "ubuntu-24.04": ("6.8", "6.11", "6.14", "6.17")},
@@ -12,11 +32,12 @@ SOFTWARE = CloudSoftware(
     local_disk_mount_of_image="/mnt/resource_nvme",
     # Azure Files supports NFS 4.1. The other options are assumptions.
     home_options="vers=4,minorversion=1,sec=sys,hard,timeo=600,nconnect=4,noresvport,actimeo=30",
+    buckets=BLOBFUSE,
     lustre=LustreClient(
         repository="https://packages.microsoft.com/repos/amlfs-{suite}/",
         suite="{suite}",
-        key_url="https://packages.microsoft.com/keys/microsoft.asc",
-        key_fingerprint="BC528686B50D79E339D3721CEB3E94ADBE1229CF",
+        key_url=MICROSOFT_KEY_URL,
+        key_fingerprint=MICROSOFT_KEY_FINGERPRINT,
         # Kernel series: https://docs.azure.cn/en-us/azure-managed-lustre/client-install-plan.
         # Packages: Azure/azhpc-images:versions.json; the version of a package is the kernel version of its modules.
         # The modules for 22.04 support only the long-term kernel (linux-image-azure-lts-22.04):

@@ -32,7 +32,7 @@ _ENDPOINTS = {
     "file": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_FILE", "https://file.googleapis.com/"),
     "storage": ("STORAGE_EMULATOR_HOST", "https://storage.googleapis.com"),
 }
-"""Maps a service to the environment variable with which Google's tools override its endpoint, and to the default endpoint."""
+"""Maps a service to the environment variable that overrides its endpoint in Google's tools, and to the default endpoint."""
 
 
 class Project:

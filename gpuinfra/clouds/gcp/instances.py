@@ -266,6 +266,7 @@ def _main_rules(plan: Plan, network: NetworkPlan) -> Iterator[str]:
     )  # fmt: skip
     if network.ssh_from:
         yield "allow-ssh"
+    yield from (f"allow-declared-{index}" for index in range(len(network.ingress)))
     if network.service_range:
         yield "allow-file-systems-egress"
         if any(one.kind == "lustre" for one in plan.file_systems):
@@ -326,6 +327,11 @@ def node_roles(plan: Plan) -> Iterator[Instance]:
     """The identity of the nodes."""
     if _pools(plan):
         yield Instance(component=naming.logical(plan.name, "node"))
+
+
+def declared_roles(plan: Plan) -> Iterator[Instance]:
+    """Roles that the declaration assigns to the identity of the nodes."""
+    return common.declared_roles(plan, node_roles(plan))
 
 
 def node_health(plan: Plan) -> Iterator[Instance]:

@@ -1,6 +1,6 @@
-"""Questions to Google Cloud before a deployment, with google-auth and the credentials of the operator. All requests read.
+"""Questions for Google Cloud before a deployment, with google-auth and the credentials of the operator. All requests are read-only.
 
-Paths, fields and states are those of Google's discovery documents (compute v1 of 2026-11-06, serviceusage v1, cloudresourcemanager v1).
+Paths, fields and states come from Google's discovery documents (compute v1 of 2026-11-06, serviceusage v1, cloudresourcemanager v1).
 The Cloud Quotas API is documented in https://docs.cloud.google.com/docs/quotas/reference/rest/v1/projects.locations.services.quotaInfos
 (read 2026-11-23).
 """
@@ -40,8 +40,13 @@ from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.handover.trust import checked_address
 from gpuinfra.plan.model import Group, Plan, PoolPlan
 from gpuinfra.safe_text import one_line
+from gpuinfra.software.images import ImageFamily
 
 LOGIN = "run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS"
+CREDENTIALS = ("GOOGLE_APPLICATION_CREDENTIALS", gcp_credentials.TOKEN, *gcp_credentials.KEYS)
+"""Variables that contain or select credentials."""
+SETTINGS = {"gcp:credentials": True, "gcp:accessToken": True, "gcp:externalCredentials": True}
+"""Maps a provider setting about the login to whether it contains credentials. The names are those of `pulumi_gcp.config`."""
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 TIMEOUT_S = 5
 """Time limit of one request."""
@@ -62,7 +67,7 @@ READS: dict[str, tuple[str, ...]] = {
     "reservation": ("compute.reservations.get",),
     "image": ("compute.images.get", "compute.images.getFromFamily"),
 }
-"""Maps a topic to the permissions of its requests. Testing your own permissions needs none."""
+"""Maps a topic to the permissions of its requests. Testing your own permissions requires none."""
 
 FIRST = frozenset({"cloudbilling", "cloudresourcemanager", "serviceusage"})
 """APIs that must be enabled before `pulumi up`, which calls them to enable the others (docs/gcp.md)."""
@@ -105,7 +110,7 @@ class Preflight:
         self._project = str(config.get("gcp:project") or "")
 
     def questions(self, plan: Plan) -> Iterator[Question]:
-        """Yield the questions about a plan. `identity` is asked before."""
+        """Yield the questions about a plan. The caller asks `identity` first."""
         asked: list[tuple[str, str, Callable[[], Iterator[Row]]]] = [
             ("permissions", f"project {self.project}", functools.partial(self.permissions, plan)),
             ("api", f"project {self.project}", functools.partial(self.apis, plan)),
@@ -135,10 +140,7 @@ class Preflight:
 
     def login(self) -> str:
         """Get a token, and return the type of the credentials. Raises `Unanswered` without valid credentials."""
-        try:
-            self.credentials, default = gcp_credentials.find(SCOPES)
-        except gcp_credentials.NoCredentials as error:
-            raise no_credentials(str(error), LOGIN) from None
+        self.credentials, default = self.find_credentials()
         from google.auth.exceptions import GoogleAuthError, TransportError
         from google.auth.transport.requests import Request
 
@@ -151,6 +153,13 @@ class Preflight:
         except GoogleAuthError as error:
             raise rejected(one_line(error), LOGIN) from None
         return _KINDS.get(type(self.credentials).__module__, type(self.credentials).__name__)
+
+    def find_credentials(self) -> tuple[Any, str | None]:
+        """Return the credentials of google-auth and their default project. Raises `Unanswered`."""
+        try:
+            return gcp_credentials.find(SCOPES)
+        except gcp_credentials.NoCredentials as error:
+            raise no_credentials(str(error), LOGIN) from None
 
     def get(self, api: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Send a request and return the response. With a body, the request is a POST. Raises `Unanswered`, `Missing` or `Invalid`."""
@@ -209,7 +218,7 @@ class Preflight:
         parts = [wanted[at : at + PERMISSIONS_AT_ONCE] for at in range(0, len(wanted), PERMISSIONS_AT_ONCE)]
         found = together([functools.partial(self._granted, part) for part in parts])
         if None in found:
-            raise failed("cloudresourcemanager.googleapis.com", "a request has no answer")
+            raise failed("cloudresourcemanager.googleapis.com", "a request did not respond")
         granted = {one for answer in found if answer for one in answer[0]}
         untested = {one for answer in found if answer for one in answer[1]}
         missing = [one for one in wanted if one not in granted | untested]
@@ -274,7 +283,7 @@ class Preflight:
     def quota(self, name: str, needs: Mapping[str, int]) -> Iterator[Row]:
         """The quota covers all nodes. `needs` maps a kind of capacity to GPUs, or to vCPUs for machine types without GPUs.
 
-        Older families have a metric of the region with its use. Newer families have a quota by family without one.
+        Older families have a metric of the region, with its usage. Newer families have a quota for each family, without usage.
         """
         if not name:
             fix = quota_request("", 0, self.region, self.project)
@@ -282,7 +291,7 @@ class Preflight:
             return
         quota_id, _, family = name.partition(" ")
         total = sum(needs.values())
-        # A reservation uses quota when it is created, so that its nodes are part of the use.
+        # A reservation uses quota when it is created, so the usage includes its nodes.
         added = total - needs.get("reserved", 0)
         limit, used = self._by_family(quota_id, family) if family else self._by_metric(quota_id)
         where = f"{name} in {self.region}"
@@ -291,7 +300,7 @@ class Preflight:
         if limit < total:
             yield problem("quota", where, have, f"{total} for all nodes of the stack", fix)
         elif used is not None and used + added > limit:
-            need = f"{added} more, unless nodes of this stack are part of the use"
+            need = f"{added} more, unless nodes of this stack are part of the usage"
             yield warning(
                 "quota", where, have, need, quota_request(name, round(used) + added, self.region, self.project)
             )
@@ -414,8 +423,7 @@ class Preflight:
     def image(self, pool: PoolPlan) -> Iterator[Row]:
         """The image exists, is ready, fits the machine type and the disk, and is not deprecated."""
         ref, fix = pool.image.ref, "set `image` in the stack file; `gpuinfra images STACK` lists releases"
-        owner, _, family = ref.partition("/")
-        path = f"projects/{owner}/global/images/family/{family}" if pool.image.source == "family" else ref
+        path = _newest(ref) if pool.image.source == "family" else ref
         path = path.partition("/compute/v1/")[2] or path
         try:
             found = self.get("compute", path)
@@ -447,6 +455,22 @@ class Preflight:
             yield warning("image", ref, f"{about} is deprecated", "a current image", fix)
         else:
             yield ok("image", ref, about)
+
+    def newest_image(self, family: ImageFamily) -> str | None:
+        """Return the path of the newest image of a family, in the form of `ImageFamily.dated`, or None if the family has none."""
+        try:
+            found = self.get("compute", _newest(family.latest))
+        except Invalid as error:
+            raise failed("compute.googleapis.com", str(error)) from None
+        except Missing:
+            return None
+        return f"projects/{family.latest.partition('/')[0]}/global/images/{found['name']}"
+
+
+def _newest(ref: str) -> str:
+    """Return the path of the newest image of PROJECT/FAMILY."""
+    owner, _, family = ref.partition("/")
+    return f"projects/{owner}/global/images/family/{family}"
 
 
 def _quota_of_gpus(pool: PoolPlan, kind: CapacityKind) -> list[tuple[str, int]]:

@@ -19,7 +19,7 @@ def table(file: TextIO) -> PublicFile | None:
 
 
 def document(value: Any, today: date) -> PublicFile | None:
-    """Raise `NotUsable` for a page of the catalog. None if the document has another form."""
+    """Raise `NotUsable` for a page of the catalog. None if the document has a different format."""
     if not isinstance(value, dict) or "skus" not in value:
         return None
     what = "is a page of the Google Cloud Billing catalog, which has prices of GPUs, cores and memory, but not of machine types"

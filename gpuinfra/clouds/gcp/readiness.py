@@ -2,7 +2,7 @@
 
 Requests and responses: the REST references of Storage Transfer (transferJobs.get), Cloud Storage (buckets.get, objects.get), Cloud KMS
 (cryptoKeys.get), Cloud Monitoring (timeSeries.list) and IAM (projects.roles.get), and Google's discovery documents, read 2026-11-22.
-Images are global. The metrics are those of https://docs.cloud.google.com/storage-transfer/docs/monitor-transfer-jobs, read 2026-11-22.
+Images are global. The metrics are documented in https://docs.cloud.google.com/storage-transfer/docs/monitor-transfer-jobs, read 2026-11-22.
 """
 
 from __future__ import annotations
@@ -140,7 +140,9 @@ class _Job:
             fix = _copy(self._source, self._replica, self._project)
             yield Line(topic="failures", name=self._source, state=FAIL, reason=reason, fix=fix)
         else:
-            yield Line(topic="failures", name=self._source, state=OK, reason="no object failed in the last 24 hours")
+            yield Line(
+                topic="failures", name=self._source, state=OK, reason="no replication failed in the last 24 hours"
+            )
 
     def _series(self, metric: str, period: timedelta, aligner: str) -> list[float]:
         """Return one value for each series: the whole period, aligned."""

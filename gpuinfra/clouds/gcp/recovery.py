@@ -1,4 +1,4 @@
-"""How Google Cloud replicates buckets between regions, and the commands for what no resource in the second region can do. Pure."""
+"""The replication of buckets between regions on Google Cloud, and the commands for operations that no Pulumi resource performs. Pure."""
 
 from __future__ import annotations
 

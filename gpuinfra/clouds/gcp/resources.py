@@ -63,7 +63,7 @@ _SUBNET_ACTIONS = _crud("compute.subnetworks", _UPDATE_POLICY, wait=_REGION)
 _FIREWALL_ACTIONS = _crud("compute.firewalls", _UPDATE_POLICY, wait=_GLOBAL)
 _KEY_GRANT_ACTIONS = _iam_policy("cloudkms.cryptoKeys")
 _BUCKET_GRANT_ACTIONS = _iam_policy("storage.buckets")
-# A log bucket has no lookup: a create acquires an existing bucket. An import sets `project` to `projects/P`, so the next `up` would replace and
+# A log bucket has no lookup: a create operation acquires an existing bucket. An import sets `project` to `projects/P`, so the next `up` would replace and
 # delete the bucket (docs/decisions/gcp-log-buckets.md).
 _LOG_BUCKET_ACTIONS = Actions(
     "logging.buckets.create logging.buckets.update logging.operations.get",
@@ -183,7 +183,7 @@ FILE_SYSTEM_KEY_GRANT = ResourceKind("gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMem
     _KEY_GRANT_ACTIONS)
 LUSTRE = ResourceKind("gcp:lustre/instance:Instance", "{component}-lustre", instances.lustre, retained("{why}", with_data=True), priced("lustre_gib_month"),
     _crud("lustre.instances", wait="lustre.operations.get"), find("lustre"))
-FILESTORE = ResourceKind("gcp:filestore/instance:Instance", "{component}-home", instances.filestores, retained("{why}", with_data=True), unpriced("billed by capacity", large=True),
+FILESTORE = ResourceKind("gcp:filestore/instance:Instance", "{component}-home", instances.filestores, retained("{why}", with_data=True), priced("home_gib_month"),
     _crud("file.instances", wait="file.operations.get"), find("filestore"))
 DATA_BUCKET_GRANT = ResourceKind("gcp:storage/bucketIAMMember:BucketIAMMember", "{component}-data-{access}", instances.bucket_grants, REMOVED, FREE,
     _BUCKET_GRANT_ACTIONS)
@@ -194,6 +194,8 @@ NODE_GRANT = ResourceKind("gcp:storage/bucketIAMMember:BucketIAMMember", "{compo
     _BUCKET_GRANT_ACTIONS)
 MOUNT_GRANT = ResourceKind("gcp:storage/bucketIAMMember:BucketIAMMember", "{component}-mount-{mount}", instances.mounted_buckets, REMOVED, FREE,
     _BUCKET_GRANT_ACTIONS)
+PROJECT_GRANT = ResourceKind("gcp:projects/iAMMember:IAMMember", "{component}-role-{role}", instances.declared_roles, REMOVED, FREE,
+    Actions(_PROJECT_POLICY, "resourcemanager.projects.getIamPolicy", "", _PROJECT_POLICY))
 HEALTH_CHECK = ResourceKind("gcp:compute/healthCheck:HealthCheck", "{component}-check", instances.node_health, REMOVED, FREE,
     _crud("compute.healthChecks", wait=_GLOBAL))
 PROBE_FIREWALL_RULE = ResourceKind("gcp:compute/firewall:Firewall", "{component}-allow-probes", instances.node_health, REMOVED, FREE, _FIREWALL_ACTIONS)

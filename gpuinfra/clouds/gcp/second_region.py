@@ -24,7 +24,7 @@ class GcpSecondRegion:
     tiers: tuple[int, ...] = tuple(sorted(LUSTRE_TIERS))
     replication = ReplicationLag(
         minutes=None,
-        feature=f"{REPLICATION.service}, which commits to no time; only a dual-region bucket with turbo replication has a target, which is 15 minutes",
+        feature=f"{REPLICATION.service}, which does not commit to a time; only a dual-region bucket with turbo replication has a target, which is 15 minutes",
         export="the file system exports only when you start an export",
         source="https://cloud.google.com/storage/docs/availability-durability, read 2026-11-21",
     )

@@ -35,7 +35,7 @@ class Check:
             KINDS.append(cls)
 
     def probes_for(self, expectation: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the probes that this check reads on a machine. Default: all of its probes."""
+        """Return the probes whose output this check needs on a machine. Default: all of its probes."""
         return self.probes
 
     # No abstract methods: judging code must not import `abc` (tests/node/test_layers.py).

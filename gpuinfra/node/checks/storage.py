@@ -109,7 +109,8 @@ class MountedBuckets(Check):
     source = (
         "GoogleCloudPlatform/gcsfuse v3.11.2: docs/troubleshooting.md (missing permissions), docs/semantics.md, cmd/mount.go "
         "(name and type of the file system); awslabs/mountpoint-s3 v1.23.0: doc/SEMANTICS.md, doc/TROUBLESHOOTING.md, "
-        "mountpoint-s3-fs/src/fuse/config.rs (name and type), read 2026-11-22"
+        "mountpoint-s3-fs/src/fuse/config.rs (name and type); Azure/azure-storage-fuse commit 74098e3: "
+        "component/libfuse/libfuse_handler.go (name), read 2026-11-22 and 2026-11-23"
     )
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, tuple[str, str | None, bool]]:

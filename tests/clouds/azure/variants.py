@@ -47,6 +47,17 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "existing DNS zone": {
         "network": {"existing": {**EXISTING, "dns_zones": {"privatelink.blob.core.windows.net": _ZONE}}}
     },
+    "roles of the nodes": {
+        "access": {
+            "evidence_from": ["203.0.113.0/24"],
+            "node_roles": [
+                {
+                    "role": "7f951dda-4ed3-4680-a7ca-43fe172d538d",
+                    "scope": "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/shared/providers/Microsoft.ContainerRegistry/registries/images",
+                }
+            ],
+        }
+    },
     "no trail": {"audit": {"trail": "none"}},
     "trail into an existing account": {"audit": {"bucket": _CONTAINER.split("/blobServices/")[0]}},
     "trail without data events": {"audit": {"data_events": False}},
@@ -64,6 +75,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "access": {
             "bastion": True,
             "ssh_from": ["10.1.0.0/16", "10.2.0.0/16"],
+            "ingress": [{"sources": ["10.1.0.0/16"], "ports": ["8080", "9000-9100"], "protocol": "udp"}],
             "ssh_keys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA me"],
             "operators": [IMPORTER, "00000000-0000-4000-8000-00000000000a"],
             "evidence_from": ["203.0.113.7/32", "198.51.100.0/31"],

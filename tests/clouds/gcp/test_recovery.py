@@ -283,7 +283,7 @@ def test_the_declared_replication_time_is_part_of_the_rpo() -> None:
     plan = _recovery_plan(replication_minutes=45)
     (part,) = [one for one in plan.rpo.parts if one.what.startswith("replicate")]
     assert part.minutes == 45
-    assert "commits to no time" in part.how
+    assert "does not commit to a time" in part.how
     assert plan.alert_after_s == 45 * 60
     assert plan.rpo.minutes == pytest.approx(_recovery_plan(replication_minutes=30).rpo.minutes + 15)
 

@@ -52,7 +52,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "use": {"foundation": "organization/gpuinfra/gcp-foundation", "site": "organization/gpuinfra/gcp-site"},
         "storage": [{"kind": "object", "mount": "/data", "bucket": "corpus"}],
     },
+    "roles of the nodes": {
+        "access": {
+            "node_roles": [{"role": "roles/artifactregistry.reader"}, {"role": "roles/viewer", "scope": "data-project"}]
+        }
+    },
     "ssh through IAP": {"access": {"ssh_from": ["35.235.240.0/20"]}},
+    "ports open to a peered network": {
+        "access": {"ingress": [{"sources": ["10.0.0.0/16", "10.8.0.0/16"], "ports": ["8080", "9000-9100"]}]}
+    },
     "operators": {
         "access": {"operators": ["group:ops@example.com", "serviceAccount:deploy@my-project.iam.gserviceaccount.com"]}
     },

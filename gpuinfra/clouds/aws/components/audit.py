@@ -24,7 +24,7 @@ from gpuinfra.plan.model import AuditPlan, BudgetPlan
 
 @dataclass(frozen=True, kw_only=True)
 class KeyArgs:
-    """Arguments of a KMS key."""
+    """Arguments for a KMS key."""
 
     scope: Scope
     purpose: str
@@ -64,7 +64,7 @@ class Key(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class AuditTrailArgs:
-    """Arguments of the audit trail."""
+    """Arguments for the audit trail."""
 
     scope: Scope
     plan: AuditPlan
@@ -230,7 +230,7 @@ def _selectors(scope: Scope, plan: AuditPlan) -> list[aws.cloudtrail.TrailAdvanc
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetArgs:
-    """Arguments of the budget."""
+    """Arguments for the budget."""
 
     scope: Scope
     plan: BudgetPlan
@@ -283,7 +283,7 @@ class Budget(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceArgs:
-    """Arguments of the evidence bucket."""
+    """Arguments for the evidence bucket."""
 
     scope: Scope
     key_arn: pulumi.Input[str]
@@ -319,7 +319,7 @@ class Evidence(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class FoundationArgs:
-    """Arguments of a foundation for one cluster or for all clusters in an account."""
+    """Arguments for a foundation for one cluster or for all clusters in an account."""
 
     scope: Scope
     audit: AuditPlan

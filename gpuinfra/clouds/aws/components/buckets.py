@@ -29,7 +29,7 @@ class Lock:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateBucketArgs:
-    """Arguments of a private bucket."""
+    """Arguments for a private bucket."""
 
     scope: Scope
     purpose: str

@@ -20,7 +20,7 @@ from gpuinfra.clouds.aws.components.roles import NodeRole, NodeRoleArgs
 from gpuinfra.clouds.aws.components.scope import Scope
 from gpuinfra.clouds.aws.components.security import SecurityGroups, SecurityGroupsArgs
 from gpuinfra.clouds.aws.components.storage import SharedFilesystem, SharedFilesystemArgs
-from gpuinfra.clouds.aws.instances import mount_subnets
+from gpuinfra.clouds.aws.instances import declared_rules, mount_subnets
 from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_bucket, site_subnet
 from gpuinfra.clouds.planned import retained_subnets
 from gpuinfra.plan.model import FileSystemPlan, RecoveryPlan
@@ -74,6 +74,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 homes=any(one.kind == "home" for one in plan.file_systems),
                 storage_efa=any(one.efa for one in plan.file_systems),
                 holds_data=bool(retained_subnets(plan)),
+                ingress=tuple(declared_rules(plan.network)),
             ),
             self.opts,
         )

@@ -17,7 +17,7 @@ from gpuinfra.plan.model import FileSystemPlan
 
 @dataclass(frozen=True, kw_only=True)
 class HomeDirectoriesArgs:
-    """Arguments of the home directories."""
+    """Arguments for the home directories."""
 
     scope: Scope
     plan: FileSystemPlan

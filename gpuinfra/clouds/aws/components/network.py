@@ -23,7 +23,7 @@ from gpuinfra.plan.model import NetworkPlan
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkArgs:
-    """Arguments of the network."""
+    """Arguments for the network."""
 
     scope: Scope
     plan: NetworkPlan

@@ -33,7 +33,7 @@ WARMUP_S = 600
 
 @dataclass(frozen=True, kw_only=True)
 class NodePoolArgs(BaseNodePoolArgs):
-    """Arguments of a pool on AWS. References can also point to existing resources."""
+    """Arguments for a pool on AWS. References can also point to existing resources."""
 
     scope: Scope
     subnet_id: pulumi.Input[str]

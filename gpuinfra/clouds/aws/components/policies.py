@@ -66,7 +66,7 @@ def only_over_tls(bucket_arn: pulumi.Input[str]) -> Statement:
 
 
 def own_evidence_only(bucket_arn: pulumi.Input[str]) -> list[Statement]:
-    """Deny a node every write to a bucket outside its own evidence folder, and changes of its policy, whatever the managed policies of its role allow.
+    """Deny a node every write to a bucket outside its own evidence folder, and changes of its policy, regardless of the managed policies of its role.
 
     A node is an instance whose role has the tag of a cluster. The folder is the one that `node` allows.
     Policy variables are resolved in bucket policies too
@@ -406,7 +406,7 @@ def mounts(buckets: Sequence[MountedBucket]) -> list[Statement]:
         ("EncryptMounts", ["kms:GenerateDataKey"], writable),
     ):
         if keys := sorted({one.key_arn for one in some if one.key_arn}):
-            # The bucket can be in another region. S3 uses the key in the region of the bucket.
+            # The bucket can be in another Region. S3 uses the key in the Region of the bucket.
             via = {"StringLike": {"kms:ViaService": "s3.*.amazonaws.com"}}
             found.append({"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": keys, "Condition": via})
     return found

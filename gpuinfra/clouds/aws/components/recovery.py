@@ -39,7 +39,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class RegionCloneArgs:
-    """Arguments of the second Region."""
+    """Arguments for the second Region."""
 
     scope: Scope
     """Scope of the first Region."""
@@ -75,7 +75,7 @@ class RegionClone(pulumi.ComponentResource):
     buckets: dict[str, pulumi.Output[str]]
     """Names of the replicas by purpose. Each resolves after the replication is set up."""
     role_arn: pulumi.Output[str]
-    """Role of the replication. A batch job for existing objects can use it too."""
+    """Role of the replication. A batch job for existing objects can also use it."""
 
     def __init__(self, name: str, args: RegionCloneArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         self._first, self._second = args.scope, replace(args.scope, region=args.region)

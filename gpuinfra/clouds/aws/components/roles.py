@@ -19,7 +19,7 @@ from gpuinfra.naming import text_token
 
 @dataclass(frozen=True, kw_only=True)
 class NodeRoleArgs:
-    """Arguments of the node role."""
+    """Arguments for the node role."""
 
     scope: Scope
     bucket_arn: pulumi.Input[str]

@@ -13,7 +13,7 @@ import pulumi_aws as aws
 
 from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components.scope import Scope, child
-from gpuinfra.clouds.aws.instances import WEB_PORTS
+from gpuinfra.clouds.aws.instances import WEB_PORTS, DeclaredRule
 from gpuinfra.clouds.ready_after import ready_after
 
 LUSTRE_PORTS = ((988, 988), (1018, 1023))
@@ -25,7 +25,7 @@ NFS_PORT = 2049
 
 @dataclass(frozen=True, kw_only=True)
 class SecurityGroupsArgs:
-    """Arguments of the security groups: the network and its file systems."""
+    """Arguments for the security groups: the network and its file systems."""
 
     scope: Scope
     vpc_id: pulumi.Input[str]
@@ -37,6 +37,8 @@ class SecurityGroupsArgs:
     """True if clients access the file system over EFA. Only a rule that allows all protocols and references a group ID matches EFA traffic."""
     holds_data: bool = False
     """True if a file system in the group is retained."""
+    ingress: tuple[DeclaredRule, ...] = ()
+    """Connections from other networks that the nodes accept."""
 
 
 class SecurityGroups(pulumi.ComponentResource):
@@ -54,6 +56,7 @@ class SecurityGroups(pulumi.ComponentResource):
         self._name, self._args = name, args
         nodes = aws.ec2.SecurityGroup(
             rows.NODES_GROUP.logical(name),
+            # A changed description replaces the group, so it does not depend on `ingress`.
             description="GPU nodes: all traffic between them, HTTP and HTTPS out, nothing in",
             vpc_id=args.vpc_id,
             # Revoke the rules first, because groups whose rules reference each other cannot be deleted.
@@ -62,6 +65,7 @@ class SecurityGroups(pulumi.ComponentResource):
         )
         nodes_rules = self._both_ways("allow-nodes", nodes, nodes, "-1", None, "nodes to nodes, EFA included")
         nodes_rules += [self._web(nodes, port) for port in WEB_PORTS]
+        nodes_rules += [self._declared(nodes, one) for one in args.ingress]
         self.storage_group_id = None
         if args.storage:
             storage = self._storage_group()
@@ -163,6 +167,18 @@ class SecurityGroups(pulumi.ComponentResource):
             opts=child(self, rows.PEER_EGRESS),
         )
         return [ingress, egress]
+
+    def _declared(self, group: aws.ec2.SecurityGroup, rule: DeclaredRule) -> pulumi.Resource:
+        return aws.vpc.SecurityGroupIngressRule(
+            rows.DECLARED_INGRESS.logical(self._name, rule=rule.name),
+            security_group_id=group.id,
+            cidr_ipv4=rule.cidr,
+            ip_protocol=rule.protocol,
+            from_port=rule.first,
+            to_port=rule.last,
+            description="declared in access.ingress",
+            opts=child(self, rows.DECLARED_INGRESS),
+        )
 
     def _web(self, group: aws.ec2.SecurityGroup, port: int) -> pulumi.Resource:
         return aws.vpc.SecurityGroupEgressRule(

@@ -23,7 +23,7 @@ from gpuinfra.plan.model import FileSystemPlan, Lifetime
 
 @dataclass(frozen=True, kw_only=True)
 class SharedFilesystemArgs:
-    """Arguments of a file system."""
+    """Arguments for a file system."""
 
     scope: Scope
     plan: FileSystemPlan

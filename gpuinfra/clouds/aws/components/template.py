@@ -23,7 +23,7 @@ ROOT_DEVICE = "/dev/sda1"
 
 @dataclass(frozen=True, kw_only=True)
 class TemplateArgs:
-    """Arguments of a group's launch template."""
+    """Arguments for a group's launch template."""
 
     scope: Scope
     pool: PoolPlan

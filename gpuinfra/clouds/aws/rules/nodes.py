@@ -175,6 +175,20 @@ BROAD_POLICIES = frozenset({"AdministratorAccess", "AmazonS3FullAccess", "IAMFul
 (https://docs.aws.amazon.com/aws-managed-policy/latest/reference/policy-list.html, read 2026-11-22)."""
 
 
+INGRESS_RULES = 60
+"""Default quota of inbound rules in a security group (https://docs.aws.amazon.com/vpc/latest/userguide/amazon-vpc-limits.html, read 2026-11-23)."""
+
+
+def ingress_rules_fit(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The declared connections fit into one security group. AWS needs a rule for each network and range of ports."""
+    rules = sum(len(entry.sources) * len(entry.ports) for entry in spec.access.ingress)
+    # Rules of the stack itself: between nodes, and up to two for each kind of file servers.
+    limit = INGRESS_RULES - 5
+    if rules > limit:
+        what = f"needs {rules} rules, one for each network and range of ports; allowed: up to {limit}"
+        yield error("access.ingress", what, "use larger networks or ranges of ports")
+
+
 def node_policies_are_limited(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The managed policies of the nodes are listed once, belong to the partition of the Region, and do not allow a node to change the evidence of other nodes or roles."""
     home = f"arn:{partition(spec.where.region)}:"

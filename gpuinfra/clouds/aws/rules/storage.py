@@ -50,7 +50,7 @@ def mounted_bucket_key_is_valid(spec: ClusterSpec, today: date) -> Iterator[Find
             yield error(path, "is set, but bucket is auto, which is encrypted with the key of the stack", "remove it")
         elif not _KEY.fullmatch(entry.key_arn):
             what = f"is {shown(entry.key_arn)}; allowed: the ARN of a key, arn:aws:kms:REGION:ACCOUNT:key/ID"
-            yield error(path, what, "use the ARN of the key; the ARN of an alias is not enough for a permission")
+            yield error(path, what, "use the ARN of the key, because permissions do not accept the ARN of an alias")
 
 
 def lustre_tier_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -164,7 +164,7 @@ def lustre_data_is_exported(spec: ClusterSpec, today: date) -> Iterator[Finding]
         if not entry.bucket or exports_everything(entry):
             continue
         field = "bucket_path" if entry.bucket_path != "/" else "export_events"
-        hint = "export NEW, CHANGED and DELETED at / to have all data in the bucket"
+        hint = "export NEW, CHANGED and DELETED at / to keep all data in the bucket"
         if kind.startswith("persistent"):
             what = "does not export everything to the bucket, so destroy retains the file system, which is billed until you delete it"
             yield info(f"{path}.{field}", what, hint)

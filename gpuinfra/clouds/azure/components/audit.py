@@ -41,7 +41,7 @@ NOTIFICATIONS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class AuditTrailArgs:
-    """Arguments of an audit trail."""
+    """Arguments for an audit trail."""
 
     scope: Scope
     plan: AuditPlan
@@ -114,7 +114,7 @@ class AuditTrail(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetArgs:
-    """Arguments of a budget."""
+    """Arguments for a budget."""
 
     scope: Scope
     plan: BudgetPlan
@@ -176,7 +176,7 @@ def _notifications(plan: BudgetPlan) -> dict[str, consumption.NotificationArgs] 
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceArgs:
-    """Arguments of the evidence store."""
+    """Arguments for the evidence store."""
 
     scope: Scope
     plan: EvidencePlan
@@ -249,7 +249,7 @@ class Evidence(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class FoundationArgs:
-    """Arguments of a foundation for one cluster or for all clusters in a subscription."""
+    """Arguments for a foundation for one cluster or for all clusters in a subscription."""
 
     scope: Scope
     """A scope without a resource group. The foundation creates its own."""

@@ -10,25 +10,28 @@ import pulumi
 from gpuinfra import naming
 from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.audit import Foundation, FoundationArgs
-from gpuinfra.clouds.azure.components.endpoints import Endpoints, EndpointsArgs
+from gpuinfra.clouds.azure.components.endpoints import Endpoints, EndpointsArgs, private_endpoint
 from gpuinfra.clouds.azure.components.groups import resource_group
 from gpuinfra.clouds.azure.components.network import Network, NetworkArgs
 from gpuinfra.clouds.azure.components.nodes import NodePool, NodePoolArgs
 from gpuinfra.clouds.azure.components.recovery import RegionClone, RegionCloneArgs
 from gpuinfra.clouds.azure.components.refs import Existing, FoundationRefs, SiteRefs
-from gpuinfra.clouds.azure.components.roles import NodeRole, NodeRoleArgs
+from gpuinfra.clouds.azure.components.roles import MountedContainer, NodeRole, NodeRoleArgs
 from gpuinfra.clouds.azure.components.scope import Scope
 from gpuinfra.clouds.azure.components.security import SecurityGroups, SecurityGroupsArgs
 from gpuinfra.clouds.azure.components.storage import DataEndpoint, SharedFilesystem, SharedFilesystemArgs
+from gpuinfra.clouds.azure.components.stores import PrivateStore, PrivateStoreArgs
 from gpuinfra.clouds.azure.instances import (
+    DATA_CONTAINER,
     ENDPOINTS_SUBNET,
     nat_gateway_zone,
     retains_storage_group,
 )
-from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_subnet
+from gpuinfra.clouds.azure.names import container_parts
+from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_bucket, site_subnet
 from gpuinfra.clouds.planned import retained_subnets
 from gpuinfra.clouds.ready_after import ready_after
-from gpuinfra.plan.model import RecoveryPlan
+from gpuinfra.plan.model import FileSystemPlan, RecoveryPlan
 
 
 class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
@@ -175,6 +178,11 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         if "blob" in endpoints.zone_ids:
             endpoint = DataEndpoint(subnet_id=_endpoint_subnet(subnet_ids), zone_id=endpoints.zone_ids["blob"])
         for one in self.plan.file_systems:
+            if one.kind == "object":
+                container = self._container(one, scope, foundation, endpoint)
+                if one.bucket == "auto":
+                    data[one.name] = container
+                found.append({"kind": one.kind, "mount": one.mount, **_mounted(container)})
             if one.kind != "lustre":
                 continue
             made = SharedFilesystem(
@@ -197,6 +205,39 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 data[one.name] = made.bucket
         return found, data, exports
 
+    def _container(
+        self, one: FileSystemPlan, scope: Scope, foundation: FoundationRefs, endpoint: DataEndpoint | None
+    ) -> pulumi.Output[str]:
+        """Return the ID of the container of a mount: the declared container, or a new one. The ID of a new container resolves after the private DNS name of its account exists."""
+        if one.bucket and one.bucket != "auto":
+            return pulumi.Output.from_input(one.bucket)
+        name = naming.logical(self.plan.name, one.name)
+        store = PrivateStore(
+            name,
+            PrivateStoreArgs(
+                scope=scope,
+                purpose=one.name,
+                containers=(DATA_CONTAINER,),
+                encryption_key=foundation.data_key.encryption_key,
+                workspace_id=foundation.workspace_id if self.plan.audit.data_events else None,
+            ),
+            self.opts,
+        )
+        names = (
+            private_endpoint(
+                name,
+                scope,
+                kind="blob",
+                service_id=store.account_id,
+                subnet_id=endpoint.subnet_id,
+                zone_id=endpoint.zone_id,
+                parent=store,
+            )
+            if endpoint
+            else None
+        )
+        return ready_after(store.containers[DATA_CONTAINER], [names] if names else [])
+
     def cluster(self, foundation: FoundationRefs, site: SiteRefs) -> Pools:
         plan = self.plan
         scope = self._within("nodes", rows.CLUSTER_GROUP)
@@ -206,6 +247,13 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 scope=scope,
                 evidence_account_id=foundation.evidence_account_id,
                 evidence_prefix=naming.evidence_prefix(plan.name),
+                roles=plan.roles.node_roles,
+                mounts=[
+                    MountedContainer(
+                        name=one.name, container_id=site_bucket(site, one, "container_id"), read_only=one.read_only
+                    )
+                    for one in plan.mounted_buckets
+                ],
             ),
             self.opts,
         )
@@ -228,3 +276,13 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
 def _endpoint_subnet(subnet_ids: Mapping[str, pulumi.Input[str]]) -> pulumi.Input[str]:
     """Return the subnet for private endpoints. If an existing network does not have one, return the node subnet."""
     return subnet_ids.get(ENDPOINTS_SUBNET) or subnet_ids["private-0"]
+
+
+def _mounted(container_id: pulumi.Output[str]) -> dict[str, pulumi.Output[str]]:
+    """Return how nodes find a container: the address of its account, its name, and its ID, to which another stack assigns a role."""
+    parts = container_id.apply(container_parts)
+    return {
+        "dns_name": parts.apply(lambda known: f"{known.account}.blob.core.windows.net"),
+        "mount_name": parts.apply(lambda known: known.name),
+        "container_id": container_id,
+    }

@@ -17,7 +17,7 @@ from gpuinfra.clouds.ready_after import ready_after
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointsArgs:
-    """Arguments of the private endpoints of a network."""
+    """Arguments for the private endpoints of a network."""
 
     scope: Scope
     network_id: pulumi.Input[str]

@@ -45,8 +45,9 @@ def data_role(
     verbs: Sequence[str],
     account_id: pulumi.Input[str],
     parent: pulumi.Resource,
+    what: str = "the evidence container",
 ) -> DataRole:
-    """Create a custom role for the blobs of an account. It can be assigned in the resource group of the account only."""
+    """Create a custom role for the blobs of an account. It can be assigned in the resource group of the account only. `what` is in its description."""
     group = pulumi.Output.from_input(account_id).apply(lambda known: "/".join(known.split("/")[:5]))
     naming = pulumi.Output.from_input(scope.subscription).apply(
         lambda known: names.custom_role(scope.cluster, purpose, known, scope.token)
@@ -57,7 +58,7 @@ def data_role(
         role_definition_id=guid,
         role_name=naming.apply(lambda known: known[1]),
         role_type="CustomRole",
-        description=f"Blobs of the evidence container of {scope.cluster}, without rights on containers.",
+        description=f"Blobs of {what} of {scope.cluster}, without rights on containers.",
         scope=group,
         assignable_scopes=[group],
         permissions=[

@@ -23,7 +23,7 @@ ROTATE_AFTER = "P365D"
 
 @dataclass(frozen=True, kw_only=True)
 class VaultArgs:
-    """Arguments of a key vault."""
+    """Arguments for a key vault."""
 
     scope: Scope
     region: str = ""
@@ -68,7 +68,7 @@ class Vault(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class KeyArgs:
-    """Arguments of a key."""
+    """Arguments for a key."""
 
     scope: Scope
     purpose: str

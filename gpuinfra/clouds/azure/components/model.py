@@ -25,7 +25,7 @@ GRACE_S = 3600
 
 @dataclass(frozen=True, kw_only=True)
 class ModelArgs:
-    """Arguments of a group's profile."""
+    """Arguments for a group's profile."""
 
     scope: Scope
     pool: PoolPlan

@@ -27,7 +27,7 @@ WATCHER_GROUP = "NetworkWatcherRG"
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkArgs:
-    """Arguments of a network."""
+    """Arguments for a network."""
 
     scope: Scope
     plan: NetworkPlan

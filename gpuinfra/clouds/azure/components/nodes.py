@@ -32,7 +32,7 @@ BATCH_PAUSE = "PT2M"
 
 @dataclass(frozen=True, kw_only=True)
 class NodePoolArgs(BaseNodePoolArgs):
-    """Arguments of a pool on Azure. References can also point to existing resources."""
+    """Arguments for a pool on Azure. References can also point to existing resources."""
 
     scope: Scope
     subnet_id: pulumi.Input[str]

@@ -3,13 +3,20 @@
 A role assignment takes up to 10 minutes to have an effect (https://learn.microsoft.com/azure/role-based-access-control/troubleshooting, read 2026-11-22).
 Until then, a service that uses a key through a new identity rejects requests, and creating the resource again succeeds
 (Azure/bicep#16601: storage accounts; ansible-collections/azure#1676: disk encryption sets). Azure has no request that returns whether an assignment has
-an effect, so the hook in this module makes the engine repeat the operation.
+an effect, so the first hook in this module makes the engine repeat the operation.
+
+Managed Lustre is different: it checks its access to a container while it creates the file system, and a file system that failed must be deleted. The
+documentation states that its roles take up to five minutes (https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites, "Access
+roles for blob integration", read 2026-11-23). The other hooks in this module therefore wait before the file system is created.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 import weakref
+from dataclasses import dataclass
 
 import pulumi
 from pulumi.runtime.settings import get_root_resource
@@ -27,8 +34,13 @@ MESSAGES = (
 PATIENCE_S = 900
 """How long operations are repeated. The documented maximum is 10 minutes."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2, 30
+IMPORTER_WAIT_S = 300.0
+"""Seconds between the newest role assignment of the importing service and the creation of its file system."""
+IMPORTER_WAIT = "GPUINFRA_AZURE_ROLE_WAIT_S"
+"""Environment variable that replaces `IMPORTER_WAIT_S` (docs/azure.md)."""
 
 _hooks: weakref.WeakKeyDictionary[pulumi.Resource, pulumi.ErrorHook] = weakref.WeakKeyDictionary()
+_importers: weakref.WeakKeyDictionary[pulumi.Resource, ImporterHooks] = weakref.WeakKeyDictionary()
 
 
 def propagation_hook() -> pulumi.ErrorHook | None:
@@ -55,3 +67,81 @@ async def repeat(failed: pulumi.ErrorHookArgs) -> bool:
         return False
     await asyncio.sleep(pause)
     return True
+
+
+@dataclass(frozen=True)
+class ImporterHooks:
+    """The hooks of one program."""
+
+    granted: pulumi.ResourceHook
+    wait: pulumi.ResourceHook
+
+
+class ImporterWait:
+    """The functions of one program's hooks: `note` follows each role assignment of the importing service, and `pause` precedes each file system.
+
+    An assignment that an earlier `up` created does not cause a wait.
+    """
+
+    def __init__(self) -> None:
+        self._newest: float | None = None
+
+    def note(self, args: pulumi.ResourceHookArgs) -> None:
+        """Note the time of a role assignment."""
+        self._newest = time.monotonic()
+
+    async def pause(self, args: pulumi.ResourceHookArgs) -> None:
+        """Wait until the newest role assignment of this program has an effect."""
+        left = 0.0 if self._newest is None else self._newest + importer_wait_s() - time.monotonic()
+        if left > 0:
+            pulumi.log.info(f"{args.name}: waits {left:.0f} s for the roles of the importing service")
+            await asyncio.sleep(left)
+
+
+def importer_wait_s() -> float:
+    """Return the seconds to wait for the roles of the importing service."""
+    text = os.environ.get(IMPORTER_WAIT, "")
+    try:
+        wait = float(text or IMPORTER_WAIT_S)
+    except ValueError:
+        wait = -1.0
+    if not 0 <= wait <= 3600:
+        raise pulumi.RunError(
+            f"{IMPORTER_WAIT} is {text!r}; allowed: seconds from 0 to 3600; unset it to wait {IMPORTER_WAIT_S:g} s"
+        )
+    return wait
+
+
+def importer_hooks() -> ImporterHooks | None:
+    """Return the hooks of the running program, or None outside a program."""
+    stack = get_root_resource()
+    if stack is None:
+        return None
+    if stack not in _importers:
+        importer_wait_s()
+        wait = ImporterWait()
+        _importers[stack] = ImporterHooks(
+            granted=pulumi.ResourceHook("gpuinfra-azure-importer-granted", wait.note),
+            wait=pulumi.ResourceHook("gpuinfra-azure-importer-wait", wait.pause),
+        )
+    return _importers[stack]
+
+
+def importer_role(options: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
+    """Note when the engine creates this role assignment of the importing service."""
+    hooks = importer_hooks()
+    if hooks is not None:
+        options.hooks = pulumi.ResourceHookBinding(on_error=_errors(options), after_create=[hooks.granted])
+    return options
+
+
+def after_importer_roles(options: pulumi.ResourceOptions, *, waits: bool) -> pulumi.ResourceOptions:
+    """Wait before the engine creates this file system, if it imports with roles of this program."""
+    hooks = importer_hooks() if waits else None
+    if hooks is not None:
+        options.hooks = pulumi.ResourceHookBinding(on_error=_errors(options), before_create=[hooks.wait])
+    return options
+
+
+def _errors(options: pulumi.ResourceOptions) -> list[pulumi.ErrorHook] | None:
+    return options.hooks.on_error if isinstance(options.hooks, pulumi.ResourceHookBinding) else None

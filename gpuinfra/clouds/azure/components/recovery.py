@@ -1,4 +1,4 @@
-"""What must exist in a second region before the first one fails: a vault with a key, replicas of the containers, and their replication.
+"""The resources that must exist in a second region before the first region fails: a vault with a key, replicas of the containers, and their replication.
 
 A container is replicated to a second storage account with object replication (docs/decisions/second-region.md). Each account is encrypted with a key of
 its own region. Role assignments, marketplace images and the budget are global, and the Activity Log covers all regions.
@@ -25,7 +25,7 @@ from gpuinfra.clouds.azure.names import ContainerId
 from gpuinfra.clouds.azure.recovery import PENDING, early_buckets
 
 ALL_BLOBS = "1601-01-01T00:00:00Z"
-"""The earliest creation time, with which existing blobs are also replicated (https://learn.microsoft.com/azure/storage/blobs/object-replication-configure, read 2026-11-22)."""
+"""The earliest creation time, so that existing blobs are also replicated (https://learn.microsoft.com/azure/storage/blobs/object-replication-configure, read 2026-11-22)."""
 NEW_POLICY = "default"
 """ID in the request for a new policy of a destination account. Azure assigns the ID (https://learn.microsoft.com/azure/storage/blobs/object-replication-overview, read 2026-11-22)."""
 SHORT_NAME = "replication"
@@ -34,7 +34,7 @@ SHORT_NAME = "replication"
 
 @dataclass(frozen=True, kw_only=True)
 class RegionCloneArgs:
-    """Arguments of the second region."""
+    """Arguments for the second region."""
 
     scope: Scope
     """Scope of the first region. A resource group in it is not used."""
@@ -184,7 +184,7 @@ class RegionClone(pulumi.ComponentResource):
     ) -> None:
         """Alert while operations are pending for longer than the limit. The metric counts pending operations by age.
 
-        Operations below the limit are excluded, and not those above it included: if Azure names an age in another way, the alert reports it and is not silent.
+        The filter excludes the ages below the limit instead of including the ages above it, so an age with an unknown name triggers the alert.
         """
         args, scope = self._args, self._second
         monitor.MetricAlert(

@@ -46,7 +46,7 @@ class Existing(existing.Existing):
     members_group_id: pulumi.Input[str] | None = None
     """Site, optional: application security group that the interfaces of the nodes join."""
     file_systems: pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]] | None = None
-    """Site, optional: file systems that nodes mount, each with `kind`, `mount`, `dns_name` and `mount_name`."""
+    """Site, optional: file systems that nodes mount, each with `kind`, `mount`, `dns_name` and `mount_name`. A mounted container also has `container_id`, its resource ID."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ class SiteRefs(build.SiteRefs):
     members_group_id: pulumi.Input[str] | None = None
     network_id: pulumi.Input[str] | None = None
     data_buckets: Mapping[str, pulumi.Input[str]] | None = None
-    """Resource IDs of the containers that file systems import and export, if the stack creates them, by the names of the file systems in the plan, for example `scratch-0`."""
+    """Resource IDs of the containers of file systems and mounts that the stack creates, by their names in the plan, for example `scratch-0`."""
     recovery: Mapping[str, Any] | None = None
     """Key, replicas and replication policies of the second region."""
     export_commands: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)

@@ -1,6 +1,7 @@
-"""The permissions of a node: reading its bundle and writing evidence to the folder of its cluster.
+"""The permissions of a node: reading its bundle, writing evidence to the folder of its cluster, and reading or writing the containers that
+it mounts.
 
-A node can delete neither a blob nor the container.
+A node can delete neither evidence nor a container.
 
 All nodes of a cluster share one identity, so Azure cannot restrict a node to its own folder. The attested document proves which node wrote
 the evidence, and the account retains old versions of replaced blobs.
@@ -8,29 +9,48 @@ the evidence, and the account retains old versions of replaced blobs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
 from pulumi_azure_native import managedidentity
 
+from gpuinfra import naming
 from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.grants import data_role, folder_condition, grant
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.instances import BUNDLES, EVIDENCE_CONTAINER
 from gpuinfra.clouds.ready_after import ready_after
+from gpuinfra.plan.model import NodeRolePlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class MountedContainer:
+    """A container that the nodes mount."""
+
+    name: str
+    """Name of the mount in the plan, for example `data-0`."""
+    container_id: pulumi.Input[str]
+    """Resource ID of the container."""
+    read_only: bool = True
+    """If true, nodes can list and read blobs. If false, they can also create, replace, rename and delete blobs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeRoleArgs:
-    """Arguments of the node identity."""
+    """Arguments for the node identity."""
 
     scope: Scope
     evidence_account_id: pulumi.Input[str]
     """Storage account for evidence and bundles."""
     evidence_prefix: str
     """Evidence folder of the cluster."""
+    roles: Sequence[NodeRolePlan] = ()
+    """Further roles, each at a resource."""
     container: str = EVIDENCE_CONTAINER
     """Container for evidence and bundles."""
+    mounts: Sequence[MountedContainer] = ()
+    """Containers that the nodes mount."""
 
 
 class NodeRole(pulumi.ComponentResource):
@@ -72,8 +92,46 @@ class NodeRole(pulumi.ComponentResource):
             ),
             opts=child(self, rows.NODE_GRANT),
         )
-        self.identity_id = ready_after(identity.id, [role])
+        declared = [
+            grant(
+                rows.DECLARED_GRANT.logical(name, role=one.name),
+                scope,
+                role=one.role,
+                at=one.scope,
+                principal=identity.principal_id,
+                why=f"nodes of {scope.cluster}: declared in access.node_roles",
+                opts=child(self, rows.DECLARED_GRANT),
+            )
+            for one in args.roles
+            if one.scope is not None
+        ]
+        mounts = [self._mount(name, scope, one, identity.principal_id) for one in args.mounts]
+        self.identity_id = ready_after(identity.id, [role, *declared, *mounts])
         self.client_id, self.principal_id = identity.client_id, identity.principal_id
         self.register_outputs(
             {"identity_id": self.identity_id, "client_id": self.client_id, "principal_id": self.principal_id}
+        )
+
+    def _mount(
+        self, name: str, scope: Scope, mounted: MountedContainer, principal: pulumi.Input[str]
+    ) -> pulumi.Resource:
+        """Assign a role for the blobs of a mounted container. The built-in roles also allow a principal to delete the container."""
+        own = naming.logical(name, mounted.name)
+        return grant(
+            rows.MOUNT_GRANT.logical(own),
+            scope,
+            role=data_role(
+                own,
+                scope,
+                rows.MOUNT_ROLE,
+                purpose=f"mount-{mounted.name}",
+                verbs=("read",) if mounted.read_only else ("read", "write", "add/action", "move/action", "delete"),
+                account_id=mounted.container_id,
+                parent=self,
+                what=f"the mounted container {mounted.name}",
+            ),
+            at=mounted.container_id,
+            principal=principal,
+            why=f"nodes of {scope.cluster}: mount {mounted.name}",
+            opts=child(self, rows.MOUNT_GRANT),
         )

@@ -44,7 +44,7 @@ Rules = list[network.SecurityRuleArgs]
 
 @dataclass(frozen=True, kw_only=True)
 class SecurityGroupsArgs:
-    """Arguments of the security groups of a site."""
+    """Arguments for the security groups of a site."""
 
     scope: Scope
     plan: NetworkPlan
@@ -126,6 +126,11 @@ class SecurityGroups(pulumi.ComponentResource):
             rules.append(
                 _rule("allow-ssh", 130, "Inbound", source=ranges, to=nodes, protocol="Tcp", ports=SSH, why=why)
             )
+        for index, entry in enumerate(plan.ingress):
+            name, protocol = f"allow-declared-{index}", entry.protocol.capitalize()
+            rules.append(
+                _rule(name, 150 + index, "Inbound", source=entry.sources, to=nodes, protocol=protocol, ports=entry.ports, why="declared in access.ingress")
+            )  # fmt: skip
         if self._has("endpoints"):
             rules.append(self._to_endpoints(nodes, self._prefixes["endpoints"], "storage of bundles and evidence"))
         elif plan.interface_endpoints:

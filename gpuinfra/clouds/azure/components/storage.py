@@ -16,6 +16,7 @@ from gpuinfra import naming
 from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.endpoints import private_endpoint
 from gpuinfra.clouds.azure.components.grants import ACCOUNT_CONTRIBUTOR, BLOB_CONTRIBUTOR, grant
+from gpuinfra.clouds.azure.components.propagation import after_importer_roles, importer_role
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.components.stores import EncryptionKey, PrivateStore, PrivateStoreArgs
 from gpuinfra.clouds.azure.fixed import FILE_SYSTEM
@@ -48,7 +49,7 @@ class DataEndpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedFilesystemArgs:
-    """Arguments of a file system."""
+    """Arguments for a file system."""
 
     scope: Scope
     plan: FileSystemPlan
@@ -107,13 +108,16 @@ class SharedFilesystem(pulumi.ComponentResource):
             root_squash_settings=storagecache.AmlFilesystemRootSquashSettingsArgs(mode="None"),
             hsm=hsm,
             # A replacement would lose files that were not exported. It fails because the name is taken. To proceed, delete the old file system first.
-            opts=child(
-                self,
-                rows.LUSTRE,
-                data=plan.lifetime is Lifetime.KEPT,
-                depends_on=ready,
-                replace_on_changes=FILE_SYSTEM,
-                delete_before_replace=False,
+            opts=after_importer_roles(
+                child(
+                    self,
+                    rows.LUSTRE,
+                    data=plan.lifetime is Lifetime.KEPT,
+                    depends_on=ready,
+                    replace_on_changes=FILE_SYSTEM,
+                    delete_before_replace=False,
+                ),
+                waits=plan.importer_id is not None,
             ),
         )
         self.file_system_id = file_system.id
@@ -211,7 +215,7 @@ class SharedFilesystem(pulumi.ComponentResource):
                 at=account_id,
                 principal=args.plan.importer_id,
                 why="import into Managed Lustre",
-                opts=child(self, rows.IMPORTER_GRANT),
+                opts=importer_role(child(self, rows.IMPORTER_GRANT)),
             )
             for what, role in roles.items()
         ]

@@ -40,7 +40,7 @@ class Lock:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateStoreArgs:
-    """Arguments of a private storage account."""
+    """Arguments for a private storage account."""
 
     scope: Scope
     purpose: str

@@ -15,7 +15,7 @@ from gpuinfra.spec.capacity import Reserved
 from gpuinfra.spec.messages import host_bits
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
-from gpuinfra.spec.storage import Lustre
+from gpuinfra.spec.storage import Lustre, ObjectMount
 
 _GUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ID = r"/subscriptions/[^/]+/resourceGroups/[^/]+/providers/"
@@ -25,6 +25,8 @@ _ZONE = re.compile(_ID + r"Microsoft\.Network/privateDnsZones/[^/]+", re.IGNOREC
 _GROUP = re.compile(_ID + r"Microsoft\.Compute/capacityReservationGroups/[^/]+", re.IGNORECASE)
 _ACCOUNT = re.compile(_ID + r"Microsoft\.Storage/storageAccounts/[^/]+", re.IGNORECASE)
 _CONTAINER = re.compile(_ACCOUNT.pattern + r"/blobServices/default/containers/[^/]+", re.IGNORECASE)
+_RESOURCE = re.compile(_ID + r"[^/]+(/[^/]+/[^/]+)+", re.IGNORECASE)
+_CONTAINER_FORM = "use /subscriptions/.../storageAccounts/NAME/blobServices/default/containers/NAME"
 _IMPORTER = 'az ad sp list --display-name "HPC Cache Resource Provider" --query "[].id"'
 
 
@@ -53,6 +55,22 @@ def lustre_container_is_in_the_subscription(spec: ClusterSpec, today: date) -> I
                 yield error(
                     f"storage[{i}].bucket", what, "use a container in that subscription, or copy the data to one"
                 )
+
+
+def node_roles_are_limited(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Each role of the nodes is assigned at a resource, because a role at a subscription or resource group includes the evidence account."""
+    for i, one in enumerate(spec.access.node_roles):
+        path = f"access.node_roles[{i}]"
+        if not _GUID.fullmatch(one.role):
+            what = f"is {shown(one.role)}; allowed: the ID of a role definition such as 7f951dda-4ed3-4680-a7ca-43fe172d538d"
+            yield error(
+                f"{path}.role", what, 'run `az role definition list --name AcrPull --query "[].name"` to get the ID'
+            )
+        if one.scope is None:
+            yield error(f"{path}.scope", "is required on Azure", "set it to the ID of the resource")
+        elif not _RESOURCE.fullmatch(one.scope):
+            what = f"is {shown(one.scope)}; allowed: the ID of a resource, /subscriptions/ID/resourceGroups/NAME/providers/TYPE/NAME"
+            yield error(f"{path}.scope", what, "assign the role at the resource that the nodes use")
 
 
 def evidence_ranges_are_public(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -124,8 +142,7 @@ def lustre_importer_is_named(spec: ClusterSpec, today: date) -> Iterator[Finding
             continue
         if entry.bucket != "auto" and not _CONTAINER.fullmatch(entry.bucket):
             what = f"is {shown(entry.bucket)}; allowed: auto, or the ID of a container"
-            hint = "use /subscriptions/.../storageAccounts/NAME/blobServices/default/containers/NAME"
-            yield error(f"{path}.bucket", what, hint)
+            yield error(f"{path}.bucket", what, _CONTAINER_FORM)
         if entry.importer_id is None and entry.bucket == "auto":
             what = (
                 "is required: the importing service needs two roles on the account, and its object id differs by tenant"
@@ -134,6 +151,19 @@ def lustre_importer_is_named(spec: ClusterSpec, today: date) -> Iterator[Finding
         elif entry.importer_id is not None and not _GUID.fullmatch(entry.importer_id):
             what = f"is {shown(entry.importer_id)}; allowed: an object ID"
             yield error(f"{path}.importer_id", what, f"run: {_IMPORTER}")
+
+
+def mounted_container_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A mounted container is `auto` or a resource ID, and has no `key_arn`, because Azure Storage itself uses the key of an account."""
+    for i, entry in enumerate(spec.storage):
+        if not isinstance(entry, ObjectMount):
+            continue
+        if entry.bucket != "auto" and not _CONTAINER.fullmatch(entry.bucket):
+            what = f"is {shown(entry.bucket)}; allowed: auto, or the ID of a container"
+            yield error(f"storage[{i}].bucket", what, _CONTAINER_FORM)
+        if entry.key_arn:
+            what = "is set, but Azure Storage uses the key of an account for all clients with access"
+            yield error(f"storage[{i}].key_arn", what, "remove it")
 
 
 def lustre_import_uses_account_keys(spec: ClusterSpec, today: date) -> Iterator[Finding]:

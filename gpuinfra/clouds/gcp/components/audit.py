@@ -26,7 +26,7 @@ FLOW_LOGS = 'log_id("compute.googleapis.com/vpc_flows")'
 
 @dataclass(frozen=True, kw_only=True)
 class AuditTrailArgs:
-    """Arguments of the audit trail: the recorded events and the retention of the records."""
+    """Arguments for the audit trail: the recorded events and the retention of the records."""
 
     scope: Scope
     plan: AuditPlan
@@ -134,7 +134,7 @@ class AuditTrail(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetArgs:
-    """Arguments of the budget: the monthly limit and the recipients."""
+    """Arguments for the budget: the monthly limit and the recipients."""
 
     scope: Scope
     plan: BudgetPlan
@@ -206,7 +206,7 @@ def _account(account: str, project: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceArgs:
-    """Arguments of the evidence bucket: the key and the readers."""
+    """Arguments for the evidence bucket: the key and the readers."""
 
     scope: Scope
     key_id: pulumi.Input[str] | None = None
@@ -250,7 +250,7 @@ def storage_agent(scope: Scope, parent: pulumi.Resource) -> pulumi.Output[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class FoundationArgs:
-    """Arguments of a foundation for one cluster or for all clusters in a project: audit, budget and readers."""
+    """Arguments for a foundation for one cluster or for all clusters in a project: audit, budget and readers."""
 
     scope: Scope
     audit: AuditPlan

@@ -25,7 +25,7 @@ class Lock:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateBucketArgs:
-    """Arguments of a bucket: its purpose and protection."""
+    """Arguments for a bucket: its purpose and protection."""
 
     scope: Scope
     purpose: str

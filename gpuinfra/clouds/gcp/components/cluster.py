@@ -155,6 +155,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                     MountedBucket(name=one.name, bucket=site_bucket(site, one), read_only=one.read_only)
                     for one in plan.mounted_buckets
                 ],
+                roles=plan.roles.node_roles,
             ),
             self.opts,
         )

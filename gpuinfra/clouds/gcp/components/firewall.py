@@ -14,6 +14,7 @@ import pulumi_gcp as gcp
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.scope import Scope, child
+from gpuinfra.plan.model import IngressPlan
 
 ANYWHERE = "0.0.0.0/0"
 ALLOW, DENY = 1000, 65_000
@@ -28,7 +29,7 @@ Allows = list[gcp.compute.FirewallAllowArgs]
 
 @dataclass(frozen=True, kw_only=True)
 class FirewallRulesArgs:
-    """Arguments of the firewall: a network and the destinations that its nodes can reach."""
+    """Arguments for the firewall: a network and the destinations that its nodes can reach."""
 
     scope: Scope
     network_id: pulumi.Input[str]
@@ -43,6 +44,8 @@ class FirewallRulesArgs:
     rule between its nodes. A project has a quota of about 100 rules."""
     ssh_from: tuple[str, ...] = ()
     """Address ranges that can reach port 22. The plan lists 35.235.240.0/20, the range of Identity-Aware Proxy (IAP)."""
+    ingress: tuple[IngressPlan, ...] = ()
+    """Connections from other networks that the nodes accept. Each entry is one rule."""
 
 
 class FirewallRules(pulumi.ComponentResource):
@@ -67,6 +70,9 @@ class FirewallRules(pulumi.ComponentResource):
             ]
         if args.ssh_from:
             rules.append(self._ingress("allow-ssh", list(args.ssh_from), [_tcp(["22"])]))
+        for index, entry in enumerate(args.ingress):
+            allows = [gcp.compute.FirewallAllowArgs(protocol=entry.protocol, ports=list(entry.ports))]
+            rules.append(self._ingress(f"allow-declared-{index}", list(entry.sources), allows))
         if args.services_range:
             ports = [port for kind, opened in PORTS.items() if kind in args.file_systems for port in opened]
             rules.append(self._egress("allow-file-systems-egress", [args.services_range], [_tcp(ports)]))
@@ -110,7 +116,7 @@ class FirewallRules(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeFirewallRuleArgs:
-    """Arguments of the firewall rule for nodes in an existing network."""
+    """Arguments for the firewall rule for nodes in an existing network."""
 
     scope: Scope
     network_id: pulumi.Input[str]

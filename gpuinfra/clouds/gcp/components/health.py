@@ -24,7 +24,7 @@ PROBERS = ("35.191.0.0/16", "130.211.0.0/22")
 
 @dataclass(frozen=True, kw_only=True)
 class NodeHealthArgs:
-    """Arguments of the health check: the network and the identity of the nodes."""
+    """Arguments for the health check: the network and the identity of the nodes."""
 
     scope: Scope
     network_id: pulumi.Input[str]

@@ -26,7 +26,7 @@ ROLE = "roles/cloudkms.cryptoKeyEncrypterDecrypter"
 
 @dataclass(frozen=True, kw_only=True)
 class KeyArgs:
-    """Arguments of a key: its purpose and the services that use it."""
+    """Arguments for a key: its purpose and the services that use it."""
 
     scope: Scope
     purpose: str

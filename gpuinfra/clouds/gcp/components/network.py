@@ -29,7 +29,7 @@ NAT_PORTS_MIN, NAT_PORTS_MAX = 64, 8192
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkArgs:
-    """Arguments of the networks of a site."""
+    """Arguments for the networks of a site."""
 
     scope: Scope
     plan: NetworkPlan
@@ -85,6 +85,7 @@ class Network(pulumi.ComponentResource):
                 file_systems=self._args.file_systems,
                 egress=plan.egress,
                 ssh_from=plan.ssh_from,
+                ingress=plan.ingress,
             ),
             pulumi.ResourceOptions(parent=self),
         )

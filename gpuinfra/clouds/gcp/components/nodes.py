@@ -26,7 +26,7 @@ GRACE_S = 3600
 
 @dataclass(frozen=True, kw_only=True)
 class NodePoolArgs(BaseNodePoolArgs):
-    """Arguments of a pool on Google Cloud. References can also point to existing resources."""
+    """Arguments for a pool on Google Cloud. References can also point to existing resources."""
 
     scope: Scope
     subnet_ids: Mapping[str, pulumi.Input[str]]

@@ -1,4 +1,4 @@
-"""What must exist in a second region before the first one fails: a key, replicas of the buckets, and their replication.
+"""The resources that must exist in a second region before the first region fails: a key, replicas of the buckets, and their replication.
 
 The location of a bucket cannot be changed, so a regional bucket is replicated to a second bucket with cross-bucket replication, a job of Storage
 Transfer Service (docs/decisions/second-region.md). Cloud Storage encrypts each replica with the key of the second region. IAM, images and the
@@ -39,7 +39,7 @@ METRICS = "storagetransfer.googleapis.com/transferjob"
 
 @dataclass(frozen=True, kw_only=True)
 class RegionCloneArgs:
-    """Arguments of the second region."""
+    """Arguments for the second region."""
 
     scope: Scope
     """Scope of the first region. The APIs `cloudkms`, `monitoring`, `pubsub`, `storage` and `storagetransfer` must be enabled in its project."""

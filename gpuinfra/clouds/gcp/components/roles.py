@@ -1,5 +1,5 @@
 """The service account of the nodes. It can fetch the bundle, write evidence, renew a node's proof, exchange files for pair measurements,
-pull images from one registry, and read or write the buckets that the nodes mount. It has no permissions on the project.
+pull images from one registry, and read or write the buckets that the nodes mount. It has no permissions on a project, except for declared roles.
 
 A condition on the object name restricts each grant to one kind of object. Conditions cannot refer to the name of the calling instance, so
 all nodes of a cluster share a folder. A node can create objects in it, but cannot read, change or delete the evidence of another node.
@@ -18,6 +18,7 @@ from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.scope import Scope, child
 from gpuinfra.clouds.ready_after import ready_after
+from gpuinfra.plan.model import NodeRolePlan
 
 PROOF = ".proof.json"
 """Name suffix of proofs. A node replaces its proof every ten minutes, and replacing an object requires permission to delete it."""
@@ -38,7 +39,7 @@ class MountedBucket:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeRoleArgs:
-    """Arguments of the node role: the bucket and the registry."""
+    """Arguments for the node role: the bucket, the registry, the mounted buckets and further roles."""
 
     scope: Scope
     bucket: pulumi.Input[str]
@@ -48,7 +49,9 @@ class NodeRoleArgs:
     registry: str | None = None
     """Registry of the container images, for example `us-central1-docker.pkg.dev/my-project/gpudirect`. Only an Artifact Registry repository gets a grant."""
     mounts: Sequence[MountedBucket] = ()
-    """Buckets that the nodes mount. The nodes have no access to other buckets."""
+    """Buckets that the nodes mount. Without `roles`, the nodes have no access to other buckets."""
+    roles: Sequence[NodeRolePlan] = ()
+    """Further roles, each in a project."""
 
 
 class NodeRole(pulumi.ComponentResource):
@@ -76,6 +79,7 @@ class NodeRole(pulumi.ComponentResource):
             self._grant("rendezvous", "roles/storage.objectViewer", evidence, RENDEZVOUS),
         ]
         grants += [self._mount(one) for one in args.mounts]
+        grants += [self._role(one) for one in args.roles]
         if repository := names.repository(args.registry or ""):
             grants.append(self._image_reader(*repository))
         self.email = ready_after(account.email, grants)
@@ -104,6 +108,15 @@ class NodeRole(pulumi.ComponentResource):
             role="roles/storage.objectViewer" if mount.read_only else "roles/storage.objectUser",
             member=self._member,
             opts=child(self, rows.MOUNT_GRANT),
+        )
+
+    def _role(self, role: NodeRolePlan) -> gcp.projects.IAMMember:
+        return gcp.projects.IAMMember(
+            rows.PROJECT_GRANT.logical(self._name, role=role.name),
+            project=role.scope or self._args.scope.project,
+            role=role.role,
+            member=self._member,
+            opts=child(self, rows.PROJECT_GRANT),
         )
 
     def _image_reader(self, location: str, project: str, repository: str) -> gcp.artifactregistry.RepositoryIamMember:

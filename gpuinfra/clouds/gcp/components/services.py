@@ -15,7 +15,7 @@ from gpuinfra.clouds.ready_after import ready_after
 
 @dataclass(frozen=True, kw_only=True)
 class ServicesArgs:
-    """Arguments of the enabled APIs."""
+    """Arguments for the enabled APIs."""
 
     scope: Scope
     apis: Sequence[str]

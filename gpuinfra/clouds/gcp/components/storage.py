@@ -26,7 +26,7 @@ SHARE = "home"
 
 @dataclass(frozen=True, kw_only=True)
 class SharedFilesystemArgs:
-    """Arguments of a file system."""
+    """Arguments for a file system."""
 
     scope: Scope
     plan: FileSystemPlan

@@ -27,7 +27,7 @@ NIC_TYPES = {"gvnic": "GVNIC", "mrdma": "MRDMA"}
 
 @dataclass(frozen=True, kw_only=True)
 class TemplateArgs:
-    """Arguments of a group's template."""
+    """Arguments for the instance template of a group."""
 
     scope: Scope
     pool: PoolPlan

@@ -26,13 +26,12 @@ _RESERVATION = re.compile(
 )
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 """https://cloud.google.com/storage/docs/buckets#naming"""
-_PROJECT = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
 
 
 def project_id_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The project is specified by its project ID."""
     project = getattr(spec.where, "project", None)
-    if project and not _PROJECT.fullmatch(project):
+    if project and not site.PROJECT.fullmatch(project):
         what = "is not a project ID; allowed: 6 to 30 lower-case letters, digits and hyphens, starting with a letter"
         yield error("where.project", what, "use the project ID, not the project name or number")
 

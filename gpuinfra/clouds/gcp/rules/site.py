@@ -18,10 +18,72 @@ from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 from gpuinfra.spec.storage import Lustre
 
+PROJECT = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
+"""A project ID."""
 _KINDS = ["user", "group", "serviceAccount", "domain", "principal", "principalSet"]
 _MEMBER = re.compile(rf"({'|'.join(_KINDS)}):\S+")
 BUDGET_CHANNELS = 5
 """Maximum number of notification channels per budget."""
+_ROLE = re.compile(r"roles/[A-Za-z0-9_.]{1,100}|(projects|organizations)/[a-z0-9-]{1,63}/roles/[A-Za-z0-9_.]{3,64}")
+BROAD_ROLES = frozenset(
+    [
+        "assuredoss.admin",
+        "backupdr.cloudStorageOperator",
+        "bigquerymigration.worker",
+        "cloudbuild.builds.builder",
+        "clouddeploy.jobRunner",
+        "cloudmigration.storageaccess",
+        "cloudtestservice.testAdmin",
+        "composer.environmentAndStorageObjectAdmin",
+        "composer.worker",
+        "config.agent",
+        "dataflow.admin",
+        "dataflow.worker",
+        "dataplex.storageDataOwner",
+        "dataplex.storageDataWriter",
+        "dataproc.worker",
+        "designcenter.admin",
+        "designcenter.user",
+        "earthengine.appsPublisher",
+        "editor",
+        "firebase.admin",
+        "firebase.developAdmin",
+        "firebaseapphosting.computeRunner",
+        "firebaserules.system",
+        "iam.admin",
+        "iam.dataScientist",
+        "iam.databasesAdmin",
+        "iam.devOps",
+        "iam.editor",
+        "iam.infrastructureAdmin",
+        "iam.mlEngineer",
+        "iam.securityAdmin",
+        "iam.serviceAccountAdmin",
+        "iam.serviceAccountKeyAdmin",
+        "iam.serviceAccountTokenCreator",
+        "iam.workloadIdentityUser",
+        "owner",
+        "resourcemanager.folderAdmin",
+        "resourcemanager.organizationAdmin",
+        "resourcemanager.projectIamAdmin",
+        "run.sourceDeveloper",
+        "securedlandingzone.bqdwProjectRemediator",
+        "securitycenter.admin",
+        "storage.admin",
+        "storage.expressModeServiceInput",
+        "storage.expressModeServiceOutput",
+        "storage.expressModeUserAccess",
+        "storage.folderAdmin",
+        "storage.legacyBucketOwner",
+        "storage.legacyBucketWriter",
+        "storage.objectAdmin",
+        "storage.objectCreator",
+        "storage.objectUser",
+    ]
+)
+"""Predefined roles, without `roles/`, that contain one of the permissions storage.objects.create, storage.objects.delete, storage.buckets.setIamPolicy,
+resourcemanager.projects.setIamPolicy, iam.serviceAccounts.getAccessToken, iam.serviceAccounts.setIamPolicy and iam.serviceAccountKeys.create
+(roles of Google Cloud in iann0036/iam-dataset, MIT License, 2026-08-22). Roles of service agents are left out, because they cannot be assigned."""
 
 
 def labels_are_unique(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -47,6 +109,26 @@ def budget_recipients_fit(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         yield error("budget.recipients", what, "use a mailing list")
 
 
+def node_roles_are_limited(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """In the project of the stack, the roles of the nodes do not allow a node to change the evidence of other nodes or permissions."""
+    own = getattr(spec.where, "project", None)
+    for i, one in enumerate(spec.access.node_roles):
+        path = f"access.node_roles[{i}]"
+        if not _ROLE.fullmatch(one.role):
+            what = f"is {shown(one.role)}; allowed: the name of a role such as roles/artifactregistry.reader"
+            yield error(f"{path}.role", what, "run `gcloud iam roles list` to list the roles")
+        elif one.scope in (None, own) and one.role.removeprefix("roles/") in BROAD_ROLES:
+            what = (
+                f"is {one.role}, with which a node can change the evidence of other nodes or permissions in the project"
+            )
+            yield error(
+                f"{path}.role", what, "use a role that only reads, or a custom role, or set scope to another project"
+            )
+        if one.scope is not None and not PROJECT.fullmatch(one.scope):
+            what = f"is {shown(one.scope)}, which is not a project ID"
+            yield error(f"{path}.scope", what, "use the project ID, not the project name or number")
+
+
 def ssh_uses_iap(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Port 22 is opened to Identity-Aware Proxy (IAP) or to private networks, because nodes have no public address."""
     for i, cidr in enumerate(spec.access.ssh_from):
@@ -61,6 +143,13 @@ def ssh_uses_iap(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     if spec.access.ssh_from and spec.network.existing:
         what = "has no effect, because gpuinfra does not change the firewall rules of network.existing"
         yield info("access.ssh_from", what, "open port 22 in the existing network yourself")
+
+
+def ingress_needs_its_own_network(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """In an existing network, its owner opens ports, because the firewall rules belong to the network."""
+    if spec.access.ingress and spec.network.existing:
+        what = "has no effect, because gpuinfra does not change the firewall rules of network.existing"
+        yield error("access.ingress", what, "remove it, and add the rules to the existing network")
 
 
 def existing_subnets_are_named(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -133,11 +222,11 @@ def first_batch_is_canary(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def project_audit_is_reported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A foundation replaces the audit configuration of the project, and data access logs are billed by use."""
+    """A foundation replaces the audit configuration of the project, and data access logs are billed by usage."""
     if spec.audit.trail == "create" and "foundation" in spec.made_layers and spec.audit.data_events:
         what = (
             "records reads and writes of data for all services of the project, replaces the project's audit configuration for allServices, "
-            "and is billed by GiB, which the plan does not include"
+            "and is billed per GiB, which the plan does not include"
         )
         yield info("audit.data_events", what, "use a separate project, or set audit.data_events: false")
 
