@@ -29,7 +29,7 @@ def file_at(reference: str, path: Path) -> Iterator[Path]:
     if top.returncode:
         raise UsageError(
             f"{reference} is not a stack or a file, and {path} is not in a Git repository ({_reason(top)}); "
-            "give the name of a stack, the path of a file, or a Git reference in the repository of the stack file"
+            "specify the name of a stack, the path of a file, or a Git reference in the repository of the stack file"
         )
     root = Path(top.stdout.removesuffix("\n"))
     found = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{reference}^{{commit}}")
@@ -42,7 +42,7 @@ def file_at(reference: str, path: Path) -> Iterator[Path]:
     name = place.relative_to(root).as_posix()
     if _git(root, "cat-file", "-e", f"{commit}:{name}").returncode:
         raise UsageError(
-            f"{name} does not exist in {reference} ({commit[:12]}); give a reference that contains it, "
+            f"{name} does not exist in {reference} ({commit[:12]}); specify a reference that contains it, "
             "or omit --diff for a new stack"
         )
     with tempfile.TemporaryDirectory(prefix="gpuinfra-git-") as made:

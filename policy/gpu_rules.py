@@ -84,7 +84,7 @@ def no_public_gpu_node(one: Resource, config: Config, today: date) -> Iterator[s
 
 
 def imds_v2(one: Resource, config: Config, today: date) -> Iterator[str]:
-    """EC2 nodes answer metadata requests with a session token only (IMDSv2)."""
+    """EC2 nodes require a session token for metadata requests (IMDSv2)."""
     del config, today
     if one.type in (AWS_INSTANCE, AWS_TEMPLATE):
         tokens = (one.props.get("metadataOptions") or {}).get("httpTokens")

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 @click.option(
     "--resume",
     is_flag=True,
-    help="Continue a failover that was interrupted, and repeat steps that the first region did not answer.",
+    help="Continue a failover that was interrupted, and repeat steps that the first region did not respond.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, and the progress on stderr.")
 def command(
@@ -199,7 +199,7 @@ def _report(result: Result, stack: str, region: str, *, as_json: bool) -> int:
         raise GpuinfraError(f"{result.problem}\n  to continue, run: {again}")
     if result.unreachable:
         click.echo(
-            f"the first region did not answer: {', '.join(result.unreachable)}; when it answers again, run: {again}",
+            f"the first region did not respond: {', '.join(result.unreachable)}; when it responds again, run: {again}",
             err=as_json,
         )
     click.echo(f"{stack} runs in {region}", err=as_json)

@@ -15,7 +15,7 @@ Resource = Mapping[str, Any]
 
 
 class Unreachable(Exception):
-    """A region did not answer. The message contains the reason. A refused request is a `DeploymentError`."""
+    """A region did not respond. The message contains the reason. A refused request is a `DeploymentError`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Failover(Protocol):
         ...
 
     def stop_group(self, group: str) -> None:
-        """Scale a group in the first region to zero, and prevent that it launches nodes."""
+        """Scale a group in the first region to zero, and prevent it from launching nodes."""
         ...
 
     def running(self, group: str) -> int:

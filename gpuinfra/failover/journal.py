@@ -6,8 +6,6 @@ inherits the lock, so a run that was killed while the engine runs cannot be cont
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
 import time
 from collections.abc import Mapping
@@ -16,7 +14,7 @@ from typing import Any
 
 from gpuinfra.errors import GpuinfraError, UsageError
 from gpuinfra.node.journal import write_whole
-from gpuinfra.remote.record import state_folder
+from gpuinfra.remote.record import locked_file
 
 SCHEMA = "gpuinfra.failover-journal/1"
 DONE, STARTED, FAILED, UNREACHABLE = "done", "started", "failed", "unreachable"
@@ -29,17 +27,8 @@ class Journal:
     def __init__(self, stack_file: Path, folder: Path | None = None) -> None:
         """Open and lock the journal. Raises `GpuinfraError` if a different process has it, or if the file is not a journal."""
         self.stack_file = stack_file.resolve()
-        name = hashlib.sha256(str(self.stack_file).encode()).hexdigest()[:16]
-        self.path = (folder or state_folder()) / "failover" / f"{name}.json"
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock = self.path.with_suffix(".lock").open("a+")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            raise GpuinfraError(
-                f"a failover of {self.stack_file.name} is running, or the engine of an interrupted one still runs; wait until it ends"
-            ) from None
+        running = f"a failover of {self.stack_file.name} is running, or the engine of an interrupted one still runs; wait until it ends"
+        self.path, self._lock = locked_file("failover", str(self.stack_file), folder, running)
         try:
             self._body = self._read()
         except GpuinfraError:

@@ -33,7 +33,7 @@ class Result:
 
     @property
     def unreachable(self) -> tuple[str, ...]:
-        """Steps that the first region did not answer."""
+        """Steps that the first region did not respond."""
         return tuple(one.name for one in self.steps if self.journal.state(one.name) == UNREACHABLE)
 
     def document(self, stack: str) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def run_steps(
         except Unreachable as problem:
             text = one_line(problem)
             if not step.first:
-                return _failed(steps, journal, step, f"{text}; the second region did not answer")
+                return _failed(steps, journal, step, f"{text}; the second region did not respond")
             if not reason:
                 try:
                     probe()
@@ -85,7 +85,7 @@ def run_steps(
                 except GpuinfraError as other:
                     text = f"the first region does not answer: {text}; the second region refused the request: {other}"
                     return _failed(steps, journal, step, text)
-            reason, found, result = text, f"the first region did not answer: {text}", UNREACHABLE
+            reason, found, result = text, f"the first region did not respond: {text}", UNREACHABLE
         except GpuinfraError as problem:
             return _failed(steps, journal, step, str(problem))
         journal.finish(step.name, result, found)

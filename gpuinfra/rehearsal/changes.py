@@ -323,7 +323,7 @@ class _Monitor(mocks.MockMonitor):
 
 
 class _NoMocks(mocks.Mocks):
-    """`_Monitor` answers every request itself."""
+    """Required by the SDK, which does not call it: `_Monitor` handles every request."""
 
     def new_resource(self, args: Any) -> tuple[str | None, dict[str, Any]]:
         raise NotImplementedError

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from gpuinfra.errors import GpuinfraError
 from gpuinfra.node.journal import write_whole
@@ -29,21 +29,28 @@ def state_folder() -> Path:
     return (Path(base) if os.path.isabs(base) else Path("~/.local/state").expanduser()) / "gpuinfra"
 
 
+def locked_file(kind: str, what: str, folder: Path | None, running: str) -> tuple[Path, IO[str]]:
+    """Return the path of the file about `what` in the state folder, and an open handle that holds its lock.
+
+    `kind` is the name of the subfolder. Raises `GpuinfraError` with the message `running` if a different process has the lock.
+    """
+    path = (folder or state_folder()) / kind / f"{hashlib.sha256(what.encode()).hexdigest()[:16]}.json"
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    lock = path.with_suffix(".lock").open("a+")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise GpuinfraError(running) from None
+    return path, lock
+
+
 class Record:
     """The record for one target, which is a stack or a hosts file."""
 
     def __init__(self, what: str, folder: Path | None = None) -> None:
-        name = hashlib.sha256(what.encode()).hexdigest()[:16]
-        self.path = (folder or state_folder()) / "bootstrap" / f"{name}.json"
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock = self.path.with_suffix(".lock").open("a+")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            raise GpuinfraError(
-                f"another `gpuinfra bootstrap` is running on {what}; wait until it ends, or stop it"
-            ) from None
+        running = f"another `gpuinfra bootstrap` is running on {what}; wait until it ends, or stop it"
+        self.path, self._lock = locked_file("bootstrap", what, folder, running)
         self._guard = threading.Lock()
         self._written = 0.0
         self.before = self._read()

@@ -82,7 +82,8 @@ def _site(plan: Plan) -> Iterator[str]:
         if plan.pools:
             yield from _field("network", "from another stack")
     elif network.existing_id:
-        yield from _field("network", f"{network.existing_id}, existing")
+        inbound = f", {network.inbound}" if network.inbound else ""
+        yield from _field("network", f"{network.existing_id}, existing{inbound}")
     else:
         outbound = "a NAT gateway" if network.egress == "nat" else "only the endpoints of the cloud"
         inbound = network.inbound or "no inbound access"

@@ -219,7 +219,7 @@ class Access(SpecModel):
     """Access to nodes and evidence, in addition to the cloud's session service."""
 
     ssh_from: tuple[Cidr, ...] = Field(default=(), max_length=20, examples=[["203.0.113.0/24"]])
-    """Azure and Google Cloud: networks that can connect to port 22 of the nodes. If omitted, port 22 is closed, and `gpuinfra ssh` uses the cloud's tunnel. On AWS, port 22 is always closed, and Session Manager provides access."""
+    """Azure and Google Cloud: networks that can connect to port 22 of the nodes. If omitted, port 22 is closed, and `gpuinfra ssh` uses the cloud's tunnel. On AWS, `gpuinfra ssh` uses Session Manager, which needs no open port."""
     ingress: tuple[Ingress, ...] = Field(default=(), max_length=20)
     """Connections from other networks that the nodes accept, such as requests to an inference server. If omitted, nodes accept connections only from each other, from `ssh_from`, and from services of the cloud that the stack uses."""
     operators: tuple[Line, ...] = Field(default=(), max_length=20, examples=[["group:gpu-operators@example.com"]])

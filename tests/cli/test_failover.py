@@ -126,7 +126,7 @@ def test_unreachable_region_is_stated(world: World) -> None:
     world.down.add("first")
     done = run(*REGION, "--yes")
     assert done.return_value == 0, done.exception
-    assert "the first region did not answer: fence, drain, replication" in done.output
+    assert "the first region did not respond: fence, drain, replication" in done.output
     world.down.clear()
     document = json.loads(run(*REGION, "--yes", "--resume", "--json", "--unreachable").stdout)
     assert document["ok"] is True

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpuinfra.report.plan_json import plan_report
+from gpuinfra.report.plan_text import text
 from gpuinfra.spec import parse_spec
 from tests.clouds.stacks import recording_of_spec
+from tests.rules.cases import TODAY
 
 PEER, OFFICE = "10.0.0.0/16", "192.168.7.0/24"
 ENTRIES = [
@@ -74,3 +79,25 @@ def test_declared_connections_are_open_and_no_others(cloud: str, opened: Any) ->
     for one in recording_of_spec(parse_spec(declaration)).custom:
         inputs.setdefault(one.type, []).append(one.inputs)
     assert opened(inputs) == OPEN
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        {},
+        {"network": {"existing": {"id": "vpc-00000000000000001", "subnets": {"use1-az4": "subnet-00000000000000001"}}}},
+    ],
+)
+def test_the_plan_lists_declared_connections(tmp_path: Path, network: dict[str, Any]) -> None:
+    """The text of a plan lists the declared connections, for a network that it creates and for an existing one."""
+    where, machine = WHERE["aws"]
+    declaration: dict[str, Any] = {
+        "name": "serve",
+        "where": where,
+        "pools": [{"name": "gpu", "machine": machine, "capacity": [{"kind": "on_demand", "count": 1}]}],
+        "access": {"ingress": ENTRIES},
+        **network,
+    }
+    stack = tmp_path / "Pulumi.serve.yaml"
+    stack.write_text(json.dumps({"config": {"gpuinfra:cluster": declaration}}))
+    assert f"tcp 8080, 9000-9100 from {PEER}, {OFFICE}; udp 53 from {OFFICE}" in text(plan_report(stack, TODAY))
