@@ -9,8 +9,14 @@ import click
 
 @click.command("permissions")
 @click.argument("stack", metavar="STACK|FILE")
+@click.option(
+    "--read",
+    "read_only",
+    is_flag=True,
+    help="Print only the permissions that `pulumi preview`, `gpuinfra drift`, `nodes` and `verify` require.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object that includes the reason for each action.")
-def command(stack: str, as_json: bool) -> int:
+def command(stack: str, read_only: bool, as_json: bool) -> int:
     """Print the minimum permissions that are required to deploy STACK.
 
     The output is a set of IAM policies for AWS, a role definition for Azure, or a custom role for Google Cloud. Notes
@@ -24,7 +30,7 @@ def command(stack: str, as_json: bool) -> int:
 
     day = today()
     loaded = load_stack(find_stack(stack), day)
-    found = permissions_of(make_plan(loaded.spec, day))
+    found = permissions_of(make_plan(loaded.spec, day), read_only=read_only)
     if as_json:
         click.echo(json.dumps(found.as_dict(loaded.name), indent=2))
         return 0

@@ -91,11 +91,23 @@ def uses_of(
     return dict(uses)
 
 
-def permissions_of(plan: Plan) -> Permissions:
-    """Return the minimum permissions for a plan. Raises `UsageError` if the cloud has no `permissions` module."""
+def reads_of(uses: Mapping[str, list[tuple[str, str]]], changes: frozenset[str]) -> dict[str, list[tuple[str, str]]]:
+    """Return the uses that change nothing: reads of resources, and requests of the program that are not in `changes`."""
+    found = {
+        action: [(of, operation) for of, operation in needed if operation == "read" or not operation and of not in changes]
+        for action, needed in uses.items()
+    }
+    return {action: needed for action, needed in found.items() if needed}
+
+
+def permissions_of(plan: Plan, *, read_only: bool = False) -> Permissions:
+    """Return the minimum permissions for a plan, or with `read_only` only those that `pulumi preview`, `gpuinfra drift`, `nodes` and `verify` require.
+
+    Raises `UsageError` if the cloud has no `permissions` module.
+    """
     if not has_module(plan.cloud, "permissions"):
         raise UsageError(f"where.cloud is {plan.cloud}, for which gpuinfra has no list of permissions")
-    found = module_of(plan.cloud, "permissions").permissions(plan)
+    found = module_of(plan.cloud, "permissions").permissions(plan, read_only=read_only)
     assert isinstance(found, Permissions)
     return found
 

@@ -16,7 +16,7 @@ from gpuinfra.clouds.aws import instances
 from gpuinfra.clouds.aws.profile import USER
 from gpuinfra.clouds.aws.regions import partition
 from gpuinfra.clouds.aws.resources import RESOURCES, resources
-from gpuinfra.clouds.permissions import Permissions, collect, uses_of
+from gpuinfra.clouds.permissions import Permissions, collect, reads_of, uses_of
 from gpuinfra.naming import TOKEN_LENGTH, bucket_name, unique_name
 from gpuinfra.plan.model import Plan
 
@@ -26,6 +26,7 @@ POLICIES_OF_A_ROLE = 10
 SOURCE = "terraform-provider-aws 6 and the AWS service authorization reference, read 2026-11-21; compared with the permissions in CloudFormation schemas"
 
 _BY_NAME = "find an image by its name"
+_REFRESH = "handover: replace the other nodes after a verified canary"
 ASKED: dict[str, tuple[str, ...]] = {
     "read the parameter of an image": ("ssm:GetParameter",),
     _BY_NAME: ("ec2:DescribeImages",),
@@ -34,7 +35,7 @@ ASKED: dict[str, tuple[str, ...]] = {
         "autoscaling:DescribeScalingActivities",
         "ec2:DescribeInstances",
     ),
-    "handover: replace the other nodes after a verified canary": (
+    _REFRESH: (
         "autoscaling:DescribeInstanceRefreshes",
         "autoscaling:StartInstanceRefresh",
     ),
@@ -56,6 +57,9 @@ SSH: dict[str, tuple[str, ...]] = {
     ),
 }
 """Requests of `gpuinfra ssh`, `run` and `verify --ssh`. The Session Manager plugin of the AWS CLI sends the last ones."""
+
+_CHANGES = frozenset({_REFRESH, *SSH})
+"""Requests of gpuinfra that change something, or that open a session."""
 
 _CLUSTER = "gpuinfra:cluster"
 _ACCOUNT, _TOKEN = "?" * 12, "?" * TOKEN_LENGTH
@@ -105,9 +109,15 @@ class _Scope:
     """Conditions as JSON, so that scopes are comparable."""
 
 
-def permissions(plan: Plan) -> Permissions:
-    """Return the policies for a plan, with the reason for every action."""
+def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
+    """Return the policies for a plan, with the reason for every action. With `read_only`, they allow no changes."""
     uses = _uses(plan)
+    if read_only:
+        uses = reads_of(uses, _CHANGES)
+        notes = [
+            "access to the Pulumi state is not included: `pulumi preview` and `gpuinfra drift` need s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket on an S3 backend, which stores a lock during each command"
+        ]
+        return _permissions(plan, uses, notes)
     notes = [
         "attach all documents to the role that runs Pulumi; together, they form one policy that is split because of the IAM size limit",
         _escalation(plan),
@@ -118,6 +128,10 @@ def permissions(plan: Plan) -> Permissions:
         notes.append(
             "the policies do not allow deletion of resources that destroy retains; to delete them later, add the permissions"
         )
+    return _permissions(plan, uses, notes)
+
+
+def _permissions(plan: Plan, uses: Mapping[str, list[tuple[str, str]]], notes: list[str]) -> Permissions:
     documents = documents_of(_statements(plan, uses))
     if len(documents) > POLICIES_OF_A_ROLE:
         notes.append(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuinfra.clouds.azure.resources import RESOURCES, resources
-from gpuinfra.clouds.permissions import Permissions, collect, uses_of
+from gpuinfra.clouds.permissions import Permissions, collect, reads_of, uses_of
 from gpuinfra.plan.model import Plan
 
 SOURCE = "Azure's resource provider operations, read 2026-11-21; a test compares the types with the paths in the azure-mgmt models"
@@ -38,13 +38,15 @@ FUNCTIONS: dict[str, str] = {}
 """Maps an SDK function to its action. `getClientConfig` requires none."""
 
 
-def permissions(plan: Plan) -> Permissions:
-    """Return the role definition for operators of the plan, with the reason for each action."""
+def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
+    """Return the role definition for operators of the plan, with the reason for each action. With `read_only`, it allows no changes."""
     uses = uses_of(resources(plan), ACTIONS, ASKED if plan.pools else {})
+    if read_only:
+        uses = reads_of(uses, frozenset())
     document: dict[str, Any] = {
-        "Name": f"gpuinfra {plan.name}",
+        "Name": f"gpuinfra {plan.name}{' read' if read_only else ''}",
         "IsCustom": True,
-        "Description": f"Minimum permissions of an operator of the cluster {plan.name}.",
+        "Description": f"Minimum permissions to {'read' if read_only else 'operate'} the cluster {plan.name}.",
         "Actions": sorted(uses),
         "NotActions": [],
         "DataActions": [],
@@ -53,10 +55,11 @@ def permissions(plan: Plan) -> Permissions:
     }
     notes = [
         "replace SUBSCRIPTION with the ID of your subscription, then run `az role definition create --role-definition FILE`",
-        "an owner of the subscription must register the resource providers once",
         "bundles and evidence require no data action: the stack that contains the evidence container assigns a role on that container to access.operators",
     ]
-    if any(one.retained for one in resources(plan)):
+    if not read_only:
+        notes.insert(1, "an owner of the subscription must register the resource providers once")
+    if not read_only and any(one.retained for one in resources(plan)):
         notes.append("the role cannot delete retained resources; to delete them later, you need additional permissions")
     if "Microsoft.Authorization/roleAssignments/write" in uses:
         notes.append(

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuinfra.clouds.gcp.instances import data_networks, node_health
 from gpuinfra.clouds.gcp.resources import RESOURCES, resources
-from gpuinfra.clouds.permissions import Permissions, collect, uses_of
+from gpuinfra.clouds.permissions import Permissions, collect, reads_of, uses_of
 from gpuinfra.plan.model import Plan
 
 SOURCE = "Google's IAM permissions reference and the pages of the methods, read 2026-11-21; collections compared with the discovery documents"
@@ -42,8 +42,8 @@ FUNCTIONS = {
 """Maps an SDK function to its permission."""
 
 
-def permissions(plan: Plan) -> Permissions:
-    """Return the roles for operators of a plan, with the uses of each permission."""
+def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
+    """Return the roles for operators of a plan, with the uses of each permission. With `read_only`, they allow no changes."""
     requests = dict(ASKED) if plan.pools else {PROJECT: ASKED[PROJECT]}
     if not any(one.kind == "lustre" and one.bucket for one in plan.file_systems):
         requests.pop(IMPORT, None)
@@ -54,9 +54,12 @@ def permissions(plan: Plan) -> Permissions:
     inputs = {"deleteDefaultRoutesOnCreate": data_networks(plan), "autoHealingPolicies": node_health(plan)}
     unset = frozenset(name for name, instances in inputs.items() if not any(instances))
     uses = uses_of(resources(plan), ACTIONS, requests, unset)
+    if read_only:
+        uses = reads_of(uses, frozenset({IMPORT}))
     project = [one for one in sorted(uses) if not one.startswith(BILLING)]
     billing = [one for one in sorted(uses) if one.startswith(BILLING)]
-    documents = [_role(plan, "", project)] + ([_role(plan, " billing", billing)] if billing else [])
+    to, of = ("read", " read") if read_only else ("operate", "")
+    documents = [_role(plan, of, to, project)] + ([_role(plan, f"{of} billing", to, billing)] if billing else [])
     notes = [
         "create the role in the project and grant it there: gcloud iam roles create ROLE --project PROJECT --file FILE"
     ]
@@ -64,6 +67,8 @@ def permissions(plan: Plan) -> Permissions:
         notes.append(
             "budgets belong to the billing account: create the second role in the organization and grant it on that account"
         )
+    if read_only:
+        return Permissions(cloud="gcp", needs=collect(uses), documents=tuple(documents), notes=tuple(notes), source=SOURCE)
     if any(one.retained for one in resources(plan)):
         notes.append(
             "the role cannot delete resources that destroy retains; to delete them later, you need additional permissions"
@@ -74,10 +79,10 @@ def permissions(plan: Plan) -> Permissions:
     return Permissions(cloud="gcp", needs=collect(uses), documents=tuple(documents), notes=tuple(notes), source=SOURCE)
 
 
-def _role(plan: Plan, purpose: str, included: list[str]) -> dict[str, Any]:
+def _role(plan: Plan, purpose: str, to: str, included: list[str]) -> dict[str, Any]:
     return {
         "title": f"gpuinfra {plan.name}{purpose}",
-        "description": f"Minimum permissions to operate the cluster {plan.name}.",
+        "description": f"Minimum permissions to {to} the cluster {plan.name}.",
         "stage": "GA",
         "includedPermissions": included,
     }
