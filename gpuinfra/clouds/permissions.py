@@ -94,7 +94,9 @@ def uses_of(
 def reads_of(uses: Mapping[str, list[tuple[str, str]]], changes: frozenset[str]) -> dict[str, list[tuple[str, str]]]:
     """Return the uses that change nothing: reads of resources, and requests of the program that are not in `changes`."""
     found = {
-        action: [(of, operation) for of, operation in needed if operation == "read" or not operation and of not in changes]
+        action: [
+            (of, operation) for of, operation in needed if operation == "read" or (not operation and of not in changes)
+        ]
         for action, needed in uses.items()
     }
     return {action: needed for action, needed in found.items() if needed}

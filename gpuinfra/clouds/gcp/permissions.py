@@ -68,7 +68,9 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
             "budgets belong to the billing account: create the second role in the organization and grant it on that account"
         )
     if read_only:
-        return Permissions(cloud="gcp", needs=collect(uses), documents=tuple(documents), notes=tuple(notes), source=SOURCE)
+        return Permissions(
+            cloud="gcp", needs=collect(uses), documents=tuple(documents), notes=tuple(notes), source=SOURCE
+        )
     if any(one.retained for one in resources(plan)):
         notes.append(
             "the role cannot delete resources that destroy retains; to delete them later, you need additional permissions"
