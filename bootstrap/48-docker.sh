@@ -6,7 +6,7 @@
 #         DOCKER_PACKAGES          packages of Docker's repository with their versions
 #         DOCKER_REPOSITORY, _SUITE                 https://download.docker.com/linux/ubuntu; `noble stable`
 #         DOCKER_KEY_URL, _KEY_FINGERPRINT          the repository's key; 40 hex digits
-# Proves: the daemon answers with an accepted version, and runs now and at the next boot.
+# Proves: the daemon responds with an accepted version, and runs now and at the next boot.
 # No user becomes a member of group docker: membership is equivalent to root.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
@@ -41,7 +41,7 @@ refusal() {
   if [[ -n $(server_version) ]]; then
     printf 'the Docker daemon is %s, but the lock accepts %s' "$(server_version)" "$(wanted DOCKER)"
   else
-    printf 'the Docker daemon does not answer: %s' "$(service_reason docker.service)"
+    printf 'the Docker daemon does not respond: %s' "$(service_reason docker.service)"
   fi
 }
 

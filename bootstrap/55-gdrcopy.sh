@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs GDRCopy, with which small messages reach GPU memory without a copy engine, or verifies the one in the image.
+# Installs GDRCopy, which copies small messages to GPU memory without a copy engine, or verifies the one in the image.
 #
 # Reads:  GDRCOPY_VERSION, _RANGE_MIN, _MAX  2.5; versions that an image may contain: 2.4, 3 (excluded)
 #         GDRCOPY_DEBS                       `URL SHA256; URL SHA256`: gdrdrv-dkms and libgdrapi, which are in no repository;

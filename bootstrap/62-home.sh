@@ -44,7 +44,7 @@ main() {
   proved "home directories at ${mounted[*]} accept writes${HOME_TLS_PORT:+ and use TLS}"
 }
 
-# homes: prints mount, source and options of each home. With TLS, each is mounted through a local port of its own.
+# homes: prints mount, source and options of each home. With TLS, each is mounted through its own local port.
 homes() {
   local kind mount server name port=$TLS_FIRST_PORT
   while read -r kind mount server name; do

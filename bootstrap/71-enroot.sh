@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs enroot, with which users run containers without a daemon and without root, or verifies the one in the image.
+# Installs enroot, which runs containers without a daemon and without root, or verifies the one in the image.
 #
 # Reads:  ENROOT_VERSION          4.2.1
 #         ENROOT_RANGE_MIN, _MAX  versions that an image may contain: 4, 5 (excluded)

@@ -25,9 +25,9 @@ main() {
   [[ -n $address ]] || die "no route leads out of this node, so its private address is unknown (ip -4 route)"
 
   put_file "$QUERY" "url = \"http://$address:$PORT/metrics\"" || true
-  # Before the installation, because the package starts the exporter, which listens at all addresses by default. The package's
+  # Before the installation, because the package starts the exporter, which listens on all addresses by default. The package's
   # unit restarts it only after an abort and does not wait for the network, so an exporter that starts before the node has
-  # its address ends for good. It appends all messages to one file that nothing rotates.
+  # its address stays down. It appends all messages to one file that nothing rotates.
   if put_file "/etc/systemd/system/$UNIT.d/gpuinfra.conf" "[Unit]
 Wants=network-online.target
 After=network-online.target

@@ -72,7 +72,7 @@ empty_disks() {
 prove_write() {
   local probe=$1/.gpuinfra-$$
   printf 'ok\n' >"$probe" || die "$1 does not accept a write"
-  [[ $(<"$probe") == ok ]] || die "$1 returns other data than was written"
+  [[ $(<"$probe") == ok ]] || die "$1 returns data that differs from the written data"
   rm -f -- "$probe"
 }
 

@@ -48,11 +48,11 @@ mount_one() {
   fi
 }
 
-# mount_in_time MOUNT: mount.nfs and mount.lustre wait for a server that does not answer, longer than the step may take.
+# mount_in_time MOUNT: mount.nfs and mount.lustre wait for a server that does not respond, longer than the step may take.
 mount_in_time() {
   local status=0
   timeout -k 10 "$MOUNT_S" mount "$1" || status=$?
-  ((status != 124)) || printf '%s\n' "the server of $1 did not answer within $MOUNT_S s" >&2
+  ((status != 124)) || printf '%s\n' "the server of $1 did not respond within $MOUNT_S s" >&2
   return "$status"
 }
 
@@ -101,6 +101,6 @@ prove_mount() {
   word="written at $(date -u +%FT%TZ)"
   printf '%s\n' "$word" >"$probe" || die "$mount does not accept a write"
   sync "$probe" 2>/dev/null || sync
-  [[ $(<"$probe") == "$word" ]] || die "$mount returns other data than was written"
+  [[ $(<"$probe") == "$word" ]] || die "$mount returns data that differs from the written data"
   rm -f -- "$probe"
 }

@@ -13,7 +13,7 @@
 # Exit codes: 0 done, 194 continue after a reboot, 65 failed and a retry cannot help, anything else failed.
 #
 # Variables from the runner: GPUINFRA_REPORT (path), GPUINFRA_DRY_RUN (1: change nothing), GPUINFRA_VERSIONS (path of
-# versions.env; default: beside this folder), GPUINFRA_FILE_SYSTEMS (lines of `kind mount dns_name mount_name`),
+# versions.env; default: next to this folder), GPUINFRA_FILE_SYSTEMS (lines of `kind mount dns_name mount_name`),
 # GPUINFRA_CLIENT_ID (Azure: client ID of the nodes' identity; empty on other clouds),
 # GPUINFRA_UNFINISHED (path of a file that exists from `begin_installing` until the journal records the step as done).
 

@@ -43,7 +43,7 @@ def _schema(rule: Callable[..., Any]) -> PolicyConfigSchema | None:
 
 
 def _about(rule: Callable[..., Any]) -> dict[str, Any]:
-    """Return name, description and configuration of a policy. They come from the function."""
+    """Return the name, description and configuration of a policy, derived from the function."""
     name = rule.__name__.replace("_", "-")
     return {"name": name, "description": (rule.__doc__ or "").splitlines()[0], "config_schema": _schema(rule)}
 

@@ -26,9 +26,9 @@ class Resource:
     name: str
     """Logical name."""
     props: Mapping[str, Any]
-    """Inputs, or outputs in a rule of the stack."""
+    """Inputs, or outputs in a stack rule."""
     uses: list[Resource] = field(default_factory=list)
-    """The resources on which this one depends. Only in a rule of the stack."""
+    """The resources on which this one depends. Set only in a stack rule."""
 
 
 Config = Mapping[str, Any]
@@ -80,7 +80,7 @@ def no_public_gpu_node(one: Resource, config: Config, today: date) -> Iterator[s
     if not _machine(one) and not one.props.get("guestAccelerators"):
         return
     if any(_public(one)):
-        yield "the GPU node gets a public address; remove it, and reach the node through a bastion or a tunnel of the cloud"
+        yield "the GPU node has a public address; remove it, and connect to the node through a bastion or a tunnel"
 
 
 def imds_v2(one: Resource, config: Config, today: date) -> Iterator[str]:
@@ -106,7 +106,7 @@ def encryption(one: Resource, config: Config, today: date) -> Iterator[str]:
             found = one.props.get(name) or ()
             for disk in [found] if isinstance(found, Mapping) else found:
                 if not _true(disk.get("encrypted")):
-                    yield f"{name} has a disk whose encrypted is not true"
+                    yield f"{name} has a disk for which encrypted is not true"
 
 
 def expired_reservation(one: Resource, config: Config, today: date) -> Iterator[str]:
@@ -139,7 +139,10 @@ def efa_group_self_reference(resources: Sequence[Resource], config: Config) -> F
         groups = {group for nic in node.props.get("networkInterfaces") or () if str(nic.get("interfaceType") or "").startswith("efa") for group in nic.get("securityGroups") or ()}  # fmt: skip
         for word in ("ingress", "egress"):
             if groups and not any(_to_itself(one, word, groups) for one in resources):
-                yield node, f"no security group of its EFA interfaces has a rule for {word} of all traffic with itself"
+                yield (
+                    node,
+                    f"no security group of its EFA interfaces has a rule that allows all {word} traffic within the group",
+                )
 
 
 def audit_trail(resources: Sequence[Resource], config: Config) -> Found:
@@ -183,7 +186,7 @@ def _machine(one: Resource) -> str:
 
 
 def _public(one: Resource) -> Iterator[bool]:
-    """Yield whether each network interface of a node gets a public address."""
+    """Yield whether each network interface of a node has a public address."""
     yield _true(one.props.get("associatePublicIpAddress"))
     for nic in one.props.get("networkInterfaces") or ():
         yield _true(nic.get("associatePublicIpAddress"))

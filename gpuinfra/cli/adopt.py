@@ -29,7 +29,7 @@ from gpuinfra.cli.options import FILE
 def command(stack: str, organization: str, project: str, profile: str | None, state: Path | None, out: Path) -> None:
     """Write the Pulumi import file for resources that an earlier destroy of STACK retained.
 
-    Destroy retains buckets, keys, audit logs, and file systems that hold the only copy of their data. Their names stay
+    `destroy` retains buckets, keys, audit logs, and file systems that hold the only copy of their data. Their names stay
     in use, so the next `pulumi up` fails when it tries to create them again. This command finds them with read-only
     calls to the account and prints the Pulumi commands that import them. The engine protects an imported resource until the next
     `pulumi up`, so a `pulumi destroy` before that fails and does not delete any retained resource.

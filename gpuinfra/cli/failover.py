@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 @click.command("failover")
 @click.argument("stack")
 @click.option(
-    "--to", "region", required=True, metavar="REGION", help="The second region, as `recovery.region` declares it."
+    "--to", "region", required=True, metavar="REGION", help="The second region, as declared in `recovery.region`."
 )
 @click.option(
     "--unreachable",
     is_flag=True,
-    help="Do not call the first region. Default: stop calling it when it does not answer.",
+    help="Do not call the first region. Default: stop calling it when it does not respond.",
 )
 @click.option(
     "--ignore",
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 @click.option(
     "--resume",
     is_flag=True,
-    help="Continue a failover that was interrupted, and repeat steps that the first region did not respond.",
+    help="Continue a failover that was interrupted, and repeat the steps for which the first region did not respond.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, and the progress on stderr.")
 def command(
@@ -63,7 +63,7 @@ def command(
     deploys the stack files of the second region, imports the replicas into the file systems, and waits until the nodes are
     verified. It prints each step before it runs and records it in a journal, so that `--resume` continues after an interruption.
 
-    If the first region does not answer, the steps in it are recorded, and `--resume` repeats them later.
+    If the first region does not respond, the steps in it are recorded, and `--resume` repeats them later.
 
     The exit code is 0 if all other steps ran, and 1 otherwise.
     """
@@ -159,7 +159,7 @@ def _checksum(loaded: LoadedStack) -> str:
 
 
 def _start(journal: Journal, stack: str, region: str, files: Mapping[str, str], *, resume: bool) -> None:
-    """Check that the journal and `--resume` fit."""
+    """Check that `--resume` is set if, and only if, a journal exists for this failover."""
     if resume and not journal.exists:
         raise UsageError(f"no failover of {stack} was started on this machine; omit --resume")
     if journal.exists:

@@ -1,6 +1,6 @@
 """`gpuinfra images`: shows the image of each pool, newer releases of its family, and what a newer release changes.
 
-The records of the catalog need no network. With `--live`, the cloud is asked for the newest image.
+The records of the catalog need no network. With `--live`, the cloud is queried for the newest image.
 """
 
 from __future__ import annotations

@@ -249,7 +249,7 @@ def _settable(finding: Finding) -> Finding:
 
 
 def _show_next(path: Path, answers: Answers) -> None:
-    """Print the next commands, and what the machine lacks for them."""
+    """Print the next commands, and the prerequisites that this machine does not have."""
     from gpuinfra.clouds import why_not_here
     from gpuinfra.new_stack.files import find_project, program_problem
     from gpuinfra.spec.load import find_stack, stack_name

@@ -76,7 +76,7 @@ def command(
     if against is not None and (page or svg or mermaid or why or live):
         raise UsageError("--diff prints only the comparison; omit --html, --svg, --mermaid, --why and --live")
     if markdown and (against is None or as_json):
-        raise UsageError("--markdown prints the comparison of --diff; give --diff and omit --json")
+        raise UsageError("--markdown prints the comparison of --diff; add --diff and omit --json")
     if mermaid and (as_json or why):
         raise UsageError("--mermaid prints only the flowchart; omit --json and --why")
     on = read_day(day, "--on") if day else today()

@@ -43,7 +43,7 @@ class _Entry:
 
     @property
     def bound(self) -> bool:
-        """Whether the entry names a reservation, which belongs to one region."""
+        """Whether the entry specifies a reservation, which belongs to one region."""
         return isinstance(self.spec, (Reserved, Block))
 
 
@@ -155,7 +155,7 @@ def _list_purchase(pair: Pair, draft: Draft, entry: _Entry) -> None:
         Manual(
             path=entry.path,
             what=f"{kind.value} capacity: {entry.count} x {machine.name} in {pair.target}",
-            why=f"a reservation belongs to one zone and cannot be moved; buy {wanted.value} capacity for {usd}, and name it with --set '{entry.path}={{kind: {wanted.value}, ...}}'{bills}",
+            why=f"a reservation belongs to one zone and cannot be moved; buy {wanted.value} capacity for {usd}, and set it with --set '{entry.path}={{kind: {wanted.value}, ...}}'{bills}",
             command=pair.facts.purchase(wanted, machine, entry.count, pair.target, draft.get(("where", "zone"))),
         )
     )
@@ -166,9 +166,9 @@ def _not_free(pair: Pair, entry: _Entry) -> Finding:
     allowed = listed(sorted(one.value for one in machine.capacity & pair.there.capacity_kinds))
     belongs = f"which belongs to {pair.source}, and" if entry.bound else "but"
     what = f"is {entry.kind.value}, {belongs} {machine.name} is sold only as {allowed or 'capacity that gpuinfra does not support'}"
-    hint = f"buy it in {pair.target} and name it: --set '{path}={{kind: {allowed}, id: ID, count: {count}}}'"
+    hint = f"buy it in {pair.target} and set it with --set '{path}={{kind: {allowed}, id: ID, count: {count}}}'"
     if allowed == "block":
-        hint = f"buy a block in {pair.target} and name it with --set '{path}={{kind: block, id: ID, count: {count}, starts_at: TIME, ends_at: TIME}}'"
+        hint = f"buy a block in {pair.target} and set it with --set '{path}={{kind: block, id: ID, count: {count}, starts_at: TIME, ends_at: TIME}}'"
     return error(path, what, hint)
 
 

@@ -29,7 +29,7 @@ def name_findings(pair: Pair) -> Iterator[Finding]:
         yield error("STACK", what, "rename the stack file")
     elif not names.is_name(name):
         what = f"has an invalid stack name: {shown(name)}; allowed: {allowed}"
-        yield error("--output", what, "name a file such as Pulumi.NAME.yaml")
+        yield error("--output", what, "specify a file such as Pulumi.NAME.yaml")
 
 
 def parsed(pair: Pair, draft: Draft) -> ClusterSpec | None:
@@ -62,12 +62,12 @@ def parsed(pair: Pair, draft: Draft) -> ClusterSpec | None:
                 if name in bound and not pair.across:
                     what = f"is the reservation of the stack in {pair.source}"
                     path = f"pools[{i}].capacity[{j}].{field}"
-                    draft.findings.append(error(path, what, f"name a reservation in {pair.target}"))
+                    draft.findings.append(error(path, what, f"specify a reservation in {pair.target}"))
     return cloned
 
 
 def warn_of_left_overs(pair: Pair, draft: Draft) -> None:
-    """Warn about values that still name the region that can fail."""
+    """Warn about values that still refer to the region that can fail."""
     for route, text in leaves(draft.value):
         if pair.source in text and route[0] not in ("where", "use", "name", "recovery"):
             path = Change(route=route, before=None, after=None, reason="").path

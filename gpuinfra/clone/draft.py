@@ -82,7 +82,7 @@ def put(value: Any, route: Route, after: object) -> None:
     last = route[-1]
     if isinstance(value, list):
         if not isinstance(last, int):
-            raise TypeError("an entry of a list has a number")
+            raise TypeError("a list entry needs an index")
         if last == len(value):
             value.append(after)
         elif after is None:

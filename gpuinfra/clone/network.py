@@ -34,7 +34,7 @@ def set_network(pair: Pair, draft: Draft) -> None:
         )
         if not pair.request.peers and not pair.is_given(("network", "cidr")):
             what = "is not in the declaration of an existing network, so the clone cannot avoid it"
-            draft.findings.append(warn("network.cidr", what, "name the ranges of the existing network with --peer"))
+            draft.findings.append(warn("network.cidr", what, "specify the ranges of the existing network with --peer"))
     for name in ("cidr", "existing"):
         if pair.is_given(("network", name)):
             draft.findings += _unused(pair, name)
@@ -48,12 +48,12 @@ def set_network(pair: Pair, draft: Draft) -> None:
     chosen = range_for(network.cidr, pair.source, pair.target, pair.there.regions, pair.request.peers)
     if chosen is None:
         what = f"is {network.cidr}, and every private range of this size overlaps --peer"
-        draft.findings.append(error("network.cidr", what, "name a free range with --cidr"))
+        draft.findings.append(error("network.cidr", what, "specify a free range with --cidr"))
         return
     draft.set(
         ("network", "cidr"),
         chosen,
-        f"does not overlap {network.cidr}, so that both networks can be peered; other stacks are not read, so name the ranges of their networks with --peer",
+        f"does not overlap {network.cidr}, so that both networks can be peered; other stacks are not read, so specify the ranges of their networks with --peer",
     )
 
 

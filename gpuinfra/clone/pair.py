@@ -94,7 +94,7 @@ class Pair:
         return value
 
     def is_given(self, route: Route) -> bool:
-        """Whether `--set` names a value, a value in it, or a value that contains it."""
+        """Whether `--set` sets a value, a value in it, or a value that contains it."""
         return any(one[: len(route)] == route or one == route[: len(one)] for one, _ in self.values)
 
     def apply_given(self, draft: Draft) -> None:

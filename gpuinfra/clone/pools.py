@@ -35,9 +35,9 @@ def set_machines(pair: Pair, draft: Draft) -> dict[str, MachineType]:
         if new:
             draft.set(("network", "machines", index), new.name, _why(pair, old, new, None))
     if pair.across and pair.spec.machines:
-        draft.set(("machines",), None, f"these machine types are of {pair.here.title}")
+        draft.set(("machines",), None, f"these machine types exist only on {pair.here.title}")
     if pair.across and pair.spec.network.machines:
-        draft.set(("network", "machines"), None, f"the machine types are of {pair.here.title}")
+        draft.set(("network", "machines"), None, f"the machine types exist only on {pair.here.title}")
     return chosen
 
 
@@ -70,7 +70,7 @@ def _machine(
     what = f"is {old.name}, which the catalog does not list in {pair.target}, and no machine type there can replace it"
     if pair.across:
         what = f"is {old.name}, and no machine type that the {pair.there.title} catalog lists in {pair.target} can replace it"
-    hint = "use another region, or name the machine type with --machine if you know that the region offers it"
+    hint = "use another region, or specify the machine type with --machine if you know that the region offers it"
     draft.findings.append(error(path, what, hint))
     return None
 
@@ -82,7 +82,7 @@ def _warnings(pair: Pair, pool: Pool | None, old: MachineType, new: MachineType)
     if new.gpu is None:
         what = f"is {new.name}, which has no GPUs; {old.name} has {old.gpus} GPUs"
         yield error(
-            "--machine", what, f"name a machine type with GPUs; `gpuinfra catalog --cloud {pair.cloud}` lists them"
+            "--machine", what, f"specify a machine type with GPUs; `gpuinfra catalog --cloud {pair.cloud}` lists them"
         )
         return
     if new.gpu.memory_mib < find.SAME_MEMORY * old.gpu.memory_mib:

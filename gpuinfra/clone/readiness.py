@@ -269,7 +269,7 @@ def _state(stack: LoadedStack, files: list[LoadedStack], environment: Mapping[st
         reason = f"is in {region}, so a failover cannot read the state when this region fails"
         lines.append(Line(topic="state", name=BACKEND, state=FAIL, reason=reason, fix=MOVE))
     yield from lines or [
-        Line(topic="state", name="backend", state=OK, reason=f"no setting names a backend in {region}")
+        Line(topic="state", name="backend", state=OK, reason=f"no setting refers to a backend in {region}")
     ]
 
 

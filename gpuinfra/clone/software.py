@@ -22,7 +22,9 @@ def check_images(pair: Pair, draft: Draft) -> None:
             continue
         if pair.across and isinstance(image, str) and image not in WORDS:
             what = f"is {image}, the release date of an image of {pair.here.title}"
-            draft.findings.append(error(path, what, f"add --set {path}=default, or a date of {pair.there.title}"))
+            draft.findings.append(
+                error(path, what, f"add --set {path}=default, or set it to a release date of {pair.there.title}")
+            )
         if not isinstance(image, CustomImage):
             continue
         if pair.across:
@@ -31,7 +33,7 @@ def check_images(pair: Pair, draft: Draft) -> None:
                 error(
                     path,
                     what,
-                    f"build it on {pair.there.title} and name it: --set {path}.ref=IMAGE, or --set {path}=default",
+                    f"build it on {pair.there.title} and set it with --set {path}.ref=IMAGE, or use --set {path}=default",
                 )
             )
             continue

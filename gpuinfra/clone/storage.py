@@ -63,7 +63,7 @@ def _keep_mounted(pair: Pair, draft: Draft, path: str, entry: ObjectMount) -> No
         draft.findings.append(error(path, what, hint))
         return
     what = f"is {bucket}, which the clone mounts too; its location is unknown, and reads from a bucket in another region are slow and billed"
-    hint = f"check that the bucket is available if {pair.source} fails, or name a copy in {pair.target} with --set {path}=BUCKET"
+    hint = f"check that the bucket is available if {pair.source} fails, or specify a copy in {pair.target} with --set {path}=BUCKET"
     draft.findings.append(warn(path, what, hint))
     draft.manual.append(
         Manual(
@@ -81,10 +81,10 @@ def _list_data(pair: Pair, draft: Draft, index: int, entry: Lustre | ObjectMount
     new = pair.final(draft, ("storage", index, "bucket")) == "auto"
     if new and "site" in pair.spec.made_layers:
         what = f"is auto, a bucket that the clone creates, so {entry.mount} starts without the data of the stack"
-        hint = f"name a bucket in {pair.target} that has the data with --set {path}.bucket=BUCKET, or copy the data before you use the clone"
+        hint = f"specify a bucket in {pair.target} that has the data with --set {path}.bucket=BUCKET, or copy the data before you use the clone"
         draft.findings.append(warn(f"{path}.bucket", what, hint))
     early = (
-        f"; in mode cold, the bucket of the clone does not exist before the failover: create one in {pair.target} now and name it with --set {path}.bucket=BUCKET"
+        f"; in mode cold, the bucket of the clone does not exist before the failover: create one in {pair.target} now and set it with --set {path}.bucket=BUCKET"
         if new and pair.request.mode == "cold"
         else ""
     )
@@ -95,7 +95,7 @@ def _list_data(pair: Pair, draft: Draft, index: int, entry: Lustre | ObjectMount
         why = f"object storage is not replicated between clouds; copy the data with your own tool{early}"
         command = f"rclone sync SOURCE:{bucket} TARGET:BUCKET"
     elif recovery is not None and recovery.region == pair.target:
-        named = f"; name the replica in this stack output with --set {path}.bucket=BUCKET to start from its data"
+        named = f"; specify the replica in this stack output with --set {path}.bucket=BUCKET to start from its data"
         why = f"`recovery` of the stack replicates the bucket{named if new else ''}"
         command = f"pulumi stack output recovery --stack {pair.stack.name}"
     elif recovery is not None:

@@ -42,7 +42,7 @@ class Failover(Protocol):
         ...
 
     def answers(self, pair: Pair) -> None:
-        """Raise `Unreachable` if the second region does not answer."""
+        """Raise `Unreachable` if the second region does not respond."""
         ...
 
     def stop_group(self, group: str) -> None:

@@ -127,7 +127,7 @@ def rejected(why: str, login: str) -> Unanswered:
 
 def denied(action: str, why: str) -> Unanswered:
     """Return the answer if the identity lacks the permission to ask."""
-    fix = "allow it to this identity (docs/doctor.md lists the permissions), or check this item yourself"
+    fix = "grant it to this identity (docs/doctor.md lists the permissions), or check this item yourself"
     return Unanswered(f"not checked, because the request is denied: {why}", f"the permission {action}", fix)
 
 
@@ -163,7 +163,7 @@ def answers(questions: Iterable[Question], deadline_s: float = DEADLINE_S) -> li
     rows: list[Row] = []
     for question, found in zip(asked, together([_rows_of(one) for one in asked], deadline_s), strict=True):
         if found is None:
-            late = f"no answer within {deadline_s:g} s"
+            late = f"no response within {deadline_s:g} s"
             rows.append(warning(question.topic, question.where, late, "an answer", _AGAIN))
         else:
             rows.extend(found)

@@ -16,7 +16,7 @@ from gpuinfra.software.images import ImageFamily
 from gpuinfra.spec.load import LoadedStack
 
 PLAN_TOPICS = ("permissions", "quota", "machine", "reservation", "image")
-"""Topics to name for a cloud that has no questions about a plan."""
+"""Topics to list for a cloud that has no checks of a plan."""
 PLAN_DEADLINE_S = 15.0
 """Time limit for the answers about a plan. Shorter than the limit for all answers, so that the other rows are shown."""
 
@@ -42,7 +42,7 @@ def _identity(cloud: str) -> Iterator[Row]:
 
 def _why_not(cloud: str) -> str | None:
     if not has_module(cloud, "preflight"):
-        return "gpuinfra has no questions for this cloud"
+        return "gpuinfra has no checks for this cloud"
     absent = [name for name, _ in requirements_of(cloud) if installed_version(name) is None]
     return f"not checked without {', '.join(absent)}" if absent else None
 
@@ -100,7 +100,7 @@ def newest_images(stack: LoadedStack, families: Iterable[ImageFamily]) -> dict[s
     if refusal:
         return dict.fromkeys(wanted, NewestImage(why=refusal.found, fix=refusal.fix))
     found = together([functools.partial(_newest, cloud, one) for one in wanted.values()], PLAN_DEADLINE_S)
-    late = NewestImage(why=f"no answer within {PLAN_DEADLINE_S:g} s", fix="run the command again")
+    late = NewestImage(why=f"no response within {PLAN_DEADLINE_S:g} s", fix="run the command again")
     return {family: one or late for family, one in zip(wanted, found, strict=True)}
 
 

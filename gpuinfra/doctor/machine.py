@@ -114,7 +114,7 @@ def plugin(package: str) -> Iterator[Row]:
         what = "not installed, and PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION prevents the download"
         yield problem("plugin", name, what, f"version {version}", install)
     else:
-        what = "not installed; the first `pulumi up` downloads it, which takes minutes"
+        what = "not installed; the first `pulumi up` downloads it, which takes several minutes"
         yield warning("plugin", name, what, f"version {version}", install)
 
 

@@ -27,7 +27,7 @@ TOPIC = "state"
 FIXES = (
     (r"PULUMI_ACCESS_TOKEN must be set|not logged in|401", "a login", LOGIN),
     (r"unable to open state directory|no such file or directory", "an existing folder", "mkdir -p the folder, or pulumi login with another one"),
-    (r"permission denied|AccessDenied|403|not authorized", "read and write access to the backend", "allow it to this identity, or pulumi login with another backend"),
+    (r"permission denied|AccessDenied|403|not authorized", "read and write access to the backend", "grant it to this identity, or pulumi login with another backend"),
     (r"credentials", "credentials of the cloud that stores the state", "log in to that cloud, or pulumi login with another backend"),
     (r"connection refused|no such host|timeout|deadline exceeded", "a connection to the backend", "check the network and the proxy (HTTPS_PROXY)"),
 )  # fmt: skip
@@ -55,7 +55,7 @@ def backend(folder: Path, provider: str | None) -> Iterator[Row]:
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         fix = "check the network and the proxy (HTTPS_PROXY)"
-        yield problem(TOPIC, "backend", f"no answer within {TIMEOUT_S:g} s", "a connection to the backend", fix)
+        yield problem(TOPIC, "backend", f"no response within {TIMEOUT_S:g} s", "a connection to the backend", fix)
         return
     if done.returncode != 0:
         said = (done.stderr.strip() or "no error message").splitlines()[-1].removeprefix("error: ")

@@ -1,8 +1,8 @@
 """Downloads Pulumi's official release instead of building the engine.
 
 The archive is compared with the SHA-256 in the checksum file of the same release. Both come from the same host over TLS, so the comparison
-detects a damaged download, but not a host that serves other files (docs/decisions/engine.md). Names and addresses follow Pulumi's
-own installer; read 2026-11-23. Proxies are those of the environment: `HTTPS_PROXY`, `NO_PROXY`.
+detects a damaged download, but not a host that serves different files (docs/decisions/engine.md). Names and addresses follow Pulumi's
+own installer; read 2026-11-23. The proxy settings in `HTTPS_PROXY` and `NO_PROXY` apply.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ BASE = "https://get.pulumi.com/releases/sdk"
 PROGRAMS = (CLI, HOST)
 """What a release provides."""
 NEEDED = ("pulumi", "pulumi-language-python", "pulumi-language-python-exec", "pulumi-resource-pulumi-python")
-"""Programs of the archive without which a Python program does not run."""
+"""Programs in the archive that a Python program requires."""
 OPTIONAL = ("pulumi-analyzer-policy-python",)
-"""Programs of the archive that are kept too: the one that runs policy packs."""
+"""Programs in the archive that are also kept: the one that runs policy packs."""
 FIRST_ANSWER_S = 2.5
-"""Time limit for the checksum file. A machine without internet access loses at most this time."""
+"""Time limit for the checksum file. A machine without internet access waits at most this long."""
 STALL_S = 30.0
-"""A connection that transfers nothing for this time is closed, and the download continues with a new one."""
+"""A connection that transfers nothing for this long is closed, and the download continues with a new one."""
 ATTEMPTS = 5
-"""Connections for one archive."""
+"""Maximum number of connections for one archive."""
 LIMIT_S = 1800.0
 """Time limit for the whole download. The received part is kept for the next run."""
 PROGRESS_EVERY_S = 10.0
@@ -87,7 +87,7 @@ def download(cache: Path, module: Module, progress: Progress) -> Path | None:
         archive.unlink(missing_ok=True)
     except (NotAvailable, tarfile.TarError, EOFError) as error:
         _known[address] = str(error)
-        progress(f"engine: the release of Pulumi is not used: {error}; building it from source instead")
+        progress(f"engine: the release of Pulumi is not used: {error}; building the engine from source instead")
         return None
     progress(f"engine: Pulumi {module.version} is ready after {time.monotonic() - started:.0f} s: {folder}")
     return folder
@@ -100,7 +100,7 @@ def archive_platform() -> str:
 
 
 def _checksum(address: str, name: str) -> str:
-    """Return the SHA-256 of an archive from the checksum file. It is the first request, so it decides whether the host can be reached."""
+    """Return the SHA-256 of an archive from the checksum file. It is the first request, so it determines whether the host can be reached."""
     answer: list[bytes] = []
     reason: list[str] = []
 
@@ -116,7 +116,7 @@ def _checksum(address: str, name: str) -> str:
     thread.start()
     thread.join(FIRST_ANSWER_S)
     if not answer:
-        raise NotAvailable(f"{address}: {reason[0] if reason else f'no answer within {FIRST_ANSWER_S:g} s'}")
+        raise NotAvailable(f"{address}: {reason[0] if reason else f'no response within {FIRST_ANSWER_S:g} s'}")
     for line in answer[0].decode("utf-8", "replace").splitlines():
         if match := re.fullmatch(rf"([0-9a-f]{{64}}) [ *]{re.escape(name)}", line.strip()):
             return match[1]
@@ -124,7 +124,7 @@ def _checksum(address: str, name: str) -> str:
 
 
 def _archive(path: Path, address: str, expected: str, progress: Progress) -> Path:
-    """Download an archive, continue an interrupted download, and compare the checksum. An archive with another checksum is removed."""
+    """Download an archive, continue an interrupted download, and compare the checksum. An archive with a different checksum is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     problem = ""

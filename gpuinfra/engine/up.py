@@ -1,4 +1,4 @@
-"""Deploys a stack with `pulumi up`, without questions. The output of the engine is passed on."""
+"""Deploys a stack with `pulumi up`, without prompts. The output of the engine is forwarded."""
 
 from __future__ import annotations
 

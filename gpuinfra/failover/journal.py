@@ -1,7 +1,7 @@
 """The journal of a failover: a file in the user's state folder that states which steps are done.
 
 The file is replaced atomically before and after each step, so that it is complete after a kill. A lock prevents concurrent runs. The engine
-inherits the lock, so a run that was killed while the engine runs cannot be continued before the engine ends.
+inherits the lock, so a run that was killed while the engine was running cannot be continued before the engine exits.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Journal:
     """The journal of one stack, locked until `close`."""
 
     def __init__(self, stack_file: Path, folder: Path | None = None) -> None:
-        """Open and lock the journal. Raises `GpuinfraError` if a different process has it, or if the file is not a journal."""
+        """Open and lock the journal. Raises `GpuinfraError` if a different process holds it, or if the file is not a journal."""
         self.stack_file = stack_file.resolve()
-        running = f"a failover of {self.stack_file.name} is running, or the engine of an interrupted one still runs; wait until it ends"
+        running = f"a failover of {self.stack_file.name} is running, or the engine of an interrupted one is still running; wait until it finishes"
         self.path, self._lock = locked_file("failover", str(self.stack_file), folder, running)
         try:
             self._body = self._read()
@@ -47,7 +47,7 @@ class Journal:
 
     @property
     def ended(self) -> str | None:
-        """Time at which the last step ended, or None."""
+        """Time at which the last step finished, or None."""
         return self._body.get("ended")
 
     @property
@@ -64,11 +64,11 @@ class Journal:
         self._write()
 
     def check(self, region: str, files: Mapping[str, str]) -> None:
-        """Check that the journal is about the same region and the same declarations. Raises `UsageError` otherwise."""
+        """Check that the journal has the same region and the same declarations. Raises `UsageError` otherwise."""
         again = f"or remove {self.path} and start again; each step can be repeated"
         if self.region != region:
             raise UsageError(
-                f"--to is {region}, but the failover in progress is to {self.region}; use --to {self.region}, {again}"
+                f"--to is {region}, but the failover in progress moves the stack to {self.region}; use --to {self.region}, {again}"
             )
         recorded = self._body.get("files") or {}
         if changed := sorted(name for name in {*recorded, *files} if recorded.get(name) != files.get(name)):
@@ -99,7 +99,7 @@ class Journal:
         self._write()
 
     def end(self) -> None:
-        """Record that all steps ended."""
+        """Record that all steps finished."""
         self._body["ended"] = now()
         self._write()
 

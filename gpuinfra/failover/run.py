@@ -24,16 +24,16 @@ class Result:
     steps: tuple[Step, ...]
     journal: Journal
     problem: str = ""
-    """Why the run ended early. Empty if all steps ran."""
+    """Why the run stopped early. Empty if all steps ran."""
 
     @property
     def ok(self) -> bool:
-        """Whether every step ran. Steps in a first region that does not answer are recorded instead."""
+        """Whether every step ran. Steps in a first region that does not respond are recorded instead."""
         return not self.problem
 
     @property
     def unreachable(self) -> tuple[str, ...]:
-        """Steps that the first region did not respond."""
+        """Steps for which the first region did not respond."""
         return tuple(one.name for one in self.steps if self.journal.state(one.name) == UNREACHABLE)
 
     def document(self, stack: str) -> dict[str, Any]:
@@ -54,9 +54,9 @@ class Result:
 def run_steps(
     journal: Journal, steps: Sequence[Step], say: Callable[[str], None], probe: Callable[[], None], *, unreachable: bool
 ) -> Result:
-    """Run the steps that the journal does not list as done. `probe` raises `Unreachable` if the second region does not answer.
+    """Run the steps that the journal does not list as done. `probe` raises `Unreachable` if the second region does not respond.
 
-    With `unreachable`, or after the first region has not answered once, the steps in the first region are not tried.
+    With `unreachable`, or after the first region has failed to respond once, the steps in the first region are not tried.
     """
     reason = ASSUMED if unreachable else ""
     for number, step in enumerate(steps, 1):
@@ -80,10 +80,10 @@ def run_steps(
                 try:
                     probe()
                 except Unreachable as other:
-                    text = f"neither region answers: {text}; {one_line(other)}; check the network of this machine"
+                    text = f"neither region responds: {text}; {one_line(other)}; check the network of this machine"
                     return _failed(steps, journal, step, text)
                 except GpuinfraError as other:
-                    text = f"the first region does not answer: {text}; the second region refused the request: {other}"
+                    text = f"the first region does not respond: {text}; the second region refused the request: {other}"
                     return _failed(steps, journal, step, text)
             reason, found, result = text, f"the first region did not respond: {text}", UNREACHABLE
         except GpuinfraError as problem:
@@ -95,11 +95,11 @@ def run_steps(
 
 
 def probe_of(cloud: Failover, pairs: Sequence[Pair]) -> Callable[[], None]:
-    """Return a function that checks whether the second region answers."""
+    """Return a function that checks whether the second region responds."""
 
     def probe() -> None:
         if not pairs:
-            raise DeploymentError("the state contains no replica, so it is unknown whether the second region answers; if the first region fails, add --unreachable")  # fmt: skip
+            raise DeploymentError("the state contains no replica, so it is unknown whether the second region responds; if the first region fails, add --unreachable")  # fmt: skip
         cloud.answers(pairs[0])
 
     return probe

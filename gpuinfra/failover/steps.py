@@ -40,7 +40,7 @@ class Step:
 
     Raises `gpuinfra.clouds.failover.Unreachable` and `GpuinfraError`."""
     first: bool = False
-    """Whether the step calls the first region. If that region does not answer, the failover continues without this step."""
+    """Whether the step calls the first region. If that region does not respond, the failover continues without this step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ def _steps(one: Failing) -> Iterator[Step]:
     groups, pairs = one.cloud.groups(one.resources), one.cloud.pairs(one.resources)
     yield Step(name="check", what=f"check whether {one.second} is ready", run=lambda _: _check(one))
     if groups:
-        what = f"scale to zero in {one.region}, and wait until no node is left: {', '.join(groups)}"
+        what = f"scale to zero in {one.region}, and wait until no nodes are left: {', '.join(groups)}"
         yield Step(name="fence", what=what, run=lambda _: _fence(one, groups), first=True)
     if pairs:
         names = ", ".join(pair.source for pair in pairs)
@@ -143,10 +143,10 @@ def _fence(one: Failing, groups: Sequence[str]) -> str:
     for _ in _polls(one):
         left = {group: count for group in groups if (count := one.cloud.running(group))}
         if not left:
-            return f"no node is left in {counted(len(groups), 'group')}"
+            return f"no nodes are left in {counted(len(groups), 'group')}"
     found = ", ".join(f"{group} {count}" for group, count in left.items())
     raise DeploymentError(
-        f"nodes are still running after {LIMIT_S / 60:.0f} minutes: {found}; end them in the console of the cloud"
+        f"nodes are still running after {LIMIT_S / 60:.0f} minutes: {found}; terminate them in the cloud console"
     )
 
 
@@ -224,7 +224,7 @@ def _verify(one: Failing, second: Second) -> str:
 
 
 def _polls(one: Failing, limit_s: float = LIMIT_S) -> Iterator[None]:
-    """Yield at each time at which to ask the cloud, at least once."""
+    """Yield whenever the cloud is to be queried, at least once."""
     until = time.monotonic() + limit_s
     while True:
         yield

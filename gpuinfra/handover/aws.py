@@ -282,7 +282,7 @@ class StsIdentity:
             code = re.search(r"<Code>([\w.]+)</Code>", text)
             name = code[1] if code else str(error.code)
             if error.code >= 500 or name in ("Throttling", "ThrottlingException", "RequestLimitExceeded"):
-                raise PortUnavailable(f"STS answered {error.code} {name}") from None
+                raise PortUnavailable(f"STS returned {error.code} {name}") from None
             if name in ("ExpiredToken", "RequestExpired", "RequestExpiredException") or "expired" in text.lower():
                 raise IdentityExpired(f"its identity proof is too old ({name})") from None
             raise IdentityRefused(f"STS refused its identity proof: {name}") from None
@@ -301,7 +301,7 @@ def check_proof(proof: dict[str, object], host: str) -> tuple[dict[str, str], st
     """Return the headers to send and the evidence hash that they sign. Raises `IdentityRefused` if the proof contains anything unexpected."""
     request = proof.get("request")
     if proof.get("schema") != "gpuinfra.proof/1" or not isinstance(request, dict):
-        raise IdentityRefused("its identity proof is not of schema gpuinfra.proof/1")
+        raise IdentityRefused("its identity proof does not have the schema gpuinfra.proof/1")
     expected = {"method": "POST", "path": "/", "query": "", "body": PROOF_BODY}
     for name, value in expected.items():
         if request.get(name) != value:

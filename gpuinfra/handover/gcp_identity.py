@@ -50,7 +50,7 @@ class GoogleIdentity:
     def verify(self, proof: dict[str, object]) -> Identity:
         """Return the instance, the service account and the evidence hash from the token."""
         if proof.get("schema") != "gpuinfra.proof/1" or proof.get("cloud") != "gcp":
-            raise IdentityRefused("its identity proof is not of schema gpuinfra.proof/1 for Google Cloud")
+            raise IdentityRefused("its identity proof does not have the schema gpuinfra.proof/1 for Google Cloud")
         token = proof.get("token")
         if not isinstance(token, str) or token.count(".") != 2 or len(token) > 16384:
             raise IdentityRefused("its identity proof contains no identity token")

@@ -1,4 +1,4 @@
-"""Classifies the messages with which a cloud refuses to launch nodes, and states what to do.
+"""Classifies the messages that a cloud returns when it does not launch nodes, and states what to do.
 
 Each cloud has a table `refusals_<cloud>.json` with the messages of its provider: a regular expression, the kind, and public reports or
 provider documentation that contain such a message, with the date. `docs/refusals.md` is generated from the tables. A message that no
@@ -72,7 +72,7 @@ class Sighting:
     """A public report, or a page of the provider, that contains a message."""
 
     text: str
-    """The message. Account numbers and other identities can be replaced, and `CODE: ` precedes the message if the source has both."""
+    """The message. Account numbers and other identifiers may be replaced, and `CODE: ` precedes the message if the source has both."""
     source: str
     date: str
     """Date of the report, or the date on which the page was read."""
@@ -84,7 +84,7 @@ class Row:
 
     kind: Kind
     pattern: str
-    """Regular expression. Upper and lower case are equal."""
+    """Regular expression, not case-sensitive."""
     texts: tuple[Sighting, ...]
     hint: str = ""
 
@@ -124,7 +124,7 @@ class Refusals:
         return Refusal(kind=Kind.UNKNOWN, hint=HINTS[Kind.UNKNOWN])
 
     def problem(self, group: str, message: str, at: datetime | None) -> GroupProblem:
-        """Return the problem of a group that the message of the cloud states."""
+        """Return the problem of a group, given the message of the cloud."""
         refusal = self.of(message)
         return GroupProblem(
             group=group, kind=refusal.kind, message=one_line(message, MAX_MESSAGE), hint=refusal.hint, at=at

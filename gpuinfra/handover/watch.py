@@ -40,7 +40,7 @@ of the time. The only pauses are a warm-up and a checkpoint, which take ten minu
 CONSOLE_LINES = 15
 NOT_DUE = "not due"
 """The wait ends for this reason if no node is expected yet, because a capacity block has not started or a request is queued."""
-NOT_DUE_TEXT = "no node is due yet: the capacity block has not started, or the request is still queued"
+NOT_DUE_TEXT = "no nodes are expected yet: the capacity block has not started, or the request is still queued"
 MAX_EVIDENCE_SEARCHED = 20
 """Maximum number of pieces of evidence per instance in which to search for evidence that the instance itself signed."""
 READS_AT_ONCE = 10

@@ -1,6 +1,6 @@
 """The expected state of a machine in this pool: the bundle's `expectation.json` and the versions that its steps recorded.
 
-A check that needs a missing field ends in an error, so an incomplete record never lets a node pass.
+A check that needs a missing field results in an error, so an incomplete record never lets a node pass.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ if sys.argv[2] == "rw":
     with open(name, "rb") as file:
         found = file.read()
     os.unlink(name)
-    sys.exit(None if found == text else "returns other data than was written")
+    sys.exit(None if found == text else "returns data that differs from the written data")
 """
 
 

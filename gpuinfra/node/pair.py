@@ -102,7 +102,7 @@ def read(path: Path = ASSIGNMENT) -> dict[str, Any]:
 def checked(assignment: object) -> dict[str, Any]:
     """Return the assignment if all fields are valid. Raises `Missing` with the first invalid field."""
     if not isinstance(assignment, dict) or assignment.get("schema") != "gpuinfra.pair-assignment/1":
-        raise Missing("the assignment is not of schema gpuinfra.pair-assignment/1")
+        raise Missing("the assignment does not have the schema gpuinfra.pair-assignment/1")
     for name in ("run", "self", "partner"):
         if not isinstance(assignment.get(name), str) or not _NAME.match(assignment[name]):
             raise Missing(
@@ -118,7 +118,7 @@ def checked(assignment: object) -> dict[str, Any]:
         )
     store = assignment.get("store")
     if not (store is None or (isinstance(store, str) and store.startswith("/"))):
-        raise Missing("the assignment's store is not a folder; give an absolute path or null")
+        raise Missing("the assignment's store is not a folder; specify an absolute path or null")
     return assignment
 
 

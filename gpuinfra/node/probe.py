@@ -219,7 +219,7 @@ def probe_all(
     """Run the given probes one at a time, because nvidia-smi is not faster in parallel.
 
     `efa_devices` is the number of EFA devices in the machine. Devices can appear late, so the probe is repeated up to three times
-    while some are missing. An exporter that just started answers after some seconds and has no metrics before its first
+    while some are missing. An exporter that just started responds after a few seconds and has no metrics before its first
     collection, so its probe is repeated for up to a minute on nodes whose steps installed it.
     """
     records = {}

@@ -24,7 +24,7 @@ def verify(args: argparse.Namespace) -> int:
         return WRONG_USE
     unchecked = not_checked(load(args.expectation, "", ""))
     if args.evidence:
-        document = load(args.evidence, "the evidence", "give a file of format gpuinfra.evidence/1")
+        document = load(args.evidence, "the evidence", "specify a file of format gpuinfra.evidence/1")
         checks = judge(document.get("probes") or {}, expectation, journal=document.get("state"), phases=args.phase)
     else:
         document = _make_evidence(expectation, args.phase)

@@ -73,7 +73,7 @@ class Folder:
     page = _Below("root", "report.html")
     """The report as an HTML page."""
     retained = _Below("root", "retained.json")
-    """Resources that a destroy retained in the stand-in cloud. The next `up` adopts them."""
+    """Resources that `destroy` retained in the stand-in cloud. The next `up` adopts them."""
 
     @property
     def stack_file(self) -> Path:

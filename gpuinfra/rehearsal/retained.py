@@ -1,4 +1,4 @@
-"""The resources that a destroy of a rehearsed stack retains. They are read from the state and recorded in the rehearsal's
+"""The resources that `destroy` retains for a rehearsed stack. They are read from the state and recorded in the rehearsal's
 folder.
 
 The next `up` adopts the recorded resources. Recovery after an interrupted run does not delete them.
@@ -17,7 +17,7 @@ from gpuinfra.rehearsal.folder import Folder, write_json
 
 
 def retained_in(deployment: Mapping[str, Any]) -> list[Retained]:
-    """Return the resources in a state that a destroy retains."""
+    """Return the resources in a state that `destroy` retains."""
     resources = deployment.get("resources") or []
     by_urn = {str(one.get("urn")): one for one in resources}
     return [
@@ -42,7 +42,7 @@ def _parents(resource: Mapping[str, Any], by_urn: Mapping[str, Mapping[str, Any]
 
 
 def record(folder: Folder, retained: Sequence[Retained]) -> None:
-    """Record the resources that a destroy retains. An empty list removes the record."""
+    """Record the resources that `destroy` retains. An empty list removes the record."""
     if retained:
         document = {"schema": "gpuinfra.retained/1", "retained": [asdict(one) for one in retained]}
         write_json(folder.retained, document)

@@ -114,7 +114,7 @@ class Running:
 
     def _lost(self, text: str) -> HostProblem:
         problem = self._dropped(text)
-        return HostProblem(problem.kind, problem.reason, "the node ends the command; run it again")
+        return HostProblem(problem.kind, problem.reason, "the node stops the command; run it again")
 
 
 class Connection:
@@ -288,7 +288,7 @@ class Connection:
             return HostProblem(
                 Kind.UNREACHABLE,
                 f"the proxy command of {self.host.title} did not open an SSH connection: {proxy_error or text}",
-                f"run it by hand: {' '.join(self.host.proxy_words())}",
+                f"run it manually: {' '.join(self.host.proxy_words())}",
             )
         if "banner" in text.lower() and "timed out" not in text.lower() and not isinstance(error, EOFError):
             return HostProblem(

@@ -75,7 +75,7 @@ class HostTrust:
             raise HostProblem(
                 Kind.HOST_KEY_CHANGED,
                 f"{self.name} presented {presented}, expected {expected}",
-                "this can be a man-in-the-middle attack; if the machine was replaced, "
+                "this could be a man-in-the-middle attack; if the machine was replaced, "
                 f"take its new key from its console or evidence and update {self.keys[0].where}",
             )
         signed = f" without a certificate of {self.authorities[0]}" if self.authorities else ""
@@ -129,7 +129,7 @@ class HostTrust:
         return HostProblem(
             kind,
             f"{self.name} presented a certificate {what}; trusted authorities: {trusted}",
-            "sign the host key again with the host CA for this host name, or correct the @cert-authority line",
+            "re-sign the host key with the host CA for this host name, or correct the @cert-authority line",
         )
 
 

@@ -25,7 +25,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> int:
-    """Read one order, run its processes, and return the first exit code that is not 0. For a process that ends by a signal, the exit code is 128 plus the number of the signal."""
+    """Read one order, run its processes, and return the first exit code that is not 0. For a process that is terminated by a signal, the exit code is 128 plus the signal number."""
     order = json.loads(_STDIN.readline())
     # Processes whose parent ends become children of this process, so that it finds and ends all of them.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -92,7 +92,7 @@ def _end(grace_s: float) -> None:
         time.sleep(0.05)
         if time.monotonic() >= until + 10:
             with contextlib.suppress(OSError):  # the connection may be lost
-                print(f"processes {', '.join(map(str, left))} do not end", file=sys.stderr)
+                print(f"processes {', '.join(map(str, left))} do not terminate", file=sys.stderr)
             return
 
 

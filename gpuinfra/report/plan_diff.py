@@ -111,7 +111,7 @@ class PlanDiff:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Return the number of resources for each action, without actions that do not occur."""
+        """The number of resources for each action that occurs."""
         found = {action: sum(one.action == action for one in self.resources or ()) for action in ACTIONS}
         return {action: count for action, count in found.items() if count}
 
@@ -142,7 +142,7 @@ class PlanDiff:
 
 
 def field_changes(old: ClusterSpec, new: ClusterSpec) -> tuple[FieldChange, ...]:
-    """Return the declared fields that differ. An entry of a list with a name or a mount is compared with the entry of the same name."""
+    """Return the declared fields that differ. List entries are matched by name or mount if each has a unique one."""
     return tuple(_fields(_declared(old), _declared(new), ""))
 
 
@@ -179,5 +179,5 @@ def _named(entries: Sequence[Any]) -> dict[Any, Any] | None:
 
 
 def _same(finding: Finding) -> tuple[str, str, str]:
-    """Return what identifies a finding in both files, whose line numbers differ."""
+    """Return what identifies a finding in both files. Line numbers differ between the files."""
     return finding.level, finding.path, finding.message

@@ -124,7 +124,7 @@ def _resources(changes: Sequence[ResourceChange]) -> _Section:
     notes = {
         REPLACED: "A replaced resource is deleted and created again. Data in it is lost, unless the resource is retained.",
         REMOVED: "A removed resource is deleted.",
-        RETAINED: "A retained resource leaves the state of the stack, continues to exist and continues to cost.",
+        RETAINED: "A retained resource leaves the state of the stack, continues to exist and continues to incur costs.",
     }
     actions = {one.action for one in changes}
     return _Section(

@@ -101,7 +101,7 @@ class Software(SpecModel):
     )
     """Container runtimes that the bootstrap steps install on each node of each pool: `docker` and `enroot`. `pyxis` is not supported yet. If omitted, nodes have the runtimes of their image, and plain images have none."""
     gpu_metrics: Literal["none", "dcgm_exporter"] = "none"
-    """Exporter of GPU metrics for Prometheus: `dcgm_exporter` runs NVIDIA's exporter on each node with GPUs, at port 9400 of its private address. `none` installs no exporter."""
+    """Exporter of GPU metrics for Prometheus: `dcgm_exporter` runs NVIDIA's exporter on each node with GPUs, on port 9400 of its private address. `none` installs no exporter."""
     packages: tuple[AptPackage, ...] = Field(default=(), max_length=50, examples=[["htop", "nvme-cli=2.8-1"]])
     """Ubuntu packages to install on each node after the bootstrap steps, from the repositories of the node. A package with a version is held. Packages that the software lock manages are rejected."""
     steps: tuple[NodeStep, ...] = Field(default=(), max_length=20)

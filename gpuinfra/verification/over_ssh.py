@@ -25,7 +25,7 @@ def found_of(outcomes: Sequence[Outcome[bytes]], by_host: Mapping[str, tuple[str
             if isinstance(one, Evidence):
                 newest.append(one)
                 continue
-            kind, reason = "no evidence", one or f"{host.title} sent a document of another kind"
+            kind, reason = "no evidence", one or f"{host.title} sent a document of a different kind"
             hint = f"log in to {host.title} and run the checks there"
         pool, expected = by_host[host.name]
         absent.append(

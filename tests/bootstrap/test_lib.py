@@ -425,7 +425,7 @@ def test_a_silent_server_ends_with_the_reason(shell: Shell) -> None:
     code, output = mounting(shell)
     assert code == 1
     assert (
-        "mounting /home failed 3 times, last with exit code 124: the server of /home did not answer within 90 s"
+        "mounting /home failed 3 times, last with exit code 124: the server of /home did not respond within 90 s"
         in output
     )
     assert (shell.folder / "limits").read_text(encoding="utf-8").splitlines() == ["90 mount /home"] * 3

@@ -82,7 +82,9 @@ def test_dry_run_prints_each_step_and_changes_nothing(world: World, tmp_path: Pa
     """The steps are named with their resources, nothing is called, and no journal is written."""
     done = run(*REGION, "--dry-run")
     assert done.return_value == 0, done.exception
-    assert done.output.splitlines()[1] == "2/7 fence: scale to zero in us-east-1, and wait until no node is left: gpu-0"
+    assert (
+        done.output.splitlines()[1] == "2/7 fence: scale to zero in us-east-1, and wait until no nodes are left: gpu-0"
+    )
     assert "pulumi up --stack aws-recovery-us-west-2" in done.output
     assert world.calls == []
     assert journals(tmp_path) == []
@@ -96,7 +98,7 @@ def test_failover_runs_prints_and_is_recorded(world: World, tmp_path: Path) -> N
     assert done.return_value == 0, done.exception
     lines = done.output.splitlines()
     assert lines[2].startswith("2/7 fence: scale to zero")
-    assert lines[3].startswith("    done after 0 s: no node is left")
+    assert lines[3].startswith("    done after 0 s: no nodes are left")
     assert lines[-1] == "aws-recovery runs in us-west-2"
     assert world.calls[-2:] == ["up aws-recovery-us-west-2", "import fs-1"]
     (journal,) = journals(tmp_path)
@@ -122,7 +124,7 @@ def test_failed_step_names_the_command_that_continues(world: World) -> None:
 
 
 def test_unreachable_region_is_stated(world: World) -> None:
-    """If the first region does not answer, the last lines name the steps to repeat and the command. `--unreachable` does not ask it again."""
+    """If the first region does not respond, the last lines name the steps to repeat and the command. `--unreachable` does not ask it again."""
     world.down.add("first")
     done = run(*REGION, "--yes")
     assert done.return_value == 0, done.exception

@@ -103,7 +103,7 @@ def test_a_late_answer_is_a_warning() -> None:
     quick = Question(topic="image", where="i", ask=lambda: iter([ok("image", "i", "found")]))
     first, second = rows.answers([late, quick], deadline_s=0.2)
     never.set()
-    assert (first.state, first.topic, first.found) == (State.WARN, "quota", "no answer within 0.2 s")
+    assert (first.state, first.topic, first.found) == (State.WARN, "quota", "no response within 0.2 s")
     assert second.state is State.OK
 
 

@@ -245,7 +245,7 @@ def test_quota_by_family_below_the_need(google: Google, key: str, value: str | N
     """The GPUs of the family are compared separately for spot. The fix names the quota, the region and the family."""
     google.answers[PATHS[key]] = (200, by_family(value))
     row = of(ask(), "quota")
-    assert (row.state, row.found) == (State.ERROR, f"{value or 0}, use not known")
+    assert (row.state, row.found) == (State.ERROR, f"{value or 0}, usage unknown")
     assert row.needed.startswith(needed)
     prefix = "PREEMPTIBLE-" if key == "spot" else ""
     assert (
@@ -257,7 +257,7 @@ def test_quota_by_family_below_the_need(google: Google, key: str, value: str | N
 def test_quota_of_another_family_does_not_apply(google: Google) -> None:
     """An entry of another family is not used; the general entry applies."""
     google.answers[PATHS["quota"]] = (200, by_family("64", "NVIDIA_H200"))
-    assert of(ask(), "quota").found == "0, use not known"
+    assert of(ask(), "quota").found == "0, usage unknown"
 
 
 def _a100(kind: str = "on_demand") -> Plan:

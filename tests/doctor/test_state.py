@@ -43,7 +43,7 @@ def test_local_state_is_reachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     [("file:///nowhere/at/all", "an existing folder"), ("https://127.0.0.1:1", "a connection to the backend")],
 )
 def test_unreachable_state_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, needed: str) -> None:
-    """A folder that does not exist and a service that does not answer are problems with different fixes."""
+    """A folder that does not exist and a service that does not respond are problems with different fixes."""
     monkeypatch.setenv("PULUMI_BACKEND_URL", url)
     monkeypatch.setenv("PULUMI_ACCESS_TOKEN", "pul-0123456789")
     (row,) = state.backend(tmp_path, None)

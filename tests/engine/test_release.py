@@ -208,7 +208,7 @@ def test_a_release_that_cannot_be_used_is_built_instead_with_one_line(
         find.find_engine(lines.append)
     (line,) = [line for line in lines if "is not used" in line]
     assert reason in line
-    assert line.endswith("building it from source instead")
+    assert line.endswith("building the engine from source instead")
     assert not [one for one in (cache / "engine").iterdir() if one.is_dir()]
 
 
@@ -222,7 +222,7 @@ def test_a_host_that_does_not_answer_costs_less_than_three_seconds_once(server: 
             find.find_engine(lines.append)
     assert [name for name, _ in server.asked] == [CHECKSUMS]
     (line,) = [line for line in lines if "is not used" in line]
-    assert "no answer within 2.5 s" in line or "timed out" in line
+    assert "no response within 2.5 s" in line or "timed out" in line
 
 
 def test_the_time_limit_includes_the_lookup_of_the_name(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +236,7 @@ def test_the_time_limit_includes_the_lookup_of_the_name(cache: Path, monkeypatch
     monkeypatch.setattr(release, "FIRST_ANSWER_S", 0.05)
     monkeypatch.setattr(release, "_open", blocked)
     began = time.monotonic()
-    with pytest.raises(release.NotAvailable, match=r"no answer within 0\.05 s"):
+    with pytest.raises(release.NotAvailable, match=r"no response within 0\.05 s"):
         release._checksum("https://example.com/checksums.txt", ARCHIVE)
     until.set()
     assert time.monotonic() - began < HANG_LIMIT_S

@@ -45,7 +45,7 @@ def begun(stack: Path) -> Path:
 @pytest.mark.parametrize(
     ("region", "files", "text"),
     [
-        ("us-east-2", FILES, "the failover in progress is to us-west-2"),
+        ("us-east-2", FILES, "the failover in progress moves the stack to us-west-2"),
         ("us-west-2", {**FILES, "aws-recovery": "3"}, "the declaration of aws-recovery changed"),
         ("us-west-2", {"aws-recovery": "1"}, "the declaration of aws-recovery-us-west-2 changed"),
     ],
@@ -153,7 +153,7 @@ def test_engine_of_a_killed_run_excludes_the_next_one(stack: Path, tmp_path: Pat
     _until(started.exists)
     os.kill(pid, signal.SIGKILL)
     _wait(pid)
-    with pytest.raises(GpuinfraError, match="the engine of an interrupted one still runs"):
+    with pytest.raises(GpuinfraError, match="the engine of an interrupted one is still running"):
         opened(stack)
     stop.touch()
 

@@ -1,4 +1,4 @@
-"""The steps of a failover: their order, what each refuses, and what happens if a region does not answer."""
+"""The steps of a failover: their order, what each refuses, and what happens if a region does not respond."""
 
 from __future__ import annotations
 
@@ -111,11 +111,11 @@ def test_first_region_is_not_asked_with_the_option(tmp_path: Path) -> None:
 
 
 def test_machine_without_a_network_does_not_fail_over(tmp_path: Path) -> None:
-    """If neither region answers, the reason is this machine, and the second region is not started."""
+    """If neither region responds, the reason is this machine, and the second region is not started."""
     world = World(down={"first", "second"})
     result = run(world, tmp_path)
     assert not result.ok
-    assert "neither region answers" in result.problem
+    assert "neither region responds" in result.problem
     assert world.calls == []
     assert states(result)["fence"] == FAILED
 
@@ -185,12 +185,12 @@ def test_every_topic_can_be_ignored() -> None:
 
 
 def test_second_region_that_refuses_the_login_is_not_called_unreachable(tmp_path: Path) -> None:
-    """If the first region does not answer and the second one refuses the request, the message states both."""
+    """If the first region does not respond and the second one refuses the request, the message states both."""
     world = World(down={"first"}, refuses=True)
     result = run(world, tmp_path)
     assert not result.ok
     assert (
-        "the first region does not answer: first timed out; the second region refused the request: ExpiredToken"
+        "the first region does not respond: first timed out; the second region refused the request: ExpiredToken"
         in result.problem
     )
     assert world.calls == []

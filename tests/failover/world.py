@@ -34,7 +34,7 @@ class World:
     missing: list[list[str]] = field(default_factory=list)
     """Objects that are not replicated, for each question. Empty: none."""
     down: set[str] = field(default_factory=set)
-    """Regions that do not answer."""
+    """Regions that do not respond."""
     lines: list[Line] = field(default_factory=lambda: [GOOD])
     outcomes: tuple[str, ...] = ("verified", "verified")
     import_fails: bool = False

@@ -1,4 +1,4 @@
-"""The record of what a destroy retains."""
+"""The record of what `destroy` retains."""
 
 from __future__ import annotations
 

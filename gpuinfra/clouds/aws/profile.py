@@ -317,7 +317,7 @@ def _group(pool: Pool, machine: MachineType, entry: Capacity, name: str, nodes: 
 def _placement(pool: Pool, machine: MachineType, entry: Capacity) -> tuple[str | None, str, bool]:
     """Return the placement group, the reason, and whether the group already exists."""
     if isinstance(entry, Reserved) and entry.placement_group:
-        return entry.placement_group, "the reservation is in this placement group, and a launch must name both", True
+        return entry.placement_group, "the reservation is in this placement group, and a launch must specify both", True
     if isinstance(entry, Reserved):
         why = "nodes in a placement group cannot fully use a reservation outside the group: 11 of 16 nodes started"
         return None, why, False

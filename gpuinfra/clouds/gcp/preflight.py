@@ -218,7 +218,7 @@ class Preflight:
         parts = [wanted[at : at + PERMISSIONS_AT_ONCE] for at in range(0, len(wanted), PERMISSIONS_AT_ONCE)]
         found = together([functools.partial(self._granted, part) for part in parts])
         if None in found:
-            raise failed("cloudresourcemanager.googleapis.com", "a request did not respond")
+            raise failed("cloudresourcemanager.googleapis.com", "a request received no response")
         granted = {one for answer in found if answer for one in answer[0]}
         untested = {one for answer in found if answer for one in answer[1]}
         missing = [one for one in wanted if one not in granted | untested]
@@ -296,7 +296,7 @@ class Preflight:
         limit, used = self._by_family(quota_id, family) if family else self._by_metric(quota_id)
         where = f"{name} in {self.region}"
         fix = quota_request(name, total, self.region, self.project)
-        have = f"{limit:g}" + (f", {used:g} in use" if used is not None else ", use not known")
+        have = f"{limit:g}" + (f", {used:g} in use" if used is not None else ", usage unknown")
         if limit < total:
             yield problem("quota", where, have, f"{total} for all nodes of the stack", fix)
         elif used is not None and used + added > limit:
@@ -398,9 +398,9 @@ class Preflight:
                 "reservation", where, have, "a reservation that is READY", "run the command again when it is ready"
             )
         elif specific and not found.get("specificReservationRequired"):
-            fix = "create the reservation with --require-specific-reservation, because the nodes name it"
+            fix = "create the reservation with --require-specific-reservation, because the nodes target it"
             yield problem(
-                "reservation", where, f"{have}, used by all matching VMs", "a reservation for VMs that name it", fix
+                "reservation", where, f"{have}, used by all matching VMs", "a reservation for VMs that target it", fix
             )
         elif specific and total < group.max_count:
             yield problem(

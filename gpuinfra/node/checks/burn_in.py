@@ -86,7 +86,7 @@ class Diagnostics(Check):
 
 
 class BurnIn(Check):
-    """Each of NVIDIA's diagnostics of the requested level passed on every GPU: level 2 takes minutes, 3 a quarter of an hour, 4 hours."""
+    """Each of NVIDIA's diagnostics of the requested level passed on every GPU: level 2 takes minutes, level 3 about 15 minutes, and level 4 hours."""
 
     id, name = "B6", "burn_in"
     phase, severity = Phase.SPEED, Severity.BLOCK

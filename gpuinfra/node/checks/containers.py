@@ -33,7 +33,7 @@ def offers_cdi(info: dict[str, Any]) -> bool:
 
 
 class ContainerRuntime(Check):
-    """Each container runtime on the node is configured to give GPUs to containers, and Docker is installed if the declaration lists it."""
+    """Each container runtime on the node is configured to provide GPUs to containers, and Docker is installed if the declaration lists it."""
 
     id, name = "C1", "container_runtime"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
@@ -45,7 +45,7 @@ class ContainerRuntime(Check):
     )
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, str]:
-        """Runtime -> how it gives GPUs to containers; empty if it cannot."""
+        """Runtime -> how it provides GPUs to containers; empty if it cannot."""
         found = {}
         info = docker(answers)
         if info is not None:
@@ -79,12 +79,12 @@ class ContainerRuntime(Check):
             return failed(shown, "runtime nvidia", "docker has no runtime nvidia, which docker run --gpus uses")
         if not found:
             return Outcome(
-                "pass", "none", "a runtime that gives GPUs, or none", reason="no container runtime is installed"
+                "pass", "none", "a runtime that provides GPUs, or none", reason="no container runtime is installed"
             )
         shown = ["%s: %s" % (name, ways or "nothing") for name, ways in sorted(found.items())]
         wrong = [name for name, ways in sorted(found.items()) if not ways]
         if wrong:
-            return failed(shown, "runtime nvidia or CDI", "%s cannot give GPUs to containers" % " and ".join(wrong))
+            return failed(shown, "runtime nvidia or CDI", "%s cannot provide GPUs to containers" % " and ".join(wrong))
         return passed(shown, "runtime nvidia or CDI")
 
 
@@ -110,8 +110,8 @@ class CdiDevices(Check):
         )
         indexed = len([name for name in names if re.match("^%s$" % pattern, name)])
         if "all" not in names:
-            return failed(indexed, wanted, "CDI does not name nvidia.com/gpu=all", what)
-        return equal(indexed, wanted, what, "CDI names %d of %d %s" % (indexed, wanted, what))
+            return failed(indexed, wanted, "CDI does not list nvidia.com/gpu=all", what)
+        return equal(indexed, wanted, what, "CDI lists %d of %d %s" % (indexed, wanted, what))
 
 
 class ContainersKeepGpus(Check):

@@ -98,7 +98,7 @@ class RootSpace(Check):
     id, name = "P3", "root_space"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("disk",)
-    hint = "free space on / or give the pool a larger root disk"
+    hint = "free space on / or set a larger root disk for the pool"
     source = "an estimate for toolkit, driver and images; Google builds its images on 100 GB (GoogleCloudPlatform/compute-gpu-installation)"
 
     def parse(self, answers: Answers, machine: Machine) -> float:

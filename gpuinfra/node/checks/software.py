@@ -69,7 +69,7 @@ class BootstrapSteps(Check):
         if journal is None:
             raise Unreadable("the evidence contains no bootstrap journal")
         if journal.get("schema") != "gpuinfra.state/1" or not isinstance(journal.get("steps"), list):
-            raise Unreadable("the journal is not of schema gpuinfra.state/1")
+            raise Unreadable("the journal does not have the schema gpuinfra.state/1")
         steps = {}
         for step in journal["steps"]:
             if not isinstance(step, Mapping) or not isinstance(step.get("id"), str) or step["id"] in steps:

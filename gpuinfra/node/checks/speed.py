@@ -95,7 +95,7 @@ class Metrics(Check):
 
     def judge(self, found: int | None, machine: Machine) -> Outcome:
         if found is None:
-            return failed("no answer", machine.gpus, "no exporter responds at port 9400", "GPUs")
+            return failed("no answer", machine.gpus, "no exporter responds on port 9400", "GPUs")
         return equal(found, machine.gpus, "GPUs", "the exporter reports %d of %d GPUs" % (found, machine.gpus))
 
 
@@ -207,7 +207,7 @@ class HostCopy(Check):
     hint = "compare G3 (link width and generation) and NUMA binding; reboot and measure again, then replace the node"
     source = (
         "NVIDIA/DCGM: nvvs/plugin_src/nvbandwidth (installed with the diagnostics of DCGM 4.4.1 and later); "
-        "`gpuinfra catalog MACHINE` names the source of each floor"
+        "`gpuinfra catalog MACHINE` shows the source of each floor"
     )
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, list[float]]:

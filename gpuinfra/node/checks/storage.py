@@ -81,7 +81,7 @@ class HomeMounts(Check):
     probes = ("mounts",)
     hint = (
         "run mount for the directory (mount /home) and read the error message; the server's address is in node.json; "
-        "if /etc/fstab names 127.0.0.1, also run systemctl status gpuinfra-home-tls"
+        "if /etc/fstab contains 127.0.0.1, also run systemctl status gpuinfra-home-tls"
     )
     source = "the home directories that the pool declares"
 

@@ -52,7 +52,7 @@ def _init() -> int:
         instance, user_data = identity(read_state()["instance"]["cloud"])
     except (OSError, ValueError) as error:
         _record(stage="init", status="error", errors=[f"metadata service: {error}"])
-        _print(f"{_source()}: metadata service does not answer: {error}")
+        _print(f"{_source()}: metadata service does not respond: {error}")
         return 1
     folder = f"{LIB}/instances/{instance}"
     os.makedirs(f"{folder}/sem", exist_ok=True)

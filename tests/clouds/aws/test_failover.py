@@ -191,7 +191,7 @@ URL = {"endpoint_url": "https://s3"}
     ],
 )
 def test_only_a_region_that_does_not_answer_is_unreachable(problem: Exception, expected: type[Exception]) -> None:
-    """A timeout is a region that does not answer. A missing login or a wrong certificate is a problem of this machine."""
+    """A timeout is a region that does not respond. A missing login or a wrong certificate is a problem of this machine."""
 
     class Broken:
         def head_bucket(self, **_: Any) -> Any:

@@ -47,7 +47,7 @@ def test_exporter_serves_each_gpu_at_the_private_address_only(host: NodeHost, cl
 
     node.run("systemctl", "stop", "nvidia-dcgm-exporter")
     found = judged(node, "M1", environment={"GPUINFRA_METRICS_RETRY_S": "0"})["M1"]
-    assert (found["outcome"], found["reason"]) == ("warn", "no exporter responds at port 9400")
+    assert (found["outcome"], found["reason"]) == ("warn", "no exporter responds on port 9400")
     code, said = node.steps("--again")
     assert code == 0, said
     assert judged(node, "M1")["M1"]["outcome"] == "pass"

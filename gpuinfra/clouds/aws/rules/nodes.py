@@ -206,7 +206,7 @@ def node_policies_are_limited(spec: ClusterSpec, today: date) -> Iterator[Findin
         if arn in access.node_policies[:i]:
             yield error(path, f"is {arn}, which is listed twice", "remove it")
         elif ":iam::aws:" in arn and arn.rpartition("/")[2] in BROAD_POLICIES:
-            what = f"is {arn}, with which a node can change the evidence of other nodes or its own permissions"
+            what = f"is {arn}, which allows a node to change the evidence of other nodes or its own permissions"
             yield error(path, what, "use a policy that allows only the data that the nodes need")
 
 

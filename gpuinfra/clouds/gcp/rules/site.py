@@ -118,9 +118,7 @@ def node_roles_are_limited(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             what = f"is {shown(one.role)}; allowed: the name of a role such as roles/artifactregistry.reader"
             yield error(f"{path}.role", what, "run `gcloud iam roles list` to list the roles")
         elif one.scope in (None, own) and one.role.removeprefix("roles/") in BROAD_ROLES:
-            what = (
-                f"is {one.role}, with which a node can change the evidence of other nodes or permissions in the project"
-            )
+            what = f"is {one.role}, which allows a node to change the evidence of other nodes or permissions in the project"
             yield error(
                 f"{path}.role", what, "use a role that only reads, or a custom role, or set scope to another project"
             )
@@ -184,7 +182,7 @@ def bucket_export_is_manual(spec: ClusterSpec, today: date) -> Iterator[Finding]
     for i, entry in enumerate(spec.storage):
         if isinstance(entry, Lustre) and entry.bucket is not None and "site" in spec.made_layers:
             what = f"is {entry.bucket}, and exports from {entry.mount} are manual, so destroy retains the file system, which is billed until you delete it"
-            hint = "to delete the file system, run the commands in the output export_commands before the destroy, and delete it after the destroy"
+            hint = "to delete the file system, run the commands in the output export_commands before `destroy`, and delete it afterward"
             yield info(f"storage[{i}].bucket", what, hint)
 
 

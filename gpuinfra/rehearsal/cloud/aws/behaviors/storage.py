@@ -208,7 +208,7 @@ class LustreFileSystem(Behavior):
         assert call.old is not None
         before, now = call.old.plain.get("storageCapacity"), call.plain.get("storageCapacity")
         if before and now and int(now) < int(before):
-            text = f"The storage capacity can only grow; it is {before} GiB and {now} GiB was asked for."
+            text = f"The storage capacity can only grow; it is {before} GiB and {now} GiB was requested."
             raise CloudError("BadRequest", text, "FSx: UpdateFileSystem")
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:

@@ -184,7 +184,7 @@ class Lustre(Behavior):
         if before and now and int(now) < int(before):
             raise GoogleError(
                 "invalidArgument",
-                f"The capacity of a Managed Lustre instance can only grow; it is {before} GiB and {now} GiB was asked for.",
+                f"The capacity of a Managed Lustre instance can only grow; it is {before} GiB and {now} GiB was requested.",
             )
 
 
