@@ -131,7 +131,7 @@ def required_tags(one: Resource, config: Config, today: date) -> Iterator[str]:
 
 
 def efa_group_self_reference(resources: Sequence[Resource], config: Config) -> Found:
-    """The security group of an EFA interface allows all traffic from and to itself, without which EFA does not work."""
+    """The security group of an EFA interface allows all traffic from and to itself. EFA does not work without these rules."""
     del config
     for node in resources:
         if node.type not in (AWS_INSTANCE, AWS_TEMPLATE):
