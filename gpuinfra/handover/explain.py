@@ -82,7 +82,7 @@ def _findings(blocking: Sequence[Check]) -> list[str]:
         if first.get("hint"):
             lines.append(f"    what to do: {first['hint']}")
     more = len(_by_reason(blocking)) - MOST_FINDINGS
-    return [*lines, *([f"  and {counted(more, 'finding')} more, in the report"] if more > 0 else [])]
+    return [*lines, *([f"  and {counted(more, 'more finding')}; see the report"] if more > 0 else [])]
 
 
 def _by_reason(blocking: Sequence[Check]) -> dict[str, list[Check]]:

@@ -136,7 +136,7 @@ def _replicate(
     transfer = size_mb * 8 / 1000 / gbps / 60
     export_gbps = export_mb_s * 8 / 1000
     quota = "recovery.replication_gbps" if recovery.replication_gbps else "the default quota"
-    how = f"{replication.service}: {commitment.share} of objects, each on its own, within {commitment.lag_minutes} minutes up to {gbps:g} Gbit/s ({quota})"
+    how = f"{replication.service}: {commitment.share} of objects, each individually, within {commitment.lag_minutes} minutes up to {gbps:g} Gbit/s ({quota})"
     if export_gbps <= gbps:
         return RecoveryPart(what=what, minutes=float(commitment.lag_minutes), how=how), transfer
     at = f"the export at {export_gbps:,.1f} Gbit/s exceeds this rate, so nothing is guaranteed; {size_mb / 1000:,.1f} GB at {gbps:g} Gbit/s takes {transfer:,.1f} minutes"

@@ -39,7 +39,7 @@ def budget_has_recipients(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The budget alert has at least one recipient."""
     if "foundation" in spec.made_layers and not spec.budget.recipients:
         what = "is empty, so no one is notified when the budget is exceeded"
-        yield warn("budget.recipients", what, "add an e-mail address")
+        yield warn("budget.recipients", what, "add an email address")
 
 
 def budget_covers_nodes(spec: ClusterSpec, today: date) -> Iterator[Finding]:

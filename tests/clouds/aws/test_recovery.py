@@ -272,7 +272,7 @@ def test_an_export_within_the_replication_rate_takes_15_minutes(fields: dict[str
     part = _part("replicate", **fields)
     assert part.minutes == 15
     assert "guaranteed" not in part.how
-    assert "99.99 percent of objects, each on its own" in part.how
+    assert "99.99 percent of objects, each individually" in part.how
     assert _part("replicate", export_mb_s=126).minutes > 29
 
 
