@@ -122,7 +122,11 @@ def _nic(nic: Nic) -> str:
 
 def _storage(plan: Plan) -> Iterator[Box]:
     for entry in plan.file_systems:
-        lines = [f"{entry.capacity_gib:,} GiB" if entry.capacity_gib else "", entry.zone or "", "mounted by all nodes"]
+        lines = [
+            f"{entry.capacity_gib:,} GiB" if entry.capacity_gib else "",
+            f"zone {entry.zone}" if entry.zone else "",
+            "mounted by all nodes",
+        ]
         if entry.bucket:
             lines.append(f"bucket {entry.bucket}")
         yield Box(title=f"{entry.kind} {entry.mount}", lines=tuple(one for one in lines if one), kind="storage")

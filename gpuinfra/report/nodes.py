@@ -21,12 +21,12 @@ def node_view(node: Mapping[str, Any]) -> dict[str, Any]:
             Cell(badge=check["outcome"]),
             Cell(f"{check['id']} {check.get('name') or ''}", note="" if check["outcome"] == "pass" else str(check.get("reason") or "")),
             value_text(check.get("found")),
-            f"{value_text(check.get('expected'))} {check.get('unit') or ''}".strip(),
+            _expected(check),
         )
         for check in node["checks"]
     ]  # fmt: skip
     gpus = [
-        (gpu.get("index"), Cell(str(gpu.get("uuid") or ""), code=True), gpu.get("serial"), Cell(str(gpu.get("pci") or ""), code=True))
+        (f"GPU {gpu.get('index')}", Cell(str(gpu.get("uuid") or ""), code=True), gpu.get("serial"), Cell(str(gpu.get("pci") or ""), code=True))
         for gpu in node.get("gpus", [])
     ]  # fmt: skip
     return {
@@ -41,7 +41,7 @@ def node_view(node: Mapping[str, Any]) -> dict[str, Any]:
         "checks": Table(
             ["", Column("check", wrap=True), Column("found", wrap=True), Column("expected", wrap=True)], checks
         ),
-        "gpus": Table(["GPU", "UUID", "serial", "PCI address"], gpus),
+        "gpus": Table(["", "UUID", "serial", "PCI address"], gpus),
         "evidence": node.get("evidence") or "",
         "sha256": node.get("evidence_sha256") or "",
     }
@@ -95,4 +95,9 @@ def _problems(node: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _found(check: Mapping[str, Any]) -> str:
-    return f"found {value_text(check.get('found'))}, expected {value_text(check.get('expected'))} {check.get('unit') or ''}"
+    return f"found {value_text(check.get('found'))}, expected {_expected(check)}"
+
+
+def _expected(check: Mapping[str, Any]) -> str:
+    value, unit = value_text(check.get("expected")), str(check.get("unit") or "")
+    return f"no {unit}" if unit and value == "none" else f"{value} {unit}".strip()

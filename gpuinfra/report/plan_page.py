@@ -99,7 +99,7 @@ def _pool(pool: PoolPlan) -> dict[str, Any]:
 def _group(group: Group) -> dict[str, Any]:
     nodes, kind = group.max_count, group.kind.replace("_", "-")
     return {
-        "text": f"{group.name}: {counted(nodes, kind + ' node')} in {group.zone}",
+        "text": f"{group.name}: {counted(nodes, kind + ' node')}, {group.zone}",
         "nodes": nodes,
         "kind": "spot" if group.kind == "spot" else "",
         "drawn": nodes <= MOST_DRAWN,

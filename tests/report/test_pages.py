@@ -145,3 +145,63 @@ def test_plan_page_shows_topology_price_and_decisions() -> None:
     for words in ("10.64.0.0/16", "USD an hour", "by purchase option", "Decisions", "destroy retains", "11 of 16"):
         assert words in text, words
     assert "cannot be planned" in broken_plan_html()
+
+
+def test_scrolling_diagram_is_reachable_by_keyboard() -> None:
+    """The box in which the diagram scrolls on a narrow screen can have the keyboard focus, and has a role and a name."""
+    boxes = [given for tag, given in tags(plan_html()) if tag == "div" and given.get("role") == "region"]
+    assert boxes == [{"class": "scroll", "role": "region", "aria-label": "Topology diagram", "tabindex": "0"}]
+
+
+@pytest.mark.parametrize("make", PAGES, ids=lambda make: make.__name__)
+def test_header_cells_have_text_and_scope(make: Callable[[], str]) -> None:
+    """A column without a title has an ordinary cell in the header, because an empty header cell has no meaning."""
+    text = make()
+    assert all(given.get("scope") == "col" for tag, given in tags(text) if tag == "th")
+    assert not re.search(r"<th[^>]*></th>", text)
+
+
+def test_text_in_backticks_is_code() -> None:
+    """Commands in a finding are shown as code. A backtick without a partner is shown as it is, and the parts are escaped."""
+    findings = (
+        Finding(level=Level.ERROR, path="a", message="is wrong", hint="run `pulumi <up>` again"),
+        Finding(level=Level.ERROR, path="b", message="has a ` in it"),
+    )
+    text = plan_page.page(PlanReport(stack="try", path=Path("x"), findings=findings))
+    assert "run <code>pulumi &lt;up&gt;</code> again</span>" in text
+    assert ">b has a ` in it</td>" in text
+
+
+def test_expected_nothing_is_in_words() -> None:
+    """A check that expects an empty list of Xids shows `no Xids`."""
+    text = rehearsal_page.page(report([node_entry(node(checks=(check(found=[], expected=[], unit="Xids"),)))]))
+    assert ">no Xids</td>" in text
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_colors_have_enough_contrast(dark: bool) -> None:
+    """Text has a contrast of at least 4.5:1 on each background that it is used on (WCAG 2.2, criterion 1.4.3)."""
+    style = (Path(plan_page.__file__).parent / "templates" / "style.css").read_text().split("@media print")[0]
+    light, _, rest = style.partition("@media (prefers-color-scheme: dark)")
+    colors = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]+)", light))
+    if dark:
+        colors |= dict(re.findall(r"--([a-z-]+): (#[0-9a-f]+)", rest))
+    pairs = [(text, back) for text in ("ink", "quiet") for back in ("bg", "card")]
+    pairs += [("ink", back) for back in ("line", "good-bg", "warn-bg", "bad-bg")]
+    pairs += [(tone, f"{tone}-bg") for tone in ("good", "warn", "bad")]
+    low = {pair: _contrast(*(colors[name] for name in pair)) for pair in pairs}
+    assert not {pair: found for pair, found in low.items() if found < 4.5}
+
+
+def _contrast(one: str, other: str) -> float:
+    """The contrast of two colors (https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio)."""
+    light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(color: str) -> float:
+    """The relative luminance of a color (https://www.w3.org/TR/WCAG22/#dfn-relative-luminance)."""
+    digits = color[1:] if len(color) == 7 else "".join(2 * digit for digit in color[1:])
+    parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
