@@ -1,4 +1,4 @@
-"""Questions for AWS before a deployment, with boto3 and the credentials of the operator. All requests are read-only.
+"""Queries AWS before a deployment, with boto3 and the credentials of the operator. All requests are read-only.
 
 Field names, states and error codes come from the service models in botocore. Each question cites the page that documents its error messages.
 """

@@ -1,4 +1,4 @@
-"""Questions for Azure before a deployment, with azure-identity and the credentials of the operator. All requests are read-only.
+"""Queries Azure before a deployment, with azure-identity and the credentials of the operator. All requests are read-only.
 
 Paths and fields come from the Azure REST API reference, in the API version of each request (read 2026-11-23).
 """

@@ -1,4 +1,4 @@
-"""Questions for Google Cloud before a deployment, with google-auth and the credentials of the operator. All requests are read-only.
+"""Queries Google Cloud before a deployment, with google-auth and the credentials of the operator. All requests are read-only.
 
 Paths, fields and states come from Google's discovery documents (compute v1 of 2026-11-06, serviceusage v1, cloudresourcemanager v1).
 The Cloud Quotas API is documented in https://docs.cloud.google.com/docs/quotas/reference/rest/v1/projects.locations.services.quotaInfos

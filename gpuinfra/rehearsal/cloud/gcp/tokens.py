@@ -187,7 +187,7 @@ def _verified(store: Store, token: str) -> Mapping[str, Any]:
 
 
 _LOADED: dict[str, Any] = {}
-"""Private keys by their text, because loading a key takes longer than signing."""
+"""Parsed private keys, by their text, because loading a key takes longer than signing."""
 
 
 def _key(store: Store, name: str) -> Any:
