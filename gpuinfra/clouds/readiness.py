@@ -85,11 +85,11 @@ def asked(topic: str, name: str, answers: Callable[[], Iterable[Line]]) -> Itera
         )
 
 
-def lag(question: Question, name: str, seconds: float | None, fix: str) -> Line:
-    """Judge the replication lag. Clouds publish no lag while there are no objects to replicate."""
+def lag(question: Question, name: str, seconds: float | None, fix: str, shown: str = "") -> Line:
+    """Judge the replication lag. Clouds publish no lag while there are no objects to replicate. `shown` is the lag in the terms of the cloud."""
     if seconds is None:
         return Line(topic="lag", name=name, state=OK, reason="no objects were waiting in the last hour")
-    shown = f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} s"
+    shown = shown or (f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} s")
     if seconds > question.rpo_minutes * 60:
         reason = f"the replica is {shown} behind, but recovery.rpo_minutes is {question.rpo_minutes}"
         return Line(topic="lag", name=name, state=FAIL, reason=reason, fix=fix)

@@ -454,3 +454,56 @@ def test_custom_data_downloads_the_bundle(cloud: Cloud, machine: dict[str, Any],
     assert "its SHA-256 is" in fetch("bootstrap/b.tar.gz", "0" * 64).stderr
     assert "HTTP 404 BlobNotFound" in fetch("bootstrap/c.tar.gz", "0" * 64).stderr
     assert "HTTP 403 AuthorizationPermissionMismatch" in fetch("elsewhere/c", "0" * 64).stderr
+
+
+def test_the_replication_of_a_blob_is_read_from_its_source(
+    cloud: Cloud, azure: Client, container: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A blob has the status of its replication while both accounts have the policy. The metrics and the key of an account have the fields of Azure's models."""
+    from azure.mgmt.monitor import models as monitor
+    from azure.mgmt.storage import models as storage
+    from azure.storage.blob._deserialize import deserialize_ors_policies
+
+    properties = "azure-native:storage:BlobServiceProperties"
+    key = {"keySource": "Microsoft.Keyvault", "keyVaultProperties": {"keyName": "data", "keyVaultUri": "https://v.vault.azure.net"}}  # fmt: skip
+    microsoft.account(azure, "replica", encryption=key)
+    microsoft.container(azure, "replica")
+    for name in ("evidence0a1b", "replica"):
+        settings = {"isVersioningEnabled": True, "changeFeed": {"enabled": True}}
+        azure.create(properties, {"resourceGroupName": "rg", "accountName": name, "blobServicesName": "default", **settings}, name)  # fmt: skip
+    first, second = (f"{container.id.partition('/storageAccounts/')[0]}/storageAccounts/{name}" for name in ("evidence0a1b", "replica"))  # fmt: skip
+    rule = {"sourceContainer": "evidence", "destinationContainer": "evidence"}
+
+    def policy(on: str, id: str, rule: dict[str, Any]) -> Made:
+        inputs = {
+            "resourceGroupName": "rg", "accountName": on, "objectReplicationPolicyId": id, "sourceAccount": first, "destinationAccount": second,
+            "rules": [rule],
+        }  # fmt: skip
+        return azure.create("azure-native:storage:ObjectReplicationPolicy", inputs, f"policy-{on}")
+
+    replica = policy("replica", "default", rule)
+    id, rules = replica.outputs["policyId"], replica.outputs["rules"]
+    rest = operator(cloud, monkeypatch)
+    url = f"{rest.blob_base(URL)}/a"
+    rest.blob("PUT", url, {"x-ms-blob-type": "BlockBlob"}, b"one")
+
+    def status() -> list[tuple[str, str, str]]:
+        headers = {name.lower(): value for name, value in rest.blob("HEAD", url).headers.items()}
+        found = {name: value for name, value in headers.items() if name.startswith("x-ms-or-")}
+        return [(one.policy_id, rule.rule_id, rule.status) for one in deserialize_ors_policies(found) or [] for rule in one.rules]  # fmt: skip
+
+    assert status() == []
+    source = policy("evidence0a1b", id, rules[0])
+    assert status() == [(id, rules[0]["ruleId"], "complete")]
+    held = rest.arm(second, "2024-01-01")
+    account = storage.StorageAccount(held)
+    assert account.encryption is not None
+    assert account.encryption.key_vault_properties is not None
+    assert account.encryption.key_vault_properties.key_vault_uri == "https://v.vault.azure.net"
+    assert account.location == "southcentralus"
+    path = f"{source.id}/providers/Microsoft.Insights/metrics"
+    answer = rest.arm(path, "2024-02-01", {"metricnames": "PendingOperationsForReplication", "timespan": "a/b", "interval": "PT5M"})  # fmt: skip
+    (metric,) = monitor.Response.deserialize(answer).value
+    assert (metric.error_code, metric.timeseries) == ("Success", [])
+    azure.delete(replica)
+    assert status() == []

@@ -24,6 +24,7 @@ _SETS = "Microsoft.Compute/virtualMachineScaleSets"
 _ARM: tuple[tuple[str, str], ...] = (
     (r".*/artifacttypes/vmimage/offers/[^/]+/skus/[^/]+/versions", "Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/versions/read"),
     (r".*/Microsoft\.Insights/eventtypes/management/values", "Microsoft.Insights/eventtypes/values/read"),
+    (r".*/Microsoft\.Insights/metrics", "Microsoft.Insights/metrics/read"),
     (r".*/virtualMachineScaleSets/[^/]+", f"{_SETS}/read"),
     (r".*/virtualMachineScaleSets/[^/]+/instanceView", f"{_SETS}/instanceView/read"),
     (r".*/virtualMachineScaleSets/[^/]+/virtualMachines", f"{_SETS}/virtualMachines/read"),

@@ -72,6 +72,28 @@ def writable(store: Store, account_name: str, container: str) -> None:
             raise AzureError("ObjectReplicationPolicyConflict", "The request is rejected because of object replication policy.", status=409)  # fmt: skip
 
 
+def replicated(store: Store, account_name: str, container: str) -> dict[str, str]:
+    """Return the headers with the replication status of a blob in a container. The stand-in replicates without a delay.
+
+    https://learn.microsoft.com/rest/api/storageservices/get-blob-properties, read 2026-11-23: `x-ms-or-{policy-id}_{rule-id}`.
+    """
+    held = store.list(POLICY)
+    found = {}
+    for one in held:
+        source, destination = (
+            str(one.plain.get(key)).rsplit("/", 1)[-1] for key in ("sourceAccount", "destinationAccount")
+        )
+        policy = one.id.rsplit("/", 1)[-1]
+        both = {other.plain.get("accountName") for other in held if other.id.rsplit("/", 1)[-1] == policy}
+        if one.plain.get("accountName") != source or source != account_name or not {source, destination} <= both:
+            continue
+        for rule in wire.plain(one.outputs).get("rules") or []:
+            copy = container_id(store, destination, str(rule.get("destinationContainer")))
+            if rule.get("sourceContainer") == container and copy is not None:
+                found[f"x-ms-or-{policy}_{rule.get('ruleId')}"] = "complete"
+    return found
+
+
 def names_of(container: Resource) -> tuple[str, str]:
     """Return (account, container) of a container."""
     parts = container.id.split("/")

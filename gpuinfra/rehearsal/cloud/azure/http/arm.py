@@ -1,8 +1,8 @@
-"""Azure Resource Manager calls that the handover and preflight use: scale sets, machines, addresses, consoles and
-activities.
+"""Azure Resource Manager calls that the handover, preflight, `adopt` and `ready` use: scale sets, machines, addresses, consoles,
+activities, metrics of replication policies, and resources by ID.
 
-Response formats from the REST reference (compute 2024-11-01, Insights 2015-04-01), read 2026-11-21. Other requests are
-refused.
+Response formats from the REST reference (compute 2024-11-01, Insights 2015-04-01 and 2024-02-01, storage 2024-01-01), read
+2026-11-23. Other requests are refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from gpuinfra.rehearsal.cloud.azure import groups, identity, ids, model, operator
+from gpuinfra.rehearsal.cloud.azure import groups, identity, ids, model, operator, stores
 from gpuinfra.rehearsal.cloud.azure.errors import AzureError
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
@@ -29,6 +29,9 @@ _SET = re.compile(r"(?P<set>/subscriptions/[^/]+/resourceGroups/[^/]+/providers/
 _MACHINE = re.compile(_SET.pattern.partition("(?P<rest>")[0] + r"/virtualMachines/(?P<index>\d+)", re.I)
 _TUNNEL = re.compile(r"(?P<bastion>/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/bastionHosts/[^/]+)/tunnel", re.I)  # fmt: skip
 _LOG = re.compile(r"/subscriptions/[^/]+/providers/Microsoft\.Insights/eventtypes/management/values", re.I)
+_METRICS = re.compile(
+    r"(?P<policy>/subscriptions/.+/objectReplicationPolicies/[^/]+)/providers/Microsoft\.Insights/metrics", re.I
+)
 _IMAGES = re.compile(
     r"/subscriptions/[^/]+/providers/Microsoft\.Compute/locations/[^/]+/publishers/(?P<publisher>[^/]+)"
     r"/artifacttypes/vmimage/offers/(?P<offer>[^/]+)/skus/(?P<sku>[^/]+)/versions",
@@ -82,6 +85,8 @@ class ResourceManager:
             return {"value": self._activities(request.query.get("$filter", ""))}
         if place == "/subscriptions" and request.method == "GET":
             return {"value": [{"id": f"/subscriptions/{ids.SUBSCRIPTION}", "subscriptionId": ids.SUBSCRIPTION}]}
+        if (metrics := _METRICS.fullmatch(place)) and request.method == "GET":
+            return self._metrics(metrics["policy"], request.query)
         if (bastion := _TUNNEL.fullmatch(place)) and request.method == "GET":
             return {"port": self._tunnel(bastion["bastion"], request.query)}
         match = _SET.fullmatch(place)
@@ -119,15 +124,37 @@ class ResourceManager:
             raise AzureError("BadRequest", "the target of the tunnel cannot be reached")
         return port
 
+    def _metrics(self, policy: str, asked: dict[str, str]) -> dict[str, Any]:
+        """Return the metrics of a replication policy. The stand-in replicates without a delay, so that no operation is pending."""
+        found = self._found(policy)
+        names = [{"value": name, "localizedValue": name} for name in asked.get("metricnames", "").split(",")]
+        return {
+            "timespan": asked.get("timespan"),
+            "interval": asked.get("interval"),
+            "namespace": asked.get("metricnamespace"),
+            "value": [
+                {"id": f"{found.id}/providers/Microsoft.Insights/metrics/{name['value']}", "type": "Microsoft.Insights/metrics", "name": name,
+                 "unit": "Count", "timeseries": [], "errorCode": "Success"}
+                for name in names
+            ],
+        }  # fmt: skip
+
     def _read(self, place: str) -> dict[str, Any]:
-        """Read any resource by its ID, as `gpuinfra adopt` does."""
-        found = next((one for one in self.cloud.store.list() if one.id.lower() == place.lower()), None)
-        if found is None:
-            raise AzureError("ResourceNotFound", f"The Resource '{place}' was not found.", status=404)
+        """Read any resource by its ID, as `gpuinfra adopt` and `gpuinfra ready` do."""
+        found = self._found(place)
         self.cloud.operator.check(
             operator, operator.required(self.cloud.store, "read", found.type, {}, found.region, found)
         )
-        return {"id": found.id, "name": found.id.rsplit("/", 1)[-1], "properties": wire.plain(found.outputs)}
+        outputs = wire.plain(found.outputs)
+        where = {"location": outputs["location"]} if "location" in outputs else {}
+        properties = _account(outputs) if found.type == stores.ACCOUNT else outputs
+        return {"id": found.id, "name": found.id.rsplit("/", 1)[-1], **where, "properties": properties}
+
+    def _found(self, place: str) -> Resource:
+        found = next((one for one in self.cloud.store.list() if one.id.lower() == place.lower()), None)
+        if found is None:
+            raise AzureError("ResourceNotFound", f"The Resource '{place}' was not found.", status=404)
+        return found
 
     def _group(self, id: str) -> Resource:
         found = next((one for one in self.cloud.store.list(model.GROUP) if one.id.lower() == id.lower()), None)
@@ -246,6 +273,16 @@ class ResourceManager:
 
 def _unsupported(what: str) -> AzureError:
     return AzureError("InvalidResourceType", f"{what} is not supported in a rehearsal", status=404)
+
+
+def _account(outputs: dict[str, Any]) -> dict[str, Any]:
+    """Return the properties of a storage account. The REST API writes the key in lower case, and the provider renames it."""
+    encryption = dict(outputs.get("encryption") or {})
+    key = encryption.pop("keyVaultProperties", None)
+    if key:
+        names = {"keyName": "keyname", "keyVaultUri": "keyvaulturi", "keyVersion": "keyversion"}
+        encryption["keyvaultproperties"] = {names.get(name, name): value for name, value in key.items()}
+    return {**outputs, "encryption": encryption}
 
 
 def _interface(one: dict[str, Any]) -> dict[str, Any]:

@@ -95,6 +95,7 @@ class Blobs:
             "ETag": f'"0x{held.etag.upper()[:15]}"',
             "Last-Modified": formatdate(held.modified, usegmt=True),
             "x-ms-blob-type": "BlockBlob",
+            **stores.replicated(self.cloud.store, account, container),
         }
         kind = held.meta.get("content-type", "application/octet-stream")
         if request.method == "HEAD":

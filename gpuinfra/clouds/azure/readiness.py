@@ -1,0 +1,286 @@
+"""Reads the second region of a stack: replication policies, replicas, their lag, keys, roles and bundles.
+
+Only the management API and the evidence container of the first region are read, so that operators need no data role in the account of a replica:
+the replication status of a blob is a header of the blob in the source. Azure publishes no number of blobs that were not replicated.
+
+Requests and responses: the REST references of Storage (Object Replication Policies, Storage Accounts and Blob Containers), Key Vault (Keys),
+Authorization (Role Assignments) and Monitor (Metrics) and their models in the azure-mgmt packages, and Get Blob Properties
+(https://learn.microsoft.com/rest/api/storageservices/get-blob-properties: `x-ms-or-{policy-id}_{rule-id}` is `complete` or `failed`), read 2026-11-23.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from math import inf
+from typing import Any
+from urllib.parse import quote
+
+from gpuinfra.clouds.azure.recovery import BUCKETS, PENDING
+from gpuinfra.clouds.readiness import FAIL, OK, Line, Question, Resource, Unread, asked, deployed, key, lag
+from gpuinfra.handover.azure_rest import Refused, Rest, raise_for
+from gpuinfra.handover.ports import PortUnavailable
+
+POLICY = "azure-native:storage:ObjectReplicationPolicy"
+VAULT = "azure-native:keyvault:Vault"
+KEY = "azure-native:keyvault:Key"
+GRANT = "azure-native:authorization:RoleAssignment"
+UPLOAD = "gpuinfra:index:Upload"
+STORAGE, KEYS, GRANTS, METRICS = "2024-01-01", "2024-11-01", "2022-04-01", "2024-02-01"
+"""API versions."""
+TIMEOUT_S = 20.0
+RECENT = timedelta(hours=1)
+NEWEST = timedelta(minutes=15)
+"""Age of the values that count, relative to the newest value. The lag alert has the same window."""
+
+Get = Callable[[str, str, Mapping[str, str]], dict[str, Any] | None]
+"""Reads a resource: ID, API version and parameters. None if the resource does not exist. Raises `Unread`."""
+Head = Callable[[str, str], Mapping[str, str] | None]
+"""Reads the headers of a blob: address of the container, and name. The headers have lower-case names. None if the blob does not exist. Raises `Unread`."""
+
+
+def look(question: Question) -> Iterator[Line]:
+    """Read the second region with the credentials of the environment."""
+    rest = Rest(timeout_s=TIMEOUT_S)
+
+    def get(path: str, api: str, query: Mapping[str, str]) -> dict[str, Any] | None:
+        try:
+            return rest.arm(path, api, query)
+        except Refused as problem:
+            if problem.status == 404:
+                return None
+            raise Unread(str(problem)) from None
+        except PortUnavailable as problem:
+            raise Unread(str(problem)) from None
+
+    def head(container: str, name: str) -> Mapping[str, str] | None:
+        try:
+            answer = rest.blob("HEAD", f"{rest.blob_base(container)}/{quote(name, safe='/-_.~')}")
+            if answer.status == 404:
+                return None
+            raise_for(answer)
+        except PortUnavailable as problem:
+            raise Unread(str(problem)) from None
+        return {name.lower(): value for name, value in answer.headers.items()}
+
+    yield from lines(question, get, head, datetime.now(UTC))
+
+
+def lines(question: Question, get: Get, head: Head, now: datetime) -> Iterator[Line]:
+    """Return the lines for the resources in the state."""
+    second = question.recovery.region
+    pairs = [_Pair(question, get, now, **one) for one in _policies(question)]
+    vaults = {str(one.get("id")): one for one in question.of_type(VAULT) if _location(one.get("outputs")) == second}
+    keys = [id_ for one in question.of_type(KEY) if _vault_of(id_ := str(one.get("id"))) in vaults]
+    yield from deployed(question, len(pairs), len(keys))
+    uris = {_uri(((one.get("outputs") or {}).get("properties") or {}).get("vaultUri")) for one in vaults.values()}
+    for pair in pairs:
+        yield from asked("replication", pair.source, pair.replication)
+        yield from asked("replica", pair.replica, lambda pair=pair: pair.exists(uris))
+        yield from asked("lag", pair.source, pair.lag)
+    for name in keys:
+        yield from asked("key", _short(name), lambda name=name: _key(get, name))
+    for grant in (str(one.get("id")) for one in question.of_type(GRANT)):
+        scope, _, name = grant.rpartition("/providers/Microsoft.Authorization/roleAssignments/")
+        if scope in keys:
+            yield from asked("role", name, lambda grant=grant, scope=scope, name=name: _role(get, grant, scope, name))
+    for one in question.of_type(UPLOAD):
+        outputs = one.get("outputs") or {}
+        container, name = str(outputs.get("container")), str(outputs.get("blob"))
+        account = container.removeprefix("https://").partition(".")[0]
+        for pair in pairs:
+            if pair.source == f"{account}/{container.rpartition('/')[2]}":
+                yield from asked("bundle", name, lambda c=container, n=name, p=pair: p.bundle(head, c, n))
+
+
+def _policies(question: Question) -> Iterator[dict[str, Any]]:
+    """Return the accounts and the containers of each policy that the state contains in both accounts."""
+    held: dict[str, dict[str, Resource]] = defaultdict(dict)
+    for one in question.of_type(POLICY):
+        account, _, policy = str(one.get("id")).rpartition("/objectReplicationPolicies/")
+        held[policy][account] = one
+    for policy, accounts in held.items():
+        outputs = next(iter(accounts.values())).get("outputs") or {}
+        rule = (outputs.get("rules") or [{}])[0]
+        # Azure returns the names of the accounts or their IDs.
+        by_name = {_last(account): account for account in accounts}
+        first, second = (by_name.get(_last(str(outputs.get(name)))) for name in ("sourceAccount", "destinationAccount"))
+        if first and second:
+            containers = (str(rule.get("sourceContainer")), str(rule.get("destinationContainer")))
+            yield {"policy": policy, "accounts": (first, second), "containers": containers}
+
+
+class _Pair:
+    """A container and its replica, with the policy in both accounts."""
+
+    def __init__(
+        self,
+        question: Question,
+        get: Get,
+        now: datetime,
+        *,
+        policy: str,
+        accounts: tuple[str, str],
+        containers: tuple[str, str],
+    ) -> None:
+        self._question, self._get, self._now, self._policy = question, get, now, policy
+        self._accounts, self._containers = accounts, containers
+        self.source, self.replica = (
+            f"{_last(account)}/{name}" for account, name in zip(accounts, containers, strict=True)
+        )
+
+    def replication(self) -> Iterator[Line]:
+        """Both accounts have the policy, and one of its rules copies all blobs of the container."""
+        for account in self._accounts:
+            answer = self._get(self._path(account), STORAGE, {})
+            if answer is None:
+                yield self._broken(f"the account {_last(account)} does not have the replication policy {self._policy}")
+                return
+            rules = (answer.get("properties") or {}).get("rules") or []
+            ours = [
+                one
+                for one in rules
+                if (one.get("sourceContainer"), one.get("destinationContainer")) == self._containers
+            ]
+            if not ours:
+                yield self._broken(f"no rule of the policy in the account {_last(account)} copies to {self.replica}")
+                return
+            if prefixes := (ours[0].get("filters") or {}).get("prefixMatch"):
+                yield self._broken(f"the rule copies only blobs whose names start with {', '.join(prefixes)}")
+                return
+        yield Line(topic="replication", name=self.source, state=OK, reason=f"copies to {self.replica}")
+
+    def exists(self, vaults: set[str]) -> Iterator[Line]:
+        """The container exists in the second region, and its account uses a key in one of `vaults`, the vaults of that region."""
+        account, second = self._accounts[1], self._question.recovery.region
+        answer = self._get(account, STORAGE, {})
+        container = self._get(f"{account}/blobServices/default/containers/{self._containers[1]}", STORAGE, {})
+        if answer is None or container is None:
+            what = "account" if answer is None else "container"
+            yield Line(topic="replica", name=self.replica, state=FAIL, reason=f"the {what} does not exist")
+        elif _location(answer) != second:
+            reason = f"the replica is in {_location(answer)}, not in {second}"
+            yield Line(topic="replica", name=self.replica, state=FAIL, reason=reason)
+        else:
+            yield Line(topic="replica", name=self.replica, state=OK, reason=f"exists in {second}")
+        if answer is None:
+            return
+        encryption = (answer.get("properties") or {}).get("encryption") or {}
+        uri = _uri((encryption.get("keyvaultproperties") or {}).get("keyvaulturi"))
+        if uri in vaults:
+            yield Line(topic="key", name=_last(account), state=OK, reason=f"uses a key in {second}")
+        else:
+            used = f"a key of {uri}" if uri else "no key of a vault"
+            reason = f"the account uses {used}, not a key of this stack in {second}"
+            yield Line(topic="key", name=_last(account), state=FAIL, reason=reason)
+
+    def lag(self) -> Iterator[Line]:
+        """Azure publishes the number of pending operations by age. The upper limit of the oldest age counts."""
+        id_ = self._path(self._accounts[0])
+        query = {
+            "metricnames": PENDING.name,
+            "metricnamespace": PENDING.namespace,
+            "aggregation": "Maximum",
+            "interval": "PT5M",
+            "timespan": f"{_iso(self._now - RECENT)}/{_iso(self._now)}",
+            "$filter": f"{PENDING.dimension} eq '*'",
+        }
+        answer = self._get(f"{id_}/providers/Microsoft.Insights/metrics", METRICS, query)
+        if answer is None:
+            return  # Without a policy, which `replication` reports, there are no metrics.
+        limits = {name: minutes * 60 for name, minutes in BUCKETS}
+        pending = {age: limits.get(age, inf) for age in _pending(answer)}
+        oldest = max(pending, key=lambda age: pending[age], default="")
+        fix = f"az monitor metrics list --resource {id_} --metric {PENDING.name} --interval PT5M --filter \"{PENDING.dimension} eq '*'\""
+        yield lag(self._question, self.source, pending.get(oldest), fix, shown=oldest)
+
+    def bundle(self, head: Head, container: str, name: str) -> Iterator[Line]:
+        """The blob in the source has the status of its replication."""
+        headers = head(container, name)
+        mark = f"x-ms-or-{self._policy}_".lower()
+        found = {value.lower() for header, value in (headers or {}).items() if header.startswith(mark)}
+        if headers is None:
+            reason = f"the bundle is not in {self.source}"
+        elif "failed" in found:
+            reason = f"Azure did not replicate the bundle to {self.replica}; https://learn.microsoft.com/azure/storage/blobs/object-replication-overview lists the requirements"
+        elif "complete" not in found:
+            reason = f"the bundle has no replication status, so it is not in {self.replica} yet"
+        else:
+            yield Line(topic="bundle", name=name, state=OK, reason=f"is in {self.replica}")
+            return
+        yield Line(topic="bundle", name=name, state=FAIL, reason=reason)
+
+    def _path(self, account: str) -> str:
+        return f"{account}/objectReplicationPolicies/{self._policy}"
+
+    def _broken(self, reason: str) -> Line:
+        return Line(topic="replication", name=self.source, state=FAIL, reason=reason)
+
+
+def _pending(answer: Mapping[str, Any]) -> Iterator[str]:
+    """Return the ages of the operations that are pending, as the values of the dimension."""
+    (metric,) = answer.get("value") or [{}]
+    code = metric.get("errorCode") or "Success"
+    if code != "Success":
+        raise Unread(f"{PENDING.name}: {code}: {metric.get('errorMessage') or ''}")
+    points = [
+        (datetime.fromisoformat(str(point["timeStamp"])), float(point["maximum"]), _age(series))
+        for series in metric.get("timeseries") or []
+        for point in series.get("data") or []
+        if point.get("maximum") is not None
+    ]
+    newest = max((at for at, _, _ in points), default=None)
+    for at, value, age in points:
+        if newest is not None and value > 0 and at > newest - NEWEST:
+            yield age
+
+
+def _age(series: Mapping[str, Any]) -> str:
+    for one in series.get("metadatavalues") or []:
+        if str((one.get("name") or {}).get("value")).lower() == PENDING.dimension.lower():
+            return str(one.get("value"))
+    return "an unknown time"
+
+
+def _key(get: Get, name: str) -> Iterator[Line]:
+    answer = get(name, KEYS, {})
+    enabled = (((answer or {}).get("properties") or {}).get("attributes") or {}).get("enabled")
+    state = None if answer is None else "enabled" if enabled else "disabled"
+    fix = f"az keyvault key set-attributes --vault-name {_last(_vault_of(name))} --name {_last(name)} --enabled true"
+    yield key(_short(name), state, fix)
+
+
+def _role(get: Get, grant: str, scope: str, name: str) -> Iterator[Line]:
+    if get(grant, GRANTS, {}) is None:
+        reason = (
+            f"the accounts of the replicas have no role for the key {_short(scope)}, so the replicas cannot be read"
+        )
+        yield Line(topic="role", name=name, state=FAIL, reason=reason)
+    else:
+        yield Line(topic="role", name=name, state=OK, reason="exists")
+
+
+def _location(resource: Mapping[str, Any] | None) -> str:
+    """Return the region of a resource, as in declarations. Azure also returns display names such as `East US 2`."""
+    return str((resource or {}).get("location") or "").replace(" ", "").lower()
+
+
+def _uri(value: object) -> str:
+    return str(value or "").rstrip("/").lower()
+
+
+def _vault_of(key_id: str) -> str:
+    return key_id.rpartition("/keys/")[0]
+
+
+def _short(key_id: str) -> str:
+    return f"{_last(_vault_of(key_id))}/{_last(key_id)}"
+
+
+def _last(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _iso(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
