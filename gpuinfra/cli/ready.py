@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 def command(stack: str, as_json: bool, stacks: Stacks) -> int:
     """Check whether the second region of STACK is ready for a failover now.
 
-    STACK declares the second region in `recovery`. The command reads the replication and its lag, the replicas, keys, roles,
-    bundles and images in the second region, and compares the stack file of the second region with the stack file of STACK. It changes
-    nothing. For each line that is not ok, it prints the command that fixes it.
+    STACK declares the second region in `recovery`. The command reads the replication and its lag, the replicas, keys, roles and
+    bundles, and the quotas, machine types, reservations and images that the nodes need in the second region. It compares the stack file
+    of the second region with the stack file of STACK. It changes nothing. For each line that is not ok, it prints the command that
+    fixes it.
 
     The exit code is 0 if the second region is ready, 1 if it is not, and 3 if a part could not be read and the rest is ready.
     """
@@ -74,8 +75,9 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
     """
     from gpuinfra.cli.clone import project_of
     from gpuinfra.clone.readiness import STATE_RULE, data, not_read, second_of
-    from gpuinfra.clouds.readiness import OK, SKIPPED, Question, look
+    from gpuinfra.clouds.readiness import OK, PREFLIGHT, SKIPPED, Question, look, of_preflight
     from gpuinfra.day import today
+    from gpuinfra.doctor.cloud import live_rows
     from gpuinfra.findings import Level
     from gpuinfra.planning import make_plan
     from gpuinfra.rules import check_stack
@@ -99,12 +101,23 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
             recovery=plan.recovery,
             rpo_minutes=loaded.spec.recovery.rpo_minutes,
             resources=resources,
-            images=second.images,
             config=loaded.config,
         )
 
         def ask() -> tuple[Line, ...]:
-            lines = [*second.lines, *data(loaded, second, resources), *look(plan.cloud, question), *not_read(second)]
+            live = [
+                second.copied(loaded, line)
+                for one in second.files
+                if one.spec.pools
+                for line in of_preflight(live_rows(one, PREFLIGHT))
+            ]
+            lines = [
+                *second.lines,
+                *data(loaded, second, resources),
+                *look(plan.cloud, question),
+                *live,
+                *not_read(second),
+            ]
             return tuple(
                 replace(one, fix=one.fix or restore) if one.state not in (OK, SKIPPED) else one for one in lines
             )

@@ -9,22 +9,26 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
+from pathlib import Path
 from shlex import join
 from typing import Any
 
+from gpuinfra.clone import names
 from gpuinfra.clone.draft import value_at
 from gpuinfra.clone.make import clone
 from gpuinfra.clone.model import ClonedFile, Request, Result
 from gpuinfra.clone.network import network_of
 from gpuinfra.clone.storage import with_bucket
 from gpuinfra.clouds.readiness import FAIL, OK, SKIPPED, WARN, Line
+from gpuinfra.clouds.second_region import second_region_of
 from gpuinfra.errors import GpuinfraError
 from gpuinfra.findings import Level
 from gpuinfra.plan.storage import named
 from gpuinfra.planning import make_plan
 from gpuinfra.rules.stack import REGION_IN_URL, check_stack, state_survives_the_region
 from gpuinfra.spec.document import Route
-from gpuinfra.spec.load import LoadedStack, read_stack
+from gpuinfra.spec.image import CustomImage
+from gpuinfra.spec.load import CLONE_OF, LoadedStack, read_stack
 from gpuinfra.spec.messages import path_text
 from gpuinfra.spec.storage import ObjectMount
 
@@ -47,11 +51,21 @@ class Second:
     rewrite: tuple[str, ...]
     """Command that writes the files again and keeps the edits in them."""
 
-    @property
-    def images(self) -> tuple[str, ...]:
-        """IDs of images that exist in one region only."""
-        plans = [make_plan(one.spec, self.today) for one in self.files]
-        return tuple(sorted({pool.image.ref for plan in plans for pool in plan.pools if pool.image.source == "id"}))
+    def copied(self, stack: LoadedStack, line: Line) -> Line:
+        """Return the line of an image with the command that copies the image of the stack, if the image exists in one region only."""
+        if line.topic != "image" or line.state != FAIL:
+            return line
+        ours = {pool.name: pool.image for pool in make_plan(stack.spec, self.today).pools}
+        for plan in (make_plan(one.spec, self.today) for one in self.files):
+            for pool in plan.pools:
+                first = ours.get(pool.name)
+                if pool.image.ref != line.name or first is None or first.source != "id":
+                    continue
+                facts = second_region_of(plan.cloud)
+                found = facts.image(first.ref, stack.spec.where.region, plan.region) if facts else None
+                if found is not None:
+                    return replace(line, fix=found[1])
+        return line
 
 
 def second_of(stack: LoadedStack, project: str, today: date, environment: Mapping[str, str]) -> Second:
@@ -61,7 +75,7 @@ def second_of(stack: LoadedStack, project: str, today: date, environment: Mappin
     request = Request(region=recovery.region, mode=recovery.mode, project=project)
     fresh = clone(stack, stack.path.read_text(encoding="utf-8-sig"), request, today)
     words = ["gpuinfra", "clone", stack.name, "--region", recovery.region, "--mode", recovery.mode]
-    if values := tuple(value for one in fresh.files for value in _replicas_in(stack, one)):
+    if values := tuple(value for path in _paths(stack, fresh) for value in _given_in(stack, path)):
         fresh = clone(stack, stack.path.read_text(encoding="utf-8-sig"), replace(request, values=values), today)
         words += [word for path, value in values for word in ("--set", f"{path}={value}")]
     rewrite = [*words, "--force"]
@@ -92,12 +106,28 @@ def second_of(stack: LoadedStack, project: str, today: date, environment: Mappin
     return Second(fresh=fresh, files=tuple(files), lines=tuple(lines), today=today, rewrite=tuple(rewrite))
 
 
-def _replicas_in(stack: LoadedStack, file: ClonedFile) -> Iterator[tuple[str, object]]:
-    """Return the buckets and keys that a file names for the replicated buckets of the stack, as values of `--set`."""
+def _paths(stack: LoadedStack, fresh: Result) -> list[Path]:
+    """Return the paths of the files. A clone without files, for example because the ID of an image must be set, has the usual path."""
+    if fresh.files:
+        return [one.path for one in fresh.files]
+    origin = names.origin_of(stack.config.get(CLONE_OF))
+    return [names.file_of(stack.path, names.stack_in(stack.name, fresh.source_region, fresh.request.region, origin))]
+
+
+def _given_in(stack: LoadedStack, path: Path) -> Iterator[tuple[str, object]]:
+    """Return the values that a clone cannot choose and a file contains, as values of `--set`: copies of images, and replicas with their keys."""
     try:
-        found = read_stack(file.path)
+        found = read_stack(path)
     except GpuinfraError:
         return
+    pairs = [
+        (f"pools[{index}].image", ours.image, theirs.image)
+        for index, (ours, theirs) in enumerate(zip(stack.spec.pools, found.spec.pools, strict=False))
+        if ours.name == theirs.name
+    ]
+    for path_, ours, theirs in [*pairs, ("software.image", stack.spec.software.image, found.spec.software.image)]:
+        if isinstance(ours, CustomImage) and isinstance(theirs, CustomImage) and ours.ref != theirs.ref:
+            yield f"{path_}.ref", theirs.ref
     entries = dict(enumerate(found.spec.storage)) if "site" in found.spec.made_layers else {}
     for index, entry in with_bucket(stack.spec):
         other = entries.get(index)
@@ -117,10 +147,10 @@ def data(stack: LoadedStack, second: Second, resources: Iterable[Mapping[str, An
         (one.get("outputs") or {} for one in resources if str(one.get("type", "")).endswith(":RegionClone")), {}
     )
     replicas, key = outputs.get("buckets") or {}, outputs.get("data_key_arn")
-    names = {entry.mount: name for name, entry in named(stack.spec.storage)}
+    purposes = {entry.mount: name for name, entry in named(stack.spec.storage)}
     sites = [one for one in second.files if "site" in one.spec.made_layers]
     for index, entry in with_bucket(stack.spec):
-        path, replica = f"storage[{index}].bucket", replicas.get(names[entry.mount])
+        path, replica = f"storage[{index}].bucket", replicas.get(purposes[entry.mount])
         if entry.bucket != "auto" or not sites or not replica:
             continue
         found = sites[0].spec.storage[index] if index < len(sites[0].spec.storage) else None
@@ -139,12 +169,12 @@ def data(stack: LoadedStack, second: Second, resources: Iterable[Mapping[str, An
 
 
 def not_read(second: Second) -> Iterator[Line]:
-    """Return the lines about what this command does not read: quotas and reservations, and the result of a drill."""
+    """Return the lines about what this command does not read: permissions in the second region, and the result of a drill."""
     region = second.fresh.request.region
     path = second.files[-1].path if second.files else None
     fix = f"gpuinfra doctor {path}" if path else ""
-    reason = f"`gpuinfra doctor` reads permissions, quotas, reservations and images in {region}"
-    yield Line(topic="quota", name=region, state=SKIPPED, reason=reason, fix=fix)
+    reason = f"`gpuinfra doctor` reads the permissions to deploy in {region}"
+    yield Line(topic="permissions", name=region, state=SKIPPED, reason=reason, fix=fix)
     yield Line(topic="drill", name=region, state=SKIPPED, reason="no drill recorded")
 
 

@@ -53,10 +53,12 @@ class Row:
     """What is required instead. Empty if nothing must change."""
     fix: str = ""
     """The command or the change that resolves the problem."""
+    answered: bool = True
+    """False if the question was asked and has no answer, for example because the request is denied."""
 
     def as_dict(self) -> dict[str, str]:
         """Return the content for `--json`."""
-        return {key: str(value) for key, value in asdict(self).items()}
+        return {key: str(value) for key, value in asdict(self).items() if key != "answered"}
 
 
 def ok(topic: str, where: str, found: str) -> Row:
@@ -88,7 +90,15 @@ class Unanswered(Exception):
 
     def row(self, topic: str, where: str) -> Row:
         """Return the row that reports a question without an answer."""
-        return Row(topic=topic, where=where, state=self.state, found=self.found, needed=self.needed, fix=self.fix)
+        return Row(
+            topic=topic,
+            where=where,
+            state=self.state,
+            found=self.found,
+            needed=self.needed,
+            fix=self.fix,
+            answered=False,
+        )
 
 
 _AGAIN = "run the command again"
@@ -164,7 +174,7 @@ def answers(questions: Iterable[Question], deadline_s: float = DEADLINE_S) -> li
     for question, found in zip(asked, together([_rows_of(one) for one in asked], deadline_s), strict=True):
         if found is None:
             late = f"no response within {deadline_s:g} s"
-            rows.append(warning(question.topic, question.where, late, "an answer", _AGAIN))
+            rows.append(Unanswered(late, "an answer", _AGAIN).row(question.topic, question.where))
         else:
             rows.extend(found)
     return rows

@@ -1,7 +1,8 @@
 """Whether the resources in the second region of a stack are ready, as lines of `gpuinfra ready`.
 
 Each cloud that supports `recovery` has a module `readiness` with a function `look`. It reads the replication, the replicas, the keys and
-the roles that the state of the stack lists. All requests are read-only.
+the roles that the state of the stack lists. The questions of `preflight` about the stack of the second region are lines too. All requests
+are read-only.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpuinfra.clouds.preflight import Row, State
 from gpuinfra.plan.model import RecoveryPlan
 from gpuinfra.registry import has_module, module_of
 
@@ -17,9 +19,12 @@ OK, WARN, FAIL, UNREAD, SKIPPED = "ok", "warn", "fail", "unread", "not checked"
 STATES = (FAIL, UNREAD, WARN, SKIPPED, OK)
 """States of a line, the most severe first. `unread` is a question that the cloud did not answer."""
 TOPICS = (
-    "replication", "replica", "lag", "failures", "key", "role", "bundle", "image", "stack file", "difference", "addresses", "data", "state",
+    "replication", "replica", "lag", "failures", "key", "role", "bundle", "quota", "machine", "reservation", "image", "stack file", "difference",
+    "addresses", "data", "state",
 )  # fmt: skip
 """Topics of lines that can have the state `fail`."""
+PREFLIGHT = ("quota", "machine", "reservation", "image")
+"""Topics of `preflight` that are lines."""
 Resource = Mapping[str, Any]
 
 
@@ -52,8 +57,6 @@ class Question:
     rpo_minutes: int
     resources: Sequence[Resource]
     """The resources in the state."""
-    images: tuple[str, ...]
-    """IDs of the images that the stack of the second region uses, if they exist in one region only."""
     config: Mapping[str, object]
     """Provider settings of the stack file, which can select the credentials."""
 
@@ -69,6 +72,20 @@ def look(cloud: str, question: Question) -> Iterator[Line]:
         yield Line(topic="replication", name=cloud, state=UNREAD, reason=reason, fix="pulumi stack output recovery")
         return
     yield from module_of(cloud, "readiness").look(question)
+
+
+def of_preflight(rows: Iterable[Row]) -> Iterator[Line]:
+    """Return the lines for rows of `preflight`. Without an identity, the only line is the reason why the cloud cannot be read."""
+    for row in rows:
+        reason = f"{row.found}; needed: {row.needed}" if row.needed else row.found
+        if row.topic == "identity" and row.state is not State.OK:
+            yield Line(topic="login", name=row.where, state=UNREAD, reason=reason, fix=row.fix)
+        elif row.topic in PREFLIGHT:
+            state = _STATES[row.state] if row.answered else UNREAD
+            yield Line(topic=row.topic, name=row.where, state=state, reason=reason, fix=row.fix)
+
+
+_STATES = {State.OK: OK, State.WARN: WARN, State.ERROR: FAIL, State.SKIPPED: SKIPPED}
 
 
 def asked(topic: str, name: str, answers: Callable[[], Iterable[Line]]) -> Iterator[Line]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,8 +52,11 @@ def questions(stack: LoadedStack) -> Iterator[Question]:
     yield Question(topic="identity", where=profile_of(stack.spec.cloud).title, ask=lambda: live_rows(stack))
 
 
-def live_rows(stack: LoadedStack) -> list[Row]:
-    """Check with the cloud of a stack whether its plan can be deployed: identity, permissions, quotas, capacity and images."""
+def live_rows(stack: LoadedStack, topics: Collection[str] | None = None) -> list[Row]:
+    """Check with the cloud of a stack whether its plan can be deployed: identity, permissions, quotas, capacity and images.
+
+    With `topics`, only these topics and the identity are checked.
+    """
     name = stack.spec.cloud
     title = profile_of(name).title
     if why := _why_not(name):
@@ -71,7 +74,8 @@ def live_rows(stack: LoadedStack) -> list[Row]:
         return [*rows, not_asked(module.TOPICS or PLAN_TOPICS, "not checked without an identity")]
     if not module.TOPICS:
         return [*rows, not_asked(PLAN_TOPICS, f"gpuinfra does not check them on {title} yet")]
-    return [*rows, *answers(cloud.questions(make_plan(stack.spec, today(), now())), PLAN_DEADLINE_S)]
+    asked = cloud.questions(make_plan(stack.spec, today(), now()))
+    return [*rows, *answers((one for one in asked if topics is None or one.topic in topics), PLAN_DEADLINE_S)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ REGION_FALLBACK = "us-east-1"
 _GOOGLE_OVERRIDES = {
     "COMPUTE": "compute/v1/",
     "CLOUDKMS": "cloudkms/",
+    "CLOUDQUOTAS": "cloudquotas/",
     "LOGGING": "logging/",
     "LUSTRE": "lustre/",
     "OSLOGIN": "oslogin/",

@@ -56,6 +56,7 @@ def world(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wor
     ]
     monkeypatch.setattr(ready, "readable_stack", lambda *_, **__: nullcontext(state))
     monkeypatch.setattr(readiness, "look", lambda *_: iter(found.lines))
+    monkeypatch.setattr("gpuinfra.doctor.cloud.live_rows", lambda *_: [])
     monkeypatch.setattr(failover, "failover_of", lambda *_: found)
     monkeypatch.setattr(cli, "exported", found._state)
     engine = Engine(path=tmp_path, version="3.259.0", host_dir=tmp_path, source="path")

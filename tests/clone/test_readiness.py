@@ -21,6 +21,7 @@ from gpuinfra.clone.make import clone
 from gpuinfra.clone.model import Request
 from gpuinfra.clone.readiness import Second, data, second_of
 from gpuinfra.clouds import readiness
+from gpuinfra.clouds.preflight import Row, problem
 from gpuinfra.clouds.readiness import FAIL, OK, SKIPPED, UNREAD, WARN, Line
 from gpuinfra.errors import EnvironmentMissing, SpecError, UsageError
 from gpuinfra.shipped import shipped
@@ -28,10 +29,10 @@ from gpuinfra.spec.load import read_stack
 from gpuinfra.spec.policy import Network
 from tests.clouds.stacks import TODAY
 
-PAIRS = {"aws-recovery": "us-west-2", "gcp-recovery": "us-east4"}
+PAIRS = {"aws-recovery": "us-west-2", "azure-recovery": "eastus2", "gcp-recovery": "us-east4"}
 
 
-@pytest.fixture(scope="module", params=PAIRS)
+@pytest.fixture(scope="module", params=("aws-recovery", "gcp-recovery"))
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with a stack that has `recovery` and its clone."""
     name = str(request.param)
@@ -147,8 +148,10 @@ def test_state_without_a_region_is_a_warning(pair: tuple[Path, Path]) -> None:
     assert bad(read(pair[0])) == {(WARN, "state", "backend.url")}
 
 
-def run(monkeypatch: pytest.MonkeyPatch, path: Path, lines: list[Line], *words: str) -> Result:
-    """Run the command with these lines of the cloud."""
+def run(
+    monkeypatch: pytest.MonkeyPatch, path: Path, lines: list[Line], *words: str, rows: tuple[Row, ...] = ()
+) -> Result:
+    """Run the command with these lines of the cloud, and these rows about the stack of the second region."""
 
     @contextmanager
     def opened(name: str) -> Iterator[Any]:
@@ -160,6 +163,7 @@ def run(monkeypatch: pytest.MonkeyPatch, path: Path, lines: list[Line], *words: 
 
     monkeypatch.setattr("gpuinfra.cli.options.stacks_of", chosen)
     monkeypatch.setattr(readiness, "look", lambda cloud, question: iter(lines))
+    monkeypatch.setattr("gpuinfra.doctor.cloud.live_rows", lambda stack, topics: rows)
     return CliRunner().invoke(cli.command, [str(path), *words], standalone_mode=False)
 
 
@@ -184,7 +188,7 @@ def test_exit_code_states_whether_the_region_is_ready(
     assert (document["ready"], document["complete"]) == (code == 0, UNKNOWN not in lines)
     assert all(one["fix"] for one in document["lines"] if one["state"] in (FAIL, WARN, UNREAD))
     assert {one["topic"]: one["state"] for one in document["lines"]}["drill"] == SKIPPED
-    assert {one["topic"]: one["fix"] for one in document["lines"]}["quota"] == f"gpuinfra doctor {pair[1]}"
+    assert {one["topic"]: one["fix"] for one in document["lines"]}["permissions"] == f"gpuinfra doctor {pair[1]}"
     assert sum(document["totals"].values()) == len(document["lines"])
     text = run(monkeypatch, pair[0], lines)
     assert text.return_value == code
@@ -192,6 +196,40 @@ def test_exit_code_states_whether_the_region_is_ready(
     assert text.output.splitlines()[-1].startswith(
         {0: f"{document['region']} is ready", 1: f"{document['region']} is not ready", 3: "the readiness of "}[code]
     )
+
+
+IMAGES = {
+    "aws-recovery": ("ami-0123456789abcdef0", "ami-0fedcba9876543210", "aws ec2 copy-image"),
+    "azure-recovery": (
+        "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/images/first",
+        "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/images/second",
+        "az sig image-version create",
+    ),
+}
+"""Image of the stack, image of its clone, and the start of the command that copies the first."""
+
+
+@pytest.mark.parametrize("written", IMAGES, indirect=True)
+def test_image_that_was_not_copied_has_the_command_that_copies_it(
+    monkeypatch: pytest.MonkeyPatch, pair: tuple[Path, Path]
+) -> None:
+    """The image of the second region does not exist: the fix copies the image of the stack. A problem makes the region not ready."""
+    first, second, command = IMAGES[pair[0].name.split(".")[1]]
+    for path, image in zip(pair, (first, second), strict=True):
+        edit(path, r"( *)- name: gpu\n", rf"\1- name: gpu\n\1  image: {{ref: {image}}}\n")
+    missing = problem("image", second, "not found", "an existing image", "set `image` in the stack file")
+    zero = problem("quota", "gpus", "0", "16", "request it")
+    done = run(monkeypatch, pair[0], [GOOD], "--json", rows=(missing, zero))
+    assert done.return_value == 1, done.output
+    assert not [
+        one
+        for one in json.loads(done.output)["lines"]
+        if one["topic"] in ("stack file", "difference") and one["state"] != OK
+    ]
+    fixes = {one["topic"]: one["fix"] for one in json.loads(done.output)["lines"] if one["state"] == FAIL}
+    assert fixes["image"].startswith(command)
+    assert first in fixes["image"]
+    assert fixes["quota"] == "request it"
 
 
 def test_deployment_fixes_a_line_without_its_own_command(

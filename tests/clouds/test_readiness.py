@@ -1,7 +1,7 @@
 """What `gpuinfra ready` reads from AWS and Google Cloud.
 
-The responses have the shapes of the API references (GetBucketReplication, HeadBucket, HeadObject, DescribeKey, GetMetricStatistics, GetRole,
-DescribeImages; transferJobs.get, buckets.get, objects.get, cryptoKeys.get, timeSeries.list, projects.roles.get; read 2026-11-22). botocore's
+The responses have the shapes of the API references (GetBucketReplication, HeadBucket, HeadObject, DescribeKey, GetMetricStatistics, GetRole;
+transferJobs.get, buckets.get, objects.get, cryptoKeys.get, timeSeries.list, projects.roles.get; read 2026-11-22). botocore's
 Stubber validates requests and responses of AWS by the service models, and Google's discovery documents those of Google Cloud.
 """
 
@@ -20,7 +20,8 @@ from botocore.stub import ANY, Stubber
 
 from gpuinfra.clouds.aws import readiness as aws
 from gpuinfra.clouds.gcp import readiness as gcp
-from gpuinfra.clouds.readiness import FAIL, OK, UNREAD, WARN, Line, Question, Unread, look
+from gpuinfra.clouds.preflight import Unanswered, no_credentials, not_asked, ok, problem, skipped, warning
+from gpuinfra.clouds.readiness import FAIL, OK, SKIPPED, UNREAD, WARN, Line, Question, Unread, look, of_preflight
 from gpuinfra.planning import make_plan
 from tests.clouds.gcp.discovery import document
 from tests.clouds.stacks import TODAY, spec_of
@@ -31,11 +32,11 @@ SOURCE, REPLICA, ROLE = (
     "train-evidence-000000000000-us-west-2-0a1b2c3d",
     "replication",
 )
-KEY_ID, BUNDLE, IMAGE = "11111111-2222-3333-4444-555555555555", "bundles/train/gpu/abc.tar.gz", "ami-0123456789abcdef0"
+KEY_ID, BUNDLE = "11111111-2222-3333-4444-555555555555", "bundles/train/gpu/abc.tar.gz"
 SCRATCH = tuple(name.replace("evidence", "scratch-0") for name in (SOURCE, REPLICA))
 
 
-def question(stack: str, resources: Iterable[Mapping[str, Any]], *images: str) -> Question:
+def question(stack: str, resources: Iterable[Mapping[str, Any]]) -> Question:
     """The second region of a shipped stack with these resources in its state."""
     spec = spec_of(stack)
     plan = make_plan(spec, TODAY)
@@ -43,7 +44,7 @@ def question(stack: str, resources: Iterable[Mapping[str, Any]], *images: str) -
     assert spec.recovery is not None
     return Question(
         region=plan.region, recovery=plan.recovery, rpo_minutes=spec.recovery.rpo_minutes, resources=list(resources),
-        images=images, config={},
+        config={},
     )  # fmt: skip
 
 
@@ -100,9 +101,8 @@ class Aws:
             }
         }
         self.bundle: Any = {"ContentLength": 1}
-        self.image: Any = {"Images": [{"ImageId": IMAGE, "State": "available"}]}
 
-    def lines(self, *images: str, state: list[dict[str, Any]] = AWS_STATE) -> list[Line]:
+    def lines(self, state: list[dict[str, Any]] = AWS_STATE) -> list[Line]:
         """Ask with these answers. Each request and each answer is validated by botocore."""
         with ExitStack() as stubs:
             clients: dict[tuple[str, str], Any] = {}
@@ -121,7 +121,7 @@ class Aws:
                     clients[service, region] = made
                 return clients[service, region]
 
-            return list(aws.lines(question("aws-recovery", state, *images), client, NOW))
+            return list(aws.lines(question("aws-recovery", state), client, NOW))
 
     def _answers(self, service: str, region: str, state: list[dict[str, Any]]) -> Iterable[tuple[str, Any, Any]]:
         pairs = [(SOURCE, REPLICA), SCRATCH][: sum(one["type"] == aws.REPLICATION for one in state)]
@@ -152,8 +152,6 @@ class Aws:
             yield "describe_key", self.key, {"KeyId": KEY_ID}
         if service == "iam":
             yield "get_role", self.role, {"RoleName": ROLE}
-        if (service, region) == ("ec2", "us-west-2"):
-            yield "describe_images", self.image, {"ImageIds": [IMAGE]}
 
 
 def _rule(**more: Any) -> Callable[[Aws], None]:
@@ -169,8 +167,8 @@ def _points(statistic: str, value: float) -> dict[str, Any]:
 
 
 def test_ready_region_on_aws_has_only_good_lines() -> None:
-    """Replication, replicas, lag, failures, key, role, bundle and image are read, and only keys of the second Region."""
-    found = Aws().lines(IMAGE)
+    """Replication, replicas, lag, failures, key, role and bundle are read, and only keys of the second Region."""
+    found = Aws().lines()
     assert problems(found) == set()
     assert {one.topic for one in found} == {
         "replication",
@@ -180,7 +178,6 @@ def test_ready_region_on_aws_has_only_good_lines() -> None:
         "key",
         "role",
         "bundle",
-        "image",
     }
     assert [one.name for one in found if one.topic == "key"] == [KEY_ID]
     assert "42 s" in next(one.reason for one in found if one.topic == "lag")
@@ -207,9 +204,6 @@ BOTH = (SOURCE, SCRATCH[0])
         (_set("key", "NotFoundException"), {(FAIL, "key", KEY_ID)}, ""),
         (_set("role", "NoSuchEntity"), {(FAIL, "role", ROLE)}, ""),
         (_set("bundle", "404"), {(FAIL, "bundle", BUNDLE)}, "aws s3control create-job --region us-east-1"),
-        (_set("image", "InvalidAMIID.NotFound"), {(FAIL, "image", IMAGE)}, "aws ec2 copy-image"),
-        (_set("image", {"Images": []}), {(FAIL, "image", IMAGE)}, "aws ec2 copy-image"),
-        (_set("image", {"Images": [{"ImageId": IMAGE, "State": "pending"}]}), {(WARN, "image", IMAGE)}, ""),
         (_set("key", "AccessDeniedException"), {(UNREAD, "key", KEY_ID)}, "log in"),
         (_set("lag", "Throttling"), {(UNREAD, "lag", one) for one in BOTH}, "log in"),
         (_set("role", "ExpiredToken"), {(UNREAD, "role", ROLE)}, "log in"),
@@ -218,10 +212,10 @@ BOTH = (SOURCE, SCRATCH[0])
 def test_each_broken_protection_on_aws_is_named(
     change: Callable[[Aws], None], expected: set[tuple[str, str, str]], fix: str
 ) -> None:
-    """One broken part is one line with the bucket, key, role, bundle or image, and the command. An unanswered request is no failure."""
+    """One broken part is one line with the bucket, key, role or bundle, and the command. An unanswered request is no failure."""
     cloud = Aws()
     change(cloud)
-    found = cloud.lines(IMAGE)
+    found = cloud.lines()
     assert problems(found) == expected
     bad = [one for one in found if one.state != OK]
     assert all(one.reason for one in bad)
@@ -395,3 +389,32 @@ def test_cloud_whose_replication_cannot_be_read_is_not_ready(monkeypatch: pytest
     monkeypatch.setattr("gpuinfra.clouds.readiness.has_module", lambda cloud, name: False)
     (line,) = look("aws", question("aws-recovery", ()))
     assert (line.state, line.topic) == (UNREAD, "replication")
+
+
+def test_rows_of_preflight_are_lines() -> None:
+    """A problem is a failure, a question without an answer is not read, and topics that are not about the second region are omitted."""
+    late = Unanswered("no answer within 15 s", "an answer", "run the command again")
+    rows = [
+        ok("identity", "AWS", "account 1"),
+        problem("permissions", "role r", "denied", "the policies", "attach them"),
+        problem("quota", "L-417A185B", "0 vCPUs", "192 vCPUs", "aws service-quotas request"),
+        warning("quota", "L-1", "192 vCPUs, 96 in use", "96 more", "aws"),
+        late.row("machine", "p4d.24xlarge"),
+        skipped("quota", "gpu", "no quota code is known", "aws service-quotas list-service-quotas"),
+        ok("image", "ami-1", "ami-1"),
+    ]
+    found = list(of_preflight(rows))
+    assert [(one.topic, one.state) for one in found] == [
+        ("quota", FAIL), ("quota", WARN), ("machine", UNREAD), ("quota", SKIPPED), ("image", OK),
+    ]  # fmt: skip
+    assert found[0].reason == "0 vCPUs; needed: 192 vCPUs"
+    assert found[0].fix == "aws service-quotas request"
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_no_identity_is_not_read(answered: bool) -> None:
+    """Without credentials or a project, one line has the reason and the login, and nothing fails."""
+    refused = no_credentials("none found", "run `aws configure`").row("identity", "AWS")
+    row = problem("identity", "AWS", "no project", "a project", "set it") if answered else refused
+    (line,) = of_preflight([row, not_asked(("quota",), "not checked without an identity")])
+    assert (line.topic, line.state, line.fix) == ("login", UNREAD, row.fix)

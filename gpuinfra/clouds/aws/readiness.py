@@ -1,7 +1,7 @@
-"""Reads the second Region of a stack: replication rules, replicas, keys, the role, bundles and images.
+"""Reads the second Region of a stack: replication rules, replicas, keys, the role and bundles.
 
 Requests and responses: the API references of S3 (GetBucketReplication, HeadBucket, HeadObject), KMS (DescribeKey, KeyState), CloudWatch
-(GetMetricStatistics), IAM (GetRole) and EC2 (DescribeImages), read 2026-11-22, and the service models of botocore.
+(GetMetricStatistics) and IAM (GetRole), read 2026-11-22, and the service models of botocore.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ from datetime import UTC, datetime, timedelta
 from shlex import quote
 from typing import Any
 
-from gpuinfra.clouds.aws.recovery import image_copy
 from gpuinfra.clouds.readiness import (
     FAIL,
     OK,
     UNREAD,
-    WARN,
     Line,
     Question,
     Resource,
@@ -34,7 +32,6 @@ KEY = "aws:kms/key:Key"
 OBJECT = "aws:s3/bucketObjectv2:BucketObjectv2"
 MISSING = frozenset(
     {"404", "NoSuchBucket", "NoSuchKey", "NotFound", "NotFoundException", "NoSuchEntity", "ReplicationConfigurationNotFoundError"}
-    | {"InvalidAMIID.NotFound", "InvalidAMIID.Unavailable"}
 )  # fmt: skip
 """Error codes of resources that do not exist."""
 RECENT = timedelta(hours=1)
@@ -95,8 +92,6 @@ def lines(question: Question, client: Client, now: datetime) -> Iterator[Line]:
     for bucket, name in _objects(question):
         if replica := replicas.get(bucket):
             yield from asked("bundle", name, lambda b=bucket, r=replica, n=name: _bundle(question, client, b, r, n))
-    for image in question.images:
-        yield from asked("image", image, lambda image=image: _image(question, client, image))
 
 
 class _Pair:
@@ -193,19 +188,6 @@ def _bundle(question: Question, client: Client, bucket: str, replica: str, name:
     s3 = client("s3", question.recovery.region)
     exists = _answer(s3.head_object, Bucket=replica, Key=name) is not None
     yield bundle(name, bucket, replica, _job(question, bucket), exists=exists)
-
-
-def _image(question: Question, client: Client, image: str) -> Iterator[Line]:
-    second = question.recovery.region
-    answer = _answer(client("ec2", second).describe_images, ImageIds=[image])
-    if not answer or not answer.get("Images"):
-        reason = f"the image does not exist in {second}; copy the image of the stack and set the ID of the copy"
-        fix = image_copy("IMAGE", question.region, second)
-        yield Line(topic="image", name=image, state=FAIL, reason=reason, fix=fix)
-        return
-    state = str(answer["Images"][0].get("State"))
-    good = state == "available"
-    yield Line(topic="image", name=image, state=OK if good else WARN, reason=f"is {state} in {second}")
 
 
 def _job(question: Question, bucket: str) -> str:

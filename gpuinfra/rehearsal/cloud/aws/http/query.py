@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 
 from gpuinfra.rehearsal.cloud.aws import credentials, operator, places, refreshes, signatures
 from gpuinfra.rehearsal.cloud.aws.groups import GROUP, desired
-from gpuinfra.rehearsal.cloud.aws.http import describe, sessions
+from gpuinfra.rehearsal.cloud.aws.http import describe, offers, sessions
 from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra.rehearsal.cloud.core import ids
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
@@ -30,6 +30,10 @@ _NAMESPACES = {
     "autoscaling": "http://autoscaling.amazonaws.com/doc/2011-01-01/",
     "ec2": "http://ec2.amazonaws.com/doc/2016-11-15/",
     "iam": "https://iam.amazonaws.com/doc/2010-05-08/",
+}
+_OFFERS = {
+    "ServiceQuotasV20190624.GetServiceQuota": offers.get_service_quota,
+    "AmazonSSM.GetParameter": offers.get_parameter,
 }
 _LOGINS = {
     "AWSEC2InstanceConnectService.SendSSHPublicKey": sessions.send_ssh_public_key,
@@ -54,6 +58,12 @@ class Queries:
             ("ec2", "GetConsoleOutput"): self._console,
             ("ec2", "DescribeInstanceTypeOfferings"): self._offerings,
             ("ec2", "DescribeAvailabilityZones"): self._zones,
+            ("ec2", "DescribeImages"): lambda asked, by: offers.describe_images(
+                cloud, _members(asked, "ImageId"), _filters(asked), by.region
+            ),
+            ("ec2", "DescribeCapacityReservations"): lambda asked, by: offers.describe_capacity_reservations(
+                cloud, _members(asked, "CapacityReservationId"), by.region
+            ),
             ("iam", "GetRole"): lambda asked, by: describe.get_role(cloud, asked.get("RoleName", "")),
             ("ec2", "DescribeSecurityGroups"): lambda asked, by: describe.describe_security_groups(
                 cloud, _filters(asked), by.region
@@ -93,7 +103,7 @@ class Queries:
         kind = "application/x-amz-json-1.1"
         try:
             self._read_only(verified)
-            action = describe.JSON_ACTIONS.get(target) or _LOGINS.get(target)
+            action = describe.JSON_ACTIONS.get(target) or _OFFERS.get(target) or _LOGINS.get(target)
             if action is None:
                 raise CloudError("UnknownOperationException", f"The action {target} is not supported in a rehearsal")
             answer = action(self.cloud, json.loads(request.body or b"{}"), verified.region)

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from gpuinfra.rehearsal.cloud.azure import groups, identity, ids, model, operator, stores
 from gpuinfra.rehearsal.cloud.azure.errors import AzureError
+from gpuinfra.rehearsal.cloud.azure.http import offers
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, json_response
@@ -81,6 +82,8 @@ class ResourceManager:
             digits = re.search(r"(\d\d)_?(\d\d)", image["sku"])
             version = f"{digits[1]}.{digits[2]}.2026010100" if digits else "1.0.2026010100"
             return [{"name": version, "id": f"{place}/{version}", "location": place.split("/")[6]}] if known else []
+        if request.method == "GET" and (offered := offers.answer(self.cloud, place, request.query)) is not None:
+            return offered
         if _LOG.fullmatch(place) and request.method == "GET":
             return {"value": self._activities(request.query.get("$filter", ""))}
         if place == "/subscriptions" and request.method == "GET":

@@ -1,0 +1,69 @@
+"""The subscription, quotas, sizes, image versions and reservations, as preflight reads them.
+
+Responses have the fields of the REST references of Resources (subscriptions 2022-12-01) and Compute (usages, skus, versions and
+capacityReservations 2024-07-01), read 2026-11-23.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from gpuinfra.clouds.azure.catalog import MACHINES
+from gpuinfra.rehearsal.cloud.azure.errors import AzureError
+from gpuinfra.rehearsal.cloud.core import offers
+
+if TYPE_CHECKING:
+    from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
+
+ZONES = ("1", "2", "3")
+_COMPUTE = r"/subscriptions/[^/]+/providers/Microsoft\.Compute"
+_SUBSCRIPTION = re.compile(r"/subscriptions/(?P<id>[^/]+)", re.I)
+_USAGES = re.compile(rf"{_COMPUTE}/locations/(?P<region>[^/]+)/usages", re.I)
+_SKUS = re.compile(rf"{_COMPUTE}/skus", re.I)
+_VERSION = re.compile(rf"{_COMPUTE}/locations/(?P<region>[^/]+)/publishers/[^/]+/artifacttypes/vmimage/offers/[^/]+/skus/(?P<sku>[^/]+)/versions/(?P<name>[^/]+)", re.I)  # fmt: skip
+_RESERVATIONS = re.compile(r"(?P<group>/subscriptions/.+/capacityReservationGroups/[^/]+)/capacityReservations", re.I)
+
+
+def answer(cloud: Cloud, place: str, query: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return the response, or None if the path is another request."""
+    if found := _SUBSCRIPTION.fullmatch(place):
+        return {"id": place, "subscriptionId": found["id"], "state": "Enabled"}
+    if found := _USAGES.fullmatch(place):
+        return {"value": _usages(cloud, found["region"])}
+    if _SKUS.fullmatch(place):
+        region = re.search(r"location eq '([^']+)'", query.get("$filter", ""))
+        return {"value": _skus(region[1] if region else "")}
+    if found := _VERSION.fullmatch(place):
+        arch = "Arm64" if re.search(r"arm|gb[23]00", found["sku"], re.I) else "x64"
+        return {"name": found["name"], "location": found["region"], "properties": {"architecture": arch}}
+    if found := _RESERVATIONS.fullmatch(place):
+        return {"value": _reservations(cloud, found["group"])}
+    return None
+
+
+def _usages(cloud: Cloud, region: str) -> list[dict[str, Any]]:
+    names = dict.fromkeys(["cores", *(quota for machine in MACHINES.values() for quota in machine.quotas.values())])
+    return [
+        {"name": {"value": name, "localizedValue": name}, "unit": "Count", "currentValue": 0, "limit": offers.limit(cloud, name, region)}
+        for name in names
+    ]  # fmt: skip
+
+
+def _skus(region: str) -> list[dict[str, Any]]:
+    found = []
+    for name in MACHINES:
+        sold = offers.zones("azure", name, region, ZONES)
+        if sold is not None:
+            info = [{"location": region, "zones": list(sold)}]
+            found.append({"resourceType": "virtualMachines", "name": name, "locations": [region], "locationInfo": info, "restrictions": []})  # fmt: skip
+    return found
+
+
+def _reservations(cloud: Cloud, group: str) -> list[dict[str, Any]]:
+    """Return the reservation of a group that the control interface describes with `machine` and `count`."""
+    known = cloud.store.get("external", group) or {}
+    if "machine" not in known:
+        raise AzureError("NotSupported", f"the rehearsal does not know the reservations of {group}", status=501)
+    return [{"name": "reservation", "sku": {"name": known["machine"], "capacity": int(known.get("count") or 0)}, "properties": {"provisioningState": "Succeeded"}}]  # fmt: skip
