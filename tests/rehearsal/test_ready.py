@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from gpuinfra.rehearsal.session import Options, Session, open_session
 from gpuinfra.report.progress import view_for
 from gpuinfra.shipped import shipped
+from gpuinfra.spec.load import read_stack
 
 from .conftest import Finished, Rehearse, command, run
 
@@ -96,9 +98,46 @@ def broken(session: Session, stack: str) -> set[tuple[str, str]]:
     return {("replication", source), ("key", str(key["id"])), ("replica", str(bucket["id"]))}
 
 
+GROUPS = "/subscriptions/00000000-0000-4000-8000-00000000abcd/resourceGroups/capacity/providers/Microsoft.Compute"
+RESERVATIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "aws-recovery": ("cr-0a1b2c3d4e5f60718", {"count": 2, "state": "expired"}),
+    "azure-recovery": (f"{GROUPS}/capacityReservationGroups/gpus", {"count": 0}),
+    "gcp-recovery": ("second", {"count": 2, "state": "DELETING"}),
+}
+"""ID of a reservation that the nodes of the second region name, and why it cannot be used."""
+IMAGES = {
+    "aws-recovery": ("ami-0123456789abcdef0", "ami-0fedcba9876543210", "aws ec2 copy-image"),
+    "azure-recovery": (f"{GROUPS}/images/first", f"{GROUPS}/images/second", "az sig image-version create"),
+}
+"""Image of the stack, image of the second region, and the command that copies the first. Images of Google Cloud are global."""
+
+
+def edit(path: Path, pattern: str, new: str) -> None:
+    """Replace one place of a file."""
+    text, count = re.subn(pattern, new, path.read_text(), count=1)
+    assert count == 1, pattern
+    path.write_text(text)
+
+
+def without_capacity(session: Session, stack: str, files: tuple[Path, Path], quota: str) -> set[str]:
+    """Set a quota of the second region to zero, let its reservation expire, and omit the copy of its image. Return the topics that must fail."""
+    region, machine = SECOND[stack], read_stack(files[1]).spec.pools[0].machine
+    name, unusable = RESERVATIONS[stack]
+    session.cloud.ask("external", {"id": f"quota:{quota}:{region}", "count": 0})
+    session.cloud.ask("external", {"id": name, "machine": machine, **unusable})
+    edit(files[1], r"kind: (on_demand|spot|flex)", f"kind: reserved, id: {name}")
+    if stack not in IMAGES:
+        return {"quota", "reservation"}
+    first, second, _ = IMAGES[stack]
+    session.cloud.ask("external", {"id": second, "regions": ["elsewhere"]})
+    for path, image in zip(files, (first, second), strict=True):
+        edit(path, r"( *)- name: gpu\n", rf"\1- name: gpu\n\1  image: {{ref: {image}}}\n")
+    return {"quota", "reservation", "image"}
+
+
 @pytest.mark.parametrize("stack", SECOND)
 def test_second_region_is_ready_until_a_protection_breaks(stack: str, rehearse: Rehearse, tmp_path: Path) -> None:
-    """After `up` and with a clone that uses the replica, the region is ready; a disabled replication, a key and a replica that are gone are each named."""
+    """After `up` and with a clone that uses the replica, the region is ready until it has no quota, reservation or image, or no replication, key or replica."""
     path = tmp_path / f"Pulumi.{stack}.yaml"
     shutil.copyfile(shipped("stacks") / path.name, path)
     up = rehearse("up", str(path), "--without-nodes")
@@ -119,6 +158,7 @@ def test_second_region_is_ready_until_a_protection_breaks(stack: str, rehearse: 
     code, lines = ready(up, path)
     assert code == 0, lines
     assert lines["data", "storage[0].bucket"] == "ok"
+    assert "unread" not in lines.values()
     assert {topic for topic, _ in lines} >= {
         "replication",
         "replica",
@@ -128,10 +168,23 @@ def test_second_region_is_ready_until_a_protection_breaks(stack: str, rehearse: 
         "role",
         "bundle",
         "addresses",
+        "quota",
+        "machine",
+        "image",
     }
-    with open_session(
-        Options(stack=str(path), folder=up.root.parent, without_nodes=True), view_for(io.StringIO())
-    ) as session:
+    quota = next(name for topic, name in lines if topic == "quota").rpartition(" in ")[0].partition(" (")[0]
+    options = Options(stack=str(path), folder=up.root.parent, without_nodes=True)
+    with open_session(options, view_for(io.StringIO())) as session:
+        topics = without_capacity(session, stack, (path, path.with_name(f"Pulumi.{stack}-{SECOND[stack]}.yaml")), quota)
+    code, found = answer(up, path)
+    assert code == 1
+    bad = [one for one in found if one["state"] == "fail"]
+    assert {one["topic"] for one in bad} == topics
+    assert all(one["fix"] for one in bad)
+    assert [one["fix"].startswith(IMAGES[stack][2]) for one in bad if one["topic"] == "image"] == [True] * (
+        "image" in topics
+    )
+    with open_session(options, view_for(io.StringIO())) as session:
         expected = broken(session, stack)
     code, lines = ready(up, path)
     assert code == 1

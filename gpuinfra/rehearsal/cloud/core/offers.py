@@ -1,7 +1,7 @@
 """Quotas and offers of the stand-in's account, which `gpuinfra ready` and `gpuinfra doctor` read.
 
 The quotas of an account are unknown, so that a quota covers every request until the control interface sets it:
-POST `external` `{"id": "quota L-417A185B us-west-2", "limit": 0}`. Machine types are offered where the catalog lists them.
+POST `external` `{"id": "quota:L-417A185B:us-west-2", "count": 0}`. Machine types are offered where the catalog lists them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LIMIT = 1_000_000
 
 def limit(cloud: Cloud, quota: str, region: str) -> int:
     """Return the limit of a quota in a region."""
-    return int((cloud.store.get("external", f"quota {quota} {region}") or {}).get("limit", LIMIT))
+    return int((cloud.store.get("external", f"quota:{quota}:{region}") or {}).get("count", LIMIT))
 
 
 def zones(cloud: str, machine: str, region: str, every: Sequence[str]) -> Sequence[str] | None:

@@ -23,6 +23,9 @@ _SUBSCRIPTION = re.compile(r"/subscriptions/(?P<id>[^/]+)", re.I)
 _USAGES = re.compile(rf"{_COMPUTE}/locations/(?P<region>[^/]+)/usages", re.I)
 _SKUS = re.compile(rf"{_COMPUTE}/skus", re.I)
 _VERSION = re.compile(rf"{_COMPUTE}/locations/(?P<region>[^/]+)/publishers/[^/]+/artifacttypes/vmimage/offers/[^/]+/skus/(?P<sku>[^/]+)/versions/(?P<name>[^/]+)", re.I)  # fmt: skip
+_IMAGE = re.compile(
+    r"/subscriptions/.+/Microsoft\.Compute/(images/[^/]+|galleries/[^/]+/images/[^/]+/versions/[^/]+)", re.I
+)
 _RESERVATIONS = re.compile(r"(?P<group>/subscriptions/.+/capacityReservationGroups/[^/]+)/capacityReservations", re.I)
 
 
@@ -38,6 +41,8 @@ def answer(cloud: Cloud, place: str, query: Mapping[str, str]) -> dict[str, Any]
     if found := _VERSION.fullmatch(place):
         arch = "Arm64" if re.search(r"arm|gb[23]00", found["sku"], re.I) else "x64"
         return {"name": found["name"], "location": found["region"], "properties": {"architecture": arch}}
+    if _IMAGE.fullmatch(place) and (known := cloud.external(place)) is not None:
+        return _image(place, known)
     if found := _RESERVATIONS.fullmatch(place):
         return {"value": _reservations(cloud, found["group"])}
     return None
@@ -59,6 +64,18 @@ def _skus(region: str) -> list[dict[str, Any]]:
             info = [{"location": region, "zones": list(sold)}]
             found.append({"resourceType": "virtualMachines", "name": name, "locations": [region], "locationInfo": info, "restrictions": []})  # fmt: skip
     return found
+
+
+def _image(place: str, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an existing image that the control interface describes with `regions`."""
+    if not known.get("regions"):
+        raise AzureError("NotSupported", f"the rehearsal does not know the regions of {place}", status=501)
+    targets = [{"name": region} for region in known["regions"]]
+    return {
+        "id": place,
+        "location": known["regions"][0],
+        "properties": {"publishingProfile": {"targetRegions": targets}},
+    }
 
 
 def _reservations(cloud: Cloud, group: str) -> list[dict[str, Any]]:
