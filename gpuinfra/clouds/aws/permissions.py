@@ -44,6 +44,44 @@ ASKED: dict[str, tuple[str, ...]] = {
 }
 """Requests that gpuinfra makes. `sts:GetCallerIdentity` requires no permission."""
 
+READY: dict[str, tuple[str, ...]] = {
+    "gpuinfra ready: read the replication and the replicas": (
+        "s3:GetReplicationConfiguration",
+        "s3:ListBucket",
+        "s3:GetObject",
+    ),
+    "gpuinfra ready: read the lag and the failures of the replication": ("cloudwatch:GetMetricStatistics",),
+    "gpuinfra ready: read the keys and the role of the replicas": ("kms:DescribeKey", "iam:GetRole"),
+    "gpuinfra ready: read the quotas": ("servicequotas:GetServiceQuota", "servicequotas:GetAWSDefaultServiceQuota"),
+    "gpuinfra ready: find the machine types": ("ec2:DescribeInstanceTypeOfferings", "ec2:DescribeAvailabilityZones"),
+    "gpuinfra ready: read the reservations": (
+        "ec2:DescribeCapacityReservations",
+        "resource-groups:ListGroupResources",
+    ),
+    "gpuinfra ready: find the images": ("ssm:GetParameter", "ec2:DescribeImages"),
+}
+"""Requests of `gpuinfra ready` for a plan with `recovery`."""
+FAILOVER: dict[str, tuple[str, ...]] = {
+    "gpuinfra failover: stop the nodes of the first Region": (
+        "autoscaling:DescribeAutoScalingGroups",
+        "autoscaling:SuspendProcesses",
+        "autoscaling:UpdateAutoScalingGroup",
+    ),
+    "gpuinfra failover: compare the buckets with their replicas": ("s3:ListBucketVersions",),
+    "gpuinfra failover: stop the replication": (
+        "s3:GetReplicationConfiguration",
+        "s3:PutReplicationConfiguration",
+        "iam:PassRole",
+    ),
+    "gpuinfra failover: import a replica into a file system": (
+        "fsx:CreateDataRepositoryTask",
+        "fsx:DescribeDataRepositoryTasks",
+    ),
+}
+"""Requests of `gpuinfra failover` in addition to the permissions to deploy the stack of the second Region."""
+_IN_BOTH = frozenset((*READY, *FAILOVER))
+"""Requests in the Region of the plan and in the second Region."""
+
 ACTIONS = {row.type: row.actions for row in RESOURCES}
 """Maps a resource type to its actions by operation."""
 
@@ -58,7 +96,7 @@ SSH: dict[str, tuple[str, ...]] = {
 }
 """Requests of `gpuinfra ssh`, `run` and `verify --ssh`. The Session Manager plugin of the AWS CLI sends the last ones."""
 
-_CHANGES = frozenset({_REFRESH, *SSH})
+_CHANGES = frozenset({_REFRESH, *SSH, *FAILOVER})
 """Requests of gpuinfra that change something, or that open a session."""
 
 _CLUSTER = "gpuinfra:cluster"
@@ -337,8 +375,10 @@ def _tagging(plan: Plan, action: str, own: Mapping[str, str], regions: list[str]
 
 
 def _regions(plan: Plan, types: set[str]) -> list[str]:
-    """Return the Regions of the resources of these types. The Region of the plan is first, and is the only one for gpuinfra's own requests."""
+    """Return the Regions of the resources of these types and of gpuinfra's own requests. The Region of the plan is first."""
     found = {one.region or plan.region for one in resources(plan) if one.type.removeprefix("aws:") in types}
+    if plan.recovery and types & _IN_BOTH:
+        found |= {plan.region, plan.recovery.region}
     return sorted(found or {plan.region}, key=lambda region: (region != plan.region, region))
 
 
@@ -408,11 +448,15 @@ def _named(plan: Plan, action: str, regions: Iterable[str]) -> list[str]:
     if service == "ssm" and call != "DescribeParameters":
         names = [f"{unique(pool.name)}/image-*" for pool in plan.pools]
         own = [f"{arn}ssm:{where}:parameter/gpuinfra/{name}" for name in names]
-        return [*own, f"{arn}ssm:{plan.region}::parameter/aws/service/*"] if call == "GetParameter" else own
+        public = [f"{arn}ssm:{region}::parameter/aws/service/*" for region in regions]
+        return [*own, *public] if call == "GetParameter" else own
     if service == "cloudtrail" and call != "DescribeTrails":
         return [f"{arn}cloudtrail:{where}:trail/{instances.trail_name(unique('trail', 128))}"]
     if service == "budgets":
         return [f"{arn}budgets::*:budget/{unique('month', 100)}"]
+    if action == "fsx:CreateDataRepositoryTask":
+        kinds = ("file-system", "task")
+        return [f"{arn}fsx:{region}:*:{kind}/*" for region in regions for kind in kinds]
     if service == "fsx" and call.startswith("Create"):
         return _regional(action, regions)
     if action in ("kms:CreateAlias", "kms:UpdateAlias", "kms:DeleteAlias"):
@@ -424,7 +468,7 @@ def _named(plan: Plan, action: str, regions: Iterable[str]) -> list[str]:
     if service == "sns" and call not in ("GetSubscriptionAttributes", "Unsubscribe"):
         topics = _generated(plan, "aws:sns/topic:Topic")
         return [f"{arn}sns:{region}:*:{name}" for region in regions for name in topics]
-    if service == "cloudwatch":
+    if service == "cloudwatch" and call != "GetMetricStatistics":
         # CloudWatch lists alarms before it filters them by name.
         alarms = ["*"] if call == "DescribeAlarms" else _generated(plan, "aws:cloudwatch/metricAlarm:MetricAlarm")
         return [f"{arn}cloudwatch:{region}:*:alarm:{name}" for region in regions for name in alarms]
@@ -433,10 +477,12 @@ def _named(plan: Plan, action: str, regions: Iterable[str]) -> list[str]:
 
 def _asked(plan: Plan) -> dict[str, tuple[str, ...]]:
     """Return the requests that gpuinfra makes for a plan."""
+    moves = {**READY, **FAILOVER} if plan.recovery else {}
     if not plan.pools:
-        return {}
+        return moves
     by_name = any(pool.image.source == "name" for pool in plan.pools)
-    return {purpose: actions for purpose, actions in {**ASKED, **SSH}.items() if by_name or purpose != _BY_NAME}
+    asked = {**ASKED, **SSH}
+    return {**{purpose: asked[purpose] for purpose in asked if by_name or purpose != _BY_NAME}, **moves}
 
 
 def _scope(sid: str, resources: Iterable[str], **conditions: Mapping[str, Any]) -> _Scope:

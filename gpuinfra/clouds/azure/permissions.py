@@ -34,13 +34,29 @@ ASKED: dict[str, tuple[str, ...]] = {
 }
 """Requests that gpuinfra makes in addition to those for resources."""
 
+READY: dict[str, tuple[str, ...]] = {
+    "gpuinfra ready: reading the subscription": ("Microsoft.Resources/subscriptions/read",),
+    "gpuinfra ready: reading the lag of the replication": ("Microsoft.Insights/metrics/read",),
+    "gpuinfra ready: reading the quotas": ("Microsoft.Compute/locations/usages/read",),
+    "gpuinfra ready: finding the sizes": ("Microsoft.Compute/skus/read",),
+    "gpuinfra ready: reading the reservations": (
+        "Microsoft.Compute/capacityReservationGroups/capacityReservations/read",
+    ),
+    "gpuinfra ready: finding the images": (
+        "Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/versions/read",
+        "Microsoft.Compute/images/read",
+    ),
+}
+"""Requests of `gpuinfra ready` for a plan with `recovery`, in addition to reading the resources of the second region."""
+
 FUNCTIONS: dict[str, str] = {}
 """Maps an SDK function to its action. `getClientConfig` requires none."""
 
 
 def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     """Return the role definition for operators of the plan, with the reason for each action. With `read_only`, it allows no changes."""
-    uses = uses_of(resources(plan), ACTIONS, ASKED if plan.pools else {})
+    requests = {**(ASKED if plan.pools else {}), **(READY if plan.recovery else {})}
+    uses = uses_of(resources(plan), ACTIONS, requests)
     if read_only:
         uses = reads_of(uses, frozenset())
     document: dict[str, Any] = {

@@ -32,6 +32,16 @@ ASKED: dict[str, tuple[str, ...]] = {
 }
 """Requests that gpuinfra makes in addition to those for resources."""
 
+READY: dict[str, tuple[str, ...]] = {
+    "gpuinfra ready: reading the lag and the failures of the replication": ("monitoring.timeSeries.list",),
+    "gpuinfra ready: reading the bundles in the replicas": ("storage.objects.get",),
+    "gpuinfra ready: reading the quotas": ("compute.regions.get", "cloudquotas.quotas.get"),
+    "gpuinfra ready: finding the machine types": ("compute.machineTypes.get", "compute.machineTypes.list"),
+    "gpuinfra ready: reading the reservations": ("compute.reservations.get",),
+    "gpuinfra ready: finding the images": ("compute.images.get", "compute.images.getFromFamily"),
+}
+"""Requests of `gpuinfra ready` for a plan with `recovery`, in addition to reading the resources of the second region."""
+
 FUNCTIONS = {
     "gcp:organizations/getProject:getProject": "resourcemanager.projects.get",
     "gcp:compute/getImage:getImage": "compute.images.getFromFamily",
@@ -51,6 +61,7 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
         requests["finding the service account that encrypts logs"] = ("logging.cmekSettings.get",)
     if plan.recovery:
         requests["finding the service account that replicates"] = ("storagetransfer.projects.getServiceAccount",)
+        requests |= READY
     inputs = {"deleteDefaultRoutesOnCreate": data_networks(plan), "autoHealingPolicies": node_health(plan)}
     unset = frozenset(name for name, instances in inputs.items() if not any(instances))
     uses = uses_of(resources(plan), ACTIONS, requests, unset)

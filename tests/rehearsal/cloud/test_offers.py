@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.clouds.permissions import permissions_of
 from gpuinfra.clouds.preflight import State
 from gpuinfra.clouds.readiness import PREFLIGHT
 from gpuinfra.doctor.cloud import live_rows
 from gpuinfra.rehearsal import endpoints
 from gpuinfra.rehearsal.cloud.core import registry
 from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+from gpuinfra.rehearsal.cloud.core.operator import Operator
 from gpuinfra.rehearsal.cloud.core.server import Server
 from gpuinfra.shipped import shipped
 from gpuinfra.spec.load import read_stack
@@ -54,8 +56,11 @@ def rows(stack: str) -> list[tuple[str, State, bool]]:
 @pytest.mark.usefixtures("environment")
 @pytest.mark.parametrize("stack", STACKS)
 def test_quotas_and_offers_are_read_until_the_control_interface_changes_them(stack: str, cloud: Cloud) -> None:
-    """A quota covers all nodes until its limit is set, the catalog's machine types are offered, images exist, and a described reservation has its size."""
+    """A quota covers all nodes until its limit is set, the catalog's machine types are offered, images exist, and a described reservation has its size.
+
+    The permissions of `gpuinfra permissions` allow all requests."""
     quota, reservation, fields = STACKS[stack]
+    cloud.operator = Operator(permissions_of(plan_of(stack)).documents)
     loaded = read_stack(shipped("stacks") / f"Pulumi.{stack}.yaml")
     region, machine = loaded.spec.where.region, loaded.spec.pools[0].machine
     before = rows(stack)

@@ -1,0 +1,108 @@
+"""The permissions of `gpuinfra ready` and `gpuinfra failover`, which a plan with `recovery` requires."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import boto3
+import pytest
+
+from gpuinfra.clouds.aws import permissions as aws
+from gpuinfra.clouds.permissions import permissions_of
+from gpuinfra.clouds.readiness import PREFLIGHT
+from gpuinfra.planning import make_plan
+from gpuinfra.registry import module_of
+from gpuinfra.rehearsal.cloud.aws import operator
+from tests.clouds.stacks import TODAY, plan_of, spec_of
+
+RECOVERY = {"aws": "aws-recovery", "azure": "azure-recovery", "gcp": "gcp-recovery"}
+FIRST, SECOND, OTHER = "us-east-1", "us-west-2", "eu-west-1"
+
+
+def actions(stack: str) -> set[str]:
+    """The actions for a stack."""
+    return {need.action for need in permissions_of(plan_of(stack)).needs}
+
+
+@pytest.mark.parametrize("cloud", RECOVERY)
+def test_requests_of_ready_are_in_the_list(cloud: str) -> None:
+    """A plan with `recovery` requires the permissions of the questions that `ready` asks about the second region, and a plan without it does not."""
+    reads = module_of(cloud, "preflight").READS
+    with_recovery = actions(RECOVERY[cloud])
+    assert {action for topic in PREFLIGHT for action in reads[topic]} <= with_recovery
+    spec = spec_of(RECOVERY[cloud]).model_copy(update={"recovery": None})
+    without = {need.action for need in permissions_of(make_plan(spec, TODAY)).needs}
+    added = {action for group in module_of(cloud, "permissions").READY.values() for action in group}
+    assert added <= with_recovery
+    assert len(added - without) >= 4
+
+
+CALLS = {
+    "s3": {"get_bucket_replication": "s3:GetReplicationConfiguration", "put_bucket_replication": "s3:PutReplicationConfiguration",
+           "head_bucket": "s3:ListBucket", "head_object": "s3:GetObject", "list_object_versions": "s3:ListBucketVersions"},
+}  # fmt: skip
+"""Requests whose action has another name (https://docs.aws.amazon.com/AmazonS3/latest/userguide/using-with-s3-policy-actions.html, read 2026-11-23)."""
+SERVICES = ("s3", "kms", "iam", "cloudwatch", "autoscaling", "fsx")
+
+
+@pytest.mark.parametrize("module", ["readiness", "failover"])
+def test_every_request_of_the_module_has_its_action(module: str) -> None:
+    """Each client method in the source code is an operation of botocore, and its action is in the list of `ready` or `failover`."""
+    source = (Path(aws.__file__).parent / f"{module}.py").read_text()
+    called = set(re.findall(r"\)?\.([a-z]+_[a-z_]+)\b", source))
+    found = {}
+    for service in SERVICES:
+        client = boto3.client(service, region_name=FIRST, aws_access_key_id="testing", aws_secret_access_key="testing")
+        names = client.meta.method_to_api_mapping
+        for method in called & set(names):
+            found[method] = CALLS.get(service, {}).get(method, f"{service}:{names[method]}")
+    assert len(found) >= 6, found
+    listed = {action for group in (aws.READY if module == "readiness" else aws.FAILOVER).values() for action in group}
+    assert {action for method, action in found.items() if method != "head_bucket"} <= listed
+
+
+def _allowed(action: str, resource: str, region: str) -> bool:
+    documents = tuple(json.dumps(one) for one in permissions_of(plan_of("aws-recovery")).documents)
+    (request, *_) = operator.http(action, resource, region)
+    return operator.allows(documents, request)[0]
+
+
+@pytest.mark.parametrize(
+    ("action", "resource"),
+    [
+        ("cloudwatch:GetMetricStatistics", "*"),
+        ("servicequotas:GetServiceQuota", "*"),
+        ("ec2:DescribeCapacityReservations", "*"),
+        ("ec2:DescribeImages", "*"),
+        ("ssm:GetParameter", "arn:aws:ssm:{region}::parameter/aws/service/canonical/ubuntu"),
+        ("fsx:CreateDataRepositoryTask", "arn:aws:fsx:{region}:000000000000:file-system/fs-0123456789abcdef0"),
+        ("fsx:CreateDataRepositoryTask", "arn:aws:fsx:{region}:000000000000:task/task-0123456789abcdef0"),
+        ("fsx:DescribeDataRepositoryTasks", "*"),
+    ],
+)
+def test_requests_are_allowed_in_both_regions_only(action: str, resource: str) -> None:
+    """Both Regions of the plan, and no other Region."""
+    found = [_allowed(action, resource.format(region=region), region) for region in (FIRST, SECOND, OTHER)]
+    assert found == [True, True, False]
+
+
+def test_a_failover_changes_only_the_groups_and_buckets_of_the_stack() -> None:
+    """Nodes of another cluster are not stopped, and the versions of another bucket are not listed."""
+    group = f"arn:aws:autoscaling:{FIRST}:000000000000:autoScalingGroup:u:autoScalingGroupName/"
+    for action in ("autoscaling:SuspendProcesses", "autoscaling:UpdateAutoScalingGroup"):
+        assert _allowed(action, f"{group}train-gpu-reserved-0-0a1b2c3", FIRST)
+        assert not _allowed(action, f"{group}other-gpu-reserved-0-0a1b2c3", FIRST)
+    replica = f"arn:aws:s3:::train-scratch-0-000000000000-{SECOND}-0a1b2c3d"
+    assert _allowed("s3:ListBucketVersions", replica, SECOND)
+    assert not _allowed("s3:ListBucketVersions", "arn:aws:s3:::payroll", SECOND)
+
+
+def test_read_permissions_include_ready_and_no_failover() -> None:
+    """With `--read-only`, the second region can be checked, but nothing can be moved to it."""
+    read = {need.action for need in permissions_of(plan_of("aws-recovery"), read_only=True).needs}
+    assert {action for group in aws.READY.values() for action in group} <= read
+    changes = {"autoscaling:SuspendProcesses", "autoscaling:UpdateAutoScalingGroup", "s3:PutReplicationConfiguration", "fsx:CreateDataRepositoryTask"}  # fmt: skip
+    assert changes <= actions("aws-recovery")
+    assert not changes & read
