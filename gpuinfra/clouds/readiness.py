@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from gpuinfra.clouds.preflight import Row, State
 from gpuinfra.plan.model import RecoveryPlan
@@ -102,6 +102,23 @@ def asked(topic: str, name: str, answers: Callable[[], Iterable[Line]]) -> Itera
         )
 
 
+class Replicated(Protocol):
+    """A bucket or container and its replica. Each method returns lines, or raises `Unread`."""
+
+    def replication(self) -> Iterable[Line]: ...
+
+    def exists(self) -> Iterable[Line]: ...
+
+    def lag(self) -> Iterable[Line]: ...
+
+
+def of_pair(source: str, replica: str, pair: Replicated) -> Iterator[Line]:
+    """Return the lines of a replication, its replica and its lag."""
+    yield from asked("replication", source, pair.replication)
+    yield from asked("replica", replica, pair.exists)
+    yield from asked("lag", source, pair.lag)
+
+
 def lag(question: Question, name: str, seconds: float | None, fix: str, shown: str = "") -> Line:
     """Judge the replication lag. Clouds publish no lag while there are no objects to replicate. `shown` is the lag in the terms of the cloud."""
     if seconds is None:
@@ -132,6 +149,11 @@ def bundle(key: str, bucket: str, replica: str, fix: str, *, exists: bool) -> Li
         return Line(topic="bundle", name=key, state=OK, reason=f"is in {replica}")
     reason = f"the bundle is in {bucket}, but not in the replica {replica}, because replication covers only new objects"
     return Line(topic="bundle", name=key, state=FAIL, reason=reason, fix=fix)
+
+
+def role(name: str, reason: str, *, exists: bool) -> Line:
+    """Judge whether a role exists. `reason` states the consequence if it does not."""
+    return Line(topic="role", name=name, state=OK if exists else FAIL, reason="exists" if exists else reason)
 
 
 def key(name: str, state: str | None, fix: str) -> Line:

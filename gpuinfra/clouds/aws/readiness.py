@@ -24,6 +24,8 @@ from gpuinfra.clouds.readiness import (
     deployed,
     key,
     lag,
+    of_pair,
+    role,
 )
 from gpuinfra.safe_text import one_line
 
@@ -79,15 +81,12 @@ def lines(question: Question, client: Client, now: datetime) -> Iterator[Line]:
         source, replica = str(outputs.get("bucket")), arn.rpartition(":")[2]
         replicas[source] = replica
         roles[str(outputs.get("role"))] = None
-        pair = _Pair(question, client, source=source, replica=replica, rule=str(rule.get("id")), now=now)
-        yield from asked("replication", source, lambda pair=pair, arn=arn: pair.replication(arn))
-        yield from asked("replica", replica, pair.exists)
-        yield from asked("lag", source, pair.lag)
+        pair = _Pair(question, client, source=source, arn=arn, rule=str(rule.get("id")), now=now)
+        yield from of_pair(source, replica, pair)
         yield from asked("failures", source, pair.failures)
     for name in keys:
         yield from asked("key", name, lambda name=name: _key(client, name, second))
-    for role in roles:
-        name = role.rpartition("/")[2]
+    for name in (one.rpartition("/")[2] for one in roles):
         yield from asked("role", name, lambda name=name: _role(client, name, question.region))
     for bucket, name in _objects(question):
         if replica := replicas.get(bucket):
@@ -97,18 +96,16 @@ def lines(question: Question, client: Client, now: datetime) -> Iterator[Line]:
 class _Pair:
     """A bucket and its replica."""
 
-    def __init__(
-        self, question: Question, client: Client, *, source: str, replica: str, rule: str, now: datetime
-    ) -> None:
+    def __init__(self, question: Question, client: Client, *, source: str, arn: str, rule: str, now: datetime) -> None:
         self._question, self._client, self._now = question, client, now
-        self._source, self._replica, self._rule = source, replica, rule
+        self._source, self._arn, self._replica, self._rule = source, arn, arn.rpartition(":")[2], rule
         self._show = f"aws s3api get-bucket-replication --bucket {quote(source)} --region {question.region}"
 
-    def replication(self, arn: str) -> Iterator[Line]:
+    def replication(self) -> Iterator[Line]:
         s3 = self._client("s3", self._question.region)
         answer = _answer(s3.get_bucket_replication, Bucket=self._source)
         rules = answer["ReplicationConfiguration"].get("Rules", []) if answer else []
-        ours = [rule for rule in rules if rule.get("Destination", {}).get("Bucket") == arn]
+        ours = [rule for rule in rules if rule.get("Destination", {}).get("Bucket") == self._arn]
         if not ours:
             reason = f"no replication rule copies this bucket to {self._replica}"
             yield Line(topic="replication", name=self._source, state=FAIL, reason=reason)
@@ -178,10 +175,8 @@ def _key(client: Client, name: str, region: str) -> Iterator[Line]:
 
 
 def _role(client: Client, name: str, region: str) -> Iterator[Line]:
-    if _answer(client("iam", region).get_role, RoleName=name) is None:
-        yield Line(topic="role", name=name, state=FAIL, reason="the role of the replication does not exist")
-    else:
-        yield Line(topic="role", name=name, state=OK, reason="exists")
+    found = _answer(client("iam", region).get_role, RoleName=name)
+    yield role(name, "the role of the replication does not exist", exists=found is not None)
 
 
 def _bundle(question: Question, client: Client, bucket: str, replica: str, name: str) -> Iterator[Line]:

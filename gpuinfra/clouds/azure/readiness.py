@@ -18,7 +18,20 @@ from typing import Any
 from urllib.parse import quote
 
 from gpuinfra.clouds.azure.recovery import BUCKETS, PENDING
-from gpuinfra.clouds.readiness import FAIL, OK, Line, Question, Resource, Unread, asked, deployed, key, lag
+from gpuinfra.clouds.readiness import (
+    FAIL,
+    OK,
+    Line,
+    Question,
+    Resource,
+    Unread,
+    asked,
+    deployed,
+    key,
+    lag,
+    of_pair,
+    role,
+)
 from gpuinfra.handover.azure_rest import Refused, Rest, raise_for
 from gpuinfra.handover.ports import PortUnavailable
 
@@ -70,15 +83,13 @@ def look(question: Question) -> Iterator[Line]:
 def lines(question: Question, get: Get, head: Head, now: datetime) -> Iterator[Line]:
     """Return the lines for the resources in the state."""
     second = question.recovery.region
-    pairs = [_Pair(question, get, now, **one) for one in _policies(question)]
     vaults = {str(one.get("id")): one for one in question.of_type(VAULT) if _location(one.get("outputs")) == second}
     keys = [id_ for one in question.of_type(KEY) if _vault_of(id_ := str(one.get("id"))) in vaults]
-    yield from deployed(question, len(pairs), len(keys))
     uris = {_uri(((one.get("outputs") or {}).get("properties") or {}).get("vaultUri")) for one in vaults.values()}
+    pairs = [_Pair(question, get, now, uris, **one) for one in _policies(question)]
+    yield from deployed(question, len(pairs), len(keys))
     for pair in pairs:
-        yield from asked("replication", pair.source, pair.replication)
-        yield from asked("replica", pair.replica, lambda pair=pair: pair.exists(uris))
-        yield from asked("lag", pair.source, pair.lag)
+        yield from of_pair(pair.source, pair.replica, pair)
     for name in keys:
         yield from asked("key", _short(name), lambda name=name: _key(get, name))
     for grant in (str(one.get("id")) for one in question.of_type(GRANT)):
@@ -119,12 +130,13 @@ class _Pair:
         question: Question,
         get: Get,
         now: datetime,
+        vaults: set[str],
         *,
         policy: str,
         accounts: tuple[str, str],
         containers: tuple[str, str],
     ) -> None:
-        self._question, self._get, self._now, self._policy = question, get, now, policy
+        self._question, self._get, self._now, self._vaults, self._policy = question, get, now, vaults, policy
         self._accounts, self._containers = accounts, containers
         self.source, self.replica = (
             f"{_last(account)}/{name}" for account, name in zip(accounts, containers, strict=True)
@@ -151,8 +163,8 @@ class _Pair:
                 return
         yield Line(topic="replication", name=self.source, state=OK, reason=f"copies to {self.replica}")
 
-    def exists(self, vaults: set[str]) -> Iterator[Line]:
-        """The container exists in the second region, and its account uses a key in one of `vaults`, the vaults of that region."""
+    def exists(self) -> Iterator[Line]:
+        """The container exists in the second region, and its account uses a key in a vault of the stack in that region."""
         account, second = self._accounts[1], self._question.recovery.region
         answer = self._get(account, STORAGE, {})
         container = self._get(f"{account}/blobServices/default/containers/{self._containers[1]}", STORAGE, {})
@@ -168,7 +180,7 @@ class _Pair:
             return
         encryption = (answer.get("properties") or {}).get("encryption") or {}
         uri = _uri((encryption.get("keyvaultproperties") or {}).get("keyvaulturi"))
-        if uri in vaults:
+        if uri in self._vaults:
             yield Line(topic="key", name=_last(account), state=OK, reason=f"uses a key in {second}")
         else:
             used = f"a key of {uri}" if uri else "no key of a vault"
@@ -252,13 +264,8 @@ def _key(get: Get, name: str) -> Iterator[Line]:
 
 
 def _role(get: Get, grant: str, scope: str, name: str) -> Iterator[Line]:
-    if get(grant, GRANTS, {}) is None:
-        reason = (
-            f"the accounts of the replicas have no role for the key {_short(scope)}, so the replicas cannot be read"
-        )
-        yield Line(topic="role", name=name, state=FAIL, reason=reason)
-    else:
-        yield Line(topic="role", name=name, state=OK, reason="exists")
+    reason = f"the accounts of the replicas have no role for the key {_short(scope)}, so the replicas cannot be read"
+    yield role(name, reason, exists=get(grant, GRANTS, {}) is not None)
 
 
 def _location(resource: Mapping[str, Any] | None) -> str:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
-from gpuinfra.clouds.readiness import FAIL, OK, Line, Question, Unread, asked, bundle, deployed, key, lag
+from gpuinfra.clouds.readiness import FAIL, OK, Line, Question, Unread, asked, bundle, deployed, key, lag, of_pair
 from gpuinfra.handover.gcp import Client, PortUnavailable
 from gpuinfra.handover.trust import checked_address
 
@@ -73,9 +73,7 @@ def lines(question: Question, get: Get, now: datetime) -> Iterator[Line]:
             replica=replica,
             now=now,
         )
-        yield from asked("replication", source, job.replication)
-        yield from asked("replica", replica, job.exists)
-        yield from asked("lag", source, job.lag)
+        yield from of_pair(source, replica, job)
         yield from asked("failures", source, job.failures)
     for name in keys:
         yield from asked("key", name, lambda name=name: _key(get, name))
