@@ -22,6 +22,7 @@ from gpuinfra.plan.model import (
     BudgetPlan,
     Decision,
     EvidencePlan,
+    ExistingFileSystemPlan,
     FileSystemPlan,
     HandoverPlan,
     IngressPlan,
@@ -33,12 +34,13 @@ from gpuinfra.plan.model import (
 )
 from gpuinfra.plan.recovery import recovery_plan
 from gpuinfra.plan.steps import own_steps, steps
-from gpuinfra.plan.storage import lnet_efa_devices, named, object_cache_gib
+from gpuinfra.plan.storage import created, existing_of, lnet_efa_devices, named, object_cache_gib
 from gpuinfra.plan.zones import Zoning
 from gpuinfra.software import environment
 from gpuinfra.software.pool import pool_lock
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import Pool
+from gpuinfra.spec.storage import ObjectMount
 
 
 def make_plan(spec: ClusterSpec, today: date, now: datetime | None = None) -> Plan:
@@ -52,9 +54,18 @@ def make_plan(spec: ClusterSpec, today: date, now: datetime | None = None) -> Pl
     zoning = zoning_of(spec)
     decisions: list[Decision] = [Decision(path="where.zone", chosen=zoning.default, why=zoning.why)]
     file_systems = _file_systems(spec, cloud, zoning, decisions)
+    existing = _existing(spec, cloud)
     pools = tuple(
         _pool(
-            spec, cloud, pool, machines[pool.machine], zoning.by_pool[pool.name], file_systems, now or today, decisions
+            spec,
+            cloud,
+            pool,
+            machines[pool.machine],
+            zoning.by_pool[pool.name],
+            file_systems,
+            existing,
+            now or today,
+            decisions,
         )
         for pool in sorted(spec.pools, key=lambda pool: pool.name)
     )
@@ -91,6 +102,7 @@ def make_plan(spec: ClusterSpec, today: date, now: datetime | None = None) -> Pl
         ),
         tags={"gpuinfra:cluster": spec.name, "gpuinfra:managed-by": "gpuinfra", **dict(sorted(spec.tags.items()))},
         mounted_buckets=tuple(one for one in file_systems if one.kind == "object") if "cluster" in layers else (),
+        existing_file_systems=existing if {"site", "cluster"} & set(layers) else (),
         recovery=recovery_plan(spec, cloud.replication, file_systems, pools) if cloud.replication else None,
         registry=spec.software.registry,
         project=getattr(spec.where, "project", None),
@@ -119,6 +131,7 @@ def _pool(
     machine: MachineType,
     zone: str,
     file_systems: tuple[FileSystemPlan, ...],
+    existing: tuple[ExistingFileSystemPlan, ...],
     today: date,
     decisions: list[Decision],
 ) -> PoolPlan:
@@ -136,9 +149,10 @@ def _pool(
         Decision(path=f"{pool.name}.software.{choice.name}", chosen=choice.version, why=choice.why)
         for choice in chosen.choices
     )
-    lustre = any(entry.kind == "lustre" for entry in file_systems)
-    home = any(entry.kind == "home" for entry in file_systems)
-    lnet = lnet_efa_devices(file_systems, machine, fabric=fabric)
+    mounts = sorted((entry.kind, entry.mount) for entry in (*file_systems, *existing))
+    lustre = tuple(mount for kind, mount in mounts if kind == "lustre")
+    homes = tuple(mount for kind, mount in mounts if kind == "home")
+    lnet = lnet_efa_devices((*file_systems, *existing), machine, fabric=fabric)
     buckets = tuple(entry for entry in file_systems if entry.kind == "object") if cloud.software.buckets else ()
     guarded = () if pool.containers_reach_metadata else cloud.metadata_to_guard
     client = cloud.software.buckets.step if buckets and cloud.software.buckets else None
@@ -146,8 +160,8 @@ def _pool(
         *steps(
             machine,
             chosen,
-            lustre=lustre,
-            home=home,
+            lustre=bool(lustre),
+            home=bool(homes),
             mig=bool(pool.mig),
             metadata=bool(cloud.metadata_to_guard),
             packages=bool(spec.software.packages),
@@ -169,10 +183,10 @@ def _pool(
             chosen,
             cloud=spec.cloud,
             fabric=fabric,
-            file_systems=tuple(entry.mount for entry in file_systems if entry.kind == "lustre"),
-            lustre=lustre,
+            file_systems=lustre,
+            lustre=bool(lustre),
             lnet_efa=lnet,
-            homes=tuple(entry.mount for entry in file_systems if entry.kind == "home"),
+            homes=homes,
             buckets=tuple((entry.mount, entry.read_only) for entry in buckets),
             steps=todo,
             mig=tuple(sorted(pool.mig, reverse=True)),
@@ -184,7 +198,7 @@ def _pool(
             chosen,
             cloud=cloud.software,
             mirror_url=spec.software.mirror_url,
-            home=home,
+            home=bool(homes),
             lnet_efa=lnet,
             guarded=guarded,
             buckets=tuple(
@@ -207,7 +221,7 @@ def _file_systems(
 ) -> tuple[FileSystemPlan, ...]:
     """Return the file systems, sorted by mount."""
     plans: list[FileSystemPlan] = []
-    for name, entry in named(spec.storage):
+    for name, entry in created(spec.storage):
         zone = (entry.zone if entry.kind == "lustre" else None) or zoning.default
         plan = cloud.file_system(entry, name, zone, spec.where.region)
         plans.append(plan)
@@ -217,6 +231,15 @@ def _file_systems(
                 Decision(path=f"{plan.name}.capacity_gib", chosen=str(capacity.billed), why=capacity.reason)
             )
     return tuple(plans)
+
+
+def _existing(spec: ClusterSpec, cloud: CloudProfile) -> tuple[ExistingFileSystemPlan, ...]:
+    """Return the existing file systems, sorted by mount."""
+    return tuple(
+        cloud.existing_file_system(entry, one, name, spec.where.region)
+        for name, entry in named(spec.storage)
+        if not isinstance(entry, ObjectMount) and (one := existing_of(entry))
+    )
 
 
 def _second_region(plan: Plan, today: date) -> float:

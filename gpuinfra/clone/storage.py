@@ -9,6 +9,7 @@ from gpuinfra.clone.pair import Pair
 from gpuinfra.clouds.machines import nearest_value
 from gpuinfra.clouds.second_region import Manual
 from gpuinfra.findings import error, warn
+from gpuinfra.plan.storage import existing_of
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
@@ -26,6 +27,12 @@ def set_storage(pair: Pair, draft: Draft) -> None:
     """Set the file systems and their buckets."""
     for index, entry in enumerate(pair.spec.storage):
         path = f"storage[{index}]"
+        if existing := existing_of(entry):
+            if not pair.is_given(("storage", index, "existing")):
+                what = f"is {shown(existing.id)}, a file system of {pair.source}, which the nodes of the clone cannot mount"
+                hint = f"name a file system in {pair.target} with --set '{path}.existing={{id: ID, ...}}', or set other file systems with --set storage=[...]"
+                draft.findings.append(error(f"{path}.existing", what, hint))
+            continue
         if not isinstance(entry, Lustre | ObjectMount):
             continue
         if pair.across and isinstance(entry, Lustre):

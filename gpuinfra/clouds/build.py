@@ -208,6 +208,14 @@ def site_subnet(site: SiteRefs, name: str, pool: PoolPlan) -> pulumi.Input[str]:
     return found(site.subnet_ids)
 
 
+def existing_mounts(plan: Plan) -> list[dict[str, Any]]:
+    """Return the entries of existing file systems in the list of file systems that the nodes mount."""
+    return [
+        {"kind": one.kind, "mount": one.mount, "dns_name": one.address, "mount_name": one.mount_name}
+        for one in plan.existing_file_systems
+    ]
+
+
 def site_bucket(site: SiteRefs, one: FileSystemPlan, key: str = "mount_name") -> pulumi.Input[str]:
     """Return a bucket that the nodes mount as it is declared, or the value of `key` in the entry of the bucket that the site created. A different stack may have created the site."""
     if one.bucket != "auto":

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gpuinfra.plan.model import (
         Decision,
         Disk,
+        ExistingFileSystemPlan,
         FileSystemPlan,
         Group,
         Image,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from gpuinfra.software.images import ImageFamily
     from gpuinfra.spec.model import ClusterSpec
     from gpuinfra.spec.pool import Pool
-    from gpuinfra.spec.storage import Home, Lustre, ObjectMount
+    from gpuinfra.spec.storage import ExistingFileSystem, Home, Lustre, ObjectMount
 
 
 Rule = Callable[["ClusterSpec", date], Iterable["Finding"]]
@@ -159,6 +160,12 @@ class CloudProfile(Protocol):
 
     def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str, region: str) -> FileSystemPlan:
         """Return the plan of a file system."""
+        ...
+
+    def existing_file_system(
+        self, entry: Lustre | Home, existing: ExistingFileSystem, name: str, region: str
+    ) -> ExistingFileSystemPlan:
+        """Return the plan of a file system that exists outside the stack."""
         ...
 
     def resources(self, plan: Plan) -> dict[str, int]:

@@ -44,6 +44,7 @@ def price(plan: Plan, today: date, prices: PriceFile | None = None, *, duration_
         unknown=(
             *missing,
             *listed,
+            *(f"{one.mount}: {one.id}, existing, billed to its owner" for one in plan.existing_file_systems),
             *BY_USE,
             *(MOUNTED if plan.mounted_buckets else ()),
             *(REPLICATED if plan.recovery else ()),

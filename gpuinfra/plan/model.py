@@ -318,6 +318,29 @@ class FileSystemPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExistingFileSystemPlan:
+    """A file system outside the stack that the nodes mount."""
+
+    name: str
+    """Name from the mount, such as `scratch-0`."""
+    kind: str
+    """`lustre` or `home`."""
+    mount: str
+    id: str
+    address: str
+    """DNS name or IPv4 address of the server."""
+    mount_name: str
+    """Lustre: name in the mount source. Home directories: exported path, with a leading slash."""
+    efa: bool = False
+    security_group: str | None = None
+    """AWS: security group of the servers, which rules of the nodes' group reference."""
+    address_range: str | None = None
+    """Google Cloud: address range of the file servers, from which nodes accept Lustre connections."""
+    owner_opens: str = ""
+    """What the owner of the file system must allow, in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AuditPlan:
     """The audit trail."""
 
@@ -499,6 +522,8 @@ class Plan:
     """Networks that belong to the cluster instead of its site."""
     mounted_buckets: tuple[FileSystemPlan, ...] = ()
     """Buckets that the nodes mount, which the identity of the nodes can access. A site in another stack can create them."""
+    existing_file_systems: tuple[ExistingFileSystemPlan, ...] = ()
+    """File systems outside the stack that the nodes mount. `file_systems` contains only those that the stack creates."""
     recovery: RecoveryPlan | None = None
     """The second region, or None if nothing is replicated."""
     registry: str | None = None

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 from gpuinfra.catalog.records import MachineType
-from gpuinfra.plan.model import FileSystemPlan
-from gpuinfra.spec.storage import Home, Lustre, ObjectMount
+from gpuinfra.plan.model import ExistingFileSystemPlan, FileSystemPlan
+from gpuinfra.spec.storage import ExistingFileSystem, Home, Lustre, ObjectMount
 
 
 def named(storage: Iterable[Lustre | Home | ObjectMount]) -> Iterator[tuple[str, Lustre | Home | ObjectMount]]:
@@ -18,6 +18,16 @@ def named(storage: Iterable[Lustre | Home | ObjectMount]) -> Iterator[tuple[str,
         index = names.get(stem, 0)
         names[stem] = index + 1
         yield f"{stem}-{index}", entry
+
+
+def existing_of(entry: Lustre | Home | ObjectMount) -> ExistingFileSystem | None:
+    """Return the existing file system of an entry, or None if the stack creates the file system."""
+    return None if isinstance(entry, ObjectMount) else entry.existing
+
+
+def created(storage: Iterable[Lustre | Home | ObjectMount]) -> Iterator[tuple[str, Lustre | Home | ObjectMount]]:
+    """Yield the name and declaration of each entry that is not an existing file system."""
+    return ((name, entry) for name, entry in named(storage) if existing_of(entry) is None)
 
 
 def object_cache_gib(entry: FileSystemPlan | ObjectMount, machine: MachineType) -> int:
@@ -32,7 +42,9 @@ def local_disk_gib(machine: MachineType) -> int:
     return machine.local_disk_gb * 10**9 // 2**30
 
 
-def lnet_efa_devices(file_systems: Iterable[FileSystemPlan], machine: MachineType, *, fabric: bool) -> int:
+def lnet_efa_devices(
+    file_systems: Iterable[FileSystemPlan | ExistingFileSystemPlan], machine: MachineType, *, fabric: bool
+) -> int:
     """Return the number of EFA devices that Lustre uses on a machine: 8 of 32, at most 2 on other machines, 0 over TCP.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/configure-efa-clients.html, read 2026-11-21.

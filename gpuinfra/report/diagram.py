@@ -37,7 +37,7 @@ class Box:
 
 def boxes(plan: Plan) -> Box:
     """Return the topology of a plan."""
-    inner = [*_networks(plan), *_storage(plan), *_audit(plan)]
+    inner = [*_networks(plan), *_storage(plan), *_existing_storage(plan), *_audit(plan)]
     where = f"{plan.cloud} {plan.region}, {', '.join(plan.zones)}"
     what = f"{counted(plan.nodes, 'node')}, {counted(gpus_of(plan), 'GPU')}"
     return Box(title=plan.name, lines=(where, what), inner=tuple(inner))
@@ -130,6 +130,11 @@ def _storage(plan: Plan) -> Iterator[Box]:
         if entry.bucket:
             lines.append(f"bucket {entry.bucket}")
         yield Box(title=f"{entry.kind} {entry.mount}", lines=tuple(one for one in lines if one), kind="storage")
+
+
+def _existing_storage(plan: Plan) -> Iterator[Box]:
+    for entry in plan.existing_file_systems:
+        yield Box(title=f"{entry.kind} {entry.mount}", lines=("existing", "mounted by all nodes"), kind="storage")
 
 
 def _audit(plan: Plan) -> Iterator[Box]:

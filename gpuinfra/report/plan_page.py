@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuinfra.plan.model import FileSystemPlan, Group, Plan, PoolPlan
+from gpuinfra.plan.model import Group, Plan, PoolPlan
 from gpuinfra.report.diagram import svg
 from gpuinfra.report.html import render
 from gpuinfra.report.plan_json import PlanReport
 from gpuinfra.report.plan_tables import (
     commands_table,
+    existing_text,
     gpus_of,
     own_steps_table,
     recovery_table,
@@ -64,7 +65,7 @@ def page(report: PlanReport) -> str:
         pools=[_pool(pool) for pool in plan.pools],
         network=(plan.network.cidr or plan.network.existing_id or "") if plan.network else "",
         subnets=subnet_table(plan.network.subnets) if plan.network else Table([], []),
-        file_systems=_file_systems(plan.file_systems),
+        file_systems=_file_systems(plan),
         recovery=f"{plan.recovery.mode} in {plan.recovery.region}" if plan.recovery else "",
         recovery_times=recovery_table(plan.recovery) if plan.recovery else Table([], []),
         recovery_commands=commands_table(plan.recovery),
@@ -106,8 +107,9 @@ def _group(group: Group) -> dict[str, Any]:
     }
 
 
-def _file_systems(file_systems: tuple[FileSystemPlan, ...]) -> Table:
-    rows = [(Cell(entry.mount, code=True), storage_text(entry)) for entry in file_systems]
+def _file_systems(plan: Plan) -> Table:
+    rows = [(Cell(entry.mount, code=True), storage_text(entry)) for entry in plan.file_systems]
+    rows += [(Cell(entry.mount, code=True), existing_text(entry)) for entry in plan.existing_file_systems]
     return Table(["mount", Column("file system", wrap=True)], rows)
 
 

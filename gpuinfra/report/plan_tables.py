@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuinfra.cost.compare import Row
-from gpuinfra.plan.model import FileSystemPlan, Lifetime, OwnStep, Plan, PoolPlan, RecoveryPlan, Subnet
+from gpuinfra.plan.model import (
+    ExistingFileSystemPlan,
+    FileSystemPlan,
+    Lifetime,
+    OwnStep,
+    Plan,
+    PoolPlan,
+    RecoveryPlan,
+    Subnet,
+)
 from gpuinfra.report.prices import usd
 from gpuinfra.report.tables import Cell, Column, Table
 from gpuinfra.words import counted
@@ -50,6 +59,21 @@ def storage_text(entry: FileSystemPlan) -> str:
     tier = f" at {entry.throughput_mb_s_per_tib} MB/s per TiB" if entry.throughput_mb_s_per_tib else ""
     bucket = f", bucket {entry.bucket}" if entry.bucket else ""
     return "; ".join((f"{entry.kind} {entry.deployment}, {size}{tier}{bucket}", *_link(entry), _on_destroy(entry)))
+
+
+def existing_text(entry: ExistingFileSystemPlan) -> str:
+    """Describe an existing file system: that it is not part of the price, what nodes mount, and what its owner must open.
+
+    `lustre fs-0123456789abcdef0, existing, not part of the price; mounted from 10.40.0.2, name scratch; its owner opens ...; destroy does not change it`
+    """
+    word = "name" if entry.kind == "lustre" else "path"
+    parts = (
+        f"{entry.kind} {entry.id}, existing, not part of the price",
+        f"mounted from {entry.address}, {word} {entry.mount_name}{' over EFA' if entry.efa else ''}",
+        f"its owner opens {entry.owner_opens}",
+        "destroy does not change it",
+    )
+    return "; ".join(parts)
 
 
 def _bucket(entry: FileSystemPlan) -> tuple[str, ...]:

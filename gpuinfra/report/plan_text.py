@@ -9,7 +9,15 @@ from gpuinfra.cost import Cost
 from gpuinfra.plan.model import Plan, PoolPlan, RecoveryPlan
 from gpuinfra.report import tables
 from gpuinfra.report.plan_json import PlanReport
-from gpuinfra.report.plan_tables import gpus_of, own_steps_table, recovery_table, storage_text, subnet_table, ways_table
+from gpuinfra.report.plan_tables import (
+    existing_text,
+    gpus_of,
+    own_steps_table,
+    recovery_table,
+    storage_text,
+    subnet_table,
+    ways_table,
+)
 from gpuinfra.report.prices import price_table
 from gpuinfra.report.tables import Column, Table
 from gpuinfra.words import counted
@@ -91,6 +99,8 @@ def _site(plan: Plan) -> Iterator[str]:
         yield from tables.text(subnet_table(network.subnets), indent=2)
     for entry in plan.file_systems:
         yield from _field("storage", f"{entry.mount}: {storage_text(entry)}")
+    for existing in plan.existing_file_systems:
+        yield from _field("storage", f"{existing.mount}: {existing_text(existing)}")
     if plan.audit.trail:
         locked = f"locked for {plan.audit.lock_days} days ({plan.audit.lock_mode.lower()})"
         yield from _field("audit", f"trail for the entire account, {locked}")

@@ -11,7 +11,7 @@ from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.plan.model import FileSystemPlan, Lifetime, RecoveryTarget
 from gpuinfra.plan.recovery import Replication, exported, recovery_point, recovery_time, throughput_mb_s
-from gpuinfra.plan.storage import named
+from gpuinfra.plan.storage import created, existing_of
 from gpuinfra.spec.messages import listed, nearest
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.recovery import Recovery
@@ -28,7 +28,7 @@ def _declared(spec: ClusterSpec) -> tuple[Recovery, Replication] | None:
 
 def _file_systems(spec: ClusterSpec) -> tuple[FileSystemPlan, ...]:
     cloud, zone = profile_of(spec.cloud), zoning_of(spec).default
-    return tuple(cloud.file_system(entry, name, zone, spec.where.region) for name, entry in named(spec.storage))
+    return tuple(cloud.file_system(entry, name, zone, spec.where.region) for name, entry in created(spec.storage))
 
 
 def recovery_is_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -84,11 +84,15 @@ def recovery_covers_all_data(spec: ClusterSpec, today: date) -> Iterator[Finding
     if not (declared := _declared(spec)):
         return
     plans = {one.name: one for one in _file_systems(spec)}
-    # `named` yields the entries in the order of their mounts.
-    names = {id(entry): name for name, entry in named(spec.storage)}
+    # `created` yields the entries in the order of their mounts.
+    names = {id(entry): name for name, entry in created(spec.storage)}
     for index, entry in enumerate(spec.storage):
-        plan = plans[names[id(entry)]]
         path = f"storage[{index}]"
+        if existing_of(entry):
+            what = "is not replicated, because this stack does not manage the file system"
+            yield warn(f"{path}.existing", what, "replicate its files yourself, and write no checkpoints to it")
+            continue
+        plan = plans[names[id(entry)]]
         if entry.kind == "home":
             yield warn(path, "is not replicated, so its files do not reach the second region", "back up the files")
         elif entry.kind == "object":
@@ -116,7 +120,7 @@ def recovery_covers_all_data(spec: ClusterSpec, today: date) -> Iterator[Finding
     # An error about a file system without a bucket is reported above.
     if not any(
         entry.kind == "lustre" and (plans[name].lifetime is Lifetime.KEPT or plans[name].bucket)
-        for name, entry in named(spec.storage)
+        for name, entry in created(spec.storage)
     ):
         yield error(
             "recovery",

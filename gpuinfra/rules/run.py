@@ -12,13 +12,14 @@ from gpuinfra.clouds.machines import zoning_of
 from gpuinfra.clouds.profile import Rule
 from gpuinfra.findings import Finding, Level
 from gpuinfra.registry import CLOUDS, module_of
-from gpuinfra.rules import capacity, guard, money, places, recovery, shape, software, steps
+from gpuinfra.rules import capacity, guard, money, places, recovery, shape, software, steps, storage
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 
 COMMON: tuple[Rule, ...] = (
     *places.RULES,
     *shape.RULES,
+    *storage.RULES,
     *capacity.RULES,
     *guard.RULES,
     *software.RULES,

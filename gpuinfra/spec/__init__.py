@@ -23,7 +23,7 @@ from gpuinfra.spec.policy import (
 )
 from gpuinfra.spec.pool import Candidate, Disk, Pool
 from gpuinfra.spec.steps import NodeStep
-from gpuinfra.spec.storage import Home, Lustre, ObjectMount, Storage
+from gpuinfra.spec.storage import ExistingFileSystem, Home, Lustre, ObjectMount, Storage
 from gpuinfra.spec.target import Aws, Azure, Gcp
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "ClusterSpec",
     "CustomImage",
     "Disk",
+    "ExistingFileSystem",
     "ExistingNetwork",
     "Flex",
     "Framework",

@@ -4,12 +4,52 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StrictBool, StrictInt
+from pydantic import Field, StrictBool, StrictInt, ValidationInfo, field_validator
+from pydantic_core import PydanticKnownError
 
 from gpuinfra.spec.base import Days, Gib, Line, Mount, SpecModel, Unit
 from gpuinfra.spec.formats import text
 
 Events = tuple[Literal["NEW", "CHANGED", "DELETED"], ...]
+
+
+class ExistingFileSystem(SpecModel):
+    """A file system that exists outside the stack. Nodes mount it; `up` and `destroy` do not change it, and it is not part of the price."""
+
+    id: Line = Field(examples=["fs-0123456789abcdef0"])
+    """AWS: ID of the file system. Google Cloud: path of the instance, such as `projects/my-project/locations/us-central1-a/instances/scratch`. Azure: resource ID of the file system."""
+    address: (
+        Annotated[
+            str,
+            text(
+                r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$",
+                "a DNS name or an IPv4 address, without a port",
+                max_length=253,
+            ),
+        ]
+        | None
+    ) = Field(default=None, examples=["10.40.0.2"])
+    """DNS name or IPv4 address that nodes mount. Required on Azure and Google Cloud. AWS: if omitted, the DNS name that AWS assigns to the ID."""
+    mount_name: (
+        Annotated[
+            str,
+            text(
+                r"^/?[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$",
+                "a name or a path of letters, digits, _, - and ., without spaces",
+                max_length=128,
+            ),
+        ]
+        | None
+    ) = Field(default=None, examples=["a1b2c3d4"])
+    """Lustre: name in the mount source, which the cloud returns. Home directories: exported path; on AWS, the root of the file system if omitted. Required, except for home directories on AWS and for Azure, where it is `lustrefs`."""
+    security_group: Line | None = Field(default=None, examples=["sg-0123456789abcdef0"])
+    """AWS: security group of the file servers or mount targets. The stack opens the ports between this group and the nodes on the nodes' side. Required on AWS."""
+    efa_enabled: StrictBool = False
+    """AWS: whether the file system was created with EFA. Required for `fabric`."""
+    address_range: Annotated[str, text(r"^[0-9.]+/[0-9]+$", "a network such as 10.40.0.0/24", max_length=18)] | None = (
+        Field(default=None, examples=["10.40.0.0/24"])
+    )
+    """Google Cloud: address range of the file servers, from which the stack opens port 988 of the nodes. Required for Lustre on Google Cloud."""
 
 
 class Lustre(SpecModel):
@@ -19,8 +59,10 @@ class Lustre(SpecModel):
     """Selects a Lustre file system."""
     mount: Mount = Field(default="/scratch", examples=["/scratch"])
     """Path at which nodes mount the file system."""
-    capacity_gib: Gib = Field(ge=1, le=1_000_000_000, examples=[4800])
-    """Usable size of the file system. Each cloud offers capacity in fixed steps. The plan rounds up to the next step and reports the result."""
+    existing: ExistingFileSystem | None = None
+    """Existing file system to mount. If omitted, the stack creates a file system."""
+    capacity_gib: Gib | None = Field(default=None, ge=1, le=1_000_000_000, examples=[4800], validate_default=True)
+    """Usable size of the file system. Each cloud offers capacity in fixed steps. The plan rounds up to the next step and reports the result. Required unless `existing` is set."""
     throughput_mb_s_per_tib: Annotated[StrictInt, Unit("MB/s per TiB")] | None = Field(
         default=None, ge=1, le=10_000, examples=[250]
     )
@@ -54,6 +96,19 @@ class Lustre(SpecModel):
     zone: Line | None = Field(default=None, examples=["use1-az4"])
     """Zone of the file system. If omitted, the cluster's zone is used."""
 
+    @field_validator("capacity_gib")
+    @classmethod
+    def _has_size(cls, value: int | None, info: ValidationInfo) -> int | None:
+        # If `existing` is invalid, it is not in `data`, and its own error is sufficient.
+        if value is None and info.data.get("existing", True) is None:
+            raise PydanticKnownError("missing")
+        return value
+
+    @property
+    def size_gib(self) -> int:
+        """The declared size, or 0 for an existing file system."""
+        return self.capacity_gib or 0
+
 
 class Home(SpecModel):
     """Home directories over NFS: Amazon EFS on AWS, Filestore on Google Cloud. The rule `storage_kind_is_supported` rejects this kind on Azure."""
@@ -62,6 +117,8 @@ class Home(SpecModel):
     """Selects home directories over NFS."""
     mount: Mount = Field(default="/home", examples=["/home"])
     """Path at which nodes mount the file system."""
+    existing: ExistingFileSystem | None = None
+    """Existing file system to mount: Amazon EFS or Filestore. If omitted, the stack creates a file system."""
     capacity_gib: Gib = Field(default=1024, ge=1, le=102_400, examples=[2560])
     """Size of the NFS share. AWS: Amazon EFS grows and shrinks with its files, so this size affects only the price in the plan."""
 

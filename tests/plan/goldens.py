@@ -14,7 +14,19 @@ from gpuinfra.planning import make_plan
 from gpuinfra.report.plan_json import plain
 from gpuinfra.spec import parse_spec, read_stack
 from gpuinfra.spec.load import stack_name
-from tests.rules.cases import TODAY, Case, block, declaration, lustre, pool, reserved
+from tests.rules.cases import (
+    AMLFS,
+    FILESTORE,
+    FSX,
+    TODAY,
+    Case,
+    block,
+    declaration,
+    existing,
+    lustre,
+    pool,
+    reserved,
+)
 
 FOLDER = Path(__file__).with_name("golden")
 STACKS = Path(__file__).parents[2] / "stacks"
@@ -37,6 +49,9 @@ CASES: dict[str, Case] = {
     "aws-plain": ("aws", {"software.image": "plain"}),
     "azure-spot-nc": ("azure", {"pools.0.machine": "Standard_NC96ads_A100_v4", "pools.0.capacity": [{"kind": "on_demand", "count": 601}, {"kind": "spot", "count": 2}]}),
     "gcp-a3ultra-flex": ("gcp", {"pools.0.machine": "a3-ultragpu-8g", "pools.0.capacity": [{"kind": "flex", "count": 4, "max_run_hours": 24}], "storage": lustre(capacity_gib=18000)}),
+    "aws-existing-lustre": existing("aws", FSX),
+    "gcp-existing-filestore": existing("gcp", FILESTORE, kind="home", mount="/home"),
+    "azure-existing-lustre": existing("azure", AMLFS),
 }  # fmt: skip
 
 

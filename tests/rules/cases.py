@@ -82,6 +82,29 @@ def bucket(**fields: Any) -> list[dict[str, Any]]:
     return [{"kind": "object", "mount": "/data", "bucket": "corpus", **fields}]
 
 
+FSX = {"id": "fs-0123456789abcdef0", "mount_name": "a1b2c3d4", "security_group": "sg-0123456789abcdef0"}
+EFS = {"id": "fs-0fedcba9876543210", "security_group": "sg-0123456789abcdef0"}
+MANAGED_LUSTRE = {"id": "projects/my-project/locations/us-central1-a/instances/scratch", "address": "10.40.0.2", "mount_name": "scratch", "address_range": "10.40.0.0/24"}  # fmt: skip
+FILESTORE = {"id": "projects/my-project/locations/us-central1-a/instances/homes", "address": "10.41.0.2", "mount_name": "share1"}  # fmt: skip
+AMLFS = {"id": "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.StorageCache/amlFilesystems/scratch", "address": "10.0.4.4"}  # fmt: skip
+_CORP = "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.Network/virtualNetworks/corp"
+_NETWORKS = {
+    "aws": {"id": "vpc-0123456789abcdef0", "subnets": {"use1-az4": "subnet-0123456789abcdef0"}},
+    "azure": {"id": _CORP, "subnets": {"eastus": f"{_CORP}/subnets/gpu"}},
+    "gcp": {
+        "id": "corp",
+        "subnets": {"us-central1": "gpu", **{f"data-{index}": f"data-{index}" for index in range(8)}},
+    },
+}
+
+
+def existing(cloud: str, given: dict[str, Any], *, kind: str = "lustre", without: str = "", mount: str = "/scratch", entry: dict[str, Any] | None = None, **changes: Any) -> Case:  # fmt: skip
+    """A cluster in an existing network that mounts an existing file system. `without` and `changes` are about its section, `entry` about the entry."""
+    section = {name: value for name, value in {**given, **changes}.items() if name != without}
+    storage = [{"kind": kind, "mount": mount, "existing": section, **(entry or {})}]
+    return cloud, {"network.existing": _NETWORKS[cloud], "storage": storage}
+
+
 def file_systems(count: int) -> list[dict[str, Any]]:
     """Several Lustre file systems."""
     return [{"kind": "lustre", "mount": f"/scratch{index}", "capacity_gib": 8192} for index in range(count)]
@@ -180,6 +203,57 @@ def azure_recovery(**fields: Any) -> Change:
 
 
 ACCEPTED: dict[str, list[Case]] = {
+    "existing_file_system_has_no_settings": [
+        ("aws", {"storage": [*lustre(), *bucket(), {"kind": "home", "capacity_gib": 2048}]}),
+        existing("aws", {**FSX, "efa_enabled": True}, entry={"fabric": True}),
+        existing("aws", EFS, kind="home"),
+    ],
+    "existing_file_system_is_reachable": [
+        ("aws", {"storage": [*lustre(), *bucket()]}),
+        existing("aws", FSX),
+        ("aws", {"use": {"site": "org/gpuinfra/site"}, "storage": existing("aws", FSX)[1]["storage"]}),
+    ],
+    "existing_file_system_uses_efa": [
+        ("aws", {"storage": [*lustre(), *lustre(mount="/fast", capacity_gib=38400, fabric=True), {"kind": "home"}]}),
+        existing("aws", FSX),
+        existing("aws", {**FSX, "efa_enabled": True}, entry={"fabric": True}),
+        existing("aws", EFS, kind="home"),
+    ],
+    "existing_file_system_is_listed_once": [
+        ("aws", {"storage": [*lustre(), *lustre(mount="/other"), *bucket()]}),
+        existing("aws", FSX),
+        (
+            "aws",
+            {
+                "storage": [
+                    *existing("aws", EFS, kind="home")[1]["storage"],
+                    *existing("aws", EFS, kind="home", mount="/data", mount_name="/data")[1]["storage"],
+                ]
+            },
+        ),
+    ],
+    "existing_fsx_or_efs_is_identified": [
+        ("aws", {"storage": [*lustre(), *bucket(), {"kind": "home"}]}),
+        existing("aws", FSX),
+        existing("aws", FSX, address="fs-0123456789abcdef0.fsx.us-east-1.amazonaws.com"),
+        existing("aws", FSX, address="10.0.3.4"),
+        existing("aws", FSX, address="scratch.example.com"),
+        existing("aws", EFS, kind="home"),
+        existing("aws", EFS, kind="home", mount_name="/team"),
+        existing("aws", EFS, kind="home", address="fs-0fedcba9876543210.efs.us-east-1.amazonaws.com"),
+    ],
+    "existing_instance_is_identified": [
+        ("gcp", {"storage": [*lustre(capacity_gib=18000), *bucket(), {"kind": "home"}]}),
+        existing("gcp", MANAGED_LUSTRE),
+        existing("gcp", MANAGED_LUSTRE, address_range="10.0.0.0/8"),
+        existing("gcp", FILESTORE, kind="home"),
+        existing("gcp", FILESTORE, kind="home", mount_name="/share1/team"),
+    ],
+    "existing_lustre_is_identified": [
+        ("azure", {"storage": [*lustre(capacity_gib=8192), *bucket(bucket=_AZURE_CONTAINER)]}),
+        existing("azure", AMLFS),
+        existing("azure", AMLFS, mount_name="lustrefs"),
+    ],
     "fields_are_implemented": [("aws", {"handover.on_failure": "keep"}), ("aws", {"pools.0.fallback": []})],
     "region_is_known": [("aws", {}), ("azure", {}), ("gcp", {})],
     "zone_is_in_region": [
@@ -984,6 +1058,71 @@ ACCEPTED: dict[str, list[Case]] = {
 }
 
 REJECTED: dict[str, list[Case]] = {
+    "existing_file_system_has_no_settings": [
+        existing("aws", FSX, entry={"capacity_gib": 4800}),
+        existing("aws", FSX, entry={"deployment": "persistent_2"}),
+        existing("aws", FSX, entry={"bucket": "auto"}),
+        existing("aws", FSX, entry={"zone": "use1-az4"}),
+        existing("aws", FSX, entry={"backup_days": 7}),
+        existing("aws", EFS, kind="home", entry={"capacity_gib": 1024}),
+        existing("gcp", MANAGED_LUSTRE, entry={"throughput_mb_s_per_tib": 500}),
+        existing("azure", AMLFS, entry={"importer_id": "00000000-0000-4000-8000-000000000000"}),
+    ],
+    "existing_file_system_is_reachable": [
+        ("aws", {"storage": existing("aws", FSX)[1]["storage"]}),
+        ("gcp", {"storage": existing("gcp", FILESTORE, kind="home")[1]["storage"]}),
+        ("azure", {"storage": existing("azure", AMLFS)[1]["storage"]}),
+    ],
+    "existing_file_system_uses_efa": [
+        existing("aws", FSX, entry={"fabric": True}),
+        existing("aws", {**FSX, "efa_enabled": True}),
+        existing("aws", EFS, kind="home", efa_enabled=True),
+    ],
+    "existing_file_system_is_listed_once": [
+        (
+            "aws",
+            {"storage": [*existing("aws", FSX)[1]["storage"], *existing("aws", FSX, mount="/other")[1]["storage"]]},
+        ),
+    ],
+    "existing_fsx_or_efs_is_identified": [
+        existing("aws", FSX, id="fsvol-0123456789abcdef0"),
+        existing("aws", FSX, id="fc-0123456789abcdef0"),
+        existing("aws", FSX, id="arn:aws:fsx:us-east-1:111122223333:file-system/fs-0123456789abcdef0"),
+        existing("aws", EFS, kind="home", id="vol-0123456789abcdef0"),
+        existing("aws", FSX, address="fs-0123456789abcdef0.efs.us-east-1.amazonaws.com"),
+        existing("aws", FSX, address="fs-0fedcba9876543210.fsx.us-east-1.amazonaws.com"),
+        existing("aws", FSX, without="mount_name"),
+        existing("aws", FSX, mount_name="/a1b2c3d4"),
+        existing("aws", FSX, mount_name="a1b2c3d4e"),
+        existing("aws", FSX, without="security_group"),
+        existing("aws", FSX, security_group="storage"),
+        existing("aws", FSX, address_range="10.0.0.0/16"),
+        existing("aws", EFS, kind="home", address="10.0.3.4"),
+        existing("aws", EFS, kind="home", address="fs-0fedcba9876543210.fsx.us-east-1.amazonaws.com"),
+    ],
+    "existing_instance_is_identified": [
+        existing("gcp", MANAGED_LUSTRE, id="scratch"),
+        existing("gcp", MANAGED_LUSTRE, id="projects/my-project/locations/us-central1-a/clusters/scratch"),
+        existing("gcp", MANAGED_LUSTRE, without="address"),
+        existing("gcp", MANAGED_LUSTRE, without="mount_name"),
+        existing("gcp", MANAGED_LUSTRE, mount_name="/scratch"),
+        existing("gcp", MANAGED_LUSTRE, without="address_range"),
+        existing("gcp", MANAGED_LUSTRE, address_range="10.40.0.2/24"),
+        existing("gcp", MANAGED_LUSTRE, address_range="8.8.8.0/24"),
+        existing("gcp", MANAGED_LUSTRE, address_range="10.0.0.0/7"),
+        existing("gcp", MANAGED_LUSTRE, security_group="sg-0123456789abcdef0"),
+        existing("gcp", MANAGED_LUSTRE, efa_enabled=True),
+        existing("gcp", FILESTORE, kind="home", without="mount_name"),
+        existing("gcp", FILESTORE, kind="home", address_range="10.41.0.0/29"),
+    ],
+    "existing_lustre_is_identified": [
+        existing("azure", AMLFS, id=_CORP),
+        existing("azure", AMLFS, without="address"),
+        existing("azure", AMLFS, mount_name="scratch"),
+        existing("azure", AMLFS, security_group="sg-0123456789abcdef0"),
+        existing("azure", AMLFS, efa_enabled=True),
+        existing("azure", AMLFS, address_range="10.0.4.0/24"),
+    ],
     "fields_are_implemented": [
         ("aws", {"handover.on_failure": "scale_to_zero"}),
         ("aws", {"pools.0.fallback": [{"zone": "use1-az6"}]}),
@@ -1742,6 +1881,14 @@ REJECTED: dict[str, list[Case]] = {
             {**recovery(), "storage": [*lustre(bucket="auto"), *lustre(mount="/tmp-data", deployment="scratch_2")]},
         ),
         ("aws", {**recovery(), "storage": []}),
+        ("aws", {**recovery(), "storage": existing("aws", FSX)[1]["storage"]}),
+        (
+            "aws",
+            {
+                **recovery(),
+                "storage": [*lustre(bucket="auto"), *existing("aws", EFS, kind="home", mount="/home")[1]["storage"]],
+            },
+        ),
         ("aws", {**recovery(), "storage": [{"kind": "home", "mount": "/home"}]}),
         ("aws", {**recovery(), "storage": [*lustre(bucket="auto"), {"kind": "home", "mount": "/home"}]}),
     ],

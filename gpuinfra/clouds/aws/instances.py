@@ -258,6 +258,59 @@ def declared_ingress(plan: Plan) -> Iterator[Instance]:
             yield replace(instance, values={"rule": rule.name})
 
 
+@dataclass(frozen=True)
+class ExistingRule:
+    """Traffic between the nodes and the security group of an existing file system."""
+
+    group: str
+    protocol: str
+    first: int | None
+    last: int | None
+    both_ways: bool
+    """Whether the file servers also open connections to the nodes, as Lustre does."""
+
+    @property
+    def name(self) -> str:
+        """Name that contains the values, as that of `DeclaredRule`."""
+        ports = "all" if self.first is None else str(self.first) if self.first == self.last else f"{self.first}-{self.last}"  # fmt: skip
+        return f"existing-{self.group}-{ports}"
+
+
+LUSTRE_PORTS = ((988, 988), (1018, 1023))
+"""TCP ports between Lustre clients and servers, in both directions (https://docs.aws.amazon.com/fsx/latest/LustreGuide/limit-access-security-groups.html, read 2026-08)."""
+NFS_PORT = 2049
+"""TCP port of EFS mount targets, with and without TLS (https://docs.aws.amazon.com/efs/latest/ug/network-access.html, read 2026-11-22)."""
+
+
+def existing_rules(plan: Plan) -> tuple[ExistingRule, ...]:
+    """Return the rules of the nodes' security group for existing file systems. File systems with the same security group share their rules."""
+    found: list[ExistingRule] = []
+    for one in plan.existing_file_systems:
+        group = one.security_group or ""
+        if one.kind == "home":
+            found.append(ExistingRule(group, "tcp", NFS_PORT, NFS_PORT, both_ways=False))
+        elif one.efa:
+            found.append(ExistingRule(group, "-1", None, None, both_ways=True))
+        else:
+            found += [ExistingRule(group, "tcp", first, last, both_ways=True) for first, last in LUSTRE_PORTS]
+    return tuple(dict.fromkeys(found))
+
+
+def existing_egress(plan: Plan) -> Iterator[Instance]:
+    """Rules that let nodes reach existing file systems."""
+    for instance in security_groups(plan):
+        for rule in existing_rules(plan):
+            yield replace(instance, values={"rule": rule.name})
+
+
+def existing_ingress(plan: Plan) -> Iterator[Instance]:
+    """Rules that let the servers of existing Lustre file systems reach the nodes."""
+    for instance in security_groups(plan):
+        for rule in existing_rules(plan):
+            if rule.both_ways:
+                yield replace(instance, values={"rule": rule.name})
+
+
 def web_ports(plan: Plan) -> Iterator[Instance]:
     """Ports for node egress to the internet."""
     for instance in security_groups(plan):

@@ -18,6 +18,7 @@ from gpuinfra.clouds.profile import BilledCapacity, TagForm
 from gpuinfra.plan.model import (
     Decision,
     Disk,
+    ExistingFileSystemPlan,
     FileSystemPlan,
     Group,
     Image,
@@ -30,12 +31,13 @@ from gpuinfra.plan.model import (
     Subnet,
 )
 from gpuinfra.plan.share import shares
+from gpuinfra.plan.storage import existing_of
 from gpuinfra.plan.zones import Zoning
 from gpuinfra.spec.capacity import Block, Capacity, Reserved, Spot
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import Pool
-from gpuinfra.spec.storage import Home, Lustre, ObjectMount
+from gpuinfra.spec.storage import ExistingFileSystem, Home, Lustre, ObjectMount
 
 ROOT_MIN_GIB = 75
 """Root snapshot size of the deep learning image."""
@@ -180,7 +182,7 @@ class AwsProfile:
 
     def lustre(self, entry: Lustre) -> BilledCapacity:
         kind = entry.deployment or "persistent_2"
-        requested = entry.capacity_gib
+        requested = entry.size_gib
         if entry.fabric:
             step = EFA_STEP_GIB[_tier(entry) or 250]
             return BilledCapacity(
@@ -255,6 +257,26 @@ class AwsProfile:
             lifetime_reason=reason,
         )
 
+    def existing_file_system(
+        self, entry: Lustre | Home, existing: ExistingFileSystem, name: str, region: str
+    ) -> ExistingFileSystemPlan:
+        lustre = isinstance(entry, Lustre)
+        efa = isinstance(entry, Lustre) and entry.fabric
+        traffic = "all traffic" if efa else "TCP 988 and 1018-1023" if lustre else "TCP 2049"
+        both = "from and to" if lustre else "from"
+        opens = f"{traffic} {both} the security group of the nodes (stack output nodes_group_id)"
+        return ExistingFileSystemPlan(
+            name=name,
+            kind=entry.kind,
+            mount=entry.mount,
+            id=existing.id,
+            address=existing.address or dns_name(existing.id, region, lustre=lustre),
+            mount_name=existing.mount_name or "" if lustre else f"/{(existing.mount_name or '').lstrip('/')}",
+            efa=efa,
+            security_group=existing.security_group,
+            owner_opens=f"{opens} in {existing.security_group}",
+        )
+
     def resources(self, plan: Plan) -> dict[str, int]:
         from gpuinfra.clouds.aws import resources
 
@@ -267,6 +289,15 @@ class AwsProfile:
 
 
 PROFILE = AwsProfile()
+
+
+def dns_name(id: str, region: str, *, lustre: bool) -> str:
+    """Return the DNS name that AWS assigns to a file system of FSx for Lustre or EFS.
+
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/mounting-ec2-instance.html and
+    https://docs.aws.amazon.com/efs/latest/ug/mounting-fs-mount-cmd-dns-name.html, read 2026-11-23.
+    """
+    return f"{id}.{'fsx' if lustre else 'efs'}.{region}.amazonaws.com"
 
 
 def _plain(os: str, machine: MachineType) -> Image:
@@ -371,7 +402,7 @@ def _lifetime(entry: Lustre, kind: str) -> tuple[Lifetime, str]:
 
 def _endpoints(spec: ClusterSpec) -> tuple[str, ...]:
     extra = {"lustre": "fsx"}
-    return (*ENDPOINTS, *sorted({extra[e.kind] for e in spec.storage if e.kind in extra}))
+    return (*ENDPOINTS, *sorted({extra[e.kind] for e in spec.storage if e.kind in extra and not existing_of(e)}))
 
 
 def _tier(entry: Lustre) -> int | None:

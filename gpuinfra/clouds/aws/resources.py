@@ -269,6 +269,10 @@ PEER_EGRESS = ResourceKind("aws:vpc/securityGroupEgressRule:SecurityGroupEgressR
     _SECURITY_GROUP_EGRESS_RULE_ACTIONS)
 DECLARED_INGRESS = ResourceKind("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "{component}-allow-{rule}", instances.declared_ingress, REMOVED, FREE,
     _SECURITY_GROUP_INGRESS_RULE_ACTIONS)
+EXISTING_INGRESS = ResourceKind("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "{component}-allow-{rule}-ingress", instances.existing_ingress, REMOVED, FREE,
+    _SECURITY_GROUP_INGRESS_RULE_ACTIONS)
+EXISTING_EGRESS = ResourceKind("aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", "{component}-allow-{rule}-egress", instances.existing_egress, REMOVED, FREE,
+    _SECURITY_GROUP_EGRESS_RULE_ACTIONS)
 HOMES_GROUP = ResourceKind("aws:ec2/securityGroup:SecurityGroup", "{component}-homes", instances.home_groups, REMOVED, FREE,
     _SECURITY_GROUP_ACTIONS)
 HOMES_INGRESS = ResourceKind("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "{component}-allow-homes-ingress", instances.home_groups, REMOVED, FREE,

@@ -21,6 +21,7 @@ from gpuinfra.clouds.profile import BilledCapacity, TagForm
 from gpuinfra.plan.model import (
     Decision,
     Disk,
+    ExistingFileSystemPlan,
     FileSystemPlan,
     Group,
     Image,
@@ -33,13 +34,13 @@ from gpuinfra.plan.model import (
     Subnet,
 )
 from gpuinfra.plan.share import shares
-from gpuinfra.plan.storage import named
+from gpuinfra.plan.storage import created
 from gpuinfra.plan.zones import Zoning
 from gpuinfra.spec.capacity import Reserved, Spot
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import Pool
-from gpuinfra.spec.storage import Home, Lustre, ObjectMount
+from gpuinfra.spec.storage import ExistingFileSystem, Home, Lustre, ObjectMount
 
 FABRIC_LIMIT = 100
 """Maximum number of nodes per InfiniBand fabric, which is a scale set with a single placement group. Azure can raise the limit to 300 on request."""
@@ -50,6 +51,8 @@ URN = re.compile(r"[A-Za-z0-9._-]+:[A-Za-z0-9._-]+:[A-Za-z0-9._-]+:[A-Za-z0-9._-
 """A marketplace image: `publisher:offer:sku:version`."""
 LUSTRE_ZONE = "1"
 """Zone of a file system if the declaration does not set a zone. A rule warns about this case, because Azure chooses the zone of the nodes."""
+LUSTRE_NAME = "lustrefs"
+"""Name of every Managed Lustre file system in its mount source (https://learn.microsoft.com/azure/azure-managed-lustre/connect-clients, read 2026-11-23)."""
 GIB_PER_TIB = 1024
 
 
@@ -166,7 +169,7 @@ class AzureProfile:
 
     def network(self, spec: ClusterSpec, zoning: Zoning, today: date) -> NetworkPlan:
         """Return one subnet for all nodes, because subnets span zones, and one subnet per Lustre file system."""
-        lustre = [f"storage-{name}" for name, entry in named(spec.storage) if entry.kind == "lustre"]
+        lustre = [f"storage-{name}" for name, entry in created(spec.storage) if entry.kind == "lustre"]
         if spec.network.existing:
             return _existing(spec, self.subnet(""), lustre)
         network = ipaddress.ip_network(spec.network.cidr, strict=False)
@@ -200,8 +203,8 @@ class AzureProfile:
         tier = entry.throughput_mb_s_per_tib or DEFAULT_TIER
         _, step, _ = places.LUSTRE_SKUS.get(tier, places.LUSTRE_SKUS[DEFAULT_TIER])
         size = step * GIB_PER_TIB
-        billed = max(size, -(-entry.capacity_gib // size) * size)
-        return BilledCapacity(requested=entry.capacity_gib, billed=billed, reason=f"billed in steps of {step} TiB")
+        billed = max(size, -(-entry.size_gib // size) * size)
+        return BilledCapacity(requested=entry.size_gib, billed=billed, reason=f"billed in steps of {step} TiB")
 
     def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str, region: str) -> FileSystemPlan:
         """Return a Managed Lustre file system, an NFS file share, or a mounted container."""
@@ -252,6 +255,20 @@ class AzureProfile:
             subnet=self.subnet(zone),
             lifetime=Lifetime.KEPT,
             lifetime_reason="home directories contain user data",
+        )
+
+    def existing_file_system(
+        self, entry: Lustre | Home, existing: ExistingFileSystem, name: str, region: str
+    ) -> ExistingFileSystemPlan:
+        """Return the plan of an existing Managed Lustre file system."""
+        return ExistingFileSystemPlan(
+            name=name,
+            kind=entry.kind,
+            mount=entry.mount,
+            id=existing.id,
+            address=existing.address or "",
+            mount_name=LUSTRE_NAME,
+            owner_opens="TCP 988 and 1019-1023 from and to the subnet of the nodes in the security group of its subnet",
         )
 
     def resources(self, plan: Plan) -> dict[str, int]:

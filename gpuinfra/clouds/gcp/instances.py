@@ -279,6 +279,17 @@ def existing_networks(plan: Plan) -> Iterator[Instance]:
         yield Instance(component=naming.logical(plan.name, "node-firewall"))
 
 
+def lustre_ranges(plan: Plan) -> tuple[str, ...]:
+    """Return the address ranges of existing Lustre file systems."""
+    found = (one.address_range for one in plan.existing_file_systems if one.kind == "lustre")
+    return tuple(dict.fromkeys(range for range in found if range))
+
+
+def existing_lustre_networks(plan: Plan) -> Iterator[Instance]:
+    """Existing networks in which a cluster adds a rule for existing Lustre file systems."""
+    return existing_networks(plan) if lustre_ranges(plan) else iter(())
+
+
 def rdma_networks(plan: Plan) -> Iterator[Instance]:
     """RDMA networks of the cluster."""
     for network in plan.own_networks if _pools(plan) else ():

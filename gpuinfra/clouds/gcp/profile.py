@@ -23,6 +23,7 @@ from gpuinfra.clouds.profile import BilledCapacity
 from gpuinfra.plan.model import (
     Decision,
     Disk,
+    ExistingFileSystemPlan,
     ExtraNetwork,
     FileSystemPlan,
     Group,
@@ -36,12 +37,13 @@ from gpuinfra.plan.model import (
     Subnet,
 )
 from gpuinfra.plan.share import shares
+from gpuinfra.plan.storage import existing_of
 from gpuinfra.plan.zones import Zoning
 from gpuinfra.spec.capacity import Flex, Reserved
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import Pool
-from gpuinfra.spec.storage import Home, Lustre, ObjectMount
+from gpuinfra.spec.storage import ExistingFileSystem, Home, Lustre, ObjectMount
 
 GROUP_LIMIT = 1000
 """Maximum number of nodes per zonal managed instance group."""
@@ -51,6 +53,8 @@ MTU_RDMA = 8896
 HYPERDISK_ONLY = ("a3-ultra", "a4", "a4x")
 """Families that do not support Persistent Disk."""
 DEFAULT_TIER = 500
+FILE_SYSTEM_PORTS = {"lustre": ["988"], "home": ["111", "2046", "2049", "2050", "4045"]}
+"""TCP ports by kind of file system: Lustre (GoogleCloudPlatform/cluster-toolkit: modules/file-system/managed-lustre/README.md), and NFS 3 of Filestore (https://docs.cloud.google.com/filestore/docs/configuring-firewall, read 2026-11)."""
 IMAGE_PATH = re.compile(r"projects/[^/]+/global/images/(family/)?[^/]+")
 
 
@@ -186,7 +190,7 @@ class GcpProfile:
             )
             for name in shared
         ]
-        kinds = {entry.kind for entry in spec.storage}
+        kinds = {entry.kind for entry in spec.storage if existing_of(entry) is None}
         service = _service_range(eighths[0], network.prefixlen, kinds)
         return NetworkPlan(
             cidr=spec.network.cidr if not given or any(subnet.cidr for subnet in fabric) or service else "",
@@ -237,10 +241,10 @@ class GcpProfile:
         """Google Cloud bills Managed Lustre in increments that depend on the tier and size."""
         tier = entry.throughput_mb_s_per_tib or DEFAULT_TIER
         least, _, steps = places.LUSTRE_TIERS.get(tier, places.LUSTRE_TIERS[DEFAULT_TIER])
-        step = next(size for up_to, size in steps if up_to is None or entry.capacity_gib <= up_to)
-        billed = max(least, -(-entry.capacity_gib // step) * step)
+        step = next(size for up_to, size in steps if up_to is None or entry.size_gib <= up_to)
+        billed = max(least, -(-entry.size_gib // step) * step)
         return BilledCapacity(
-            requested=entry.capacity_gib, billed=billed, reason=f"this tier is billed in steps of {step} from {least}"
+            requested=entry.size_gib, billed=billed, reason=f"this tier is billed in steps of {step} from {least}"
         )
 
     def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str, region: str) -> FileSystemPlan:
@@ -270,6 +274,25 @@ class GcpProfile:
             cache_gib=entry.cache_gib if isinstance(entry, ObjectMount) else None,
             lifetime=Lifetime.ENDS if isinstance(entry, ObjectMount) and entry.bucket != "auto" else Lifetime.KEPT,
             lifetime_reason=reason,
+        )
+
+    def existing_file_system(
+        self, entry: Lustre | Home, existing: ExistingFileSystem, name: str, region: str
+    ) -> ExistingFileSystemPlan:
+        """Return the plan of an existing Managed Lustre or Filestore instance."""
+        lustre = isinstance(entry, Lustre)
+        ports = ", ".join(FILE_SYSTEM_PORTS[entry.kind])
+        to = existing.address_range or existing.address
+        opens = f"TCP {ports} from the subnet of the nodes to {to}, if a firewall rule of the network denies it, and access for this subnet in the access rules of the instance"
+        return ExistingFileSystemPlan(
+            name=name,
+            kind=entry.kind,
+            mount=entry.mount,
+            id=existing.id,
+            address=existing.address or "",
+            mount_name=existing.mount_name or "" if lustre else f"/{(existing.mount_name or '').lstrip('/')}",
+            address_range=existing.address_range,
+            owner_opens=opens,
         )
 
     def resources(self, plan: Plan) -> dict[str, int]:

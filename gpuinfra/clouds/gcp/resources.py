@@ -174,6 +174,8 @@ FLOW_LOG_BUCKET = ResourceKind("gcp:logging/projectBucketConfig:ProjectBucketCon
 FLOW_LOG_SINK = ResourceKind("gcp:logging/projectSink:ProjectSink", "{component}-flow-logs", instances.main_networks, REMOVED, FREE, _SINK_ACTIONS)
 NODE_FIREWALL_RULE = ResourceKind("gcp:compute/firewall:Firewall", "{component}-allow-nodes", instances.existing_networks, REMOVED, FREE,
     _FIREWALL_ACTIONS)
+LUSTRE_FIREWALL_RULE = ResourceKind("gcp:compute/firewall:Firewall", "{component}-allow-lustre", instances.existing_lustre_networks, REMOVED, FREE,
+    _FIREWALL_ACTIONS)
 RDMA_NETWORK = ResourceKind("gcp:compute/network:Network", "{component}", instances.rdma_networks, REMOVED, FREE, _NETWORK_ACTIONS)
 RDMA_SUBNET = ResourceKind("gcp:compute/subnetwork:Subnetwork", "{component}-{index}", instances.rdma_subnets, REMOVED, FREE, _SUBNET_ACTIONS)
 # File systems.

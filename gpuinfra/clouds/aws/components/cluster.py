@@ -20,8 +20,8 @@ from gpuinfra.clouds.aws.components.roles import NodeRole, NodeRoleArgs
 from gpuinfra.clouds.aws.components.scope import Scope
 from gpuinfra.clouds.aws.components.security import SecurityGroups, SecurityGroupsArgs
 from gpuinfra.clouds.aws.components.storage import SharedFilesystem, SharedFilesystemArgs
-from gpuinfra.clouds.aws.instances import declared_rules, mount_subnets
-from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_bucket, site_subnet
+from gpuinfra.clouds.aws.instances import declared_rules, existing_rules, mount_subnets
+from gpuinfra.clouds.build import ClusterBuilder, Pools, existing_mounts, pool_args, site_bucket, site_subnet
 from gpuinfra.clouds.planned import retained_subnets
 from gpuinfra.plan.model import FileSystemPlan, RecoveryPlan
 
@@ -75,6 +75,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 storage_efa=any(one.efa for one in plan.file_systems),
                 holds_data=bool(retained_subnets(plan)),
                 ingress=tuple(declared_rules(plan.network)),
+                existing=existing_rules(plan),
             ),
             self.opts,
         )
@@ -119,6 +120,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             if one.bucket == "auto" and created.bucket is not None:
                 sources[one.name] = Source(bucket=created.bucket, key_arn=foundation.data_key_arn)
             file_systems.append({**mounted, "dns_name": created.dns_name, "mount_name": created.mount_name})
+        file_systems += existing_mounts(plan)
         return SiteRefs(
             vpc_id=vpc_id,
             subnet_ids=subnet_ids,

@@ -13,14 +13,8 @@ import pulumi_aws as aws
 
 from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components.scope import Scope, child
-from gpuinfra.clouds.aws.instances import WEB_PORTS, DeclaredRule
+from gpuinfra.clouds.aws.instances import LUSTRE_PORTS, NFS_PORT, WEB_PORTS, DeclaredRule, ExistingRule
 from gpuinfra.clouds.ready_after import ready_after
-
-LUSTRE_PORTS = ((988, 988), (1018, 1023))
-"""TCP ports between Lustre clients and servers, in both directions (https://docs.aws.amazon.com/fsx/latest/LustreGuide/limit-access-security-groups.html, read 2026-08)."""
-
-NFS_PORT = 2049
-"""TCP port of EFS mount targets, with and without TLS (https://docs.aws.amazon.com/efs/latest/ug/network-access.html, read 2026-11-22)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +33,8 @@ class SecurityGroupsArgs:
     """True if a file system in the group is retained."""
     ingress: tuple[DeclaredRule, ...] = ()
     """Connections from other networks that the nodes accept."""
+    existing: tuple[ExistingRule, ...] = ()
+    """Traffic between the nodes and existing file systems. The rules are in the nodes' group only; the groups of the file systems are unchanged."""
 
 
 class SecurityGroups(pulumi.ComponentResource):
@@ -66,6 +62,8 @@ class SecurityGroups(pulumi.ComponentResource):
         nodes_rules = self._both_ways("allow-nodes", nodes, nodes, "-1", None, "nodes to nodes, EFA included")
         nodes_rules += [self._web(nodes, port) for port in WEB_PORTS]
         nodes_rules += [self._declared(nodes, one) for one in args.ingress]
+        for rule in args.existing:
+            nodes_rules += self._existing(nodes, rule)
         self.storage_group_id = None
         if args.storage:
             storage = self._storage_group()
@@ -167,6 +165,29 @@ class SecurityGroups(pulumi.ComponentResource):
             opts=child(self, rows.PEER_EGRESS),
         )
         return [ingress, egress]
+
+    def _existing(self, group: aws.ec2.SecurityGroup, rule: ExistingRule) -> list[pulumi.Resource]:
+        """Create the rules of the nodes' group for an existing file system."""
+        ports = {"ip_protocol": rule.protocol, "from_port": rule.first, "to_port": rule.last}
+        egress = aws.vpc.SecurityGroupEgressRule(
+            rows.EXISTING_EGRESS.logical(self._name, rule=rule.name),
+            security_group_id=group.id,
+            referenced_security_group_id=rule.group,
+            description="nodes to an existing file system",
+            opts=child(self, rows.EXISTING_EGRESS),
+            **ports,
+        )
+        if not rule.both_ways:
+            return [egress]
+        ingress = aws.vpc.SecurityGroupIngressRule(
+            rows.EXISTING_INGRESS.logical(self._name, rule=rule.name),
+            security_group_id=group.id,
+            referenced_security_group_id=rule.group,
+            description="an existing file system to nodes",
+            opts=child(self, rows.EXISTING_INGRESS),
+            **ports,
+        )
+        return [egress, ingress]
 
     def _declared(self, group: aws.ec2.SecurityGroup, rule: DeclaredRule) -> pulumi.Resource:
         return aws.vpc.SecurityGroupIngressRule(

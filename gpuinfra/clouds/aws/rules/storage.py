@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from datetime import date
 
-from gpuinfra.clouds.aws.profile import EFA_STEP_GIB, PROFILE, TIERS, exports_everything
+from gpuinfra.clouds.aws.profile import EFA_STEP_GIB, PROFILE, TIERS, dns_name, exports_everything
 from gpuinfra.clouds.machines import machines_of, nearest_value
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
@@ -20,14 +20,57 @@ _BUCKET = re.compile(
 )
 _OTHER_BUCKETS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
 """https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html, read 2026-11-22."""
+_FILE_SYSTEM = re.compile(r"fs-[0-9a-f]{8,40}")
+_SECURITY_GROUP = re.compile(r"sg-[0-9a-f]{8,17}")
+_MOUNT_NAME = re.compile(r"[A-Za-z0-9]{1,8}")
+"""https://docs.aws.amazon.com/fsx/latest/APIReference/API_LustreFileSystemConfiguration.html (MountName) and API_CreateMountTarget of EFS, read 2026-11-23."""
+_ASSIGNED = re.compile(r"(fs|fc|svm)-[0-9a-f]+\.(fsx|efs)\..*|.*\.(fsx|efs)\.[a-z0-9-]+\.amazonaws\.com")
+"""DNS names that AWS assigns to file systems."""
 _KEY = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+")
 METADATA_IOPS = (1500, 3000, 6000, 12000, *range(24000, 192001, 12000))
 
 
 def _lustre(spec: ClusterSpec) -> Iterator[tuple[str, Lustre, str]]:
     for i, entry in enumerate(spec.storage):
-        if isinstance(entry, Lustre):
+        if isinstance(entry, Lustre) and entry.existing is None:
             yield f"storage[{i}]", entry, entry.deployment or "persistent_2"
+
+
+def existing_fsx_or_efs_is_identified(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """An existing file system has an ID of FSx or EFS, a DNS name of the same service and ID, its security group, and, for Lustre, its mount name."""
+    for i, entry in enumerate(spec.storage):
+        if isinstance(entry, ObjectMount) or (existing := entry.existing) is None:
+            continue
+        path, lustre = f"storage[{i}].existing", isinstance(entry, Lustre)
+        service = "FSx for Lustre" if lustre else "Amazon EFS"
+        if not _FILE_SYSTEM.fullmatch(existing.id):
+            what = f"is {shown(existing.id)}; allowed: the ID of a file system of {service}, fs-0123456789abcdef0"
+            yield error(f"{path}.id", what, "use the ID, not the ARN, the name or the ID of a volume or a cache")
+            continue
+        own = dns_name(existing.id, spec.where.region, lustre=lustre)
+        # An unknown region has its own finding.
+        address = existing.address if spec.where.region in PROFILE.regions else None
+        if address and not lustre and address != own:
+            what = f"is {shown(address)}; allowed: {own}, because nodes verify the certificate of the mount targets for this name"
+            yield error(f"{path}.address", what, "remove it")
+        elif address and lustre and address != own and _ASSIGNED.fullmatch(address):
+            what = f"is {shown(address)}, which is not a DNS name of the file system {existing.id} of FSx; allowed: {own}, or another name of its servers"
+            yield error(f"{path}.address", what, "remove it, or correct the ID")
+        if lustre and not existing.mount_name:
+            command = f"aws fsx describe-file-systems --file-system-ids {existing.id} --query 'FileSystems[].LustreConfiguration.MountName'"
+            yield error(f"{path}.mount_name", "is required for FSx for Lustre", f"run: {command}")
+        elif lustre and existing.mount_name and not _MOUNT_NAME.fullmatch(existing.mount_name):
+            what = f"is {shown(existing.mount_name)}; allowed: up to 8 letters and digits"
+            yield error(f"{path}.mount_name", what, "use the mount name that FSx returns, without a path")
+        if existing.security_group is None:
+            what = "is required: the nodes reach only the security groups that the declaration names"
+            yield error(f"{path}.security_group", what, "use the group of the network interfaces of the file system")
+        elif not _SECURITY_GROUP.fullmatch(existing.security_group):
+            what = f"is {shown(existing.security_group)}; allowed: the ID of a security group, sg-0123456789abcdef0"
+            yield error(f"{path}.security_group", what, "use the ID instead of the name")
+        if existing.address_range:
+            what = "is set, but on AWS the rules of the nodes refer to security_group"
+            yield error(f"{path}.address_range", what, "remove it")
 
 
 def homes_are_in_availability_zones(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -82,9 +125,10 @@ def lustre_size_is_billed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 def lustre_efa_is_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """EFA access to the file system requires persistent_2 and machine types on Nitro v4 or later."""
     machines = machines_of(spec)
-    for path, entry, kind in _lustre(spec):
-        if not entry.fabric:
+    for index, entry in enumerate(spec.storage):
+        if not isinstance(entry, Lustre) or not entry.fabric:
             continue
+        path, kind = f"storage[{index}]", entry.deployment or "persistent_2"
         if kind != "persistent_2":
             yield error(f"{path}.fabric", f"is true, but {kind} has no EFA", "use persistent_2")
         for i, pool in enumerate(spec.pools):

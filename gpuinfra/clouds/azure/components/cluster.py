@@ -28,7 +28,7 @@ from gpuinfra.clouds.azure.instances import (
     retains_storage_group,
 )
 from gpuinfra.clouds.azure.names import container_parts
-from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_bucket, site_subnet
+from gpuinfra.clouds.build import ClusterBuilder, Pools, existing_mounts, pool_args, site_bucket, site_subnet
 from gpuinfra.clouds.planned import retained_subnets
 from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.model import FileSystemPlan, RecoveryPlan
@@ -79,6 +79,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 scope=scope,
                 plan=network,
                 storage=any(one.kind == "lustre" for one in plan.file_systems),
+                existing_lustre=any(one.kind == "lustre" for one in plan.existing_file_systems),
                 holds_data=retains_storage_group(plan),
             ),
             self.opts,
@@ -98,6 +99,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             self.opts,
         )
         file_systems, data, exports = self._file_systems(scope, foundation, endpoints, subnet_ids)
+        file_systems += existing_mounts(plan)
         # Nodes start after the private DNS names that they resolve exist.
         ready = {name: ready_after(subnet_id, endpoints.ready) for name, subnet_id in subnet_ids.items()}
         return SiteRefs(

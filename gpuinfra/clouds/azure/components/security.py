@@ -50,6 +50,8 @@ class SecurityGroupsArgs:
     plan: NetworkPlan
     storage: bool = True
     """If true, a security group for Lustre file systems is created."""
+    existing_lustre: bool = False
+    """If true, nodes exchange Lustre traffic with existing file systems in the virtual network and in peered networks."""
     holds_data: bool = False
     """If true, `destroy` retains the security group for file systems, because a retained file system uses it."""
 
@@ -118,6 +120,9 @@ class SecurityGroups(pulumi.ComponentResource):
             ]
         if self._args.storage:
             rules += _both_ways("allow-file-systems", 110, nodes, storage, "nodes and file servers")
+        if self._args.existing_lustre:
+            why = "nodes and an existing file system"
+            rules += _both_ways("allow-existing-file-systems", 112, nodes, ("VirtualNetwork",), why)
         if self._has("bastion"):
             hosts = self._prefixes["bastion"]
             rules.append(_rule("allow-bastion-ssh", 120, "Inbound", source=hosts, to=nodes, protocol="Tcp", ports=SSH))

@@ -21,10 +21,8 @@ from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.components.stores import EncryptionKey, PrivateStore, PrivateStoreArgs
 from gpuinfra.clouds.azure.fixed import FILE_SYSTEM
 from gpuinfra.clouds.azure.instances import DATA_CONTAINER, LOG_CONTAINER
+from gpuinfra.clouds.azure.profile import LUSTRE_NAME
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
-
-MOUNT_NAME = "lustrefs"
-"""The file system name of Managed Lustre (https://learn.microsoft.com/azure/azure-managed-lustre/connect-clients)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +120,7 @@ class SharedFilesystem(pulumi.ComponentResource):
         )
         self.file_system_id = file_system.id
         self.dns_name = file_system.client_info.apply(lambda info: info.mgs_address)
-        self.mount_name = pulumi.Output.from_input(MOUNT_NAME)
+        self.mount_name = pulumi.Output.from_input(LUSTRE_NAME)
         # https://learn.microsoft.com/cli/azure/amlfs, read 2026-11-22.
         self.export_command = pulumi.Output.concat(
             "az amlfs archive --resource-group ",

@@ -14,6 +14,7 @@ from gpuinfra.clouds.azure.rules import access
 from gpuinfra.clouds.machines import nearest_value, pools_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
+from gpuinfra.plan.storage import created
 from gpuinfra.spec.capacity import Reserved, Spot
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.messages import listed
@@ -123,7 +124,7 @@ def multi_node_pool_has_infiniband(spec: ClusterSpec, today: date) -> Iterator[F
 def lustre_sku_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Managed Lustre supports the tier and the capacity, and no field is set that only FSx supports."""
     for i, entry in enumerate(spec.storage):
-        if entry.kind != "lustre":
+        if entry.kind != "lustre" or entry.existing:
             continue
         path = f"storage[{i}]"
         tier = entry.throughput_mb_s_per_tib
@@ -148,7 +149,7 @@ def lustre_sku_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 def lustre_is_in_clients_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The file system is in the same zone as the pools."""
     for i, entry in enumerate(spec.storage):
-        if entry.kind != "lustre":
+        if entry.kind != "lustre" or entry.existing:
             continue
         zone = entry.zone or spec.where.zone
         for j, pool in enumerate(spec.pools):
@@ -163,7 +164,7 @@ def lustre_zone_is_named(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     if spec.where.region in WITHOUT_ZONES or spec.where.region not in PROFILE.regions:
         return  # An unknown region has its own finding.
     for i, entry in enumerate(spec.storage):
-        if entry.kind == "lustre" and not (entry.zone or spec.where.zone):
+        if entry.kind == "lustre" and not entry.existing and not (entry.zone or spec.where.zone):
             what = f"is not set, so the file system is in zone {LUSTRE_ZONE} of {spec.where.region}, and Azure can place the nodes in another zone"
             hint = "set where.zone to the zone that offers the machine in your subscription (az vm list-skus --zone); it cannot be changed later"
             yield warn(f"storage[{i}].zone", what, hint)
@@ -177,7 +178,7 @@ def lustre_subnet_is_large_enough(spec: ClusterSpec, today: date) -> Iterator[Fi
         return
     prefix = min(28, network.prefixlen + 7)
     for entry in spec.storage:
-        if entry.kind != "lustre" or spec.network.existing:
+        if entry.kind != "lustre" or entry.existing or spec.network.existing:
             continue
         tib = PROFILE.lustre(entry).billed / 1024
         need = next((size for most, size in LUSTRE_SUBNETS if tib <= most), None)
@@ -193,7 +194,7 @@ def file_systems_fit_network(spec: ClusterSpec, today: date) -> Iterator[Finding
         fits = file_system_limit(network, bastion=spec.access.bastion)
     except ValueError:
         return
-    count = sum(entry.kind == "lustre" for entry in spec.storage)
+    count = sum(entry.kind == "lustre" for _, entry in created(spec.storage))
     if count > fits and not spec.network.existing:
         what = (
             f"has {count} file systems; allowed: up to {max(0, fits)} in {network}, because each one has its own subnet"

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from datetime import date
 
 from gpuinfra.clouds.azure.instances import MIN_BATCH_PERCENT, WORKSPACE_DAYS
+from gpuinfra.clouds.azure.profile import LUSTRE_NAME
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
-from gpuinfra.plan.storage import named
+from gpuinfra.plan.storage import created
 from gpuinfra.spec.capacity import Reserved
 from gpuinfra.spec.messages import host_bits
 from gpuinfra.spec.model import ClusterSpec
@@ -26,6 +27,7 @@ _GROUP = re.compile(_ID + r"Microsoft\.Compute/capacityReservationGroups/[^/]+",
 _ACCOUNT = re.compile(_ID + r"Microsoft\.Storage/storageAccounts/[^/]+", re.IGNORECASE)
 _CONTAINER = re.compile(_ACCOUNT.pattern + r"/blobServices/default/containers/[^/]+", re.IGNORECASE)
 _RESOURCE = re.compile(_ID + r"[^/]+(/[^/]+/[^/]+)+", re.IGNORECASE)
+_LUSTRE = re.compile(_ID + r"Microsoft\.StorageCache/amlFilesystems/[^/]+", re.IGNORECASE)
 _CONTAINER_FORM = "use /subscriptions/.../storageAccounts/NAME/blobServices/default/containers/NAME"
 _IMPORTER = 'az ad sp list --display-name "HPC Cache Resource Provider" --query "[].id"'
 
@@ -132,7 +134,7 @@ def bastion_subnet_fits(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 def lustre_importer_is_named(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """An import specifies its container and the service principal of Managed Lustre, which requires its roles before the file system is created."""
     for i, entry in enumerate(spec.storage):
-        if not isinstance(entry, Lustre):
+        if not isinstance(entry, Lustre) or entry.existing:
             continue
         path = f"storage[{i}]"
         if entry.bucket is None:
@@ -202,11 +204,34 @@ def existing_network_ids_are_valid(spec: ClusterSpec, today: date) -> Iterator[F
             what = f"is {shown(value)}; allowed: the ID of a private DNS zone"
             hint = "run: az network private-dns zone show --query id"
             yield error(f"{path}.dns_zones.{key}", what, hint)
-    for name, entry in named(spec.storage):
+    for name, entry in created(spec.storage):
         if entry.kind == "lustre" and f"storage-{name}" not in existing.subnets:
             what = f"has no subnet storage-{name}, which the file system requires"
             hint = f"add `storage-{name}: /subscriptions/...`"
             yield error(f"{path}.subnets", what, hint)
+
+
+def existing_lustre_is_identified(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """An existing file system has the resource ID of a Managed Lustre file system and the address of its management server. Its mount name is always the same."""
+    for i, entry in enumerate(spec.storage):
+        if not isinstance(entry, Lustre) or (existing := entry.existing) is None:
+            continue
+        path = f"storage[{i}].existing"
+        command = "run: az amlfs show --query '{id: id, address: clientInfo.mgsAddress}'"
+        if not _LUSTRE.fullmatch(existing.id):
+            what = f"is {shown(existing.id)}; allowed: the ID of a Managed Lustre file system"
+            yield error(f"{path}.id", what, command)
+        if existing.address is None:
+            yield error(f"{path}.address", "is required for Managed Lustre", command)
+        if existing.mount_name not in (None, LUSTRE_NAME):
+            what = (
+                f"is {shown(existing.mount_name)}; allowed: {LUSTRE_NAME}, the name of every Managed Lustre file system"
+            )
+            yield error(f"{path}.mount_name", what, "remove it")
+        for name in ("security_group", "efa_enabled", "address_range"):
+            if getattr(existing, name):
+                where = "Google Cloud" if name == "address_range" else "AWS"
+                yield error(f"{path}.{name}", f"is set, but only {where} has it", "remove it")
 
 
 def reservation_is_group_id(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from typing import Any
 import pulumi
 
 from gpuinfra import naming
-from gpuinfra.clouds.build import ClusterBuilder, Pools, pool_args, site_bucket, site_subnet
+from gpuinfra.clouds.build import ClusterBuilder, Pools, existing_mounts, pool_args, site_bucket, site_subnet
 from gpuinfra.clouds.gcp.components.audit import Foundation, FoundationArgs
 from gpuinfra.clouds.gcp.components.buckets import PrivateBucket, PrivateBucketArgs
 from gpuinfra.clouds.gcp.components.firewall import NodeFirewallRule, NodeFirewallRuleArgs
@@ -21,7 +21,7 @@ from gpuinfra.clouds.gcp.components.roles import MountedBucket, NodeRole, NodeRo
 from gpuinfra.clouds.gcp.components.scope import Scope
 from gpuinfra.clouds.gcp.components.services import Services, ServicesArgs
 from gpuinfra.clouds.gcp.components.storage import SharedFilesystem, SharedFilesystemArgs
-from gpuinfra.clouds.gcp.instances import apis, nic_subnets, node_health, retains_network
+from gpuinfra.clouds.gcp.instances import apis, lustre_ranges, nic_subnets, node_health, retains_network
 from gpuinfra.plan.model import FileSystemPlan, RecoveryPlan
 
 
@@ -80,6 +80,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 data[one.name] = created.bucket
             if created.import_command is not None:
                 imports[one.mount], exports[one.mount] = created.import_command, created.export_command
+        file_systems += existing_mounts(plan)
         own = plan.network is not None and plan.network.existing_id is None and self.existing.network_id is None
         return SiteRefs(
             network_id=network_id,
@@ -162,7 +163,12 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         if site.external_network_id is not None:
             NodeFirewallRule(
                 naming.logical(plan.name, "node-firewall"),
-                NodeFirewallRuleArgs(scope=self.scope, network_id=site.external_network_id, service_account=role.email),
+                NodeFirewallRuleArgs(
+                    scope=self.scope,
+                    network_id=site.external_network_id,
+                    service_account=role.email,
+                    lustre_ranges=lustre_ranges(plan),
+                ),
                 self.opts,
             )
         health = None

@@ -14,13 +14,12 @@ import pulumi_gcp as gcp
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.scope import Scope, child
+from gpuinfra.clouds.gcp.profile import FILE_SYSTEM_PORTS
 from gpuinfra.plan.model import IngressPlan
 
 ANYWHERE = "0.0.0.0/0"
 ALLOW, DENY = 1000, 65_000
 """Rule priorities. Lower numbers are evaluated first. The implied rules have priority 65535."""
-PORTS = {"lustre": ["988"], "home": ["111", "2046", "2049", "2050", "4045"]}
-"""TCP ports by kind of file system: Lustre (GoogleCloudPlatform/cluster-toolkit: modules/file-system/managed-lustre/README.md), and NFS 3 of Filestore (https://docs.cloud.google.com/filestore/docs/configuring-firewall, read 2026-11)."""
 PRIVATE_APIS = "199.36.153.8/30"
 """private.googleapis.com: addresses of Google APIs that are not routable from the internet; https://docs.cloud.google.com/vpc/docs/configure-private-google-access, read 2026-11."""
 
@@ -74,10 +73,10 @@ class FirewallRules(pulumi.ComponentResource):
             allows = [gcp.compute.FirewallAllowArgs(protocol=entry.protocol, ports=list(entry.ports))]
             rules.append(self._ingress(f"allow-declared-{index}", list(entry.sources), allows))
         if args.services_range:
-            ports = [port for kind, opened in PORTS.items() if kind in args.file_systems for port in opened]
+            ports = [port for kind, opened in FILE_SYSTEM_PORTS.items() if kind in args.file_systems for port in opened]
             rules.append(self._egress("allow-file-systems-egress", [args.services_range], [_tcp(ports)]))
             if "lustre" in args.file_systems:
-                lustre = [_tcp(PORTS["lustre"])]
+                lustre = [_tcp(FILE_SYSTEM_PORTS["lustre"])]
                 rules.append(self._ingress("allow-file-systems-ingress", [args.services_range], lustre))
         self.rules = tuple(rules)
         self.register_outputs({})
@@ -121,25 +120,42 @@ class NodeFirewallRuleArgs:
     scope: Scope
     network_id: pulumi.Input[str]
     service_account: pulumi.Input[str]
-    """Service account of the nodes. The rule applies only to instances with this account."""
+    """Service account of the nodes. The rules apply only to instances with this account."""
+    lustre_ranges: tuple[str, ...] = ()
+    """Address ranges of existing Lustre file systems, whose servers can reach the nodes."""
 
 
 class NodeFirewallRule(pulumi.ComponentResource):
-    """A firewall rule that allows traffic between the nodes of a cluster in an existing network. The rest of the network is unchanged."""
+    """Firewall rules that allow traffic between the nodes of a cluster in an existing network, and from existing Lustre file systems. The rest of the network is unchanged."""
 
     rule: gcp.compute.Firewall
-    """The rule."""
+    """The rule for traffic between the nodes."""
 
     def __init__(self, name: str, args: NodeFirewallRuleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:NodeFirewallRule", name, None, args.scope.options(opts))
         logical = rows.NODE_FIREWALL_RULE.logical(name)
+        # The rules belong to the project of the network. For a Shared VPC, this is the host project.
+        project = pulumi.Output.all(args.network_id, args.scope.project).apply(
+            lambda known: names.project_of(known[0], known[1])
+        )
+        if args.lustre_ranges:
+            lustre = rows.LUSTRE_FIREWALL_RULE.logical(name)
+            gcp.compute.Firewall(
+                lustre,
+                name=args.scope.physical_name(lustre),
+                project=project,
+                network=args.network_id,
+                direction="INGRESS",
+                priority=ALLOW,
+                allows=[_tcp(FILE_SYSTEM_PORTS["lustre"])],
+                source_ranges=list(args.lustre_ranges),
+                target_service_accounts=[args.service_account],
+                opts=child(self, rows.LUSTRE_FIREWALL_RULE),
+            )
         self.rule = gcp.compute.Firewall(
             logical,
             name=args.scope.physical_name(logical),
-            # The rule belongs to the project of the network. For a Shared VPC, this is the host project.
-            project=pulumi.Output.all(args.network_id, args.scope.project).apply(
-                lambda known: names.project_of(known[0], known[1])
-            ),
+            project=project,
             network=args.network_id,
             direction="INGRESS",
             priority=ALLOW,

@@ -14,16 +14,23 @@ from gpuinfra.clouds.gcp.rules import site
 from gpuinfra.clouds.machines import nearest_value, pools_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
+from gpuinfra.plan.storage import created
 from gpuinfra.spec.capacity import Reserved
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
+from gpuinfra.spec.storage import ObjectMount
 
 _RESERVATION = re.compile(
     r"(projects/[a-z][a-z0-9-]{4,28}[a-z0-9]/reservations/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
     r"(/reservationBlocks/[a-z0-9-]+(/reservationSubBlocks/[a-z0-9-]+)?)?"
 )
+_INSTANCE = re.compile(
+    r"projects/[a-z][a-z0-9-]{4,28}[a-z0-9]/locations/[a-z0-9-]+/instances/[a-z]([a-z0-9-]{0,61}[a-z0-9])?"
+)
+_LUSTRE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]{0,7}")
+"""https://docs.cloud.google.com/managed-lustre/docs/reference/rest/v1/projects.locations.instances (filesystem), read 2026-11-23."""
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 """https://cloud.google.com/storage/docs/buckets#naming"""
 
@@ -104,7 +111,7 @@ def service_range_is_large_enough(spec: ClusterSpec, today: date) -> Iterator[Fi
         network = ipaddress.ip_network(spec.network.cidr, strict=False)
     except ValueError:
         return
-    services = len({entry.kind for entry in spec.storage if entry.kind in ("lustre", "home")})
+    services = len({entry.kind for _, entry in created(spec.storage) if entry.kind in ("lustre", "home")})
     have = network.num_addresses // 8
     if have < services * SERVICE_ADDRESSES:
         what = f"is {network}, which has {have} addresses for file systems; Managed Lustre and Filestore need {SERVICE_ADDRESSES} each"
@@ -146,7 +153,7 @@ def image_fits_architecture(spec: ClusterSpec, today: date) -> Iterator[Finding]
 def lustre_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Managed Lustre supports the tier and the capacity, and no field is set that only FSx supports."""
     for i, entry in enumerate(spec.storage):
-        if entry.kind != "lustre":
+        if entry.kind != "lustre" or entry.existing:
             continue
         path = f"storage[{i}]"
         tier = entry.throughput_mb_s_per_tib or DEFAULT_TIER
@@ -190,7 +197,7 @@ def used_bucket_name_is_valid(spec: ClusterSpec, today: date) -> Iterator[Findin
 def filestore_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A zonal Filestore has 1024 to 9984 GiB in steps of 256, or 10240 to 102400 GiB in steps of 2560."""
     for i, entry in enumerate(spec.storage):
-        if entry.kind != "home":
+        if entry.kind != "home" or entry.existing:
             continue
         size = entry.capacity_gib
         small, large = range(1_024, 9_984 + 1, 256), range(10_240, 102_400 + 1, 2_560)
@@ -198,6 +205,47 @@ def filestore_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Findin
             what = f"is {size}; allowed: 1024 to 9984 in steps of 256, or 10240 to 102400 in steps of 2560"
             least = next((one for one in (*small, *large) if one >= size), large[-1])
             yield error(f"storage[{i}].capacity_gib", what, f"use {least}")
+
+
+def existing_instance_is_identified(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """An existing file system has the path of an instance of Managed Lustre or Filestore, its address and mount name, and, for Lustre, the address range of its servers."""
+    for i, entry in enumerate(spec.storage):
+        if isinstance(entry, ObjectMount) or (existing := entry.existing) is None:
+            continue
+        path, lustre = f"storage[{i}].existing", entry.kind == "lustre"
+        service, command = ("Managed Lustre", "lustre") if lustre else ("Filestore", "filestore")
+        describe = f"run: gcloud {command} instances describe NAME --location=LOCATION"
+        if not _INSTANCE.fullmatch(existing.id):
+            what = f"is {shown(existing.id)}; allowed: the path of an instance of {service}, projects/P/locations/L/instances/N"
+            yield error(f"{path}.id", what, describe)
+        if existing.address is None:
+            yield error(f"{path}.address", f"is required for {service}", describe)
+        if existing.mount_name is None:
+            yield error(f"{path}.mount_name", f"is required for {service}", describe)
+        elif lustre and not _LUSTRE_NAME.fullmatch(existing.mount_name):
+            what = f"is {shown(existing.mount_name)}; allowed: up to 8 letters and digits"
+            yield error(f"{path}.mount_name", what, "use the file system name of the instance, without a path")
+        if lustre and existing.address_range is None:
+            what = "is required, because the servers open connections to the nodes"
+            yield error(f"{path}.address_range", what, "use the range of the instance in the peering of the network")
+        elif existing.address_range and not lustre:
+            what = "is set, but the servers of Filestore open no connections to the nodes"
+            yield error(f"{path}.address_range", what, "remove it")
+        elif existing.address_range and (problem := _not_private(existing.address_range)):
+            what = f"is {shown(existing.address_range)}; allowed: {problem}"
+            yield error(f"{path}.address_range", what, "use the range of the instance, such as 10.40.0.0/24")
+        for name in ("security_group", "efa_enabled"):
+            if getattr(existing, name):
+                yield error(f"{path}.{name}", "is set, but only AWS has it", "remove it")
+
+
+def _not_private(text: str) -> str:
+    """Return what is allowed if the text is not a network of private addresses, and nothing if it is one."""
+    try:
+        network = ipaddress.IPv4Network(text)
+    except ValueError:
+        return "a network without host bits"
+    return "" if network.prefixlen >= 8 and network.is_private else "a network of private addresses, at most a /8"
 
 
 RULES = (*rules_in(vars()), *site.RULES)

@@ -13,6 +13,7 @@ from gpuinfra.clouds.gcp.regions import IAP_RANGE
 from gpuinfra.clouds.machines import machines_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info
+from gpuinfra.plan.storage import created
 from gpuinfra.spec.messages import listed, nearest
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
@@ -171,7 +172,7 @@ def existing_subnets_are_named(spec: ClusterSpec, today: date) -> Iterator[Findi
 
 def existing_network_is_peered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """An existing network is peered with servicenetworking.googleapis.com, which connects nodes to file systems."""
-    if spec.network.existing and spec.storage and "site" in spec.made_layers:
+    if spec.network.existing and any(created(spec.storage)) and "site" in spec.made_layers:
         what = f"is {shown(spec.network.existing.id)}; nodes reach storage over its peering with servicenetworking.googleapis.com"
         hint = "make sure that the peering exists and has 1024 free addresses, or remove network.existing"
         yield info("network.existing.id", what, hint)
