@@ -70,7 +70,8 @@ def stack(folder: Path, content: str) -> str:
 def test_a_node_with_existing_file_systems_is_verified(rehearse: Rehearse, tmp_path: Path, content: str) -> None:
     """The node mounts them and is verified under the generated permissions, and `destroy` succeeds without touching them."""
     path = stack(tmp_path, content)
-    result = rehearse("up", path, "--under-least-permissions")
+    # A longer limit than the default one, for a busy machine; the run ends when the node has reported.
+    result = rehearse("up", path, "--under-least-permissions", "--deadline", "1200s")
     assert result.code == 0, result.out + result.err
     assert [node["outcome"] for node in result.report["nodes"]] == ["verified"]
     result = rehearse("destroy", path, "--under-least-permissions")
@@ -90,7 +91,6 @@ def test_an_existing_file_system_that_cannot_be_mounted_is_a_finding(
 ) -> None:
     """The node reports the step, the mount and what to do."""
     path = stack(tmp_path, content)
-    # A longer limit than the default one, for a busy machine; the run ends when the node has reported.
     result = rehearse("up", path, "--fault", f"node:gpu-1:{fault}", "--deadline", "1200s")
     assert result.code == 1, result.out + result.err
     assert [node["outcome"] for node in result.report["nodes"]] == ["failed"]

@@ -22,8 +22,8 @@ def _blocks(page: str, language: str) -> list[str]:
 
 
 def test_declaring_page_examples_are_valid(tmp_path: Path) -> None:
-    """The YAML and the Python on the page are the same declaration without errors, the buckets and the steps can be declared, and the price files can be loaded."""
-    stack, buckets, own, packages, *access, prices, by_region = _blocks("declaring.md", "yaml")
+    """The YAML and the Python on the page are the same declaration without errors, the buckets, the existing file systems and the steps can be declared, and the price files can be loaded."""
+    stack, buckets, existing, own, packages, *access, prices, by_region = _blocks("declaring.md", "yaml")
     for block, clouds in zip(access, (("aws", "azure", "gcp"), ("aws",), ("gcp",), ("azure",)), strict=True):
         opened: Any = parse(block, "declaring.md").value
         for cloud in clouds:
@@ -41,6 +41,9 @@ def test_declaring_page_examples_are_valid(tmp_path: Path) -> None:
     described: Any = parse(buckets, "declaring.md").value
     mounted = parse_spec({**declaration(("gcp", {})), **described})
     assert not [finding for finding in check(mounted, TODAY) if finding.level == "error"]
+    outside: Any = parse(existing, "declaring.md").value
+    shared = parse_spec({**declaration(("aws", {})), **outside})
+    assert not [finding for finding in check(shared, TODAY) if finding.level == "error"]
     value: Any = parse(stack, "declaring.md").value
     from_yaml = parse_spec(value["config"]["gpuinfra:cluster"])
     assert not [finding for finding in check(from_yaml, TODAY) if finding.level == "error"]
