@@ -249,14 +249,14 @@ def test_existing_bucket_becomes_its_own_and_a_replica_can_be_named(tmp_path: Pa
 
 def test_existing_file_system_is_not_kept(tmp_path: Path) -> None:
     """Nodes of the second region cannot mount it, so the clone refuses it until you name a file system of that region."""
-    network = {"existing": {"id": "vpc-0123456789abcdef0", "subnets": {"use1-az4": "subnet-0123456789abcdef0"}}}
+    network = {"existing": {"id": "vpc-0123456789abcdef0", "subnets": {"use1-az6": "subnet-0123456789abcdef0"}}}
     section = {"id": "fs-0123456789abcdef0", "mount_name": "a1b2c3d4", "security_group": "sg-0123456789abcdef0"}
     storage = [{"kind": "lustre", "mount": "/scratch", "existing": section}]
     path = written(tmp_path, aws(storage=storage, network=network))
     result = cloned(path, "us-west-2")
     assert [one.path for one in result.findings if "cannot mount" in one.message] == ["storage[0].existing"]
     there = {**section, "id": "fs-0fedcba9876543210"}
-    given = (("storage[0].existing", there), ("network.existing", {"id": "vpc-0fedcba9876543210", "subnets": {"usw2-az1": "subnet-0fedcba9876543210"}}))  # fmt: skip
+    given = (("storage[0].existing", there), ("network.existing", {"id": "vpc-0fedcba9876543210", "subnets": {f"usw2-az{n}": "subnet-0fedcba9876543210" for n in range(1, 5)}}))  # fmt: skip
     named = cloned(path, "us-west-2", values=given)
     assert not [one for one in named.findings if "cannot mount" in one.message]
     assert declared(named)["storage"][0]["existing"] == there
