@@ -28,6 +28,7 @@ GROUPS = {
         "rehearse": "Run a stack against a local simulation of its cloud and nodes",
     },
     "Deploy": {
+        "up": "Check a stack, deploy it, and search for capacity",
         "doctor": "Check this machine and your account; print the fix for each problem",
         "adopt": "Write the import file for resources that destroy retained",
         "bootstrap": "Install software on existing machines over SSH",

@@ -42,7 +42,7 @@ def render(
     """
     edits, body = list(edits), ""
     try:
-        body = _without_secrets(_edited(_clean(text), edits))
+        body = _without_secrets(edited(_clean(text), edits))
         kept = parse(body, "").value == value
     except Exception:  # The original has a form that cannot be edited in place, such as aliases.
         kept = False
@@ -127,7 +127,8 @@ def _without_secrets(text: str) -> str:
     )
 
 
-def _edited(text: str, edits: Iterable[tuple[Route, object]]) -> str:
+def edited(text: str, edits: Iterable[tuple[Route, object]]) -> str:
+    """Return the text of a YAML file with edits, and with its comments. A value of None removes the entry."""
     from ruamel.yaml import YAML
 
     yaml = YAML(typ="rt", pure=True)

@@ -1,9 +1,13 @@
-"""Deploys a stack with `pulumi up`, without prompts. The output of the engine is forwarded."""
+"""Deploys a stack with `pulumi up`, and removes single resources with `pulumi destroy`, without prompts. The output of the engine is forwarded."""
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -13,6 +17,36 @@ from gpuinfra.safe_text import one_line
 
 NO_STACK = "no stack named"
 """Part of the message of the CLI for a stack that does not exist (`IsSelectStack404Error` in sdk/go/auto/errors.go of Pulumi v3.259.0)."""
+
+_MARKUP = re.compile(r"<\{%[^%]*%\}>")
+"""Color markup in the messages of the engine's events."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """An error that the engine reports."""
+
+    urn: str
+    """The resource, or an empty string if the error is not about one resource."""
+    message: str
+
+    @property
+    def type(self) -> str:
+        """Pulumi type of the resource, or an empty string."""
+        return self.urn.split("::")[2].rpartition("$")[2] if self.urn.count("::") >= 3 else ""
+
+    @property
+    def name(self) -> str:
+        """Logical name of the resource, or an empty string."""
+        return self.urn.split("::", 3)[3] if self.urn.count("::") >= 3 else ""
+
+
+class UpFailed(DeploymentError):
+    """The engine did not deploy the stack. `failures` contains its errors."""
+
+    def __init__(self, message: str, failures: Sequence[Failure]) -> None:
+        super().__init__(message)
+        self.failures = tuple(failures)
 
 
 def up(
@@ -25,7 +59,7 @@ def up(
     keep: Sequence[int] = (),
     again: bool = False,
 ) -> None:
-    """Create the stack if it does not exist, and deploy it. Raises `DeploymentError`.
+    """Create the stack if it does not exist, and deploy it. Raises `UpFailed` if the engine fails, and `DeploymentError` if the state cannot be read.
 
     `project` is the folder of `Pulumi.yaml`. A new stack gets the secrets provider `secrets`, or the default one. The engine inherits the file descriptors `keep`. With `again`, an earlier operation of this
     program was killed: its lock in the state backend is removed first.
@@ -47,11 +81,63 @@ def up(
     if again:
         # The result is not checked: without a lock, or on Pulumi Cloud without a running update, there is nothing to cancel.
         quick("cancel", "--yes", "--stack", stack)
-    words = [str(engine.path), "up", "--yes", "--skip-preview", "--non-interactive", "--stack", stack]
-    done = subprocess.run(
-        words, cwd=project, env=environment, stdout=output, stderr=output, stdin=subprocess.DEVNULL, check=False, pass_fds=tuple(keep)
+    with tempfile.TemporaryDirectory(prefix="gpuinfra-up-") as folder:
+        events = Path(folder) / "events.jsonl"
+        words = ["up", "--yes", "--skip-preview", "--stack", stack, "--event-log", str(events)]
+        # The CLI has the option --event-log only with this variable (cmd/pulumi/pulumi.go and sdk/go/auto/stack.go of Pulumi v3.259.0).
+        code = _run(engine, words, project, output, keep, {"PULUMI_DEBUG_COMMANDS": "true"})
+        failures = tuple(_failures(events)) if code else ()
+    if code:
+        raise UpFailed(f"`pulumi up --stack {stack}` ended with exit code {code}; its output is above", failures)
+
+
+def remove(engine: Engine, stack: str, project: Path, urns: Sequence[str], *, output: IO[str], keep: Sequence[int] = (), again: bool = False) -> None:  # fmt: skip
+    """Delete these resources of a deployed stack, and the resources that depend on them. Raises `DeploymentError`.
+
+    The arguments are as in `up`. The program of the stack does not run.
+    """
+    if again:
+        subprocess.run(
+            [str(engine.path), "cancel", "--yes", "--stack", stack, "--non-interactive"], cwd=project, env=engine.environ(),
+            capture_output=True, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    words = ["destroy", "--yes", "--skip-preview", "--stack", stack, "--target-dependents"]
+    for urn in urns:
+        words += ["--target", urn]
+    if code := _run(engine, words, project, output, keep, {}):
+        raise DeploymentError(f"`pulumi destroy --stack {stack}` ended with exit code {code}; its output is above")
+
+
+def _run(
+    engine: Engine, words: Sequence[str], project: Path, output: IO[str], keep: Sequence[int], more: Mapping[str, str]
+) -> int:
+    """Run a command of the CLI to its end, also after an interrupt: the terminal sends the interrupt to the engine, which then stops in order."""
+    process = subprocess.Popen(
+        [str(engine.path), *words, "--non-interactive"], cwd=project, env={**engine.environ(), **more},
+        stdout=output, stderr=output, stdin=subprocess.DEVNULL, pass_fds=tuple(keep),
     )  # fmt: skip
-    if done.returncode:
-        raise DeploymentError(
-            f"`pulumi up --stack {stack}` ended with exit code {done.returncode}; its output is above"
-        )
+    interrupted = False
+    while True:
+        try:
+            code = process.wait()
+            break
+        except KeyboardInterrupt:
+            interrupted = True
+    if interrupted:
+        raise KeyboardInterrupt
+    return code
+
+
+def _failures(events: Path) -> Iterator[Failure]:
+    """Yield the errors in an event log."""
+    try:
+        lines = events.read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return
+    for line in lines:
+        try:
+            found = json.loads(line).get("diagnosticEvent")
+        except (ValueError, AttributeError):
+            continue
+        if isinstance(found, dict) and found.get("severity") == "error":
+            yield Failure(urn=str(found.get("urn") or ""), message=_MARKUP.sub("", str(found.get("message") or "")).strip())  # fmt: skip

@@ -15,12 +15,15 @@ from gpuinfra.plan.model import Plan
 from gpuinfra.words import counted
 
 CLOUD_FAULTS = {
-    "no-capacity": "cloud:no-capacity:<pool or capacity kind>  the groups get no machines, with the cloud's error message",
+    "no-capacity": "cloud:no-capacity:<pool, kind or zone>   the groups get no machines, with the cloud's error message",
+    "no-quota": "cloud:no-quota:<pool, kind or zone>      the same, with the cloud's error message for a quota that is too low",
     "error": "cloud:error:<resource type>:<n>              the first n create operations of that type fail",
     "partial": "cloud:partial:<resource type>:<n>            the first n create operations of that type succeed and return an error",
     "lost": "cloud:lost:<resource type>:<n>               the first n create operations of that type succeed and return no response",
 }
-SHAPES = "node:<pool>-<number>:<fault>, cloud:no-capacity:<pool or kind>, cloud:error|partial|lost:<resource type>:<n>"
+GROUPS = ("no-capacity", "no-quota")
+"""Faults of the groups of a pool, of a capacity kind or in a zone."""
+SHAPES = "node:<pool>-<number>:<fault>, cloud:no-capacity|no-quota:<pool, kind or zone>, cloud:error|partial|lost:<resource type>:<n>"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +57,7 @@ def check_against_plan(faults: Iterable[Fault], plan: Plan, *, replaces: bool = 
     With `replaces`, the rehearsal already has nodes, and the nodes that replace them get the next numbers.
     """
     groups = [group for pool in plan.pools for group in pool.groups]
-    targets = sorted({word for g in groups for word in (g.pool, g.name, g.kind.replace("_", "-"))})
+    targets = sorted({word for g in groups for word in (g.pool, g.name, g.kind.replace("_", "-"), g.zone)})
     counts = {pool.name: pool.count for pool in plan.pools}
     for fault in faults:
         if fault.scope == "node":
@@ -63,10 +66,10 @@ def check_against_plan(faults: Iterable[Fault], plan: Plan, *, replaces: bool = 
                 raise UsageError(
                     f"--fault {fault.text}: pool {pool} has {counted(counts[pool], 'node')}; allowed: {pool}-1 to {pool}-{counts[pool]}"
                 )
-        elif fault.name == "no-capacity":
+        elif fault.name in GROUPS:
             if fault.target.replace("_", "-") not in targets:
                 raise UsageError(
-                    f"--fault {fault.text}: {fault.target!r} is not a pool, group or capacity kind; "
+                    f"--fault {fault.text}: {fault.target!r} is not a pool, group, capacity kind or zone; "
                     f"allowed: {', '.join(targets)}"
                 )
         else:
@@ -114,9 +117,9 @@ def _cloud(text: str, name: str, target: str) -> Fault:
         near = get_close_matches(name, CLOUD_FAULTS, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise UsageError(f"--fault {text}: {name!r} is not a cloud fault; {hint}allowed: {', '.join(CLOUD_FAULTS)}")
-    if name == "no-capacity":
+    if name in GROUPS:
         if not target:
-            raise UsageError(f"--fault {text}: the pool or capacity kind is missing; example: cloud:no-capacity:spot")
+            raise UsageError(f"--fault {text}: the pool, capacity kind or zone is missing; example: cloud:{name}:spot")
     elif not re.fullmatch(r".+:[1-9]\d*", target):
         raise UsageError(
             f"--fault {text}: the resource type or the count is missing; example: cloud:{name}:aws:fsx/lustreFileSystem:LustreFileSystem:1"

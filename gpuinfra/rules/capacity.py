@@ -67,8 +67,8 @@ def fallback_replaces_reservations(spec: ClusterSpec, today: date) -> Iterator[F
         bound = any(entry.kind in ("reserved", "block") for entry in pool.capacity)
         for j, candidate in enumerate(pool.fallback):
             path = f"pools[{i}].fallback[{j}]"
-            if candidate.zone is None and candidate.machine is None:
-                yield error(path, "has neither zone nor machine", "set at least one of them")
+            if candidate.zone is None and candidate.machine is None and candidate.capacity is None:
+                yield error(path, "has neither zone, machine nor capacity", "set at least one of them")
             elif bound and candidate.capacity is None:
                 yield error(
                     path,

@@ -43,9 +43,25 @@ def check(spec: ClusterSpec, today: date) -> tuple[Finding, ...]:
         for one in _of_correct_places(_in_chosen_zones(spec), today):
             if one.level is not Level.INFO and (one.path, one.rule) not in told:
                 unique[one.path, one.message] = _redacted(one, hidden)
+    if not any(one.level is Level.ERROR for one in unique.values()):
+        for one in _of_fallbacks(spec, today):
+            unique[one.path, one.message] = _redacted(one, hidden)
     # The machine type determines the valid values of the other fields of a pool, so its errors come first.
     found = sorted(unique.values(), key=lambda one: (_ORDER[one.level], not one.path.endswith(".machine")))
     return tuple(_without_consequences(found))
+
+
+def _of_fallbacks(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Yield an error for each `fallback` entry whose pool would have an error. The declaration itself has no error."""
+    for i, pool in enumerate(spec.pools):
+        for j, candidate in enumerate(pool.fallback):
+            pools = tuple(one.moved(candidate) if one is pool else one for one in spec.pools)
+            there = _in_chosen_zones(spec.model_copy(update={"pools": pools}))
+            for one in _found(there, today):
+                if one.level is Level.ERROR:
+                    message = f"moves the pool to a declaration with an error: {one.path} {one.message}"
+                    yield replace(one, path=f"pools[{i}].fallback[{j}]", message=message)
+                    break
 
 
 def _of_correct_places(spec: ClusterSpec, today: date) -> Iterator[Finding]:

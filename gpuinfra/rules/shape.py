@@ -201,10 +201,6 @@ def fields_are_implemented(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     if spec.handover.on_failure != "keep":
         what = f"is {spec.handover.on_failure}, which is not implemented; allowed: keep"
         yield error("handover.on_failure", what, "remove it, and delete nodes that fail verification yourself")
-    for i, pool in enumerate(spec.pools):
-        if pool.fallback:
-            what = "is set, but the search for other capacity is not implemented"
-            yield error(f"pools[{i}].fallback", what, "remove it, and change the pool if it gets no capacity")
 
 
 RULES = rules_in(vars())

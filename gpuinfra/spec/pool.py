@@ -76,7 +76,7 @@ class Pool(OnTarget[On], SpecModel):
     capacity: Annotated[tuple[Capacity, ...], BeforeValidator(_as_list)] = Field(min_length=1, max_length=20)
     """Capacity of the pool: one entry, or a list of entries. Each entry creates one group of nodes."""
     fallback: tuple[Candidate, ...] = Field(default=(), max_length=20)
-    """Alternatives if no capacity is available for the pool, in order of preference. Not implemented: the rule `fields_are_implemented` rejects it."""
+    """Alternatives if no capacity is available for the pool, in order of preference. `gpuinfra up` tries them and writes the alternative with capacity to the stack file. `pulumi up` ignores them."""
     zone: Line | None = Field(default=None, examples=["use1-az4"])
     """Zone of this pool. If omitted, the zone in `where` is used."""
     image: Image | None = None
@@ -123,3 +123,8 @@ class Pool(OnTarget[On], SpecModel):
     def nodes(self) -> int:
         """Number of nodes in all capacity entries."""
         return sum(entry.count for entry in self.capacity)
+
+    def moved(self, candidate: Candidate[On]) -> Pool[On]:
+        """Return the pool with the zone, the machine type and the capacity of an alternative."""
+        given = {"zone": candidate.zone, "machine": candidate.machine, "capacity": candidate.capacity}
+        return self.model_copy(update={name: value for name, value in given.items() if value is not None})

@@ -28,7 +28,7 @@ def test_documented_node_faults_exist(name: str) -> None:
         ("node:cpu-1:xid-79", "'cpu' is not a pool; allowed: gpu"),
         ("node:gpu-1:xid-97", "did you mean xid-79"),
         ("node:gpu-1:", "allowed:"),
-        ("cloud:no-capacity", "the pool or capacity kind is missing"),
+        ("cloud:no-capacity", "the pool, capacity kind or zone is missing"),
         ("cloud:eror:x:1", "did you mean error"),
         ("cloud:error:LustreFileSystem", "the resource type or the count is missing"),
         ("cloud:error:LustreFileSystem:0", "the resource type or the count is missing"),

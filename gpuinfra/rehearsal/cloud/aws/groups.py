@@ -146,13 +146,21 @@ class AutoScaling(GroupKind):
             )
         machine = machine_of(inputs, resolved[2])
         words = {"reserved": "On-Demand", "block": "Capacity Block", "on_demand": "On-Demand", "spot": "Spot"}[kind]
-        if cloud.faults.without_capacity(tags.get("gpuinfra:pool", ""), tags.get("gpuinfra:group", ""), group.id, kind):
+        name, zone, _ = _zone(cloud, group, inputs, cloud.fleet.of_group(group))
+        target = (tags.get("gpuinfra:pool", ""), tags.get("gpuinfra:group", ""), group.id, kind, zone)
+        if cloud.faults.without_quota(*target):
+            # The text is in refusals_aws.json with its source.
+            text = (
+                "You have requested more vCPU capacity than your current vCPU limit of 0 allows for the instance bucket that the specified "
+                "instance type belongs to. Please visit http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this limit."
+            )
+            return CloudError("VcpuLimitExceeded", f"{text} Launching EC2 instance failed.")
+        if cloud.faults.without_capacity(*target):
             if kind == "spot":
                 reason = "There is no Spot capacity available that matches your request."
             else:
-                zone = _zone(cloud, group, inputs, cloud.fleet.of_group(group))[0]
                 reason = (
-                    f"We currently do not have sufficient {machine} capacity in the Availability Zone you requested ({zone}). "
+                    f"We currently do not have sufficient {machine} capacity in the Availability Zone you requested ({name}). "
                     "Our system will be working on provisioning additional capacity."
                 )
             return CloudError(

@@ -66,7 +66,15 @@ class ScaleSets(GroupKind):
         inputs = group.plain
         tags, kind, machine = inputs.get("tags") or {}, model.kind_of(inputs), model.machine_of(inputs)
         pool, own = str(tags.get("gpuinfra:pool", "")), str(tags.get("gpuinfra:group", ""))
-        if cloud.faults.without_capacity(pool, own, last(group.id), kind):
+        target = (pool, own, last(group.id), kind, *(inputs.get("zones") or []))
+        if cloud.faults.without_quota(*target):
+            # The text is in refusals_azure.json with its source.
+            text = (
+                "Operation could not be completed as it results in exceeding approved Total Regional Cores quota. Additional details - "
+                f"Deployment Model: Resource Manager, Location: {inputs.get('location')}, Current Limit: 0, Current Usage: 0."
+            )
+            return AzureError("OperationNotAllowed", text, status=409)
+        if cloud.faults.without_capacity(*target):
             if kind == "spot":
                 text = (
                     f"The requested size for resource '{group.id}' is currently not available in location '{inputs.get('location')}' "

@@ -1,6 +1,7 @@
 """The faults that `--fault` injects.
 
-    cloud:no-capacity:<pool, group or capacity kind>    the groups get no machines; the error uses the cloud's wording
+    cloud:no-capacity:<pool, group, capacity kind or zone>    the groups get no machines; the error uses the cloud's wording
+    cloud:no-quota:<pool, group, capacity kind or zone>       the same, with the cloud's error for a quota that is too low
     cloud:error:<resource type>:<n>                     the first n creations of that type fail, then they succeed
     cloud:partial:<resource type>:<n>                   ... create the resource, but the call fails
     cloud:lost:<resource type>:<n>                      ... create the resource, but the response never arrives
@@ -22,7 +23,7 @@ from gpuinfra.rehearsal.cloud.core.store import Store
 
 _CALLS = ("error", "partial", "lost")
 _SHAPE = (
-    "node:<pool>-<number>:<fault>, cloud:no-capacity:<pool or kind>, cloud:error:<resource type>:<n>, "
+    "node:<pool>-<number>:<fault>, cloud:no-capacity|no-quota:<pool, kind or zone>, cloud:error:<resource type>:<n>, "
     "cloud:partial:<resource type>:<n> or cloud:lost:<resource type>:<n>"
 )
 
@@ -41,7 +42,7 @@ class Faults:
     def __init__(self, ordered: Sequence[str], store: Store) -> None:
         self._store = store
         self._calls: list[_CallFault] = []
-        self._no_capacity: set[str] = set()
+        self._without: dict[str, set[str]] = {"no-capacity": set(), "no-quota": set()}
         self._nodes: dict[str, list[str]] = {}
         self.ordered = tuple(ordered)
         for text in ordered:
@@ -52,8 +53,8 @@ class Faults:
         kind, _, target = rest.partition(":")
         if where == "node" and target and re.fullmatch(r".+-\d+", kind):
             self._nodes.setdefault(kind, []).append(target)
-        elif where == "cloud" and kind == "no-capacity" and target:
-            self._no_capacity.add(target.replace("-", "_"))
+        elif where == "cloud" and kind in self._without and target:
+            self._without[kind].add(target.replace("-", "_"))
         elif where == "cloud" and kind in _CALLS and (found := re.fullmatch(r"(.+):(\d+)", target)):
             self._calls.append(_CallFault(text, kind, found.group(1), int(found.group(2))))
         else:
@@ -64,8 +65,15 @@ class Faults:
         return tuple(self._nodes.get(name, ()))
 
     def without_capacity(self, *words: str) -> bool:
-        """Return whether the pool, the group or the capacity kind gets no machines."""
-        return any(word.replace("-", "_") in self._no_capacity for word in words if word)
+        """Return whether the pool, the group, the capacity kind or the zone has no capacity."""
+        return self._is_without("no-capacity", words)
+
+    def without_quota(self, *words: str) -> bool:
+        """Return whether the account has no quota for the pool, the group, the capacity kind or the zone."""
+        return self._is_without("no-quota", words)
+
+    def _is_without(self, what: str, words: Sequence[str]) -> bool:
+        return any(word.replace("-", "_") in self._without[what] for word in words if word)
 
     def of_call(self, token: str) -> str | None:
         """Return the fault for this creation (error, partial or lost), or None. Counts the call."""

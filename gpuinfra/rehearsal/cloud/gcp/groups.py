@@ -168,9 +168,11 @@ class ManagedGroups(GroupKind):
             return CloudError("RESOURCE_NOT_FOUND", "The instance template of the group was not found.", status=404)
         labels, kind, zone = template.get("labels") or {}, kind_of(template), _zone(group)
         machine = str(template.get("machineType") or "")
-        if cloud.faults.without_capacity(
-            str(labels.get("gpuinfra-pool") or ""), str(labels.get("gpuinfra-group") or ""), last(group.id), kind
-        ):
+        pool, own = str(labels.get("gpuinfra-pool") or ""), str(labels.get("gpuinfra-group") or "")
+        if cloud.faults.without_quota(pool, own, last(group.id), kind, zone):
+            # The text is in refusals_gcp.json with its source.
+            return CloudError("QUOTA_EXCEEDED", "Quota 'GPUS_ALL_REGIONS' exceeded. Limit: 0.0 globally.", status=403)
+        if cloud.faults.without_capacity(pool, own, last(group.id), kind, zone):
             return CloudError(
                 "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
                 f"The zone 'projects/{PROJECT}/zones/{zone}' does not have enough resources available to fulfill the request. "

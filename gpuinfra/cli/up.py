@@ -1,0 +1,241 @@
+"""`gpuinfra up`: checks a stack, deploys it, and searches for capacity."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuinfra.cli.plan import colored
+from gpuinfra.cli.stacks import exported, short_name
+from gpuinfra.errors import DeploymentError, Interrupted, SpecError, UsageError
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from gpuinfra.clouds.preflight import Answers
+    from gpuinfra.plan.model import Plan
+    from gpuinfra.report.plan_json import PlanReport
+    from gpuinfra.search.journal import Journal
+    from gpuinfra.search.run import Search
+    from gpuinfra.spec.load import LoadedStack
+
+SCHEMA = "gpuinfra.up/1"
+
+
+@click.command("up")
+@click.argument("stack")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--no-search", is_flag=True, help="Do not try the alternatives in `fallback` if there is no capacity.")
+@click.option("--resume", is_flag=True, help="Continue a run that was killed or interrupted.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, and the progress on stderr.")
+def command(stack: str, yes: bool, no_search: bool, resume: bool, as_json: bool) -> int:
+    """Check STACK, deploy it, and search for capacity.
+
+    The command runs the rules of `gpuinfra plan` and the checks of `gpuinfra plan --live`, and prints the price. An error stops it before
+    anything is created. It then asks for confirmation, runs `pulumi up`, and waits until the nodes are verified.
+
+    If the cloud has no capacity for a pool, the command removes the groups of the pool, writes the next entry of its `fallback` to the
+    stack file, and deploys again. Other errors, such as a quota or a missing permission, end the search. It prints all attempts.
+
+    The exit code is 0 if the nodes are verified, and 1 otherwise. `pulumi up` deploys the same stack without the checks and the search.
+    """
+    from gpuinfra.search.journal import Journal
+    from gpuinfra.search.placements import check_editable, read
+    from gpuinfra.search.run import log, run
+
+    declared, project = _stack(stack)
+    journal = Journal(declared.path)
+    try:
+        declared = _start(journal, declared, resume=resume)
+        original = journal.original if resume and journal.original is not None else read(declared.path)
+        searches = not no_search and any(pool.fallback for pool in declared.spec.pools)
+        if searches:
+            check_editable(declared, original)
+        asked = _check(declared, original, searches=searches)
+        if not asked.live.ok:
+            return _print(declared, asked, None, as_json=as_json)
+        if not yes:
+            _confirm()
+        if not resume:
+            journal.begin(declared.name)
+        search, problem = _search(declared, project, journal, searches=searches), None
+        try:
+            run(search, again=resume)
+        except DeploymentError as error:
+            problem = error
+        except KeyboardInterrupt:
+            raise Interrupted(f"interrupted; to continue, run: gpuinfra up {_shown(stack)} --resume") from None
+        click.echo("\n".join(["", "attempts", *(f"  {line}" for line in log(journal))]), err=True)
+        code = _print(declared, asked, journal, as_json=as_json, ok=problem is None)
+        if problem:
+            raise problem
+        return code
+    finally:
+        journal.close()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is known before the deployment."""
+
+    reports: Mapping[str, PlanReport]
+    """Name of the placement -> findings and price. The first is the declared placement."""
+    live: Answers
+
+
+def _stack(stack: str) -> tuple[LoadedStack, Path]:
+    """Return the stack, and the folder of its Pulumi project. Raises `UsageError` if the engine cannot use the file."""
+    from gpuinfra.spec.load import find_stack, read_stack
+
+    path = find_stack(stack)
+    project = next((one for one in path.absolute().parents if (one / "Pulumi.yaml").is_file()), None)
+    if project is None:
+        raise UsageError(
+            f"{path} is not in a Pulumi project; run `gpuinfra init` to create one, and copy the file to it"
+        )
+    found = read_stack(path)
+    if not found.route:
+        raise UsageError(
+            f"{path} contains only a declaration, which the engine cannot read; put it in `config` under `gpuinfra:cluster`"
+        )
+    return found, project
+
+
+def _start(journal: Journal, found: LoadedStack, *, resume: bool) -> LoadedStack:
+    """Check that the journal and `--resume` fit, and return the stack as declared before the search."""
+    from gpuinfra.spec.document import parse
+    from gpuinfra.spec.load import stack_in
+
+    if resume and not journal.unfinished:
+        raise UsageError(f"no `gpuinfra up` of {found.name} was interrupted on this machine; omit --resume")
+    if journal.unfinished and not resume:
+        raise UsageError(
+            f"a `gpuinfra up` of {found.name} that began at {journal.began} was interrupted; add --resume to continue it, "
+            f"or remove {journal.path} to start again with the stack file as it is"
+        )
+    if journal.original is None or not resume:
+        return found
+    return stack_in(parse(journal.original, found.path.name), found.path)
+
+
+def _check(declared: LoadedStack, original: str, *, searches: bool) -> Asked:
+    """Run the rules and the preflight, and print findings, price and answers on stderr. Raises `SpecError` for errors."""
+    from gpuinfra.clouds.preflight import Answers
+    from gpuinfra.day import today
+    from gpuinfra.doctor.cloud import live_rows
+    from gpuinfra.report.plan_text import total
+
+    day = today()
+    reports = dict(_reports(declared, original, day, searches=searches))
+    first = next(iter(reports.values()))
+    if not first.ok:
+        raise SpecError(first.findings)
+    for finding in first.findings:
+        click.echo(colored(finding), err=True)
+    live = Answers(rows=tuple(live_rows(declared)))
+    click.echo("\n".join(live.lines()), err=True)
+    click.echo("", err=True)
+    for place, report in reports.items():
+        if report.cost:
+            click.echo(f"price  {place}: {total(report.cost)}", err=True)
+    return Asked(reports=reports, live=live)
+
+
+def _reports(declared: LoadedStack, original: str, day: date, *, searches: bool) -> list[tuple[str, PlanReport]]:
+    """Return the report of each placement. Placements of several pools are listed one at a time."""
+    from gpuinfra.day import now
+    from gpuinfra.report.plan_json import report_of
+    from gpuinfra.search.placements import described, stack_for
+
+    found = [("declared", report_of(declared, day, None, now()))]
+    for pool in declared.spec.pools if searches else ():
+        for choice in range(len(pool.fallback)):
+            there = stack_for(declared, original, {pool.name: choice})
+            found.append((f"{pool.name} on {described(declared.spec, pool.name, choice)}", report_of(there, day, None, now())))  # fmt: skip
+    return found
+
+
+def _confirm() -> None:
+    if not sys.stdin.isatty():
+        raise UsageError("the deployment asks for confirmation, and stdin is not a terminal; add --yes")
+    click.confirm("Deploy for this price?", abort=True, err=True)
+
+
+def _search(declared: LoadedStack, project: Path, journal: Journal, *, searches: bool) -> Search:
+    from gpuinfra.day import now, today
+    from gpuinfra.engine import find_engine
+    from gpuinfra.engine.up import remove, up
+    from gpuinfra.planning import make_plan
+    from gpuinfra.search.outcome import shortage
+    from gpuinfra.search.run import Search
+
+    engine = find_engine(lambda line: click.echo(line, err=True))
+    value = declared.document.value if declared.document else None
+    secrets = value.get("secretsprovider") if isinstance(value, Mapping) else None
+
+    def deploy(again: bool) -> None:
+        up(engine, declared.name, project, output=sys.stderr, secrets=secrets, keep=[journal.lock], again=again)
+
+    def delete(urns: Sequence[str], again: bool) -> None:
+        remove(engine, declared.name, project, urns, output=sys.stderr, keep=[journal.lock], again=again)
+
+    def plan_of(loaded: LoadedStack) -> Plan:
+        return make_plan(loaded.spec, today(), now())
+
+    return Search(
+        declared=declared,
+        journal=journal,
+        plan_of=plan_of,
+        deploy=deploy,
+        remove=delete,
+        state=lambda: exported(declared.name),
+        shortage=shortage,
+        say=lambda line: click.echo(line, err=True),
+        searches=searches,
+    )
+
+
+def _print(declared: LoadedStack, asked: Asked, journal: Journal | None, *, as_json: bool, ok: bool = False) -> int:
+    """Print the result and return the exit code. Without a journal, the deployment was not started."""
+    from gpuinfra.search.outcome import summary
+
+    result = summary(exported(declared.name)) if ok else ""
+    name = short_name(declared.name)
+    commands = [f"gpuinfra nodes {name}", f"gpuinfra ssh {name}", f"gpuinfra run {name} -- nvidia-smi -L"] if ok else []
+    if as_json:
+        first = next(iter(asked.reports.values()))
+        document: dict[str, Any] = {
+            "schema": SCHEMA,
+            "stack": name,
+            "ok": ok,
+            "findings": [one.as_dict() for one in first.findings],
+            "live": asked.live.as_dict(),
+            "prices": [
+                {"placement": place, "usd_per_hour": one.cost.usd_per_hour, "usd_per_month": one.cost.usd_per_month}
+                for place, one in asked.reports.items()
+                if one.cost
+            ],
+            "attempts": journal.attempts if journal else [],
+            "result": result,
+            "next": commands,
+        }
+        click.echo(json.dumps(document, indent=2, ensure_ascii=True))
+    elif ok:
+        click.echo(f"{name} is deployed: {result}" if result else f"{name} is deployed")
+        click.echo("next: " + "\n      ".join(commands))
+    if journal is None:
+        click.echo(
+            "nothing was created, because the account has errors; fix them, then run the command again", err=True
+        )
+        return 1
+    return 0 if ok else 1
+
+
+def _shown(stack: str) -> str:
+    return stack if "/" in stack or stack.endswith((".yaml", ".yml")) else short_name(stack)

@@ -1,0 +1,89 @@
+"""Reads why a deployment has missing nodes: from the errors of the engine, and from the activities of the groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpuinfra.clouds.planned import priced
+from gpuinfra.engine.up import Failure
+from gpuinfra.handover import wire
+from gpuinfra.handover.connect import module
+from gpuinfra.handover.ports import GroupProblem
+from gpuinfra.handover.refusals import NO_CAPACITY, Kind
+from gpuinfra.inventory import handovers_of
+from gpuinfra.naming import logical
+from gpuinfra.plan.model import Plan
+from gpuinfra.registry import module_of
+from gpuinfra.verification.store import polled
+
+Resources = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shortage:
+    """Why groups have too few nodes."""
+
+    problems: tuple[GroupProblem, ...]
+    """Messages of the cloud. `name` is the name of the group in the plan."""
+    pools: tuple[str, ...]
+    """Pools of these groups, in the order of the plan."""
+
+    @property
+    def final(self) -> tuple[GroupProblem, ...]:
+        """Messages for which another placement does not help, such as a quota or a missing permission."""
+        return tuple(one for one in self.problems if one.kind not in NO_CAPACITY)
+
+
+def shortage(plan: Plan, resources: Resources, failures: Iterable[Failure]) -> Shortage | None:
+    """Return why nodes are missing, or None if the deployment failed for another reason. Raises `PortUnavailable`.
+
+    A failed deployment is a shortage if the cloud refused to create groups, or if the handover waited for nodes that were not launched
+    and no launched node failed its checks.
+    """
+    groups = {logical(plan.name, group.name): group.name for pool in plan.pools for group in pool.groups}
+    types = group_types(plan.cloud)
+    about = [one for one in failures if one.type not in ("", "pulumi:pulumi:Stack")]
+    refused = [one for one in about if one.type in types and one.name in groups]
+    if any(one not in refused and one.type != wire.TYPE for one in about):
+        return None
+    table = module(plan.cloud).REFUSALS
+    if refused:
+        found = [replace(table.problem(one.name, one.message, None), name=groups[one.name]) for one in refused]
+    else:
+        found = list(_of_handovers(resources))
+    found = [one for one in found if one.kind != Kind.THROTTLING]
+    names = {one.name for one in found}
+    pools = tuple(pool.name for pool in plan.pools if names & {group.name for group in pool.groups})
+    return Shortage(problems=tuple(found), pools=pools) if pools else None
+
+
+def _of_handovers(resources: Resources) -> Iterable[GroupProblem]:
+    for poll in polled(resources):
+        verdict = poll.verdict
+        if any(node.outcome == "failed" for node in verdict.nodes):
+            return
+        yield from poll.gatherer.problems(verdict.missing)
+
+
+def group_types(cloud: str) -> frozenset[str]:
+    """Return the Pulumi types of the groups of nodes of a cloud."""
+    return frozenset(row.type for row in vars(module_of(cloud, "resources")).values() if getattr(row, "price", None) == priced("node"))  # fmt: skip
+
+
+def groups_in(plan: Plan, resources: Resources, pools: Iterable[str]) -> list[str]:
+    """Return the URNs of the groups of these pools in a state."""
+    types, wanted = group_types(plan.cloud), set(pools)
+    names = {logical(plan.name, group.name) for pool in plan.pools if pool.name in wanted for group in pool.groups}
+    return [
+        str(one["urn"])
+        for one in resources
+        if one.get("type") in types and str(one.get("urn")).rpartition("::")[2] in names
+    ]
+
+
+def summary(resources: Resources) -> str:
+    """Return the result of the handovers in a state, or an empty string if there is none."""
+    found = [str((one.get("outputs") or {}).get("summary") or "") for one in handovers_of(resources)]
+    return "; ".join(filter(None, found))

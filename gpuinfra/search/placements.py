@@ -1,0 +1,129 @@
+"""The placements of a pool: the declared one, then each entry of `fallback`. Pure, except for reading the stack file."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gpuinfra.clone.draft import put, value_at
+from gpuinfra.clone.write import edited
+from gpuinfra.clouds.machines import zoning_of
+from gpuinfra.errors import SpecError, UsageError
+from gpuinfra.node.journal import write_whole
+from gpuinfra.spec.document import Route, parse
+from gpuinfra.spec.load import LoadedStack, stack_in
+from gpuinfra.spec.model import ClusterSpec
+
+DECLARED = -1
+"""The choice of the declared placement. Other choices are indexes in `fallback`."""
+EXHAUSTED = -2
+"""The choice of a pool for which no placement has capacity. It is declared as before the search."""
+
+Choices = Mapping[str, int]
+"""Name of a pool -> choice. A pool that is not in it has the declared placement."""
+
+FIELDS = ("zone", "machine", "capacity")
+
+
+def following(spec: ClusterSpec, pool: str, choice: int) -> int | None:
+    """Return the next choice for a pool, or None if all were tried. An entry that is equal to an earlier placement is not tried again."""
+    (found,) = [one for one in spec.pools if one.name == pool]
+    placements = [found, *(found.moved(one) for one in found.fallback)]
+    tried = [(one.zone, one.machine, one.capacity) for one in placements]
+    for index in range(choice + 1, len(found.fallback)):
+        if tried[index + 1] not in tried[: index + 1]:
+            return index
+    return None
+
+
+def text_for(declared: LoadedStack, original: str, choices: Choices) -> str:
+    """Return the text of the stack file with these placements, and with its comments. `original` is the text with the declared placements.
+
+    Raises `UsageError` if the text cannot be edited in place.
+    """
+    edits = list(_edits(declared, choices))
+    if not edits:
+        return original
+    value = copy.deepcopy(parse(original, declared.path.name).value)
+    for route, after in edits:
+        put(value, route, copy.deepcopy(after))
+    try:
+        text = edited(original, edits)
+        if parse(text, declared.path.name).value == value:
+            return text
+    except Exception:  # The file has a form that cannot be edited in place, such as aliases.
+        pass
+    raise UsageError(
+        f"{declared.path} cannot be edited in place, because its pools use YAML aliases or merge keys; write the pools without them, or add --no-search"
+    )
+
+
+def stack_for(declared: LoadedStack, original: str, choices: Choices) -> LoadedStack:
+    """Return the stack with these placements. Raises `SpecError` if it cannot be parsed."""
+    return stack_in(parse(text_for(declared, original, choices), declared.path.name), declared.path)
+
+
+def _edits(declared: LoadedStack, choices: Choices) -> list[tuple[Route, object]]:
+    value = declared.document.value if declared.document else None
+    edits: list[tuple[Route, object]] = []
+    for index, pool in enumerate(declared.spec.pools):
+        choice = choices.get(pool.name, DECLARED)
+        if choice < 0:
+            continue
+        route = (*declared.route, "pools", index)
+        candidate: Any = value_at(value, (*route, "fallback", choice))
+        edits += [((*route, name), candidate[name]) for name in FIELDS if candidate.get(name) is not None]
+    zone = zoning_of(declared.spec).default
+    if edits and declared.spec.storage and zoning_of(_moved(declared.spec, choices)).default != zone:
+        # The zone of the pools determines the default zone, and a file system in another zone is another file system.
+        edits.append(((*declared.route, "where", "zone"), zone))
+    return edits
+
+
+def _moved(spec: ClusterSpec, choices: Choices) -> ClusterSpec:
+    """Return the declaration with these placements."""
+    pools = tuple(
+        pool if (choice := choices.get(pool.name, DECLARED)) < 0 else pool.moved(pool.fallback[choice])
+        for pool in spec.pools
+    )
+    return spec.model_copy(update={"pools": pools})
+
+
+def described(spec: ClusterSpec, pool: str, choice: int) -> str:
+    """Return a placement for people: `p4d.24xlarge in use1-az6, spot`."""
+    moved = _moved(spec, {pool: choice})
+    (found,) = [one for one in moved.pools if one.name == pool]
+    kinds = " and ".join(dict.fromkeys(entry.kind.replace("_", "-") for entry in found.capacity))
+    return f"{found.machine} in {zoning_of(moved).by_pool[pool]}, {kinds}"
+
+
+def check_editable(declared: LoadedStack, original: str) -> None:
+    """Raise `UsageError` if the stack file cannot be edited for one of its alternatives, before anything is created."""
+    for pool in declared.spec.pools:
+        for choice in range(len(pool.fallback)):
+            try:
+                stack_for(declared, original, {pool.name: choice})
+            except SpecError as problem:
+                raise SpecError([replace(one, path=f"{pool.name}: {one.path}") for one in problem.findings]) from None
+
+
+def read(path: Path) -> str:
+    """Return the text of a stack file. Raises `UsageError` if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as problem:
+        raise UsageError(f"{path} cannot be read: {problem}") from None
+
+
+def write(path: Path, text: str) -> None:
+    """Replace a stack file atomically, and keep its mode. Raises `UsageError` if it cannot be written."""
+    target = path.resolve()
+    try:
+        mode = target.stat().st_mode
+        write_whole(target, text)
+        target.chmod(mode)
+    except OSError as problem:
+        raise UsageError(f"{path} cannot be written: {problem.strerror}") from None

@@ -1,0 +1,181 @@
+"""The loop of the search: deploy, read the shortage, remove the groups, edit the stack file, and deploy again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from gpuinfra.engine.up import Failure, UpFailed
+from gpuinfra.errors import DeploymentError, UsageError
+from gpuinfra.handover.ports import PortUnavailable
+from gpuinfra.plan.model import Plan
+from gpuinfra.search.journal import FAILED, NO_CAPACITY, READY, STARTED, Journal
+from gpuinfra.search.outcome import Resources, Shortage, groups_in
+from gpuinfra.search.placements import (
+    DECLARED,
+    EXHAUSTED,
+    Choices,
+    described,
+    following,
+    read,
+    stack_for,
+    text_for,
+    write,
+)
+from gpuinfra.spec.load import LoadedStack
+
+ORDER = {STARTED: "interrupted", FAILED: "failed"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """A stack to deploy, and how to operate on it."""
+
+    declared: LoadedStack
+    """The stack with the declared placements."""
+    journal: Journal
+    plan_of: Callable[[LoadedStack], Plan]
+    deploy: Callable[[bool], None]
+    """Deploys the stack. The argument is true if an earlier run was killed. Raises `UpFailed`."""
+    remove: Callable[[Sequence[str], bool], None]
+    """Deletes resources by URN. Raises `DeploymentError`."""
+    state: Callable[[], Resources]
+    """Returns the resources in the state of the stack."""
+    shortage: Callable[[Plan, Resources, Sequence[Failure]], Shortage | None]
+    """See `gpuinfra.search.outcome.shortage`."""
+    say: Callable[[str], None]
+    """Prints one line of progress."""
+    searches: bool = True
+    """Whether to try the alternatives in `fallback`."""
+    clock: Callable[[], float] = time.monotonic
+
+
+def run(one: Search, *, again: bool) -> None:
+    """Deploy until each pool has capacity. With `again`, continue the run in the journal.
+
+    Raises `DeploymentError` if no placement has capacity, or if the deployment fails for another reason. Afterwards, the stack file contains
+    the placements of the last attempt. Pools for which no placement has capacity are declared as before the search, without their groups.
+    """
+    _check_file(one)
+    while True:
+        _apply(one, again=again)
+        if empty := [pool for pool, choice in one.journal.choices.items() if choice == EXHAUSTED]:
+            one.journal.end()
+            raise DeploymentError(
+                f"no placement of {', '.join(empty)} has capacity; the groups without capacity are removed, and the stack file declares "
+                "the pool as before; add a `fallback` entry, or wait and run the command again"
+            )
+        try:
+            short = _attempt(one, again=again)
+        except DeploymentError:
+            one.journal.end()
+            raise
+        if short is None:
+            one.journal.end()
+            return
+        _advance(one, short)
+        again = False
+
+
+def _check_file(one: Search) -> None:
+    """Raise `UsageError` if the stack file was edited after the search began."""
+    original = one.journal.original
+    if original is None:
+        return
+    # If the run was killed before it wrote the file, the file has the placements of the previous attempt.
+    known = [text_for(one.declared, original, choices) for choices in (one.journal.choices, one.journal.before)]
+    if read(one.declared.path) not in known:
+        raise UsageError(
+            f"{one.declared.path} changed after the search began ({one.journal.began}); undo the change, or remove {one.journal.path} to start again"
+        )
+
+
+def _apply(one: Search, *, again: bool) -> None:
+    """Remove the groups that the journal lists, and write the placements to the stack file."""
+    journal = one.journal
+    if pools := journal.removing:
+        plan = one.plan_of(_stack(one, journal.before))
+        if urns := groups_in(plan, one.state(), pools):
+            one.say(f"no capacity: removing the groups of {', '.join(pools)}")
+            one.remove(urns, again)
+    if journal.original is not None:
+        text = text_for(one.declared, journal.original, journal.choices)
+        if read(one.declared.path) != text:
+            write(one.declared.path, text)
+            one.say(f"{one.declared.path.name} contains the placement that is tried next")
+    if journal.removing:
+        journal.removed()
+
+
+def _stack(one: Search, choices: Choices) -> LoadedStack:
+    """Return the stack with these placements."""
+    original = one.journal.original
+    return one.declared if original is None else stack_for(one.declared, original, choices)
+
+
+def _attempt(one: Search, *, again: bool) -> Shortage | None:
+    """Deploy once. Return None if the stack is deployed, and the shortage if another placement can help. Raises `UpFailed` otherwise."""
+    journal, spec = one.journal, one.declared.spec
+    choices = journal.choices
+    journal.start({pool.name: described(spec, pool.name, choices.get(pool.name, DECLARED)) for pool in spec.pools})
+    begun = one.clock()
+    try:
+        one.deploy(again)
+    except UpFailed as problem:
+        short = _why(one, problem)
+        if short is None or short.final or not one.searches or not _can_move(one, short):
+            journal.finish(FAILED, one.clock() - begun, short.problems if short else ())
+            if short is not None:
+                raise UpFailed("\n".join([str(problem), *_reasons(one, short)]), problem.failures) from None
+            raise
+        journal.finish(NO_CAPACITY, one.clock() - begun, short.problems)
+        return short
+    journal.finish(READY, one.clock() - begun)
+    return None
+
+
+def _why(one: Search, problem: UpFailed) -> Shortage | None:
+    try:
+        return one.shortage(one.plan_of(_stack(one, one.journal.choices)), one.state(), problem.failures)
+    except PortUnavailable as unread:
+        one.say(f"the reason for missing nodes cannot be read: {unread}")
+        return None
+
+
+def _can_move(one: Search, short: Shortage) -> bool:
+    """Return whether each pool without capacity declares alternatives."""
+    return all(pool.fallback for pool in one.declared.spec.pools if pool.name in short.pools)
+
+
+def _reasons(one: Search, short: Shortage) -> Iterator[str]:
+    for found in dict.fromkeys((each.name, each.message, each.hint) for each in short.final or short.problems):
+        yield f"  {found[0]}: {found[1]}\n  what to do: {found[2]}"
+    if short.final:
+        return
+    if not one.searches:
+        yield "  other capacity was not searched, because of --no-search"
+        return
+    without = [pool.name for pool in one.declared.spec.pools if pool.name in short.pools and not pool.fallback]
+    if without:
+        yield f"  other capacity was not searched, because {', '.join(without)} has no `fallback`; list alternatives there (docs/declaring.md)"
+
+
+def _advance(one: Search, short: Shortage) -> None:
+    """Choose the next placement of each pool without capacity, and record that its groups must be removed."""
+    choices = one.journal.choices
+    for pool in short.pools:
+        following_choice = following(one.declared.spec, pool, choices.get(pool, DECLARED))
+        choices[pool] = EXHAUSTED if following_choice is None else following_choice
+    one.journal.remove(short.pools, choices, read(one.declared.path))
+
+
+def log(journal: Journal) -> list[str]:
+    """Return the attempts for people, one line for each pool and each message."""
+    lines: list[str] = []
+    for number, attempt in enumerate(journal.attempts, 1):
+        where = "; ".join(f"{pool}: {placement}" for pool, placement in attempt["placements"].items())
+        after = f" after {attempt['seconds']} s" if attempt["seconds"] is not None else ""
+        lines.append(f"{number}. {where}: {ORDER.get(attempt['result'], attempt['result'])}{after}")
+        lines += dict.fromkeys(f"   {row['group']}: {row['kind']}: {row['message']}" for row in attempt["problems"])
+    return lines
