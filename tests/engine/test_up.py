@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpuinfra.engine.find import Engine
-from gpuinfra.engine.up import up
+from gpuinfra.engine.up import Failure, UpFailed, remove, up
 from gpuinfra.errors import DeploymentError
 
 if TYPE_CHECKING:
@@ -24,10 +25,10 @@ def deploy(folder: Path, script: str, *, again: bool = False, secrets: str | Non
     engine = Engine(path=program, version="3.259.0", host_dir=folder, source="path")
     with (folder / "output").open("w") as output:
         up(engine, "one", folder, output=output, again=again, secrets=secrets)
-    return log.read_text().splitlines()
+    return [re.sub(r" --event-log \S+", "", line) for line in log.read_text().splitlines()]
 
 
-UP = "up --yes --skip-preview --non-interactive --stack one"
+UP = "up --yes --skip-preview --stack one --non-interactive"
 EXPORT = "stack export --stack one --non-interactive"
 MISSING = 'if [ "$2" = export ]; then echo "error: no stack named \'one\' found" >&2; exit 255; fi'
 
@@ -64,6 +65,43 @@ def test_engine_that_fails_is_one_error(tmp_path: Path, script: str, text: str) 
     """An unreadable state and a failed deployment each give the reason."""
     with pytest.raises(DeploymentError, match=text):
         deploy(tmp_path, script)
+
+
+EVENTS = r"""if [ "$1" = up ]; then
+  cat >"$7" <<'EOF'
+{"diagnosticEvent": {"urn": "urn:pulumi:one::p::a:b:C$aws:autoscaling/group:Group::train-gpu", "severity": "error", "message": "<{%reset%}>no capacity<{%reset%}>\n"}}
+{"diagnosticEvent": {"urn": "", "severity": "error", "message": "update failed"}}
+{"diagnosticEvent": {"urn": "", "severity": "warning", "message": "old"}}
+not JSON
+EOF
+  exit 255
+fi"""
+
+
+def test_errors_of_the_engine_are_read_from_its_events(tmp_path: Path) -> None:
+    """The exception contains each error with the type and name of its resource, without markup and without warnings."""
+    with pytest.raises(UpFailed) as caught:
+        deploy(tmp_path, EVENTS)
+    first, second = caught.value.failures
+    assert (first.type, first.name, first.message) == ("aws:autoscaling/group:Group", "train-gpu", "no capacity")
+    assert second == Failure(urn="", message="update failed")
+    assert (second.type, second.name) == ("", "")
+
+
+def test_single_resources_are_removed_with_their_dependents(tmp_path: Path) -> None:
+    """Each URN is a target, and a failure is one error."""
+    program, log = tmp_path / "pulumi", tmp_path / "log"
+    program.write_text(f'#!/bin/sh\necho "$*" >> {log}\n[ "$5" != bad ]\n')
+    program.chmod(0o755)
+    engine = Engine(path=program, version="3.259.0", host_dir=tmp_path, source="path")
+    with (tmp_path / "output").open("w") as output:
+        remove(engine, "one", tmp_path, ["urn:a", "urn:b"], output=output, again=True)
+        with pytest.raises(DeploymentError, match="`pulumi destroy --stack bad` ended with exit code 1"):
+            remove(engine, "bad", tmp_path, ["urn:a"], output=output)
+    assert log.read_text().splitlines()[:2] == [
+        "cancel --yes --stack one --non-interactive",
+        "destroy --yes --skip-preview --stack one --target-dependents --target urn:a --target urn:b --non-interactive",
+    ]
 
 
 @pytest.mark.long

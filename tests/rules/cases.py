@@ -255,6 +255,7 @@ ACCEPTED: dict[str, list[Case]] = {
         existing("azure", AMLFS, mount_name="lustrefs"),
     ],
     "fields_are_implemented": [("aws", {"handover.on_failure": "keep"}), ("aws", {"pools.0.fallback": []})],
+    "fields_are_implemented": [("aws", {"handover.on_failure": "keep"})],
     "region_is_known": [("aws", {}), ("azure", {}), ("gcp", {})],
     "zone_is_in_region": [
         ("aws", {"where.region": "us-esat-1"}),
@@ -356,6 +357,7 @@ ACCEPTED: dict[str, list[Case]] = {
     ],
     "fallback_replaces_reservations": [
         ("aws", {"pools.0.fallback": [{"zone": "use1-az6"}]}),
+        ("aws", {"pools.0.fallback": [{"capacity": {"kind": "spot", "count": 2}}]}),
         ("aws", {_C: reserved(), "pools.0.fallback": [{"zone": "use1-az6", "capacity": {"kind": "spot", "count": 2}}]}),
     ],
     "cidr_is_private": [
@@ -1127,6 +1129,7 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"handover.on_failure": "scale_to_zero"}),
         ("aws", {"pools.0.fallback": [{"zone": "use1-az6"}]}),
     ],
+    "fields_are_implemented": [("aws", {"handover.on_failure": "scale_to_zero"})],
     "region_is_known": [
         ("aws", {"where.region": "us-esat-1"}),
         ("azure", {"where.region": "us-east-1"}),

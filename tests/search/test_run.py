@@ -1,0 +1,196 @@
+"""The search for capacity with a stand-in for the engine: order, stops, the stack file, and a kill at any moment."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpuinfra.engine.up import UpFailed
+from gpuinfra.errors import DeploymentError, GpuinfraError, UsageError
+from gpuinfra.search import journal as journals
+from gpuinfra.search.journal import Journal
+from gpuinfra.search.run import log, run
+from gpuinfra.spec.load import read_stack
+
+from .world import QUOTA, STOCK_OUT, TEXT, Killed, World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """An account with capacity everywhere."""
+    path = tmp_path / "Pulumi.find.yaml"
+    path.write_text(TEXT)
+    path.chmod(0o640)
+    return World(path)
+
+
+def go(world: World, *, again: bool = False, searches: bool = True) -> list[str]:
+    """Run the search with its journal, and return the log of the attempts."""
+    journal = Journal(world.path, world.path.parent)
+    try:
+        if not again:
+            journal.begin("find")
+        run(world.search(journal, searches=searches), again=again)
+        return log(journal)
+    finally:
+        journal.close()
+
+
+def test_capacity_at_once_needs_one_attempt(world: World) -> None:
+    """The stack is deployed once, nothing is removed, and the file does not change."""
+    assert go(world) == ["1. gpu: p4d.24xlarge in use1-az4, spot; small: p4d.24xlarge in use1-az4, on-demand: ready after 0 s"]  # fmt: skip
+    assert world.calls == ["up use1-az4"]
+    assert world.path.read_text() == TEXT
+
+
+def test_alternatives_are_tried_in_order(world: World) -> None:
+    """Groups without capacity are removed before the next attempt, an entry that repeats a placement is not tried, and other pools stay."""
+    world.refusals = {"use1-az4": STOCK_OUT, "use1-az6": STOCK_OUT}
+    lines = go(world)
+    assert world.calls == [
+        "up use1-az4", "remove train-gpu-spot-0", "up use1-az4 use1-az6", "remove train-gpu-spot-0", "up use1-az1 use1-az4",
+    ]  # fmt: skip
+    assert [line.split(": ")[-1] for line in lines if line[0].isdigit()] == ["no capacity after 0 s"] * 2 + ["ready after 0 s"]  # fmt: skip
+    assert f"   gpu-spot-0: stock-out: {STOCK_OUT}" in lines
+    assert sorted(urn.rpartition("::")[2] for urn in world.groups) == ["train-gpu-on-demand-0", "train-small-on-demand-0"]
+
+
+def test_placement_is_written_with_the_comments_of_the_file(world: World) -> None:
+    """Only zone and capacity of the pool change; comments, order and file mode are kept."""
+    world.refusals = {"use1-az4": STOCK_OUT, "use1-az6": STOCK_OUT}
+    go(world)
+    text = world.path.read_text()
+    assert text == TEXT.replace("        zone: use1-az4\n", "        zone: use1-az1\n").replace(
+        "capacity: {kind: spot, count: 2}\n", "capacity: {kind: on_demand, count: 2}\n"
+    )
+    assert world.path.stat().st_mode & 0o777 == 0o640
+
+
+def test_storage_keeps_its_zone(world: World) -> None:
+    """If the zone of the pools determines the default zone, the default is written too, so that a file system is not replaced."""
+    text = TEXT.replace(", zone: use1-az4}", "}").replace("  - name: small", "  - name: small\n        zone: use1-az4")
+    storage = "    storage:\n      - {kind: lustre, mount: /scratch, capacity_gib: 4800, throughput_mb_s_per_tib: 250}\n"
+    world.path.write_text(text + storage)
+    world.refusals = {"use1-az4": STOCK_OUT}
+    before = world.plan().file_systems if hasattr(world.plan(), "file_systems") else world.plan().lustre
+    go(world)
+    after = world.plan().file_systems if hasattr(world.plan(), "file_systems") else world.plan().lustre
+    assert [one.zone for one in after] == [one.zone for one in before]
+    assert read_stack(world.path).spec.pools[0].zone == "use1-az6"
+
+
+def test_no_capacity_anywhere_restores_the_declaration(world: World) -> None:
+    """After the last placement, the groups are removed, the file is as before, and a new search can start."""
+    world.refusals = dict.fromkeys(["use1-az4", "use1-az6", "use1-az1"], STOCK_OUT)
+    with pytest.raises(DeploymentError, match="no placement of gpu has capacity"):
+        go(world)
+    assert world.path.read_text() == TEXT
+    assert [urn.rpartition("::")[2] for urn in world.groups] == ["train-small-on-demand-0"]
+    world.refusals = {}
+    go(world)
+
+
+@pytest.mark.parametrize("zone", ["use1-az4", "use1-az6"])
+def test_quota_ends_the_search(world: World, zone: str) -> None:
+    """A message for which another zone does not help ends the search with the message and the hint, and no group is removed after it."""
+    world.refusals = {"use1-az4": STOCK_OUT, zone: QUOTA}
+    with pytest.raises(UpFailed, match="current vCPU limit of 0") as caught:
+        go(world)
+    assert "request a higher quota" in str(caught.value)
+    assert world.calls[-1].startswith("up")
+    assert f"zone: {zone}\n" in world.path.read_text()
+
+
+def test_unknown_message_ends_the_search(world: World) -> None:
+    """A message that no table contains is not treated as missing capacity."""
+    world.refusals = {"use1-az4": "The flux capacitor is empty."}
+    with pytest.raises(UpFailed, match="flux capacitor"):
+        go(world)
+    assert world.calls == ["up use1-az4"]
+
+
+@pytest.mark.parametrize(
+    ("pool", "searches", "words"),
+    [("small", True, "small has no `fallback`"), ("gpu", False, "because of --no-search")],
+)
+def test_without_alternatives_the_group_stays(world: World, pool: str, searches: bool, words: str) -> None:
+    """Without alternatives, the groups keep waiting for capacity as with `pulumi up`, and the error states why nothing was searched."""
+    world.pool, world.refusals = pool, {"use1-az4": STOCK_OUT}
+    with pytest.raises(UpFailed) as caught:
+        go(world, searches=searches)
+    assert words in str(caught.value)
+    assert STOCK_OUT in str(caught.value)
+    assert world.calls == ["up use1-az4"]
+    assert world.path.read_text() == TEXT
+
+
+def test_search_can_be_killed_at_any_moment(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a kill between any two actions, `--resume` ends with the same file and the same groups."""
+    world.refusals = {"use1-az4": STOCK_OUT, "use1-az6": STOCK_OUT}
+    go(world)
+    text, groups = world.path.read_text(), world.groups
+    for moment in range(1, 100):
+        folder = tmp_path / str(moment)
+        folder.mkdir()
+        one = World(folder / world.path.name, refusals=world.refusals, kill_at=moment)
+        one.path.write_text(TEXT)
+        real = journals.write_whole
+        with monkeypatch.context() as patched:
+
+            def write(path: Path, content: str, one: World = one) -> None:
+                one.tick()
+                real(path, content)
+                one.tick()
+
+            patched.setattr(journals, "write_whole", write)
+            patched.setattr("gpuinfra.search.placements.write_whole", write)
+            try:
+                go(one)
+                break
+            except Killed:
+                pass
+        journal = Journal(one.path, folder)
+        resumed = journal.unfinished
+        journal.close()
+        go(one, again=resumed)
+        assert (one.path.read_text(), one.groups) == (text, groups), moment
+    assert moment > 25
+
+
+def test_edited_file_is_not_continued(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stack file that changed during the search is an error that names the journal, and nothing is deployed."""
+    world.refusals, world.kill_at = {"use1-az4": STOCK_OUT}, 5
+    with pytest.raises(Killed):
+        go(world)
+    world.path.write_text(world.path.read_text() + "    tags: {team: a}\n")
+    calls = list(world.calls)
+    with pytest.raises(UsageError, match="changed after the search began"):
+        go(world, again=True)
+    assert world.calls == calls
+
+
+def test_journal_is_locked_and_checked(world: World) -> None:
+    """A second run and a file that is not a journal are one error each."""
+    journal = Journal(world.path, world.path.parent)
+    with pytest.raises(GpuinfraError, match="is running"):
+        Journal(world.path, world.path.parent)
+    journal.begin("find")
+    journal.close()
+    journal.path.write_text(json.dumps({"schema": "other"}))
+    with pytest.raises(GpuinfraError, match="is not a journal of"):
+        Journal(world.path, world.path.parent)
+
+
+def test_aliases_are_an_error_before_anything_is_created(world: World) -> None:
+    """A file whose pools use YAML aliases cannot be edited in place."""
+    from gpuinfra.search.placements import check_editable
+
+    text = TEXT.replace("- {zone: use1-az6}\n          - {zone: use1-az6}", "- &there {zone: use1-az6}\n          - *there")
+    text = text.replace("capacity: {kind: on_demand, count: 1}", "capacity: *few").replace("capacity: {kind: spot, count: 2}", "capacity: &few {kind: spot, count: 2}")  # fmt: skip
+    world.path.write_text(text)
+    try:
+        check_editable(read_stack(world.path), text)
+    except UsageError as problem:
+        assert "--no-search" in str(problem)

@@ -1,0 +1,140 @@
+"""A stack file, and a stand-in for the engine and the cloud, for the loop of the search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpuinfra.engine.up import Failure, UpFailed
+from gpuinfra.handover.aws import REFUSALS
+from gpuinfra.handover.ports import GroupProblem
+from gpuinfra.naming import logical
+from gpuinfra.plan.model import Plan
+from gpuinfra.planning import make_plan
+from gpuinfra.search.journal import Journal
+from gpuinfra.search.outcome import Resources, Shortage
+from gpuinfra.search.run import Search
+from gpuinfra.spec.load import read_stack, stack_in
+from tests.rules.cases import TODAY
+
+STOCK_OUT = "Could not launch Spot Instances. InsufficientInstanceCapacity - There is no Spot capacity available that matches your request."
+QUOTA = "You have requested more vCPU capacity than your current vCPU limit of 0 allows for the instance bucket"
+TEXT = """\
+# The training cluster.
+config:
+  aws:region: us-east-1
+  gpuinfra:cluster:
+    name: train
+    where: {cloud: aws, region: us-east-1, zone: use1-az4}
+    pools:
+      - name: gpu  # for training
+        machine: p4d.24xlarge
+        zone: use1-az4
+        # agreed with finance
+        capacity: {kind: spot, count: 2}
+        fallback:
+          - {zone: use1-az6}
+          - {zone: use1-az6}
+          - {zone: use1-az1, capacity: {kind: on_demand, count: 2}}
+      - name: small
+        machine: p4d.24xlarge
+        capacity: {kind: on_demand, count: 1}
+"""
+
+
+class Killed(BaseException):
+    """The process is killed."""
+
+
+@dataclass
+class World:
+    """The account: which groups exist, and which zones have capacity."""
+
+    path: Path
+    refusals: dict[str, str] = field(default_factory=dict)
+    """Zone -> message with which the groups of pool `gpu` are refused."""
+    pool: str = "gpu"
+    groups: dict[str, str] = field(default_factory=dict)
+    """URN -> zone of its nodes."""
+    calls: list[str] = field(default_factory=list)
+    moment: int = 0
+    kill_at: int = 0
+    """Number of the moment at which the process is killed. 0 means never."""
+    lines: list[str] = field(default_factory=list)
+
+    def tick(self) -> None:
+        """Pass a moment at which the process can be killed."""
+        self.moment += 1
+        if self.moment == self.kill_at:
+            raise Killed
+
+    def plan(self) -> Plan:
+        """The plan of the stack file as it is now."""
+        return make_plan(read_stack(self.path).spec, TODAY)
+
+    def deploy(self, again: bool) -> None:
+        """Create the groups of the plan, and refuse those without capacity. Groups of other plans are deleted, as the engine does."""
+        self.tick()
+        plan = self.plan()
+        wanted = {
+            f"urn:pulumi:s::p::aws:autoscaling/group:Group::{logical(plan.name, group.name)}": group.zone
+            for pool in plan.pools
+            for group in pool.groups
+        }
+        self.calls.append(f"up {' '.join(sorted(set(wanted.values())))}{' again' if again else ''}")
+        self.groups = wanted
+        self.tick()
+        failures = [
+            Failure(urn=urn, message=self.refusals[zone])
+            for urn, zone in wanted.items()
+            if zone in self.refusals and f"::{plan.name}-{self.pool}-" in urn
+        ]
+        if failures:
+            raise UpFailed("`pulumi up` ended with exit code 255", failures)
+
+    def remove(self, urns: Sequence[str], again: bool) -> None:
+        """Delete groups."""
+        self.tick()
+        self.calls.append("remove " + " ".join(urn.rpartition("::")[2] for urn in urns))
+        for urn in urns:
+            del self.groups[urn]
+        self.tick()
+
+    def state(self) -> Resources:
+        """Return the state."""
+        return [{"urn": urn, "type": "aws:autoscaling/group:Group"} for urn in self.groups]
+
+    def search(self, journal: Journal, *, searches: bool = True) -> Search:
+        """Return the search of this world, with the declared stack of the journal."""
+        from gpuinfra.spec.document import parse
+
+        text = journal.original or self.path.read_text()
+        return Search(
+            declared=stack_in(parse(text, self.path.name), self.path),
+            journal=journal,
+            plan_of=lambda loaded: make_plan(loaded.spec, TODAY),
+            deploy=self.deploy,
+            remove=self.remove,
+            state=self.state,
+            shortage=shortage_of,
+            say=self.lines.append,
+            searches=searches,
+            clock=lambda: 0.0,
+        )
+
+
+def shortage_of(plan: Plan, resources: Resources, failures: Sequence[Failure]) -> Shortage | None:
+    """The real function, for failures of groups."""
+    from gpuinfra.search.outcome import shortage
+
+    return shortage(plan, resources, failures)
+
+
+def problem(name: str, message: str) -> GroupProblem:
+    """A classified message of AWS."""
+    found = REFUSALS.problem(name, message, None)
+    return GroupProblem(group=name, kind=found.kind, message=message, hint=found.hint, name=name)
+
+
+Tick = Callable[[], None]
