@@ -51,7 +51,7 @@ MAX_MESSAGE = 2000
 """Maximum length of a message that is shown."""
 
 HINTS: dict[str, str] = {
-    Kind.STOCK_OUT: "the cloud has no capacity for this machine type here; choose another zone or capacity kind, or wait and run `pulumi up` again",
+    Kind.STOCK_OUT: "the cloud has no capacity for this machine type here; list other zones or capacity kinds in `fallback` and run `gpuinfra up STACK`, which tries them, or wait and run `pulumi up` again",
     Kind.QUOTA: "request a higher quota: `gpuinfra plan STACK --live` prints the quota, the amount that the nodes need and the command; then run `pulumi up` again",
     Kind.PERMISSION: "the group is not allowed to launch instances: `gpuinfra plan STACK --live` lists missing permissions; fix the role or key policy, then run `pulumi up` again",
     Kind.IMAGE: "the image cannot be used here: `gpuinfra images STACK` lists releases; set `image` in the stack file, then run `pulumi up` again",

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -102,6 +107,35 @@ def test_single_resources_are_removed_with_their_dependents(tmp_path: Path) -> N
         "cancel --yes --stack one --non-interactive",
         "destroy --yes --skip-preview --stack one --target-dependents --target urn:a --target urn:b --non-interactive",
     ]
+
+
+INTERRUPTED = """
+import sys
+from pathlib import Path
+from gpuinfra.engine.find import Engine
+from gpuinfra.engine.up import up
+folder = Path(sys.argv[1])
+try:
+    up(Engine(path=folder / "pulumi", version="3.259.0", host_dir=folder, source="path"), "one", folder, output=sys.stderr)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_engine_ends_in_order_after_an_interrupt(tmp_path: Path) -> None:
+    """An interrupt of the terminal reaches the engine, which saves its state before the command ends."""
+    program, saved = tmp_path / "pulumi", tmp_path / "saved"
+    body = f"trap 'sleep 1; touch {saved}; exit 255' INT\ntouch {tmp_path}/runs\nwhile :; do sleep 0.1; done"
+    program.write_text(f'#!/bin/bash\n[ "$1" = up ] || exit 0\n{body}\n')
+    program.chmod(0o755)
+    words = [sys.executable, "-c", INTERRUPTED, str(tmp_path)]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    until = time.monotonic() + 60
+    while not (tmp_path / "runs").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.communicate(timeout=60)[0] == "interrupted\n"
+    assert saved.exists()
 
 
 @pytest.mark.long

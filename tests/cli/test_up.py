@@ -1,0 +1,204 @@
+"""The command `gpuinfra up`: checks, confirmation, output, and the journal. The engine and the cloud are stand-ins."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpuinfra.cli import up as cli
+from gpuinfra.clouds.preflight import Row, ok, problem, skipped
+from gpuinfra.engine.find import Engine
+from gpuinfra.errors import DeploymentError, Interrupted, SpecError, UsageError
+from tests.rules.cases import TODAY
+from tests.search.world import STOCK_OUT, TEXT, World
+
+ROWS = [ok("identity", "AWS", "account 000000000000"), skipped("account", "quota", "not checked without a permission")]
+
+
+@pytest.fixture
+def rows() -> list[Row]:
+    """What the account answers."""
+    return list(ROWS)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[Row]) -> World:
+    """A project with a stack, and an account with capacity everywhere."""
+    (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
+    found = World(tmp_path / "Pulumi.find.yaml")
+    found.path.write_text(TEXT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GPUINFRA_TODAY", TODAY.isoformat())
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("gpuinfra.doctor.cloud.live_rows", lambda stack: rows)
+    engine = Engine(path=tmp_path, version="3.259.0", host_dir=tmp_path, source="path")
+    monkeypatch.setattr("gpuinfra.engine.find_engine", lambda *_, **__: engine)
+
+    def up(engine: Engine, name: str, project: Path, *, again: bool, **_: Any) -> None:
+        assert (name, project) == ("find", tmp_path)
+        found.deploy(again)
+
+    def remove(engine: Engine, name: str, project: Path, urns: Sequence[str], *, again: bool, **_: Any) -> None:
+        found.remove(urns, again)
+
+    monkeypatch.setattr("gpuinfra.engine.up.up", up)
+    monkeypatch.setattr("gpuinfra.engine.up.remove", remove)
+    handover = {"type": "gpuinfra:index:NodesReady", "outputs": {"summary": "3 of 3 nodes and 24 GPUs verified"}}
+    monkeypatch.setattr(cli, "exported", lambda name: [*found.state(), handover])
+    return found
+
+
+def run(*words: str, stack: str = "find") -> Result:
+    """Run the command."""
+    return CliRunner().invoke(cli.command, [stack, *words], standalone_mode=False)
+
+
+def journals(folder: Path) -> list[Path]:
+    """The journals of this test."""
+    return sorted((folder / "state" / "gpuinfra" / "up").glob("*.json"))
+
+
+def test_deployment_ends_with_the_result_and_the_next_commands(world: World) -> None:
+    """The checks, the price of each placement, the attempts, the verification and the commands are printed."""
+    done = run("--yes")
+    assert done.return_value == 0, done.exception
+    for words in (
+        "skipped  account   quota: not checked without a permission",
+        "price  declared: ",
+        "price  gpu on p4d.24xlarge in use1-az1, on-demand: ",
+        "USD an hour",
+        "1. gpu: p4d.24xlarge in use1-az4, spot",
+    ):
+        assert words in done.stderr, words
+    assert done.stdout.splitlines()[0] == "find is deployed: 3 of 3 nodes and 24 GPUs verified"
+    assert "gpuinfra nodes find" in done.stdout
+
+
+def test_search_is_one_json_object(world: World) -> None:
+    """Standard output has only the object: checks, prices, attempts, result and commands."""
+    world.refusals = {"use1-az4": STOCK_OUT}
+    done = run("--yes", "--json")
+    assert done.return_value == 0, done.exception
+    document = json.loads(done.stdout)
+    assert document["ok"] is True
+    assert [one["result"] for one in document["attempts"]] == ["no capacity", "ready"]
+    assert document["attempts"][0]["problems"][0]["kind"] == "stock-out"
+    assert [one["placement"] for one in document["prices"]][:2] == ["declared", "gpu on p4d.24xlarge in use1-az6, spot"]
+    assert document["live"]["rows"][1]["state"] == "skipped"
+    assert "zone: use1-az6\n" in world.path.read_text()
+
+
+def test_failed_search_prints_its_attempts(world: World) -> None:
+    """The error comes after the log, the JSON object says so, and the next run starts again."""
+    world.refusals = dict.fromkeys(["use1-az4", "use1-az6", "use1-az1"], STOCK_OUT)
+    done = run("--yes", "--json")
+    assert isinstance(done.exception, DeploymentError)
+    assert (json.loads(done.stdout)["ok"], json.loads(done.stdout)["next"]) == (False, [])
+    assert done.stderr.count("no capacity after") == 3
+    world.refusals = {}
+    assert run("--yes").return_value == 0
+
+
+def test_without_search_only_the_declared_placement_is_priced(world: World) -> None:
+    """`--no-search` deploys once, even without capacity."""
+    world.refusals = {"use1-az4": STOCK_OUT}
+    done = run("--yes", "--no-search")
+    assert isinstance(done.exception, DeploymentError)
+    assert "because of --no-search" in str(done.exception)
+    assert done.stderr.count("price  ") == 1
+    assert world.calls == ["up use1-az4"]
+
+
+def test_without_a_terminal_confirmation_is_one_error(world: World, tmp_path: Path) -> None:
+    """Without `--yes`, nothing is deployed and no journal is written."""
+    done = run()
+    assert isinstance(done.exception, UsageError)
+    assert str(done.exception) == "the deployment asks for confirmation, and stdin is not a terminal; add --yes"
+    assert world.calls == []
+    assert journals(tmp_path) == []
+
+
+def test_error_in_the_account_stops_before_anything_is_created(world: World, rows: list[Row]) -> None:
+    """The fix is printed, and the exit code is 1."""
+    rows.append(problem("quota", "L-417A185B", "0 vCPUs", "192", "request a higher quota"))
+    done = run("--yes")
+    assert done.return_value == 1
+    assert "fix: request a higher quota" in done.stderr
+    assert "nothing was created" in done.stderr
+    assert world.calls == []
+
+
+def test_missing_credentials_stop_before_anything_is_created(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without credentials, the command prints how to log in and what it did not check."""
+    monkeypatch.undo()
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {
+        "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state"), "GPUINFRA_TODAY": TODAY.isoformat(),
+        "AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    done = run("--yes", stack=str(world.path))
+    assert done.return_value == 1, done.exception
+    assert "no credentials" in done.stderr
+    assert "not checked without an identity" in done.stderr
+    assert world.calls == []
+
+
+def test_error_in_the_declaration_stops_before_the_account_is_asked(world: World, rows: list[Row]) -> None:
+    """Errors of the rules, also those of an entry of `fallback`, are raised."""
+    world.path.write_text(TEXT.replace("use1-az1", "use2-az1"))
+    done = run("--yes")
+    assert isinstance(done.exception, SpecError)
+    assert "pools[0].fallback[2]" in str(done.exception)
+    assert "identity" not in done.stderr
+
+
+def test_interrupted_run_is_continued_only_with_resume(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an interrupt, the error names the command that continues; a new run is refused, and `--resume` finishes."""
+    first = run("--yes", "--resume")
+    assert isinstance(first.exception, UsageError)
+    assert "was interrupted on this machine" in str(first.exception)
+    world.refusals = {"use1-az4": STOCK_OUT}
+    real, failed = world.deploy, []
+
+    def once(again: bool) -> None:
+        if "use1-az6" in world.path.read_text().split("fallback")[0] and not failed:
+            failed.append(again)
+            raise KeyboardInterrupt
+        real(again)
+
+    monkeypatch.setattr(world, "deploy", once)
+    done = run("--yes")
+    assert isinstance(done.exception, Interrupted)
+    assert str(done.exception) == "interrupted; to continue, run: gpuinfra up find --resume"
+    refused = run("--yes")
+    assert isinstance(refused.exception, UsageError)
+    assert "add --resume to continue it" in str(refused.exception)
+    again = run("--yes", "--resume")
+    assert again.return_value == 0, again.exception
+    assert world.calls[-1] == "up use1-az4 use1-az6 again"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [("Pulumi.find.yaml", TEXT, "is not in a Pulumi project"), ("one.yaml", None, "contains only a declaration")],
+)
+def test_file_that_the_engine_cannot_use_is_one_error(
+    world: World, tmp_path: Path, name: str, text: str | None, words: str
+) -> None:
+    """A file outside a project, and a file without `config`, are refused."""
+    folder = tmp_path if text is None else tmp_path.parent / f"{tmp_path.name}-other"
+    folder.mkdir(exist_ok=True)
+    body = "\n".join(line.removeprefix("    ") for line in TEXT.splitlines()[4:])
+    (folder / name).write_text(text or body)
+    done = run("--yes", stack=str(folder / name))
+    assert isinstance(done.exception, UsageError), done.exception
+    assert words in str(done.exception)
