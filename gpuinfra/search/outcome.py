@@ -26,7 +26,7 @@ class Shortage:
     """Why groups have too few nodes."""
 
     problems: tuple[GroupProblem, ...]
-    """Messages of the cloud. `name` is the name of the group in the plan."""
+    """The latest message of the cloud about each group. `name` is the name of the group in the plan."""
     pools: tuple[str, ...]
     """Pools of these groups, in the order of the plan."""
 
@@ -53,10 +53,20 @@ def shortage(plan: Plan, resources: Resources, failures: Iterable[Failure]) -> S
         found = [replace(table.problem(one.name, one.message, None), name=groups[one.name]) for one in refused]
     else:
         found = list(_of_handovers(resources))
-    found = [one for one in found if one.kind != Kind.THROTTLING]
+    found = _latest(one for one in found if one.kind != Kind.THROTTLING)
     names = {one.name for one in found}
     pools = tuple(pool.name for pool in plan.pools if names & {group.name for group in pool.groups})
     return Shortage(problems=tuple(found), pools=pools) if pools else None
+
+
+def _latest(problems: Iterable[GroupProblem]) -> list[GroupProblem]:
+    """Return the latest message of each group. A group also reports messages of earlier deployments, such as a quota that was raised since."""
+    found: dict[str, GroupProblem] = {}
+    for one in problems:
+        known = found.get(one.name)
+        if known is None or (one.at is not None and (known.at is None or one.at > known.at)):
+            found[one.name] = one
+    return list(found.values())
 
 
 def _of_handovers(resources: Resources) -> Iterable[GroupProblem]:

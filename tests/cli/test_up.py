@@ -93,6 +93,7 @@ def test_search_is_one_json_object(world: World) -> None:
     assert "zone: use1-az6\n" in world.path.read_text()
 
 
+@pytest.mark.long
 def test_failed_search_prints_its_attempts(world: World) -> None:
     """The error comes after the log, the JSON object says so, and the next run starts again."""
     world.refusals = dict.fromkeys(["use1-az4", "use1-az6", "use1-az1"], STOCK_OUT)
@@ -133,6 +134,7 @@ def test_error_in_the_account_stops_before_anything_is_created(world: World, row
     assert world.calls == []
 
 
+@pytest.mark.long
 def test_missing_credentials_stop_before_anything_is_created(
     world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -161,6 +163,7 @@ def test_error_in_the_declaration_stops_before_the_account_is_asked(world: World
     assert "identity" not in done.stderr
 
 
+@pytest.mark.long
 def test_interrupted_run_is_continued_only_with_resume(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """After an interrupt, the error names the command that continues; a new run is refused, and `--resume` finishes."""
     first = run("--yes", "--resume")

@@ -26,7 +26,14 @@ pytestmark = [pytest.mark.long, pytest.mark.usefixtures("needs_nodes")]
 CLOUDS = {
     "aws": ("us-east-1", "use1-az4", "m7i.xlarge", "aws:region", "spot", [{"zone": "use1-az6"}]),
     "gcp": ("us-central1", "us-central1-a", "n2-standard-4", "gcp:region", "spot", [{"zone": "us-central1-b"}]),
-    "azure": ("southcentralus", None, "Standard_D4s_v5", "azure-native:location", "spot", [{"capacity": {"kind": "on_demand", "count": 1}}]),  # fmt: skip
+    "azure": (
+        "southcentralus",
+        None,
+        "Standard_D4s_v5",
+        "azure-native:location",
+        "spot",
+        [{"capacity": {"kind": "on_demand", "count": 1}}],
+    ),
 }
 """Region, first zone, machine type, region setting, kind of capacity, and alternatives."""
 

@@ -9,8 +9,10 @@ import pytest
 
 from gpuinfra.engine.up import UpFailed
 from gpuinfra.errors import DeploymentError, GpuinfraError, UsageError
+from gpuinfra.node.journal import write_whole
 from gpuinfra.search import journal as journals
 from gpuinfra.search.journal import Journal
+from gpuinfra.search.placements import check_editable
 from gpuinfra.search.run import log, run
 from gpuinfra.spec.load import read_stack
 
@@ -54,7 +56,10 @@ def test_alternatives_are_tried_in_order(world: World) -> None:
     ]  # fmt: skip
     assert [line.split(": ")[-1] for line in lines if line[0].isdigit()] == ["no capacity after 0 s"] * 2 + ["ready after 0 s"]  # fmt: skip
     assert f"   gpu-spot-0: stock-out: {STOCK_OUT}" in lines
-    assert sorted(urn.rpartition("::")[2] for urn in world.groups) == ["train-gpu-on-demand-0", "train-small-on-demand-0"]
+    assert sorted(urn.rpartition("::")[2] for urn in world.groups) == [
+        "train-gpu-on-demand-0",
+        "train-small-on-demand-0",
+    ]
 
 
 def test_placement_is_written_with_the_comments_of_the_file(world: World) -> None:
@@ -71,13 +76,14 @@ def test_placement_is_written_with_the_comments_of_the_file(world: World) -> Non
 def test_storage_keeps_its_zone(world: World) -> None:
     """If the zone of the pools determines the default zone, the default is written too, so that a file system is not replaced."""
     text = TEXT.replace(", zone: use1-az4}", "}").replace("  - name: small", "  - name: small\n        zone: use1-az4")
-    storage = "    storage:\n      - {kind: lustre, mount: /scratch, capacity_gib: 4800, throughput_mb_s_per_tib: 250}\n"
+    storage = (
+        "    storage:\n      - {kind: lustre, mount: /scratch, capacity_gib: 4800, throughput_mb_s_per_tib: 250}\n"
+    )
     world.path.write_text(text + storage)
     world.refusals = {"use1-az4": STOCK_OUT}
-    before = world.plan().file_systems if hasattr(world.plan(), "file_systems") else world.plan().lustre
+    before = [one.subnet for one in world.plan().file_systems]
     go(world)
-    after = world.plan().file_systems if hasattr(world.plan(), "file_systems") else world.plan().lustre
-    assert [one.zone for one in after] == [one.zone for one in before]
+    assert [one.subnet for one in world.plan().file_systems] == before == ["private-4"]
     assert read_stack(world.path).spec.pools[0].zone == "use1-az6"
 
 
@@ -126,22 +132,23 @@ def test_without_alternatives_the_group_stays(world: World, pool: str, searches:
     assert world.path.read_text() == TEXT
 
 
+@pytest.mark.long
 def test_search_can_be_killed_at_any_moment(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a kill between any two actions, `--resume` ends with the same file and the same groups."""
     world.refusals = {"use1-az4": STOCK_OUT, "use1-az6": STOCK_OUT}
     go(world)
     text, groups = world.path.read_text(), world.groups
+    moment = 0
     for moment in range(1, 100):
         folder = tmp_path / str(moment)
         folder.mkdir()
         one = World(folder / world.path.name, refusals=world.refusals, kill_at=moment)
         one.path.write_text(TEXT)
-        real = journals.write_whole
         with monkeypatch.context() as patched:
 
             def write(path: Path, content: str, one: World = one) -> None:
                 one.tick()
-                real(path, content)
+                write_whole(path, content)
                 one.tick()
 
             patched.setattr(journals, "write_whole", write)
@@ -183,14 +190,10 @@ def test_journal_is_locked_and_checked(world: World) -> None:
         Journal(world.path, world.path.parent)
 
 
-def test_aliases_are_an_error_before_anything_is_created(world: World) -> None:
-    """A file whose pools use YAML aliases cannot be edited in place."""
-    from gpuinfra.search.placements import check_editable
-
-    text = TEXT.replace("- {zone: use1-az6}\n          - {zone: use1-az6}", "- &there {zone: use1-az6}\n          - *there")
-    text = text.replace("capacity: {kind: on_demand, count: 1}", "capacity: *few").replace("capacity: {kind: spot, count: 2}", "capacity: &few {kind: spot, count: 2}")  # fmt: skip
+def test_shared_values_are_an_error_before_anything_is_created(world: World) -> None:
+    """A file in which another pool inherits the values of the pool cannot be edited in place."""
+    text = TEXT.replace("- name: gpu  # for training", "- &gpu\n        name: gpu")
+    text = text[: text.index("      - name: small")] + "      - {<<: *gpu, name: small}\n"
     world.path.write_text(text)
-    try:
+    with pytest.raises(UsageError, match="cannot be edited in place"):
         check_editable(read_stack(world.path), text)
-    except UsageError as problem:
-        assert "--no-search" in str(problem)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from gpuinfra.naming import logical
 from gpuinfra.plan.model import Plan
 from gpuinfra.planning import make_plan
 from gpuinfra.search.journal import Journal
-from gpuinfra.search.outcome import Resources, Shortage
+from gpuinfra.search.outcome import Resources, shortage
 from gpuinfra.search.run import Search
 from gpuinfra.spec.load import read_stack, stack_in
 from tests.rules.cases import TODAY
@@ -117,24 +117,14 @@ class World:
             deploy=self.deploy,
             remove=self.remove,
             state=self.state,
-            shortage=shortage_of,
+            shortage=shortage,
             say=self.lines.append,
             searches=searches,
             clock=lambda: 0.0,
         )
 
 
-def shortage_of(plan: Plan, resources: Resources, failures: Sequence[Failure]) -> Shortage | None:
-    """The real function, for failures of groups."""
-    from gpuinfra.search.outcome import shortage
-
-    return shortage(plan, resources, failures)
-
-
 def problem(name: str, message: str) -> GroupProblem:
     """A classified message of AWS."""
     found = REFUSALS.problem(name, message, None)
     return GroupProblem(group=name, kind=found.kind, message=message, hint=found.hint, name=name)
-
-
-Tick = Callable[[], None]
