@@ -179,8 +179,10 @@ def _search(declared: LoadedStack, project: Path, journal: Journal, *, searches:
     value = declared.document.value if declared.document else None
     secrets = value.get("secretsprovider") if isinstance(value, Mapping) else None
 
-    def deploy(again: bool) -> None:
-        up(engine, declared.name, project, output=sys.stderr, secrets=secrets, keep=[journal.lock], again=again)
+    def deploy(again: bool, exclude: Sequence[str] = ()) -> None:
+        up(
+            engine, declared.name, project, output=sys.stderr, secrets=secrets, keep=[journal.lock], again=again, exclude=exclude
+        )  # fmt: skip
 
     def delete(urns: Sequence[str], again: bool) -> None:
         remove(engine, declared.name, project, urns, output=sys.stderr, keep=[journal.lock], again=again)
@@ -194,6 +196,7 @@ def _search(declared: LoadedStack, project: Path, journal: Journal, *, searches:
         plan_of=plan_of,
         deploy=deploy,
         remove=delete,
+        settle=lambda patterns, again: deploy(again, patterns),
         state=lambda: exported(declared.name),
         shortage=shortage,
         say=lambda line: click.echo(line, err=True),

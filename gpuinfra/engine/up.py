@@ -58,11 +58,13 @@ def up(
     secrets: str | None = None,
     keep: Sequence[int] = (),
     again: bool = False,
+    exclude: Sequence[str] = (),
 ) -> None:
     """Create the stack if it does not exist, and deploy it. Raises `UpFailed` if the engine fails, and `DeploymentError` if the state cannot be read.
 
     `project` is the folder of `Pulumi.yaml`. A new stack gets the secrets provider `secrets`, or the default one. The engine inherits the file descriptors `keep`. With `again`, an earlier operation of this
-    program was killed: its lock in the state backend is removed first.
+    program was killed: its lock in the state backend is removed first. `exclude` are patterns of the URNs of resources that are neither created nor
+    changed, together with the resources that depend on them.
     """
     environment = engine.environ()
 
@@ -84,6 +86,9 @@ def up(
     with tempfile.TemporaryDirectory(prefix="gpuinfra-up-") as folder:
         events = Path(folder) / "events.jsonl"
         words = ["up", "--yes", "--skip-preview", "--stack", stack, "--event-log", str(events)]
+        for pattern in exclude:
+            words += ["--exclude", pattern]
+        words += ["--exclude-dependents"] if exclude else []
         # The CLI has the option --event-log only with this variable (cmd/pulumi/pulumi.go and sdk/go/auto/stack.go of Pulumi v3.259.0).
         code = _run(engine, words, project, output, keep, {"PULUMI_DEBUG_COMMANDS": "true"})
         failures = tuple(_failures(events)) if code else ()

@@ -93,6 +93,13 @@ def groups_in(plan: Plan, resources: Resources, pools: Iterable[str]) -> list[st
     ]
 
 
+def patterns_of(plan: Plan, pools: Iterable[str]) -> list[str]:
+    """Return patterns of the URNs of the groups of these pools, for a deployment without them."""
+    wanted = set(pools)
+    names = [logical(plan.name, group.name) for pool in plan.pools if pool.name in wanted for group in pool.groups]
+    return [f"urn:pulumi:**{kind}::{name}" for kind in sorted(group_types(plan.cloud)) for name in names]
+
+
 def summary(resources: Resources) -> str:
     """Return the result of the handovers in a state, or an empty string if there is none."""
     found = [str((one.get("outputs") or {}).get("summary") or "") for one in handovers_of(resources)]

@@ -11,7 +11,7 @@ from gpuinfra.errors import DeploymentError, UsageError
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.plan.model import Plan
 from gpuinfra.search.journal import FAILED, NO_CAPACITY, READY, STARTED, Journal
-from gpuinfra.search.outcome import Resources, Shortage, groups_in
+from gpuinfra.search.outcome import Resources, Shortage, groups_in, patterns_of
 from gpuinfra.search.placements import (
     DECLARED,
     EXHAUSTED,
@@ -40,6 +40,8 @@ class Search:
     """Deploys the stack. The argument is true if an earlier run was killed. Raises `UpFailed`."""
     remove: Callable[[Sequence[str], bool], None]
     """Deletes resources by URN. Raises `DeploymentError`."""
+    settle: Callable[[Sequence[str], bool], None]
+    """Deploys the stack without the resources that match these patterns, so that nothing of other placements is left. Raises `UpFailed`."""
     state: Callable[[], Resources]
     """Returns the resources in the state of the stack."""
     shortage: Callable[[Plan, Resources, Sequence[Failure]], Shortage | None]
@@ -61,6 +63,8 @@ def run(one: Search, *, again: bool) -> None:
     while True:
         _apply(one, again=again)
         if empty := [pool for pool, choice in one.journal.choices.items() if choice == EXHAUSTED]:
+            one.say(f"no placement has capacity: deploying without the groups of {', '.join(empty)}")
+            one.settle(patterns_of(one.plan_of(_stack(one, one.journal.choices)), empty), again)
             one.journal.end()
             raise DeploymentError(
                 f"no placement of {', '.join(empty)} has capacity; the groups without capacity are removed, and the stack file declares "

@@ -39,9 +39,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[Row]) -> W
     engine = Engine(path=tmp_path, version="3.259.0", host_dir=tmp_path, source="path")
     monkeypatch.setattr("gpuinfra.engine.find_engine", lambda *_, **__: engine)
 
-    def up(engine: Engine, name: str, project: Path, *, again: bool, **_: Any) -> None:
+    def up(engine: Engine, name: str, project: Path, *, again: bool, exclude: Sequence[str], **_: Any) -> None:
         assert (name, project) == ("find", tmp_path)
-        found.deploy(again)
+        found.settle(exclude, again) if exclude else found.deploy(again)
 
     def remove(engine: Engine, name: str, project: Path, urns: Sequence[str], *, again: bool, **_: Any) -> None:
         found.remove(urns, again)

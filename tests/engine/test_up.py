@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,14 +22,16 @@ if TYPE_CHECKING:
     from .conftest import Stack
 
 
-def deploy(folder: Path, script: str, *, again: bool = False, secrets: str | None = None) -> list[str]:
+def deploy(
+    folder: Path, script: str, *, again: bool = False, secrets: str | None = None, exclude: Sequence[str] = ()
+) -> list[str]:
     """Deploy with a program that records its words and runs this script. Returns the words of each call."""
     program, log = folder / "pulumi", folder / "log"
     program.write_text(f'#!/bin/sh\necho "$*" >> {log}\n{script}\n')
     program.chmod(0o755)
     engine = Engine(path=program, version="3.259.0", host_dir=folder, source="path")
     with (folder / "output").open("w") as output:
-        up(engine, "one", folder, output=output, again=again, secrets=secrets)
+        up(engine, "one", folder, output=output, again=again, secrets=secrets, exclude=exclude)
     return [re.sub(r" --event-log \S+", "", line) for line in log.read_text().splitlines()]
 
 
@@ -42,6 +44,12 @@ def test_existing_stack_is_deployed(tmp_path: Path) -> None:
     """A stack that exists is not created, and nothing is cancelled."""
     assert deploy(tmp_path, "echo done") == [EXPORT, UP]
     assert (tmp_path / "output").read_text() == "done\n"
+
+
+def test_resources_can_be_excluded(tmp_path: Path) -> None:
+    """Each pattern is excluded together with the resources that depend on it."""
+    words = UP.replace(" --non-", " --exclude **::a --exclude **::b --exclude-dependents --non-")
+    assert deploy(tmp_path, "", exclude=["**::a", "**::b"])[1] == words
 
 
 def test_missing_stack_is_created_with_its_secrets_provider(tmp_path: Path) -> None:

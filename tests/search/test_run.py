@@ -93,6 +93,7 @@ def test_no_capacity_anywhere_restores_the_declaration(world: World) -> None:
     with pytest.raises(DeploymentError, match="no placement of gpu has capacity"):
         go(world)
     assert world.path.read_text() == TEXT
+    assert world.calls[-1] == "without urn:pulumi:**aws:autoscaling/group:Group::train-gpu-spot-0"
     assert [urn.rpartition("::")[2] for urn in world.groups] == ["train-small-on-demand-0"]
     world.refusals = {}
     go(world)

@@ -101,6 +101,14 @@ class World:
             del self.groups[urn]
         self.tick()
 
+    def settle(self, patterns: Sequence[str], again: bool) -> None:
+        """Deploy the plan without the groups that match."""
+        self.tick()
+        self.calls.append("without " + " ".join(patterns))
+        names = {pattern.rpartition("::")[2] for pattern in patterns}
+        self.groups = {urn: zone for urn, zone in self.groups.items() if urn.rpartition("::")[2] not in names}
+        self.tick()
+
     def state(self) -> Resources:
         """Return the state."""
         return [{"urn": urn, "type": "aws:autoscaling/group:Group"} for urn in self.groups]
@@ -116,6 +124,7 @@ class World:
             plan_of=lambda loaded: make_plan(loaded.spec, TODAY),
             deploy=self.deploy,
             remove=self.remove,
+            settle=self.settle,
             state=self.state,
             shortage=shortage,
             say=self.lines.append,
