@@ -109,7 +109,7 @@ def test_capacity_is_found_after_a_kill(cloud: str, tmp_path: Path) -> None:
     """The first placement has no capacity. After a kill during the second attempt, `--resume` deploys it, and a preview changes nothing."""
     zone = CLOUDS[cloud][1]
     path = stack_file(cloud, tmp_path)
-    with opened(path, tmp_path, f"cloud:no-capacity:{zone or 'spot'}", "240s") as run:
+    with opened(path, tmp_path, f"cloud:no-capacity:{zone or 'spot'}", "150s") as run:
         process = run.start(*command("up", str(run.file), "--yes"))
         until = time.monotonic() + 900
         while len(run.journal().get("attempts", ())) < 2:

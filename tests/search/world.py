@@ -82,6 +82,8 @@ class World:
             for pool in plan.pools
             for group in pool.groups
         }
+        moved = [urn for urn, zone in wanted.items() if self.groups.get(urn, zone) != zone]
+        assert not moved, "a cluster placement group spans one zone, so a group must be removed before it moves"
         self.calls.append(f"up {' '.join(sorted(set(wanted.values())))}{' again' if again else ''}")
         self.groups = wanted
         self.tick()

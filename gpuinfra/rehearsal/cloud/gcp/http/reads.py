@@ -1,16 +1,18 @@
-"""Read calls of KMS, Filestore, Managed Lustre, networks, replication jobs, roles and metrics, as `gpuinfra adopt` and `gpuinfra ready`
-make them.
+"""Read calls of KMS, Filestore, Managed Lustre, networks, images, replication jobs, roles and metrics, as `gpuinfra adopt`, `gpuinfra ready`
+and the preflight make them.
 
 The path after the service and its version is the resource's name, which is also its ID in the stand-in cloud.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, json_response
 from gpuinfra.rehearsal.cloud.gcp import operator, tokens
+from gpuinfra.rehearsal.cloud.gcp.behaviors.functions import image
 from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT
 
@@ -28,6 +30,7 @@ _TYPES = {
     "compute": ("gcp:compute/network:Network", "gcp:compute/globalAddress:GlobalAddress"),
 }
 """Maps a service to the resource types that it serves."""
+_IMAGE = re.compile(r"projects/(?P<project>[^/]+)/global/images/(?P<family>family/)?(?P<name>[^/]+)")
 _CONNECTION = "gcp:servicenetworking/connection:Connection"
 
 
@@ -44,6 +47,10 @@ def read(cloud: Cloud, service: str, request: Request, rest: str) -> Response:
     found = next((one for type_ in _TYPES[service] if (one := cloud.store.find(type_, place))), None)
     if not who.is_operator:
         raise GoogleError("forbidden", f"Permission denied on resource '{name}' (or it may not exist)", status=403)
+    if service == "compute" and request.method == "GET" and (one := _IMAGE.fullmatch(name)):
+        cloud.operator.check(operator, operator.compute("images", one["name"], "", name))
+        wanted = {"project": one["project"], "family" if one["family"] else "name": one["name"]}
+        return json_response({"kind": "compute#image", **image(cloud, wanted, "")})
     if request.method != "GET" or found is None:
         raise GoogleError("notFound", f"Resource '{name}' was not found", status=404)
     cloud.operator.check(operator, operator.required(cloud.store, "read", found.type, {}, found.region, found))
