@@ -254,7 +254,6 @@ ACCEPTED: dict[str, list[Case]] = {
         existing("azure", AMLFS),
         existing("azure", AMLFS, mount_name="lustrefs"),
     ],
-    "fields_are_implemented": [("aws", {"handover.on_failure": "keep"}), ("aws", {"pools.0.fallback": []})],
     "fields_are_implemented": [("aws", {"handover.on_failure": "keep"})],
     "region_is_known": [("aws", {}), ("azure", {}), ("gcp", {})],
     "zone_is_in_region": [
@@ -1124,10 +1123,6 @@ REJECTED: dict[str, list[Case]] = {
         existing("azure", AMLFS, security_group="sg-0123456789abcdef0"),
         existing("azure", AMLFS, efa_enabled=True),
         existing("azure", AMLFS, address_range="10.0.4.0/24"),
-    ],
-    "fields_are_implemented": [
-        ("aws", {"handover.on_failure": "scale_to_zero"}),
-        ("aws", {"pools.0.fallback": [{"zone": "use1-az6"}]}),
     ],
     "fields_are_implemented": [("aws", {"handover.on_failure": "scale_to_zero"})],
     "region_is_known": [
