@@ -232,7 +232,7 @@ class Preflight:
         added = total - needs.get("reserved", 0)
         where = f"{found.get('QuotaName', code)} ({code}) in {self.region}"
         used, unread = self._usage(found.get("UsageMetric"))
-        have = f"{limit:g} vCPUs" + (f", {used:g} in use" if used is not None else f", usage not read ({unread})")
+        have = f"{limit:.0f} vCPUs" + (f", {used:.0f} in use" if used is not None else f", usage not read ({unread})")
         need = f"{total} vCPUs for all nodes of the stack"
         if total > limit:
             yield problem("quota", where, have, need, quota_request(code, total, self.region))

@@ -296,7 +296,7 @@ class Preflight:
         limit, used = self._by_family(quota_id, family) if family else self._by_metric(quota_id)
         where = f"{name} in {self.region}"
         fix = quota_request(name, total, self.region, self.project)
-        have = f"{limit:g}" + (f", {used:g} in use" if used is not None else ", usage unknown")
+        have = f"{limit:.0f}" + (f", {used:.0f} in use" if used is not None else ", usage unknown")
         if limit < total:
             yield problem("quota", where, have, f"{total} for all nodes of the stack", fix)
         elif used is not None and used + added > limit:

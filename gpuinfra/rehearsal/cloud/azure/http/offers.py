@@ -1,7 +1,7 @@
-"""The subscription, quotas, sizes, image versions and reservations, as preflight reads them.
+"""The subscription, its features, quotas, sizes, image versions and reservations, as preflight reads them.
 
-Responses have the fields of the REST references of Resources (subscriptions 2022-12-01) and Compute (usages, skus, versions and
-capacityReservations 2024-07-01), read 2026-11-23.
+Responses have the fields of the REST references of Resources (subscriptions 2022-12-01), Features (2021-07-01) and Compute (usages, skus,
+versions and capacityReservations 2024-07-01), read 2026-11-23.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 ZONES = ("1", "2", "3")
 _COMPUTE = r"/subscriptions/[^/]+/providers/Microsoft\.Compute"
 _SUBSCRIPTION = re.compile(r"/subscriptions/(?P<id>[^/]+)", re.I)
+_FEATURE = re.compile(
+    r"/subscriptions/[^/]+/providers/Microsoft\.Features/providers/(?P<provider>[^/]+)/features/(?P<name>[^/]+)", re.I
+)
 _USAGES = re.compile(rf"{_COMPUTE}/locations/(?P<region>[^/]+)/usages", re.I)
 _SKUS = re.compile(rf"{_COMPUTE}/skus", re.I)
 _VERSION = re.compile(rf"{_COMPUTE}/locations/(?P<region>[^/]+)/publishers/[^/]+/artifacttypes/vmimage/offers/[^/]+/skus/(?P<sku>[^/]+)/versions/(?P<name>[^/]+)", re.I)  # fmt: skip
@@ -33,6 +36,15 @@ def answer(cloud: Cloud, place: str, query: Mapping[str, str]) -> dict[str, Any]
     """Return the response, or None if the path is another request."""
     if found := _SUBSCRIPTION.fullmatch(place):
         return {"id": place, "subscriptionId": found["id"], "state": "Enabled"}
+    if found := _FEATURE.fullmatch(place):
+        # The stand-in cloud creates scale sets with encryption at host, which requires the registered feature.
+        name = f"{found['provider']}/{found['name']}"
+        return {
+            "id": place,
+            "name": name,
+            "type": "Microsoft.Features/providers/features",
+            "properties": {"state": "Registered"},
+        }
     if found := _USAGES.fullmatch(place):
         return {"value": _usages(cloud, found["region"])}
     if _SKUS.fullmatch(place):
