@@ -449,7 +449,7 @@ def test_stock_out_is_reported_early() -> None:
     assert "asg-1: We currently do not have sufficient capacity" in lines
     text = "\n".join(reasons(outcome))
     assert "1 node never launched: We currently do not have sufficient capacity" in text
-    assert "another zone" in text
+    assert "zones or capacity kinds" in text
 
 
 def test_missing_capacity_is_not_final_while_a_node_ends() -> None:
@@ -487,7 +487,7 @@ def test_each_group_shows_its_own_problem() -> None:
     assert "not authorized" in texts["gpu-reserved-0"]
     assert "role or key policy" in texts["gpu-reserved-0"]
     assert "no Spot capacity" in texts["gpu-spot-0"]
-    assert "another zone" in texts["gpu-spot-0"]
+    assert "zones or capacity kinds" in texts["gpu-spot-0"]
     assert "scaling activities" in texts["gpu-spot-1"]
 
 

@@ -1082,7 +1082,10 @@ REJECTED: dict[str, list[Case]] = {
     "existing_file_system_is_listed_once": [
         (
             "aws",
-            {"storage": [*existing("aws", FSX)[1]["storage"], *existing("aws", FSX, mount="/other")[1]["storage"]]},
+            {
+                "network.existing": _NETWORKS["aws"],
+                "storage": [*existing("aws", FSX)[1]["storage"], *existing("aws", FSX, mount="/other")[1]["storage"]],
+            },
         ),
     ],
     "existing_fsx_or_efs_is_identified": [
@@ -1879,11 +1882,12 @@ REJECTED: dict[str, list[Case]] = {
             {**recovery(), "storage": [*lustre(bucket="auto"), *lustre(mount="/tmp-data", deployment="scratch_2")]},
         ),
         ("aws", {**recovery(), "storage": []}),
-        ("aws", {**recovery(), "storage": existing("aws", FSX)[1]["storage"]}),
+        ("aws", {**recovery(), **existing("aws", FSX)[1]}),
         (
             "aws",
             {
                 **recovery(),
+                "network.existing": _NETWORKS["aws"],
                 "storage": [*lustre(bucket="auto"), *existing("aws", EFS, kind="home", mount="/home")[1]["storage"]],
             },
         ),
