@@ -63,11 +63,10 @@ def run(one: Search, *, again: bool) -> None:
     while True:
         _apply(one, again=again)
         if empty := [pool for pool, choice in one.journal.choices.items() if choice == EXHAUSTED]:
-            one.say(f"no placement has capacity: deploying without the groups of {', '.join(empty)}")
-            one.settle(patterns_of(one.plan_of(_stack(one, one.journal.choices)), empty), again)
+            left = _settle(one, empty, again=again)
             one.journal.end()
             raise DeploymentError(
-                f"no placement of {', '.join(empty)} has capacity; the groups without capacity are removed, and the stack file declares "
+                f"no placement of {', '.join(empty)} has capacity; the groups without capacity are removed{left}, and the stack file declares "
                 "the pool as before; add a `fallback` entry, or wait and run the command again"
             )
         try:
@@ -80,6 +79,26 @@ def run(one: Search, *, again: bool) -> None:
             return
         _advance(one, short)
         again = False
+
+
+def _settle(one: Search, empty: Sequence[str], *, again: bool) -> str:
+    """Remove the subnets and gateways of zones that only alternatives of these pools used. Return what remains, as a part of a sentence."""
+    declared = one.plan_of(_stack(one, {}))
+    tried = [
+        {pool.name: choice}
+        for pool in one.declared.spec.pools
+        if pool.name in empty
+        for choice in range(len(pool.fallback))
+    ]
+    if all(set(one.plan_of(_stack(one, choices)).zones) <= set(declared.zones) for choices in tried):
+        return ""
+    one.say(f"no placement has capacity: deploying without the groups of {', '.join(empty)}")
+    try:
+        one.settle(patterns_of(one.plan_of(_stack(one, one.journal.choices)), empty), again)
+    except UpFailed:
+        # With azure-native, the SDK cannot read a scale set that a deployment excludes.
+        return ", but subnets and gateways of other zones remain until the next deployment"
+    return ""
 
 
 def _check_file(one: Search) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -198,3 +199,28 @@ def test_shared_values_are_an_error_before_anything_is_created(world: World) -> 
     world.path.write_text(text)
     with pytest.raises(UsageError, match="cannot be edited in place"):
         check_editable(read_stack(world.path), text)
+
+
+def test_capacity_kinds_leave_nothing_to_remove(world: World) -> None:
+    """If all placements are in the zones of the declaration, no last deployment runs."""
+    entries = TEXT[TEXT.index("          - {zone: use1-az6}") : TEXT.index("      - name: small")]
+    world.path.write_text(TEXT.replace(entries, "          - {capacity: {kind: on_demand, count: 2}}\n"))
+    world.refusals = {"use1-az4": STOCK_OUT}
+    with pytest.raises(DeploymentError, match="groups without capacity are removed, and"):
+        go(world)
+    assert not [call for call in world.calls if call.startswith("without")]
+    assert not [urn for urn in world.groups if "-gpu-" in urn]
+
+
+def test_a_failed_last_deployment_is_stated(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the last deployment fails, the error states that subnets and gateways of other zones remain, and a new search can start."""
+
+    def refuse(patterns: Sequence[str], again: bool) -> None:
+        raise UpFailed("`pulumi up` ended with exit code 255", [])
+
+    monkeypatch.setattr(world, "settle", refuse)
+    world.refusals = dict.fromkeys(["use1-az4", "use1-az6", "use1-az1"], STOCK_OUT)
+    with pytest.raises(DeploymentError, match="subnets and gateways of other zones remain"):
+        go(world)
+    world.refusals = {}
+    go(world)
