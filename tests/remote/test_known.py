@@ -187,5 +187,5 @@ def test_messages_name_the_files_and_the_authorities(tmp_path: Path) -> None:
     for files, named in (([file], str(file)), ([], "the hosts file")):
         with pytest.raises(HostProblem, match=f"which is not in {named}; compare"):
             KnownHosts(files).trust(HOST).check(blob(b"a"))
-    with pytest.raises(HostProblem, match="trusted authorities: none; sign"):
+    with pytest.raises(HostProblem, match="trusted authorities: none; re-sign"):
         KnownHosts([file]).trust(HOST).check(b"\0\0\0\x20ssh-ed25519-cert-v01@openssh.com" + b"x" * 40)
