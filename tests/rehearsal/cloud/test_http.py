@@ -351,8 +351,8 @@ def test_a_node_cannot_describe_other_nodes(cloud: Cloud, server: Server, node: 
 def test_an_unsupported_action_is_rejected_by_name(cloud: Cloud, server: Server) -> None:
     """An unsupported action is an error, not an empty answer."""
     ec2 = client(server, "ec2", credentials.operator(cloud.store))
-    with pytest.raises(ClientError, match="DescribeImages of ec2 is not supported in a rehearsal"):
-        ec2.describe_images()
+    with pytest.raises(ClientError, match="DescribeHosts of ec2 is not supported in a rehearsal"):
+        ec2.describe_hosts()
 
 
 def control(server: Server, path: str, body: dict[str, Any] | None = None, token: str = TOKEN) -> dict[str, Any]:
