@@ -394,6 +394,8 @@ def _regional(action: str, regions: Iterable[str]) -> list[str]:
         return [f"{where}:key/*" for where in wheres]
     if service == "fsx" and not call.startswith("Describe"):
         return [f"{where}:{kind}/*" for where in wheres for kind in ("file-system", "association")]
+    if service == "resource-groups":
+        return [f"{where}:group/*" for where in wheres]
     if service == "elasticfilesystem" and not call.startswith("Describe") and call != "CreateFileSystem":
         return [f"{where}:file-system/*" for where in wheres]
     return ["*"]
