@@ -100,7 +100,7 @@ def test_a_failover_changes_only_the_groups_and_buckets_of_the_stack() -> None:
 
 
 def test_read_permissions_include_ready_and_no_failover() -> None:
-    """With `--read-only`, the second region can be checked, but nothing can be moved to it."""
+    """With `--read`, the second region can be checked, but nothing can be moved to it."""
     read = {need.action for need in permissions_of(plan_of("aws-recovery"), read_only=True).needs}
     assert {action for group in aws.READY.values() for action in group} <= read
     changes = {"autoscaling:SuspendProcesses", "autoscaling:UpdateAutoScalingGroup", "s3:PutReplicationConfiguration", "fsx:CreateDataRepositoryTask"}  # fmt: skip
