@@ -326,10 +326,10 @@ class _NoMocks(mocks.Mocks):
     """Required by the SDK, which does not call it: `_Monitor` handles every request."""
 
     def new_resource(self, args: Any) -> tuple[str | None, dict[str, Any]]:
-        raise NotImplementedError
+        raise NotImplementedError("`_Monitor` handles every request")
 
     def call(self, args: Any) -> Any:
-        raise NotImplementedError
+        raise NotImplementedError("`_Monitor` handles every request")
 
 
 def _create(loaded: LoadedStack) -> None:

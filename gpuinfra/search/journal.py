@@ -1,21 +1,15 @@
 """The journal of `gpuinfra up`: a file in the user's state folder with the attempts and the placements that were chosen.
 
-The file is replaced atomically before each action, so that `--resume` continues after a kill. A lock prevents concurrent runs. The engine
-inherits the lock, so a run that was killed while the engine runs cannot be continued before the engine ends.
+It is written before each action, so that `--resume` continues after a kill.
 """
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-from gpuinfra.errors import GpuinfraError
 from gpuinfra.handover.ports import GroupProblem
-from gpuinfra.node.journal import write_whole
-from gpuinfra.remote.record import locked_file
+from gpuinfra.remote.stack_journal import StackJournal, now
 from gpuinfra.search.placements import Choices
 
 SCHEMA = "gpuinfra.up-journal/1"
@@ -23,24 +17,14 @@ STARTED, READY, NO_CAPACITY, FAILED = "started", "ready", "no capacity", "failed
 """Results of an attempt. An attempt that was interrupted remains `started`."""
 
 
-class Journal:
+class Journal(StackJournal):
     """The journal of one stack, locked until `close`."""
 
-    def __init__(self, stack_file: Path, folder: Path | None = None) -> None:
-        """Open and lock the journal. Raises `GpuinfraError` if a different process has it, or if the file is not a journal."""
-        self.stack_file = stack_file.resolve()
-        running = f"`gpuinfra up` of {self.stack_file.name} is running, or the engine of an interrupted run still runs; wait until it ends"
-        self.path, self._lock = locked_file("up", str(self.stack_file), folder, running)
-        try:
-            self._body = self._read()
-        except GpuinfraError:
-            self.close()
-            raise
-
-    @property
-    def lock(self) -> int:
-        """File descriptor of the lock, for child processes that must keep it."""
-        return self._lock.fileno()
+    SCHEMA = SCHEMA
+    FOLDER = "up"
+    COMMAND = "`gpuinfra up`"
+    ENTRIES = "attempts"
+    ENTRIES_TYPE = list
 
     @property
     def unfinished(self) -> bool:
@@ -81,7 +65,7 @@ class Journal:
     def begin(self, stack: str) -> None:
         """Start a journal."""
         self._body = {
-            "schema": SCHEMA, "stack": stack, "file": str(self.stack_file), "began": _now(), "ended": None,
+            "schema": SCHEMA, "stack": stack, "file": str(self.stack_file), "began": now(), "ended": None,
             "original": None, "choices": {}, "before": {}, "removing": [], "attempts": [],
         }  # fmt: skip
         self._write()
@@ -91,7 +75,7 @@ class Journal:
         attempts = self._body["attempts"]
         if attempts and attempts[-1]["result"] == STARTED and attempts[-1]["placements"] == placements:
             attempts.pop()
-        attempts.append({"placements": placements, "result": STARTED, "started": _now(), "seconds": None, "problems": []})  # fmt: skip
+        attempts.append({"placements": placements, "result": STARTED, "started": now(), "seconds": None, "problems": []})  # fmt: skip
         self._write()
 
     def finish(self, result: str, seconds: float, problems: Iterable[GroupProblem] = ()) -> None:
@@ -111,34 +95,3 @@ class Journal:
         """Record that the groups are removed."""
         self._body["removing"] = []
         self._write()
-
-    def end(self) -> None:
-        """Record that the run ended, so that `--resume` has nothing to do."""
-        self._body["ended"] = _now()
-        self._write()
-
-    def close(self) -> None:
-        """Release the lock."""
-        self._lock.close()
-
-    def _write(self) -> None:
-        write_whole(self.path, json.dumps(self._body, indent=1) + "\n")
-
-    def _read(self) -> dict[str, Any]:
-        found: Any = None
-        try:
-            found = json.loads(self.path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError):
-            pass
-        known = isinstance(found, dict) and found.get("schema") == SCHEMA and isinstance(found.get("attempts"), list)
-        if not known or found.get("file") != str(self.stack_file):
-            raise GpuinfraError(
-                f"{self.path} is not a journal of {self.stack_file} in the format {SCHEMA}; remove it and start again"
-            )
-        return {str(key): value for key, value in found.items()}
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

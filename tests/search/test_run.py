@@ -11,7 +11,7 @@ import pytest
 from gpuinfra.engine.up import UpFailed
 from gpuinfra.errors import DeploymentError, GpuinfraError, UsageError
 from gpuinfra.node.journal import write_whole
-from gpuinfra.search import journal as journals
+from gpuinfra.remote import stack_journal
 from gpuinfra.search.journal import Journal
 from gpuinfra.search.placements import check_editable
 from gpuinfra.search.run import log, run
@@ -153,7 +153,7 @@ def test_search_can_be_killed_at_any_moment(world: World, tmp_path: Path, monkey
                 write_whole(path, content)
                 one.tick()
 
-            patched.setattr(journals, "write_whole", write)
+            patched.setattr(stack_journal, "write_whole", write)
             patched.setattr("gpuinfra.search.placements.write_whole", write)
             try:
                 go(one)
