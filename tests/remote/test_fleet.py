@@ -285,4 +285,5 @@ def test_known_hosts_file_is_parsed_once(tmp_path: Path) -> None:
     began = time.process_time()
     known = KnownHosts([file])
     assert all(len(known.trust(Host(name=name, address=name)).keys) == 1 for name in names)
-    assert time.process_time() - began < 10
+    # A file that is parsed for each host takes minutes.
+    assert time.process_time() - began < 60

