@@ -44,6 +44,7 @@ TARGETS: dict[str, Target] = {
     "gpuinfra.cost.file": Target(("tests/cost",), 8),
     "gpuinfra.plan.zones": Target(("tests/plan/test_zones.py",), 10),
     "gpuinfra.handover.aws": Target(("tests/handover/test_aws.py", "tests/providers/test_answers.py"), 12),
+    "gpuinfra.clouds.aws.profile": Target(_ADDRESSES, 6, ("network", "_subnets")),
     "gpuinfra.clouds.azure.profile": Target(_ADDRESSES, 5, ("network", "small_ranges", "file_system_limit")),
     "gpuinfra.clouds.gcp.profile": Target(_ADDRESSES, 6, ("network", "own_networks", "_service_range", "_cidrs")),
 }

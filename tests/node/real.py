@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
@@ -16,8 +17,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from gpuinfra.node import nvsmi, ports
+from gpuinfra.node import mounts, nvsmi, ports
 from gpuinfra.node.checks import ALL
 from gpuinfra.node.judge import judge
 from gpuinfra.node.probes import GPU_FIELDS, PROBES
@@ -50,6 +52,10 @@ class Case:
     expected: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the expectation that differ from those of the base."""
     code: int = 0
+    kernel: str | None = None
+    """The running kernel and the one that the bootstrap locked, if they differ from those of the stand-in."""
+    stderr: bool = False
+    """The text is the command's standard error."""
 
 
 @cache
@@ -72,6 +78,8 @@ def outputs() -> tuple[Output, ...]:
 LINKS_80 = {"gpus": 1, "nvlinks_per_gpu": 12, "nvlink_gb_s": 25.0}
 B200 = machine("aws", "p6-b200.48xlarge")
 B300 = machine("aws", "p6-b300.48xlarge")
+A3_ULTRA = machine("gcp", "a3-ultragpu-8g")
+GUARDED = {"metadata_guarded": ["169.254.169.254", "fd20:ce::254"]}
 QUIET = {"X1": "pass", "X2": "pass", "N6": "pass"}
 CASES: dict[str, Case] = {
     "a100-nvlink-s-1": Case({"F3": "pass"}, expected=LINKS_80),
@@ -131,6 +139,35 @@ CASES: dict[str, Case] = {
     "vm-cdi-2": Case({"C2": "pass"}, expected={"gpus": 4}),
     "vm-mokutil-1": Case({"P4": "pass"}),
     "h100-gvnic-1": Case({"N8": "pass"}, machine("gcp", "a3-highgpu-8g"), {"gvnics": 1}),
+    "vm-disk-1": Case({"P3": "pass"}),
+    "vm-kernel-headers-1": Case({"P2": "pass"}, kernel="6.1.0-56-cloud-amd64"),
+    "vm-uname-1": Case({"P2": "fail", "L1": "fail", "D3": "read", "D4": "read"}),
+    "vm-nft-1": Case({"C4": "pass"}, expected=GUARDED),
+    "vm-libcuda-1": Case({"D8": "pass"}),
+    "fsx-lustre-module-1": Case({"L1": "pass"}, kernel="6.1.91-99.172.amzn2023.x86_64"),
+    "fsx-mounts-1": Case(
+        {"L1": "pass", "L2": "skip", "L4": "skip"},
+        expected={"file_systems": ["/fsx", "/var/lib/data", "/mnt/cloud"], "homes": [], "buckets": []},
+    ),
+    "efs-mounts-1": Case(
+        {"L1": "skip", "L2": "pass", "L4": "skip"},
+        expected={"file_systems": [], "homes": ["/mnt/efs", "/home"], "buckets": []},
+    ),
+    "bucket-mounts-1": Case(
+        {"L1": "skip", "L2": "skip", "L4": "pass"},
+        expected={
+            "file_systems": [],
+            "homes": [],
+            "buckets": [
+                {"mount": "/s3", "read_only": True},
+                {"mount": "/mnt/blob", "read_only": False},
+                {"mount": "/home/jupyter/corpus", "read_only": False},
+            ],
+        },
+    ),
+    "gce-ports-1": Case({"N2": "skip", "N6": "pass", "N7": "pass", "N9": "skip"}, A3_ULTRA),
+    "gce-ports-2": Case({"N2": "skip", "N6": "pass", "N7": "fail", "N9": "skip"}, A3_ULTRA),
+    "dgx-enroot-1": Case({"C5": "fail"}, code=1, stderr=True),
 }
 """Output -> what each check that reads this command finds."""
 
@@ -162,11 +199,30 @@ def outcomes(one: Output, case: Case) -> dict[str, dict[str, Any]]:
         text = LINUX + text
     elif one.probe == "ports":
         text = json.dumps(_ports(text)) + "\n"
-    probes = {**healthy(case.base), one.probe: record(PROBES[one.probe].argv, text, case.code)}
-    found = judge(
-        probes, {**case.base, **case.expected, "required": sorted(reading(one)), "skips": {}}, journal=JOURNAL
-    )
-    return {check["id"]: check for check in found}
+    elif one.probe == "mounts":
+        text = json.dumps(_mounts(text)) + "\n"
+    wanted = {**case.base, **case.expected, "required": sorted(reading(one)), "skips": {}}
+    probes, journal = healthy(case.base), JOURNAL
+    if case.kernel is not None:
+        probes["uname"] = record(PROBES["uname"].argv, case.kernel + "\n")
+        journal = {**JOURNAL, "recorded": {**JOURNAL["recorded"], "kernel": case.kernel}}
+    printed = {"stderr": text} if case.stderr else {"stdout": text}
+    probes[one.probe] = record(PROBES[one.probe].argv, code=case.code, **printed)
+    return {check["id"]: check for check in judge(probes, wanted, journal=journal)}
+
+
+def _mounts(text: str) -> dict[str, Any]:
+    """What the node program reads through the real `findmnt` from this /proc/mounts, if each mount responds."""
+    with tempfile.TemporaryDirectory() as folder:
+        table, tool = Path(folder, "mounts"), Path(folder, "findmnt")
+        table.write_text(text, encoding="ascii")
+        tool.write_text(f'#!/bin/sh\nexec "{shutil.which("findmnt")}" --tab-file "{table}" "$@"\n', encoding="ascii")
+        tool.chmod(0o755)
+        with (
+            mock.patch.dict("os.environ", {"PATH": folder}),
+            mock.patch.object(mounts, "_problems", lambda tests: dict.fromkeys(tests)),
+        ):
+            return mounts.mounts()
 
 
 def _ports(text: str) -> dict[str, Any]:

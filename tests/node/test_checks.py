@@ -747,7 +747,7 @@ def test_declared_step_has_the_declared_checksum() -> None:
     one = node()
     one["expectation"]["own_steps"] = {"30-driver": "a" * 64}
     assert judged(one)["S2"]["outcome"] == "pass"
-    reason = "the script ended with exit code 4; last output: " + " / ".join(letter * 100 for letter in "xyz")
+    reason = "the script exited with code 4; last output: " + " / ".join(letter * 100 for letter in "xyz")
     journal(lambda j: j["steps"][1].update(status="failed", reason=reason))(one)
     assert judged(one)["S2"]["reason"] == f"30-driver is failed: {reason}"
 
@@ -809,7 +809,7 @@ def test_driver_without_reboot_warns_but_does_not_block() -> None:
     MUTATIONS["D7"][0](one)
     checks = judged(one)
     assert checks["D7"]["outcome"] == "warn"
-    assert "is not verified after a reboot" in checks["D7"]["reason"]
+    assert "has not been verified after a reboot" in checks["D7"]["reason"]
     assert verdict(list(checks.values()), one["expectation"]).verified
     one["journal"]["steps"][1]["boot_id"] = BOOT  # steps that run again in a later boot do not take its proof away
     one["journal"]["recorded"]["driver_boot"] = EARLIER_BOOT
@@ -855,4 +855,4 @@ def test_docker_on_a_machine_without_gpus_needs_no_runtime_nvidia() -> None:
     one["probes"]["docker"]["stdout"] = '{"ServerVersion": "29.8.1", "Runtimes": {"runc": {}}}'
     assert judged(one)["C1"]["outcome"] == "pass"
     one["probes"]["docker"] = record(["docker"], "", 127, problem="not found")
-    assert judged(one)["C1"]["reason"] == "the declaration lists docker, which is not installed"
+    assert judged(one)["C1"]["reason"] == "the declaration lists docker, but it is not installed"

@@ -190,7 +190,7 @@ def test_a_missing_kernel_record_is_named() -> None:
     journal = copy.deepcopy(JOURNAL)
     journal["recorded"].pop("kernel")
     found = judge(healthy(P4D), {**P4D, "required": ["P2"], "skips": {}}, journal=journal)[0]
-    assert (found["outcome"], found["reason"]) == ("fail", "no bootstrap step recorded the kernel that it locked")
+    assert (found["outcome"], found["reason"]) == ("fail", "no bootstrap step recorded the locked kernel")
 
 
 def test_mig_is_no_reason_to_count_fewer_rows() -> None:

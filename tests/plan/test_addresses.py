@@ -30,6 +30,9 @@ CAPACITY_GIB = {"aws": 4800, "azure": 8192, "gcp": 18000}
 LARGE_GIB = {"aws": 24000, "azure": 131072, "gcp": 36000}
 RESERVED = 5
 """Addresses that AWS and Azure reserve in each subnet; Google Cloud reserves four."""
+SMALLEST = {"aws": 28, "azure": 29, "gcp": 29}
+"""The longest prefix of a subnet: AWS, VPC user guide, subnet sizing; Azure, virtual network FAQ; Google Cloud, VPC subnets, valid ranges
+(2026-11-24)."""
 SERVICE_ADDRESSES = 1024
 """Addresses of the range of Managed Lustre or Filestore (docs/gcp.md)."""
 
@@ -107,6 +110,8 @@ def problems(spec: ClusterSpec, plan: Plan) -> Iterator[str]:
     for name, one in ranges:
         if not one.subnet_of(whole):
             yield f"{name} {one} is outside {whole}"
+        if name != "services" and one.prefixlen > SMALLEST[plan.cloud]:
+            yield f"{name} {one} is smaller than the smallest subnet, /{SMALLEST[plan.cloud]}"
     for subnet in plan.network.subnets:
         if subnet.role == "nodes":
             nodes = sum(group.count for pool in plan.pools if pool.subnet == subnet.name for group in pool.groups)
