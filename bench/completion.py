@@ -1,4 +1,4 @@
-"""Measures the time of a completion and of `import gpuinfra` in a new process, also relative to the start of Python.
+"""Measures the time of a completion and of `import gpuinfra` in a new process, also relative to the startup time of Python.
 
 Usage: `python bench/completion.py`. The figures depend on the machine, so the script has no pass criteria.
 """
@@ -26,7 +26,7 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
 
 
 def seconds(command: list[str], line: str) -> float:
-    """Return the wall-clock seconds of a new process. A line is completed as bash does."""
+    """Return the wall-clock seconds of a new process. A line is completed as in bash."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     if line:
         words = str(len(line.split()) - 1)

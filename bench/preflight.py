@@ -1,6 +1,6 @@
 """Measures the preflight of a stack against services that answer after 200 ms: `python bench/preflight.py [LATENCY_S]`.
 
-The answers are those of the tests. The target is 5 s on each cloud, without the start of the interpreter.
+The responses are those of the tests. The target is 5 s on each cloud, excluding interpreter startup.
 """
 
 from __future__ import annotations

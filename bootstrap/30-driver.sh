@@ -84,7 +84,7 @@ leave_nouveau() {
 }
 
 # The units of Ubuntu and NVIDIA start the daemon without persistence mode, so it keeps no GPU initialized, and stop it when no
-# other unit needs it. DCGM reports both as an error of the software.
+# other unit needs it. DCGM reports both as a software error.
 keep_initialized() {
   local command
   command=$(systemctl cat "$PERSISTENCED" 2>/dev/null | sed -n 's/^ExecStart=\(..*\)/\1/p' | tail -n 1) || true
@@ -99,7 +99,7 @@ ExecStart=$command"; then
     dry_run || systemctl daemon-reload
   fi
   service_on "$PERSISTENCED"
-  # The daemon sets the mode when it starts. It still runs with the former command if the file is new, or if an earlier run ended here.
+  # The daemon sets the mode when it starts. It still runs with the previous command if the file is new, or if an earlier run stopped here.
   if persistence_is_off && ! would "restart $PERSISTENCED"; then
     systemctl restart "$PERSISTENCED" || die "$PERSISTENCED did not start: $(service_reason "$PERSISTENCED")"
     changed "restarted $PERSISTENCED with persistence mode"

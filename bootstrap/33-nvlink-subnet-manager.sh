@@ -40,7 +40,7 @@ main() {
   proved "nvlsm $(package_version nvlsm) is installed, mlx5_ib and ib_umad are loaded"
 }
 
-# get_module NAME: installs the package with the further modules of the running kernel unless the kernel has the module.
+# get_module NAME: installs the running kernel's package of additional modules, unless the kernel already has the module.
 get_module() {
   local package
   package=linux-modules-extra-$(uname -r)

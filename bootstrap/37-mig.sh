@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Creates the MIG instances of the declaration. Instances do not survive a reboot, so a unit creates them again at every boot.
+# Creates the declared MIG instances. Instances do not survive a reboot, so a unit creates them again at every boot.
 #
 # Reads:  nothing from versions.env; `node.pyz mig` reads the profiles from expectation.json
 # Proves: `node.pyz mig` finds mode and instances as declared, nvidia-smi lists instances, and the unit is enabled for the next boot.

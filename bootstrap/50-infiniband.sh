@@ -40,7 +40,7 @@ NCCL_IGNORE_CPU_AFFINITY=1' || true
   proved "DOCA-OFED $(doca_version): mlx5_ib and ib_umad are loaded"
 }
 
-# UCX would also use the RDMA device of the accelerated Ethernet interface. Devices can be missing or renamed at boot, so a login lists them.
+# UCX would also use the RDMA device of the accelerated Ethernet interface. Devices can be missing or renamed at boot, so each login lists them.
 infiniband_environment() {
   # shellcheck disable=SC2016  # the login shell expands it
   printf '%s\n' 'UCX_NET_DEVICES=$(for port in /sys/class/infiniband/*/ports/1; do

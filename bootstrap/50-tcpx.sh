@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs TCPX, with which NCCL receives into GPU memory on A3 High and A3 Edge with Google's own kernel: the plugin and the
-# receive manager. The receive manager runs as long as a job, so the scheduler starts and stops it.
+# Installs TCPX, which lets NCCL receive into GPU memory on A3 High and A3 Edge with Google's own kernel: the plugin and the
+# receive manager. The receive manager runs for the duration of a job, so the scheduler starts and stops it.
 #
 # Reads:  TCPX_PLUGIN, TCPX_MANAGER  images: us-central1-docker.pkg.dev/mine/gpudirect/gpudirect-tcpx/NAME:v3.1.9
 # Proves: the running kernel supports TCPX, the NCCL plugin is in /var/lib/tcpx/lib64, the image of the receive manager is present.

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs TCPXO (FasTrak), with which NCCL receives into GPU memory on A3 Mega and A3 High: a kernel module, the plugin and the
-# receive manager. The receive manager runs as long as a job, so the scheduler starts and stops it.
+# Installs TCPXO (FasTrak), which lets NCCL receive into GPU memory on A3 Mega and A3 High: a kernel module, the plugin and the
+# receive manager. The receive manager runs for the duration of a job, so the scheduler starts and stops it.
 #
 # Reads:  TCPXO_HELPER                          dmabuf-import-helper=1.1, module import_helper by dkms
 #         TCPXO_REPOSITORY, TCPXO_SUITE         https://us-apt.pkg.dev/projects/gce-ai-infra, gpudirect-tcpxo-apt
 #         TCPXO_KEY_URL, TCPXO_KEY_FINGERPRINT  the repository's key; 40 hex digits
 #         TCPXO_PLUGIN, TCPXO_MANAGER           images: us-central1-docker.pkg.dev/mine/gpudirect/gpudirect-tcpxo/NAME:v1.0.15
-#         TCPXO_ARGUMENTS                       of the receive manager on this machine: --num_hops=2 --num_nics=8
+#         TCPXO_ARGUMENTS                       arguments of the receive manager on this machine: --num_hops=2 --num_nics=8
 # Proves: module import_helper is loaded and matches the kernel, the NCCL plugin and its environment are in /var/lib/tcpxo/lib64,
 #         and the image of the receive manager is present.
 set -euo pipefail
@@ -124,7 +124,7 @@ tcpxo_environment() {
 
 # A script for a scheduler's prolog and epilog. The lock pins plugin and manager as a pair, because they are released together.
 # The plugin waits 30 s for the manager (FASTRAK_RXDM_INIT_TIMEOUT), and then NCCL uses sockets. start therefore returns when the
-# manager is ready; it prints a line (WriteRxDMHealthyLog, google/nccl-plugin-gpudirect-tcpxo v1.0.12 to v1.0.17, read 2026-11-22).
+# manager is ready; it prints a line (WriteRxDMHealthyLog, google/nccl-plugin-gpudirect-tcpxo v1.0.12 to v1.0.17, retrieved 2026-11-22).
 write_start_script() {
   put_file "$START" "#!/usr/bin/env bash
 # gpuinfra-tcpxo start|stop: the receive manager of TCPXO, before a job that uses more than one node and after it.

@@ -25,7 +25,7 @@ main() {
   local mount source options after='' mounted=()
 
   install_packages nfs-common
-  # Only an order: with x-systemd.requires=, a restart of the unit would unmount the homes.
+  # This sets only the order: with x-systemd.requires=, a restart of the unit would unmount the homes.
   [[ -z ${HOME_TLS_PORT:-} ]] || after=,x-systemd.after=$TLS_UNIT
   [[ -z ${HOME_TLS_PORT:-} ]] || connect_with_tls
   while read -r mount source options; do

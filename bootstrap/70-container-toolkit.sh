@@ -24,7 +24,7 @@ main() {
   fi
   configure_runtime docker docker.service /etc/docker/daemon.json
   configure_runtime containerd containerd.service /etc/containerd/conf.d/99-nvidia.toml
-  # The specification is in /var/run, so the service must write it at every boot; the path only reacts to a new driver.
+  # The specification is in /var/run, so the service must write it at every boot. The path unit reacts only to a new driver.
   service_on nvidia-cdi-refresh.path
   at_boot nvidia-cdi-refresh.service
   refresh_cdi

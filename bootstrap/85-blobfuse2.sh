@@ -11,7 +11,7 @@
 #         GPUINFRA_CLIENT_ID        client ID of the nodes' identity, from node.json; empty if the machine has only one identity
 # Proves: each mount has a process with its own configuration and looks up a name in it, a writable mount returns what was written to it,
 #         and a read-only mount is read-only.
-# A unit mounts each container, so that the process of the file system runs in the unit instead of in this step.
+# A unit mounts each container, so the file system's process runs in the unit instead of in this step.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
@@ -40,15 +40,15 @@ install_client() {
 }
 
 # client_command MOUNT MODE CACHE BUCKET FOLDER CONFIG: the check for a newer version needs the internet. With the writeback cache of the
-# kernel, a node does not see the size of a blob that another node changed. The default time for the mount is 5 s, and after it the
-# command ends without an error.
+# kernel, a node does not see the size of a blob that another node changed. By default, the command waits 5 s for the mount, and
+# then exits without an error.
 client_command() {
   printf '%s\n' "blobfuse2 mount --disable-version-check=true --disable-writeback-cache=true --wait-for-mount=60s --config-file=$6 $1"
 }
 
 # client_config MOUNT MODE CACHE BUCKET FOLDER: keys of setup/advancedConfig.yaml. Without a disk for the cache, blocks are cached in
-# memory, of which the default is 60 percent of the machine. cleanup-on-start: a cache with files of a process that was killed refuses the
-# mount. The type of the account (with or without a hierarchical namespace) is detected.
+# memory, by default in up to 60 percent of it. cleanup-on-start: BlobFuse refuses to mount with a cache that contains files of a killed
+# process. The type of the account (with or without a hierarchical namespace) is detected.
 client_config() {
   local server cache=block_cache settings read_only=false
   server=$(server_at "$1")

@@ -10,7 +10,7 @@
 #         GPUINFRA_FILE_SYSTEMS    lines of `kind mount dns_name mount_name`, from node.json; mount_name is the bucket
 # Proves: each mount has a process for its own bucket and looks up a name in it, a writable mount returns what was written to it, and a
 #         read-only mount is read-only.
-# A unit mounts each bucket, so that the process of the file system runs in the unit instead of in this step.
+# A unit mounts each bucket, so the file system's process runs in the unit instead of in this step.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"

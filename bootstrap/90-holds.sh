@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Holds the packages that the previous steps proved, so that apt does not change them until a new lock does.
+# Holds the packages that the previous steps verified, so apt does not change them until a new lock does.
 #
 # Reads:  HOLD_PATTERNS  globs over package names: nvidia-* libnccl* linux-image-*
 # Proves: no package is half installed, and every installed package that matches is held.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the declared packages (software.packages) from the repositories of the node.
 #
-# It runs after the holds: apt does not change a held package to install a declared one, so the lock stays as it was proved.
+# It runs after the holds: apt does not change a held package to install a declared one, so the packages in the lock stay as verified.
 #
 # Reads:  EXTRA_PACKAGES  names with an optional version: htop nvme-cli=2.8-1
 # Proves: each package is installed, and a package with a version has this version and is held.

@@ -87,9 +87,9 @@ start_unit() {
   return 1
 }
 
-# unit_text MOUNT MODE CACHE BUCKET FOLDER CONFIG: the client becomes a daemon after it mounted the bucket. If it fails, systemd starts it again.
+# unit_text MOUNT MODE CACHE BUCKET FOLDER CONFIG: the client becomes a daemon after it mounts the bucket. If it fails, systemd restarts it.
 # -l: a mount in use is busy, and so is one whose process ended; a new process fails on it (troubleshooting.md of gcsfuse v3.11.2).
-# OOMScoreAdjust: a process of a user that fills the memory must not end the mount that all users share.
+# OOMScoreAdjust: a user's process that fills the memory must not stop the mount that all users share.
 unit_text() {
   local mount=$1 cache=''
   [[ -z $5 ]] || cache="ExecStartPre=/usr/bin/env install -d -m 0700 ${5%/*} $(client_folders "$5")"

@@ -9,7 +9,7 @@
 readonly LNET_OPTIONS=/etc/modprobe.d/gpuinfra-lnet.conf
 readonly LNET_UNIT=gpuinfra-lnet.service
 readonly AMAZON=0x1d0f   # PCI vendor of EFA devices
-readonly PEER_CREDITS=32 # AWS's value: FSx for Lustre guide, "Configuring EFA clients", read 2026-11-21
+readonly PEER_CREDITS=32 # AWS's value: FSx for Lustre guide, "Configuring EFA clients", retrieved 2026-11-21
 
 # lnet_over_efa: configures LNet now.
 lnet_over_efa() {
@@ -44,7 +44,7 @@ prove_lnet() {
   ((up >= LNET_EFA_DEVICES)) || die "$up of $LNET_EFA_DEVICES EFA devices are up in LNet (lnetctl net show --net efa)"
   received=$(lnetctl net show -v --net efa | awk '$1 == "recv_count:" { sum += $2 } END { print sum + 0 }')
   ((received > 0)) ||
-    die "no message was received over EFA, so Lustre uses TCP, at a tenth of the speed; the security groups of nodes and file system must allow all traffic in both directions, each referring to the other by its id"
+    die "no messages were received over EFA, so Lustre uses TCP, at a tenth of the speed; the security groups of the nodes and the file system must allow all traffic in both directions, and each must reference the other by its ID"
 }
 
 configure_lnet() {

@@ -8,8 +8,8 @@ readonly MOUNT_S=90 # as long as systemd waits for a mount at boot (DefaultTimeo
 # /home, for example for the file system view of systemd-networkd, and /srv: then mount and network wait for each other
 # (systemd issues 23652, 17657, 39177 and 1959). Home directories, and Lustre at these paths, are mounted without one.
 # Elsewhere, Lustre is mounted on first access, as the clouds document it.
-# nofail: if the server does not answer, the machine boots and its checks report the mount. It also removes the order before
-# remote-fs.target, after which users log in, so that order is set here. mount.lustre passes nofail to the kernel, which refuses it.
+# nofail: if the server does not respond, the machine boots and its checks report the mount. It also removes the order before
+# remote-fs.target, after which users log in, so this order is set here. mount.lustre passes nofail to the kernel, which refuses it.
 boot_options() {
   local nofail=,nofail
   local -r before=x-systemd.before=remote-fs.target,x-systemd.before=gpuinfra-bootstrap.service,x-systemd.before=gpuinfra-verify.service

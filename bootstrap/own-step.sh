@@ -6,7 +6,7 @@
 #         OWN_SHA256    SHA-256 of the script
 #         OWN_REBOOT    1 to reboot after the script
 #         OWN_FINISHED  path of a file that exists from the end of the script until the reboot after it
-# Proves: a script with this SHA-256 ended with exit code 0, and the machine rebooted after it if it must.
+# Proves: a script with this SHA-256 exited with code 0, and the machine rebooted after it if required.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
@@ -39,7 +39,7 @@ main() {
     mv -f -- "$OWN_FINISHED.new" "$OWN_FINISHED"
     reboot_needed "the script ended, and the declaration contains reboot: true"
   fi
-  proved "the script with the SHA-256 $OWN_SHA256 ended with exit code 0"
+  proved "the script with the SHA-256 $OWN_SHA256 exited with code 0"
 }
 
 # rebooted_since BOOT: ends the step if the machine rebooted after the script in this boot, and otherwise requests the reboot.
@@ -50,7 +50,7 @@ rebooted_since() {
   fi
   end_dry_run
   rm -f -- "$OWN_FINISHED"
-  proved "the script with the SHA-256 $OWN_SHA256 ended with exit code 0, and the machine rebooted after it"
+  proved "the script with the SHA-256 $OWN_SHA256 exited with code 0, and the machine rebooted after it"
 }
 
 # get_script PATH: downloads the script of OWN_URL.
@@ -72,7 +72,7 @@ verify_script() {
     refuse "the script of ${OWN_URL:-this step} has the SHA-256 $found, but the declaration requires $OWN_SHA256; the node did not run it"
 }
 
-# run_script PATH: the script sees the variables of the node, but not those with which steps report.
+# run_script PATH: the script sees the node's variables, but not the variables that steps use to report.
 run_script() (
   trap - ERR
   unset GPUINFRA_REPORT GPUINFRA_DRY_RUN GPUINFRA_UNFINISHED GPUINFRA_VERSIONS MIRROR_URL "${!OWN_@}"

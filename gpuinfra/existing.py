@@ -46,7 +46,7 @@ def joined(existing: E, layers: Iterable[Layer], opts: pulumi.ResourceOptions | 
     for layer in layers:
         if layer.stack is None:
             continue
-        # One stack can create both layers, and Pulumi refuses a second resource with the same name.
+        # One stack can create both layers, and Pulumi rejects a second resource with the same name.
         if layer.stack not in stacks:
             stacks[layer.stack] = pulumi.StackReference(layer.stack, opts=opts)
         reference = stacks[layer.stack]
@@ -63,7 +63,7 @@ def references(layer: Layer, existing: Existing) -> Any:
     missing = [one.name for one in _shared(layer.refs, existing) if one.name not in given and _required(one)]
     if missing:
         raise ValueError(
-            f"this stack does not create the {layer.name} and needs {', '.join(missing)}; set use.{layer.name} to "
+            f"this stack does not create the {layer.name}, but requires {', '.join(missing)}; set use.{layer.name} to "
             f"the stack that created it, or pass existing={type(existing).__module__.split('.')[2]}.Existing({missing[0]}=...) to GpuCluster"
         )
     return layer.refs(**given)

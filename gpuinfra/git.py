@@ -46,7 +46,7 @@ def file_at(reference: str, path: Path) -> Iterator[Path]:
             "or omit --diff for a new stack"
         )
     with tempfile.TemporaryDirectory(prefix="gpuinfra-git-") as made:
-        # A separate index, so that neither the user's index nor hooks take part.
+        # A separate index, so that the user's index and hooks are not used.
         index = {"GIT_INDEX_FILE": str(Path(made, "index"))}
         folder = place.parent.relative_to(root).as_posix()
         below = commit if folder == "." else f"{commit}:{folder}"
@@ -74,7 +74,7 @@ def _git(folder: Path, *words: str, environment: dict[str, str] | None = None) -
     except FileNotFoundError:
         raise EnvironmentMissing("git is not installed; install it to compare with a Git reference") from None
     except subprocess.TimeoutExpired:
-        raise EnvironmentMissing(f"`git {words[0]}` did not finish within {TIMEOUT_S} s; run it yourself") from None
+        raise EnvironmentMissing(f"`git {words[0]}` did not finish within {TIMEOUT_S} s; run it manually") from None
 
 
 def _reason(done: subprocess.CompletedProcess[str]) -> str:

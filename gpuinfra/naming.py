@@ -4,7 +4,8 @@ A logical name consists of the component name, the purpose, and an index if ther
 public contract since version 0.2.0. Renaming one requires an alias and a changelog entry.
 
 Pulumi generates physical names with a random suffix. This module generates a name only if it must be known in advance (a trail in a
-bucket policy) or found after a destroy (a retained resource). Such a name contains a token that is derived from the organization, project, and stack, so that stacks in one account do not collide.
+bucket policy) or found after a destroy (a retained resource). Such a name contains a token that is derived from the organization, project,
+and stack, so that stacks in one account do not collide.
 """
 
 from __future__ import annotations

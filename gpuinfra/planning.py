@@ -46,7 +46,7 @@ from gpuinfra.spec.storage import ObjectMount
 def make_plan(spec: ClusterSpec, today: date, now: datetime | None = None) -> Plan:
     """Return the plan for a declaration that has no findings of level error.
 
-    `now` is the time, which decides whether a capacity window that starts today is open. If it is None, the window is open.
+    `now` is the time, which determines whether a capacity window that starts today is open. If it is None, the window is open.
     """
     cloud = profile_of(spec.cloud)
     known = machines_of(spec)
@@ -243,7 +243,7 @@ def _existing(spec: ClusterSpec, cloud: CloudProfile) -> tuple[ExistingFileSyste
 
 
 def _second_region(plan: Plan, today: date) -> float:
-    """Return the monthly price of the stack in the second region before a failover. Its resources have the tag of the cluster, so the budget counts them."""
+    """Return the monthly price of the stack in the second region before a failover. Its resources have the cluster's tag, so the budget counts them."""
     if plan.recovery is None or plan.recovery.mode == "cold":
         return 0.0
     pools = plan.pools if plan.recovery.mode == "hot" else ()

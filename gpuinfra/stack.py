@@ -32,7 +32,7 @@ def declared() -> ClusterSpec:
     if why_not_here(spec.cloud) is None and (reason := missing_credentials(spec.cloud, spec.where.region, _setting)):
         title = profile_of(spec.cloud).title
         raise pulumi.RunError(
-            f"{title}: {reason}; to try the stack without an account, `gpuinfra rehearse up {pulumi.get_stack()}`"
+            f"{title}: {reason}; to try the stack without an account, run `gpuinfra rehearse up {pulumi.get_stack()}`"
         )
     return spec
 

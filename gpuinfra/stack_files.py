@@ -1,4 +1,4 @@
-"""Where stack files are: in the current project, and those that ship with gpuinfra. Reads file names only."""
+"""Finds the stack files of the current project and those that ship with gpuinfra. Reads only file names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def stack_name(path: Path) -> str:
 
 
 def known_stacks() -> dict[str, Path]:
-    """Return the stack files by the name of their stack. A stack of the project hides a shipped one of the same name."""
+    """Return the stack files, keyed by stack name. A stack in the project overrides a shipped stack with the same name."""
     known: dict[str, Path] = {}
     for folder in _folders():
         for file in sorted(folder.glob("Pulumi.*.yaml")):

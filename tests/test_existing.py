@@ -72,7 +72,7 @@ def test_a_resource_that_the_stack_creates_itself_is_refused(cloud: str, stack: 
 def test_the_error_for_a_missing_reference_names_the_field_and_the_layer() -> None:
     """The message contains the layer, the key of `use` and the argument."""
     site = Layer(name="site", stack=None, refs=SiteRefs)
-    said = r"needs vpc_id, nodes_group_id; set use\.site to the stack that created it, or pass existing=aws\.Existing\(vpc_id=\.\.\.\)"
+    said = r"requires vpc_id, nodes_group_id; set use\.site to the stack that created it, or pass existing=aws\.Existing\(vpc_id=\.\.\.\)"
     with pytest.raises(ValueError, match=said):
         references(site, Existing(subnet_ids={"private-0": "subnet-1"}))
 

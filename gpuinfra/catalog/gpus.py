@@ -212,7 +212,7 @@ GB200 = Gpu(
     driver_floor="570.123.01",
     open_module=OpenModule.REQUIRED,
     mig=True,
-    needs_imex=True,  # https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide, read 2026-11-22
+    needs_imex=True,  # https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide, retrieved 2026-11-22
     compute_capability="10.0",
     source=_TABLE,
 )
@@ -228,7 +228,7 @@ GB300 = Gpu(
     driver_floor="580.82.07",
     open_module=OpenModule.REQUIRED,
     mig=True,
-    needs_imex=True,  # https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide, read 2026-11-22
+    needs_imex=True,  # https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide, retrieved 2026-11-22
     compute_capability="10.3",
     source=_TABLE,
 )

@@ -1,4 +1,4 @@
-"""MIG profiles of each GPU product, and a check whether a layout fits on one GPU.
+"""MIG profiles of each GPU product, and a check that a layout fits on one GPU.
 
 A GPU has seven compute slices and eight memory slices. A profile uses some of each, and the number of its instances per GPU is limited.
 Profiles with media extensions (`+me`) and graphics (`+gfx`) are omitted, because they are not intended for training.

@@ -1,6 +1,6 @@
 """Reads the prices of a cloud from its file `prices.json`, and estimates prices for regions without one.
 
-Each row has a source with a date. In `machines`, a row has the kind of capacity and USD per node per hour by region; `*` stands for all
+Each row has a source with a date. In `machines`, a row has the kind of capacity and USD per node per hour by region; `*` means all
 regions, and two numbers are a range. In `services`, a row has USD per unit. `ratios` compare the price of one machine type between regions
 and the reference region. A price that the file does not contain is estimated as the price in the reference region times this ratio.
 Such a price is marked as an estimate, with its calculation in the note.
@@ -45,7 +45,7 @@ class PriceTable:
 
     @cached_property
     def reference(self) -> str:
-        """Region to whose prices the ratios apply."""
+        """Reference region, to whose prices the ratios apply."""
         return str(self._content["reference_region"])
 
     @cached_property
@@ -144,7 +144,7 @@ class PriceTable:
                     )
 
     def _distance(self, region: str) -> tuple[float, str]:
-        """Return the sort key that selects the region from whose price others are estimated. The reference region has the ratio 1."""
+        """Return the sort key that selects the region whose price is the basis of estimates. The reference region has the ratio 1."""
         return abs(self.ratios[region].value - 1), "" if region == self.reference else region
 
     def _from(self, base: str, region: str) -> tuple[float, str, str]:

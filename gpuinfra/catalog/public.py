@@ -1,4 +1,4 @@
-"""Prices that are read from the price files that clouds publish. `gpuinfra/clouds/<cloud>/public_prices.py` reads the files of a cloud."""
+"""Prices from the price files that clouds publish. `gpuinfra/clouds/<cloud>/public_prices.py` reads the files of a cloud."""
 
 from __future__ import annotations
 

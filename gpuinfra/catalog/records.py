@@ -1,6 +1,6 @@
 """The record types that the catalogs of all clouds use.
 
-A record contains facts, each with its source page and the date on which it was read. Decisions are in the plan.
+A record contains facts, each with its source page and retrieval date. Decisions are in the plan.
 This module imports no cloud SDK and names no cloud, so that catalogs can be read and tested without one.
 To add a machine type, see `docs/add-a-machine.md`. A machine type of a known family requires one record and no code.
 """
@@ -37,7 +37,7 @@ class OpenModule(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """The source page of a fact and the date on which it was read."""
+    """The source page of a fact and its retrieval date."""
 
     page: str
     """URL of a page, or `owner/repository:path`."""

@@ -36,7 +36,7 @@ GROUPS = {
     "Operate": {
         "verify": "Judge the evidence that nodes uploaded",
         "nodes": "List the nodes: state, verified since, price per hour",
-        "drift": "Compare a deployed stack with what was deployed",
+        "drift": "Compare cloud resources and nodes with what was deployed",
         "ready": "Check whether the second region is ready",
         "failover": "Move a stack to its second region",
         "check": "Run the checks on the nodes now",
@@ -53,10 +53,10 @@ GROUPS = {
         "completion": "Print or install the completion for bash, zsh or fish",
     },
 }
-"""Group -> name -> one-line help text. `gpuinfra.cli.<name>` defines the command."""
+"""One-line help texts, keyed by group and command name. `gpuinfra.cli.<name>` defines the command."""
 
 VARIABLE = "_GPUINFRA_COMPLETE"
-"""Set by a shell's completion script to request completions. Click derives the name from the name of the command."""
+"""A shell's completion script sets this variable to request completions. Click derives its name from the command name."""
 
 COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
 
@@ -92,7 +92,7 @@ class _LazyGroup(click.Group):
 
             near = get_close_matches(args[0], COMMANDS, n=1)
             hint = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(COMMANDS)}"
-            raise click.UsageError(f"the command is {args[0]!r}, which does not exist; {hint}", ctx)
+            raise click.UsageError(f"unknown command {args[0]!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
 
 
@@ -159,11 +159,11 @@ _FIXES = {
     errno.EACCES: f"change the permissions or choose another folder, {_AGAIN}",
     errno.EPERM: f"change the permissions or choose another folder, {_AGAIN}",
     errno.ENAMETOOLONG: f"choose a shorter path, {_AGAIN}",
-    errno.EMFILE: f"raise the limit of open files (`ulimit -n`), {_AGAIN}",
+    errno.EMFILE: f"raise the limit on open files (`ulimit -n`), {_AGAIN}",
     errno.ENFILE: f"close other programs, {_AGAIN}",
     errno.EIO: f"check the disk, {_AGAIN}",
 }
-"""Maps an error of the operating system to the action that resolves it."""
+"""The action that resolves an operating system error, keyed by error number."""
 
 
 def _discard_output() -> None:
@@ -172,7 +172,7 @@ def _discard_output() -> None:
 
 
 def _internal_error(problem: Exception) -> int:
-    """Report a defect of gpuinfra in one line that explains how to see the traceback."""
+    """Report a bug in gpuinfra in one line that explains how to print the traceback."""
     if os.environ.get("GPUINFRA_DEBUG"):
         traceback.print_exception(problem)
     what = f"{type(problem).__name__}: {problem}".splitlines()[0]

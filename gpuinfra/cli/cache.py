@@ -49,7 +49,7 @@ def command(
     """Show the data that gpuinfra stores on this machine, or remove unused data.
 
     `clean` removes engines of other versions, Go toolchains and bundles that were not used in the last day. gpuinfra creates them
-    again when it needs them. Rehearsals are removed only with --rehearsals or --all. Data that a process uses is never removed.
+    again when it needs them. Rehearsals are removed only with --rehearsals or --all. Data that is in use is never removed.
     """
     from gpuinfra.engine.entries import BUNDLE, ENGINE, TOOLCHAIN, entries
     from gpuinfra.engine.keep import cache_folder

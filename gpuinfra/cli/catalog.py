@@ -148,4 +148,4 @@ def _details(record: MachineType) -> Iterator[tuple[str, str]]:
         yield "healthy", f"{floor.what}: at least {floor.at_least:g} {floor.unit} ({floor.source})"
     for note in record.notes:
         yield "note", note
-    yield "source", f"{record.source.page}, read {record.source.read}"
+    yield "source", f"{record.source.page}, retrieved {record.source.read}"

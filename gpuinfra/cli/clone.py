@@ -98,7 +98,7 @@ def command(
     write = result.ok and not dry_run
     for one in result.files:
         if one.path.resolve() == path.resolve():
-            raise UsageError(f"{one.path} is the file of the stack; specify a different path with --output")
+            raise UsageError(f"{one.path} is the stack's own file; specify a different path with --output")
     if write:
         for one in result.files:
             check_target(one.path, force=force)

@@ -192,7 +192,7 @@ COMPLETED: dict[str, Complete] = {
     "ssh.words": ssh_word,
     "cp.words": stack_or_file,
 }
-"""Parameter of all commands, or of one command -> its values. Click itself completes commands, options, and options with fixed values."""
+"""Functions that complete values, keyed by parameter, or by command and parameter. Click itself completes commands, option names, and fixed option values."""
 
 
 def attach(command: click.Command) -> click.Command:

@@ -24,11 +24,11 @@ class Shell:
     """Where a shell loads completions from."""
 
     script: Callable[[], Path]
-    """The file of the script."""
+    """The script file."""
     startup: Callable[[], Path] | None
     """The startup file that loads the script. None if the shell finds the script by its location."""
     load: str = ""
-    """Lines for the startup file, with `{script}` as the placeholder for the path of the script."""
+    """Lines for the startup file, with `{script}` as the placeholder for the script path."""
 
 
 def _home(variable: str, *default: str) -> Path:

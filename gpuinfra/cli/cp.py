@@ -24,7 +24,7 @@ _REMOTE = re.compile(r"([^/:]+):(.*)", re.DOTALL)
 
 @click.command("cp")
 @click.argument("words", nargs=-1, required=True, metavar="[STACK] SOURCE... DESTINATION")
-@click.option("-r", "--recursive", is_flag=True, help="Copy folders with their content.")
+@click.option("-r", "--recursive", is_flag=True, help="Copy folders and their contents.")
 @click.option("--hosts", "hosts_file", type=FILE, metavar="FILE", help="Find the nodes in this hosts file (docs/remote.md). Omit STACK.")  # fmt: skip
 @click.option("--direct", is_flag=True, help="Connect to the private address instead of through the cloud's tunnel.")
 @stack_options

@@ -19,7 +19,7 @@ SCHEMA = "gpuinfra.doctor/1"
 def command(stack: str | None, as_json: bool, folder: Path) -> int:
     """Check what deployments and rehearsals require, and print the command that fixes each problem.
 
-    The command checks Python, the engine, the SDKs and plugins of the clouds, the tools and disk space of rehearsals, the state backend, its
+    The command checks Python, the engine, the cloud SDKs and plugins, the tools and disk space for rehearsals, the state backend, its
     passphrase, and your credentials. With STACK, it checks only what STACK requires, including permissions, quotas, capacity and images in
     your account. It changes no resources and never prints a credential.
 

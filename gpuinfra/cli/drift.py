@@ -1,4 +1,4 @@
-"""`gpuinfra drift`: compares a deployed stack with what was deployed."""
+"""`gpuinfra drift`: compares a stack's cloud resources and nodes with what was deployed."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def for_evidence(stack: str | None, file: Path | None) -> Callable[[Evidence], E
         pool = one.document.get("pool")
         if pool not in pools:
             raise UsageError(
-                f"the evidence of {one.instance_id} is from pool {pool!r}, but {stack} has {', '.join(pools)}; specify the stack to which the node belongs"
+                f"the evidence of {one.instance_id} is from pool {pool!r}, but {stack} has {', '.join(pools)}; specify the stack that the node belongs to"
             )
         return pools[pool]
 

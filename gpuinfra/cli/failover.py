@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.option(
     "--unreachable",
     is_flag=True,
-    help="Do not call the first region. Default: stop calling it when it does not respond.",
+    help="Send no requests to the first region. Default: stop sending requests when it does not respond.",
 )
 @click.option(
     "--ignore",
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Continue a failover that was interrupted, and repeat the steps for which the first region did not respond.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, and the progress on stderr.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and progress on stderr.")
 def command(
     stack: str,
     region: str,
@@ -61,9 +61,9 @@ def command(
 
     The command checks the second region, stops the nodes of the first region, waits for the replicas, disables the replication,
     deploys the stack files of the second region, imports the replicas into the file systems, and waits until the nodes are
-    verified. It prints each step before it runs and records it in a journal, so that `--resume` continues after an interruption.
+    verified. It prints each step before it runs it and records it in a journal, so `--resume` can continue after an interruption.
 
-    If the first region does not respond, the steps in it are recorded, and `--resume` repeats them later.
+    If the first region does not respond, its steps are recorded, and `--resume` repeats them later.
 
     The exit code is 0 if all other steps ran, and 1 otherwise.
     """

@@ -1,6 +1,6 @@
 """`gpuinfra images`: shows the image of each pool, newer releases of its family, and what a newer release changes.
 
-The records of the catalog need no network. With `--live`, the cloud is queried for the newest image.
+The catalog records require no network access. With `--live`, the cloud is queried for the newest image.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ NOT_KNOWN = "not known"
 
 @click.command("images")
 @click.argument("stack", metavar="STACK|FILE")
-@click.option("--live", is_flag=True, help="Also ask the cloud for the newest image (docs/declaring.md).")
+@click.option("--live", is_flag=True, help="Also query the cloud for the newest image (docs/declaring.md).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(stack: str, live: bool, as_json: bool) -> int:
-    """Show the image of each pool of STACK, newer releases of the same image family, and what they change.
+    """Show the image of each pool in STACK, newer releases of the same image family, and what they change.
 
-    The releases are those that gpuinfra records, each with its source. Without --live, the command does not ask the cloud, so newer
+    The command lists the releases that gpuinfra records, each with its source. Without --live, it does not query the cloud, so newer
     releases can exist. With --live, the command sends read-only requests with your credentials. Without credentials, it reports which
     images it could not check.
     """
@@ -56,7 +56,7 @@ def command(stack: str, live: bool, as_json: bool) -> int:
 def _pools(
     spec: ClusterSpec, plan: Plan, families: Mapping[str, ImageFamily], newest: Mapping[str, NewestImage] | None
 ) -> Iterator[dict[str, Any]]:
-    """Return the image and the newer releases of each pool, as plain values. `newest` are the answers of the cloud, or None."""
+    """Return the image and the newer releases of each pool, as plain values. `newest` contains the cloud's answers, or is None."""
     from gpuinfra.clouds import images
     from gpuinfra.software.images import changes
 
@@ -87,14 +87,14 @@ def _pools(
 
 
 def _in_cloud(image: Image, family: ImageFamily | None, newest: Mapping[str, NewestImage]) -> dict[str, Any]:
-    """Return the newest image in the cloud and what it changes, or why it was not asked.
+    """Return the newest image in the cloud and what it changes, or why the cloud was not queried.
 
-    The changes of a pool without a date are relative to the newest recorded release, with which the plan was made.
+    For a pool without a date, the changes are relative to the newest recorded release, which the plan uses.
     """
     from gpuinfra.software.images import unrecorded_changes
 
     if family is None:
-        return {"not_asked": "the image is not a release of a GPU image of the cloud", "fix": ""}
+        return {"not_asked": "the image is not a release of one of the cloud's GPU images", "fix": ""}
     answer = newest[family.name]
     if not answer.ref:
         return {"not_asked": answer.why, "fix": answer.fix}
@@ -115,7 +115,7 @@ def _lines(pool: dict[str, Any]) -> Iterator[str]:
     yield f"  release  {pool['release']}; {pool['contains']}"
     for one in pool["newer"]:
         changed = ", ".join(f"{name} {old or 'unknown'} -> {new}" for name, (old, new) in one["changes"].items())
-        yield f"  newer    {one['date']}: {changed or 'no recorded change'} ({one['source']}; read {one['read']})"
+        yield f"  newer    {one['date']}: {changed or 'no recorded change'} ({one['source']}; retrieved {one['read']})"
     latest = [one["date"] for one in pool["newer"]]
     cloud = pool.get("newest_in_cloud")
     if cloud is not None:
@@ -126,11 +126,11 @@ def _lines(pool: dict[str, Any]) -> Iterator[str]:
         chosen = max(latest)
         yield f"  to use the release of {chosen}, set {pool['declared_in']} to {chosen} and run `pulumi up`"
     elif pool["date"] and cloud is None:
-        yield "  no newer release is recorded; --live asks the cloud"
+        yield "  no newer release is recorded; use --live to query the cloud"
 
 
 def _answer(cloud: Mapping[str, Any]) -> str:
-    """Return the answer of the cloud in one line."""
+    """Return the cloud's answer on one line."""
     if "not_asked" in cloud:
         return f"not asked: {cloud['not_asked']}" + (f"; fix: {cloud['fix']}" if cloud["fix"] else "")
     about = f"{cloud['ref']} is the newest image"

@@ -53,14 +53,14 @@ REQUIRED = ("cloud", "region", "machine")
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Stack file to write. Default: Pulumi.NAME.yaml in the folder for stack files of the project.",
+    help="Stack file to write. Default: Pulumi.NAME.yaml in the project's folder for stack files.",
 )
 @click.option("--force", is_flag=True, help="Replace the stack file if it exists.")
 def command(values: tuple[str, ...], yes: bool, output: Path | None, force: bool, **given: Any) -> int:
     """Write the stack file of a new cluster.
 
     In a terminal, this command prompts for each option that is not specified, and shows the machine types and prices in the catalog.
-    Otherwise, --cloud, --region and --machine are required. It requires no cloud account or network and creates no resources.
+    Otherwise, --cloud, --region and --machine are required. It requires no cloud account or network access and creates no resources.
 
     Outside a Pulumi project, it also writes Pulumi.yaml and the program __main__.py.
     """
@@ -152,7 +152,7 @@ def _choices(option: str, answers: Answers) -> Choices:
 
 
 def _apply(question: Question, answers: Answers, text: str) -> None:
-    """Add an answer to the declaration. Raises `SpecError` with the errors about it."""
+    """Add an answer to the declaration. Raises `SpecError` with the errors in the answer."""
     question.apply(answers, text)
     if found := question.problems(answers):
         raise SpecError(found)
@@ -249,7 +249,7 @@ def _settable(finding: Finding) -> Finding:
 
 
 def _show_next(path: Path, answers: Answers) -> None:
-    """Print the next commands, and the prerequisites that this machine does not have."""
+    """Print the next commands, and the prerequisites that this machine lacks."""
     from gpuinfra.clouds import why_not_here
     from gpuinfra.new_stack.files import find_project, program_problem
     from gpuinfra.spec.load import find_stack, stack_name

@@ -44,7 +44,7 @@ def run_job(
             raise UsageError(f"-N is {nodes}, but only {what}: {names}; specify at most {len(chosen)}")
         gpus = _gpus(target, hosts, chosen)
         if per_gpu and not gpus:
-            raise UsageError("--per-gpu requires a stack, because a hosts file does not state the number of GPUs")
+            raise UsageError("--per-gpu requires a stack, because a hosts file does not contain the number of GPUs")
         job = Job(command=words[0] if len(words) == 1 else shlex.join(words), gpus=gpus, per_gpu=per_gpu, port=port)
         folder = _new_folder(target) if logs is None else logs
         private_folder(folder)
@@ -64,7 +64,7 @@ def run_job(
 
 
 def _gpus(target: Target, hosts: Hosts, chosen: Sequence[Host]) -> int:
-    """Return the number of GPUs of each node, or 0 if it is not known. Refuses nodes of several pools."""
+    """Return the number of GPUs on each node, or 0 if it is unknown. Refuses nodes from several pools."""
     if target.stack is None or target.hosts_file is not None:
         return 0
     plan = plan_of(target.stack)
@@ -85,7 +85,7 @@ def _new_folder(target: Target) -> Path:
 
 
 class _Output:
-    """Writes the output of each node to its log, and to the terminal line by line with the name of the node."""
+    """Writes the output of each node to its log, and to the terminal line by line with the node name."""
 
     def __init__(self, names: Sequence[str], files: Sequence[BinaryIO], *, quiet: bool) -> None:
         self._names = names
@@ -96,7 +96,7 @@ class _Output:
         self._guard = threading.Lock()
 
     def add(self, rank: int, chunk: bytes) -> None:
-        """Take output of one node. Carriage returns also separate lines, because progress bars use them."""
+        """Process output from one node. Carriage returns also separate lines, because progress bars use them."""
         self._files[rank].write(chunk)
         self._files[rank].flush()
         with self._guard:

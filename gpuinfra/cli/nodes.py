@@ -18,7 +18,7 @@ from gpuinfra.errors import DeploymentError
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @stack_options
 def command(stack: str, as_json: bool, stacks: Stacks) -> int:
-    """List the nodes of STACK: their state, the time since which each is verified, and the price per hour.
+    """List the nodes of STACK with their state, how long each has been verified, and the price per hour.
 
     The command lists the nodes that are currently in the node groups, and reads their newest evidence. Nodes that are missing, failed or changed come
     first. The price is the catalog price of the machine type, without disks. The command does not contact the nodes.

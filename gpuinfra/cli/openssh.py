@@ -1,4 +1,4 @@
-"""What the commands that run OpenSSH's programs share: the hosts, the lookup of a node, and the configuration for one run."""
+"""Code that the commands that run OpenSSH programs share: the hosts, the node lookup, and the configuration for one run."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def host_of(hosts: Hosts, node: str) -> Host:
     known = list(dict.fromkeys([*(one.label or one.name for one in hosts.hosts), *(one.name for one in hosts.hosts)]))
     near = get_close_matches(node, known, n=1)
     raise UsageError(
-        f"the node is {node!r}, which does not exist; {f'did you mean {near[0]}?' if near else f'allowed: {some(known)}'}"
+        f"node {node!r} does not exist; {f'did you mean {near[0]}?' if near else f'allowed: {some(known)}'}"
     )
 
 

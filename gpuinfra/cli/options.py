@@ -19,7 +19,7 @@ SHOWN_NAMES = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The hosts on which a command works, and how the command connects to them."""
+    """The hosts that a command operates on, and how the command connects to them."""
 
     stack: str | None
     hosts_file: Path | None
@@ -35,7 +35,7 @@ TARGET = [one.name for one in fields(Target)]
 
 
 class RemoteCommand(click.Command):
-    """A command whose last words run on a node. Options after the first of these words belong to them, as with ssh."""
+    """A command whose last arguments run on a node. As with ssh, options after the first of these arguments belong to the remote command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert `--` after STACK and the next word, or after the first word with --hosts."""

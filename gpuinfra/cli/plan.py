@@ -1,4 +1,4 @@
-"""`gpuinfra plan`: validates a stack and shows its topology, software and price. Only `--live` requires an account and a network."""
+"""`gpuinfra plan`: validates a stack and shows its topology, software and price. Only `--live` requires an account and network access."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _COLORS = {Level.ERROR: "red", Level.WARN: "yellow", Level.INFO: "cyan"}
     "--diff",
     "against",
     metavar="STACK|FILE|GIT-REF",
-    help="Show what a change from another declaration, or from an earlier commit of this one, does.",
+    help="Show the effect of a change from another declaration, or from an earlier commit of this one.",
 )
 @click.option("--markdown", is_flag=True, help="With --diff: print Markdown for a pull request.")
 @click.option("--on", "day", metavar="DATE", help="Plan as of this day, such as 2026-12-01, instead of today.")
@@ -62,7 +62,7 @@ def command(
 ) -> int:
     """Validate STACK and show its topology, software and price.
 
-    This command creates no resources. Without --live, it requires no cloud account or network. STACK is the name of a stack or the path
+    This command creates no resources. Without --live, it requires no cloud account or network access. STACK is the name of a stack or the path
     to its file.
 
     With --diff, it compares STACK with another declaration: resources that are added, removed, changed or replaced, price and findings.

@@ -1,4 +1,4 @@
-"""`gpuinfra prices`: lists the prices of a stack or of machine types, and converts the price files of clouds."""
+"""`gpuinfra prices`: lists the prices of a stack or of machine types, and converts price files that clouds publish."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCHEMA = "gpuinfra.prices/1"
 def command(names: tuple[str, ...], region: str | None, own: Path | None, output: Path | None, as_json: bool) -> int:
     """List each price of STACK, or the prices of MACHINE in every region, with date, source and certainty.
 
-    A price that is marked as an estimate does not come from the provider's price list. Its note states the calculation.
+    A price that is marked as an estimate does not come from the provider's price list. Its note shows the calculation.
 
     `gpuinfra prices update FILE... --output prices.yaml` converts price files that AWS and Azure publish to a price file for --prices.
     """
@@ -60,7 +60,7 @@ def command(names: tuple[str, ...], region: str | None, own: Path | None, output
 def _update(files: Sequence[str], region: str | None, output: Path | None) -> int:
     if not files or output is None:
         raise click.UsageError(
-            "update requires price files of a cloud and --output; run: gpuinfra prices update FILE --output prices.yaml"
+            "update requires a cloud's price files and --output; run: gpuinfra prices update FILE --output prices.yaml"
         )
     from gpuinfra.cli.judgement import write_file
     from gpuinfra.cost.public import read_public, text

@@ -43,7 +43,7 @@ SHOWN_LINES = 200
     type=click.IntRange(1024, 65535),
     default=29500,
     show_default=True,
-    help="With -N: the port on node 0 that MASTER_PORT contains.",
+    help="With -N: port on node 0, passed to COMMAND as MASTER_PORT.",
 )
 @click.option(
     "--logs",
@@ -69,7 +69,7 @@ def command(
     is 0 if COMMAND exits with 0 on every node, and 1 otherwise.
 
     With -N, COMMAND runs at the same time on COUNT nodes, with variables such as NODE_RANK and MASTER_ADDR (docs/jobs.md). It
-    ends on all nodes if it fails on one node, if you press Ctrl-C, or if the connection is lost. The exit code is the exit
+    stops on all nodes if it fails on one node, if you press Ctrl-C, or if the connection is lost. The exit code is the exit
     code of the first failure.
     """
     given = ([target.stack] if target.hosts_file and target.stack else []) + list(words)

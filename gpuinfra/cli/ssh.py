@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CONFIGURATIONS = Path("~/.ssh/gpuinfra")
 """Folder of the OpenSSH configurations that `--config` writes."""
 WRITTEN = {"config", "known_hosts", "login", "login.pub"}
-"""The files that `--config` and the login of a cloud write."""
+"""The files that `--config` and a cloud's login write."""
 
 
 @click.command("ssh", cls=RemoteCommand, context_settings={"ignore_unknown_options": True})

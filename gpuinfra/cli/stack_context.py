@@ -1,4 +1,4 @@
-"""The stack on which a command operates: its state, its nodes, and how to reach them over SSH."""
+"""The stack that a command operates on: its state, its nodes, and how to reach them over SSH."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def compared(name: str, stacks: Stacks) -> tuple[list[Difference], list[str]]:
 
 @contextmanager
 def readable_stack(name: str, stacks: Stacks, *, nodes: bool = True) -> Iterator[Sequence[Mapping[str, Any]]]:
-    """Open the resources of a stack that is deployed, and its nodes with `nodes`. Raises `EnvironmentMissing` if its state cannot be read or is empty."""
+    """Open the resources of a deployed stack, and its nodes if `nodes` is set. Raises `EnvironmentMissing` if its state cannot be read or is empty."""
     with ExitStack() as opened:
         try:
             open_stack = stacks.open if nodes else stacks.open_cloud or stacks.open

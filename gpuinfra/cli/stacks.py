@@ -1,4 +1,4 @@
-"""The stacks on which a command works: deployed or rehearsed stacks. The commands do not distinguish between the two."""
+"""The stacks that a command operates on: deployed or rehearsed stacks. The commands do not distinguish between the two."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Resources = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class Stacks:
-    """The stacks on which a command works."""
+    """The stacks that a command operates on."""
 
     open: Callable[[str], AbstractContextManager[Resources]]
     """Opens a stack by name and returns the resources in its state. The cloud and the nodes are reachable until the context is closed."""
@@ -30,7 +30,7 @@ class Stacks:
     restore: str
     """The commands that read the cloud again and restore what was changed, with `{stack}` as the placeholder."""
     project: Callable[[str], Path]
-    """Returns the folder with the Pulumi project of a stack."""
+    """Returns the folder that contains a stack's Pulumi project."""
     open_cloud: Callable[[str], AbstractContextManager[Resources]] | None = None
     """Like `open`, but only the cloud is reachable. None if `open` does not start nodes."""
     options: str = ""

@@ -33,15 +33,15 @@ SCHEMA = "gpuinfra.up/1"
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--no-search", is_flag=True, help="Do not try the alternatives in `fallback` if there is no capacity.")
 @click.option("--resume", is_flag=True, help="Continue a run that was killed or interrupted.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout, and the progress on stderr.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and progress on stderr.")
 def command(stack: str, yes: bool, no_search: bool, resume: bool, as_json: bool) -> int:
     """Check STACK, deploy it, and search for capacity.
 
     The command runs the rules of `gpuinfra plan` and the checks of `gpuinfra plan --live`, and prints the price. An error stops it before
     anything is created. It then asks for confirmation, runs `pulumi up`, and waits until the nodes are verified.
 
-    If the cloud has no capacity for a pool, the command removes the groups of the pool, writes the next entry of its `fallback` to the
-    stack file, and deploys again. Other errors, such as a quota or a missing permission, end the search. It prints all attempts.
+    If the cloud has no capacity for a pool, the command removes the pool's groups, writes the next entry of its `fallback` to the
+    stack file, and deploys again. Other errors, such as a quota or a missing permission, stop the search. The command prints all attempts.
 
     The exit code is 0 if the nodes are verified, and 1 otherwise. `pulumi up` deploys the same stack without the checks and the search.
     """
@@ -85,7 +85,7 @@ class Asked:
     """What is known before the deployment."""
 
     reports: Mapping[str, PlanReport]
-    """Name of the placement -> findings and price. The first is the declared placement."""
+    """Findings and price, keyed by placement name. The first entry is the declared placement."""
     live: Answers
 
 
@@ -234,7 +234,8 @@ def _print(declared: LoadedStack, asked: Asked, journal: Journal | None, *, as_j
         click.echo("next: " + "\n      ".join(commands))
     if journal is None:
         click.echo(
-            "nothing was created, because the account has errors; fix them, then run the command again", err=True
+            "nothing was created, because the account checks found errors; fix them, then run the command again",
+            err=True,
         )
         return 1
     return 0 if ok else 1

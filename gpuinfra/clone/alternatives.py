@@ -1,4 +1,4 @@
-"""Offers other second regions if a clone cannot work."""
+"""Suggests other second regions if a clone is not possible."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def alternatives(
 ) -> tuple[Alternative, ...]:
     """Return the three best alternatives: another machine type in the region, the same machine type in other regions, and other clouds.
 
-    Regions are in the order of their price. Regions with an unknown price come last.
+    Regions are sorted by price. Regions with an unknown price come last.
     """
     found = [
         *_machines(machine, nodes, wanted_cloud, wanted, fabric=fabric)[:1],

@@ -1,4 +1,4 @@
-"""Sets the number of nodes and the capacity of each pool, and lists the reservations and the quotas that the clone needs."""
+"""Sets the number of nodes and the capacity of each pool, and lists the reservations and quotas that the clone requires."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def set_capacity(pair: Pair, draft: Draft, machines: Mapping[str, MachineType]) 
         if not _set_pool(pair, draft, index, machines[pool.name], counts, why):
             return
         if pool.quota_vcpus is not None:
-            why = f"it is the quota in {pair.source}; request the quota of {pair.target}"
+            why = f"it is the quota in {pair.source}; request a quota in {pair.target}"
             draft.set(("pools", index, "quota_vcpus"), None, why)
     floor, nodes = pair.spec.handover.floor, _nodes(draft)
     if floor is not None and floor > nodes > 0:
@@ -102,7 +102,7 @@ def _nodes(draft: Draft) -> int:
 
 
 def _counts(pair: Pair, pool: Pool, old: MachineType, new: MachineType) -> tuple[list[int], str]:
-    """Return the nodes of each entry: as requested, or so that the number of GPUs stays the same."""
+    """Return the number of nodes of each entry: as requested, or so that the number of GPUs does not change."""
     asked = pair.request.count.get(pool.name) or pair.request.count.get("*")
     counts = [entry.count for entry in pool.capacity]
     if asked:
@@ -120,7 +120,7 @@ def _replaced(pair: Pair, draft: Draft, entry: _Entry) -> tuple[dict[str, Any] |
     kinds = find.free_kinds(machine, pair.there)
     if entry.bound and any(pair.is_given((*route, name)) for name in ("id", "group_arn")):
         kept = {key: value for key, value in raw.items() if key not in ("zone", "placement_group", "holds")}
-        return kept, "zone, placement group and size belong to the reservation of the stack"
+        return kept, "zone, placement group and size belong to the stack's reservation"
     if not entry.bound and entry.kind in kinds:
         keep = {key: value for key, value in raw.items() if not (pair.across and key in ("strategy", "max_price_usd"))}
         return keep, f"{pair.there.title} has no such settings" if keep != raw else ""
@@ -173,7 +173,7 @@ def _not_free(pair: Pair, entry: _Entry) -> Finding:
 
 
 def list_quotas(pair: Pair, draft: Draft, cloned: ClusterSpec) -> None:
-    """List the quotas that the clone needs. Machine types of one family share a quota."""
+    """List the quotas that the clone requires. Machine types of one family share a quota."""
     known = machines_of(cloned)
     needed: dict[str, tuple[Quota, int, list[str]]] = {}
     for pool in cloned.pools:
@@ -197,7 +197,7 @@ def list_quotas(pair: Pair, draft: Draft, cloned: ClusterSpec) -> None:
 
 
 def reservations(entry: object) -> Iterator[tuple[str, str]]:
-    """Yield the fields of a capacity entry that name reservations, with their values."""
+    """Yield the fields of a capacity entry that identify reservations, with their values."""
     if isinstance(entry, (Reserved, Block)):
         for field in ("id", "group_arn"):
             if name := getattr(entry, field, None):
@@ -205,7 +205,7 @@ def reservations(entry: object) -> Iterator[tuple[str, str]]:
 
 
 def _share(counts: list[int], total: int) -> list[int]:
-    """Divide a number of nodes among capacity entries in their proportions. The first entries get the rest."""
+    """Divide a number of nodes among capacity entries in proportion to their sizes. The first entries get the remainder."""
     whole = sum(counts)
     shares = [count * total // whole for count in counts]
     rest = total - sum(shares)

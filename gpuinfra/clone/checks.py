@@ -33,7 +33,7 @@ def name_findings(pair: Pair) -> Iterator[Finding]:
 
 
 def parsed(pair: Pair, draft: Draft) -> ClusterSpec | None:
-    """Parse and check the clone. Findings of level error end the clone."""
+    """Parse and check the clone. Findings of level error stop the clone."""
     try:
         cloned = parse_spec(draft.value, folder=pair.output.parent)
     except SpecError as problem:

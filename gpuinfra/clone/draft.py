@@ -45,7 +45,7 @@ class Draft:
         return value_at(self.value, route)
 
     def set(self, route: Route, after: object, reason: str, *, secret: bool = False) -> None:
-        """Set a value, or remove it if `after` is None. An edit that changes nothing is not recorded. `secret` hides the former value."""
+        """Set a value, or remove it if `after` is None. An edit that changes nothing is not recorded. `secret` hides the previous value."""
         before = self.get(route)
         if before == after:
             return
@@ -69,7 +69,7 @@ def value_at(value: Any, route: Route) -> Any:
 
 
 def put(value: Any, route: Route, after: object) -> None:
-    """Set the value at a path in place, or remove it if `after` is None. Missing mappings on the way are created.
+    """Set the value at a path in place, or remove it if `after` is None. Missing mappings in the path are created.
 
     Raises `TypeError` or `IndexError` if the path does not fit the value.
     """

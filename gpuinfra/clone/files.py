@@ -1,4 +1,4 @@
-"""Makes the stack files of the clone: one, or two in mode `pilot-light` for a stack that creates all layers."""
+"""Creates the stack files of the clone: one, or two in mode `pilot-light` for a stack that creates all layers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gpuinfra.spec.load import CLONE_OF
 from gpuinfra.spec.model import ClusterSpec
 
 STACK_SECRETS = ("encryptionsalt", "encryptedkey", "secretsprovider")
-"""Keys of a stack file that belong to the secrets provider of the stack."""
+"""Keys in a stack file that belong to the stack's secrets provider."""
 
 
 def files(pair: Pair, draft: Draft, cloned: ClusterSpec) -> tuple[ClonedFile, ...]:
@@ -69,7 +69,7 @@ def _list_secrets_provider(pair: Pair, draft: Draft) -> None:
             Manual(
                 path=found[0],
                 what="secrets provider of the clone",
-                why="it belongs to the secrets provider of the stack; the clone gets its own, whose key must stay available if either region fails",
+                why="it belongs to the stack's secrets provider; the clone gets its own, whose key must remain available if either region fails",
                 command=f"pulumi stack init {pair.name} --secrets-provider=PROVIDER",
             )
         )

@@ -9,10 +9,10 @@ from gpuinfra.clouds.profile import CloudProfile
 from gpuinfra.cost.price import node_price
 
 REPLACEMENTS = (CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.FLEX)
-"""Kinds of capacity that are not bound to a reservation, in the order in which they replace it."""
+"""Kinds of capacity that do not use a reservation, in the order in which they replace one."""
 
 SAME_MEMORY = 0.98
-"""Ratio from which two memory sizes count as equal: an H100 with 80 GB reports 81559 MiB, and an A100 with 80 GB 81920 MiB."""
+"""Minimum ratio at which two memory sizes count as equal: an H100 with 80 GB reports 81559 MiB, and an A100 with 80 GB 81920 MiB."""
 
 
 def is_listed(machine: MachineType, region: str) -> bool:
@@ -104,7 +104,7 @@ def zone_for(
     if not zones:
         return (
             None,
-            f"the catalog lists no zones in {region} for these machine types, so the zone is chosen when the plan is made",
+            f"the catalog lists no zones in {region} for these machine types, so the plan chooses the zone",
         )
     free = [zone for zone in zones if zone not in taken.values()] or zones
     same = [zone for zone in free if cloud.zone_number(zone) == cloud.zone_number(old)]

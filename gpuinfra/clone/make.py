@@ -2,7 +2,7 @@
 
 The clone is a list of edits, each with its reason. What a stack file cannot copy is listed with the command that provides it.
 Each part of the declaration has a module; this module calls them in order.
-Facts about a cloud come from its profile and its module `second_region`. Nothing here calls a cloud.
+Facts about a cloud come from its profile and its module `second_region`. This package does not call a cloud.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def clone(stack: LoadedStack, text: str, request: Request, today: date, output: 
 
 
 def _edited(pair: Pair, draft: Draft) -> ClusterSpec | None:
-    """Edit the declaration part by part, and return the clone. None if a part has an error, which ends the clone."""
+    """Edit the declaration part by part, and return the clone. None if a part has an error, which stops the clone."""
     set_region(pair, draft)
     machines = set_machines(pair, draft)
     if draft.failed:
@@ -95,7 +95,7 @@ def _edited(pair: Pair, draft: Draft) -> ClusterSpec | None:
     if draft.failed:
         return None
     set_settings(pair, draft, zones)
-    pair.apply_given(draft)  # last, so that the values of --set have priority
+    pair.apply_given(draft)  # last, so that the values of --set take precedence
     cloned = parsed(pair, draft)
     return None if draft.failed else cloned
 

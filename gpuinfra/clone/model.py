@@ -35,7 +35,7 @@ class Request:
     rpo_minutes: int | None = None
     cidr: str | None = None
     peers: tuple[str, ...] = ()
-    """Networks that the clone's network must not overlap, in addition to the network of the stack."""
+    """Networks that the clone's network must not overlap, in addition to the stack's network."""
     values: tuple[tuple[str, object], ...] = ()
     """Path of a field -> value, from `--set`."""
     project: str = "gpuinfra"

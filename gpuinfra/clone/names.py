@@ -1,4 +1,4 @@
-"""Names of the clone's stack, of its file, and of the stacks to which it refers."""
+"""Names of the clone's stack, of its file, and of the stacks that it references."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 _STACK = re.compile(r"[A-Za-z0-9_.-]{1,100}")
-"""Names of stacks and projects (https://www.pulumi.com/learn/building-with-pulumi/understanding-stacks, read 2026-11-22)."""
+"""Names of stacks and projects (https://www.pulumi.com/learn/building-with-pulumi/understanding-stacks, retrieved 2026-11-22)."""
 _BASE = "-base"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """The stack of which a stack is a clone."""
+    """The original stack of a clone."""
 
     stack: str
     region: str

@@ -16,7 +16,7 @@ _FIRST_OCTET = 64
 
 
 def set_network(pair: Pair, draft: Draft) -> None:
-    """Set the address range, and replace an existing network by one that the clone creates."""
+    """Set the address range, and replace an existing network with one that the clone creates."""
     network, made = pair.spec.network, "site" in pair.spec.made_layers
     if network.existing and not pair.is_given(("network", "existing")):
         draft.set(
@@ -28,7 +28,7 @@ def set_network(pair: Pair, draft: Draft) -> None:
             Manual(
                 path="network.existing",
                 what=f"existing network in {pair.target}",
-                why="to use a network that exists there, name it with --set 'network.existing={id: ID, subnets: {ZONE_OR_REGION: SUBNET}}'",
+                why="to use an existing network there, specify it with --set 'network.existing={id: ID, subnets: {ZONE_OR_REGION: SUBNET}}'",
                 command=pair.facts.network(pair.target),
             )
         )
@@ -77,8 +77,8 @@ def range_for(cidr: str, source: str, target: str, regions: Sequence[str], avoid
     """Return a private range of the same size for the region `target`, or None if every range overlaps one in `avoid`.
 
     Each region has one fixed range in 10.0.0.0/8, so that clones of one stack in several regions do not overlap either.
-    Other stacks are not read: clones of two stacks in one region get the same range, unless `avoid` has the range of the first.
-    The clone of a clone gets the default range if it is free, which is the range of most originals.
+    Other stacks are not read: clones of two stacks in one region get the same range, unless `avoid` contains the range of the first.
+    A clone of a clone gets the default range, which most originals use, if it is free.
     """
     here = network_of(cidr)
     if here is None:

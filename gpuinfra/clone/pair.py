@@ -1,4 +1,4 @@
-"""The stack and its second region: what every part of a clone reads."""
+"""The stack and its second region, which every part of a clone reads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Pair:
     output: Path
     """File of the clone. In mode `pilot-light`, the file with the nodes."""
     origin: Origin | None
-    """Stack of which the stack is a clone."""
+    """Original of the stack, if the stack is a clone."""
     values: tuple[tuple[Route, object], ...]
     """Values of `--set`."""
 
@@ -103,7 +103,7 @@ class Pair:
             put_given(draft, text, route, value)
 
     def final(self, draft: Draft, route: Route) -> object:
-        """Return the value at a path of the clone after the values of `--set`."""
+        """Return the value at a path of the clone after the values of `--set` are applied."""
         copied = Draft(draft.value)
         self.apply_given(copied)
         return copied.get(route)

@@ -1,4 +1,4 @@
-"""Removes settings of the audit, of the budget, of access and of tags that cannot be copied."""
+"""Removes audit, budget, access and tag settings that cannot be copied."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def _warnings(pair: Pair, pool: Pool | None, old: MachineType, new: MachineType)
         yield warn("--machine", what, "check that your jobs fit")
     if pool and pool.nodes > 1 and pool.fabric != "none" and old.fabric and new.fabric is None:
         what = f"is {new.name}, which has no fabric between nodes, but {old.name} has one"
-        yield warn("--machine", what, "check that your jobs do not need one")
+        yield warn("--machine", what, "check that your jobs do not require one")
 
 
 def _why(pair: Pair, old: MachineType, new: MachineType, asked: str | None) -> str:
@@ -103,5 +103,5 @@ def _why(pair: Pair, old: MachineType, new: MachineType, asked: str | None) -> s
     return (
         f"{old.name} {was}; {new.name} ({gpus}) has {kind} in {where}"
         if old.gpu
-        else f"{old.name} {was}; {new.name} ({gpus}) is the smallest that replaces it"
+        else f"{old.name} {was}; {new.name} ({gpus}) is the smallest machine type that can replace it"
     )

@@ -1,4 +1,4 @@
-"""Prices what is deployed before a failover, and the data that is copied."""
+"""Calculates the price of the resources that are deployed before a failover, and of the data that is copied."""
 
 from __future__ import annotations
 

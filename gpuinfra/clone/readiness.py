@@ -1,4 +1,4 @@
-"""Whether the stack file of the second region is ready: it exists, is valid, matches the first one, names the replicas, and its network does not overlap.
+"""Checks that the stack file of the second region exists, is valid, matches the first one, and specifies the replicas, and that the networks do not overlap.
 
 The module compares files. `gpuinfra/clouds/readiness.py` reads the cloud.
 """
@@ -40,7 +40,7 @@ MOST_DIFFERENCES = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Second:
-    """The stack of the second region, as its files declare it."""
+    """The stack in the second region, as declared in its files."""
 
     fresh: Result
     """What `gpuinfra clone` would write now."""
@@ -107,7 +107,7 @@ def second_of(stack: LoadedStack, project: str, today: date, environment: Mappin
 
 
 def _paths(stack: LoadedStack, fresh: Result) -> list[Path]:
-    """Return the paths of the files. A clone without files, for example because the ID of an image must be set, has the usual path."""
+    """Return the paths of the files. A clone without files, for example because the ID of an image must be set, has the default path."""
     if fresh.files:
         return [one.path for one in fresh.files]
     origin = names.origin_of(stack.config.get(CLONE_OF))
@@ -288,7 +288,7 @@ def _state(stack: LoadedStack, files: list[LoadedStack], environment: Mapping[st
     """Check that the state and the secrets providers survive the region of the stack."""
     region = stack.spec.where.region
     found = [*state_survives_the_region(stack)]
-    # Both stacks usually have the same backend, so that only the secrets provider can differ.
+    # Both stacks usually have the same backend, so only the secrets provider can differ.
     found += [finding for one in files for finding in state_survives_the_region(one) if finding.path == SECRETS]
     lines = [
         Line(topic="state", name=one.path, state=FAIL if one.message.startswith(f"is in {region},") else WARN, reason=one.message, fix=MOVE)
@@ -304,4 +304,4 @@ def _state(stack: LoadedStack, files: list[LoadedStack], environment: Mapping[st
 
 
 MOVE = "pulumi stack export --stack STACK --file state.json && pulumi login URL && pulumi stack init STACK && pulumi stack import --stack STACK --file state.json"
-"""Moves the state to a backend in another region (https://www.pulumi.com/docs/iac/concepts/state-and-backends/, read 2026-11-22)."""
+"""Moves the state to a backend in another region (https://www.pulumi.com/docs/iac/concepts/state-and-backends/, retrieved 2026-11-22)."""

@@ -12,7 +12,7 @@ from gpuinfra.spec.storage import Lustre, ObjectMount
 def set_recovery(pair: Pair, draft: Draft) -> None:
     """Reverse the recovery section: the first region is the second region of the clone, with the mode of the clone.
 
-    A section for a bucket that the clone does not create is removed, because it would be refused.
+    A section for a bucket that the clone does not create is removed, because the rules reject it.
     """
     recovery = pair.spec.recovery
     if recovery is None:
@@ -27,9 +27,7 @@ def set_recovery(pair: Pair, draft: Draft) -> None:
         ],
     )
     if recovery.region == pair.target and recovery.mode != mode and not pair.across:
-        what = (
-            f"is {mode}, but recovery.mode of the stack is {recovery.mode}, from which its recovery time is calculated"
-        )
+        what = f"is {mode}, but recovery.mode of the stack is {recovery.mode}, which determines its recovery time"
         draft.findings.append(warn("--mode", what, f"use --mode {recovery.mode}, or change recovery.mode of the stack"))
     if pair.across:
         draft.set(("recovery",), None, f"data is not replicated between {pair.there.title} and {pair.here.title}")

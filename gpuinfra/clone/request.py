@@ -1,4 +1,4 @@
-"""Checks the options of a clone before anything else, so that an impossible request has one finding."""
+"""Checks the options of a clone before anything else, so that an impossible request causes only one finding."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 
 MAX_RPO = 10_080
-"""Longest RPO in minutes, as in `recovery.rpo_minutes`."""
+"""Maximum RPO in minutes, as in `recovery.rpo_minutes`."""
 
 
 def request_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
@@ -31,11 +31,13 @@ def request_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
         return
     facts, cloud, region = second_region_of(name), profile_of(name), request.region
     if facts is None or second_region_of(spec.cloud) is None:
-        yield error("--cloud", f"is {name}, to which gpuinfra cannot clone yet", "use another cloud")
+        yield error(
+            "--cloud", f"is {name}, which gpuinfra does not support as the cloud of a clone yet", "use another cloud"
+        )
         return
     here, there = facts.partition(spec.where.region), facts.partition(region)
     if name == spec.cloud and here != there:
-        what = f"is {shown(region)} in the partition {there}, and the stack is in {here}: accounts, images, keys and peering do not cross partitions"
+        what = f"is {shown(region)} in the partition {there}, but the stack is in {here}: accounts, images, keys and peering do not cross partitions"
         yield error("--region", what, f"use a region of {here}")
     elif region not in cloud.regions:
         near = nearest(region, list(cloud.regions))

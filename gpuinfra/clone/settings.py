@@ -29,7 +29,7 @@ def set_settings(pair: Pair, draft: Draft, zones: Mapping[str, str]) -> None:
         draft.config.append(Change(route=("config", key), before=None, after=pair.target, reason="region of the clone"))
     if pair.origin is None or pair.origin.region != pair.target:
         before = pair.stack.config.get(CLONE_OF)
-        why = "stack of which this is the clone, so that a clone in its region gets the original names"
+        why = "original of this clone, so that a clone in its region gets the original names"
         after = names.record_of(pair.stack.name, pair.source, references(pair))
         draft.config.append(Change(route=("config", CLONE_OF), before=before, after=after, reason=why))
 
@@ -49,7 +49,7 @@ def _setting(pair: Pair, draft: Draft, zones: Mapping[str, str], key: str, value
         )
     if _is_secret(value):
         _secret(
-            pair, draft, key, "is encrypted with the key of the stack, which another stack cannot decrypt", secret=True
+            pair, draft, key, "is encrypted with the stack's key and cannot be decrypted by another stack", secret=True
         )
         return None, "a secret of the stack"
     if key in pair.own_facts.region_settings and not pair.across:
@@ -80,7 +80,7 @@ def _secret(pair: Pair, draft: Draft, key: str, why: str, *, secret: bool) -> No
 
 
 def set_references(pair: Pair, draft: Draft) -> None:
-    """Refer to the stacks of the second region."""
+    """Set the references to the stacks in the second region."""
     for layer in ("foundation", "site"):
         reference = getattr(pair.spec.use, layer)
         if reference and not pair.is_given(("use", layer)):

@@ -17,7 +17,7 @@ from gpuinfra.spec.storage import Lustre, ObjectMount
 
 
 def with_bucket(spec: ClusterSpec) -> Iterator[tuple[int, Lustre | ObjectMount]]:
-    """Yield the number and the entry of each file system with a bucket and of each mounted bucket."""
+    """Yield the index and the entry of each file system with a bucket and of each mounted bucket."""
     for index, entry in enumerate(spec.storage):
         if isinstance(entry, Lustre | ObjectMount) and entry.bucket is not None:
             yield index, entry
@@ -29,8 +29,8 @@ def set_storage(pair: Pair, draft: Draft) -> None:
         path = f"storage[{index}]"
         if existing := existing_of(entry):
             if not pair.is_given(("storage", index, "existing")):
-                what = f"is {shown(existing.id)}, a file system of {pair.source}, which the nodes of the clone cannot mount"
-                hint = f"name a file system in {pair.target} with --set '{path}.existing={{id: ID, ...}}', or set other file systems with --set storage=[...]"
+                what = f"is {shown(existing.id)}, a file system in {pair.source}, which the clone's nodes cannot mount"
+                hint = f"specify a file system in {pair.target} with --set '{path}.existing={{id: ID, ...}}', or set other file systems with --set storage=[...]"
                 draft.findings.append(error(f"{path}.existing", what, hint))
             continue
         if not isinstance(entry, Lustre | ObjectMount):
@@ -46,7 +46,7 @@ def set_storage(pair: Pair, draft: Draft) -> None:
         if entry.bucket is None:
             if "site" in pair.spec.made_layers:
                 what = f"has no bucket, so its data has no replica, and the clone starts with an empty {entry.mount}"
-                draft.findings.append(warn(path, what, "link a bucket to the file system of the stack (bucket: auto)"))
+                draft.findings.append(warn(path, what, "link a bucket to the stack's file system (bucket: auto)"))
             continue
         if "site" not in pair.spec.made_layers and not pair.spec.use.site:
             continue
@@ -54,7 +54,7 @@ def set_storage(pair: Pair, draft: Draft) -> None:
             if isinstance(entry, ObjectMount):
                 _keep_mounted(pair, draft, f"{path}.bucket", entry)
                 continue
-            why = f"the bucket of the stack is in {pair.source}; the clone creates its own, which is empty until the data is replicated or copied"
+            why = f"the stack's bucket is in {pair.source}; the clone creates its own, which is empty until the data is replicated or copied"
             draft.set(("storage", index, "bucket"), "auto", why)
             if isinstance(entry, Lustre) and entry.bucket_prefix:
                 draft.set(("storage", index, "bucket_prefix"), None, "the new bucket has no folders")
@@ -62,14 +62,14 @@ def set_storage(pair: Pair, draft: Draft) -> None:
 
 
 def _keep_mounted(pair: Pair, draft: Draft, path: str, entry: ObjectMount) -> None:
-    """Keep an existing bucket that nodes mount, because nodes of every region can read it. Its location is not in the declaration."""
+    """Keep an existing bucket that nodes mount, because nodes in every region can read it. Its location is not in the declaration."""
     bucket = shown(entry.bucket)
     if pair.across:
-        what = f"is {bucket} on {pair.here.title}, which the nodes of {pair.there.title} cannot mount"
+        what = f"is {bucket} on {pair.here.title}, which nodes on {pair.there.title} cannot mount"
         hint = "copy the data, and set the file systems of the clone with --set storage=[...]"
         draft.findings.append(error(path, what, hint))
         return
-    what = f"is {bucket}, which the clone mounts too; its location is unknown, and reads from a bucket in another region are slow and billed"
+    what = f"is {bucket}, which the clone also mounts; its location is unknown, and reads from a bucket in another region are slow and billed"
     hint = f"check that the bucket is available if {pair.source} fails, or specify a copy in {pair.target} with --set {path}=BUCKET"
     draft.findings.append(warn(path, what, hint))
     draft.manual.append(
@@ -87,8 +87,8 @@ def _list_data(pair: Pair, draft: Draft, index: int, entry: Lustre | ObjectMount
     path, bucket = f"storage[{index}]", "BUCKET" if entry.bucket == "auto" else entry.bucket or ""
     new = pair.final(draft, ("storage", index, "bucket")) == "auto"
     if new and "site" in pair.spec.made_layers:
-        what = f"is auto, a bucket that the clone creates, so {entry.mount} starts without the data of the stack"
-        hint = f"specify a bucket in {pair.target} that has the data with --set {path}.bucket=BUCKET, or copy the data before you use the clone"
+        what = f"is auto, a bucket that the clone creates, so {entry.mount} starts without the stack's data"
+        hint = f"use --set {path}.bucket=BUCKET to specify a bucket in {pair.target} that contains the data, or copy the data before you use the clone"
         draft.findings.append(warn(f"{path}.bucket", what, hint))
     early = (
         f"; in mode cold, the bucket of the clone does not exist before the failover: create one in {pair.target} now and set it with --set {path}.bucket=BUCKET"
@@ -97,7 +97,7 @@ def _list_data(pair: Pair, draft: Draft, index: int, entry: Lustre | ObjectMount
     )
     recovery, feature = pair.spec.recovery, pair.own_facts.replication.feature
     command = read = pair.own_facts.bucket(bucket, pair.source, pair.target)
-    why = f"a stack file creates the bucket but copies no data; replicate the bucket of the stack: {feature}"
+    why = f"a stack file creates the bucket but copies no data; replicate the stack's bucket: {feature}"
     if pair.across:
         why = f"object storage is not replicated between clouds; copy the data with your own tool{early}"
         command = f"rclone sync SOURCE:{bucket} TARGET:BUCKET"

@@ -37,7 +37,7 @@ def render(
 ) -> str:
     """Return the text of the clone.
 
-    `text` is the original, `edits` are routes in the document with their new values, and `value` is the document with these edits.
+    `text` is the original, `edits` contains routes in the document and their new values, and `value` is the document with these edits.
     If the comments of the original cannot be kept, the file has only the comments of the clone.
     """
     edits, body = list(edits), ""
@@ -60,7 +60,7 @@ def render(
 
 
 def check_target(path: Path, *, force: bool) -> None:
-    """Raise `UsageError` if the file cannot be written, so that a clone with two files writes both or none."""
+    """Raise `UsageError` if the file cannot be written, so that a clone with two files writes either both or neither."""
     check_path(path)
     if not force and (path.exists() or path.is_symlink()):
         raise _exists(path)
@@ -71,7 +71,7 @@ def _exists(path: Path) -> UsageError:
 
 
 def check_path(path: Path) -> None:
-    """Raise `UsageError` if a path cannot be the path of a file."""
+    """Raise `UsageError` if a path is not a valid file path."""
     try:
         folder = path.resolve().is_dir()
         path.lstat()
@@ -119,7 +119,7 @@ def _clean(text: str) -> str:
 
 
 def _without_secrets(text: str) -> str:
-    """Drop comments at the end of a line that look like secrets."""
+    """Drop end-of-line comments that look like secrets."""
     lines = text.splitlines(keepends=True)
     return "".join(
         _TAIL.sub("", line.rstrip("\n")) + "\n" if (tail := _TAIL.search(line)) and looks_secret(tail[0]) else line

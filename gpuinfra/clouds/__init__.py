@@ -47,7 +47,7 @@ def install_hint(cloud: str) -> str:
 def requirements_of(cloud: str) -> list[tuple[str, str]]:
     """Return the packages of the cloud's extra with their allowed versions, such as (`pulumi-aws`, `<8,>=7.51`).
 
-    Empty in a checkout that is not installed: there, importing a missing package fails.
+    Empty in a checkout that is not installed, where importing a missing package fails.
     """
     import importlib.metadata  # This import is slow and is not needed for a plan.
 

@@ -1,7 +1,7 @@
 """The error for a resource whose name is already in use.
 
-The error has two causes: an earlier `destroy` retained the resource, or a change replaces a resource that must keep its name.
-The engine reports only the provider's message (`BucketAlreadyOwnedByYou`) and not the cause. The hook in this module
+The error has two possible causes: an earlier `destroy` retained the resource, or a change replaces a resource that must keep its name.
+The engine reports only the provider's message (`BucketAlreadyOwnedByYou`), not the cause. The hook in this module
 logs the remediation for both.
 """
 
@@ -25,7 +25,7 @@ MESSAGES = (
 _hooks: weakref.WeakKeyDictionary[pulumi.Resource, pulumi.ErrorHook] = weakref.WeakKeyDictionary()
 """The hook of each running program, by stack. A hook name can be registered only once."""
 _reported: set[str] = set()
-"""Stacks for which the message was logged. The message covers all retained resources of a stack."""
+"""Stacks for which the message has been logged. The message covers all retained resources of a stack."""
 
 
 def already_exists_hook() -> pulumi.ErrorHook | None:

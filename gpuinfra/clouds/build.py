@@ -19,7 +19,7 @@ from gpuinfra.existing import Existing, Layer, Used, joined, outputs, references
 from gpuinfra.plan.model import FileSystemPlan, Plan, PoolPlan
 
 SubnetIds = pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]]
-"""Subnet IDs by the names in the plan."""
+"""Subnet IDs, keyed by the subnet's name in the plan."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class ClusterBuilder(ABC, Generic[F, S]):
     """Interface that each cloud implements."""
 
     existing_type: ClassVar[type[Existing]]
-    """The cloud's class of existing resources that a program passes in."""
+    """The cloud's class for existing resources that a program passes in."""
     scope_type: ClassVar[type[Any] | None] = None
     """The cloud's scope class, or None if `prepare` is overridden."""
     foundation_refs: ClassVar[type[Any]]
@@ -96,7 +96,7 @@ class ClusterBuilder(ABC, Generic[F, S]):
         return {}
 
     def passed_network(self, field: str) -> tuple[pulumi.Input[str], Mapping[str, pulumi.Input[str]]] | None:
-        """Return the ID and subnets of a network that the program passes in, or None. `field` is the field of `existing` with the ID."""
+        """Return the ID and subnets of a network that the program passes in, or None. `field` is the field of `existing` that contains the ID."""
         id_ = getattr(self.existing, field)
         if id_ is not None:
             if self.existing.subnet_ids is None:
@@ -182,8 +182,8 @@ def pool_args(pool: PoolPlan, foundation: FoundationRefs, site: SiteRefs, cluste
 
 
 def _bundle_bucket(foundation: FoundationRefs, site: SiteRefs) -> pulumi.Input[str]:
-    """Return the bucket of the bundles. If the site replicates it, it resolves after the replication is set up, because clouds replicate
-    only objects that are written later. The site of a different stack is already set up."""
+    """Return the bucket for bundles. If the site replicates the bucket, the value resolves after the replication is set up, because clouds replicate
+    only objects that are written later. A site in a different stack is already set up."""
     recovery = getattr(site, "recovery", None)
     replicas = recovery.get("buckets") if isinstance(recovery, dict) else None
     if not isinstance(replicas, dict) or "evidence" not in replicas:
@@ -198,7 +198,7 @@ def site_subnet(site: SiteRefs, name: str, pool: PoolPlan) -> pulumi.Input[str]:
         if name not in known:
             raise ValueError(
                 f"the site has no subnet {name}, which pool {pool.name} ({pool.machine}) needs; it has {', '.join(sorted(known))}; "
-                f"add network.machines: [{pool.machine}] to the declaration of the site and run `pulumi up` on that stack first"
+                f"add network.machines: [{pool.machine}] to the site's declaration and run `pulumi up` on that stack first"
             )
         return known[name]
 
@@ -217,7 +217,7 @@ def existing_mounts(plan: Plan) -> list[dict[str, Any]]:
 
 
 def site_bucket(site: SiteRefs, one: FileSystemPlan, key: str = "mount_name") -> pulumi.Input[str]:
-    """Return a bucket that the nodes mount as it is declared, or the value of `key` in the entry of the bucket that the site created. A different stack may have created the site."""
+    """Return a mounted bucket as declared, or the value of `key` in the entry of the bucket that the site created. A different stack may have created the site."""
     if one.bucket != "auto":
         return one.bucket or ""
 

@@ -1,6 +1,6 @@
 """The requests to a cloud during a failover. Each cloud that supports `gpuinfra failover` has a module `failover` with a function `connect`.
 
-Each request can be repeated: after an interruption, the step that was running runs again.
+Each request can be repeated: the interrupted step runs again after an interruption.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ class Pair:
 
 
 class Failover(Protocol):
-    """The requests of one cloud. All methods except those that take resources raise `Unreachable` and `DeploymentError`."""
+    """Requests to one cloud. All methods except those that take resources raise `Unreachable` and `DeploymentError`."""
 
     def groups(self, resources: Iterable[Resource]) -> tuple[str, ...]:
-        """Return the groups of nodes in the state of a stack."""
+        """Return the node groups in a stack's state."""
         ...
 
     def pairs(self, resources: Iterable[Resource]) -> tuple[Pair, ...]:
-        """Return the replicated buckets in the state of a stack."""
+        """Return the replicated buckets in a stack's state."""
         ...
 
     def file_systems(self, resources: Iterable[Resource]) -> tuple[str, ...]:
-        """Return the file systems in the state of a stack that import from a bucket."""
+        """Return the file systems in a stack's state that import from a bucket."""
         ...
 
     def answers(self, pair: Pair) -> None:
@@ -54,7 +54,7 @@ class Failover(Protocol):
         ...
 
     def not_replicated(self, pair: Pair) -> list[str]:
-        """Return the keys of objects whose newest version is not in the replica, sorted."""
+        """Return the sorted keys of the objects whose newest version is not in the replica."""
         ...
 
     def stop_replication(self, pair: Pair) -> None:
@@ -62,16 +62,16 @@ class Failover(Protocol):
         ...
 
     def start_import(self, file_system: str) -> str:
-        """Start the import from the bucket into a file system of the second region, or find the import that runs. Returns its ID."""
+        """Start the import from the bucket into a file system in the second region, or find the running import. Returns its ID."""
         ...
 
     def import_ended(self, task: str) -> bool:
-        """Return whether an import ended. Raises `DeploymentError` if it failed."""
+        """Return whether an import has finished. Raises `DeploymentError` if it failed."""
         ...
 
 
 def failover_of(cloud: str, region: str, second: str, config: Mapping[str, object]) -> Failover | None:
-    """Return the requests of a cloud, or None if its package has no module `failover`. `config` contains the provider settings."""
+    """Return the requests to a cloud, or None if its package has no module `failover`. `config` contains the provider settings."""
     if not has_module(cloud, "failover"):
         return None
     found: Failover = module_of(cloud, "failover").connect(region, second, config)

@@ -42,7 +42,7 @@ def released(
 ) -> Image | None:
     """Return the GPU image for an operating system and an architecture, or None if the cloud publishes none.
 
-    `latest` and `dated` are the sources (`Image.source`) of the newest release and of the release of a date.
+    `latest` and `dated` are the sources (`Image.source`) of the newest release and of a dated release.
     """
     family = next((one for one in families if (one.os, one.arch) == (os, arch)), None)
     if family is None:

@@ -10,7 +10,7 @@ from gpuinfra.clouds.planned import Instance
 from gpuinfra.plan.model import FileSystemPlan, Plan
 
 AUDIT = "audit records must be readable after the cluster is deleted"
-EVIDENCE = "the evidence of a node is used long after the node is deleted"
+EVIDENCE = "the evidence of a node is needed long after the node is deleted"
 DATA = "holds data"
 
 
@@ -74,7 +74,7 @@ def replicas(cloud: str, plan: Plan) -> Iterator[Instance]:
 
 
 def replica_buckets(cloud: str, plan: Plan, named: Callable[[str, str], str]) -> Iterator[Instance]:
-    """Yield the buckets of the replicas. `named` maps the purpose of a bucket and the region of its replica to the purpose in the name of the replica."""
+    """Yield the replica buckets. `named` maps a bucket's purpose and its replica's region to the purpose in the replica's name."""
     for above in second_regions(cloud, plan):
         for replica in plan.recovery.replicas if plan.recovery else ():
             why = EVIDENCE if replica.name == "evidence" else DATA
@@ -82,14 +82,14 @@ def replica_buckets(cloud: str, plan: Plan, named: Callable[[str, str], str]) ->
 
 
 def alert_recipients(plan: Plan, alerts: Iterable[Instance]) -> Iterator[Instance]:
-    """Yield the recipients of each alert about the replication."""
+    """Yield the recipients of each replication alert."""
     for above in alerts:
         for index in range(len(plan.recovery.recipients) if plan.recovery else 0):
             yield replace(above, values={**above.values, "index": index})
 
 
 def declared_roles(plan: Plan, nodes: Iterable[Instance]) -> Iterator[Instance]:
-    """Yield the roles that the declaration assigns to the identity of the nodes."""
+    """Yield the roles that the declaration assigns to the node identity."""
     for instance in nodes:
         for one in plan.roles.node_roles:
             yield replace(instance, values={**instance.values, "role": one.name})

@@ -56,7 +56,7 @@ class BaseNodePool(pulumi.ComponentResource, Generic[A]):
     """Nodes of one machine type."""
 
     group_names: dict[str, pulumi.Output[str]]
-    """The cloud's group names, by group name in the plan."""
+    """The cloud's group names, keyed by the group's name in the plan."""
     bundle_sha256: str
     """Checksum of the bundle that the nodes run at boot."""
 

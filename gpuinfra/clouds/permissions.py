@@ -27,7 +27,7 @@ class Need:
     action: str
     """`ec2:CreateVpc`, `Microsoft.Network/virtualNetworks/write`, `compute.networks.create`."""
     uses: tuple[tuple[str, str], ...]
-    """(resource type, operation); (resource type, "update of INPUT") if only a change of that input requires the action; or (request of the program, "")."""
+    """(resource type, operation); (resource type, "update of INPUT") if only a change to that input requires the action; or (request of the program, "")."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ def uses_of(
     requests: Mapping[str, tuple[str, ...]],
     unset: frozenset[str] = frozenset(),
 ) -> dict[str, list[tuple[str, str]]]:
-    """Return the uses of each action: resource types of the plan, and requests that the program itself makes.
+    """Return the uses of each action: resource types in the plan, and requests that the program itself makes.
 
     Permissions to delete retained resources are not required. Inputs in `unset` are not set in this plan.
     Raises `KeyError` if a resource type has no row, because the list would otherwise be incomplete.
@@ -92,7 +92,7 @@ def uses_of(
 
 
 def reads_of(uses: Mapping[str, list[tuple[str, str]]], changes: frozenset[str]) -> dict[str, list[tuple[str, str]]]:
-    """Return the uses that change nothing: reads of resources, and requests of the program that are not in `changes`."""
+    """Return the read-only uses: reads of resources, and requests of the program that are not in `changes`."""
     found = {
         action: [
             (of, operation) for of, operation in needed if operation == "read" or (not operation and of not in changes)
@@ -108,7 +108,7 @@ def permissions_of(plan: Plan, *, read_only: bool = False) -> Permissions:
     Raises `UsageError` if the cloud has no `permissions` module.
     """
     if not has_module(plan.cloud, "permissions"):
-        raise UsageError(f"where.cloud is {plan.cloud}, for which gpuinfra has no list of permissions")
+        raise UsageError(f"where.cloud is {plan.cloud}, for which gpuinfra has no permission list")
     found = module_of(plan.cloud, "permissions").permissions(plan, read_only=read_only)
     assert isinstance(found, Permissions)
     return found

@@ -42,7 +42,7 @@ class Lifetime:
     """Whether `destroy` deletes or retains a resource."""
 
     retained: str | None
-    """Reason for retaining the resource, or None if it is deleted. A pattern that is filled with the values of the instance."""
+    """Reason for retaining the resource, or None if it is deleted. A pattern that is filled in with the instance's values."""
     with_data: bool = False
     """True if the resource is retained only when its instance contains retained data."""
 
@@ -62,11 +62,11 @@ class Price:
     item: str | None
     """Price item that covers the resource: `node`, `disk_gib_month`, `lustre_gib_month`, `home_gib_month`, `nat_hour`, `nat_vm_hour`, `address_hour`, `endpoint_hour`, `replication_gb`, `key_month`, `alarm_month`, `bastion_hour`, `dns_zone_month`."""
     each: str = ""
-    """What a line of the price calls the resource, if each resource is billed as one unit of the item: `encryption key`."""
+    """The resource's name in a price line, if each resource is billed as one unit of the item: `encryption key`."""
     reason: str = ""
     """Reason why the resource is not included."""
     fixed: bool = False
-    """Whether the resource has a price per hour or month that the catalog does not have. A plan lists it as not included."""
+    """Whether the resource has an hourly or monthly price that the catalog does not contain. A plan lists it as not included."""
 
 
 FREE = Price(item=None, reason="free of charge")
@@ -205,13 +205,13 @@ def nodes_ready(plan: Plan) -> Iterator[Instance]:
 
 
 def is_counted(type: str, custom: object) -> bool:
-    """Whether the number of resources includes a resource of the engine. It excludes components, the stack, providers
+    """Whether the resource count includes a resource that the engine reports. It excludes components, the stack, providers
     and values that Pulumi stores in the state."""
     return bool(custom) and not type.startswith("pulumi:")
 
 
 def count(resources: Iterable[PlannedResource[Any]]) -> dict[str, int]:
-    """Return the number of resources per type, as `is_counted` defines it."""
+    """Return the resource count per type, as `is_counted` defines it."""
     return dict(sorted(Counter(one.type for one in resources).items()))
 
 

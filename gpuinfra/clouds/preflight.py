@@ -1,6 +1,6 @@
 """Questions for a cloud and for this machine before a deployment: the rows of an answer, and the code that asks questions in parallel.
 
-Rules (`gpuinfra/rules`) require only a declaration. A preflight sends read-only requests with the credentials of the operator. The module
+Rules (`gpuinfra/rules`) require only a declaration. A preflight sends read-only requests with the operator's credentials. The module
 `preflight` of each cloud's package defines the questions. `gpuinfra doctor` and `gpuinfra plan --live` show the same rows.
 """
 
@@ -36,7 +36,7 @@ class State(StrEnum):
     ERROR = "error"
     """The deployment fails, or cannot work as declared."""
     SKIPPED = "skipped"
-    """The question was not asked. `found` states the reason."""
+    """The question was not asked. `found` contains the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,12 +77,12 @@ def problem(topic: str, where: str, found: str, needed: str, fix: str) -> Row:
 
 
 def skipped(topic: str, where: str, why: str, fix: str = "") -> Row:
-    """Return a row for a question that is not asked."""
+    """Return a row for a question that was not asked."""
     return Row(topic=topic, where=where, state=State.SKIPPED, found=why, fix=fix)
 
 
 class Unanswered(Exception):
-    """A request without a usable answer. `needed` and `fix` state how to get one."""
+    """A request without a usable answer. `needed` and `fix` describe how to get one."""
 
     def __init__(self, found: str, needed: str, fix: str, *, state: State = State.WARN) -> None:
         super().__init__(found)
@@ -159,7 +159,7 @@ def unreachable(action: str, why: str) -> Unanswered:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A question, which is asked on its own thread."""
+    """A question. Each question runs on its own thread."""
 
     topic: str
     where: str
@@ -191,9 +191,9 @@ def _rows_of(question: Question) -> Callable[[], list[Row]]:
 
 
 def together(calls: Sequence[Callable[[], T]], deadline_s: float = DEADLINE_S, *, at_once: int = 32) -> list[T | None]:
-    """Call functions on threads and return their results in order, or None for a call that is late. Raises the first exception of a call.
+    """Call functions on threads and return their results in order, or None for a call that is late. Raises the first exception from a call.
 
-    The threads do not prevent the exit of the process, so a connection that does not respond cannot delay it.
+    The threads do not keep the process alive, so a connection that does not respond cannot delay its exit.
     """
     results: list[T | None] = [None] * len(calls)
     failures: list[Exception] = []
@@ -208,7 +208,7 @@ def together(calls: Sequence[Callable[[], T]], deadline_s: float = DEADLINE_S, *
                 return
             try:
                 results[index] = call()
-            except Exception as error:  # Raised again in the thread of the caller.
+            except Exception as error:  # Raised again in the caller's thread.
                 failures.append(error)
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(at_once, len(calls)))]
@@ -230,7 +230,7 @@ def not_asked(topics: Iterable[str], why: str) -> Row:
 def quota_needs(
     plan: Plan, of_node: Callable[[PoolPlan, CapacityKind], Iterable[tuple[str, int]]]
 ) -> dict[str, dict[str, int]]:
-    """Return the amount that all nodes need, by quota and kind of capacity. `of_node` returns the quotas of one node and its amount of each."""
+    """Return the amount that all nodes need, by quota and kind of capacity. `of_node` returns the quotas that one node uses and the amount of each."""
     needs: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for pool in plan.pools:
         for group in pool.groups:
@@ -255,7 +255,7 @@ class Answers:
         return {"ok": self.ok, "totals": self._totals(), "rows": [row.as_dict() for row in self.rows]}
 
     def lines(self) -> Iterator[str]:
-        """Yield one line for each row, with lines for what is needed and for the fix, and a line with the totals."""
+        """Yield one line for each row, additional lines for what is needed and for the fix, and a final line with the totals."""
         width = max((len(row.topic) for row in self.rows), default=0)
         margin = " " * (width + 11)
         for row in self.rows:

@@ -52,7 +52,7 @@ def rules_in(module: Mapping[str, object]) -> tuple[Rule, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class BilledCapacity:
-    """Capacity in the declaration and capacity that the cloud bills, in GiB."""
+    """Declared capacity and billed capacity, in GiB."""
 
     requested: int
     billed: int
@@ -106,7 +106,7 @@ class CloudProfile(Protocol):
     replication: Replication | None
     """How buckets are replicated to a second region, or None if gpuinfra does not create resources in a second region on this cloud."""
     metadata_to_guard: tuple[str, ...]
-    """Addresses of the metadata service to which nodes block access from containers. Empty if the cloud has a hop limit."""
+    """Metadata service addresses that nodes block for containers. Empty if the cloud has a hop limit."""
 
     def zone_number(self, zone: str) -> int:
         """Return the number of a zone in its region. Names and addresses are derived from this number."""

@@ -1,7 +1,7 @@
 """Whether the resources in the second region of a stack are ready, as lines of `gpuinfra ready`.
 
 Each cloud that supports `recovery` has a module `readiness` with a function `look`. It reads the replication, the replicas, the keys and
-the roles that the state of the stack lists. The questions of `preflight` about the stack of the second region are lines too. All requests
+the roles that the stack's state lists. The `preflight` questions about the second region's stack are also lines. All requests
 are read-only.
 """
 
@@ -44,7 +44,7 @@ class Line:
     reason: str = ""
     """What was found."""
     fix: str = ""
-    """Command that fixes it. Empty on a line that is not `ok` if a new deployment of the stack fixes it."""
+    """Command that fixes the problem. Empty on a line that is not `ok` if redeploying the stack fixes the problem."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +66,9 @@ class Question:
 
 
 def look(cloud: str, question: Question) -> Iterator[Line]:
-    """Return the lines of a cloud. A cloud without the module has one line that is not read, so that its second region is never ready."""
+    """Return the lines for a cloud. A cloud without the module has one line with the state `unread`, so its second region is never ready."""
     if not has_module(cloud, "readiness"):
-        reason = f"gpuinfra cannot read the replication on {cloud}; check it with the tools of the cloud"
+        reason = f"gpuinfra cannot read the replication on {cloud}; check it with the cloud's tools"
         yield Line(topic="replication", name=cloud, state=UNREAD, reason=reason, fix="pulumi stack output recovery")
         return
     yield from module_of(cloud, "readiness").look(question)
@@ -89,7 +89,7 @@ _STATES = {State.OK: OK, State.WARN: WARN, State.ERROR: FAIL, State.SKIPPED: SKI
 
 
 def asked(topic: str, name: str, answers: Callable[[], Iterable[Line]]) -> Iterator[Line]:
-    """Return the lines of a question, or one line with the reason if the cloud does not respond."""
+    """Return the lines for a question, or one line with the reason if the cloud does not respond."""
     try:
         yield from list(answers())
     except Unread as problem:
@@ -113,14 +113,14 @@ class Replicated(Protocol):
 
 
 def of_pair(source: str, replica: str, pair: Replicated) -> Iterator[Line]:
-    """Return the lines of a replication, its replica and its lag."""
+    """Return the lines for a replication, its replica and its lag."""
     yield from asked("replication", source, pair.replication)
     yield from asked("replica", replica, pair.exists)
     yield from asked("lag", source, pair.lag)
 
 
 def lag(question: Question, name: str, seconds: float | None, fix: str, shown: str = "") -> Line:
-    """Judge the replication lag. Clouds publish no lag while there are no objects to replicate. `shown` is the lag in the terms of the cloud."""
+    """Evaluate the replication lag. Clouds publish no lag while there are no objects to replicate. `shown` is the lag in the cloud's terms."""
     if seconds is None:
         return Line(topic="lag", name=name, state=OK, reason="no objects were waiting in the last hour")
     shown = shown or (f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} s")
@@ -134,7 +134,7 @@ def lag(question: Question, name: str, seconds: float | None, fix: str, shown: s
 
 
 def deployed(question: Question, replicated: int, keys: int) -> Iterator[Line]:
-    """Compare the number of replicated buckets and of keys of the second region in the state with the plan."""
+    """Compare the numbers of replicated buckets and second-region keys in the state with the plan."""
     wanted, second = len(question.recovery.replicas), question.recovery.region
     if replicated < wanted:
         reason = f"the state contains the replication of {replicated} of {wanted} buckets to {second}"
@@ -144,7 +144,7 @@ def deployed(question: Question, replicated: int, keys: int) -> Iterator[Line]:
 
 
 def bundle(key: str, bucket: str, replica: str, fix: str, *, exists: bool) -> Line:
-    """Judge whether the replica contains a bundle."""
+    """Evaluate whether the replica contains a bundle."""
     if exists:
         return Line(topic="bundle", name=key, state=OK, reason=f"is in {replica}")
     reason = f"the bundle is in {bucket}, but not in the replica {replica}, because replication covers only new objects"
@@ -152,12 +152,12 @@ def bundle(key: str, bucket: str, replica: str, fix: str, *, exists: bool) -> Li
 
 
 def role(name: str, reason: str, *, exists: bool) -> Line:
-    """Judge whether a role exists. `reason` states the consequence if it does not."""
+    """Evaluate whether a role exists. `reason` describes the consequence if it does not."""
     return Line(topic="role", name=name, state=OK if exists else FAIL, reason="exists" if exists else reason)
 
 
 def key(name: str, state: str | None, fix: str) -> Line:
-    """Judge the state of a key, in the terms of the cloud. None if the key does not exist."""
+    """Evaluate the state of a key, given in the cloud's terms. The state is None if the key does not exist."""
     if state is None:
         return Line(topic="key", name=name, state=FAIL, reason="the key does not exist")
     if state.upper() == "ENABLED":

@@ -32,7 +32,7 @@ class TransferPrice:
     """Price of data that leaves a region."""
 
     usd_per_gb: float | None
-    """Price per GB, or None if no source has it."""
+    """Price per GB, or None if no source lists it."""
     read: date
     source: str
     certain: bool = True
@@ -66,7 +66,7 @@ class Quota:
 
 
 class SecondRegion(Protocol):
-    """The facts of a cloud."""
+    """Facts about a cloud."""
 
     region_settings: tuple[str, ...]
     """Pulumi provider settings that contain the region."""
@@ -120,7 +120,7 @@ class SecondRegion(Protocol):
 
 
 def second_region_of(cloud: str) -> SecondRegion | None:
-    """Return the facts of a cloud, or None if its package has no module `second_region`."""
+    """Return the facts about a cloud, or None if its package has no module `second_region`."""
     if not has_module(cloud, "second_region"):
         return None
     facts: SecondRegion = module_of(cloud, "second_region").SECOND_REGION
@@ -130,7 +130,7 @@ def second_region_of(cloud: str) -> SecondRegion | None:
 def quota_totals(
     pools: Iterable[PoolPlan], machines: Mapping[str, MachineType], per_node: Callable[[MachineType], int]
 ) -> dict[str, int]:
-    """Return the amount that all nodes of a plan need of each quota, by its name, sorted. The name is empty if the catalog does not have it."""
+    """Return the amount of each quota that all nodes of a plan need, sorted by quota name. The name is empty if the catalog does not contain it."""
     totals: dict[str, int] = {}
     for pool in pools:
         machine = machines.get(pool.machine)

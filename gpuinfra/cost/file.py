@@ -121,7 +121,7 @@ def _regions(value: object, where: str, hint: str, reject) -> dict[str, float]: 
         if _is_price(usd):
             found[str(region)] = float(usd)  # type: ignore[arg-type]
         else:
-            allowed = "a number above 0" if by_region else "a number above 0, or such a number for each region"
+            allowed = "a number above 0" if by_region else "a number above 0, or one such number for each region"
             reject(f"{where}.{region}" if by_region else where, f"is {shown(usd)}; allowed: {allowed}", hint)
     return found
 

@@ -93,7 +93,7 @@ class Cost:
 
     @property
     def in_words(self) -> str:
-        """Return the hourly price as text to use in a sentence. The text states a minimum if a price is unknown."""
+        """Return the hourly price as text for a sentence. If a price is unknown, the text gives a minimum."""
         known = f"{self.usd_per_hour:,.2f} USD an hour"
         if not self.nodes_priced:
             return "an unknown amount, because the price of its nodes is unknown"

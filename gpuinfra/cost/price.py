@@ -56,8 +56,8 @@ def price(plan: Plan, today: date, prices: PriceFile | None = None, *, duration_
 
 
 def _unpriced(plan: Plan) -> Iterator[tuple[str, Counted]]:
-    """Yield module and type, such as `filestore Instance`, and the reason of each resource with a price per hour or month that the catalog
-    does not have."""
+    """Yield the module and type, such as `filestore Instance`, of each resource whose hourly or monthly price is not in the catalog,
+    and the reason."""
     for one in _resources(plan):
         if one.kind and one.kind.price.fixed:
             module, _, name = one.type.split(":", 1)[1].partition(":")
@@ -110,7 +110,7 @@ def _nodes(pool: PoolPlan, group: Group, machine: MachineType | None, region: st
 
 
 def node_prices(plan: Plan, prices: PriceFile | None = None) -> dict[str, float | None]:
-    """Return the price of one node per hour without its disks, by the name of its group. None if the price is unknown."""
+    """Return the hourly price of one node without its disks, keyed by group name. None if the price is unknown."""
     machines = profile_of(plan.cloud).machines
     return {
         group.name: _nodes(pool, group, machines.get(pool.machine), plan.region, prices).usd_per_unit_hour

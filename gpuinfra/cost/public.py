@@ -1,4 +1,4 @@
-"""Reads the price files that clouds publish, and writes their prices as a price file. Each cloud reads its own files."""
+"""Reads the price files that clouds publish, and writes their prices as a price file. The module of each cloud reads the files of that cloud."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuinfra.registry import CLOUDS, has_module, module_of
 
 
 def read_public(path: Path, today: date) -> PublicFile:
-    """Read a price file of a cloud. `today` is the date of a file without a date. Raises `SpecError` with one finding."""
+    """Read a price file of a cloud. `today` is used if the file has no date. Raises `SpecError` with one finding."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             found = _read(file, today)
@@ -28,7 +28,7 @@ def read_public(path: Path, today: date) -> PublicFile:
     except NotUsable as problem:
         raise _refused(path, *problem.args) from None
     if not found.prices:
-        what = "contains no price in USD of a machine type in the catalog"
+        what = "contains no price in USD for a machine type in the catalog"
         raise _refused(path, what, "download the prices of instances that run Linux")
     return found
 
@@ -40,7 +40,7 @@ def text(files: Iterable[PublicFile], region: str | None = None) -> str:
     for one in (price for file in files for price in file.prices):
         if region in (None, one.region):
             machines.setdefault(one.machine, {}).setdefault(one.kind.value, {})[one.region] = one.usd
-    # The oldest date, so that no price seems newer than it is.
+    # The oldest date, so that no price appears newer than it is.
     lines = [f"read: {min(file.read for file in files)}"]
     lines += [f"source: {json.dumps('; '.join(dict.fromkeys(file.source for file in files)))}", "machines:"]
     for machine, kinds in sorted(machines.items()):

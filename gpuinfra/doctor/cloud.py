@@ -1,4 +1,4 @@
-"""Questions for a cloud: the identity that deploys and, for a stack, what its plan needs."""
+"""Questions for a cloud: the deploying identity and, for a stack, what its plan requires."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from gpuinfra.software.images import ImageFamily
 from gpuinfra.spec.load import LoadedStack
 
 PLAN_TOPICS = ("permissions", "quota", "machine", "reservation", "image")
-"""Topics to list for a cloud that has no checks of a plan."""
+"""Topics to list for a cloud without plan checks."""
 PLAN_DEADLINE_S = 15.0
 """Time limit for the answers about a plan. Shorter than the limit for all answers, so that the other rows are shown."""
 
 
 def identities(clouds: Iterable[str]) -> Iterator[Question]:
-    """Yield a question for the identity on each cloud. Without credentials, its row is skipped, because you may not use the cloud."""
+    """Yield a question for the identity on each cloud. Without credentials, its row is skipped, because you may not be using the cloud."""
     for cloud in clouds:
         yield Question(topic="identity", where=profile_of(cloud).title, ask=lambda cloud=cloud: _identity(cloud))
 
@@ -53,7 +53,7 @@ def questions(stack: LoadedStack) -> Iterator[Question]:
 
 
 def live_rows(stack: LoadedStack, topics: Collection[str] | None = None) -> list[Row]:
-    """Check with the cloud of a stack whether its plan can be deployed: identity, permissions, quotas, capacity and images.
+    """Ask a stack's cloud whether its plan can be deployed: identity, permissions, quotas, capacity and images.
 
     With `topics`, only these topics and the identity are checked.
     """
@@ -80,16 +80,16 @@ def live_rows(stack: LoadedStack, topics: Collection[str] | None = None) -> list
 
 @dataclass(frozen=True, kw_only=True)
 class NewestImage:
-    """The newest image of a family that the cloud publishes for the region of a stack, or the reason why it is not known."""
+    """The newest image of a family that the cloud publishes for a stack's region, or the reason why it is unknown."""
 
     ref: str = ""
-    """Reference in the form of `ImageFamily.dated`. Empty if it is not known."""
+    """Reference in the form of `ImageFamily.dated`. Empty if it is unknown."""
     why: str = ""
     fix: str = ""
 
 
 def newest_images(stack: LoadedStack, families: Iterable[ImageFamily]) -> dict[str, NewestImage]:
-    """Ask the cloud for the newest image of each family, and return the answers by name of the family. All requests read."""
+    """Ask the cloud for the newest image of each family, and return the answers keyed by family name. All requests are read-only."""
     wanted = {family.name: family for family in families}
     if not wanted:
         return {}

@@ -21,7 +21,7 @@ from gpuinfra.errors import EnvironmentMissing
 
 BUILD = "python -m gpuinfra.engine"
 FREE_GB = 1.0
-"""Free space that rehearsals and an engine in the cache need, in GB."""
+"""Free space that rehearsals and a cached engine require, in GB."""
 
 
 def questions(clouds: list[str], *, required: bool) -> Iterator[Question]:
@@ -51,7 +51,7 @@ def python() -> Iterator[Row]:
 
 
 def engine() -> Iterator[Row]:
-    """An engine is installed, and its files are those that were built."""
+    """An engine is installed, and its files are unchanged since its build."""
     notes: list[str] = []
     where = "Pulumi"
     try:
@@ -66,7 +66,7 @@ def engine() -> Iterator[Row]:
     for folder in folders:
         if names := keep.altered(folder):
             what = f"{', '.join(names)} in {folder} differs from the checksum of its build"
-            yield problem("engine", where, what, "the files of the build", f"rm -r {folder} && {BUILD}")
+            yield problem("engine", where, what, "the files from its build", f"rm -r {folder} && {BUILD}")
             return
     kept = [folder for folder in folders if (folder / keep.MARKER).is_file()]
     checked = "checksums correct" if len(kept) == len(folders) else "found in PATH, without a recorded checksum"
@@ -130,7 +130,7 @@ def as_run_here(fix: str) -> str:
 
 
 def build_gb() -> float:
-    """Return the free space that the build of an engine needs, in GB, or 0 if there is an engine."""
+    """Return the free space that building an engine requires, in GB, or 0 if there is an engine."""
     try:
         find_engine(may_build=False)
     except EnvironmentMissing:
@@ -154,7 +154,7 @@ def space(what: str, folder: Path, fix: str, build_gb: float = 0.0) -> Iterator[
 
 
 def satisfies(version: str, allowed: str) -> bool:
-    """Return whether a version is in a range such as `<8,>=7.51`. Only the operators of `pyproject.toml` are supported: >= and <."""
+    """Return True if a version is in a range such as `<8,>=7.51`. Only the operators of `pyproject.toml` are supported: >= and <."""
     for bound in filter(None, (part.strip() for part in allowed.split(","))):
         match = re.fullmatch(r"(>=|<)\s*([\d.]+)", bound)
         if match is None:

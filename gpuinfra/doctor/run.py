@@ -16,7 +16,7 @@ from gpuinfra.spec.load import LoadedStack, find_stack
 def rows_of(stack: str | None, further: Iterable[Question] = ()) -> list[Row]:
     """Ask all questions and return their rows. With a stack, only what this stack requires. Raises `SpecError` if it has errors.
 
-    `further` are questions of the caller.
+    `further` contains additional questions from the caller.
     """
     return answers([*_questions(load_stack(find_stack(stack), today()) if stack else None), *further])
 

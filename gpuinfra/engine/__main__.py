@@ -10,7 +10,7 @@ from gpuinfra.errors import INTERRUPTED, GpuinfraError
 
 
 def main() -> int:
-    """Find or make the engine. Prints one line to stdout and progress messages to stderr. `--build` uses no release of Pulumi."""
+    """Find, download or build the engine. Prints one line to stdout and progress messages to stderr. `--build` uses no release of Pulumi."""
     given = set(sys.argv[1:])
     if given - {"--folder", "--build"}:
         print("usage: python -m gpuinfra.engine [--build] [--folder]", file=sys.stderr)

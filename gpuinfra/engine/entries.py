@@ -19,7 +19,7 @@ from gpuinfra.engine.module import Module
 ENGINE, TOOLCHAIN, BUNDLE = "engine", "toolchain", "bundle"
 IN_USE = "in use"
 BUNDLES_LIMIT = 100_000_000
-"""Bytes of bundles to keep. A bundle has 0.2 MB, and each change of a declaration or of gpuinfra makes another one."""
+"""Bytes of bundles to keep. A bundle has 0.2 MB, and each change to a declaration or to gpuinfra creates another one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +89,7 @@ def over_limit(found: Iterable[Entry], limit: int) -> list[Entry]:
 
 
 def size_of(path: Path) -> int:
-    """Return the bytes that a file or a folder occupies. Links are not followed."""
+    """Return the number of bytes that a file or a folder occupies. Links are not followed."""
     total = path.lstat().st_blocks * 512
     if path.is_dir() and not path.is_symlink():
         for inner in path.rglob("*"):
@@ -120,7 +120,7 @@ def _locked(folder: Path) -> bool:
 
 
 def prune_bundles(cache: Path) -> None:
-    """Remove the bundles that were used least recently, until the rest has at most `BUNDLES_LIMIT` bytes. Recent ones are kept."""
+    """Remove the least recently used bundles until the rest have at most `BUNDLES_LIMIT` bytes. Recently used bundles are kept."""
     now = time.time()
     found = []
     for path in _inside(cache / "bundles"):

@@ -48,7 +48,7 @@ def kept(cache: Path, module: Module, programs: tuple[str, ...]) -> Path | None:
             same = (stat.st_size, stat.st_mtime_ns) == (about["size"], about["mtime_ns"])
             if same:
                 continue
-            # A copied cache has different times, so its content decides.
+            # A copied cache has different times, so its content is compared.
             if stat.st_size != about["size"] or _sha256(path) != about["sha256"]:
                 return None
             about["mtime_ns"], copied = stat.st_mtime_ns, True
@@ -62,9 +62,9 @@ def kept(cache: Path, module: Module, programs: tuple[str, ...]) -> Path | None:
 
 
 def altered(folder: Path) -> list[str]:
-    """Return the files of a cached engine whose checksum differs from the checksum that was recorded after the
+    """Return the files of a cached engine whose checksum differs from the checksum recorded after the build.
 
-    build. A folder without a record has no such files, because you installed its engine yourself.
+    A folder without a record has no such files, because you installed its engine yourself.
     """
     try:
         files = json.loads((folder / MARKER).read_text())["files"]

@@ -2,7 +2,7 @@
 
 The archive is compared with the SHA-256 in the checksum file of the same release. Both come from the same host over TLS, so the comparison
 detects a damaged download, but not a host that serves different files (docs/decisions/engine.md). Names and addresses follow Pulumi's
-own installer; read 2026-11-23. The proxy settings in `HTTPS_PROXY` and `NO_PROXY` apply.
+own installer; retrieved 2026-11-23. The proxy settings in `HTTPS_PROXY` and `NO_PROXY` apply.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class NotAvailable(Exception):
 
 
 _known: dict[str, str] = {}
-"""Address -> why it cannot be used, so that a run tries each address once."""
+"""The reason why an address cannot be used, keyed by address, so that a run tries each address once."""
 
 
 def module_of(module: Module) -> Module:

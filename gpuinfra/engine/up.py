@@ -19,7 +19,7 @@ NO_STACK = "no stack named"
 """Part of the message of the CLI for a stack that does not exist (`IsSelectStack404Error` in sdk/go/auto/errors.go of Pulumi v3.259.0)."""
 
 _MARKUP = re.compile(r"<\{%[^%]*%\}>")
-"""Color markup in the messages of the engine's events."""
+"""Color markup in engine event messages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +62,10 @@ def up(
 ) -> None:
     """Create the stack if it does not exist, and deploy it. Raises `UpFailed` if the engine fails, and `DeploymentError` if the state cannot be read.
 
-    `project` is the folder of `Pulumi.yaml`. A new stack gets the secrets provider `secrets`, or the default one. The engine inherits the file descriptors `keep`. With `again`, an earlier operation of this
-    program was killed: its lock in the state backend is removed first. `exclude` are patterns of the URNs of resources that are neither created nor
-    changed, together with the resources that depend on them.
+    `project` is the folder of `Pulumi.yaml`. A new stack gets the secrets provider `secrets`, or the default one. The engine
+    inherits the file descriptors in `keep`. Set `again` if an earlier operation of this program was killed: its lock in the state backend is
+    removed first. `exclude` contains URN patterns. The matching
+    resources, and the resources that depend on them, are neither created nor changed.
     """
     environment = engine.environ()
 
@@ -93,7 +94,7 @@ def up(
         code = _run(engine, words, project, output, keep, {"PULUMI_DEBUG_COMMANDS": "true"})
         failures = tuple(_failures(events)) if code else ()
     if code:
-        raise UpFailed(f"`pulumi up --stack {stack}` ended with exit code {code}; its output is above", failures)
+        raise UpFailed(f"`pulumi up --stack {stack}` exited with code {code}; its output is above", failures)
 
 
 def remove(engine: Engine, stack: str, project: Path, urns: Sequence[str], *, output: IO[str], keep: Sequence[int] = (), again: bool = False) -> None:  # fmt: skip
@@ -110,13 +111,13 @@ def remove(engine: Engine, stack: str, project: Path, urns: Sequence[str], *, ou
     for urn in urns:
         words += ["--target", urn]
     if code := _run(engine, words, project, output, keep, {}):
-        raise DeploymentError(f"`pulumi destroy --stack {stack}` ended with exit code {code}; its output is above")
+        raise DeploymentError(f"`pulumi destroy --stack {stack}` exited with code {code}; its output is above")
 
 
 def _run(
     engine: Engine, words: Sequence[str], project: Path, output: IO[str], keep: Sequence[int], more: Mapping[str, str]
 ) -> int:
-    """Run a command of the CLI to its end, also after an interrupt: the terminal sends the interrupt to the engine, which then stops in order."""
+    """Run a CLI command until it exits, even after an interrupt: the terminal sends the interrupt to the engine, which then shuts down cleanly."""
     process = subprocess.Popen(
         [str(engine.path), *words, "--non-interactive"], cwd=project, env={**engine.environ(), **more},
         stdout=output, stderr=output, stdin=subprocess.DEVNULL, pass_fds=tuple(keep),

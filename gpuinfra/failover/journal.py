@@ -1,4 +1,4 @@
-"""The journal of a failover: a file in the user's state folder that states which steps are done.
+"""The journal of a failover: a file in the user's state folder that records which steps are done.
 
 It is written before and after each step.
 """
@@ -42,7 +42,7 @@ class Journal(StackJournal):
         return str(self._body.get("to") or "")
 
     def begin(self, stack: str, region: str, files: Mapping[str, str]) -> None:
-        """Start a journal. `files` contains the checksum of each declaration, by the name of its stack."""
+        """Start a journal. `files` contains the checksum of each declaration, keyed by stack name."""
         self._body = {
             "schema": SCHEMA, "stack": stack, "file": str(self.stack_file), "to": region, "files": dict(files),
             "began": now(), "ended": None, "steps": {},
@@ -68,7 +68,7 @@ class Journal(StackJournal):
         return str(entry["state"]) if "state" in entry else None
 
     def entry(self, step: str) -> Mapping[str, Any]:
-        """Return what the journal states about a step: `state`, `started`, `ended`, `found`."""
+        """Return the journal entry for a step: `state`, `started`, `ended`, `found`."""
         steps = self._body.get("steps") or {}
         found = steps.get(step)
         return found if isinstance(found, dict) else {}

@@ -56,7 +56,7 @@ def run_steps(
 ) -> Result:
     """Run the steps that the journal does not list as done. `probe` raises `Unreachable` if the second region does not respond.
 
-    With `unreachable`, or after the first region has failed to respond once, the steps in the first region are not tried.
+    With `unreachable`, or after the first region has failed to respond once, the steps in the first region are not attempted.
     """
     reason = ASSUMED if unreachable else ""
     for number, step in enumerate(steps, 1):

@@ -23,7 +23,7 @@ from gpuinfra.words import counted
 Resources = Sequence[Mapping[str, Any]]
 POLL_S = 15.0
 LIMIT_S = 3600.0
-"""Maximum time for which a step waits for the cloud. A resumed failover waits again."""
+"""Maximum time that a step waits for the cloud. A resumed failover waits again."""
 DRAIN = "drain"
 SHOWN = 5
 
@@ -40,7 +40,7 @@ class Step:
 
     Raises `gpuinfra.clouds.failover.Unreachable` and `GpuinfraError`."""
     first: bool = False
-    """Whether the step calls the first region. If that region does not respond, the failover continues without this step."""
+    """Whether the step sends requests to the first region. If that region does not respond, the failover continues without this step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class Failing:
     """The stacks of the second region, in the order of their deployment."""
     cloud: Failover
     ask: Callable[[], Iterable[Line]]
-    """Asks whether the second region is ready."""
+    """Checks whether the second region is ready."""
     deploy: Callable[[str, bool], None]
     """Deploys a stack. The second argument is true if an earlier run started the deployment."""
     state: Callable[[str], Resources]

@@ -4,7 +4,7 @@ A document is a PKCS7 message (RFC 5652) about one machine, signed with a certif
 the signature, chain, name, dates and nonce. It works offline, except that it fetches missing intermediate certificates from the addresses that
 Microsoft publishes (`ISSUERS`), never from an address in an unverified certificate. It accepts them only under the pinned root.
 
-https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service#attested-data, read 2026-11-21; not yet tested on a real machine.
+https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service#attested-data, retrieved 2026-11-21; not yet tested on a real machine.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 ROOTS_VARIABLE = "GPUINFRA_AZURE_ATTESTATION_CERTIFICATES"
 """A PEM file of certificates to trust instead of the pinned root, for sovereign clouds and machines without internet access."""
 ROOT_SHA256 = "cb3ccbb76031e5e0138f8dd39a23f9de47ffc35e43c1144cea27d46a5ab1cb5f"
-"""DigiCert Global Root G2, as certifi ships it. https://learn.microsoft.com/azure/security/fundamentals/azure-certificate-authority-details, read 2026-11-21."""
+"""DigiCert Global Root G2, as certifi ships it. https://learn.microsoft.com/azure/security/fundamentals/azure-certificate-authority-details, retrieved 2026-11-21."""
 NAMES = ("metadata.azure.com", "metadata.azure.us", "metadata.azure.cn")
 _MICROSOFT = "https://www.microsoft.com/pkiops/certs/"
 ISSUERS = {
@@ -48,9 +48,9 @@ ISSUERS = {
     "Microsoft TLS RSA Root G2": "https://caissuers.microsoft.com/pkiops/certs/Microsoft%20TLS%20RSA%20Root%20G2%20-%20xsign.crt",
     "DigiCert Global G2 TLS RSA SHA256 2020 CA1": "http://cacerts.digicert.com/DigiCertGlobalG2TLSRSASHA2562020CA1-1.crt",
 }
-"""Maps the common name of an intermediate authority under DigiCert Global Root G2 to the address of its certificate.
+"""Certificate addresses of the intermediate authorities under DigiCert Global Root G2, keyed by common name.
 
-https://learn.microsoft.com/azure/security/fundamentals/azure-certificate-authority-details, page of 2025-11-17 (MicrosoftDocs/azure-docs 03e5750)."""
+https://learn.microsoft.com/azure/security/fundamentals/azure-certificate-authority-details, version of 2025-11-17 (MicrosoftDocs/azure-docs 03e5750)."""
 _CHAIN_LIMIT = 4
 """Maximum number of certificates to fetch for one signer."""
 _SIGNED_DATA, _DATA = "1.2.840.113549.1.7.2", "1.2.840.113549.1.7.1"
@@ -63,7 +63,7 @@ _DIGESTS = {
     "1.2.840.113549.1.1.12": "sha384",
     "1.2.840.113549.1.1.13": "sha512",
 }
-"""Digests by object identifier. Microsoft's published sample document gives the signature algorithm (sha256WithRSAEncryption) as its digest."""
+"""Digests, keyed by object identifier. Microsoft's published sample document gives the signature algorithm (sha256WithRSAEncryption) as its digest."""
 LEAST_BITS = 2048
 """Smallest RSA key that is accepted."""
 _LIMIT = 64 * 1024
@@ -156,7 +156,7 @@ def open_message(data: bytes) -> Message:
         raise IdentityRefused(f"an attested document has {len(signers)} signatures, expected 1")
     parts = signers[0].expect(der.SEQUENCE).children()
     if len(parts) < 5:
-        raise der.NotDer("the signer's part is truncated")
+        raise der.NotDer("the signer information is truncated")
     issuer, serial = _parts(parts[1].expect(der.SEQUENCE), 2)
     signer = [
         one for one in known if one.serial_number == serial.integer() and one.issuer.public_bytes() == issuer.whole
@@ -265,7 +265,7 @@ class Trust:
         hint = (
             ""
             if issuer in ISSUERS
-            else f"; its issuer {issuer[:60]!r} is not a known authority of Azure (ISSUERS), set {ROOTS_VARIABLE} to a file with its certificate and root if it is one"
+            else f"; its issuer {issuer[:60]!r} is not in the list of Azure authorities (ISSUERS); if it is an Azure authority, set {ROOTS_VARIABLE} to a file with its certificate and root"
         )
         raise IdentityRefused(f"Azure did not sign an attested document: {problem[:200]}{hint}")
 
@@ -321,10 +321,10 @@ class Trust:
                 try:
                     self._fetched[url] = x509.load_der_x509_certificate(self._fetch(url))
                 except (OSError, ValueError) as error:
-                    # A node can name any authority in the table, so the failure concerns only this node.
+                    # A node can name any authority in the table, so the failure affects only this node.
                     raise IdentityUndecided(
                         f"the certificate at {url}, which issued the certificate of its attested document, cannot be read: {error}; "
-                        f"save the certificate and its root in a file and set {ROOTS_VARIABLE} to the path of this file"
+                        f"save the certificate and its root in a file and set {ROOTS_VARIABLE} to the path of the file"
                     ) from None
             return self._fetched[url]
 

@@ -163,7 +163,7 @@ class AutoScalingMembership:
         """Start an instance refresh for the remaining instances in each group whose last refresh ended at its canary.
 
         A refresh whose last checkpoint is below 100 % ends successfully at this checkpoint
-        (https://docs.aws.amazon.com/autoscaling/ec2/userguide/enable-checkpoints-console-cli.html, read 2026-11-22).
+        (https://docs.aws.amazon.com/autoscaling/ec2/userguide/enable-checkpoints-console-cli.html, retrieved 2026-11-22).
         """
         found: list[str] = []
         for group in groups:

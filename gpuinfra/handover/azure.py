@@ -1,7 +1,7 @@
 """The four ports on Azure, over Azure Resource Manager and blob storage.
 
-A group is a scale set, identified by its full ARM ID. A node is a machine, identified by its `vmId`. Evidence is stored in a container. A proof is a
-set of attested documents. API versions and response formats come from the REST reference, read 2026-11-21, and were compared with the
+A group is a scale set, identified by its full ARM ID. A node is a virtual machine, identified by its `vmId`. Evidence is stored in a container. A proof is a
+set of attested documents. API versions and response formats come from the REST reference, retrieved 2026-11-21, and were compared with the
 models of azure-mgmt-compute; not yet tested on a real subscription.
 """
 
@@ -78,11 +78,11 @@ class ScaleSets:
         return self._asked
 
     def arm_id(self, vm_id: str) -> str | None:
-        """Return the ARM ID of a machine that was read before."""
+        """Return the ARM ID of a virtual machine that was read earlier."""
         return self._arm_ids.get(vm_id)
 
     def members(self, groups: Sequence[GroupExpected]) -> list[Member]:
-        """Return the machines in the scale sets. A deleted scale set has no machines."""
+        """Return the virtual machines in the scale sets. A deleted scale set has none."""
         found: list[Member] = []
         for group in groups:
             path = _scale_set(group.group)
@@ -116,7 +116,7 @@ class ScaleSets:
         )
 
     def _addresses(self, path: str) -> dict[str, str]:
-        """Return private addresses by ARM ID. The result is empty without permission to read network interfaces."""
+        """Return private addresses, keyed by ARM ID. The result is empty without permission to read network interfaces."""
         found: dict[str, str] = {}
         try:
             for interface in self._rest.pages(f"{path}/networkInterfaces", API_NICS):
@@ -188,7 +188,7 @@ def _vm_id(machine: dict[str, Any]) -> str:
 
 
 def _leaving(properties: dict[str, Any]) -> bool:
-    """Return True for a machine that is stopped or being deleted. An evicted spot machine stays listed as deallocated."""
+    """Return True for a virtual machine that is stopped or being deleted. An evicted spot instance remains listed as deallocated."""
     if str(properties.get("provisioningState") or "").lower() == "deleting":
         return True
     codes = [str(s.get("code") or "").lower() for s in (properties.get("instanceView") or {}).get("statuses") or []]
@@ -277,7 +277,7 @@ class AttestedIdentity:
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def verify(self, proof: dict[str, object]) -> Identity:
-        """Return the machine that signed the evidence, and the evidence hash. `role` is empty, because documents do not contain a role."""
+        """Return the virtual machine that signed the evidence, and the evidence hash. `role` is empty, because documents do not contain a role."""
         document, sha256 = check_proof(proof, self.trust, self.clock())
         allowed = self.subscriptions()
         if document.subscription not in allowed:

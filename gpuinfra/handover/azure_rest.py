@@ -27,7 +27,7 @@ STORAGE_SCOPE = "https://storage.azure.com/.default"
 BLOB_VERSION = "2021-12-02"
 _ANSWER_LIMIT = 64 * 1024 * 1024
 _RENEW_S = 300.0
-"""Seconds before its expiry at which a token is requested again."""
+"""Seconds before the expiry of a token at which a new token is requested."""
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -142,10 +142,10 @@ class Rest:
     # Common
 
     def identity_type(self) -> str:
-        """Return the type of the identity: `user`, `application`, or `identity` if the token does not state it. Raises `PortUnavailable`.
+        """Return the type of the identity: `user`, `application`, or `identity` if the token does not contain it. Raises `PortUnavailable`.
 
         The optional claim `idtyp` is documented in https://learn.microsoft.com/entra/identity-platform/optional-claims-reference
-        (read 2026-11-22). Tokens of users contain the scopes (`scp`) that the user granted.
+        (retrieved 2026-11-22). Tokens of users contain the scopes (`scp`) that the user granted.
         """
         payload = self._token(self._scope).split(".")[1:2]
         try:
@@ -163,7 +163,7 @@ class Rest:
         from azure.core.exceptions import AzureError
 
         with self._lock:
-            # The credential of the Azure CLI keeps no tokens, and starts a process for each.
+            # The Azure CLI credential does not cache tokens, and starts a process for each token.
             kept = self._tokens.get(scope)
             if kept is not None and kept.expires_on - time.time() > _RENEW_S:
                 return str(kept.token)

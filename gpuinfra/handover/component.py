@@ -63,7 +63,7 @@ class NodesReadyArgs:
     role_arn: pulumi.Input[str] | None = None
     """AWS role that the operator assumes to read groups and evidence. Default: none."""
     triggers: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
-    """Values whose change causes `up` to judge the nodes again."""
+    """Values that cause `up` to judge the nodes again when they change."""
 
 
 class NodesReady(pulumi.CustomResource):

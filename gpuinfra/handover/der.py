@@ -27,7 +27,7 @@ class Element:
     def children(self) -> list[Element]:
         """Return the elements inside a constructed element. Raises `NotDer`."""
         if not self.tag & 0x20:
-            raise NotDer(f"an element of tag {self.tag:#x} is not constructed")
+            raise NotDer(f"an element with tag {self.tag:#x} is not constructed")
         found, rest = [], self.content
         while rest:
             one = _first(rest)

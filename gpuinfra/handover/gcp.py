@@ -3,7 +3,7 @@
 The module uses Application Default Credentials. Endpoints are Google's defaults, or come from variables that Google's own
 tools read, never from the evidence:
 
-| variable | read by | what |
+| variable | read by | purpose |
 | --- | --- | --- |
 | CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE | gcloud | Compute Engine, `https://compute.googleapis.com/compute/v1/` |
 | STORAGE_EMULATOR_HOST | the client libraries | Cloud Storage, `https://storage.googleapis.com` |
@@ -53,10 +53,10 @@ TIMEOUT_S = 30.0
 LEAVING = ("ABANDONING", "DELETING", "RECREATING", "STOPPING", "SUSPENDING")
 """Values of `currentAction` for managed instances that the group is terminating. The evidence of these instances is ignored."""
 ENDED = ("STOPPING", "STOPPED", "SUSPENDING", "SUSPENDED", "TERMINATED", "DEPROVISIONING")
-"""Values of `instanceStatus` for machines that are not running, including preempted machines that their group has not recreated yet."""
+"""Values of `instanceStatus` for instances that are not running, including preempted instances that their group has not recreated yet."""
 
 LAUNCHING = ("CREATING", "CREATING_WITHOUT_RETRIES", "RECREATING", "STARTING", "RESUMING")
-"""Actions that leave a group without a machine if they fail."""
+"""Actions that leave a group without an instance if they fail."""
 
 REFUSALS = Refusals(Path(__file__).with_name("refusals_gcp.json"))
 
@@ -68,7 +68,7 @@ def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_ar
     """Return the ports, which use the operator's credentials. The resource paths of the instance groups contain the project and the zone."""
     if profile or role_arn:
         raise PortUnavailable(
-            "profile and role_arn apply to AWS only; on Google Cloud, use application default credentials, "
+            "profile and role_arn apply to AWS only; on Google Cloud, use Application Default Credentials, "
             "which can impersonate a service account (gcloud auth application-default login)"
         )
     environ = os.environ
@@ -92,7 +92,7 @@ def _session() -> Any:
     try:
         credentials, _ = gcp_credentials.find(SCOPES)
     except gcp_credentials.NoCredentials as error:
-        raise PortUnavailable(f"Google Cloud's credentials: {error}") from None
+        raise PortUnavailable(f"Google Cloud credentials: {error}") from None
     from google.auth.transport.requests import AuthorizedSession
 
     return AuthorizedSession(credentials)
@@ -177,7 +177,7 @@ class Client:
                 method, url, params=dict(parameters or {}), timeout=TIMEOUT_S, stream=stream, allow_redirects=False
             )
         except GoogleAuthError as error:
-            raise PortUnavailable(f"Google Cloud's credentials: {' '.join(str(error).split())}") from error
+            raise PortUnavailable(f"Google Cloud credentials: {' '.join(str(error).split())}") from error
         except (requests.RequestException, OSError) as error:
             raise PortUnavailable(
                 f"{_without_query(url)} cannot be reached: {' '.join(str(error).split())[:300]}"
@@ -349,7 +349,7 @@ def group_path(group: str) -> dict[str, str]:
 
 
 def parse_error(group: str, entry: Mapping[str, Any]) -> GroupProblem | None:
-    """Parse an entry of `listErrors`. Returns None if it does not concern the launch of a machine."""
+    """Parse an entry of `listErrors`. Returns None if it does not concern the launch of an instance."""
     if (entry.get("instanceActionDetails") or {}).get("action") not in LAUNCHING:
         return None
     return _problem(group, entry.get("error") or {}, entry.get("timestamp"))

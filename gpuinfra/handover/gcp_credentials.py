@@ -1,6 +1,6 @@
-"""The operator's Google credentials, read from the same variables as in the Pulumi provider and in the same order.
+"""The operator's Google credentials, read from the same variables as the Pulumi provider, in the same order.
 
-Source: `provider.go.tmpl` and `GetCredentials` in `config.go.tmpl`, GoogleCloudPlatform/magic-modules at d577844, read 2026-11-22.
+Source: `provider.go.tmpl` and `GetCredentials` in `config.go.tmpl`, GoogleCloudPlatform/magic-modules at d577844, retrieved 2026-11-22.
 The plugin runs in a separate process and cannot read the provider settings in a stack file (`gcp:accessToken`, `gcp:credentials`).
 """
 

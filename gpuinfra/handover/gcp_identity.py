@@ -2,7 +2,7 @@
 
 The module verifies the signature with Google's public keys (a JWK set from an address that the operator sets, never an address from a
 token), then the issuer, the times, the audience and the claims about the instance. The audience contains the hash of the
-evidence. Formats: https://cloud.google.com/compute/docs/instances/verifying-instance-identity, read 2026-11-21.
+evidence. Formats: https://cloud.google.com/compute/docs/instances/verifying-instance-identity, retrieved 2026-11-21.
 """
 
 from __future__ import annotations

@@ -21,10 +21,10 @@ JudgeNode = Callable[[Mapping[str, object], Mapping[str, object], Mapping[str, o
 
 EVIDENCE_SCHEMA = "gpuinfra.evidence/1"
 MAX_EVIDENCE_AGE = timedelta(hours=24)
-"""Age at which evidence no longer proves a node. Nodes repeat their checks every hour and upload unchanged evidence after six hours
+"""Age at which evidence no longer proves the state of a node. Nodes repeat their checks every hour and upload unchanged evidence after six hours
 (`node/verify.py`), so an outage of the store for a few hours has no effect, and a node that no longer runs its checks is detected within a day."""
-TOO_OLD = "hours ago, so its GPUs are no longer proven"
-"""Part of a reason, by which `explain` selects a hint."""
+TOO_OLD = "hours ago, so its GPUs are no longer verified"
+"""Part of a reason. `explain` selects a hint based on this text."""
 UNFINISHED = frozenset({"pending", "running", "reboot"})
 AWAITS_UPGRADE = "its group has not upgraded it yet"
 """Part of a reason. `explain` selects a hint based on this text."""
@@ -88,7 +88,7 @@ class FleetVerdict:
 
     nodes: tuple[NodeVerdict, ...]
     missing: dict[str, int] = field(default_factory=dict)
-    """Name of the group in the plan -> number of nodes that the group has not launched."""
+    """Number of nodes that each group has not launched, keyed by the group's name in the plan."""
     names: Names = field(default_factory=Names)
     """Labels of all instances seen so far, for the next poll."""
 

@@ -16,9 +16,9 @@ class Names:
     """Labels assigned so far."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Instance ID -> label."""
+    """Labels, keyed by instance ID."""
     last: Mapping[str, int] = field(default_factory=dict)
-    """Pool -> highest number assigned in this pool."""
+    """Highest number assigned in each pool, keyed by pool."""
 
     def assign(self, pool: str, instances: Sequence[str]) -> Names:
         """Return labels that also include these instances of a pool. `instances` must be in launch order."""

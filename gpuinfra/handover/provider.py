@@ -1,7 +1,7 @@
 """gpuinfra's Pulumi provider: the resources `gpuinfra:index:NodesReady` and `gpuinfra:index:Upload`.
 
 Create and Update wait until every expected node is verified. Otherwise, they fail with the reasons. The state of a failed
-resource is kept, so the next `up` judges the nodes again. Read polls membership and evidence, so a replaced node shows as
+resource is kept, so the next `up` judges the nodes again. Read polls membership and evidence, so a replaced node appears as
 drift. Delete does nothing, because NodesReady is not a cloud resource. `upload.py` implements `Upload`.
 The servicer class is generated. To offer components to other languages, add Construct here.
 """

@@ -1,8 +1,8 @@
-"""Classifies the messages that a cloud returns when it does not launch nodes, and states what to do.
+"""Classifies the messages that a cloud returns when it does not launch nodes, and provides hints.
 
 Each cloud has a table `refusals_<cloud>.json` with the messages of its provider: a regular expression, the kind, and public reports or
-provider documentation that contain such a message, with the date. `docs/refusals.md` is generated from the tables. A message that no
-table contains is of kind `unknown`, and commands show each message unmodified.
+provider documentation that contain such a message, with the date. `docs/refusals.md` is generated from the tables. A message that matches no
+row has the kind `unknown`. Commands show every message unmodified.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Kind(StrEnum):
     """The subnet has no free address."""
     THROTTLING = "throttling"
     INTERNAL = "internal"
-    """The service of the cloud failed."""
+    """The cloud's service failed."""
     UNKNOWN = "unknown"
 
 
@@ -48,7 +48,7 @@ NO_CAPACITY = frozenset({Kind.STOCK_OUT, Kind.RESERVATION, Kind.PRICE, Kind.PLAC
 """Kinds for which nodes may be available in another zone, as another capacity kind, or later."""
 
 MAX_MESSAGE = 2000
-"""Maximum length of a message that is shown."""
+"""Maximum length of a displayed message."""
 
 HINTS: dict[str, str] = {
     Kind.STOCK_OUT: "the cloud has no capacity for this machine type here; list other zones or capacity kinds in `fallback` and run `gpuinfra up STACK`, which tries them, or wait and run `pulumi up` again",
@@ -60,11 +60,11 @@ HINTS: dict[str, str] = {
     Kind.PRICE: "the spot price is above the maximum price; raise or remove `max_price_usd`, choose another zone, or wait and run `pulumi up` again",
     Kind.PLACEMENT: "this machine type cannot run here: `gpuinfra plan STACK --live` lists the zones that offer it; choose another zone or machine type, then run `pulumi up` again",
     Kind.NETWORK: "the subnet has no free addresses for the nodes; use a larger subnet or terminate instances in it, then run `pulumi up` again",
-    Kind.THROTTLING: "the cloud limits the rate of requests, and the group tries again; wait, then run `pulumi up` again",
-    Kind.INTERNAL: "the cloud's service failed; wait and run `pulumi up` again, and if it fails again, check the status page of the service",
+    Kind.THROTTLING: "the cloud limits the request rate, and the group tries again; wait, then run `pulumi up` again",
+    Kind.INTERNAL: "the cloud's service failed; wait and run `pulumi up` again, and if it fails again, check the service's status page",
     Kind.UNKNOWN: "read the cloud's message above, then run `pulumi up` again",
 }
-"""What to do, for each kind. A row of a table can have its own hint."""
+"""Hint for each kind. A table row can have its own hint."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class Sighting:
     """The message. Account numbers and other identifiers may be replaced, and `CODE: ` precedes the message if the source has both."""
     source: str
     date: str
-    """Date of the report, or the date on which the page was read."""
+    """Date of the report, or the date on which the page was retrieved."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """The kind of a message, and what to do."""
+    """The kind of a message, and its hint."""
 
     kind: Kind
     hint: str
@@ -117,14 +117,14 @@ class Refusals:
         )
 
     def of(self, message: str) -> Refusal:
-        """Classify a message of the cloud. The result is of kind `unknown` if no row matches."""
+        """Classify a message from the cloud. The kind is `unknown` if no row matches."""
         for row in self.rows:
             if re.search(row.pattern, message, re.IGNORECASE | re.DOTALL):
                 return Refusal(kind=row.kind, hint=row.hint or HINTS[row.kind])
         return Refusal(kind=Kind.UNKNOWN, hint=HINTS[Kind.UNKNOWN])
 
     def problem(self, group: str, message: str, at: datetime | None) -> GroupProblem:
-        """Return the problem of a group, given the message of the cloud."""
+        """Return a group's problem, given the message from the cloud."""
         refusal = self.of(message)
         return GroupProblem(
             group=group, kind=refusal.kind, message=one_line(message, MAX_MESSAGE), hint=refusal.hint, at=at

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 from gpuinfra.handover.ports import PortUnavailable
 
 CA_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-"""Variables with which OpenSSL and the client libraries trust other certificate authorities."""
+"""Variables that make OpenSSL and the client libraries trust other certificate authorities."""
 _CA = frozenset({*CA_VARIABLES, "AWS_CA_BUNDLE"})
 _SYSTEM_STORES = ("/etc/ssl/", "/etc/pki/", "/etc/ca-certificates/", "/usr/")
-"""Directories of the operating system's certificates, which are trusted in any case."""
+"""Directories of the operating system's certificates, which are always trusted."""
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 

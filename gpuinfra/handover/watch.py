@@ -1,4 +1,4 @@
-"""Polls the ports until the verdict is final, the deadline passes or the wait is canceled. `Outcome.ended` lists all reasons for the end of the wait.
+"""Polls the ports until the verdict is final, the deadline passes or the wait is canceled. `Outcome.ended` lists every reason why the wait can end.
 
 This module owns the loop and the cache, which keeps evidence and confirmed identities between polls.
 `judge` determines the verdict, and the caller's `log` shows the progress.
@@ -42,7 +42,7 @@ NOT_DUE = "not due"
 """The wait ends for this reason if no node is expected yet, because a capacity block has not started or a request is queued."""
 NOT_DUE_TEXT = "no nodes are expected yet: the capacity block has not started, or the request is still queued"
 MAX_EVIDENCE_SEARCHED = 20
-"""Maximum number of pieces of evidence per instance in which to search for evidence that the instance itself signed."""
+"""Maximum number of pieces of evidence to check per instance when searching for evidence that the instance itself signed."""
 READS_AT_ONCE = 10
 """Nodes whose evidence is read at the same time. Also the default size of the connection pools of botocore and requests."""
 
@@ -69,7 +69,7 @@ class Outcome:
     seconds: float
     problems: tuple[GroupProblem, ...] = ()
     consoles: dict[str, list[str]] = field(default_factory=dict)
-    """Instance ID -> end of the console log, for nodes that never reported."""
+    """End of the console log of each node that never reported, keyed by instance ID."""
 
 
 class Gatherer:
@@ -121,7 +121,7 @@ class Gatherer:
     def history(self, node: NodeVerdict) -> Iterator[tuple[EvidenceRef, bytes]]:
         """Yield the evidence on which the verdict for a node is based, then earlier evidence of the same boot, newest first.
 
-        Each document contains the hash of the previous one, so the series ends before evidence that the node did not write.
+        Each document contains the hash of the previous one, so the series stops before evidence that the node did not write.
         """
         expected = node.evidence_sha256
         for ref in self._refs.get(node.instance_id, ()):

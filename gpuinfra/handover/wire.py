@@ -47,7 +47,7 @@ def to_struct(properties: Mapping[str, object]) -> struct_pb2.Struct:
 
 
 def inputs_of(properties: Mapping[str, object]) -> Properties:
-    """Return those properties in a state that are inputs."""
+    """Return the properties in a state that are inputs."""
     return {k: v for k, v in properties.items() if k not in OUTPUTS and not k.startswith("__")}
 
 
@@ -97,7 +97,7 @@ def seconds(text: str) -> float:
         value = -1.0
     if not 0 < value <= 86400:
         raise ValueError(
-            f"{text!r} is not a duration; write seconds, minutes or hours up to one day, such as 90s, 15m, 1h"
+            f"{text!r} is not a duration; specify seconds, minutes or hours up to one day, such as 90s, 15m, 1h"
         )
     return value
 

@@ -1,4 +1,4 @@
-"""The answers of a user as a declaration. Each answer is checked with the rules of `gpuinfra plan`."""
+"""Converts a user's answers to a declaration. Each answer is checked with the rules of `gpuinfra plan`."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Question:
     apply: Callable[[Answers, str], None]
     """Adds an answer to the declaration. Raises `UsageError` or `SpecError` if the answer cannot be read."""
     owns: Callable[[str], bool]
-    """Whether a finding about a path is about this answer."""
+    """Whether a finding about a path concerns this answer."""
     prefix: str
     """Path of the answer in the declaration. Messages show the option instead."""
 

@@ -28,7 +28,7 @@ class Choices:
     """Answers to choose from."""
 
     columns: tuple[str, ...]
-    """Titles of the columns. The first column has the answers."""
+    """Titles of the columns. The first column contains the answers."""
     rows: tuple[tuple[str, ...], ...]
     default: str | None = None
     """Default answer. None if an answer is required."""
@@ -40,7 +40,7 @@ class Choices:
 
 
 def choices(option: str, answers: Answers) -> Choices:
-    """Return the proposals for a question. The declaration has the earlier answers."""
+    """Return the proposals for a question. The declaration contains the earlier answers."""
     return _CHOICES[option](answers)
 
 

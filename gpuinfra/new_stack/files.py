@@ -67,7 +67,7 @@ def check_project(project: Path | None) -> None:
 
 
 def program_problem(project: Path) -> str | None:
-    """Return what the program of a project lacks, or None. Whether the program reads the declaration is not known."""
+    """Return what the program of a project lacks, or None. It is not known whether the program reads the declaration."""
     document = read(project).value
     main = document.get("main") if isinstance(document, dict) else None
     program = project.parent / (main if isinstance(main, str) else ".") / PROGRAM
@@ -206,7 +206,7 @@ def _comment(text: str | None) -> list[str]:
 
 
 def _optional(path: str, declaration: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the comment of a field that the declaration does not have: its meaning, and an example in a form that can be uncommented."""
+    """Yield the comment for a field that the declaration does not contain: its meaning, and an example in a form that can be uncommented."""
     section, _, inner = path.partition(".")
     if section in declaration:
         return

@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "attest",
         _attest,
-        "renew the identity proof for the newest evidence, and upload the evidence if it is not uploaded yet",
+        "renew the identity proof for the newest evidence, and upload the evidence if it has not been uploaded yet",
     )
     health = add("health", _health, "serve the verification state of this node over HTTP until terminated")
     health.add_argument(

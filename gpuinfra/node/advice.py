@@ -26,10 +26,10 @@ BY_CHECK = {
     **dict.fromkeys(("G5", "G6", "G10", "G12", "G14"), "reset"),
     **dict.fromkeys(("G8", "G9", "F4", "D4", "C2", "C3", "N9", "M1"), "look"),
 }
-"""Check -> action if the check fails. A check that is not listed concerns the installation, so its action is `configure`.
+"""Maps each check to the action for its failure. A check that is not listed concerns the installation, so its action is `configure`.
 
 For X1 (the Xid), G5, G6, G10, B1, B6 and tools that do not respond, `_action` selects the action from the result. docs/checks.md lists the
-names of the checks.
+names of all checks.
 """
 
 
@@ -91,4 +91,4 @@ def _action(check: Mapping[str, Any]) -> str:
 
 
 _DIAGNOSED = (("(reset the GPU)", "reset"), ("(isolate the GPU)", "replace"))
-"""Part of the reason that `dcgm.py` writes for the error severity of a diagnostic, and its action."""
+"""Maps the text that `dcgm.py` writes for the error severity of a diagnostic to the action."""

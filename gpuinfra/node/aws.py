@@ -53,7 +53,7 @@ class Metadata:
         return json.loads(self.get("dynamic/instance-identity/document"))
 
     def credentials(self) -> Credentials:
-        """Credentials of the role in the instance profile."""
+        """Return the credentials of the role in the instance profile."""
         role = self.get("meta-data/iam/security-credentials/").split("\n")[0].strip()
         answer = json.loads(self.get("meta-data/iam/security-credentials/" + urllib.parse.quote(role)))
         if answer.get("Code") not in (None, "Success"):
@@ -150,7 +150,7 @@ class Aws:
         self._metadata = Metadata(environ)
 
     def instance_id(self) -> str:
-        """`i-...`, from the identity document."""
+        """Return the instance ID, `i-...`, from the identity document."""
         try:
             return str(self._metadata.identity()["instanceId"])
         except (KeyError, ValueError) as error:

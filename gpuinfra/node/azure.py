@@ -6,7 +6,7 @@ part of the path there, as with Azurite).
 
 Formats: instance metadata, identity tokens and attested documents from
 https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service, Put Blob from
-https://learn.microsoft.com/rest/api/storageservices/put-blob; both read 2026-11-21, not yet tested on a real node.
+https://learn.microsoft.com/rest/api/storageservices/put-blob; both retrieved 2026-11-21, not yet tested on a real node.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ TESTS = {
     3: ("software", "memory", "pcie", "diagnostic", "nvbandwidth", "memory_bandwidth", "targeted_stress", "targeted_power"),
 }  # fmt: skip
 TESTS[4] = (*TESTS[3], "memtest", "pulse_test")
-"""Level -> tests that must pass on every GPU. A missing plugin package results in `Skip`. `eud`, `cpu_eud`, `nccl_tests` and `rist` require more
-software than DCGM's packages, so they may be skipped."""
+"""Level -> tests that must pass on every GPU. A missing plugin package results in `Skip`. `eud`, `cpu_eud`, `nccl_tests` and `rist` require software
+that DCGM's packages do not contain, so they may be skipped."""
 PERSISTENCE_MODE = 29
 """DCGM_FR_PERSISTENCE_MODE: a setting of the node, not a fault of the GPU. Check D5 reports it."""
 

@@ -52,7 +52,7 @@ def make(
     phases: Iterable[str] | None = None,
     measured_in: int | None = None,
 ) -> dict[str, Any]:
-    """Return one evidence document. `measured_in` is the number of the evidence that the output of loading probes is from."""
+    """Return one evidence document. `measured_in` is the number of the evidence document that contains the original output of the loading probes."""
     probes = bounded(probes)
     try:
         gpus = [{key: gpu[key] for key in ("index", "uuid", "serial", "pci")} for gpu in gpu_list(Answers(probes))]

@@ -1,7 +1,7 @@
 """`node.pyz health`: serves this node's verification state to a cloud that waits for healthy nodes during rolling updates.
 
 Azure's Application Health extension polls it on the machine, in the format of its rich health states
-(https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-health-extension, read 2026-11-21, not yet tested).
+(https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-health-extension, retrieved 2026-11-21, not yet tested).
 Google's health check polls it over the network and reads the status code only, so it requests a different path.
 A canary is therefore healthy only after it passes every check of its current bundle. An open port is not enough.
 """

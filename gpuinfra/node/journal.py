@@ -127,7 +127,7 @@ NOTE_BYTES = 256
 
 
 class Lock:
-    """Allows one run at a time. The kernel releases the lock when its holder ends for any reason."""
+    """Allows one run at a time. The kernel releases the lock when its holder exits for any reason."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -139,14 +139,14 @@ class Lock:
             self._handle.close()
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 raise Locked(
-                    f"another run (process {holder}) holds {path}; wait for it to end, or end that process"
+                    f"another run (process {holder}) holds {path}; wait for it to finish, or terminate that process"
                 ) from None
             raise
         self._end_leftover(self._read())
         self._write({"pid": os.getpid()})
 
     def started(self, group: int) -> None:
-        """Record the process group of the running step, so that the next run can end processes that survived a kill."""
+        """Record the process group of the running step, so the next run can terminate processes that survived a kill."""
         self._write({"pid": os.getpid(), "group": group, "began": process_began(group)})
 
     def ended(self) -> None:
@@ -198,7 +198,7 @@ def group_lives(group: int) -> bool:
 
 
 KILL_PATIENCE_S = 30.0
-"""Time for which a killed group can take to end on a busy machine. A process that hangs in the kernel does not end at all."""
+"""Maximum time that a killed group takes to exit on a busy machine. A process that hangs in the kernel never exits."""
 
 
 def end_group(group: int, grace_s: float = LEFTOVER_GRACE_S) -> None:

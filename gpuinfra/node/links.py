@@ -53,7 +53,7 @@ def measure(wait: Callable[[float], None] = time.sleep) -> dict[str, Any]:
 
 
 def _measure_rdma(at: int, device: str, layer: str, wait: Callable[[float], None]) -> dict[str, Any]:
-    # GID index 3 is the first RoCE v2 address of a port with an IPv4 address; InfiniBand has its only one at 0.
+    # GID index 3 is the first RoCE v2 address of a port with an IPv4 address; InfiniBand has its only GID at index 0.
     index = "0" if layer == "InfiniBand" else "3"
     words = ["ib_write_bw", "-d", device, "-p", str(_PORT + at), "-s", str(SIZE), "-x", index, "-F", "--report_gbits"]
     gpu = ["--use_cuda=%d" % (at % 8)]

@@ -12,7 +12,7 @@ from typing import Any
 from .console import NODE, NOT_VERIFIED, OK, WRONG_USE, Missing, load, print_message
 
 PROFILE = "/etc/profile.d/gpuinfra-nccl.sh"
-"""File that sets the environment in which NCCL uses the fabric. The bootstrap step of the fabric writes it."""
+"""File that sets the environment in which NCCL uses the fabric. The fabric's bootstrap step writes it."""
 MANAGERS = ("/usr/local/sbin/gpuinfra-tcpxo", "/usr/local/sbin/gpuinfra-tcpx")
 """Commands that start and stop the receive manager for TCPXO and TCPX."""
 WITH_PROFILE = "GPUINFRA_WITH_PROFILE"
@@ -22,7 +22,7 @@ def in_fabric_environment(argv: Sequence[str], *, managers: Sequence[str] = (), 
     """Run this command again with the environment for the fabric, which the dynamic loader reads when a process starts.
 
     Returns its exit code, or None if this process already has that environment or the node has none. A receive manager, if required, runs at the same time.
-    In a probe, the command ends after four fifths of the probe's time limit, because the runner of the probe also kills this process, and the manager must stop.
+    In a probe, the command ends after four fifths of the probe's time limit, because the probe runner also kills this process, and the manager must stop first.
     """
     import os
     import subprocess
@@ -83,7 +83,7 @@ def pair_command(args: argparse.Namespace) -> int:
         if assignment["store"]:
             store: pair.Store = pair.Folder(Path(assignment["store"]))
         else:
-            node = load(NODE, "the node's configuration", "user data writes it; or set a folder as store")
+            node = load(NODE, "the node's configuration", "user data writes it; or specify a folder as the store")
             store = pair.Bucket(node, cloud.of(node))
         with tempfile.TemporaryDirectory(prefix="gpuinfra-pair-") as folder:
             result = pair.run(

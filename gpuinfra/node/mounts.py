@@ -2,13 +2,13 @@
 
 systemd mounts an automount on first access, so the test first accesses each automount, which may be unmounted after a reboot.
 A file system stays in the list of mounts when its server is gone, so the test accesses each mount. It uses a separate process for
-each, because a process that waits for such a server cannot be killed. Opening the folder of a bucket sends no request, so the test looks up a
+each, because a process that waits for such a server cannot be killed. Opening a bucket's folder sends no request, so the test looks up a
 name that does not exist. If the bucket accepts writes, it also writes, reads and deletes an object. It does not list the bucket: Cloud
-Storage FUSE reads all pages before the first entry (gcsfuse v3.11.2, internal/fs/handle/dir_handle.go, read 2026-11-22). This module
+Storage FUSE reads all pages before the first entry (gcsfuse v3.11.2, internal/fs/handle/dir_handle.go, retrieved 2026-11-22). This module
 measures and does not judge.
 
-Mountpoint for Amazon S3 and BlobFuse have the type `fuse` without a subtype, and the source is the program's own name instead of the name
-of the bucket.
+Mountpoint for Amazon S3 and BlobFuse have the type `fuse` without a subtype, and the source is the program's own name instead of the bucket
+name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .console import Missing
 SCHEMA = "gpuinfra.mounts/1"
 FUSE = "fuse"
 PROGRAMS = ("mountpoint-s3", "blobfuse2")
-"""Sources of mounted buckets with the type `fuse`. Programs of users also have this type."""
+"""Sources of mounted buckets with the type `fuse`. User programs also have this type."""
 BUCKETS = ("fuse.gcsfuse", FUSE)
 KINDS = ("lustre", "nfs", "nfs4", *BUCKETS)
 ANSWER_S = 45.0

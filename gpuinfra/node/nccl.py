@@ -2,7 +2,7 @@
 
 One process drives all GPUs of this node as ranks `first_rank ...` of `ranks`; if there are more ranks than local GPUs, the others
 run on other nodes with the same unique ID. The sum is verified, so a link that is fast but corrupts data does not pass.
-It runs in a separate process (`node.pyz nccl`), because a hanging collective ends only when its process ends.
+It runs in a separate process (`node.pyz nccl`), because a hanging collective stops only when its process exits.
 
 The signatures come from nccl.h (2.x) and cuda_runtime_api.h. `network_of` reads the network from NCCL's log. NCCL selects the network
 for each communicator, including one that does not leave the node (`commAlloc` in NVIDIA/nccl: src/init.cc, v2.28.9).
@@ -54,7 +54,7 @@ class _Rank:
 
 
 class Libraries:
-    """NCCL and the CUDA runtime with typed functions. A call that fails raises `Missing`."""
+    """NCCL and the CUDA runtime with typed functions. A failed call raises `Missing`."""
 
     def __init__(self, nccl: str | None = None, cudart: str | None = None) -> None:
         self._nccl = _load([nccl] if nccl else list(NCCL_NAMES), "NCCL")
@@ -243,7 +243,7 @@ def _free(libraries: Libraries, made: list[_Rank]) -> None:
 
 
 _ABSENT = "cannot open shared object file: No such file"
-"""The dynamic linker's message for a missing file. It follows the name of the library, or of a library that it needs."""
+"""The dynamic linker's message for a missing file. It follows the name of the library or of one of its dependencies."""
 
 
 def _load(names: list[str], what: str) -> ctypes.CDLL:

@@ -76,7 +76,7 @@ def skipped(reason: str) -> Outcome:
 
 
 def equal(found: Any, expected: Any, unit: str | None = None, reason: str | None = None) -> Outcome:
-    """Pass if both values are equal and of the same type: True does not equal 1."""
+    """Return a pass if both values are equal and of the same type: True does not equal 1."""
     if type(found) is type(expected) and found == expected:
         return passed(found, expected, unit)
     return failed(found, expected, reason or "found %s, expected %s" % (found, expected), unit)

@@ -106,14 +106,14 @@ def checked(assignment: object) -> dict[str, Any]:
     for name in ("run", "self", "partner"):
         if not isinstance(assignment.get(name), str) or not _NAME.match(assignment[name]):
             raise Missing(
-                "the assignment's %s is %s; allowed are letters, digits, dots and dashes"
+                "the assignment's %s is %s; use only letters, digits, dots and dashes"
                 % (name, shortened(repr(assignment.get(name)), 60))
             )
     if assignment["self"] == assignment["partner"]:
         raise Missing("the assignment pairs %s with itself" % assignment["self"])
     if assignment.get("place") not in (0, 1) or isinstance(assignment["place"], bool):
         raise Missing(
-            "the assignment's place is %s; allowed are 0 and 1, one for each node"
+            "the assignment's place is %s; use 0 for one node and 1 for the other"
             % shortened(repr(assignment.get("place")), 20)
         )
     store = assignment.get("store")
@@ -212,7 +212,7 @@ def run(
 
 
 def _end_process(partner: str, limit_s: float) -> None:
-    """End the process, because a collective that hangs inside the library cannot be interrupted."""
+    """Terminate the process, because a collective that hangs inside the library cannot be interrupted."""
     sys.stderr.write("gpuinfra: the all-reduce with %s timed out after %d s\n" % (partner, limit_s))
     sys.stderr.flush()
     os._exit(3)

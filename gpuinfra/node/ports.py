@@ -22,7 +22,7 @@ _TEXTS = {
     "key_0": "pkeys/0",
     "key_1": "pkeys/1",
 }
-"""Name in the result -> file in the port's folder."""
+"""Maps each name in the result to a file in the port's folder."""
 
 
 def ports(folder: Path = SYS) -> dict[str, Any]:

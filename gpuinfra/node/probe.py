@@ -21,14 +21,14 @@ from .probes import GPU_FIELDS, METRIC, METRICS_QUERY, NODE_PART, OLDER_NAMES, P
 
 _FIRST_LINES = 20
 _ALIKE = 50
-"""Lines of the same kind that are kept: a storm of one error must neither hide other errors nor fill the evidence."""
+"""Maximum number of lines of the same kind to keep. A repeated error must neither hide other errors nor fill the evidence."""
 _KINDS = 200
-"""Number of kinds of lines to count. Lines of all further kinds are kept, up to the size limit."""
+"""Maximum number of line kinds to count. Lines of any other kind are kept, up to the size limit."""
 _GRACE_S = 5.0
 _METRICS_TRIES = 12
 """Repetitions until an exporter that just started serves metrics: one minute. It collects every 30 s (dcgm-exporter: `--collect-interval`)."""
 PROBE_LIMIT_S = "GPUINFRA_PROBE_LIMIT_S"
-"""Environment variable with the time limit of the probe, for a command that must clean up before it is killed."""
+"""Environment variable that contains the probe's time limit, for a command that must clean up before it is killed."""
 Run = Callable[[Iterable[str], Probe], "dict[str, Any]"]
 
 
@@ -118,7 +118,7 @@ def _end(process: subprocess.Popen, problem: str | None) -> str | None:
 
 
 class _Keeper:
-    """The output to keep: everything up to the limit, or the matching lines up to the limit."""
+    """Collects the output to keep: everything or only the matching lines, up to the limit."""
 
     def __init__(self, probe: Probe) -> None:
         self.truncated = False

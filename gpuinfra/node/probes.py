@@ -99,7 +99,7 @@ PROBES: dict[str, Probe] = {
     # Eight H100s print about 300 KiB, most of it supported clocks.
     "nvidia-smi-xml": Probe(("nvidia-smi", "-q", "-x"), timeout_s=120, limit=MIB),
     "nvidia-smi-csv": Probe(("nvidia-smi", "--query-gpu=" + ",".join(GPU_FIELDS), "--format=csv"), timeout_s=120),
-    # The name of a process can contain commas, so it is the last column.
+    # A process name can contain commas, so it is the last column.
     "nvidia-smi-apps": Probe(
         ("nvidia-smi", "--query-compute-apps=gpu_uuid,pid,used_gpu_memory,process_name", "--format=csv")
     ),
@@ -139,10 +139,10 @@ PROBES: dict[str, Probe] = {
     "fabric-libraries": Probe(
         ("find", "-L", "/usr/local/gib/scripts/set_nccl_env.sh", "/var/lib/tcpxo/lib64", "-maxdepth", "0")
     ),
-    # The step of the exporter writes the URL with the node's private address. Your own exporter may listen on all addresses.
+    # The exporter's bootstrap step writes the URL with the node's private address. Your own exporter may listen on all addresses.
     "metrics": Probe((*METRICS, "-K", METRICS_QUERY), otherwise=((*METRICS, "http://127.0.0.1:9400/metrics"),)),
     "dcgm": Probe(("dcgmi", "diag", "-r", "1", "--json"), timeout_s=600, loads=True),
-    # Measurements of minutes to hours: they run only on request, for the speed phase or burn-in.
+    # Measurements that take minutes to hours. They run only on request, for the speed phase or burn-in.
     "dcgm-medium": Probe(("dcgmi", "diag", "-r", "2", "--json"), timeout_s=1800, loads=True),
     "dcgm-long": Probe(("dcgmi", "diag", "-r", "3", "--json"), timeout_s=3600, loads=True),
     "dcgm-extra-long": Probe(("dcgmi", "diag", "-r", "4", "--json"), timeout_s=14400, loads=True),
@@ -152,7 +152,7 @@ PROBES: dict[str, Probe] = {
     # Enough for NCCL to select its network: on real machines, most of the time is the initialization of GPUs and plugins.
     "nccl-network": Probe((NODE_PART, "nccl", "--gib", "0.0625", "--rounds", "1"), timeout_s=300, loads=True),
     "pair": Probe((NODE_PART, "pair"), timeout_s=1200, loads=True),
-    # DCGM's package for the CUDA version of the driver contains nvbandwidth.
+    # DCGM's package for the driver's CUDA version contains nvbandwidth.
     "nvbandwidth": Probe(
         (DCGM_PLUGINS + "/cuda13/nvbandwidth", *HOST_COPIES),
         timeout_s=600,

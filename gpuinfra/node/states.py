@@ -1,6 +1,6 @@
 """Known broken states of a GPU node, with their tool output, their meaning, and what to do.
 
-The data comes from public reports, read 2026-11-20: lyulyul/shine-cluster#50, canonical/nvidia-graphics-drivers#78,
+The data comes from public reports, retrieved 2026-11-20: lyulyul/shine-cluster#50, canonical/nvidia-graphics-drivers#78,
 NVIDIA/open-gpu-kernel-modules#587, #789 and #862, Start9Labs/start-technologies#3693, leptonai/gpud: sxid/README.md,
 utkuozdemir/nvidia_gpu_exporter: internal/nvidiasmi/transform_test.go.
 The text is matched regardless of the exit code, because several of these states have exit code 0.

@@ -25,14 +25,14 @@ from .log import StepLog, utc_now
 from .steplist import Step, Unusable, node_environment, read_steps
 
 _GATE = 'read -r || exit 1; exec bash "$1" </dev/null'
-"""Starts a step only after the lock names its process group: if the runner is killed before, the next run could not end the step."""
+"""Starts a step only after the lock names its process group. If the runner were killed earlier, the next run could not terminate the step."""
 EXIT_REFUSED, EXIT_REBOOT = 65, 194
 DONE, FAILED, ENVIRONMENT = 0, 1, 3
 MAX_REBOOTS = 2
 """Maximum reboots in a row that one step can request."""
 REBOOT_PATIENCE_S = 900
 OWN_LINES, OWN_LINE_LENGTH = 3, 100
-"""Lines of output in the reason of a failed script, and the characters of each."""
+"""Number of output lines in the reason for a failed script, and characters per line."""
 FULL_BELOW_BYTES = 1 << 20
 
 
@@ -49,7 +49,7 @@ class Attempt:
     proofs: List[str] = field(default_factory=list)
     reason: Optional[str] = None
     exited: Optional[str] = None
-    """Exit code of the script of a declared step, if it is not 0."""
+    """Exit code of a declared step's script, if it is not 0."""
 
     @property
     def status(self) -> str:
@@ -242,10 +242,10 @@ class Runner:
     def _reason(self, step: Step, attempt: Attempt, since: int) -> str:
         if attempt.exited:
             lines = " / ".join(line[:OWN_LINE_LENGTH] for line in self.log.last_lines(since, OWN_LINES)) or "none"
-            return f"the script ended with exit code {attempt.exited}; last output: {lines}"
+            return f"the script exited with code {attempt.exited}; last output: {lines}"
         output = attempt.reason or self.log.last_line(since) or "no output"
         if free_bytes(self.log.log_path.parent) < FULL_BELOW_BYTES:
-            return f"the disk of {self.log.log_path.parent} is full; free some space ({output})"
+            return f"the disk of {self.log.log_path.parent} is full; free up space ({output})"
         if attempt.code is None:
             return f"it timed out after {step.timeout_s:g} s; last output: {self.log.last_line(since)}"
         if attempt.code == 0:
@@ -271,9 +271,9 @@ class Runner:
         return FAILED
 
     def interrupted(self, number: int, _frame: object) -> None:
-        """End the running step and exit. Its status stays `running`, so the next run repeats it.
+        """Terminate the running step and exit. Its status stays `running`, so the next run repeats it.
 
-        A reboot that a step requested ends this process in the same way, and is not a failure.
+        A reboot that a step requested terminates this process in the same way and is not a failure.
         """
         if self.rebooting:
             self.log.write("the machine reboots")
@@ -304,7 +304,7 @@ def _options(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         "--retry-pause-s",
         type=float,
         default=5.0,
-        help="pause before the second attempt; each further pause is three times as long as the previous one",
+        help="pause before the second attempt; each later pause is three times as long as the previous one",
     )
     return parser.parse_args(argv)
 

@@ -24,7 +24,7 @@ def verify(args: argparse.Namespace) -> int:
         return WRONG_USE
     unchecked = not_checked(load(args.expectation, "", ""))
     if args.evidence:
-        document = load(args.evidence, "the evidence", "specify a file of format gpuinfra.evidence/1")
+        document = load(args.evidence, "the evidence", "specify a file in the format gpuinfra.evidence/1")
         checks = judge(document.get("probes") or {}, expectation, journal=document.get("state"), phases=args.phase)
     else:
         document = _make_evidence(expectation, args.phase)
@@ -115,7 +115,7 @@ def _again(args: argparse.Namespace) -> int:
         return WRONG_USE
     newest = evidence.EvidenceFolder().newest()
     if newest is None or newest[1].get("boot_id") != evidence.boot_id():
-        raise Missing("no evidence of this boot yet; gpuinfra-verify.service creates it")
+        raise Missing("no evidence for this boot yet; gpuinfra-verify.service creates it")
     before = newest[1]
     document = _make_evidence(expectation, None, before)
     result = verdict(document["checks"], expectation)

@@ -1,6 +1,6 @@
 """The meaning of each Xid for a node. The module is a data table, because sources disagree and the list changes with the hardware.
 
-Sources, read 2026-11-20: NVIDIA's Xid catalog, https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html;
+Sources, retrieved 2026-11-20: NVIDIA's Xid catalog, https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html;
 leptonai/gpud: xid/catalog_generated.go; NVIDIA/k8s-device-plugin: internal/rm/health.go; Azure/azurehpc-health-checks;
 awslabs/awsome-distributed-ai: 4.validation_and_observability/2.gpu-cluster-healthcheck, check 0.
 An unlisted number counts as `drain`: a node with an unknown error is not handed over.
@@ -17,7 +17,7 @@ TO_DO = {
     "reboot": "drain and reboot the node; replace it if the error returns",
     "replace": "drain and replace the node: the hardware needs service",
 }
-"""What to do, by action."""
+"""Maps each action to the instruction for the operator."""
 
 
 @dataclass(frozen=True)
@@ -89,5 +89,5 @@ ACTIONS_OF_154 = {
     "Drain P2P": "reset",
     "Drain and Reset": "reset",
 }
-"""Action in the text of Xid 154 -> what to do. Drivers use different words for the same number: 0x1 is `GPU Reset Required` or `PF FLR` (a reset
-of the PCIe function), 0x2 is `Node Reboot Required` or `OS Reboot` (public kernel logs, drivers 575 to 595, read 2026-11)."""
+"""Maps the action in the text of Xid 154 to a key of `TO_DO` or `nothing`. Drivers use different words for the same number: 0x1 is `GPU Reset Required` or
+`PF FLR` (a reset of the PCIe function), 0x2 is `Node Reboot Required` or `OS Reboot` (public kernel logs, drivers 575 to 595, retrieved 2026-11)."""

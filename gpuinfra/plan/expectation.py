@@ -191,7 +191,7 @@ def expectation(
     burn_in: int = 1,
     guarded: tuple[str, ...] = (),
 ) -> dict[str, object]:
-    """Return the content of `expectation.json` for a pool. `buckets` has the mount of each bucket, and whether it is read-only."""
+    """Return the content of `expectation.json` for a pool. `buckets` contains the mount of each bucket and whether it is read-only."""
     containers = tuple(name for name in ("docker", "enroot") if lock.choice(name))
     facts = Facts(
         machine=machine,

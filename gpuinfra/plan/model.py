@@ -1,4 +1,4 @@
-"""The data model of a plan. Components, bundle, cost, and report read it.
+"""The data model of a plan. The components, the bundle, the cost calculation, and the report read it.
 
 A plan contains no Pulumi inputs and no cloud objects, so you can print, compare, and test it without a cloud.
 `gpuinfra/planning.py` creates a plan from a declaration.
@@ -53,7 +53,7 @@ class Image:
     """The image of a node."""
 
     source: str
-    """`ssm` (an SSM public parameter), `name` (the name of an AMI of Amazon), `id` (an AMI or image ID), `family` (a Google image family), `urn` (an Azure marketplace image)."""
+    """`ssm` (an SSM public parameter), `name` (the name of an Amazon AMI), `id` (an AMI or image ID), `family` (a Google image family), `urn` (an Azure marketplace image)."""
     ref: str
     os: str
     """`ubuntu-22.04`, `ubuntu-24.04`, `cos`."""
@@ -80,7 +80,7 @@ class Image:
 
     @property
     def contains(self) -> str:
-        """The recorded contents with their date, or that they are not recorded."""
+        """The recorded contents and their date, or a note that they are not recorded."""
         if not self.prebuilt:
             return "no GPU software; the bootstrap steps install it"
         known = contents_text(self.release.contents) if self.release else ""
@@ -89,7 +89,7 @@ class Image:
         if not known:
             return "contents not recorded; the bootstrap steps accept or reject the installed versions"
         which = "" if self.date or self.release is None else f"newest recorded release {self.release.date}: "
-        read = f" (read {self.release.read})" if self.release else ""
+        read = f" (retrieved {self.release.read})" if self.release else ""
         return f"{which}{known}{read}"
 
 
@@ -148,7 +148,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnStep(Step):
-    """A step of the declaration (`software.steps`), which runs after the bootstrap steps."""
+    """A declared step (`software.steps`), which runs after the bootstrap steps."""
 
     source: str
     """Path of the script, relative to the folder of the stack file, or its URL."""
@@ -264,7 +264,7 @@ class NetworkPlan:
     ssh_from: tuple[str, ...] = ()
     """Networks that can reach port 22 of the nodes. Empty by default."""
     ingress: tuple[IngressPlan, ...] = ()
-    """Further connections that the nodes accept. Empty by default."""
+    """Other connections that the nodes accept. Empty by default."""
     dns_zones: dict[str, str] = field(default_factory=dict)
     """Azure: private DNS zones of an existing network. Maps each name to an ID."""
     flow_log_interval_s: int = 60
@@ -301,7 +301,7 @@ class FileSystemPlan:
     """`auto` (created with the file system), the name of an existing bucket, or None."""
     bucket_prefix: str = ""
     bucket_path: str = "/"
-    """Path in the file system at which the bucket appears."""
+    """Path in the file system to which the bucket is linked."""
     importer_id: str | None = None
     """Azure: object ID of the service principal that imports from the container."""
     read_only: bool = False
@@ -309,7 +309,7 @@ class FileSystemPlan:
     key_arn: str | None = None
     """AWS: KMS key of a mounted bucket that exists outside the stack."""
     cache_gib: int | None = None
-    """Declared size of the cache of a mounted bucket on each node, or None to use a tenth of the local disks."""
+    """Declared cache size of a mounted bucket on each node, or None to use a tenth of the local disks."""
     import_events: tuple[str, ...] = ()
     export_events: tuple[str, ...] = ()
     backup_days: int = 0
@@ -333,7 +333,7 @@ class ExistingFileSystemPlan:
     """Lustre: name in the mount source. Home directories: exported path, with a leading slash."""
     efa: bool = False
     security_group: str | None = None
-    """AWS: security group of the servers, which rules of the nodes' group reference."""
+    """AWS: security group of the servers, which the rules of the nodes' security group reference."""
     address_range: str | None = None
     """Google Cloud: address range of the file servers, from which nodes accept Lustre connections."""
     owner_opens: str = ""
@@ -368,16 +368,16 @@ class EvidencePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeRolePlan:
-    """A role that is assigned to the identity of the nodes."""
+    """A role that is assigned to the nodes' identity."""
 
     role: str
     """Google Cloud: name of the role. Azure: ID of the role definition."""
     scope: str | None
-    """Google Cloud: ID of the project, or None for the project of the stack. Azure: ID of the resource."""
+    """Google Cloud: project ID, or None for the project of the stack. Azure: resource ID."""
 
     @property
     def name(self) -> str:
-        """Name for the resource. It contains the values, because an assignment that is renamed is deleted after its successor with the same values exists."""
+        """Resource name. It contains the values, because a renamed assignment is deleted only after its replacement with the same values exists."""
         words = f"{self.role.removeprefix('roles/')}-{(self.scope or '').strip('/').rpartition('/')[2]}".lower()
         digest = hashlib.sha256(f"{self.role} {self.scope}".encode()).hexdigest()[:8]
         return f"{re.sub('[^a-z0-9]+', '-', words).strip('-')}-{digest}"
@@ -385,14 +385,14 @@ class NodeRolePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class RolesPlan:
-    """IAM roles that the stack creates on AWS, and further permissions of the nodes."""
+    """IAM roles that the stack creates on AWS, and additional permissions of the nodes."""
 
     permissions_boundary: str | None = None
     """ARN of the permissions boundary of every role, or None."""
     node_policies: tuple[str, ...] = ()
-    """ARNs of the managed policies that are attached to the role of the nodes."""
+    """ARNs of the managed policies that are attached to the nodes' role."""
     node_roles: tuple[NodeRolePlan, ...] = ()
-    """Azure and Google Cloud: roles that are assigned to the identity of the nodes."""
+    """Azure and Google Cloud: roles that are assigned to the nodes' identity."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -430,7 +430,7 @@ class Replica:
 
 @dataclass(frozen=True, kw_only=True)
 class RecoveryPart:
-    """One step of the time until a checkpoint is in the second region, or until it is read there."""
+    """A step that contributes to the time until a checkpoint is in the second region, or until it is read there."""
 
     what: str
     minutes: float
@@ -475,7 +475,7 @@ class RecoveryPlan:
     rpo: RecoveryTarget
     rto: RecoveryTarget
     checkpoint_gb_per_month: float
-    """Checkpoint data that is replicated in a month, in GB (10^9 bytes)."""
+    """Checkpoint data that is replicated per month, in GB (10^9 bytes)."""
     commands: tuple[RecoveryCommand, ...] = ()
 
 
@@ -521,7 +521,7 @@ class Plan:
     own_networks: tuple[OwnNetwork, ...] = ()
     """Networks that belong to the cluster instead of its site."""
     mounted_buckets: tuple[FileSystemPlan, ...] = ()
-    """Buckets that the nodes mount, which the identity of the nodes can access. A site in another stack can create them."""
+    """Buckets that the nodes mount, which the nodes' identity can access. A site in another stack can create them."""
     existing_file_systems: tuple[ExistingFileSystemPlan, ...] = ()
     """File systems outside the stack that the nodes mount. `file_systems` contains only those that the stack creates."""
     recovery: RecoveryPlan | None = None

@@ -1,7 +1,7 @@
 """Calculates how old the newest checkpoint in the second region can be, and how long a failover takes.
 
 The calculation adds the times of all steps, including steps that can overlap. The sum is not an upper limit: the rates are maximum rates,
-the service replicates only a share of the objects in time, and some steps have no figure. The plan lists these steps.
+the service replicates only a share of the objects in time, and the duration of some steps is unknown. The plan lists these steps.
 `Replication` contains the figures that differ between clouds.
 """
 
@@ -53,18 +53,18 @@ class Replication:
     replicates_deletions: bool
     """If false, the second region keeps each object that is deleted in the first region."""
     manual_exports: bool
-    """Whether a file system exports files to its bucket only on request. Its replica then contains only what was exported."""
+    """Whether a file system exports files to its bucket only on request. Its replica then contains only exported data."""
     retained_days: int
     """Time for which both buckets retain a replaced object, and a deleted object if deletions are replicated."""
     control_regions: Mapping[str, str]
-    """Regions of control planes that serve all regions, with the resources that cannot be created or changed in any region without them."""
+    """Maps the region of each control plane that serves all regions to the resources that cannot be created or changed in any region without it."""
     not_in_rto: tuple[str, ...]
     """Steps of a failover that have an unknown duration on this cloud."""
     not_in_rpo: tuple[str, ...]
     """Steps with an unknown duration before a checkpoint is in the second region."""
     source: str
     geography: Callable[[str], str]
-    """Function that returns the partition of the cloud to which a region belongs. Data cannot be replicated between partitions."""
+    """Function that returns the cloud partition of a region. Data cannot be replicated between partitions."""
     commands: Callable[[str, str, tuple[PoolPlan, ...]], tuple[RecoveryCommand, ...]]
     """Function that returns the commands that you run yourself, given the region, the second region, and the pools."""
 
@@ -173,7 +173,7 @@ def recovery_time(
                 "read the checkpoint from the replica",
                 size,
                 rate,
-                "throughput of an equal file system, the upper limit",
+                "throughput of an identical file system, the upper limit",
             )
         )
     return _target(recovery.rto_minutes, parts, possible=bool(rate), excluded=excluded)

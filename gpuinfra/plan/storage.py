@@ -31,14 +31,14 @@ def created(storage: Iterable[Lustre | Home | ObjectMount]) -> Iterator[tuple[st
 
 
 def object_cache_gib(entry: FileSystemPlan | ObjectMount, machine: MachineType) -> int:
-    """Return the size of the cache of a mounted bucket on a machine: the declared size, or a tenth of the local disks. 0 without local disks."""
+    """Return the cache size of a mounted bucket on a machine: the declared size, or a tenth of the local disks. 0 without local disks."""
     if not machine.local_disk_gb:
         return 0
     return local_disk_gib(machine) // 10 if entry.cache_gib is None else entry.cache_gib
 
 
 def local_disk_gib(machine: MachineType) -> int:
-    """Return the size of all local disks of a machine in GiB. The catalog has it in GB (10^9 bytes)."""
+    """Return the size of all local disks of a machine in GiB. The catalog specifies it in GB (10^9 bytes)."""
     return machine.local_disk_gb * 10**9 // 2**30
 
 
@@ -47,7 +47,7 @@ def lnet_efa_devices(
 ) -> int:
     """Return the number of EFA devices that Lustre uses on a machine: 8 of 32, at most 2 on other machines, 0 over TCP.
 
-    https://docs.aws.amazon.com/fsx/latest/LustreGuide/configure-efa-clients.html, read 2026-11-21.
+    https://docs.aws.amazon.com/fsx/latest/LustreGuide/configure-efa-clients.html, retrieved 2026-11-21.
     """
     if not fabric or machine.fabric is None or machine.fabric.provider != "efa":
         return 0

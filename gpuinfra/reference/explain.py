@@ -20,7 +20,7 @@ from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 
 _MAX_COMMAND = 160
-"""Maximum number of characters to show from the command of a probe. The nvidia-smi query has 40 columns."""
+"""Maximum number of characters of a probe's command to show. The nvidia-smi query has 40 columns."""
 _SEVERITY = {
     "block": "the node is not handed over",
     "drain": "the node does not get new work until you take action",

@@ -22,7 +22,7 @@ from gpuinfra.rehearsal.session import Options, Session, open_session
 NOTICE = "rehearsal: these are stand-in nodes on this machine"
 RESUME_LIMIT_S = 120.0
 _KEYS = ("HOME", "SSH_AUTH_SOCK")
-"""Environment variables that determine where your SSH keys are found."""
+"""Environment variables that locate your SSH keys."""
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def rehearsed(name: str, folder: Path, *, nodes: bool = True) -> Iterator[Sequen
 
 
 def _wait_for_resumed(session: Session) -> None:
-    """Wait until the nodes resume. They are suspended between commands, and only a few resume at the same time."""
+    """Wait until the nodes resume. Nodes are suspended between commands, and only a few resume at the same time."""
     answer = session.cloud.ask("ssh")
     if not answer.get("available"):
         raise EnvironmentMissing(f"the stand-in nodes have no SSH server: {answer.get('reason')}")

@@ -1,4 +1,4 @@
-"""One engine action (preview, up, refresh or destroy) against the stand-ins, with its result and its errors."""
+"""Runs one engine action (preview, up, refresh or destroy) against the stand-ins, and collects its result and errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Result:
 
 
 def perform(session: Session, action: str) -> Operation:
-    """Run one action of the engine. `up` first adopts the resources that an earlier destroy retained."""
+    """Run one engine action. `up` first adopts the resources that an earlier destroy retained."""
     if action not in ACTIONS:
         raise GpuinfraError(f"action is {action!r}; allowed: {', '.join((*ACTIONS, 'life'))}")
     if action == "up":
@@ -62,7 +62,7 @@ def finish(
 
 
 def errors_of(operation: Operation) -> tuple[str, ...]:
-    """Return the errors of an operation without duplicates, each with the resource that caused it and a hint."""
+    """Return the operation's errors without duplicates, each with the resource that caused it and a hint."""
     if operation.ok:
         return ()
     found: list[str] = []

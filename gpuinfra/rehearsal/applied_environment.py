@@ -1,4 +1,4 @@
-"""The environment of every process that a rehearsal starts. It is built from scratch instead of filtering the user's
+"""The environment of every process that a rehearsal starts. It is built from scratch, not filtered from the user's
 environment.
 
 A rehearsal reads only the given stack file. It does not read the user's Pulumi state, tokens, cloud credentials, or
@@ -64,8 +64,8 @@ def environment(folder: Folder, python: Path | None = None) -> dict[str, str]:
 
 
 def with_stand_in_cloud(env: Mapping[str, str], ready: Mapping[str, object], cloud: str, region: str) -> dict[str, str]:
-    """Return the environment after the stand-in cloud is ready. It contains the provider plugins and the endpoint variables for the
-    SDKs."""
+    """Return the environment to use once the stand-in cloud is ready. It adds the provider plugins and the endpoint variables for
+    the SDKs."""
     providers, operator = ready["providers"], ready["operator"]
     assert isinstance(providers, dict)
     assert isinstance(operator, dict)
@@ -78,7 +78,7 @@ def with_stand_in_cloud(env: Mapping[str, str], ready: Mapping[str, object], clo
 
 @contextmanager
 def applied(env: Mapping[str, str]) -> Iterator[None]:
-    """Replace the environment of this process within a `with` block, because SDKs read it."""
+    """Replace the environment of this process within a `with` block, because the SDKs read it."""
     before = dict(os.environ)
     os.environ.clear()
     os.environ.update(env)

@@ -1,11 +1,11 @@
-"""Computes what a change of a declaration does to each resource, without the Pulumi engine.
+"""Computes the effect of a declaration change on each resource, without the Pulumi engine.
 
 The program of the old declaration runs against the stand-in cloud, which creates its resources in memory. The program of the new
 declaration then runs as a preview: for each resource, the provider of the stand-in cloud compares the inputs, as in a rehearsal. The
-outputs of a new or replaced resource are unknown, so that the resources that use them change too.
+outputs of a new or replaced resource are unknown, so the resources that use them change too.
 
-The engine does more than this module: it runs the whole program of a stack, of which this module runs only `GpuCluster`, and it compares
-with the state of the deployed stack, which can differ from the old declaration. Read next: `cloud/core/replace.py`.
+This module runs only `GpuCluster`. The engine runs the whole program of a stack and compares it with the state of the deployed stack,
+which can differ from the old declaration. Read next: `cloud/core/replace.py`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from gpuinfra.spec.load import LoadedStack, read_stack
 from gpuinfra.stack_files import stack_name
 
 OWN = "gpuinfra"
-"""The package of the project's own provider."""
+"""The package of gpuinfra's own provider."""
 ATTEMPTS = 4
 """Attempts to create a resource. The stand-in cloud rejects the first use of a new role, as clouds do, and the components retry."""
 MASKED = "[secret]"
@@ -57,15 +57,15 @@ LATER = "known after the deployment"
 
 
 class Uncomparable(GpuinfraError):
-    """The resources of two declarations cannot be compared. The text is the reason."""
+    """Raised if the resources of two declarations cannot be compared. The text is the reason."""
 
 
 def resource_changes(old: LoadedStack, new: LoadedStack, day: date | None = None) -> tuple[ResourceChange, ...]:
     """Return what a deployment of `new` does to the resources of `old`, sorted by action and name.
 
-    Both declarations must have no findings of level error. `day` is the day of both plans; if it is None, it is today. If a declaration
-    uses the outputs of another stack, the file of that stack must be in the folder of `old` or of `new`. Raises `Uncomparable` if it is not, and
-    if the packages of a cloud are not installed.
+    Neither declaration may have findings of level `error`. `day` is the date of both plans; the default is today. If a declaration
+    uses the outputs of another stack, that stack's file must be in the folder of `old` or `new`. Raises `Uncomparable` if the file is missing or
+    if a cloud's packages are not installed.
     """
     from gpuinfra.clouds import why_not_built, why_not_here
 
@@ -87,7 +87,7 @@ def resource_changes(old: LoadedStack, new: LoadedStack, day: date | None = None
 
 @contextlib.contextmanager
 def _day(day: date | None) -> Iterator[None]:
-    """Set the day for `GpuCluster`."""
+    """Set the date that `GpuCluster` uses."""
     known = os.environ.get(VARIABLE)
     if day is not None:
         os.environ[VARIABLE] = day.isoformat()
@@ -99,7 +99,7 @@ def _day(day: date | None) -> Iterator[None]:
 
 
 def _below(*stacks: LoadedStack) -> list[LoadedStack]:
-    """Return the stacks whose outputs these stacks read, lowest first. Their files are in the folder of the first stack that has them."""
+    """Return the stacks whose outputs these stacks read, lowest layer first. Each file is read from the folder of the first stack that has it."""
     found: dict[str, LoadedStack] = {}
 
     def add(stack: LoadedStack) -> None:
@@ -138,13 +138,13 @@ class _Resource:
 @dataclass
 class _Run:
     resources: dict[tuple[str, str], _Resource] = field(default_factory=dict)
-    """By type and logical name."""
+    """Keyed by type and logical name."""
     exports: dict[str, Any] = field(default_factory=dict)
     """Outputs of `GpuCluster`."""
 
 
 class _Context:
-    """The part of gRPC's context that the providers use. The peer is the provider resource."""
+    """The part of the gRPC context that the providers use. The peer is the provider resource."""
 
     def __init__(self, peer: str) -> None:
         self._peer = peer
@@ -156,7 +156,7 @@ class _Context:
         raise Uncomparable(f"the stand-in cloud rejects the declaration: {details}")
 
     def set_trailing_metadata(self, values: Any) -> None:
-        """Details of an error, which `abort` reports."""
+        """The error details that `abort` reports."""
 
 
 class _Engine:
@@ -166,7 +166,7 @@ class _Engine:
         self.cloud = Cloud(folder)
         self.providers: dict[str, Provider] = {}
         self.stacks: dict[str, dict[str, Any]] = {}
-        """Outputs of the stacks that ran, by stack reference without organization and project."""
+        """Outputs of the stacks that ran, keyed by stack reference without organization and project."""
 
     def close(self) -> None:
         self.cloud.close()
@@ -184,7 +184,7 @@ class _Engine:
         return made
 
     def provider(self, package: str) -> Any:
-        """Return the provider of a package."""
+        """Return the provider for a package."""
         if package not in self.providers:
             self.providers[package] = Provider(package, self.cloud)
         return self.providers[package]
@@ -196,7 +196,7 @@ class _Engine:
 
 
 class _Monitor(mocks.MockMonitor):
-    """The engine's side of the protocol, with the values as the SDK sends them, because `Mocks` receive no unknown values and no options."""
+    """The engine's side of the protocol. It receives the values as the SDK sends them, because `Mocks` receive neither unknown values nor options."""
 
     def __init__(self, engine: _Engine, made: _Run, before: _Run, *, preview: bool) -> None:
         super().__init__(_NoMocks())
@@ -374,7 +374,7 @@ def _compared(before: _Run, after: _Run) -> Iterator[ResourceChange]:
 
 
 def _shown(values: Mapping[str, Any], path: str) -> Any:
-    """Return the value at a path for a report: secrets are masked, files are shown by their checksum."""
+    """Return the value at a path for a report. Secrets are masked, and files are shown by their checksum."""
     return value_at(_readable(values), path)
 
 

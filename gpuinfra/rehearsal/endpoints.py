@@ -1,8 +1,8 @@
 """Environment variables that point each cloud's own tools and SDKs to the stand-in cloud, for the operator.
 
 The clouds' own tools document most of these variables. If a tool has no such variable, gpuinfra defines one
-(docs/stand-in-cloud.md). The operator's environment contains the variables for all clouds, because a program can use several clouds. The names
-of the variables do not collide.
+(docs/stand-in-cloud.md). The operator's environment contains the variables for all clouds, because a program can use several clouds. The variable
+names do not collide.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _GOOGLE_OVERRIDES = {
     "MONITORING": "monitoring/",
     "STORAGETRANSFER": "storagetransfer/",
 }
-"""Maps a service, as in `CLOUDSDK_API_ENDPOINT_OVERRIDES_<service>`, to its path on the stand-in cloud."""
+"""Maps a service (`CLOUDSDK_API_ENDPOINT_OVERRIDES_<service>`) to its path on the stand-in cloud."""
 
 
 def of_operator(endpoint: str, operator: Mapping[str, Any], cloud: str, region: str) -> dict[str, str]:
@@ -65,13 +65,13 @@ def _azure(endpoint: str, operator: Mapping[str, Any], region: str) -> dict[str,
         "AZURE_STORAGE_SERVICE_ENDPOINT": f"{endpoint}/.azure/blob",
         "GPUINFRA_AZURE_RESOURCE_MANAGER": f"{endpoint}/.azure/arm",
         "GPUINFRA_AZURE_ATTESTATION_CERTIFICATES": str(azure["certificates"]),
-        # Roles of the stand-in cloud have an effect at once.
+        # Roles in the stand-in cloud take effect immediately.
         "GPUINFRA_AZURE_ROLE_WAIT_S": "0",
     }
 
 
 def _gcp(endpoint: str, operator: Mapping[str, Any], region: str) -> dict[str, str]:
-    """Use a key file for which the stand-in cloud issues tokens. Google's tools have no variable for the address of its public keys."""
+    """Use a key file for which the stand-in cloud issues tokens. Google's tools have no variable for the address of the public keys."""
     gcp = operator.get("gcp")
     if not gcp:
         return {}

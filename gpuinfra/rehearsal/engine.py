@@ -1,4 +1,4 @@
-"""Runs one command of Pulumi's CLI on the project of a rehearsal and returns its events and its exit code."""
+"""Runs one Pulumi CLI command on the project of a rehearsal, and returns its events and exit code."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class Pulumi:
         return [r for r in self.deployment().get("resources") or [] if not str(r.get("type", "")).startswith("pulumi:")]
 
     def counted(self) -> list[dict[str, Any]]:
-        """Return the resources in the state that are in the number of resources."""
+        """Return the resources in the state that count toward the number of resources."""
         return [r for r in self.resources() if is_counted(str(r.get("type", "")), r.get("custom"))]
 
     def ensure_stack(self) -> None:

@@ -19,10 +19,10 @@ MARKUP = re.compile(r"<\{%[^%]*%\}>")
 
 @dataclass
 class Progress:
-    """The events that have been read so far."""
+    """The events read so far."""
 
     done: dict[str, int] = field(default_factory=dict)
-    """Number of finished resources by operation, as `is_counted` defines it. A replacement is one operation."""
+    """Number of finished resources (as `is_counted` defines them) by operation. A replacement is one operation."""
     current: dict[str, str] = field(default_factory=dict)
     """The operation in progress, by URN."""
     diagnostics: list[tuple[str, str, str]] = field(default_factory=list)
@@ -92,7 +92,7 @@ class Progress:
 
 
 def _counts(meta: Mapping[str, Any]) -> bool:
-    """Whether an event is an operation on a counted resource. A replacement also has an event for the new and the old resource."""
+    """Return whether an event is an operation on a counted resource. A replacement also emits events for the new and the old resource."""
     state = meta.get("new") or meta.get("old") or {}
     return meta.get("logical", True) is not False and is_counted(str(meta.get("type", "")), state.get("custom"))
 
@@ -111,7 +111,7 @@ class Tail:
         self._rest = b""
 
     def new(self) -> Iterator[dict[str, Any]]:
-        """Return the events that were written since the last call."""
+        """Return the events written since the last call."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)

@@ -15,14 +15,14 @@ from gpuinfra.plan.model import Plan
 from gpuinfra.words import counted
 
 CLOUD_FAULTS = {
-    "no-capacity": "cloud:no-capacity:<pool, kind or zone>   the groups get no machines, with the cloud's error message",
-    "no-quota": "cloud:no-quota:<pool, kind or zone>      the same, with the cloud's error message for a quota that is too low",
+    "no-capacity": "cloud:no-capacity:<pool, kind or zone>   groups launch no nodes and report the cloud's capacity error",
+    "no-quota": "cloud:no-quota:<pool, kind or zone>      groups launch no nodes and report the cloud's quota error",
     "error": "cloud:error:<resource type>:<n>              the first n create operations of that type fail",
     "partial": "cloud:partial:<resource type>:<n>            the first n create operations of that type succeed and return an error",
     "lost": "cloud:lost:<resource type>:<n>               the first n create operations of that type succeed and return no response",
 }
 GROUPS = ("no-capacity", "no-quota")
-"""Faults of the groups of a pool, of a capacity kind or in a zone."""
+"""Faults that apply to the groups of a pool, of a capacity kind, or in a zone."""
 SHAPES = "node:<pool>-<number>:<fault>, cloud:no-capacity|no-quota:<pool, kind or zone>, cloud:error|partial|lost:<resource type>:<n>"
 
 
@@ -38,7 +38,7 @@ class Fault:
 
 
 def node_faults() -> dict[str, str]:
-    """Return the effect of each node fault, by name."""
+    """Return the effect of each node fault, keyed by name."""
     from gpuinfra.rehearsal import devices
     from gpuinfra.rehearsal.nodes.state import NODE_FAULTS
 
@@ -46,15 +46,15 @@ def node_faults() -> dict[str, str]:
 
 
 def parse(texts: Iterable[str], pools: Mapping[str, int] | None = None) -> tuple[Fault, ...]:
-    """Parse faults. Raises UsageError with the allowed values. `pools` (nodes by name) is None for a declaration in
-    Python."""
+    """Parse faults. Raises UsageError with the allowed values. `pools` (node count by pool name) is None for a
+    declaration in Python."""
     return tuple(_one(text, pools) for text in texts)
 
 
 def check_against_plan(faults: Iterable[Fault], plan: Plan, *, replaces: bool = False) -> None:
-    """Reject a fault that cannot occur in this plan, because a run in which it has no effect would appear successful.
+    """Reject a fault that cannot occur in this plan, because a run without its effect would appear successful.
 
-    With `replaces`, the rehearsal already has nodes, and the nodes that replace them get the next numbers.
+    With `replaces`, the rehearsal already has nodes, and their replacements get the next numbers.
     """
     groups = [group for pool in plan.pools for group in pool.groups]
     targets = sorted({word for g in groups for word in (g.pool, g.name, g.kind.replace("_", "-"), g.zone)})

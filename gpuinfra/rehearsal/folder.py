@@ -30,7 +30,7 @@ DEFAULT_FOLDER = Path(".rehearsal")
 
 
 class _Below:
-    """A path relative to a different path in the same folder."""
+    """A path relative to another path of the folder."""
 
     def __init__(self, base: str, *names: str) -> None:
         self._base, self._names = base, names
@@ -46,8 +46,8 @@ class Folder:
     root: Path
     stack: str
     shared: Path | None = None
-    """The rehearsal whose state and stand-in cloud this rehearsal shares, because this stack uses the other stack. None if there is
-    none."""
+    """The folder of the rehearsal whose state and stand-in cloud this rehearsal shares, because its stack uses that stack. None
+    otherwise."""
 
     @property
     def base(self) -> Path:
@@ -61,7 +61,7 @@ class Folder:
     pulumi_home = _Below("root", "home")
     """PULUMI_HOME."""
     empty_home = _Below("root", "home", "empty")
-    """HOME for every process in the rehearsal. The folder is empty, so that tools do not find your settings."""
+    """HOME for every process in the rehearsal. The folder is empty, so tools do not find your settings."""
     processes = _Below("base", "processes.json")
     """The running processes."""
     events = _Below("root", "events.jsonl")
@@ -175,13 +175,13 @@ def _environment(configured: Path | None) -> Path | None:
 
 
 def write_project(folder: Folder, program: Program, stack_file: Path) -> list[str]:
-    """Write the project and the stack file. Return one note for each value that differs in the copy."""
+    """Write the project and the stack file. Return one note for each value that differs from your file."""
     runtime: dict[str, Any] = {"name": "python"}
     if program.virtualenv is not None:
         runtime["options"] = {"virtualenv": str(program.virtualenv)}
     document: dict[str, Any] = {
         "name": program.project,
-        "description": "a rehearsal; written again by every run",
+        "description": "a rehearsal; rewritten by every run",
         "runtime": runtime,
         "main": str(program.main),
         "plugins": {"providers": [{"name": "gpuinfra", "path": str(program.plugin)}]},
@@ -209,7 +209,7 @@ def copy_scripts(folder: Folder, steps: Iterable[NodeStep]) -> None:
 
 
 def _without_secrets(document: dict[str, Any]) -> list[str]:
-    """Remove values that only your own key can decrypt."""
+    """Remove values that only your key can decrypt."""
     for key in ("encryptionsalt", "encryptedkey", "secretsprovider", "environment"):
         document.pop(key, None)
     config = document.get("config")
@@ -230,7 +230,7 @@ def edit_stack(folder: Folder, change: Callable[[dict[str, Any]], None]) -> None
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Read a YAML file that contains a mapping. Raises UsageError for other content."""
+    """Read a YAML file that contains a mapping. Raises UsageError for any other content."""
     try:
         value = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
     except (YAMLError, UnicodeDecodeError) as error:

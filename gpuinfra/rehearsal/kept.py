@@ -1,4 +1,4 @@
-"""The rehearsals in a folder as entries of the cache, for `gpuinfra cache`."""
+"""Lists the rehearsals in a folder as cache entries for `gpuinfra cache`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ KEPT = "needs --rehearsals"
 
 
 def rehearsals(folder: Path) -> Iterator[Entry]:
-    """Yield the rehearsals in a folder. A folder of another program is skipped."""
+    """Yield the rehearsals in a folder. Folders of other programs are skipped."""
     roots = [path for path in sorted(folder.iterdir()) if _is_one(path)] if folder.is_dir() else []
     running = {path for path in roots if _running(path)}
     for path in roots:
-        # The state, the lock and the processes of a stack that uses other stacks are in the folder of its foundation.
+        # If a stack uses other stacks, its state, lock and processes are in the folder of its foundation.
         own = (path / "state").is_dir()
         locked = path in running or (not own and bool(running))
         used = max((one.stat().st_mtime for one in (path, path / "report.json") if one.exists()), default=0.0)

@@ -1,4 +1,4 @@
-"""Rehearsals under the permissions that `gpuinfra permissions` prints: writes the policy and reports which permissions
+"""Rehearsals with only the permissions that `gpuinfra permissions` prints. Writes the policy and reports which permissions
 were used."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def write_policy(folder: Folder, loaded: LoadedStack | None, day: date) -> Path:
     file."""
     if loaded is None:
         raise UsageError(
-            "--under-least-permissions requires the declaration in the stack file; this program declares in Python"
+            "--under-least-permissions requires the declaration in the stack file; this program declares the cluster in Python"
         )
     path = folder.root / "operator.json"
     write_json(path, list(permissions_of(make_plan(loaded.spec, day)).documents))
@@ -37,7 +37,7 @@ def usage(cloud: StandInCloud, plan: Plan | None) -> dict[str, Any] | None:
 
 
 def compare(permissions: Permissions, seen: dict[str, Any]) -> dict[str, Any]:
-    """Report each unused permission, except if this rehearsal did not perform the operation that requires the permission."""
+    """Report each unused permission, unless this rehearsal did not perform the operation that requires it."""
     used, performed = set(seen["used"]), {tuple(one) for one in seen["operations"]}
     unused = [need for need in permissions.needs if need.action not in used]
     not_exercised = [need.action for need in unused if not any(_performed(use, performed) for use in need.uses)]

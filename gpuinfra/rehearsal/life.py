@@ -1,7 +1,7 @@
 """`gpuinfra rehearse life`: the life cycle of a cluster as a series of steps, each with an expected effect.
 
 The steps are preview, up, up again, add a node, drift, replace a node, destroy, adopt, and up after destroy. A step without the expected
-effect ends the run, because the subsequent steps would report the same defect.
+effect stops the run, because the later steps would report the same defect.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REPLACE_TIMEOUT_S = 60.0
 
 
 class StepFailed(Exception):
-    """A step did not have the expected effect."""
+    """Raised if a step does not have the expected effect."""
 
 
 def run_life(session: Session) -> Result:
@@ -59,8 +59,8 @@ class _Life:
         self.retained: list[Retained] = []
         """The resources that `destroy` retained."""
         self.imported: set[Key] = set()
-        """Types and names of the resources that `adopt` imported. Resources that a create operation finds again, such as IAM
-        members, are not imported."""
+        """Types and names of the resources that `adopt` imported. Resources that a create operation finds and takes over, such
+        as IAM members, are not imported."""
 
     def steps(self) -> list[tuple[str, Callable[[], str]]]:
         """Return the name and function of each step that applies to this stack."""
@@ -141,7 +141,7 @@ class _Life:
                 raise StepFailed(f"the group of {victim['label']} did not replace it within {REPLACE_TIMEOUT_S:.0f} s")
             time.sleep(0.2)
         self._perform("refresh")
-        # If the new node is verified already, the engine reports no change, because NodesReady compares inputs. The state is up to date in both cases.
+        # If the new node is already verified, the engine reports no change, because NodesReady compares inputs. The state is up to date in both cases.
         if victim["instance_id"] in {node.id for node in nodes_of(self.session.pulumi.resources())}:
             raise StepFailed("refresh did not remove the replaced node from the state")
         self._perform("up")
@@ -189,7 +189,7 @@ class _Life:
         return f"{len(self.retained)} retained resources in the state, {updated}; {self._verified()}"
 
     def _perform(self, action: str) -> Operation:
-        """Run one action of the engine, which must succeed."""
+        """Run one engine action, which must succeed."""
         operation = perform(self.session, action)
         if not operation.ok:
             raise StepFailed("\n".join(errors_of(operation)))
@@ -203,7 +203,7 @@ class _Life:
         return found[0].get("outputs") or {} if found else {}
 
     def _verified(self) -> str:
-        """Return the summary of the handover, which must report all nodes as verified."""
+        """Return the handover's summary, which must report all nodes as verified."""
         if not self.declares_nodes:
             return "no nodes are declared"
         if not self.rehearses_nodes:
@@ -224,7 +224,7 @@ class _Life:
 
 
 def _add_node(declaration: dict[str, Any]) -> None:
-    """Increase the count in the last capacity entry of the first pool by one."""
+    """Add one to the count of the last capacity entry in the first pool."""
     pool = declaration["pools"][0]
     entry = pool["capacity"][-1] if isinstance(pool.get("capacity"), list) else pool.get("capacity")
     if isinstance(entry, dict) and "count" in entry:

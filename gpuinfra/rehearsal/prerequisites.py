@@ -1,4 +1,4 @@
-"""What stand-in nodes require of this machine, as rows of `gpuinfra doctor`."""
+"""Checks what stand-in nodes require on this machine, as rows of `gpuinfra doctor`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TOPIC = "rehearsal"
 
 
 def questions() -> Iterator[Question]:
-    """Yield the questions. A rehearsal without nodes, or without SSH to them, is still possible, so that the rows are warnings."""
+    """Yield the questions. A rehearsal without nodes, or without SSH to them, is still possible, so the rows are warnings."""
     yield Question(topic=TOPIC, where="namespaces", ask=namespaces)
     yield Question(topic=TOPIC, where="sshd", ask=sshd)
 

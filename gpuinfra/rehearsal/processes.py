@@ -44,14 +44,14 @@ def start(
     stderr: int | IO[Any],
     death_signal: int = signal.SIGKILL,
 ) -> subprocess.Popen[str]:
-    """Start a process in a separate session. The process ends when this process ends.
+    """Start a process in a separate session. It exits when this process exits.
 
     A separate session does not receive Ctrl-C from the terminal. The caller forwards interrupts in order."""
     libc, parent = ctypes.CDLL(None), os.getpid()
 
     def tie() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, death_signal)
-        if os.getppid() != parent:  # this process ended before prctl took effect
+        if os.getppid() != parent:  # this process exited before prctl took effect
             os._exit(1)
 
     return subprocess.Popen(
@@ -74,7 +74,7 @@ def record(folder: Folder, running: Mapping[str, int]) -> None:
 
 
 def sweep(folder: Folder) -> list[str]:
-    """End processes that an earlier run left behind. Return the names of these processes."""
+    """Terminate processes that an earlier run left behind, and return their names."""
     left = {p.pid: p for p in _recorded(folder) if start_time(p.pid) == p.started and p.started}
     names = {pid: p.name for pid, p in left.items()}
     for pid in marked(folder.base):

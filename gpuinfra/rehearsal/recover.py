@@ -2,7 +2,7 @@
 
 A killed run can leave processes, the engine's lock, a truncated state file, pending operations, and resources in the
 stand-in cloud that the engine never recorded. Recovery changes only resources of the interrupted operation. It deletes
-these resources. If the cloud refuses or would keep the name, the engine imports them (`refresh --import-pending-creates`), as
+them. If the cloud refuses the deletion or would keep the name, the engine imports them (`refresh --import-pending-creates`), as
 in a real deployment. A resource without a pending create, which the engine cannot import, is removed from the stand-in cloud.
 """
 
@@ -41,8 +41,8 @@ def is_locked(pulumi: Pulumi) -> bool:
 def plan_recovery(
     deployment: Mapping[str, Any], held: Sequence[Mapping[str, Any]], retained: Collection[str]
 ) -> RecoveryPlan:
-    """Choose an action for each resource that is in the cloud but not in the state. `retained` contains the IDs that a
-    destroy retained."""
+    """Choose an action for each resource that is in the cloud but not in the state. `retained` contains the IDs of
+    resources that a destroy retained."""
     resources = deployment.get("resources") or []
     operations = deployment.get("pending_operations") or []
     known = {(str(r.get("type")), str(r.get("id"))) for r in resources}
@@ -68,7 +68,7 @@ def import_flags(pairs: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def restore_state(checkpoint: Path) -> bool:
-    """Replace a truncated state file with its backup. Return whether the replacement was necessary.
+    """Replace a truncated state file with its backup. Return whether the file was replaced.
 
     The file backend copies the state to `.bak` before each write, so one of the two files is always complete.
     """
@@ -110,7 +110,7 @@ def recover(pulumi: Pulumi, cloud: StandInCloud, retained: Collection[str], repo
     if pulumi.checkpoint is None:
         return
     if restore_state(pulumi.checkpoint):
-        report("an earlier run was killed while it wrote the state; using the backup of the state")
+        report("an earlier run was killed while writing the state; restored the state from its backup")
     if is_locked(pulumi):
         pulumi.quick("cancel", "--yes", "--stack", pulumi.folder.stack)
         report("an earlier run was interrupted; removed its lock")
@@ -131,7 +131,7 @@ def recover(pulumi: Pulumi, cloud: StandInCloud, retained: Collection[str], repo
 
 
 def _deleted(cloud: StandInCloud, urn: str, identity: str, report: Callable[[str], None]) -> bool:
-    """Delete the result of a pending create, so that the next run creates it. Returns False if the cloud refuses."""
+    """Delete the result of a pending create, so that the next run creates it. Returns False if the cloud refuses the deletion."""
     try:
         cloud.ask("undo", {"type": kind_of(urn), "id": identity})
     except DeploymentError:

@@ -1,7 +1,7 @@
-"""Collects the report for a rehearsal: operations, nodes, price, retained resources, and limitations.
+"""Collects the report of a rehearsal: operations, nodes, price, retained resources, and limitations.
 
-The nodes are evaluated again from their evidence, with the operator's credentials. The outputs of `NodesReady` are not
-copied.
+The nodes are evaluated again from their evidence, with the operator's credentials. The report does not copy the outputs
+of `NodesReady`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from gpuinfra.rehearsal.session import Session
 
 NOT_SHOWN = (
-    "quota and permissions of a real account",
-    "capacity: whether the cloud has these machines, and how long it takes to get them",
-    "validation by the cloud beyond the rules that the stand-in implements",
+    "quotas and permissions of a real account",
+    "capacity: whether the cloud has these instances available, and how long provisioning takes",
+    "cloud-side validation beyond the rules that the stand-in implements",
     "bandwidth: NVLink, the fabric, the file system and object storage are not measured",
     "hardware: device output is synthetic; its sources are listed below",
     "current prices: each price has the date of its source",
-    "how long a boot, a driver installation and the creation of a file system take",
+    "the duration of a boot, a driver installation and a file system creation",
 )
 
 
@@ -135,7 +135,7 @@ def _cost(plan: Plan | None) -> dict[str, Any] | None:
 
 
 def _kept(session: Session, plan: Plan | None, action: str) -> list[dict[str, Any]]:
-    """Return the resources that destroy retains: the retained resources in the plan or, after a destroy, the retained resources that exist."""
+    """Return the resources that destroy retains: those in the plan or, after a destroy, those that still exist."""
     reasons = {(k.type, k.what): k.why for k in (plan.kept if plan else ())}
     if action != "destroy":
         return [{"type": kind, "name": name, "why": why} for (kind, name), why in reasons.items()]

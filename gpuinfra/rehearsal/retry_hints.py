@@ -1,4 +1,4 @@
-"""Hints on what to do after a failed rehearsal before you run it again."""
+"""Hints on what to do before you rerun a failed rehearsal."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _TRANSIENT = re.compile(
 """Matches the messages of temporary cloud failures."""
 
 _CONTINUES = (
-    "created resources stay, and the run continues from there. If it fails again, read engine.log next to the report"
+    "created resources remain, and the run continues from there. If it fails again, read engine.log next to the report"
 )
 
 
 def hint_for(error: str) -> str:
-    """Return the hint for an error that concerns one resource. Created resources stay in the state, so the same command continues."""
+    """Return the hint for an error that concerns one resource. Created resources remain in the state, so the same command continues."""
     if _TRANSIENT.search(error):
         return (
-            "the failure may be temporary: run the same command again; created resources stay, and the run continues from "
+            "the failure may be temporary: run the same command again; created resources remain, and the run continues from "
             "there. If it fails again, check the status page of the cloud's service and read engine.log next to the report"
         )
     if "VirtualMachineScaleSet" in error:
@@ -60,7 +60,7 @@ def broken_nodes(folder: Folder, rehearsals: Path, nodes: Iterable[Mapping[str, 
 
 
 def faults_of(folder: Folder, instance_id: str) -> list[str]:
-    """Return the faults of a stand-in node. The result is empty if the folder of the node no longer exists."""
+    """Return the faults of a stand-in node. The result is empty if the node's folder no longer exists."""
     try:
         state = json.loads((folder.base / "nodes" / instance_id / "standin.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -72,7 +72,7 @@ def faults_of(folder: Folder, instance_id: str) -> list[str]:
 def ineffective_faults(
     folder: Folder, rehearsals: Path, faults: Iterable[str], nodes: Iterable[Mapping[str, Any]]
 ) -> tuple[str, ...]:
-    """Return one line if no node has a requested fault, because a node gets its faults only when it is launched."""
+    """Return one line if a requested fault has no effect, because a node gets its faults only at launch."""
     by_label = {str(node["label"]): str(node["instance_id"]) for node in nodes}
     missed = []
     for text in faults:

@@ -21,7 +21,7 @@ def rehearse(action: str, options: Options, view: View) -> Result:
 
 
 def _require_nodes(session: Session) -> None:
-    """Raise EnvironmentMissing if this system cannot run the nodes of the stack and the user did not choose to omit them."""
+    """Raise EnvironmentMissing if this system cannot run the stack's nodes and the user did not omit them."""
     available, reason = session.cloud.nodes_available()
     plan = session.plan()
     if not available and not session.options.without_nodes and (plan is None or plan.nodes):

@@ -1,7 +1,7 @@
 """A running rehearsal: folder, engine and stand-in cloud.
 
-Opening a session ends leftover processes, recovers from an interrupted run, and starts the stand-in cloud. Closing it
-suspends the nodes. `actions` runs one action in a session, `life` a whole life cycle.
+Opening a session terminates leftover processes, recovers from an interrupted run, and starts the stand-in cloud. Closing
+it suspends the nodes. `actions` runs one action in a session, and `life` runs a whole life cycle.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Options:
     least_privilege: bool = False
     """Grant the operator only the permissions that `gpuinfra permissions` prints."""
     without_nodes: bool = False
-    """Rehearse the cloud only. No node starts, and `up` does not wait for nodes."""
+    """Rehearse only the cloud. No node starts, and `up` does not wait for nodes."""
     on: date | None = None
     """Rehearse as if today were this date."""
 
@@ -88,8 +88,8 @@ class Session:
     notes: list[str] = field(default_factory=list)
 
     def operate(self, name: str, *arguments: str, title: str, resources: int | None = None) -> Operation:
-        """Run one engine operation, show its progress, and record it for the report. `resources` is the number of resources
-        of an operation that does not process the whole plan or the whole state."""
+        """Run one engine operation, show its progress, and record it for the report. `resources` is the resource count of an
+        operation that does not process the whole plan or the whole state."""
         self.cloud.ask("operation", {"operation": f"{name}-{self.folder.operations()}"})
         plan = self.plan()
         if resources is None and name in ("refresh", "destroy"):
@@ -116,7 +116,7 @@ class Session:
         return make_plan(self.loaded.spec, self.options.day) if self.loaded else None
 
     def names(self) -> dict[str, Names]:
-        """Return the machine names that the handover assigned, by cluster, from the state."""
+        """Return the machine names that the handover assigned, keyed by cluster, from the state."""
         outputs = [one.get("outputs") or {} for one in handovers_of(self.pulumi.resources())]
         return {str(one.get("cluster")): wire.names_of(one) for one in outputs}
 
@@ -149,8 +149,8 @@ class Session:
     def _record_missing(self) -> bool:
         """Keep the record of retained resources that are not in the state. Return whether there are any such resources.
 
-        A resource that is created again instead of imported stays in the record until `up` creates it, so that recovery
-        does not delete it.
+        A resource that is recreated instead of imported stays in the record until `up` creates it, so recovery does not
+        delete it.
         """
         known = urns_in({"deployment": self.pulumi.deployment()})
         missing = [one for one in retained.recorded(self.folder) if (one.type, one.name) not in known]
@@ -158,8 +158,8 @@ class Session:
         return bool(missing)
 
     def _write_import_file(self, path: Path) -> None:
-        """Run the real command. A declaration in Python exists only in its program, so its retained resources come from
-        the record."""
+        """Run the real command. A declaration in Python exists only in its program, so its retained resources are read
+        from the record."""
         export = {"version": 3, "deployment": self.pulumi.deployment()}
         if self.loaded is None:
             held = {(str(one.get("type")), str(one.get("id"))) for one in self.cloud.resources()}
@@ -222,7 +222,7 @@ def _launch_order(node: Mapping[str, Any]) -> tuple[int, str]:
 
 
 def read_options(options: Options) -> tuple[Path, Program, LoadedStack | None]:
-    """Return the stack file, its program and its declaration. Errors in these are reported before anything starts."""
+    """Return the stack file, its program and its declaration. Errors in them are reported before anything starts."""
     path = find_stack(options.stack)
     program = find_program(path)
     try:
@@ -267,7 +267,7 @@ def _has_declaration(path: Path) -> bool:
 
 @contextmanager
 def open_session(options: Options, view: View) -> Iterator[Session]:
-    """Open a session within a `with` block. It ends every process that it started."""
+    """Open a session within a `with` block. On exit, it terminates every process that it started."""
     path, program, loaded = read_options(options)
     engine = find_engine(view.line)
     folder = _folder(options, stack_name(path), loaded)
@@ -314,7 +314,7 @@ def open_session(options: Options, view: View) -> Iterator[Session]:
 
 
 def _folder(options: Options, stack: str, loaded: LoadedStack | None) -> Folder:
-    """Return the rehearsal's folder. A stack that uses other stacks shares their state and account, so these stacks must be deployed."""
+    """Return the rehearsal's folder. A stack that uses other stacks shares their state and account, so those stacks must be deployed."""
     root = (options.folder / stack).resolve()
     use = loaded.spec.use if loaded else None
     used = [name.rpartition("/")[2] for name in (use.foundation, use.site) if name] if use else []
@@ -336,7 +336,7 @@ def _aws_region(path: Path) -> str:
 
 @contextmanager
 def _sigterm_as_interrupt() -> Iterator[None]:
-    """Handle SIGTERM like Ctrl-C, so that a rehearsal shuts down in an orderly way."""
+    """Handle SIGTERM like Ctrl-C, so that a rehearsal shuts down cleanly."""
 
     def stop(_signal: int, _frame: object) -> None:
         raise KeyboardInterrupt

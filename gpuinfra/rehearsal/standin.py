@@ -64,12 +64,12 @@ class StandInCloud:
         return [n for n in self.ask("nodes").get("nodes", []) if isinstance(n, dict)]
 
     def nodes_available(self) -> tuple[bool, str]:
-        """Return whether this system can run stand-in nodes and, if not, the reason."""
+        """Return whether this system can run stand-in nodes and, if it cannot, the reason."""
         answer = self.ask("nodes")
         return bool(answer.get("available", True)), str(answer.get("reason") or "")
 
     def resources(self) -> list[dict[str, Any]]:
-        """Return the resources of this stack, and resources that belong to no stack."""
+        """Return the resources of this stack, and the resources that belong to no stack."""
         held = [r for r in self.ask("resources").get("resources", []) if isinstance(r, dict)]
         ours = f"urn:pulumi:{self.stack}::"
         return [r for r in held if not self.stack or not r.get("urn") or str(r["urn"]).startswith(ours)]

@@ -34,7 +34,7 @@ class Refused(Exception):
 
 
 class HostAgent:
-    """One host, or a folder that contains the files of a host."""
+    """One host, or a folder that contains a host's files."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -114,7 +114,7 @@ class HostAgent:
         """Run the checks with the operator's node program, in a temporary folder."""
         if self.root != Path("/"):
             raise Refused(
-                f"checks need a running machine, and {self.root} contains the files of one that is not running"
+                f"checks require a running machine, and {self.root} contains the files of one that is not running"
             )
         with tempfile.TemporaryDirectory(prefix="gpuinfra-verify-") as folder:
             part, expectation = Path(folder, "node.pyz"), Path(folder, "expectation.json")
@@ -141,7 +141,7 @@ class HostAgent:
         return {"exit": done.returncode, "result": done.stdout.decode("utf-8", "replace")[:65536], "output": output}
 
     def clear_pairs(self, order: dict[str, Any], payload: bytes) -> dict[str, Any]:
-        """Remove the files that the nodes of pairs exchanged. Call this function after the last pair, because a partner may still read the files."""
+        """Remove the files that the paired nodes exchanged. Call this function after the last pair, because a partner may still read the files."""
         store = Path(order["store"])
         if store.name == ".gpuinfra-pairs":
             shutil.rmtree(store, ignore_errors=True)

@@ -4,7 +4,7 @@ The Azure CLI opens its tunnel on a local port, but SSH requires a proxy command
 tunnel on a free loopback port, waits until the port accepts a connection, and copies bytes in both directions until either side closes. SSH
 verifies the host key inside the tunnel, as it does on any other connection.
 `az network bastion tunnel` requires a Bastion host with the Standard or Premium SKU and `enable_tunneling`
-(https://learn.microsoft.com/azure/bastion/native-client, read 2026-11-20).
+(https://learn.microsoft.com/azure/bastion/native-client, retrieved 2026-11-20).
 """
 
 from __future__ import annotations

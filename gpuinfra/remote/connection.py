@@ -92,7 +92,7 @@ class Running:
             self._channel.shutdown_write()
 
     def wait(self, on_output: Callable[[bytes], None]) -> int:
-        """Pass the combined output to `on_output` until the command ends, and return its exit code.
+        """Pass the combined output to `on_output` until the command exits, and return its exit code.
 
         Raises `HostProblem` if the connection is lost, and any exception of `on_output`.
         """

@@ -31,7 +31,7 @@ STATUS_LIMIT_S = 60.0
 DELIVER_LIMIT_S = 300.0
 DRY_LIMIT_S = 580.0
 STARTS = 3
-"""Maximum number of times that one run starts the runner. A runner that repeatedly ends without a result is not started again."""
+"""Maximum number of times that one run starts the runner. A runner that repeatedly exits without a result is not restarted."""
 REBOOT_PATIENCE_S = 1200.0
 """Machines with eight GPUs and terabytes of memory take many minutes to reboot."""
 
@@ -209,7 +209,7 @@ class Bootstrap:
         if progress.starts >= STARTS:
             raise HostProblem(
                 Kind.STEP,
-                f"{host.title}: the runner ended {progress.starts} times without a result: {one_line(found.get('output'))}",
+                f"{host.title}: the runner exited {progress.starts} times without a result: {one_line(found.get('output'))}",
                 "read /var/log/gpuinfra/ and `journalctl -u gpuinfra-bootstrap` on the host",
             )
         return None

@@ -155,7 +155,7 @@ class Fleet(Generic[Value]):
                     self._on_retry(host, problem, pause)
                 else:
                     outcome = Outcome(host, problem=problem)
-            except Exception as error:  # an unexpected error of one host must not stop the others
+            except Exception as error:  # an unexpected error on one host must not stop the others
                 text = f"{host.title}: {type(error).__name__}: {error}".splitlines()[0]
                 problem = HostProblem(Kind.DEFECT, text, "report this as a bug")
                 outcome = Outcome(host, problem=interrupted_problem(host) if self._stopped else problem)

@@ -42,7 +42,7 @@ class Host:
     """Trusted host keys, `ssh-ed25519 AAAA...`, from the handover or the hosts file. Default: the known_hosts files."""
     pool: str | None = None
     label: str = ""
-    """Name of a node in its stack, such as `gpu-1`. Empty for hosts of a hosts file."""
+    """Name of a node in its stack, such as `gpu-1`. Empty for hosts from a hosts file."""
     verified: bool = True
     """Whether a job can use the host. False for a node that the handover did not verify."""
     sudo: bool = False
@@ -267,7 +267,7 @@ class _Reader:
         return str(value) if value else None
 
     def route(self, host: Host, by_name: Mapping[str, Host]) -> None:
-        """Check that the chain of jump hosts ends."""
+        """Check that the chain of jump hosts terminates."""
         seen, at = [host.name], host
         while at.jump is not None:
             if at.jump not in by_name:

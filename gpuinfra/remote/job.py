@@ -2,13 +2,13 @@
 
 | variable | value |
 | --- | --- |
-| `NNODES`, `NODE_RANK` | number of nodes, and the number of this node from 0 |
+| `NNODES`, `NODE_RANK` | number of nodes, and the rank of this node, starting at 0 |
 | `MASTER_ADDR`, `MASTER_PORT` | private address of node 0, and a port on it |
-| `GPUS_PER_NODE` | GPUs of each node |
+| `GPUS_PER_NODE` | number of GPUs on each node |
 | `GPUINFRA_NODES` | private addresses of all nodes, separated by commas |
 | `RANK`, `LOCAL_RANK`, `WORLD_SIZE`, `LOCAL_WORLD_SIZE` | only with one process for each GPU: rank and world size of the process, with the same meaning as in torchrun |
 
-`supervisor.py` runs on each node. If a process fails on one node, the job ends on all of them.
+`supervisor.py` runs on each node. If a process fails on one node, the job stops on all nodes.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Job:
     """A command to run on several nodes."""
 
     command: str
-    """A line for bash."""
+    """A bash command line."""
     gpus: int
-    """GPUs of each node, or 0."""
+    """Number of GPUs on each node, or 0."""
     per_gpu: bool = False
     """Whether to start one process for each GPU. Otherwise, one for each node."""
     port: int = PORT
@@ -106,9 +106,10 @@ class JobResult:
 
 
 def run(connector: Connector, hosts: Sequence[Host], job: Job, on_output: Callable[[int, bytes], None]) -> JobResult:
-    """Run a job on hosts, in the order of their ranks. `on_output` gets the rank and the output, from one thread for each host.
+    """Run a job on hosts, in the order of their ranks. `on_output` receives the rank and the output, from one thread per host.
 
-    The job starts after all hosts are connected. An error in `on_output` ends the job and is raised again. An interrupt ends the job on all hosts; a second interrupt does not wait for its end.
+    The job starts after all hosts are connected. An exception in `on_output` stops the job and is raised again. An interrupt stops the job on all hosts.
+    After a second interrupt, the function does not wait for the job to stop.
     """
     result = JobResult([Ended(host) for host in hosts])
     changed = threading.Condition()

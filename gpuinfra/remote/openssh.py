@@ -1,4 +1,4 @@
-"""The configuration that OpenSSH's programs (`ssh`, `scp`, `sftp`, `rsync`) use to reach hosts: user, keys, tunnel and trusted host keys."""
+"""The configuration that the OpenSSH programs (`ssh`, `scp`, `sftp`, `rsync`) use to reach hosts: user, keys, tunnel and trusted host keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def write_config(
 ) -> Path:
     """Write `config` and `known_hosts` to a folder for some hosts and their jump hosts. Returns the path of `config`.
 
-    `names` contains additional names of hosts, which precede the name of the host. Host keys are always verified and never added.
+    `names` contains additional host names, which precede the host's own name. Host keys are always verified and never added.
     The file has an entry for each host and no options for other hosts, so you can include it in your own configuration.
     """
     known = folder.absolute() / "known_hosts"

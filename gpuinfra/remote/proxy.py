@@ -22,7 +22,7 @@ class ProxyCommand:
         self.socket, child_end = socket.socketpair()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process runs
         try:
-            # Use a separate session, so that Ctrl-C in the terminal does not reach the process. close() ends the process.
+            # Use a separate session, so that Ctrl-C in the terminal does not reach the process. close() terminates the process.
             self._process = subprocess.Popen(
                 words, stdin=child_end.fileno(), stdout=child_end.fileno(), stderr=self._stderr, start_new_session=True
             )
@@ -46,9 +46,9 @@ class ProxyCommand:
         return ""
 
     def close(self) -> None:
-        """End the process and its children."""
+        """Terminate the process and its children."""
         self.socket.close()
-        # A killed process ends at once, but a busy machine notices it later.
+        # A killed process exits at once, but a busy machine reports its exit later.
         for number, patience_s in ((signal.SIGTERM, 2), (signal.SIGKILL, 60)):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, number)

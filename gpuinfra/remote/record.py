@@ -30,7 +30,7 @@ def state_folder() -> Path:
 
 
 def locked_file(kind: str, what: str, folder: Path | None, running: str) -> tuple[Path, IO[str]]:
-    """Return the path of the file about `what` in the state folder, and an open handle that holds its lock.
+    """Return the path of the file for `what` in the state folder, and an open handle that holds its lock.
 
     `kind` is the name of the subfolder. Raises `GpuinfraError` with the message `running` if a different process has the lock.
     """
@@ -49,7 +49,7 @@ class Record:
     """The record for one target, which is a stack or a hosts file."""
 
     def __init__(self, what: str, folder: Path | None = None) -> None:
-        running = f"another `gpuinfra bootstrap` is running on {what}; wait until it ends, or stop it"
+        running = f"another `gpuinfra bootstrap` is running on {what}; wait until it finishes, or stop it"
         self.path, self._lock = locked_file("bootstrap", what, folder, running)
         self._guard = threading.Lock()
         self._written = 0.0

@@ -1,6 +1,6 @@
-"""A journal about one stack in the user's state folder. `gpuinfra failover` and `gpuinfra up` define its content.
+"""A journal for one stack in the user's state folder. `gpuinfra failover` and `gpuinfra up` define its content.
 
-The file is replaced atomically, so that it is complete after a kill. A lock prevents concurrent runs. The engine inherits the lock, so a run that
+The file is replaced atomically, so it is complete even after a kill. A lock prevents concurrent runs. The engine inherits the lock, so a run that
 was killed while the engine was running cannot be continued before the engine exits.
 """
 

@@ -1,7 +1,7 @@
-"""The supervisor of a job on one node: starts its processes, and ends all of them if one fails or the connection ends.
+"""The supervisor of a job on one node: starts its processes, and terminates all of them if one fails or the connection closes.
 
 The supervisor is a single file for Python 3.9 and later that imports only the standard library. Its source is sent over standard input, before
-the order, and is not written to disk. Standard input then stays open: its end is the request to stop.
+the order, and is not written to disk. Standard input then stays open: end of file is the request to stop.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> int:
-    """Read one order, run its processes, and return the first exit code that is not 0. For a process that is terminated by a signal, the exit code is 128 plus the signal number."""
+    """Read one order, run its processes, and return the first exit code that is not 0. For a process that a signal terminates, the exit code is 128 plus the signal number."""
     order = json.loads(_STDIN.readline())
-    # Processes whose parent ends become children of this process, so that it finds and ends all of them.
+    # Processes whose parent exits become children of this process, so it can find and terminate all of them.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     manager = next((path for path in order["managers"] if Path(path).exists()), None)
     if manager and subprocess.call(["sudo", "-n", "--", manager, "start"], stdin=subprocess.DEVNULL) != 0:
@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def _run(order: dict[str, Any]) -> int:
-    """Run the processes until all succeed, one fails, or standard input ends."""
+    """Run the processes until all succeed, one fails, or standard input closes."""
     started = [_start(order, local) for local in range(order["processes"])]
     handles = {os.pidfd_open(process.pid): process for process in started}
     while handles:
@@ -73,7 +73,7 @@ def _start(order: dict[str, Any], local: int) -> subprocess.Popen[bytes]:
 
 
 def _end(grace_s: float) -> None:
-    """End all descendants: with SIGTERM, and then with SIGKILL if they still run after `grace_s` seconds."""
+    """Terminate all descendants: with SIGTERM, and then with SIGKILL if they still run after `grace_s` seconds."""
     until = time.monotonic() + grace_s
     number = signal.SIGTERM
     asked: set[int] = set()
@@ -81,7 +81,7 @@ def _end(grace_s: float) -> None:
         if time.monotonic() >= until:
             number = signal.SIGKILL
         for pid in left:
-            # One SIGTERM is enough, but a process can start others until it ends.
+            # One SIGTERM is enough, but a process can start others until it exits.
             if number == signal.SIGKILL or pid not in asked:
                 asked.add(pid)
                 with contextlib.suppress(ProcessLookupError, PermissionError):

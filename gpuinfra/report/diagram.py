@@ -17,7 +17,7 @@ from gpuinfra.safe_text import one_line
 from gpuinfra.words import counted
 
 CARDS = 8
-"""Maximum number of network cards that are listed individually. The remaining cards are listed as a number."""
+"""Maximum number of network cards that are listed individually. The remaining cards are only counted."""
 
 
 LONGEST = 118
@@ -79,7 +79,7 @@ def _access(network: NetworkPlan | None) -> Iterator[str]:
     if network.cidr and not network.existing_id:
         yield network.cidr
         yield f"inbound: {network.inbound or 'none'}"
-        yield f"outbound: {'a NAT gateway' if network.egress == 'nat' else 'only the endpoints of the cloud'}"
+        yield f"outbound: {'a NAT gateway' if network.egress == 'nat' else 'only cloud service endpoints'}"
 
 
 def _group(group: Group) -> Box:
@@ -156,8 +156,8 @@ def mermaid(plan: Plan) -> str:
 
 
 def _mermaid(box: Box, name: str, indent: str) -> Iterator[str]:
-    # Mermaid shows entities such as #quot; as their character (syntax of its flowcharts).
-    # The title of a subgraph has one line, because Mermaid draws further lines over the inner boxes.
+    # Mermaid renders entities such as #quot; as characters (see its flowchart syntax).
+    # The title of a subgraph has one line, because Mermaid draws additional lines over the inner boxes.
     separator = ", " if box.inner else "<br>"
     text = separator.join(_entities(line) for line in (box.title, *box.lines))
     if not box.inner:
@@ -182,7 +182,7 @@ WIDTH, PAD, GAP, LINE, LETTER = 940.0, 10.0, 10.0, 17.0, 7.3
 
 @dataclass
 class _Placed:
-    """A box with its size and the places of the boxes in it, relative to its own place."""
+    """A box with its size and the positions of its inner boxes, relative to its own position."""
 
     box: Box
     width: float = 0.0
@@ -214,11 +214,11 @@ _STANDALONE = (
     "@media(prefers-color-scheme:dark){text{fill:#e6e9ee}rect{fill:#0f1216;stroke:#56616f}rect.network{fill:#171b21}"
     "rect.subnet{fill:#1c2530}rect.nodes{fill:#22364c}rect.node{fill:#241c2b}rect.storage{fill:#12301c}rect.audit{fill:#35290d}}"
 )
-"""Colors of an image on its own, for light and dark pages. The colors of a page are in its stylesheet."""
+"""Colors of a standalone image, for light and dark pages. The colors of a page are in its stylesheet."""
 
 
 def svg(plan: Plan, *, page: bool = False) -> str:
-    """Return an SVG image. In a page, the stylesheet of the page defines the colors, and the policy of the page allows no other style."""
+    """Return an SVG image. In a page, the page's stylesheet defines the colors, and the page's policy allows no other styles."""
     root = _place(boxes(plan), WIDTH)
     width, height = root.width + 2, root.height + 2
     label = escape(f"topology of {plan.name}", quote=True)

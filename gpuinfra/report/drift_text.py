@@ -1,4 +1,4 @@
-"""Formats the differences between a deployed stack and what was deployed."""
+"""Formats the differences between a stack's current state and what was deployed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuinfra.words import counted, titled
 
 SCHEMA = "gpuinfra.drift/1"
 SHOWN = 40
-"""Maximum length of a value in a table. The JSON document has the whole value."""
+"""Maximum length of a value in a table. The JSON document contains the full value."""
 
 
 def document(stack: str, found: Sequence[Difference], unread: Sequence[str]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Renders pages from Jinja2 templates with autoescaping, one base template, one stylesheet and one content security policy.
 
 Text from nodes is untrusted. Every value that a template prints is made printable and then escaped. Templates
-cannot disable this behavior. The policy of a page allows only the stylesheet of the page, by hash.
+cannot disable this behavior. The page's policy allows only the page's stylesheet, by hash.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from gpuinfra.words import counted
 
 
 def text(document: Mapping[str, Any], titles: Mapping[str, str]) -> Iterator[str]:
-    """Format a `gpuinfra.pairs/1` document as text: slow nodes and paths, each with the action to take. `titles` maps the
-    name of a host to the name that is shown."""
+    """Format a `gpuinfra.pairs/1` document as text: slow nodes and paths, each with the action to take. `titles` contains
+    the displayed name of each host, keyed by host name."""
     for name, reason in document["slow"].items():
         yield one_line(f"{titles[name]} is slow with every partner: {reason}")
         yield "  -> drain it, compare its fabric checks with those of a good node (gpuinfra check), reboot it, measure again, then replace it"

@@ -1,4 +1,4 @@
-"""What a change of a declaration does: to the declaration, the resources, the price and the findings.
+"""The effects of a change to a declaration: on the declaration, the resources, the price and the findings.
 
 The JSON form is documented in `docs/plan-json.md` and versioned by its `schema`. `gpuinfra plan --diff` creates it.
 """
@@ -16,7 +16,7 @@ from gpuinfra.spec.model import ClusterSpec
 SCHEMA = "gpuinfra.plan-diff/1"
 ADDED, REMOVED, RETAINED, CHANGED, REPLACED = "added", "removed", "retained", "changed", "replaced"
 ACTIONS = (REPLACED, REMOVED, RETAINED, ADDED, CHANGED)
-"""What happens to a resource, in the order of a report. A `retained` resource leaves the state of the stack and continues to exist."""
+"""What happens to a resource, in the order of a report. A `retained` resource is removed from the stack's state and continues to exist."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class ResourceChange:
 
 @dataclass(frozen=True, kw_only=True)
 class FieldChange:
-    """A field of the declaration that changes. None is a field that is not set."""
+    """A declaration field that changes. None means that the field is not set."""
 
     path: str
     old: Any
@@ -58,7 +58,7 @@ class FieldChange:
 
 @dataclass(frozen=True, kw_only=True)
 class PriceChange:
-    """A billed item whose price changes. None is an unknown price, or an item that one of the plans does not have."""
+    """A billed item whose price changes. None means an unknown price, or an item that only one of the plans has."""
 
     what: str
     old_usd_per_hour: float | None

@@ -20,7 +20,7 @@ MAX_VALUE = 60
 MAX_PROPERTIES = 6
 """Maximum number of inputs that are listed for one resource."""
 MAX_ROWS = 100
-"""Maximum number of rows of a table in Markdown. A comment on GitHub has at most 65,536 characters."""
+"""Maximum number of rows in a Markdown table. A comment on GitHub has at most 65,536 characters."""
 NOT_SET = "not set"
 
 
@@ -41,7 +41,7 @@ def text(diff: PlanDiff) -> str:
 
 
 def markdown(diff: PlanDiff) -> str:
-    """Return the comparison for a comment on a pull request."""
+    """Return the comparison for a pull request comment."""
     lines = [f"### {tables.code(diff.new.stack)} compared with {tables.code(diff.against)}", ""]
     lines += [f"- {tables.escaped(line)}" for line in _headline(diff)]
     for section in (*_findings(diff), *_sections(diff)):
@@ -54,7 +54,7 @@ def markdown(diff: PlanDiff) -> str:
 
 
 def _headline(diff: PlanDiff) -> Iterator[str]:
-    """Yield the result in one line for each topic."""
+    """Yield one line for each topic of the result."""
     if not diff.new.ok:
         yield "the declaration has errors, so there is no plan"
         return
@@ -124,7 +124,7 @@ def _resources(changes: Sequence[ResourceChange]) -> _Section:
     notes = {
         REPLACED: "A replaced resource is deleted and created again. Data in it is lost, unless the resource is retained.",
         REMOVED: "A removed resource is deleted.",
-        RETAINED: "A retained resource leaves the state of the stack, continues to exist and continues to incur costs.",
+        RETAINED: "A retained resource is removed from the stack's state, continues to exist and continues to incur costs.",
     }
     actions = {one.action for one in changes}
     return _Section(

@@ -23,7 +23,7 @@ from gpuinfra.report.tables import Cell, Column, Table, kept_table
 from gpuinfra.words import counted
 
 MOST_DRAWN = 256
-"""Maximum number of nodes in a group that are drawn individually. A larger group is shown as a number."""
+"""Maximum number of nodes in a group that are drawn individually. Larger groups are shown as a number."""
 
 
 def page(report: PlanReport) -> str:

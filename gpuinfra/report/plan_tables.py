@@ -64,13 +64,13 @@ def storage_text(entry: FileSystemPlan) -> str:
 def existing_text(entry: ExistingFileSystemPlan) -> str:
     """Describe an existing file system: that it is not part of the price, what nodes mount, and what its owner must open.
 
-    `lustre fs-0123456789abcdef0, existing, not part of the price; mounted from 10.40.0.2, name scratch; its owner opens ...; destroy does not change it`
+    `lustre fs-0123456789abcdef0, existing, not part of the price; mounted from 10.40.0.2, name scratch; its owner must open ...; destroy does not change it`
     """
     word = "name" if entry.kind == "lustre" else "path"
     parts = (
         f"{entry.kind} {entry.id}, existing, not part of the price",
         f"mounted from {entry.address}, {word} {entry.mount_name}{' over EFA' if entry.efa else ''}",
-        f"its owner opens {entry.owner_opens}",
+        f"its owner must open {entry.owner_opens}",
         "destroy does not change it",
     )
     return "; ".join(parts)
@@ -85,7 +85,7 @@ def _bucket(entry: FileSystemPlan) -> tuple[str, ...]:
         "no cache" if entry.cache_gib == 0 else f"caches objects on {cache}",
         *((f"nodes use the key {entry.key_arn}",) if entry.key_arn else ()),
         "files are the objects of the bucket, so nothing is imported or exported",
-        "destroy retains the bucket" if kept else "destroy removes the access of the nodes and keeps the bucket",
+        "destroy retains the bucket" if kept else "destroy removes the nodes' access and retains the bucket",
     )
 
 
@@ -114,7 +114,7 @@ def _on_destroy(entry: FileSystemPlan) -> str:
 
 
 def recovery_table(recovery: RecoveryPlan) -> Table:
-    """Return the calculation of both recovery objectives: a row for each step, a row with the sum and the target, and a row for each step without a figure."""
+    """Return the calculation of both recovery objectives: a row for each step, a row with the sum and the target, and a row for each step without a value."""
     rows: list[tuple[str, str, str]] = []
     for name, target in (("RPO", recovery.rpo), ("RTO", recovery.rto)):
         rows += [(one.what, f"{one.minutes:,.1f}", one.how) for one in target.parts]
@@ -125,7 +125,7 @@ def recovery_table(recovery: RecoveryPlan) -> Table:
 
 
 def commands_table(recovery: RecoveryPlan | None) -> Table:
-    """Return the table of the commands that you run yourself for the second region."""
+    """Return the table of commands that you run yourself for the second region."""
     rows = [(Cell(one.command, code=True), one.why) for one in (recovery.commands if recovery else ())]
     return Table([Column("command", wrap=True), Column("reason", wrap=True)], rows)
 

@@ -93,7 +93,7 @@ def _site(plan: Plan) -> Iterator[str]:
         inbound = f", {network.inbound}" if network.inbound else ""
         yield from _field("network", f"{network.existing_id}, existing{inbound}")
     else:
-        outbound = "a NAT gateway" if network.egress == "nat" else "only the endpoints of the cloud"
+        outbound = "a NAT gateway" if network.egress == "nat" else "only cloud service endpoints"
         inbound = network.inbound or "no inbound access"
         yield from _field("network", f"{network.cidr}, {inbound}, outbound through {outbound}")
         yield from tables.text(subnet_table(network.subnets), indent=2)

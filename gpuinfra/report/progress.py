@@ -20,12 +20,12 @@ class Progress(Protocol):
 
     @property
     def done(self) -> Mapping[str, int]:
-        """Maps each operation to the number of finished resources."""
+        """Number of finished resources, keyed by operation."""
         ...
 
     @property
     def status(self) -> Mapping[str, str]:
-        """Maps each URN to its last status line."""
+        """Last status line of each resource, keyed by URN."""
         ...
 
     @property

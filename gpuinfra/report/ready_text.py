@@ -1,4 +1,4 @@
-"""Formats whether the second region of a stack is ready."""
+"""Formats the readiness of a stack's second region."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ OUTCOMES = {
     "verified": GOOD, "pass": GOOD, "ok": GOOD, "ready": GOOD, "skip": QUIET, "note": QUIET, "info": QUIET, "not rehearsed": QUIET,
     "planned": QUIET, "warn": WARN, "drifted": WARN, "waiting": WARN, "estimate": WARN, "look": WARN,
 }  # fmt: skip
-"""Maps each outcome to the way it is shown. All other outcomes are shown as bad."""
+"""The display style of each outcome. All other outcomes are displayed as bad."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ DO = {
     "reboot": "drain; reboot the node",
     "replace": "drain; replace the node",
 }
-"""Maps each action in `gpuinfra.node.advice` to an instruction."""
+"""Instructions, keyed by action in `gpuinfra.node.advice`."""
 MAX_REASON = 2000
 JUNIT_TAGS = {"fail": "failure", "error": "error", "skip": "skipped"}
 

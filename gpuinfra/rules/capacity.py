@@ -38,18 +38,18 @@ def block_window_is_open(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             yield error(
                 f"{path}.ends_at",
                 f"is {entry.ends_at}, less than two hours after the start",
-                "specify a longer block; nodes stop 35 or 65 minutes before its end",
+                "specify a longer block; nodes are terminated 35 or 65 minutes before it ends",
             )
 
 
 def reservation_covers_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A reservation has at least as many nodes as the entry requests."""
+    """A reservation covers at least the number of nodes that the entry requests."""
     for path, pool, entry in entries_of(spec):
         if isinstance(entry, Reserved) and entry.holds is not None and entry.count > entry.holds and not entry.overflow:
             yield error(
                 f"{path}.count",
                 f"is {entry.count}, but the reservation holds {entry.holds} x {pool.machine}",
-                "reduce the count or specify a larger reservation",
+                "reduce the count, or specify a larger reservation",
             )
 
 
@@ -68,7 +68,7 @@ def fallback_replaces_reservations(spec: ClusterSpec, today: date) -> Iterator[F
         for j, candidate in enumerate(pool.fallback):
             path = f"pools[{i}].fallback[{j}]"
             if candidate.zone is None and candidate.machine is None and candidate.capacity is None:
-                yield error(path, "has neither zone, machine nor capacity", "set at least one of them")
+                yield error(path, "has no zone, machine or capacity", "set at least one of them")
             elif bound and candidate.capacity is None:
                 yield error(
                     path,

@@ -50,7 +50,7 @@ def image_is_prebuilt_without_egress(spec: ClusterSpec, today: date) -> Iterator
         if not image.prebuilt:
             yield error(
                 f"{path}.image",
-                "is installed from vendors' servers, which nodes cannot reach because network.egress is endpoints",
+                "is not prebuilt, and nodes cannot reach the vendors' servers, because network.egress is endpoints",
                 "use a prebuilt image, set software.mirror_url, or set network.egress to nat",
             )
 
@@ -77,7 +77,7 @@ def ssh_is_not_open_to_internet(spec: ClusterSpec, today: date) -> Iterator[Find
             yield error(path, f"is {shown(cidr)}; allowed: a network such as 203.0.113.0/24", "correct the CIDR block")
             continue
         if network.prefixlen == 0:
-            yield error(path, f"is {network}, which includes every address", "list the networks of your operators")
+            yield error(path, f"is {network}, which includes every address", "list your operators' networks")
         elif wrong := host_bits(cidr):
             yield error(path, *wrong)
         elif network.is_global and network.prefixlen < (16 if network.version == 4 else 32):
@@ -108,7 +108,7 @@ def ingress_is_private(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         seen.update(opened)
     if spec.access.ingress and spec.use.site:
         what = "has no effect, because the site is in another stack"
-        yield error("access.ingress", what, "set it in the stack of the site")
+        yield error("access.ingress", what, "set it in the stack that creates the site")
 
 
 def _source(path: str, cidr: str) -> Iterator[Finding]:
@@ -118,7 +118,7 @@ def _source(path: str, cidr: str) -> Iterator[Finding]:
         yield error(path, f"is {shown(cidr)}; allowed: a network such as 10.0.0.0/16", "correct the CIDR block")
         return
     if network.version == 6:
-        yield error(path, f"is {network}, and the network of the cluster has no IPv6", "use an IPv4 network")
+        yield error(path, f"is {network}, but the cluster's network does not use IPv6", "use an IPv4 network")
     elif network.prefixlen == 0 or network.is_global:
         what = f"is {network}, which cannot reach the nodes, because they have no public address"
         yield error(path, what, "use the private addresses of a peered network or a VPN")
@@ -127,7 +127,7 @@ def _source(path: str, cidr: str) -> Iterator[Finding]:
 
 
 def node_roles_are_listed_once(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A role of the nodes is assigned once at a scope, because one assignment cannot exist twice."""
+    """Each node role is assigned once at a scope, because the same assignment cannot exist twice."""
     roles = spec.access.node_roles
     for i, one in enumerate(roles):
         if one in roles[:i]:
@@ -148,10 +148,10 @@ def all_buckets_are_recorded(spec: ClusterSpec, today: date) -> Iterator[Finding
     if audit.all_buckets and not cloud.selects_buckets:
         yield error("audit.all_buckets", f"is true, which has no effect on {cloud.title}", "remove it")
     elif audit.all_buckets and not audit.data_events:
-        yield error("audit.all_buckets", "is true, and audit.data_events is false", "remove one of them")
+        yield error("audit.all_buckets", "is true, but audit.data_events is false", "remove one of them")
     elif audit.all_buckets and audit.trail == "create" and "foundation" in spec.made_layers:
-        what = "is true, so each read and write of an object in the account is billed, which the price of the plan does not include"
-        yield info("audit.all_buckets", what, "remove it to record only the buckets of the stack")
+        what = "is true, so each read and write of an object in the account is billed, which the plan's price does not include"
+        yield info("audit.all_buckets", what, "remove it to record only the stack's buckets")
 
 
 def compliance_lock_is_confirmed(spec: ClusterSpec, today: date) -> Iterator[Finding]:

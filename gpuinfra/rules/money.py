@@ -43,7 +43,7 @@ def budget_has_recipients(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def budget_covers_nodes(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A declared monthly limit is at least the price of all nodes for a month, or for the time in which they run if it is shorter."""
+    """A declared monthly limit is at least the price of all nodes for a month, or for their run time if it is shorter."""
     limit, region = spec.budget.limit_usd_per_month, spec.where.region
     if limit is None or "foundation" not in spec.made_layers or region not in profile_of(spec.cloud).regions:
         return
@@ -62,7 +62,11 @@ def budget_covers_nodes(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     month = round(month, 2)
     if limit < month:
         what = f"is {limit:,.0f}, but the nodes cost {month:,.0f} USD a month at the prices in the catalog"
-        yield warn("budget.limit_usd_per_month", what, "increase it, or remove it to use the price of the plan")
+        yield warn(
+            "budget.limit_usd_per_month",
+            what,
+            "increase it, or remove it to derive the limit from the price of the plan",
+        )
 
 
 def budget_currency_has_rate(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Rules about regions, zones, and machine types: all of them exist, and the zone offers the machine type."""
+"""Rules about regions, zones, and machine types: they exist, and the zone offers the machine type."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def zone_offers_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def quota_covers_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The vCPUs of the pool are within `quota_vcpus`. Nodes in blocks do not count."""
+    """The pool's vCPUs do not exceed `quota_vcpus`. Nodes in blocks do not count."""
     for path, pool, machine in pools_of(spec):
         if pool.quota_vcpus is None:
             continue

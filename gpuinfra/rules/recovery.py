@@ -19,7 +19,7 @@ from gpuinfra.spec.shown import shown
 
 
 def _declared(spec: ClusterSpec) -> tuple[Recovery, Replication] | None:
-    """Return the targets and the replication of the cloud, or None if a different rule refuses the declaration."""
+    """Return the recovery targets and the cloud's replication, or None if a different rule rejects the declaration."""
     cloud = profile_of(spec.cloud)
     if spec.recovery is None or cloud.replication is None or spec.where.region not in cloud.regions:
         return None
@@ -80,7 +80,7 @@ def recovery_region_offers_machines(spec: ClusterSpec, today: date) -> Iterator[
 
 
 def recovery_covers_all_data(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Each file system exports all its data to a bucket that is replicated. Scratch data and mounted buckets that the stack does not create are not replicated."""
+    """Each file system exports all its data to a replicated bucket. Scratch data and mounted buckets that the stack does not create are not replicated."""
     if not (declared := _declared(spec)):
         return
     plans = {one.name: one for one in _file_systems(spec)}
@@ -110,13 +110,15 @@ def recovery_covers_all_data(spec: ClusterSpec, today: date) -> Iterator[Finding
                 f"{path}.bucket", what, "use bucket: auto, or replicate the bucket yourself and remove recovery"
             )
         elif declared[1].manual_exports:
-            what = "exports only what you request, so a checkpoint reaches the second region only after an export"
+            what = "exports data only on request, so a checkpoint reaches the second region only after an export"
             yield warn(
-                path, what, "start an export after each checkpoint; the stack output export_commands has the command"
+                path,
+                what,
+                "start an export after each checkpoint; the stack output export_commands contains the command",
             )
         elif plan.lifetime is Lifetime.KEPT:
-            what = f"is replicated only in part: {plan.lifetime_reason}"
-            yield error(path, what, "export all files and events, as is the default")
+            what = f"is only partly replicated: {plan.lifetime_reason}"
+            yield error(path, what, "export all files and events, which is the default")
     # An error about a file system without a bucket is reported above.
     if not any(
         entry.kind == "lustre" and (plans[name].lifetime is Lifetime.KEPT or plans[name].bucket)
@@ -158,7 +160,7 @@ def recovery_replication_time_is_declared(spec: ClusterSpec, today: date) -> Ite
         what = f"is missing, but {replication.service} does not commit to a replication time"
         yield error(path, what, "set the measured time until all objects of a checkpoint are in the second region")
     if commitment is None and recovery.replication_gbps is not None:
-        what = f"is {recovery.replication_gbps:g}, but {replication.service} guarantees no rate"
+        what = f"is {recovery.replication_gbps:g}, but {replication.service} does not guarantee a rate"
         yield error("recovery.replication_gbps", what, "remove it, and set replication_minutes")
     if commitment is not None and recovery.replication_minutes is not None:
         what = (
@@ -185,7 +187,7 @@ def recovery_targets_hold(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         if not target.holds:
             old = "minutes old" if "newest" in words else "minutes"
             what = f"is {target.declared_minutes}, but {words} {target.minutes:g} {old}: {_sum(target)}"
-            yield warn(path, what, "raise the target, or reduce the longest step")
+            yield warn(path, what, "increase the target, or shorten the longest step")
 
 
 def recovery_needs_no_failed_control_plane(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -195,7 +197,7 @@ def recovery_needs_no_failed_control_plane(spec: ClusterSpec, today: date) -> It
     recovery, replication = declared
     region = spec.where.region
     if lost := replication.control_regions.get(region):
-        what = f"is {recovery.mode}, so a failover creates nodes, but without {region} you cannot create or change {lost}, in any region"
+        what = f"is {recovery.mode}, so a failover creates nodes, but if {region} fails, you cannot create or change {lost} in any region"
         yield warn("recovery.mode", what, "use a different where.region, or mode: hot")
 
 

@@ -59,14 +59,14 @@ def _of_fallbacks(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             there = _in_chosen_zones(spec.model_copy(update={"pools": pools}))
             for one in _found(there, today):
                 if one.level is Level.ERROR:
-                    message = f"moves the pool to a declaration with an error: {one.path} {one.message}"
+                    message = f"results in an error: {one.path} {one.message}"
                     yield replace(one, path=f"pools[{i}].fallback[{j}]", message=message)
                     break
 
 
 def _of_correct_places(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Yield the findings of all rules. If a zone or the address range is wrong, yield only the error about it and those findings
-    that the declaration also has without the wrong value."""
+    """Yield the findings of all rules. If a zone or the address range is wrong, yield only the error about it and the findings
+    that also apply without the wrong value."""
     found = list(_found(spec, today))
     wrong = {one.path for one in found if one.level is Level.ERROR and _PLACE.fullmatch(one.path)}
     left = {(one.path, one.rule) for one in _found(_without_places(spec, wrong), today)} if wrong else set()
@@ -79,7 +79,7 @@ _PLACE = re.compile(r"where\.zone|pools\[\d+\]\.zone|network\.cidr")
 
 
 def _without_places(spec: ClusterSpec, paths: set[str]) -> ClusterSpec:
-    """Return the declaration without these zones and with the default address range for a wrong one."""
+    """Return the declaration without these zones and with the default address range instead of a wrong one."""
     pools = [
         pool.model_copy(update={"zone": None}) if f"pools[{i}].zone" in paths else pool
         for i, pool in enumerate(spec.pools)
@@ -146,7 +146,7 @@ def all_rules() -> dict[str, Rule]:
 
 
 def _hidden(spec: ClusterSpec) -> dict[str, str]:
-    """Return the texts in the declaration that messages must not show, longest first, with their replacements.
+    """Return the strings in the declaration that messages must not show, longest first, with their replacements.
 
     Messages quote the declaration. This function protects secrets when a rule does not use `shown`.
     """

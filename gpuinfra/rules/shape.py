@@ -18,7 +18,7 @@ from gpuinfra.spec.shown import shown
 from gpuinfra.words import counted
 
 OWN_TAGS = 10
-"""Tags that gpuinfra and the cloud add to a node."""
+"""Number of tags that gpuinfra and the cloud add to a node."""
 _SYSTEM = (
     "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc", "/root", "/run", "/sbin", "/sys", "/tmp", "/usr", "/var",
 )  # fmt: skip
@@ -60,7 +60,9 @@ def mount_is_not_a_system_path(spec: ClusterSpec, today: date) -> Iterator[Findi
 def cluster_layer_has_pools(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A stack with the cluster layer has pools. A stack without the cluster layer has no pools."""
     if "cluster" in spec.made_layers and not spec.pools:
-        yield error("pools", "is empty, but this stack creates the cluster layer", "add a pool, or set layers")
+        yield error(
+            "pools", "is empty, but this stack creates the cluster layer", "add a pool, or remove cluster from layers"
+        )
     if spec.layers is not None and "cluster" not in spec.layers and spec.pools:
         yield error(
             "layers",
@@ -75,7 +77,11 @@ def layer_is_created_or_used(spec: ClusterSpec, today: date) -> Iterator[Finding
     for layer in ("foundation", "site"):
         used = getattr(spec.use, layer)
         if used and spec.layers is not None and layer in spec.layers:
-            yield error(f"use.{layer}", f"refers to another stack, but layers includes {layer}", "remove one of them")
+            yield error(
+                f"use.{layer}",
+                f"refers to another stack, but layers includes {layer}",
+                f"remove it, or remove {layer} from layers",
+            )
         if not used and layer not in made and "cluster" in made:
             yield error(
                 "layers",
@@ -86,7 +92,7 @@ def layer_is_created_or_used(spec: ClusterSpec, today: date) -> Iterator[Finding
 
 def storage_needs_site(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A stack with storage has the site layer, which creates file systems, or the cluster layer, which mounts them."""
-    # A cluster that uses the site of another stack repeats the storage of the site, because the bootstrap steps and checks depend on it.
+    # A cluster that uses the site of another stack repeats the site's storage, because the bootstrap steps and checks depend on it.
     if spec.storage and not {"site", "cluster"} & set(spec.made_layers):
         what = "is not empty, but this stack creates neither a site nor nodes"
         yield error("storage", what, "move it to the stack that creates the site")
@@ -113,7 +119,7 @@ def bucket_is_mounted_once(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def bucket_cache_fits_local_disks(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The caches of all mounted buckets take at most 80 percent of the local disks of each machine type. A cache with a declared size requires local disks."""
+    """The caches of all mounted buckets use at most 80 percent of the local disks of each machine type. A cache with a declared size requires local disks."""
     buckets = [(f"storage[{i}].cache_gib", entry) for i, entry in enumerate(spec.storage) if entry.kind == "object"]
     machines = [machine for _, _, machine in pools_of(spec)]
     for path, entry in buckets:
@@ -126,9 +132,11 @@ def bucket_cache_fits_local_disks(spec: ClusterSpec, today: date) -> Iterator[Fi
         if machine.local_disk_gb and total > most:
             path, largest = max(buckets, key=lambda item: object_cache_gib(item[1], machine))
             own = object_cache_gib(largest, machine)
-            others = f", and the caches of the other buckets take {total - own} GiB" if total > own else ""
-            what = f"takes {own} GiB{others}; allowed in total on {machine.name}: {most} GiB, 80 percent of its local disks"
-            yield error(path, what, "lower cache_gib" + (" of the buckets" if others else ""))
+            others = f", and the caches of the other buckets use {total - own} GiB" if total > own else ""
+            what = (
+                f"uses {own} GiB{others}; allowed in total on {machine.name}: {most} GiB, 80 percent of its local disks"
+            )
+            yield error(path, what, "reduce cache_gib" + (" of the buckets" if others else ""))
             return
 
 
@@ -136,11 +144,11 @@ def site_storage_is_repeated(spec: ClusterSpec, today: date) -> Iterator[Finding
     """A cluster that uses the site of another stack lists the file systems that its nodes mount, because a plan does not read other stacks."""
     if spec.use.site and spec.pools and not spec.storage:
         what = "is empty, so nodes do not mount any file systems from use.site"
-        yield info("storage", what, "repeat the storage of the site to mount it")
+        yield info("storage", what, "repeat the site's storage to mount it")
 
 
 def canary_fits_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The canary has at most as many nodes as the pool. A larger canary replaces all nodes before one is verified."""
+    """The canary is not larger than the pool. A larger canary replaces all nodes before one is verified."""
     for i, pool in enumerate(spec.pools):
         if pool.renew.canary > pool.nodes:
             what = f"is {pool.renew.canary}, but the pool has {counted(pool.nodes, 'node')}"
@@ -148,13 +156,13 @@ def canary_fits_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def foundation_fields_have_an_effect(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A stack that uses the foundation of another stack sets no fields of `budget` and `audit`, which only the foundation uses."""
+    """A stack that uses the foundation of another stack does not set fields in `budget` or `audit`, because only the foundation uses them."""
     if not spec.use.foundation:
         return
     for section in ("budget", "audit"):
         for name in sorted(getattr(spec, section).model_fields_set):
             what = "has no effect, because the foundation is in another stack"
-            yield warn(f"{section}.{name}", what, "remove it, or set it in the stack of the foundation")
+            yield warn(f"{section}.{name}", what, "remove it, or set it in the stack that creates the foundation")
 
 
 def floor_is_reachable(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -174,12 +182,12 @@ def floor_is_reachable(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         )
     if handover.floor is not None and handover.floor > spec.nodes:
         yield error(
-            "handover.floor", f"is {handover.floor}, but the cluster has {counted(spec.nodes, 'node')}", "lower it"
+            "handover.floor", f"is {handover.floor}, but the cluster has {counted(spec.nodes, 'node')}", "reduce it"
         )
 
 
 def tags_are_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The number of tags is within the limit of the cloud, the cloud accepts their characters and lengths, and no tag has a reserved prefix."""
+    """The number of tags is within the cloud's limit, the cloud accepts their characters and lengths, and no tag has a reserved prefix."""
     profile = profile_of(spec.cloud)
     limit = profile.tag_limit - OWN_TAGS
     for i, pool in enumerate(spec.pools):
@@ -200,7 +208,7 @@ def fields_are_implemented(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A field that gpuinfra does not implement yet is not set."""
     if spec.handover.on_failure != "keep":
         what = f"is {spec.handover.on_failure}, which is not implemented; allowed: keep"
-        yield error("handover.on_failure", what, "remove it, and delete nodes that fail verification yourself")
+        yield error("handover.on_failure", what, "remove it, and manually delete nodes that fail verification")
 
 
 RULES = rules_in(vars())

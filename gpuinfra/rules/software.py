@@ -33,7 +33,7 @@ _NEEDED_MINUTES = {
     3: math.ceil((_STEPS_S + LEVELS[3][1] + HEAT_S) / 60),
     4: math.ceil((_STEPS_S + LEVELS[4][1] + HEAT_S) / 60),
 }
-"""Maps each burn-in level to the maximum minutes from the first boot of a node to its evidence. Every deadline covers level 1."""
+"""Maps each burn-in level to the maximum number of minutes between a node's first boot and its evidence. Every deadline covers level 1."""
 
 
 def software_is_compatible(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -53,7 +53,7 @@ def software_is_compatible(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             for conflict in found
         ]
         # The lock derives the versions that the declaration omits, so their conflicts follow from the declared ones.
-        # A package that requires a specific driver conflicts with each refused driver.
+        # A package that requires a specific driver conflicts with each rejected driver.
         cause = declared.intersection(fields)
         cause = cause & {"software.driver"} or cause
         for field, conflict in zip(fields, found, strict=True):
@@ -62,7 +62,7 @@ def software_is_compatible(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def image_release_exists(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The release date of an image exists, is not in the future, and belongs to a machine type for which the cloud publishes GPU images."""
+    """The release date of an image is a valid date, is not in the future, and belongs to a machine type for which the cloud publishes GPU images."""
     cloud = profile_of(spec.cloud)
     for path, pool, machine in pools_of(spec):
         wanted = images.wanted(spec, pool)
@@ -131,7 +131,7 @@ def mig_layout_fits(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def deadline_covers_burn_in(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The handover deadline is sufficient for the burn-in level."""
+    """The handover deadline is long enough for the burn-in level."""
     level, needed = LEVELS[spec.handover.burn_in][0], _NEEDED_MINUTES[spec.handover.burn_in]
     if spec.handover.deadline_minutes < needed and spec.handover.wait != "none" and spec.pools:
         yield error(

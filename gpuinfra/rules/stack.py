@@ -1,4 +1,4 @@
-"""Reads and checks the declaration of a stack."""
+"""Reads and checks a stack's declaration."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ def region_agrees_with_provider(stack: LoadedStack) -> Iterator[Finding]:
 REGION_IN_URL = re.compile(r"[?&]region=([\w-]+)|:kms:([\w-]+):")
 """The region in a URL of Pulumi's state backend or secrets provider: `s3://state?region=us-west-2`, `awskms:///arn:aws:kms:us-west-2:...`."""
 REGIONAL = ("s3://", "awskms://")
-"""Beginnings of URLs of regional services that can name their region."""
+"""URL prefixes of regional services whose URLs can specify a region."""
 
 
 def state_survives_the_region(stack: LoadedStack) -> Iterator[Finding]:
-    """The Pulumi state and its secrets provider are not in a region that can fail. These are the region of a stack with `recovery`, and the region of the original of a clone."""
+    """The Pulumi state and its secrets provider are not in a region that can fail. These are the region of a stack with `recovery` and the region of a clone's original."""
     origin = stack.config.get(CLONE_OF)
     original = origin.get("region") if isinstance(origin, dict) else None
     own = stack.spec.where.region
@@ -94,10 +94,10 @@ def state_survives_the_region(stack: LoadedStack) -> Iterator[Finding]:
         named = (match[1] or match[2]) if match else None
         if named in regions:
             what = f"is in {named}, so a failover cannot read the state when this region fails"
-            # A clone can have a purpose other than failover, so the region of its original is only a warning.
+            # A clone can have a purpose other than failover, so the region of its original causes only a warning.
             found = (error if named == own else warn)(path, what, "use a bucket and a key in a third region")
         elif named is None and url.startswith(REGIONAL):
-            what = f"is {shown(url)}, which does not state its region"
+            what = f"is {shown(url)}, which does not specify its region"
             found = warn(path, what, f"add ?region=... and make sure that it is not {' or '.join(regions)}")
         else:
             continue
@@ -105,7 +105,7 @@ def state_survives_the_region(stack: LoadedStack) -> Iterator[Finding]:
 
 
 def _urls_of(stack: LoadedStack) -> Iterator[tuple[Document, tuple[str, ...]]]:
-    """Yield the places of the secrets provider in the stack file, and of the state backend in the nearest `Pulumi.yaml`."""
+    """Yield the locations of the secrets provider in the stack file and of the state backend in the nearest `Pulumi.yaml`."""
     if stack.document is not None:
         yield stack.document, ("secretsprovider",)
     folder = next((one for one in stack.path.absolute().parents if (one / "Pulumi.yaml").is_file()), None)

@@ -35,7 +35,7 @@ def own_step_has_one_script(spec: ClusterSpec, today: date) -> Iterator[Finding]
         elif not step.file and not step.url:
             yield error(path, "has no script", "set file, or url and sha256")
         elif step.url and not step.sha256:
-            what = "has a url without sha256, so the script could be replaced by another one"
+            what = "has a url without sha256, so the script could be replaced with a different one"
             yield error(path, what, "set sha256 to the output of sha256sum")
         elif step.file and step.sha256:
             what = "is set, but the checksum of a file is calculated from its content"
@@ -72,7 +72,7 @@ def own_step_pools_exist(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def own_step_fits_deadline(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The time limits of the declared steps of a pool, with retries, are shorter than the handover deadline, so that a step that hangs is reported before `up` stops waiting."""
+    """The time limits of a pool's declared steps, including retries, are shorter than the handover deadline, so that a step that hangs is reported before `up` stops waiting."""
     deadline = spec.handover.deadline_minutes
     if spec.handover.wait == "none":
         return
@@ -109,7 +109,7 @@ def packages_are_listed_once(spec: ClusterSpec, today: date) -> Iterator[Finding
 
 
 def packages_are_not_managed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The software lock does not manage the declared packages, because another version would change the software that the checks verify."""
+    """The software lock does not manage the declared packages, because a different version would change the software that the checks verify."""
     cloud = profile_of(spec.cloud)
     managed: dict[str, str] = {}
     for _, pool, machine in pools_of(spec):
@@ -125,7 +125,7 @@ def packages_are_not_managed(spec: ClusterSpec, today: date) -> Iterator[Finding
 
 
 def package_servers_are_reachable(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Nodes that install declared packages can reach the servers of Ubuntu."""
+    """Nodes that install declared packages can reach Ubuntu's package servers."""
     if spec.software.packages and spec.network.egress == "endpoints":
         what = "is installed from servers on the internet, which nodes cannot reach because network.egress is endpoints"
         yield error("software.packages", what, "use an image that contains the packages, or set network.egress to nat")

@@ -12,11 +12,11 @@ from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.storage import Lustre
 
 _WITH_EXISTING = frozenset({"kind", "mount", "existing", "fabric"})
-"""Fields of an entry that have an effect for an existing file system."""
+"""Fields of an entry that apply to an existing file system."""
 
 
 def existing_file_system_has_no_settings(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """An entry with an existing file system sets no field of a file system that the stack creates, such as its size or its bucket."""
+    """An entry for an existing file system does not set fields of a file system that the stack creates, such as its size or bucket."""
     for i, entry in enumerate(spec.storage):
         if existing_of(entry):
             for name in sorted(entry.model_fields_set - _WITH_EXISTING):

@@ -1,6 +1,6 @@
 """The journal of `gpuinfra up`: a file in the user's state folder with the attempts and the placements that were chosen.
 
-It is written before each action, so that `--resume` continues after a kill.
+It is written before each action, so `--resume` can continue after a kill.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Journal(StackJournal):
 
     @property
     def unfinished(self) -> bool:
-        """Whether a run was started and did not end."""
+        """Whether a run was started and has not finished."""
         return bool(self._body) and not self._body.get("ended")
 
     @property
@@ -71,7 +71,7 @@ class Journal(StackJournal):
         self._write()
 
     def start(self, placements: dict[str, str]) -> None:
-        """Record that an attempt starts. An attempt that was interrupted is started again."""
+        """Record that an attempt starts. An attempt that was interrupted restarts."""
         attempts = self._body["attempts"]
         if attempts and attempts[-1]["result"] == STARTED and attempts[-1]["placements"] == placements:
             attempts.pop()

@@ -1,4 +1,4 @@
-"""Reads why a deployment has missing nodes: from the errors of the engine, and from the activities of the groups."""
+"""Determines why a deployment has missing nodes, from the engine's errors and the groups' activities."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Shortage:
     """Why groups have too few nodes."""
 
     problems: tuple[GroupProblem, ...]
-    """The latest message of the cloud about each group. `name` is the name of the group in the plan."""
+    """The cloud's latest message about each group. `name` is the group's name in the plan."""
     pools: tuple[str, ...]
     """Pools of these groups, in the order of the plan."""
 
@@ -60,7 +60,7 @@ def shortage(plan: Plan, resources: Resources, failures: Iterable[Failure]) -> S
 
 
 def _latest(problems: Iterable[GroupProblem]) -> list[GroupProblem]:
-    """Return the latest message of each group. A group also reports messages of earlier deployments, such as a quota that was raised since."""
+    """Return the latest message of each group. A group also reports messages of earlier deployments, such as one about a quota that has since been raised."""
     found: dict[str, GroupProblem] = {}
     for one in problems:
         known = found.get(one.name)
@@ -78,12 +78,12 @@ def _of_handovers(resources: Resources) -> Iterable[GroupProblem]:
 
 
 def group_types(cloud: str) -> frozenset[str]:
-    """Return the Pulumi types of the groups of nodes of a cloud."""
+    """Return the Pulumi types of a cloud's node groups."""
     return frozenset(row.type for row in vars(module_of(cloud, "resources")).values() if getattr(row, "price", None) == priced("node"))  # fmt: skip
 
 
 def groups_in(plan: Plan, resources: Resources, pools: Iterable[str]) -> list[str]:
-    """Return the URNs of the groups of these pools in a state."""
+    """Return the URNs of these pools' groups in a state."""
     types, wanted = group_types(plan.cloud), set(pools)
     names = {logical(plan.name, group.name) for pool in plan.pools if pool.name in wanted for group in pool.groups}
     return [
@@ -94,7 +94,7 @@ def groups_in(plan: Plan, resources: Resources, pools: Iterable[str]) -> list[st
 
 
 def patterns_of(plan: Plan, pools: Iterable[str]) -> list[str]:
-    """Return patterns of the URNs of the groups of these pools, for a deployment without them."""
+    """Return URN patterns for these pools' groups, for a deployment without them."""
     wanted = set(pools)
     names = [logical(plan.name, group.name) for pool in plan.pools if pool.name in wanted for group in pool.groups]
     return [f"urn:pulumi:**{kind}::{name}" for kind in sorted(group_types(plan.cloud)) for name in names]

@@ -18,12 +18,12 @@ from gpuinfra.spec.load import LoadedStack, stack_in
 from gpuinfra.spec.model import ClusterSpec
 
 DECLARED = -1
-"""The choice of the declared placement. Other choices are indexes in `fallback`."""
+"""The choice of the declared placement. Other choices are indexes into `fallback`."""
 EXHAUSTED = -2
-"""The choice of a pool for which no placement has capacity. It is declared as before the search."""
+"""The choice for a pool for which no placement has capacity. The pool is declared as before the search."""
 
 Choices = Mapping[str, int]
-"""Name of a pool -> choice. A pool that is not in it has the declared placement."""
+"""Choices, keyed by pool name. A pool without an entry has the declared placement."""
 
 FIELDS = ("zone", "machine", "capacity")
 
@@ -93,7 +93,7 @@ def _moved(spec: ClusterSpec, choices: Choices) -> ClusterSpec:
 
 
 def described(spec: ClusterSpec, pool: str, choice: int) -> str:
-    """Return a placement for people: `p4d.24xlarge in use1-az6, spot`."""
+    """Return a human-readable placement: `p4d.24xlarge in use1-az6, spot`."""
     moved = _moved(spec, {pool: choice})
     (found,) = [one for one in moved.pools if one.name == pool]
     kinds = " and ".join(dict.fromkeys(entry.kind.replace("_", "-") for entry in found.capacity))

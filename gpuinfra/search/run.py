@@ -41,7 +41,7 @@ class Search:
     remove: Callable[[Sequence[str], bool], None]
     """Deletes resources by URN. Raises `DeploymentError`."""
     settle: Callable[[Sequence[str], bool], None]
-    """Deploys the stack without the resources that match these patterns, so that nothing of other placements is left. Raises `UpFailed`."""
+    """Deploys the stack without the resources that match these patterns, so that nothing from other placements remains. Raises `UpFailed`."""
     state: Callable[[], Resources]
     """Returns the resources in the state of the stack."""
     shortage: Callable[[Plan, Resources, Sequence[Failure]], Shortage | None]
@@ -177,11 +177,11 @@ def _reasons(one: Search, short: Shortage) -> Iterator[str]:
     if short.final:
         return
     if not one.searches:
-        yield "  other capacity was not searched, because of --no-search"
+        yield "  no other capacity was tried, because of --no-search"
         return
     without = [pool.name for pool in one.declared.spec.pools if pool.name in short.pools and not pool.fallback]
     if without:
-        yield f"  other capacity was not searched, because {', '.join(without)} has no `fallback`; list alternatives there (docs/declaring.md)"
+        yield f"  no other capacity was tried, because {', '.join(without)} has no `fallback`; list alternatives there (docs/declaring.md)"
 
 
 def _advance(one: Search, short: Shortage) -> None:
@@ -194,7 +194,7 @@ def _advance(one: Search, short: Shortage) -> None:
 
 
 def log(journal: Journal) -> list[str]:
-    """Return the attempts for people, one line for each pool and each message."""
+    """Return the attempts as text, one line for each pool and each message."""
     lines: list[str] = []
     for number, attempt in enumerate(journal.attempts, 1):
         where = "; ".join(f"{pool}: {placement}" for pool, placement in attempt["placements"].items())

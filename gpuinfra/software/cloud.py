@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 GENERIC_KERNELS: Final = {"ubuntu-22.04": ("5.15", "6.8"), "ubuntu-24.04": ("6.8",)}
-"""OS -> kernel series of Ubuntu's generic images."""
+"""Maps each OS to the kernel series of Ubuntu's generic images."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LustreRelease:
-    """The Lustre client for a release of an operating system."""
+    """The Lustre client for an operating system release."""
 
     packages: str
     """Packages to install. `@KERNEL@` stands for the running kernel."""
@@ -29,7 +29,7 @@ class LustreClient:
     """The package repository of a cloud's Lustre client."""
 
     repository: str
-    """`{suite}` stands for the code name of the operating system's release, here and in `suite`."""
+    """`{suite}` stands for the code name of the operating system release, here and in `suite`."""
     suite: str
     key_url: str
     key_fingerprint: str
@@ -42,12 +42,12 @@ class BucketClient:
     """The program that nodes of a cloud use to mount buckets."""
 
     name: str
-    """Name in the lock. In upper case, it is the prefix of the variables of the bootstrap step, such as `GCSFUSE_VERSION`."""
+    """Name in the lock. In upper case, it is the prefix of the bootstrap step's variables, such as `GCSFUSE_VERSION`."""
     package: str
     pin: str
     """Version to install."""
     accepted: tuple[str, str]
-    """Versions that an image may contain: the lowest version, and the upper limit (exclusive)."""
+    """Versions that an image may contain: the lowest version and the exclusive upper limit."""
     why: str
     variables: Mapping[str, str]
     """Variables of the step without their prefix. `{version}`, `{suite}` (noble), `{number}` (24.04) and `{arch}` (x86_64, arm64) are replaced."""
@@ -63,7 +63,7 @@ class CloudSoftware:
     """Facts about a cloud. The defaults suit a cloud that uses Ubuntu's generic images and has no storage service."""
 
     kernels: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: GENERIC_KERNELS)
-    """OS -> kernel series of the cloud's images, such as `6.8`."""
+    """Maps each OS to the kernel series of the cloud's images, such as `6.8`."""
     kernel_flavour: str = "generic"
     """Flavor in the names of kernel packages, such as `linux-image-aws`."""
     local_disk_model: str = ""
@@ -71,9 +71,9 @@ class CloudSoftware:
     local_disk_mount_of_image: str = ""
     """Directory in which the cloud's GPU images mount local disks."""
     home_options: str = ""
-    """Mount options of home file systems."""
+    """Mount options for home file systems."""
     home_tls_port: int | None = None
-    """Port at which the servers of home file systems accept TLS, or None if nodes connect without TLS."""
+    """Port on which home file system servers accept TLS, or None if nodes connect without TLS."""
     buckets: BucketClient | None = None
     """The program that nodes use to mount buckets, or None if they mount no buckets."""
     lustre: LustreClient | None = None

@@ -122,7 +122,7 @@ def environment(
     if machine.local_disk_gb:
         values |= {
             "SCRATCH_MOUNT": "/mnt/nvme",
-            "SCRATCH_MODEL": _known(cloud.local_disk_model, f"the model of local disks, which {machine.name} has"),
+            "SCRATCH_MODEL": _known(cloud.local_disk_model, f"the model of the local disks in {machine.name}"),
             "SCRATCH_OF_IMAGE": cloud.local_disk_mount_of_image,
         }
     return dict(sorted(values.items()))
@@ -141,7 +141,7 @@ def _lustre(cloud: CloudSoftware, os: str, suite: str) -> dict[str, str]:
     """Return the variables that the step uses to fetch the client. `@KERNEL@` stands for the running kernel."""
     client, release = cloud.lustre, lustre_release(cloud, os)
     if client is None or release is None:
-        raise GpuinfraError(f"there is no Lustre client for {os} on this cloud; add it to the software.py of the cloud")
+        raise GpuinfraError(f"there is no Lustre client for {os} on this cloud; add it to the cloud's software.py")
     return {
         "LUSTRE_REPOSITORY": client.repository.format(suite=suite),
         "LUSTRE_SUITE": client.suite.format(suite=suite),
@@ -154,7 +154,7 @@ def _lustre(cloud: CloudSoftware, os: str, suite: str) -> dict[str, str]:
 def _known(value: str, what: str) -> str:
     """Return a fact about the cloud. Raises `GpuinfraError` if the cloud's profile does not set it."""
     if not value:
-        raise GpuinfraError(f"the profile of this cloud lacks {what}; set it in its software.py")
+        raise GpuinfraError(f"the cloud's profile does not set {what}; set the value in the cloud's software.py")
     return value
 
 

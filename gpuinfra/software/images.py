@@ -1,6 +1,6 @@
 """Records of the GPU images that clouds publish: families, releases, and the software in each release.
 
-Each cloud's `images.py` contains the records. A record contains only facts that its source states.
+Each cloud's `images.py` contains the records. A record contains only facts from its source.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LABELS = {
     "gdrcopy": "GDRCopy",
     "lustre_client": "Lustre client",
 }
-"""Name of a package in the lock -> name in reports, in the order of reports."""
+"""Maps package names in the lock to names in reports, in report order."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,9 +31,9 @@ class ImageRelease:
     """One release of an image family."""
 
     date: date
-    """Date in the name of the release."""
+    """Date in the release name."""
     contents: Mapping[str, str]
-    """Name of a package in the lock -> version in the image. Packages that the source does not state are missing."""
+    """Maps package names in the lock to versions in the image. Packages that the source does not list are missing."""
     source: str
     """Source of the contents."""
     read: date
@@ -49,14 +49,14 @@ class ImageFamily:
     latest: str
     """Reference to the newest release, in the cloud's terms."""
     dated: str
-    """Reference to the release of a date, as a pattern for `strftime`."""
+    """Reference to the release with a given date, as a pattern for `strftime`."""
     releases: tuple[ImageRelease, ...]
-    """Recorded releases, the oldest first. Empty if no contents are recorded."""
+    """Recorded releases, oldest first. Empty if no contents are recorded."""
     branch: int | None = None
-    """Driver branch of every release, if the name of the family states it."""
+    """Driver branch of every release, if the family name contains it."""
 
     def ref(self, day: date) -> str:
-        """Return the reference to the release of a date."""
+        """Return the reference to the release with a given date."""
         return day.strftime(self.dated)
 
     def day(self, ref: str) -> date | None:
@@ -67,7 +67,7 @@ class ImageFamily:
             return None
 
     def release(self, day: date) -> ImageRelease | None:
-        """Return the record of the release of a date, or None if the release is not recorded."""
+        """Return the record of the release with a given date, or None if the release is not recorded."""
         return next((one for one in self.releases if one.date == day), None)
 
     @property
@@ -76,7 +76,7 @@ class ImageFamily:
         return self.releases[-1] if self.releases else None
 
     def contents(self, day: date | None) -> Mapping[str, str]:
-        """Return what is known about the release of a date: its record, or else the driver branch that the family states."""
+        """Return what is known about the release with a given date: its record, or otherwise the driver branch in the family name."""
         release = self.release(day) if day else None
         if release and release.contents:
             return release.contents
@@ -89,7 +89,7 @@ class ImageFamily:
 
 
 class NodeImage(Protocol):
-    """The attributes of an image that the lock reads. `plan.model.Image` describes them."""
+    """The image attributes that the lock reads. `plan.model.Image` describes them."""
 
     @property
     def os(self) -> str: ...
@@ -118,15 +118,15 @@ def changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, tu
 
 
 ALWAYS_SHOWN = ("driver", "kernel", "dcgm")
-"""Packages that `unrecorded_changes` lists even if no record of the family states them."""
+"""Packages that `unrecorded_changes` lists even if no record of the family contains them."""
 
 
 def unrecorded_changes(
     family: ImageFamily, before: Mapping[str, str], after: Mapping[str, str]
 ) -> dict[str, tuple[str, str]]:
-    """Return the changes to a release whose contents may be unknown: label -> versions. A version that is not known is empty.
+    """Return the changes to a release whose contents may be unknown: label -> versions. An unknown version is empty.
 
-    It lists the packages that a record of the family states, and `ALWAYS_SHOWN`. Packages with the same known version are left out.
+    It lists the packages in the family's records and `ALWAYS_SHOWN`. Packages with the same known version are left out.
     """
     stated = {name for release in family.releases for name in release.contents} | {*ALWAYS_SHOWN, *before}
     return {

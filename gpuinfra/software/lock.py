@@ -25,9 +25,9 @@ class Choice:
     version: str
     why: str
     low: str = ""
-    """Lowest version that is accepted from an image."""
+    """Lowest version accepted from an image."""
     high: str = ""
-    """Upper limit, exclusive, of the versions that are accepted from an image."""
+    """Exclusive upper limit of the versions accepted from an image."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +39,7 @@ class Conflict:
     message: str
     hint: str
     of_image: bool = False
-    """Whether another image would solve the conflict, because the version is in the image and is not requested."""
+    """True if another image would resolve the conflict, because the version comes from the image and was not requested."""
 
 
 class _Conflicts(list[Conflict]):
@@ -83,7 +83,7 @@ class LockRequest:
     branch: int | None = None
     """Driver branch in a prebuilt image, or None if it is unknown."""
     pinned: bool = False
-    """Whether nodes boot exactly the release. If false, they can boot a newer one."""
+    """True if nodes boot exactly this release. If False, they can boot a newer one."""
     driver: str | None = None
     fabric_manager: str | None = None
     cuda: str | None = None
@@ -95,7 +95,7 @@ class LockRequest:
     registry: str | None = None
     fabric: bool = True
     buckets: bool = False
-    """Whether nodes mount buckets."""
+    """True if nodes mount buckets."""
     containers: tuple[str, ...] = ()
     """Container runtimes that the steps install: `docker`, `enroot`."""
     gpu_metrics: str = "none"
@@ -110,7 +110,7 @@ _FABRIC_HOLDS = {
     "tcpxo": ["dmabuf-import-helper", "google-compute-engine*", "google-guest-agent*"],
     "gib": ["nccl-gib*"],
 }
-"""Fabric provider -> packages that must not be upgraded, because an upgrade would break the fabric."""
+"""Maps each fabric provider to packages that must not be upgraded, because an upgrade would break the fabric."""
 
 
 def lock(machine: MachineType, request: LockRequest) -> Lock:
@@ -181,7 +181,7 @@ def fabric_provider(machine: MachineType, request: LockRequest) -> str | None:
 
 
 def needs_subnet_manager(machine: MachineType) -> bool:
-    """Return whether the machine has fourth-generation NVSwitch, which requires NVIDIA's NVLink subnet manager."""
+    """Return True if the machine has fourth-generation NVSwitch, which requires NVIDIA's NVLink subnet manager."""
     return machine.nvswitch and machine.gpu is not None and machine.gpu.arch == "blackwell"
 
 
@@ -209,7 +209,7 @@ def _kernel(request: LockRequest, conflicts: _Conflicts) -> Choice:
     if request.kernel:
         return Choice(name="kernel", version=request.kernel, why="requested; the bootstrap step verifies and holds it")
     series = ", ".join(request.cloud.kernels[request.os])
-    why = f"the image's kernel ({series}) is kept and held, because driver and Lustre modules are built for it"
+    why = f"the image's kernel ({series}) is kept and held, because the driver and Lustre modules are built for it"
     return Choice(name="kernel", version="image", why=why)
 
 
@@ -258,7 +258,7 @@ def _driver(machine: MachineType, request: LockRequest, conflicts: _Conflicts) -
 
 
 _ANOTHER = "choose another release of the image, or set image: plain"
-_UNKNOWN = "the image's own driver, which no record states; the bootstrap step accepts or rejects it"
+_UNKNOWN = "the image's own driver, whose version is not recorded; the bootstrap step accepts or rejects it"
 
 
 def _release_text(release: ImageRelease | None) -> str:
@@ -337,7 +337,7 @@ def _nccl(cuda: Choice, request: LockRequest, conflicts: _Conflicts) -> Choice:
     row = tables.CUDA[cuda.version]
     if request.nccl and key(request.nccl) != key(row.nccl):
         message = f"NCCL {request.nccl} is not the package for CUDA {cuda.version}; allowed: {row.nccl}"
-        conflicts.add("nccl", message, "remove it to use the version of the lock")
+        conflicts.add("nccl", message, "remove it to use the lock's version")
     why = f"built for CUDA {cuda.version.split('.')[0]}; frameworks from PyPI contain their own NCCL"
     return Choice(name="nccl", version=row.nccl, why=why, low="2.23", high="3")
 
@@ -448,7 +448,7 @@ def _lustre(request: LockRequest, conflicts: _Conflicts) -> Choice:
     if series := release.kernel_series:
         if request.kernel and not request.kernel.startswith(series):
             message = f"the Lustre client has no module for kernel {request.kernel}; allowed: {', '.join(series)}"
-            conflicts.add("lustre_client", message, "use a kernel of one of these series")
+            conflicts.add("lustre_client", message, "use a kernel from one of these series")
         why = f"has modules for kernel series {', '.join(series)} of this release"
         return Choice(name="lustre_client", version=release.version, why=why, low="2.15", high="2.18")
     why = "the package for the running kernel; the bootstrap step fails if it does not exist"

@@ -22,7 +22,7 @@ class Branch:
     pin: str = ""
     """Version that gpuinfra installs from this branch. Empty if it does not install from this branch."""
     floor: str = ""
-    """Lowest version of the branch that is accepted from an image."""
+    """Lowest version of the branch accepted from an image."""
     why: str = ""
 
 
@@ -53,8 +53,8 @@ BRANCHES = {
         Branch(branch=610, newest="610.57.04", end_of_life=date(2026, 8, 31)),
     )
 }
-"""Branches: https://docs.nvidia.com/datacenter/tesla/drivers/615/supported-drivers-and-cuda-toolkit-versions.html, read
-2026-11-20. Newest versions: NVIDIA/gpu-driver-container:versions.mk."""
+"""Branches: https://docs.nvidia.com/datacenter/tesla/drivers/615/supported-drivers-and-cuda-toolkit-versions.html,
+retrieved 2026-11-20. Newest versions: NVIDIA/gpu-driver-container:versions.mk."""
 
 DEFAULT_BRANCH = 580
 
@@ -81,18 +81,18 @@ CUDA = {
     )
 }  # fmt: skip
 """https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html and
-GoogleCloudPlatform/compute-gpu-installation, read 2026-11-20. PyTorch 2.11 for CUDA 13.0 contains NCCL 2.28.9."""
+GoogleCloudPlatform/compute-gpu-installation, retrieved 2026-11-20. PyTorch 2.11 for CUDA 13.0 contains NCCL 2.28.9."""
 
 DEFAULT_CUDA = "13.0"
 LAST_CUDA = {"volta": "12.9"}
-"""Architecture -> last CUDA that supports it. https://docs.nvidia.com/datacenter/tesla/drivers/cuda-toolkit-driver-and-architecture-matrix.html"""
+"""Maps each architecture to the last CUDA version that supports it. https://docs.nvidia.com/datacenter/tesla/drivers/cuda-toolkit-driver-and-architecture-matrix.html"""
 FIRST_CUDA = {"blackwell": "12.8", "hopper": "11.8", "ada": "11.8"}
 LAST_BRANCH = {"volta": 580}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wheel:
-    """The CUDA version in the default wheel of a framework."""
+    """The CUDA version in a framework's default wheel."""
 
     cuda: str
     min_driver: int
@@ -121,7 +121,7 @@ TENSORFLOW = {
     "2.17.0": Wheel(cuda="12.3.101", min_driver=525),
 }
 JAX = {13: 580, 12: 525}
-"""CUDA major version of the plugin -> lowest driver branch. Wheels on PyPI, read 2026-11-20."""
+"""Maps the plugin's CUDA major version to the lowest driver branch. Wheels on PyPI, retrieved 2026-11-20."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,7 +149,7 @@ DISTRIBUTIONS = {
         keyring_sha256="d2a6b11c096396d868758b86dab1823b25e14d70333f1dfa74da5ddaf6a06dba",
     ),
 }
-"""Checksums: GoogleCloudPlatform/compute-gpu-installation:linux/cuda_installer/config.py, read 2026-11-20."""
+"""Checksums: GoogleCloudPlatform/compute-gpu-installation:linux/cuda_installer/config.py, retrieved 2026-11-20."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -190,7 +190,7 @@ DOCKER_PACKAGES = {
     "docker-buildx-plugin": "0.37.1-1",
 }
 """Package -> version without the release of Ubuntu, in a set that other projects pin for jammy and noble (public installation
-scripts and `apt-cache policy` outputs of September 2026, read 2026-11-22). `docker build` requires the buildx plugin."""
+scripts and `apt-cache policy` outputs of September 2026, retrieved 2026-11-22). `docker build` requires the buildx plugin."""
 DOCKER_REPOSITORY = "https://download.docker.com/linux/ubuntu"
 DOCKER_KEY_URL = "https://download.docker.com/linux/ubuntu/gpg"
 DOCKER_KEY_FINGERPRINT = "9DC858229FC7DD38854AE2D88D81803C0EBFCD88"
@@ -204,12 +204,12 @@ ENROOT_DEBS = {
     f"{_ENROOT}/enroot+caps_{ENROOT_PIN}-1_amd64.deb": "ca22652dcbdd3ebb6e2c68df781ef4301647c79dd7a41ed62899c2fd0f692750",
 }
 """URL -> SHA-256. Release v4.2.1 of 2026-06-09. NVIDIA publishes no checksum file; the values come from a public installation
-script for a machine with H100, which downloads the release and compares its checksums, read 2026-11-22."""
+script for a machine with H100 GPUs, which downloads the release and compares its checksums, retrieved 2026-11-22."""
 
 GOOGLE_PACKAGES = "https://us-apt.pkg.dev/projects"
 GOOGLE_KEY_URL = "https://us-apt.pkg.dev/doc/repo-signing-key.gpg"
 GOOGLE_KEY_FINGERPRINT = "35BAA0B33E9EB396F59CA838C0BA5CE6DC6315A3"
-"""Key of Artifact Registry's apt repositories. Other vendors that use these repositories publish its fingerprint."""
+"""Key for Artifact Registry's apt repositories. Other vendors that use these repositories publish its fingerprint."""
 
 GIB_PIN = "1.1.0"
 
@@ -228,12 +228,12 @@ class Gpudirect:
 PLUGIN_IMAGE = "nccl-plugin-gpudirecttcpx-dev"
 MANAGER_IMAGE = "tcpgpudmarxd-dev"
 TCPX = Gpudirect(plugin="v3.1.9", manager="v2.0.12", folder="gpudirect-tcpx")
-"""GoogleCloudPlatform/container-engine-accelerators:gpudirect-tcpx/, read 2026-11-20."""
+"""GoogleCloudPlatform/container-engine-accelerators:gpudirect-tcpx/, retrieved 2026-11-20."""
 TCPXO = Gpudirect(plugin="v1.0.15", manager="v1.0.21", folder="gpudirect-tcpxo")
-"""GoogleCloudPlatform/container-engine-accelerators:gpudirect-tcpxo/, January 2026, read 2026-11-20."""
+"""GoogleCloudPlatform/container-engine-accelerators:gpudirect-tcpxo/, January 2026, retrieved 2026-11-20."""
 TCPXO_HELPER = "dmabuf-import-helper=1.1"
 TCPXO_ARGUMENTS = {"a3-mega": "--num_hops=2 --num_nics=8 --uid= --alsologtostderr", "a3-high": "--num_hops=2"}
-"""Family -> arguments of the receive manager. GoogleCloudPlatform/cluster-toolkit:examples/machine-learning/{a3-megagpu-8g,a3-highgpu-8g}, read 2026-11-21."""
+"""Family -> arguments of the receive manager. GoogleCloudPlatform/cluster-toolkit:examples/machine-learning/{a3-megagpu-8g,a3-highgpu-8g}, retrieved 2026-11-21."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -258,19 +258,19 @@ DOCA = {
         sha256="762a3dbc1c8c1e4b03867b022ccafcfafa95bffe461a58a5b6e38fc678263614",
     ),
 }
-"""Azure/azhpc-images:versions.json of 2026-07-29, read 2026-11-21."""
+"""Azure/azhpc-images:versions.json of 2026-07-29, retrieved 2026-11-21."""
 
 NVLSM_PIN = "2025.10.12-1"
 NVLSM_RANGE = ("2025", "2027")
 """From NVIDIA's repository. Public installation guides pin this version for B200 nodes. Versions are dates and independent of the driver version."""
 DCGM_PIN = "1:4.5.2-1"
 DCGM_RANGE = ("4.4.1", "5")
-"""Check B5 uses the nvbandwidth of DCGM, which its packages contain since 4.4.1 (NVIDIA/DCGM, tag v4.4.1)."""
+"""Check B5 uses DCGM's nvbandwidth, which its packages contain since 4.4.1 (NVIDIA/DCGM, tag v4.4.1)."""
 """Azure/azhpc-images:versions.json of 2026-07-29. Google's instructions for A3 High pin 1:4.6.0-1."""
 DCGM_EXPORTER_PIN = "4.8.2-1"
 DCGM_EXPORTER_RANGE = ("4", "5")
-"""Package in NVIDIA's repository that AKS also installs on its nodes (Azure/AgentBaker: e2e tests and node scripts, read
-2026-11-22). The release of the exporter for DCGM 4.5.3 is 4.5.3-4.8.2; with DCGM 4.5.2 it is not verified."""
+"""Package in NVIDIA's repository that AKS also installs on its nodes (Azure/AgentBaker: e2e tests and node scripts,
+retrieved 2026-11-22). The exporter release for DCGM 4.5.3 is 4.5.3-4.8.2; with DCGM 4.5.2 it is not verified."""
 GDRCOPY_PIN = "2.5.1"
 GDRCOPY_RANGE = ("2.4", "3")
 """Azure/azhpc-images:versions.json of 2026-07-29: 2.5.1 on Ubuntu 22.04, 2.6 on 24.04. Its packages have no published checksum."""

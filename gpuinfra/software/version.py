@@ -12,7 +12,7 @@ def key(version: str) -> tuple[int, ...]:
 
 
 def at_least(version: str, floor: str) -> bool:
-    """Return whether `version` is `floor` or newer. Missing parts count as zero."""
+    """Return True if `version` is `floor` or newer. Missing parts count as zero."""
     have, want = key(version), key(floor)
     width = max(len(have), len(want))
     return have + (0,) * (width - len(have)) >= want + (0,) * (width - len(want))

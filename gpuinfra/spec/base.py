@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 else:
 
     class _SpecType(type(BaseModel)):
-        """The type of all sections: a section that a program builds from wrong values raises the same error as one in a file."""
+        """The metaclass of all sections. A section that a program builds from invalid values raises the same error as one in a file."""
 
         def __call__(cls, *args: Any, **fields: Any) -> Any:
             try:
@@ -33,7 +33,7 @@ else:
 
 
 class SpecModel(BaseModel, metaclass=_SpecType):
-    """A section in a declaration. Wrong values raise `SpecError` with all findings."""
+    """A section in a declaration. Invalid values raise `SpecError` with all findings."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=False, hide_input_in_errors=True

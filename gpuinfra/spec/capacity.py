@@ -1,6 +1,6 @@
 """Kinds of capacity, one class each.
 
-Each cloud's profile lists the kinds that the cloud offers. Rules reject invalid combinations and state the provider's reason.
+Each cloud's profile lists the kinds that the cloud offers. Rules reject invalid combinations and report the provider's reason.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class _Walker:
         return mapping
 
     def check_tag(self, node: object, line: int) -> None:
-        """Refuse a tag outside YAML's core schema, or that does not fit the node."""
+        """Reject a tag that is outside YAML's core schema or does not fit the node."""
         tag, style = str(node.tag), getattr(node, "style", None)  # type: ignore[attr-defined]
         # The parser resolves plain scalars such as dates and merge keys to tags outside the core schema.
         allowed = _TAGS[type(node).__name__] | (_RESOLVED if style is None else frozenset())
@@ -147,7 +147,10 @@ class _Walker:
         if not all(isinstance(one, dict) for one in values):
             at = node.start_mark.line + 1  # type: ignore[attr-defined]
             raise _error(
-                self.file, "has a merge key without a mapping", "write <<: *NAME, with the anchor of a mapping", at
+                self.file,
+                "has a merge key without a mapping",
+                "write <<: *NAME, where NAME is the anchor of a mapping",
+                at,
             )
         return [one for one in values if isinstance(one, dict)]
 
@@ -158,7 +161,7 @@ _TAGS = {
     "SequenceNode": frozenset({"seq"}),
     "MappingNode": frozenset({"map"}),
 }
-"""Tags of the core schema (YAML 1.2.2, chapter 10) by the kind of node."""
+"""Maps each kind of node to its tags in the core schema (YAML 1.2.2, chapter 10)."""
 _RESOLVED = frozenset({"timestamp", "merge", "value"})
 
 

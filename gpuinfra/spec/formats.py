@@ -11,7 +11,7 @@ FORMATS: dict[str, str] = {}
 
 
 REASONS: dict[tuple[str, ...], str] = {}
-"""Maps the words of a field to the reason why no other word is allowed, for messages."""
+"""Maps the allowed values of a field to the reason why no other value is allowed, for messages."""
 
 
 def text(pattern: str, words: str, *, min_length: int | None = None, max_length: int | None = None) -> Any:

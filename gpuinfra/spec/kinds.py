@@ -12,7 +12,7 @@ from gpuinfra.spec.messages import listed, value_at
 
 _INSTEAD = {
     "home": "mount your own shared file system on the nodes",
-    "object": "read the bucket with the identity of the nodes, or link it to a Lustre file system",
+    "object": "read the bucket with the nodes' identity, or link it to a Lustre file system",
 }
 """Maps each kind of storage to a workaround until gpuinfra supports it."""
 _ENTRY = re.compile(r"(?:pools\[(?P<pool>\d+)\]\.capacity|storage)\[(?P<index>\d+)\](?=\.)")

@@ -55,7 +55,7 @@ def parse_spec(
 ) -> ClusterSpec:
     """Parse a declaration from plain values. Raises `SpecError` with all validation errors.
 
-    The files of `software.steps` are relative to `folder`, or to the current folder if it is None.
+    File paths in `software.steps` are relative to `folder`, or to the current folder if it is None.
     """
     from pydantic import ValidationError
 
@@ -102,7 +102,7 @@ def find_stack(name_or_path: str | Path) -> Path:
 
 
 CLONE_OF = "gpuinfra:clone-of"
-"""Setting of a cloned stack file that contains the stack and the region of which it is a clone, and its stack references. A clone in that region gets the original names."""
+"""Setting in a cloned stack file. It contains the name, region and stack references of the original. A clone in that region gets the original names."""
 
 
 def _body(document: Document) -> tuple[object, Route, dict[str, object]]:

@@ -32,7 +32,7 @@ class MachineRecord(SpecModel):
     """A machine type that is not in the catalog. Omitted fields are copied from the machine type in `like`, except prices, which are unknown unless your price file contains them."""
 
     name: TypeName = Field(examples=["p4x.24xlarge"])
-    """The provider's name of the machine type."""
+    """The provider's name for the machine type."""
     like: Line = Field(examples=["p4d.24xlarge"])
     """Machine type in the catalog on which this machine type is based. Omitted fields are copied from it."""
     gpus: Gpus | None = Field(default=None, ge=0, le=64, examples=[4])

@@ -254,7 +254,7 @@ def _hint(kind: str, given: object) -> str:
     """Return the hint for this kind of error, or an empty string if the allowed values are sufficient."""
     if kind in ("int_type", "float_type") and isinstance(given, str):
         if any(ch.isdigit() for ch in given) and not looks_secret(given):
-            return "write the number without quotes and without its unit, which the field defines"
+            return "write the number without quotes and without its unit, because the field defines the unit"
         return "write a number without quotes"
     if kind == "string_type" and isinstance(given, (int, float)):
         return "put the value in quotes"

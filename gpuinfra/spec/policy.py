@@ -52,7 +52,7 @@ class ExistingNetwork(SpecModel):
             }
         ],
     )
-    """Azure: private DNS zones that are already linked to the network, by name, with their resource IDs. If omitted, the zones are created and linked."""
+    """Azure: private DNS zones that are already linked to the network. Maps each zone name to a resource ID. If omitted, the zones are created and linked."""
 
 
 class Network(SpecModel):
@@ -61,7 +61,7 @@ class Network(SpecModel):
     cidr: Cidr = Field(default="10.64.0.0/16", examples=["10.64.0.0/16"])
     """Address range of the network: a private IPv4 range from /16 to /20. Each zone uses a separate part of the range, so adding a pool or zone does not change existing subnets."""
     egress: Literal["nat", "endpoints"] = "nat"
-    """Outbound access of the nodes: `nat` allows connections to the internet, `endpoints` allows only connections to the services of the cloud. `endpoints` requires a prebuilt image or `software.mirror_url`."""
+    """Outbound access of the nodes: `nat` allows connections to the internet, `endpoints` allows only connections to the cloud's services. `endpoints` requires a prebuilt image or `software.mirror_url`."""
     existing: ExistingNetwork | None = None
     """An existing network to use. If omitted, a network is created."""
     flow_log_days: Days = Field(default=90, ge=1, le=3653, examples=[90])
@@ -101,11 +101,11 @@ class Software(SpecModel):
     )
     """Container runtimes that the bootstrap steps install on each node of each pool: `docker` and `enroot`. `pyxis` is not supported yet. If omitted, nodes have the runtimes of their image, and plain images have none."""
     gpu_metrics: Literal["none", "dcgm_exporter"] = "none"
-    """Exporter of GPU metrics for Prometheus: `dcgm_exporter` runs NVIDIA's exporter on each node with GPUs, on port 9400 of its private address. `none` installs no exporter."""
+    """GPU metrics exporter for Prometheus: `dcgm_exporter` runs NVIDIA's exporter on each node with GPUs, on port 9400 of its private address. `none` installs no exporter."""
     packages: tuple[AptPackage, ...] = Field(default=(), max_length=50, examples=[["htop", "nvme-cli=2.8-1"]])
-    """Ubuntu packages to install on each node after the bootstrap steps, from the repositories of the node. A package with a version is held. Packages that the software lock manages are rejected."""
+    """Ubuntu packages to install on each node after the bootstrap steps, from the node's repositories. A package with a version is held. Packages that the software lock manages are rejected."""
     steps: tuple[NodeStep, ...] = Field(default=(), max_length=20)
-    """Your own scripts, which run on the nodes after the bootstrap steps, in the order of the list. The checks run after them."""
+    """Your own scripts, which run on the nodes after the bootstrap steps, in list order. The checks run after them."""
     framework: Framework = Framework()
     """Machine learning frameworks that you plan to use, for compatibility checks."""
     kernel: (
@@ -163,7 +163,7 @@ class Audit(SpecModel):
     data_events: StrictBool = True
     """Whether the trail also records reads and writes of objects. On AWS, these are the objects of the stack's buckets."""
     all_buckets: StrictBool = False
-    """AWS: whether `data_events` records the objects of all buckets of the account. CIS 4.8 and 4.9 require it. AWS bills each event."""
+    """AWS: whether `data_events` records the objects in all buckets of the account. CIS 4.8 and 4.9 require it. AWS bills each event."""
     log_retention_days: Days = Field(default=365, ge=1, le=3653, examples=[365])
     """Retention of logs in the cloud's log service."""
 
@@ -186,7 +186,7 @@ class Budget(SpecModel):
     units_per_usd: Annotated[Number, Unit("units of the currency per USD")] | None = Field(
         default=None, gt=0, le=1e6, examples=[0.92]
     )
-    """Exchange rate from which the budget's amount is calculated: `limit_usd_per_month` times this rate. Required if `currency` is not USD."""
+    """Exchange rate for the budget amount, which is `limit_usd_per_month` times this rate. Required if `currency` is not USD."""
 
 
 class Ingress(SpecModel):
@@ -201,7 +201,7 @@ class Ingress(SpecModel):
 
 
 class NodeRole(SpecModel):
-    """A role that is assigned to the identity of the nodes."""
+    """A role that is assigned to the nodes' identity."""
 
     role: Line = Field(examples=["roles/artifactregistry.reader", "7f951dda-4ed3-4680-a7ca-43fe172d538d"])
     """Google Cloud: name of a predefined or custom role. Azure: ID of a role definition, such as `7f951dda-4ed3-4680-a7ca-43fe172d538d` (AcrPull)."""
@@ -212,7 +212,7 @@ class NodeRole(SpecModel):
             "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/shared/providers/Microsoft.ContainerRegistry/registries/images",
         ],
     )
-    """Google Cloud: ID of the project. If omitted, it is the project of the stack. Azure: ID of the resource, which is required."""
+    """Google Cloud: project ID. If omitted, the project of the stack is used. Azure: resource ID, which is required."""
 
 
 class Access(SpecModel):
@@ -235,9 +235,9 @@ class Access(SpecModel):
     node_policies: tuple[PolicyArn, ...] = Field(
         default=(), max_length=10, examples=[["arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly"]]
     )
-    """AWS: ARNs of managed policies to attach to the role of the nodes, such as access to your data or container images. If omitted, nodes can only download their bundle, upload evidence and accept sessions."""
+    """AWS: ARNs of managed policies to attach to the nodes' role, such as access to your data or container images. If omitted, nodes can only download their bundle, upload evidence and accept sessions."""
     node_roles: tuple[NodeRole, ...] = Field(default=(), max_length=10)
-    """Azure and Google Cloud: roles to assign to the identity of the nodes, such as access to your data or container images. If omitted, nodes can only download their bundle, upload evidence, and use the buckets and the registry of the declaration. On AWS, use `node_policies`."""
+    """Azure and Google Cloud: roles to assign to the nodes' identity, such as access to your data or container images. If omitted, nodes can only download their bundle, upload evidence, and use the declared buckets and registry. On AWS, use `node_policies`."""
     permissions_boundary: PolicyArn | None = Field(
         default=None, examples=["arn:aws:iam::123456789012:policy/gpu-boundary"]
     )

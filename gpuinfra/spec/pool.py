@@ -37,7 +37,7 @@ class Disk(SpecModel):
 
 
 class Candidate(OnTarget[On], SpecModel):
-    """An alternative for a pool for which no capacity is available. The entire pool moves to the alternative."""
+    """An alternative to use if no capacity is available for a pool. The entire pool moves to the alternative."""
 
     zone: Line | None = Field(default=None, examples=["use1-az6"])
     """Zone to use instead of the pool's zone. If omitted, the pool's zone is used."""
@@ -72,17 +72,17 @@ class Pool(OnTarget[On], SpecModel):
     name: Name = Field(examples=["gpu"])
     """Name of the pool. It is part of the names of the pool's resources and nodes."""
     machine: Line = Field(examples=["p4d.24xlarge", "Standard_ND96amsr_A100_v4", "a3-megagpu-8g"])
-    """The provider's name of the machine type. `gpuinfra catalog` lists machine types."""
+    """The provider's name for the machine type. `gpuinfra catalog` lists machine types."""
     capacity: Annotated[tuple[Capacity, ...], BeforeValidator(_as_list)] = Field(min_length=1, max_length=20)
     """Capacity of the pool: one entry, or a list of entries. Each entry creates one group of nodes."""
     fallback: tuple[Candidate, ...] = Field(default=(), max_length=20)
-    """Alternatives if no capacity is available for the pool, in order of preference. `gpuinfra up` tries them and writes the alternative with capacity to the stack file. `pulumi up` ignores them."""
+    """Alternatives if no capacity is available for the pool, in order of preference. `gpuinfra up` tries them and writes the alternative that has capacity to the stack file. `pulumi up` ignores them."""
     zone: Line | None = Field(default=None, examples=["use1-az4"])
     """Zone of this pool. If omitted, the zone in `where` is used."""
     image: Image | None = None
     """Image of this pool's nodes. `default` selects the newest release of the cloud's GPU image. A date such as `2026-10-06` selects the release with that date. `plain` selects Ubuntu without GPU software, which the bootstrap steps then install. A mapping selects an image by its ID. If omitted, `software.image` is used."""
     os: Os | None = None
-    """Operating system of this pool's nodes. If omitted, `software.os` is used. For an image that is selected by its ID, set the `os` field of the image instead."""
+    """Operating system of this pool's nodes. If omitted, `software.os` is used. For an image that is selected by ID, set the `os` field of the image instead."""
     disk: Disk = Disk()
     """Root disk of each node."""
     containers_reach_metadata: StrictBool = False
@@ -125,6 +125,6 @@ class Pool(OnTarget[On], SpecModel):
         return sum(entry.count for entry in self.capacity)
 
     def moved(self, candidate: Candidate[On]) -> Pool[On]:
-        """Return the pool with the zone, the machine type and the capacity of an alternative."""
+        """Return the pool with the zone, machine type and capacity of an alternative."""
         given = {"zone": candidate.zone, "machine": candidate.machine, "capacity": candidate.capacity}
         return self.model_copy(update={name: value for name, value in given.items() if value is not None})

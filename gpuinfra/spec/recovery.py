@@ -12,7 +12,7 @@ Minutes = Annotated[StrictInt, Unit("minutes")]
 
 
 class Recovery(SpecModel):
-    """A second region in which you can create the cluster again if its region fails."""
+    """A second region in which you can recreate the cluster if its region fails."""
 
     region: Line = Field(examples=["us-west-2"])
     """Second region, to which the buckets are replicated."""

@@ -1,6 +1,6 @@
-"""Node steps: scripts of the declaration that run on the nodes after the bootstrap steps.
+"""Node steps: declared scripts that run on the nodes after the bootstrap steps.
 
-The script of a file is read when the declaration is parsed, so that rules and plans stay functions of the declaration.
+Script files are read when the declaration is parsed, so rules and plans depend only on the declaration.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class NodeStep(SpecModel):
     sha256: Sha256 | None = Field(
         default=None, examples=["e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"]
     )
-    """SHA-256 of the script at `url`. A node does not run a script with another checksum. Required if and only if `url` is set."""
+    """SHA-256 of the script at `url`. A node does not run a script with a different checksum. Required if and only if `url` is set."""
     pools: tuple[Name, ...] = Field(default=(), max_length=50, examples=[["gpu"]])
     """Pools whose nodes run the step. If omitted, the nodes of all pools run it."""
     reboot: StrictBool = False
@@ -85,7 +85,7 @@ class NodeStep(SpecModel):
     timeout_minutes: Annotated[StrictInt, Unit("minutes")] = Field(default=30, ge=1, le=240, examples=[10])
     """Maximum duration of one run of the script. A script that takes longer is terminated, and the step fails."""
     retries: Annotated[StrictInt, Unit("retries")] = Field(default=0, ge=0, le=5, examples=[2])
-    """How often the script runs again after it fails, before the step fails."""
+    """Number of times that a failed script runs again before the step fails."""
 
     _script: Script | None = PrivateAttr(default=None)
 
@@ -154,6 +154,8 @@ def _checked(raw: bytes) -> Script:
     if first.endswith("\r"):
         return Script(problem="which has Windows line endings", hint="save the script with Unix line endings")
     if contains_key(content):
-        hint = "let the script read it from a secret store with the identity of the node; every user of a node can read a step"
+        hint = (
+            "let the script read it from a secret store with the node's identity; every user of a node can read a step"
+        )
         return Script(problem="which contains a private key or an access token", hint=hint)
     return Script(content=content)

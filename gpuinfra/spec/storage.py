@@ -29,7 +29,7 @@ class ExistingFileSystem(SpecModel):
         ]
         | None
     ) = Field(default=None, examples=["10.40.0.2"])
-    """DNS name or IPv4 address that nodes mount. Required on Azure and Google Cloud. AWS: if omitted, the DNS name that AWS assigns to the ID."""
+    """DNS name or IPv4 address that nodes mount. Required on Azure and Google Cloud. On AWS, if omitted, the DNS name that AWS assigns to the ID is used."""
     mount_name: (
         Annotated[
             str,
@@ -41,7 +41,7 @@ class ExistingFileSystem(SpecModel):
         ]
         | None
     ) = Field(default=None, examples=["a1b2c3d4"])
-    """Lustre: name in the mount source, which the cloud returns. Home directories: exported path; on AWS, the root of the file system if omitted. Required, except for home directories on AWS and for Azure, where it is `lustrefs`."""
+    """Lustre: name in the mount source, which the cloud returns. Home directories: exported path; on AWS, the root of the file system if omitted. Required, except for home directories on AWS, and on Azure, where it is `lustrefs`."""
     security_group: Line | None = Field(default=None, examples=["sg-0123456789abcdef0"])
     """AWS: security group of the file servers or mount targets. The stack opens the ports between this group and the nodes on the nodes' side. Required on AWS."""
     efa_enabled: StrictBool = False

@@ -1,6 +1,6 @@
-"""Compares a deployed stack with what was deployed: the resources in the cloud with the state, and the nodes with their expectation.
+"""Detects drift in a deployed stack: compares the resources in the cloud with the state, and the nodes with their expectation.
 
-`engine/refresh.py` compares the resources. The nodes are compared by their evidence: versions, services, held packages, the bundle, and
+`engine/refresh.py` compares the resources. For nodes, this module compares the evidence: versions, services, held packages, the bundle, and
 the age of the evidence. Failed hardware is not drift; `judged.py` evaluates it.
 """
 
@@ -27,25 +27,25 @@ INSTALLATION = frozenset(
 about hardware and load."""
 
 EPOCH = re.compile(r"^\d+:")
-"""The epoch of a Debian version, which ranges do not contain."""
+"""The epoch in a Debian version. Ranges contain no epochs."""
 STEPS = "sudo python3 /opt/gpuinfra/current/node.pyz steps --again && sudo systemctl start gpuinfra-recheck.service"
-"""Installs the software of the bundle again and uploads new evidence (`bootstrap/units/`)."""
+"""Reinstalls the bundle's software and uploads new evidence (`bootstrap/units/`)."""
 RECHECK = "sudo systemctl start gpuinfra-recheck.service"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Commands:
-    """The commands that fix a difference, with the name of the stack."""
+    """The commands that fix a difference. They contain the stack name."""
 
     restore: str
-    """Restores the cloud resources of the stack and waits for its nodes."""
+    """Restores the stack's cloud resources and waits for its nodes."""
     on_node: str
     """Runs a command on a node, with the placeholders `{node}` and `{command}`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """One difference between a deployed stack and what was deployed."""
+    """One difference between the current state of a stack and what was deployed."""
 
     area: str
     """`cloud` or `node`."""
@@ -69,7 +69,7 @@ class Difference:
 def of_cloud(
     changes: Iterable[CloudChange], commands: Commands, *, except_types: Iterable[str]
 ) -> Iterator[Difference]:
-    """Return the differences of cloud resources. `except_types` are compared elsewhere."""
+    """Return the differences in cloud resources. `except_types` are compared elsewhere."""
     skipped = frozenset(except_types)
     for change in changes:
         if change.type in skipped:
@@ -88,7 +88,7 @@ def of_cloud(
 
 
 def of_nodes(nodes: Iterable[Judged], absent: Iterable[Absent], commands: Commands) -> Iterator[Difference]:
-    """Return the differences of nodes."""
+    """Return the differences in nodes."""
     judged = tuple(nodes)
     usual = _usual_versions(judged)
     for node in judged:

@@ -1,4 +1,4 @@
-"""Judges evidence: whether each node is verified, which action it requires, and what has become worse since a baseline."""
+"""Judges evidence: whether each node is verified, which action it requires, and what is worse than in a baseline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nodes of a stack: which nodes exist, the time since which each is verified, whether it has drifted, and its price."""
+"""The nodes of a stack: which nodes exist, how long each has been verified, whether it has drifted, and its price."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuinfra.verification.store import Poll
 MOST_DOCUMENTS = 20
 """Maximum number of evidence documents to read for each node. A node without changes uploads four a day, so this is about five days."""
 ORDER = ("not launched", "failed", "refused", "waiting", "drifted", "verified")
-"""The states of a node, in the order of the list: problems first."""
+"""The states of a node, in list order: problems first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,11 +36,11 @@ class NodeRow:
     """Why the node is not verified, or what has drifted."""
     what_to_do: str
     verified_since: datetime | None
-    """Upload time of the first evidence of this boot since which the node is verified without interruption."""
+    """Upload time of the first evidence of this boot after which the node has been verified without interruption."""
     since_exact: bool
     """False if the node may have been verified before `verified_since`."""
     checked: datetime | None
-    """Upload time of the newest evidence, by the clock of the store."""
+    """Upload time of the newest evidence, by the store's clock."""
     drift: tuple[str, ...]
     """What differs from the deployment."""
     usd_per_hour: float | None
@@ -52,7 +52,7 @@ class NodeRow:
 def rows(
     polls: Iterable[Poll], differences: Iterable[Difference], prices: Mapping[str, float | None]
 ) -> tuple[NodeRow, ...]:
-    """Return the nodes, nodes with problems first. `prices` maps a group to the price of one node per hour. Reads earlier evidence and raises `PortUnavailable`."""
+    """Return the nodes, with problems first. `prices` maps each group to the hourly price of one node. Reads earlier evidence and raises `PortUnavailable`."""
     drift: dict[str, list[Difference]] = {}
     for one in differences:
         drift.setdefault(one.id, []).append(one)
@@ -96,7 +96,7 @@ def _rows(
 def _since(
     seen: Poll, node: NodeVerdict, expectation: Mapping[str, object]
 ) -> tuple[datetime | None, bool, datetime | None]:
-    """Return the time since which a node is verified, whether that time is exact, and the time of its newest evidence."""
+    """Return since when a node has been verified, whether that time is exact, and the time of its newest evidence."""
     since: datetime | None = None
     checked: datetime | None = None
     for number, (ref, data) in enumerate(seen.gatherer.history(node)):
@@ -110,7 +110,7 @@ def _since(
 
 
 def _is_verified(data: bytes, expectation: Mapping[str, object]) -> bool:
-    """Whether a document verifies a node. Its age and signer are not checked, because the newest document confirms its hash."""
+    """Return True if a document verifies a node. Its age and signer are not checked, because the newest document confirms its hash."""
     try:
         document = json.loads(data)
         journal = document.get("state")

@@ -1,4 +1,4 @@
-"""Reads evidence: parses one document, or reads a folder that has the layout of the bucket."""
+"""Reads evidence: parses one document, or reads a folder with the same layout as the bucket."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Evidence:
 
     @property
     def label(self) -> str:
-        """Name of the node as shown in tables."""
+        """Name of the node in tables."""
         return self.name or self.instance_id
 
     @property
@@ -68,7 +68,7 @@ class Found:
     newest: tuple[Evidence, ...]
     """The newest document of each node."""
     about: str
-    """One sentence that states the source of the evidence and the facts that it proves."""
+    """One sentence that describes the source of the evidence and what it proves."""
     problems: tuple[str, ...] = ()
     """Unusable files, and breaks in the hash chain of a node's documents."""
     absent: tuple[Absent, ...] = ()
@@ -78,7 +78,7 @@ def read_folder(folder: Path) -> Found:
     """Read all evidence in a folder and its subfolders, or in one file."""
     paths = [folder] if folder.is_file() else sorted(folder.rglob("*.json")) if folder.is_dir() else []
     if not paths:
-        raise UsageError(f"{folder} contains no evidence; specify a folder with files of format {SCHEMA}")
+        raise UsageError(f"{folder} contains no evidence; specify a folder with files in the format {SCHEMA}")
     found: list[Evidence] = []
     problems: list[str] = []
     for path in paths:
@@ -91,7 +91,7 @@ def read_folder(folder: Path) -> Found:
             problems.append(one)
     if not found:
         reason = f" ({problems[0]})" if problems else ""
-        raise UsageError(f"{folder} contains no evidence{reason}; specify a folder with files of format {SCHEMA}")
+        raise UsageError(f"{folder} contains no evidence{reason}; specify a folder with files in the format {SCHEMA}")
     by_node: dict[str, list[Evidence]] = {}
     for one in found:
         by_node.setdefault(one.instance_id, []).append(one)
@@ -132,6 +132,6 @@ def _chain(documents: list[Evidence]) -> list[str]:
             problems.append(f"{after.instance_id} has two documents with sequence number {after.seq}")
         elif after.seq == before.seq + 1 and after.document.get("previous") != before.sha256:
             problems.append(
-                f"{after.instance_id}: document {after.seq} does not have the hash of document {before.seq}"
+                f"{after.instance_id}: document {after.seq} does not contain the hash of document {before.seq}"
             )
     return problems

@@ -74,7 +74,7 @@ def document(
     absent: Mapping[str, str],
     labels: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return the verdict in its stable JSON form. `labels` maps the name of each host to the name of its node in the stack."""
+    """Return the verdict in its stable JSON form. `labels` maps each host name to the name of its node in the stack."""
     return {
         "schema": SCHEMA,
         "verified": not (found.slow or found.slow_paths or found.unknown or absent),

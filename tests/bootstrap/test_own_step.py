@@ -91,7 +91,7 @@ def test_failure_states_exit_code_and_last_lines(node: Node) -> None:
     node.step("99-later", 'touch "$WORLD/later"\nproved "yes"\n')
     code, said = node.run()
     assert (code, runs(node)) == (1, 2)
-    reason = "the script ended with exit code 7; last output: two / three / four"
+    reason = "the script exited with code 7; last output: two / three / four"
     assert node.status(ID)["reason"] == reason
     assert f"step 1 of 2 {ID} failed: {reason}" in said
     assert "later" not in node.world
@@ -104,7 +104,7 @@ def test_exit_codes_of_bootstrap_steps_have_no_meaning(node: Node) -> None:
         code, _ = node.run()
         assert code == 1
         assert node.status(ID)["status"] == "failed"
-        assert node.status(ID)["reason"] == f"the script ended with exit code {status}; last output: none"
+        assert node.status(ID)["reason"] == f"the script exited with code {status}; last output: none"
 
 
 def test_wrong_checksum_is_refused_without_a_retry(node: Node) -> None:

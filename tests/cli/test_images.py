@@ -34,14 +34,14 @@ def test_a_newer_release_is_shown_with_what_it_changes(tmp_path: Path) -> None:
     text = _run(tmp_path, "2026-05-26")
     assert "release  2026-05-26; driver 580.126.20" in text
     assert "newer    2026-07-29: driver 580.126.20 -> 580.173.02" in text
-    assert "Azure/azhpc-images:versions.json at tag ubuntu-hpc-2026072901; read 2026-11-22" in text
+    assert "Azure/azhpc-images:versions.json at tag ubuntu-hpc-2026072901; retrieved 2026-11-22" in text
     assert "CUDA" not in text.splitlines()[2]
     assert "set software.image to 2026-07-29 and run `pulumi up`" in text
 
 
 def test_the_newest_recorded_release_has_no_newer_one(tmp_path: Path) -> None:
     """The newest recorded release states that none is newer; without a date, the first deployment decides."""
-    assert "no newer release is recorded; --live asks the cloud" in _run(tmp_path, "2026-07-29")
+    assert "no newer release is recorded; use --live to query the cloud" in _run(tmp_path, "2026-07-29")
     assert "the newest at the first deployment; newest recorded release 2026-07-29" in _run(tmp_path, "default")
 
 
@@ -126,7 +126,7 @@ def test_what_is_not_asked_is_stated(tmp_path: Path, google: Google, monkeypatch
     """Without credentials, without an answer, or for an image without a family, the line states the reason, and the records are shown."""
     del google.answers[PATHS["image"]]
     assert "not asked: us-central1 has no image of this family" in _live(tmp_path, "2026-08-20")
-    assert "the image is not a release of a GPU image of the cloud" in _live(tmp_path, "plain")
+    assert "the image is not a release of one of the cloud's GPU images" in _live(tmp_path, "plain")
     monkeypatch.delenv(gcp_credentials.TOKEN)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
     text = _live(tmp_path, "2026-04-18")

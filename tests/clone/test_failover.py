@@ -66,7 +66,7 @@ def test_missing_data_is_a_warning(stack: str, region: str) -> None:
     """A file system whose bucket the clone creates starts without the data, which is a warning with the option that prevents it."""
     every = findings(cloned(file_of(stack), region), "storage[0].bucket")
     (found,) = [one for one in every if one.level is Level.WARN]
-    assert "starts without the data of the stack" in found.message
+    assert "starts without the stack's data" in found.message
     assert "--set storage[0].bucket=BUCKET" in found.hint
 
 
@@ -221,7 +221,7 @@ def test_the_file_of_the_stack_is_never_the_output(
     path = copy_of("aws-p4d", "mine", tmp_path)
     before = path.read_text()
     assert main(["clone", str(path), "--region", "us-west-2", "--output", str(path), *options]) == 2
-    assert "is the file of the stack" in capsys.readouterr().err
+    assert "is the stack's own file" in capsys.readouterr().err
     assert path.read_text() == before
 
 

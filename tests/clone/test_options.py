@@ -83,7 +83,7 @@ def test_mounted_bucket_keeps_its_name_with_a_warning(tmp_path: Path) -> None:
     (kept,) = [one for one in result.findings if one.path == "storage[0].bucket"]
     assert (kept.level.value, "its location is unknown" in kept.message) == ("warn", True)
     (auto,) = [one for one in result.findings if one.path == "storage[1].bucket"]
-    assert "starts without the data" in auto.message
+    assert "starts without the stack's data" in auto.message
     assert [one.what for one in result.manual if one.path.startswith("storage")] == ["data of /data", "data of /out"]
     replica = cloned(_mounts(tmp_path, DATA, OUT), "us-east4", values=(("storage[0].bucket", "my-replica"),))
     assert declared(replica)["storage"][0]["bucket"] == "my-replica"

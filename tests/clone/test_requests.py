@@ -79,7 +79,7 @@ REQUESTS: dict[str, tuple[str, list[str], int, str]] = {
     "unknown stack": ("nope", ["--region", "us-west-2"], 2, "does not exist"),
     "folder as output": (AWS, ["--region", "us-west-2", "--output", "."], 2, "is a folder"),
     "output without folder": (AWS, ["--region", "us-west-2", "--output", "none/Pulumi.x.yaml"], 2, "cannot be written"),
-    "output is the stack": (AWS, ["--region", "us-west-2", "--output", "Pulumi.aws-p4d.yaml", "--force"], 2, "is the file of the stack"),
+    "output is the stack": (AWS, ["--region", "us-west-2", "--output", "Pulumi.aws-p4d.yaml", "--force"], 2, "is the stack's own file"),
     "unknown region": (AWS, ["--region", "mars-1"], 1, "not a valid AWS region; allowed: us-east-1"),
     "region in capital letters": (AWS, ["--region", "US-WEST-2"], 1, "did you mean us-west-2?"),
     "region with a line break": (AWS, ["--region", "us-west-2\n"], 1, "did you mean us-west-2?"),

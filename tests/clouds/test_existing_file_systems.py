@@ -130,7 +130,7 @@ def test_aws_opens_all_protocols_for_efa() -> None:
         rules = made.of(f"aws:vpc/securityGroup{direction}Rule:SecurityGroup{direction}Rule")
         (rule,) = [one for one in rules if one.inputs.get("referencedSecurityGroupId") == FSX["security_group"]]
         assert rule.inputs["ipProtocol"] == "-1"
-    assert "all traffic from and to the security group of the nodes" in make_plan(parse_spec(spec), TODAY).existing_file_systems[0].owner_opens  # fmt: skip
+    assert "all traffic to and from the nodes' security group" in make_plan(parse_spec(spec), TODAY).existing_file_systems[0].owner_opens  # fmt: skip
 
 
 def test_aws_file_systems_with_one_security_group_share_their_rules() -> None:

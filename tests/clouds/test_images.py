@@ -39,7 +39,7 @@ def test_a_date_selects_the_release_of_that_date(cloud: str, date: str, source: 
     assert (image.source, image.ref, image.os) == (source, ref, "ubuntu-24.04")
     assert image.on == date
     assert image.contains.startswith("driver ")
-    assert "read 2026-11-22" in image.contains
+    assert "retrieved 2026-11-22" in image.contains
 
 
 @pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])

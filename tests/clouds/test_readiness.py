@@ -1,7 +1,7 @@
 """What `gpuinfra ready` reads from AWS and Google Cloud.
 
 The responses have the shapes of the API references (GetBucketReplication, HeadBucket, HeadObject, DescribeKey, GetMetricStatistics, GetRole;
-transferJobs.get, buckets.get, objects.get, cryptoKeys.get, timeSeries.list, projects.roles.get; read 2026-11-22). botocore's
+transferJobs.get, buckets.get, objects.get, cryptoKeys.get, timeSeries.list, projects.roles.get; retrieved 2026-11-22). botocore's
 Stubber validates requests and responses of AWS by the service models, and Google's discovery documents those of Google Cloud.
 """
 

@@ -3,10 +3,10 @@
 Each answer is validated against the output shape of its operation in botocore. Error texts and documents come from these sources:
 
 - The metric of a quota and the name of the quota of P instances: a recorded `ListServiceQuotas` in aquasecurity/cloudsploit,
-  plugins/aws/ec2/instanceLimit.spec.js, GPL-3.0 (facts only), read 2026-11-23.
-- Reservations and simulations: the examples of the AWS CLI (aws/aws-cli, awscli/examples, Apache-2.0), read 2026-11-23.
+  plugins/aws/ec2/instanceLimit.spec.js, GPL-3.0 (facts only), retrieved 2026-11-23.
+- Reservations and simulations: the examples of the AWS CLI (aws/aws-cli, awscli/examples, Apache-2.0), retrieved 2026-11-23.
 - `InvalidCapacityReservationId.NotFound`: handled by hashicorp/terraform-provider-aws (MPL-2.0); EC2 error codes, AWS documentation.
-- The denial of `iam:SimulatePrincipalPolicy`: recorded in several public reports, read 2026-11-23.
+- The denial of `iam:SimulatePrincipalPolicy`: recorded in several public reports, retrieved 2026-11-23.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def test_account_in_which_the_stack_can_be_deployed(monkeypatch: pytest.MonkeyPa
     assert {row.topic for row in rows} == set(preflight.TOPICS)
     said = {row.topic: row.found for row in rows}
     assert said["permissions"].startswith("all ")
-    assert said["reservation"] == "active, targeted, 2 of 2 free, without an end, 2 needed"
+    assert said["reservation"] == "active, targeted, 2 of 2 free, no end date, 2 needed"
     assert "54 days old" in said["image"]
     allowed = {action for actions in preflight.READS.values() for action in actions}
     assert {name.replace("monitoring:", "cloudwatch:") for name, _ in used.requests} <= allowed
@@ -304,7 +304,7 @@ def test_unread_use_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     denied = refuse("AccessDenied", "User is not authorized to perform: cloudwatch:GetMetricStatistics", 403)
     row = of(ask(monkeypatch, P4D, GetMetricStatistics=denied)[0], "quota")
     assert row.state is State.OK
-    assert "usage not read" in row.found
+    assert "usage unknown" in row.found
 
 
 @pytest.mark.parametrize(

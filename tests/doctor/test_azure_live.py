@@ -1,7 +1,7 @@
 """The questions to Azure about a plan, over HTTP.
 
 The fields of the answers are validated against the models of azure-mgmt-compute and azure-mgmt-authorization. The request for the permissions of a
-subscription is documented in the Azure documentation on roles (Permissions, REST API reference of Authorization, read 2026-11-23).
+subscription is documented in the Azure documentation on roles (Permissions, REST API reference of Authorization, retrieved 2026-11-23).
 """
 
 from __future__ import annotations

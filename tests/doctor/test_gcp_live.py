@@ -2,8 +2,8 @@
 
 Answers of the Compute, Service Usage and Resource Manager APIs are validated against Google's discovery documents. Quotas by family have the form of
 recorded answers of the Cloud Quotas API: entries with `dimensions`, `details.value` as text and `applicableLocations`, and `details` without
-a value for a quota that is not granted (public test suites and reports, read 2026-11-23). Errors have the form of google.rpc.Status, with
-`ErrorInfo` in its details: https://docs.cloud.google.com/apis/design/errors, read 2026-11-23.
+a value for a quota that is not granted (public test suites and reports, retrieved 2026-11-23). Errors have the form of google.rpc.Status, with
+`ErrorInfo` in its details: https://docs.cloud.google.com/apis/design/errors, retrieved 2026-11-23.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def test_aws_names_account_and_role(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_aws_errors_are_one_row(
     monkeypatch: pytest.MonkeyPatch, code: str, message: str, status: int, state: State, said: str
 ) -> None:
-    """Each error of AWS is one row with its code and a fix. Texts: IAM and STS common errors, AWS documentation, read 2026-11-22."""
+    """Each error of AWS is one row with its code and a fix. Texts: IAM and STS common errors, AWS documentation, retrieved 2026-11-22."""
     account.use(monkeypatch, {"sts:GetCallerIdentity": account.refuse(code, message, status)})
     row = _row(aws.Preflight("us-east-1", {}).identity)
     assert row.state is state
@@ -88,7 +88,7 @@ def test_aws_without_credentials_names_the_login(tmp_path: Path, monkeypatch: py
     ],
 )
 def test_kind_of_an_arn(arn: str, kind: str) -> None:
-    """Users and roles are named without path and session. ARNs: IAM identifiers, AWS documentation, read 2026-11-22."""
+    """Users and roles are named without path and session. ARNs: IAM identifiers, AWS documentation, retrieved 2026-11-22."""
     assert aws._kind(arn) == kind
 
 

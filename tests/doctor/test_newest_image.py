@@ -2,7 +2,7 @@
 
 Names and IDs of the images are those of public records: `ami-028357be7d5b15c53` is the release 20261006 in us-east-1 (a public benchmark record of
 2026-10), `ubuntu-accelerator-2404-amd64-with-nvidia-580-v20260820` is named with its driver in a public test report of 2026-08, and the versions
-of `microsoft-dsvm:ubuntu-hpc` end with a date and 01 (tags of Azure/azhpc-images), all read 2026-11-23. The fields are validated against
+of `microsoft-dsvm:ubuntu-hpc` end with a date and 01 (tags of Azure/azhpc-images), all retrieved 2026-11-23. The fields are validated against
 the output shapes of botocore, Google's discovery document and the models of azure-mgmt-compute.
 """
 

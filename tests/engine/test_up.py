@@ -71,7 +71,7 @@ def test_lock_of_a_killed_deployment_is_removed(tmp_path: Path) -> None:
     ("script", "text"),
     [
         ("echo 'error: not logged in' >&2; exit 255", "the state of one cannot be read: error: not logged in"),
-        ('[ "$1" != up ] || exit 3', "ended with exit code 3"),
+        ('[ "$1" != up ] || exit 3', "exited with code 3"),
     ],
 )
 def test_engine_that_fails_is_one_error(tmp_path: Path, script: str, text: str) -> None:
@@ -109,7 +109,7 @@ def test_single_resources_are_removed_with_their_dependents(tmp_path: Path) -> N
     engine = Engine(path=program, version="3.259.0", host_dir=tmp_path, source="path")
     with (tmp_path / "output").open("w") as output:
         remove(engine, "one", tmp_path, ["urn:a", "urn:b"], output=output, again=True)
-        with pytest.raises(DeploymentError, match="`pulumi destroy --stack bad` ended with exit code 1"):
+        with pytest.raises(DeploymentError, match="`pulumi destroy --stack bad` exited with code 1"):
             remove(engine, "bad", tmp_path, ["urn:a"], output=output)
     assert log.read_text().splitlines()[:2] == [
         "cancel --yes --stack one --non-interactive",
@@ -173,7 +173,7 @@ def test_real_engine_creates_a_stack_and_continues_after_a_kill(
     killed.kill()
     wait.unlink()
     killed.communicate()
-    with pytest.raises(DeploymentError, match="ended with exit code"):
+    with pytest.raises(DeploymentError, match="exited with code"):
         deploy()
     assert "locked" in (folder / "output").read_text()
     assert "Resources" in deploy(again=True)

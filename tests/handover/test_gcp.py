@@ -321,7 +321,7 @@ def test_failed_requests_are_reported(site: Site, ports: Ports, monkeypatch: pyt
         ports.membership.members([GroupExpected(name="x", group="asg-1", count=1)])
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere.json")
     fresh = ports_of("gcp", region="us-central1", evidence_bucket="evidence-1", evidence_prefix=PREFIX)
-    with pytest.raises(PortUnavailable, match=r"Google Cloud's credentials: .*nowhere\.json"):
+    with pytest.raises(PortUnavailable, match=r"Google Cloud credentials: .*nowhere\.json"):
         fresh.membership.members(site.groups)
     with pytest.raises(PortUnavailable, match="profile and role_arn apply to AWS only"):
         ports_of("gcp", region="r", evidence_bucket="b", evidence_prefix="p", profile="me")

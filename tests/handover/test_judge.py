@@ -100,7 +100,7 @@ def test_evidence_has_a_maximum_age(hours: float, outcome: str) -> None:
     seen = Gatherer(fleet.ports, [pool(1)], judge_node=judge, now=lambda: now).poll().nodes[0]
     assert (seen.outcome, seen.settled) == (outcome, outcome == "verified")
     if outcome == "waiting":
-        assert seen.reason == "its newest evidence was uploaded 24 hours ago, so its GPUs are no longer proven"
+        assert seen.reason == "its newest evidence was uploaded 24 hours ago, so its GPUs are no longer verified"
         assert "gpuinfra-recheck.timer" in hint(seen)
 
 

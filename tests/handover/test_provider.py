@@ -251,7 +251,7 @@ def test_deadline_is_shortened_by_the_environment(stub: Any, fleet: Fleet, monke
         create(stub, deadlineS=600)
     assert "the deadline passed" in failure(caught.value).reasons[0]
     monkeypatch.setenv(module.DEADLINE_VARIABLE, "soon")
-    with pytest.raises(grpc.RpcError, match="write seconds, minutes or hours"):
+    with pytest.raises(grpc.RpcError, match="specify seconds, minutes or hours"):
         create(stub)
 
 
@@ -307,7 +307,7 @@ def test_durations(text: str, value: float) -> None:
 @pytest.mark.parametrize("text", ["", "s", "-1s", "0", "25h", "1d", "nan", "inf", "1e99"])
 def test_invalid_durations_are_refused(text: str) -> None:
     """Other forms are refused with the allowed ones."""
-    with pytest.raises(ValueError, match="write seconds, minutes or hours"):
+    with pytest.raises(ValueError, match="specify seconds, minutes or hours"):
         wire.seconds(text)
 
 

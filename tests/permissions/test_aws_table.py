@@ -138,7 +138,7 @@ def test_no_reason_is_stale() -> None:
             assert fnmatch.filter(real, pattern), pattern
 
 
-# The operation's name is the action's name but for these. Service authorization reference, read 2026-11-21.
+# The operation's name is the action's name but for these. Service authorization reference, retrieved 2026-11-21.
 OTHER_NAMES = {
     "s3:PutBucketReplication": "s3:PutReplicationConfiguration",
     "s3:PutBucketEncryption": "s3:PutEncryptionConfiguration",

@@ -162,7 +162,7 @@ OTHER_COLLECTIONS = {
     "storagetransfer.jobs": "the collection is `transferJobs` in the API",
     "storagetransfer.projects": "the method is `googleServiceAccounts.get` in the API",
     "logging.cmekSettings": "a method of the project in the API",
-    "cloudquotas.quotas": "no bundled document describes Cloud Quotas (https://docs.cloud.google.com/docs/quotas/reference/rest/v1/projects.locations.services.quotaInfos/get, read 2026-11-23)",
+    "cloudquotas.quotas": "no bundled document describes Cloud Quotas (https://docs.cloud.google.com/docs/quotas/reference/rest/v1/projects.locations.services.quotaInfos/get, retrieved 2026-11-23)",
 }
 
 

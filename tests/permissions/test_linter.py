@@ -28,7 +28,7 @@ def _linter() -> Any:
 
 _ON_SESSIONS = "ssmmessages:OpenDataChannel"
 """parliament's table lists no resource for this action. The guide of Session Manager restricts it to a session
-(https://docs.aws.amazon.com/systems-manager/latest/userguide/getting-started-restrict-access-quickstart.html, read 2026-11-22)."""
+(https://docs.aws.amazon.com/systems-manager/latest/userguide/getting-started-restrict-access-quickstart.html, retrieved 2026-11-22)."""
 
 
 def _documents(stack: str) -> tuple[Any, ...]:

@@ -43,7 +43,7 @@ CALLS = {
     "s3": {"get_bucket_replication": "s3:GetReplicationConfiguration", "put_bucket_replication": "s3:PutReplicationConfiguration",
            "head_bucket": "s3:ListBucket", "head_object": "s3:GetObject", "list_object_versions": "s3:ListBucketVersions"},
 }  # fmt: skip
-"""Requests whose action has another name (https://docs.aws.amazon.com/AmazonS3/latest/userguide/using-with-s3-policy-actions.html, read 2026-11-23)."""
+"""Requests whose action has another name (https://docs.aws.amazon.com/AmazonS3/latest/userguide/using-with-s3-policy-actions.html, retrieved 2026-11-23)."""
 SERVICES = ("s3", "kms", "iam", "cloudwatch", "autoscaling", "fsx")
 
 

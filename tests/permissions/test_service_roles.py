@@ -1,7 +1,7 @@
 """Permissions of cloud services: each one with its use, and no others.
 
 A rehearsal does not simulate delivery of flow logs, trails and records, so the expected permissions are from the documentation of the clouds
-(read 2026-11-21) and compared with every shipped stack.
+(retrieved 2026-11-21) and compared with every shipped stack.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ AWS = {
     },
 }  # fmt: skip
 """Service -> what it does in its role. VPC guide, "IAM role for publishing flow logs"; CloudTrail guide, "Role policy document for CloudTrail"; S3 guide,
-"Setting up permissions for live replication", "Replicating encrypted objects" and "Configuring an IAM role for S3 Batch Replication", read 2026-11-22."""
+"Setting up permissions for live replication", "Replicating encrypted objects" and "Configuring an IAM role for S3 Batch Replication", retrieved 2026-11-22."""
 
 AZURE = {
     "e147488a-f6f5-4113-8e2d-b22465e65bf6": ("Key Vault Crypto Service Encryption User", r"/vaults/[^/]+/keys/[^/]+$"),

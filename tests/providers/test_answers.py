@@ -109,7 +109,7 @@ CONSOLE = """<GetConsoleOutputResponse xmlns="http://ec2.amazonaws.com/doc/2016-
 KQpjbG91ZC1pbml0OiBkb25lCg==</output>
 </GetConsoleOutputResponse>"""
 """The documented answer, with a log of two lines. The service breaks the base64 text into lines.
-https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_GetConsoleOutput.html, read 2026-11-22."""
+https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_GetConsoleOutput.html, retrieved 2026-11-22."""
 
 
 def test_the_documented_console_is_read() -> None:

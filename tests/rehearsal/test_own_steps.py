@@ -45,7 +45,7 @@ def test_a_changed_script_replaces_the_node_and_its_failure_is_the_finding(rehea
     result = rehearse("up", str(stack), "--deadline", "1200s")
     assert result.code == 1, result.out + result.err
     for words in (
-        "own-tuning is failed: the script ended with exit code 4; last output: license server: refused",
+        "own-tuning is failed: the script exited with code 4; last output: license server: refused",
         "what to do: ",
     ):
         assert words in result.out, (words, result.out)

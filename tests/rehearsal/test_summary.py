@@ -72,12 +72,12 @@ def lines_after_failure(root: Path, nodes: list[dict[str, Any]], closing: tuple[
     ],
 )
 def test_an_error_of_the_cloud_ends_with_a_hint(text: str, words: str) -> None:
-    """The hint under the cloud's message says that created resources stay and what to read if it fails again."""
+    """The hint under the cloud's message says that created resources remain and what to read if it fails again."""
     (problem,) = failed(text)
     assert text in problem
     last = problem.splitlines()[-1]
     assert last.startswith(f"  what to do: {words}")
-    for part in ("created resources stay", "If it fails again", "engine.log"):
+    for part in ("created resources remain", "If it fails again", "engine.log"):
         assert part in last
 
 

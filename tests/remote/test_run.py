@@ -132,7 +132,7 @@ def test_files_are_copied_in_both_directions(lab: Lab, fleet: dict[str, Any], tm
         (["x", "y"], "either all sources or the destination must be on a node"),
         (["a:x", "b:y"], "either all sources or the destination must be on a node"),
         (["a:x", "y", "z"], "either all sources or the destination must be on a node"),
-        (["x", "d:y"], "the node is 'd', which does not exist"),
+        (["x", "d:y"], "node 'd' does not exist"),
     ],
 )
 def test_invalid_copies_are_refused(lab: Lab, fleet: dict[str, Any], words: list[str], problem: str) -> None:

@@ -63,7 +63,7 @@ def test_a_mounted_bucket_is_described(cloud: str, client: str) -> None:
     existing = {"kind": "object", "mount": "/data", "bucket": "corpus", "cache_gib": 500}
     assert described(cloud, [existing]) == [
         f"object {client}, bucket corpus", "read-only", "caches objects on 500 GiB of the local disks", objects,
-        "destroy removes the access of the nodes and keeps the bucket",
+        "destroy removes the nodes' access and retains the bucket",
     ]  # fmt: skip
     assert described(cloud, [{**existing, "bucket": "auto", "read_only": False, "cache_gib": 0}]) == [
         f"object {client}, bucket auto", "nodes can write and delete objects", "no cache", objects, "destroy retains the bucket",

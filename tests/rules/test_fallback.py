@@ -17,7 +17,7 @@ from .cases import TODAY, declaration
         ({"zone": "use2-az1"}, "pools[0].zone is 'use2-az1', which is in us-east-2"),
         ({"machine": "a3-megagpu-8g"}, "which is not in the catalog"),
         ({"capacity": {"kind": "reserved", "count": 2}}, "pools[0].capacity[0] has neither id nor group_arn"),
-        ({}, "has neither zone, machine nor capacity"),
+        ({}, "has no zone, machine or capacity"),
     ],
 )
 def test_entry_that_leads_to_an_error_is_rejected(entry: dict[str, object], words: str) -> None:

@@ -216,7 +216,7 @@ def test_a_failed_last_deployment_is_stated(world: World, monkeypatch: pytest.Mo
     """If the last deployment fails, the error states that subnets and gateways of other zones remain, and a new search can start."""
 
     def refuse(patterns: Sequence[str], again: bool) -> None:
-        raise UpFailed("`pulumi up` ended with exit code 255", [])
+        raise UpFailed("`pulumi up` exited with code 255", [])
 
     monkeypatch.setattr(world, "settle", refuse)
     world.refusals = dict.fromkeys(["use1-az4", "use1-az6", "use1-az1"], STOCK_OUT)

@@ -93,7 +93,7 @@ class World:
             if zone in self.refusals and f"::{plan.name}-{self.pool}-" in urn
         ]
         if failures:
-            raise UpFailed("`pulumi up` ended with exit code 255", failures)
+            raise UpFailed("`pulumi up` exited with code 255", failures)
 
     def remove(self, urns: Sequence[str], again: bool) -> None:
         """Delete groups."""

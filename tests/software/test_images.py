@@ -63,7 +63,7 @@ REFERENCES = {
     "projects/ubuntu-os-accelerator-images/global/images/ubuntu-accelerator-2404-amd64-with-nvidia-580-v20260225": ("gcp", date(2026, 2, 25)),
     "projects/ubuntu-os-accelerator-images/global/images/ubuntu-accelerator-2204-arm64-with-nvidia-580-v20260428": ("gcp", date(2026, 4, 28)),
 }  # fmt: skip
-"""References to releases that public projects use (read 2026-11-22)."""
+"""References to releases that public projects use (retrieved 2026-11-22)."""
 
 
 @pytest.mark.parametrize("ref", REFERENCES)

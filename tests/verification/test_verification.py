@@ -128,7 +128,7 @@ def test_a_broken_chain_is_reported(tmp_path: Path, write: Write) -> None:
     """A document without the hash of the previous one was changed, lost or forged."""
     write(documented("i-00000000000000001"))
     write(documented("i-00000000000000001", seq=2, previous="0" * 64))
-    assert "does not have the hash" in read_folder(tmp_path / "now").problems[0]
+    assert "does not contain the hash" in read_folder(tmp_path / "now").problems[0]
     assert "note: i-00000000000000001: document 2" in verify(tmp_path).output
 
 

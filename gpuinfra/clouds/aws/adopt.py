@@ -53,7 +53,7 @@ class Account:
         found = self._known[kind, lookup.purpose, self._region]
         if found and lookup.kind == "alias":
             found = self._alias(lookup.purpose)
-        # Without a Region in the ID, the provider imports from its own Region (pulumi-aws guide "Enhanced Region Support", read 2026-11-22).
+        # Without a Region in the ID, the provider imports from its own Region (pulumi-aws guide "Enhanced Region Support", retrieved 2026-11-22).
         return f"{found}@{lookup.region}" if found and lookup.region else found
 
     def _client(self, service: str) -> Any:
@@ -112,7 +112,7 @@ class Account:
 
 
 def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]:
-    """Find the retained resources of a plan's stack, using the credentials of the named profile or of the environment."""
+    """Find the retained resources of a plan's stack, using the credentials from the named profile or the environment."""
     from gpuinfra.errors import EnvironmentMissing
 
     try:

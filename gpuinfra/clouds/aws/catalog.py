@@ -84,7 +84,7 @@ P4D = MachineType(
     floors=(
         over_link(3, source=f"{_TOPOLOGY}/p4d-24xl-topo.xml: 8 GT/s and 16 lanes between processor and switch", read=_FLOORS_READ),
         Floor(check="B2", what="all-reduce of 16 GiB in one node", at_least=228, unit="GB/s", source="Azure/azurehpc-health-checks:conf/nd96asr_v4.conf, same board", read=_READ),
-        Floor(check="B3", what="all-reduce of 2 GiB over two nodes", at_least=70, unit="GB/s", source="awslabs/awsome-distributed-ai:micro-benchmarks/nccl-tests/README.md measures 78.3 on p4de", read=_READ),
+        Floor(check="B3", what="all-reduce of 2 GiB across two nodes", at_least=70, unit="GB/s", source="awslabs/awsome-distributed-ai:micro-benchmarks/nccl-tests/README.md measures 78.3 on p4de", read=_READ),
     ),
     source=KARP,
     notes=("EFA on p4d and p4de connects only to nodes of the same machine type.",),
@@ -154,7 +154,7 @@ P5 = MachineType(
     floors=(
         over_link(4, source=f"{_TOPOLOGY}/p5.48xl-topo.xml: 16 GT/s and 16 lanes between processor and bridge", read=_FLOORS_READ),
         Floor(check="B2", what="all-reduce of 16 GiB in one node", at_least=460, unit="GB/s", source="Azure/azurehpc-health-checks:conf/nd96isr_h100_v5.conf, same board", read=_READ),
-        Floor(check="B3", what="all-reduce of 2 GiB over two nodes", at_least=400, unit="GB/s", source="awslabs/awsome-distributed-ai:micro-benchmarks/nccl-tests/README.md measures 444", read=_READ),
+        Floor(check="B3", what="all-reduce of 2 GiB across two nodes", at_least=400, unit="GB/s", source="awslabs/awsome-distributed-ai:micro-benchmarks/nccl-tests/README.md measures 444", read=_READ),
     ),
     source=KARP,
 )  # fmt: skip

@@ -1,9 +1,9 @@
-"""Requests of a failover: stops Auto Scaling groups and the replication of buckets, and imports a replica into a file system.
+"""Failover requests: stop Auto Scaling groups and the replication of buckets, and import a replica into a file system.
 
 Requests and responses: the API references of EC2 Auto Scaling (UpdateAutoScalingGroup, SuspendProcesses, DescribeAutoScalingGroups),
 S3 (ListObjectVersions, GetBucketReplication, PutBucketReplication, HeadBucket) and FSx (CreateDataRepositoryTask, DescribeDataRepositoryTasks),
 and the service models of botocore. A replica has the version ID of its source ("Why use replication" in doc_source/replication.md of
-awsdocs/amazon-s3-userguide, read 2026-11-23).
+awsdocs/amazon-s3-userguide, retrieved 2026-11-23).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Client = Callable[[str, str], Any]
 
 
 def connect(region: str, second: str, config: Mapping[str, object]) -> AwsFailover:
-    """Use the credentials of the environment, or of the profile `aws:profile`."""
+    """Use the credentials from the environment, or from the profile `aws:profile`."""
     import boto3
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError
@@ -47,7 +47,7 @@ def connect(region: str, second: str, config: Mapping[str, object]) -> AwsFailov
 
 
 class AwsFailover:
-    """The requests of one failover. `gpuinfra.clouds.failover.Failover` describes the methods."""
+    """The requests for one failover. `gpuinfra.clouds.failover.Failover` describes the methods."""
 
     def __init__(self, client: Client, region: str, second: str) -> None:
         self._client, self._first, self._second = client, region, second
@@ -86,13 +86,13 @@ class AwsFailover:
         missing = []
         for key, versions in groupby(self._versions(self._first, pair.source), key=lambda one: one[0]):
             newest = next((one for _, one in versions if one.get("IsLatest")), None)
-            # S3 does not document whether a replicated delete marker keeps its version ID. Its loss keeps a file that was deleted.
+            # S3 does not document whether a replicated delete marker keeps its version ID. If the marker is missing, the replica keeps a file that was deleted.
             if newest is not None and "Size" in newest and (key, newest["VersionId"]) not in copied:
                 missing.append(key)
         return missing
 
     def _versions(self, region: str, bucket: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Yield key and version of each object of a bucket, and of each delete marker, in the order of the keys."""
+        """Yield the key and version of each object and each delete marker in a bucket, in key order."""
         client, more = self._client("s3", region), {}
         while True:
             page = _ask(client.list_object_versions, Bucket=bucket, **more)
@@ -100,7 +100,7 @@ class AwsFailover:
             yield from sorted(found, key=lambda one: one[0].encode())
             if not page.get("IsTruncated"):
                 return
-            # S3 refuses an empty marker.
+            # S3 rejects an empty marker.
             markers = {"KeyMarker": page.get("NextKeyMarker"), "VersionIdMarker": page.get("NextVersionIdMarker")}
             more = {name: value for name, value in markers.items() if value}
 

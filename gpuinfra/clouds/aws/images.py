@@ -1,4 +1,4 @@
-"""GPU images of AWS: the Deep Learning Base OSS Nvidia Driver GPU AMIs.
+"""AWS GPU images: the Deep Learning Base OSS Nvidia Driver GPU AMIs.
 
 AWS names the AMI of each release after its build date. The release notes are pages of the DLAMI developer guide, one for each release.
 """
@@ -162,4 +162,4 @@ IMAGES = (
     _family("ubuntu-22.04", "arm64", _ARM64_2204),
     _family("ubuntu-24.04", "arm64", _ARM64_2404),
 )
-"""The names of AMIs and parameters come from the DLAMI developer guide. The EFA version is the version of the EFA installer."""
+"""AMI and parameter names are from the DLAMI developer guide. The EFA version is the version of the EFA installer."""

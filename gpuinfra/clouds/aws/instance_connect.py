@@ -4,7 +4,7 @@ It sends the public key to the metadata service of the instance, which provides 
 Systems Manager session on standard input and output. With `--address`, it connects to that address instead.
 SSH verifies the host key inside the session, as it does on any other connection. Your identity requires
 `ec2-instance-connect:SendSSHPublicKey` and, without `--address`, the permissions for a session that `gpuinfra permissions` prints
-(https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/connect-linux-inst-eic.html, read 2026-11-22).
+(https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/connect-linux-inst-eic.html, retrieved 2026-11-22).
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ Found = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Lookup:
-    """How `adopt` finds a retained resource, without the account, Region and stack in its name."""
+    """What `adopt` needs to find a retained resource, in addition to the account, Region and stack in its name."""
 
     kind: Found
     purpose: str
@@ -56,7 +56,7 @@ def trails(plan: Plan) -> Iterator[Instance]:
 
 
 def trail_name(unique: str) -> str:
-    """Return the name of a trail. CloudTrail rejects adjacent hyphens, which the name of a cluster can have."""
+    """Return the name of a trail. CloudTrail rejects adjacent hyphens, which a cluster name can contain."""
     return re.sub("-{2,}", "-", unique)
 
 
@@ -237,7 +237,7 @@ class DeclaredRule:
 
     @property
     def name(self) -> str:
-        """Name that contains the values. AWS refuses a rule with the values of another rule, which names with an index could swap."""
+        """Name that contains the values. AWS rejects a rule with the same values as another rule, and rules that are named by index could swap their values."""
         ports = str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
         return f"{self.protocol}-{ports}-from-{self.cidr.replace('.', '-').replace('/', '-')}"
 
@@ -271,15 +271,15 @@ class ExistingRule:
 
     @property
     def name(self) -> str:
-        """Name that contains the values, as that of `DeclaredRule`."""
+        """Name that contains the values, as in `DeclaredRule`."""
         ports = "all" if self.first is None else str(self.first) if self.first == self.last else f"{self.first}-{self.last}"  # fmt: skip
         return f"existing-{self.group}-{ports}"
 
 
 LUSTRE_PORTS = ((988, 988), (1018, 1023))
-"""TCP ports between Lustre clients and servers, in both directions (https://docs.aws.amazon.com/fsx/latest/LustreGuide/limit-access-security-groups.html, read 2026-08)."""
+"""TCP ports between Lustre clients and servers, in both directions (https://docs.aws.amazon.com/fsx/latest/LustreGuide/limit-access-security-groups.html, retrieved 2026-08)."""
 NFS_PORT = 2049
-"""TCP port of EFS mount targets, with and without TLS (https://docs.aws.amazon.com/efs/latest/ug/network-access.html, read 2026-11-22)."""
+"""TCP port of EFS mount targets, with and without TLS (https://docs.aws.amazon.com/efs/latest/ug/network-access.html, retrieved 2026-11-22)."""
 
 
 def existing_rules(plan: Plan) -> tuple[ExistingRule, ...]:
@@ -340,7 +340,7 @@ def homes(plan: Plan) -> Iterator[Instance]:
 
 
 def mount_targets(plan: Plan) -> Iterator[Instance]:
-    """Mount targets of home directories: one in each subnet of nodes, because each zone requires its own."""
+    """Mount targets of home directories: one in each node subnet, because each zone requires its own."""
     for instance in homes(plan):
         for subnet in mount_subnets(plan):
             yield replace(instance, values={**instance.values, "subnet": subnet})
@@ -363,7 +363,7 @@ def node_roles(plan: Plan) -> Iterator[Instance]:
 
 
 def node_policies(plan: Plan) -> Iterator[Instance]:
-    """Managed policies that the declaration attaches to the role of the nodes."""
+    """Managed policies that the declaration attaches to the node role."""
     for instance in node_roles(plan):
         for arn in plan.roles.node_policies:
             yield replace(instance, values={"token": naming.text_token(arn)})
@@ -404,7 +404,7 @@ def schedule(group: Group) -> tuple[tuple[str, str], ...]:
 
 
 def created_placement_groups(pool: PoolPlan) -> tuple[str, ...]:
-    """Placement groups that the pool creates, by their names in the plan. Existing placement groups are only referenced."""
+    """Placement groups that the pool creates, keyed by name in the plan. Existing placement groups are only referenced."""
     return tuple(
         dict.fromkeys(
             group.placement_group for group in pool.groups if group.placement_group and not group.placement_existing

@@ -21,9 +21,9 @@ from gpuinfra.naming import TOKEN_LENGTH, bucket_name, unique_name
 from gpuinfra.plan.model import Plan
 
 POLICY_LIMIT = 6144
-"""Maximum size of a managed policy in characters, excluding white space. IAM quotas, read 2026-11-21."""
+"""Maximum size of a managed policy in characters, excluding white space. IAM quotas, retrieved 2026-11-21."""
 POLICIES_OF_A_ROLE = 10
-SOURCE = "terraform-provider-aws 6 and the AWS service authorization reference, read 2026-11-21; compared with the permissions in CloudFormation schemas"
+SOURCE = "terraform-provider-aws 6 and the AWS service authorization reference, retrieved 2026-11-21; compared with the permissions in CloudFormation schemas"
 
 _BY_NAME = "find an image by its name"
 _REFRESH = "handover: replace the other nodes after a verified canary"
@@ -94,10 +94,10 @@ SSH: dict[str, tuple[str, ...]] = {
         "ssmmessages:OpenDataChannel",
     ),
 }
-"""Requests of `gpuinfra ssh`, `run` and `verify --ssh`. The Session Manager plugin of the AWS CLI sends the last ones."""
+"""Requests of `gpuinfra ssh`, `run` and `verify --ssh`. The AWS CLI's Session Manager plugin sends the last of them."""
 
 _CHANGES = frozenset({_REFRESH, *SSH, *FAILOVER})
-"""Requests of gpuinfra that change something, or that open a session."""
+"""gpuinfra requests that change something or open a session."""
 
 _CLUSTER = "gpuinfra:cluster"
 _ACCOUNT, _TOKEN = "?" * 12, "?" * TOKEN_LENGTH
@@ -106,11 +106,11 @@ _PROFILE = "aws:iam/instanceProfile:InstanceProfile"
 _DESCRIBED_BY_ID = frozenset({"DescribeVpcAttribute"})
 """EC2 Describe actions that support resource-level permissions."""
 _BY_BOUNDARY = frozenset({"iam:CreateRole", "iam:PutRolePolicy", "iam:DeleteRolePolicy", "iam:AttachRolePolicy", "iam:DetachRolePolicy", "iam:PutRolePermissionsBoundary"})  # fmt: skip
-"""Actions that support the condition `iam:PermissionsBoundary`. Service authorization reference, read 2026-11-22."""
+"""Actions that support the condition `iam:PermissionsBoundary`. Service authorization reference, retrieved 2026-11-22."""
 _TAGGING = frozenset({"ec2:CreateTags", "ec2:DeleteTags", "kms:TagResource", "kms:UntagResource", "fsx:TagResource", "fsx:UntagResource",
                       "elasticfilesystem:TagResource", "elasticfilesystem:UntagResource"})  # fmt: skip
 
-# Actions that support the condition aws:ResourceTag. Service authorization reference, read 2026-11-21.
+# Actions that support the condition aws:ResourceTag. Service authorization reference, retrieved 2026-11-21.
 # Requests that the provider sends right after it creates a key are not listed either, because a tag can take minutes to take effect
 # (KMS developer guide, "Using tags to control access to KMS keys").
 _BY_TAG = ("ec2:Authorize", "ec2:Revoke", "ec2:Modify", "ec2:Delete", "ec2:Detach", "ec2:Release", "ec2:Replace", "ec2:Disassociate", "fsx:Update", "fsx:Delete",
@@ -198,7 +198,7 @@ def _size(document: Mapping[str, Any]) -> int:
 
 
 def _uses(plan: Plan) -> dict[str, list[tuple[str, str]]]:
-    """Action -> its uses."""
+    """Maps an action to its uses."""
     planned = resources(plan)
     unset = set() if plan.roles.permissions_boundary else {"permissionsBoundary"}
     unset |= set() if plan.network is not None and plan.network.interface_endpoints else {"privateDnsEnabled"}
@@ -208,7 +208,7 @@ def _uses(plan: Plan) -> dict[str, list[tuple[str, str]]]:
 
 
 def _escalation(plan: Plan) -> str:
-    can = "a principal that can edit policies of roles and pass these roles to instances can escalate its privileges"
+    can = "a principal that can edit role policies and pass these roles to instances can escalate its privileges"
     if plan.roles.permissions_boundary is None:
         return f"{can}; set access.permissions_boundary to prevent it"
     return f"{can}; the permissions boundary {plan.roles.permissions_boundary} limits the roles, and the policies do not allow its removal"
@@ -254,7 +254,7 @@ def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
         boundary = plan.roles.permissions_boundary if action in _BY_BOUNDARY else None
         limit = {"StringEquals": {"iam:PermissionsBoundary": boundary}} if boundary else {}
         if call in ("AttachRolePolicy", "DetachRolePolicy"):
-            # Only the role of the nodes has managed policies.
+            # Only the node role has managed policies.
             if plan.roles.node_policies:
                 attached = {"iam:PolicyARN": _one(plan.roles.node_policies)}
                 yield _scope("AttachPolicies", roles, ArnEquals=attached, **limit)
@@ -309,14 +309,14 @@ _ON_OWN_SESSION = frozenset({"ssm:ResumeSession", "ssm:TerminateSession"})
 
 
 def _new_key(own: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
-    """Return the conditions for a new key: it has no alias and, as soon as its tags take effect, the tag of the cluster."""
+    """Return the conditions for a new key: it has no alias and, as soon as its tags take effect, the cluster tag."""
     return {"Null": {"kms:ResourceAliases": "true"}, "StringEqualsIfExists": own}
 
 
 def _interfaces(plan: Plan, action: str, own: Mapping[str, str], regions: Iterable[str]) -> Iterator[_Scope]:
-    """Return the scopes of a request for the network interfaces of mount targets (service authorization reference of EC2, read 2026-11-22).
+    """Return the scopes of a request for the network interfaces of mount targets (service authorization reference of EC2, retrieved 2026-11-22).
 
-    EFS does not tag these interfaces. The security groups, and the subnets that the stack creates, have the tag of the cluster.
+    EFS does not tag these interfaces. The security groups, and the subnets that the stack creates, have the cluster tag.
     """
     where = [f"arn:{partition(region)}:ec2:{region}:*:" for region in regions]
     vpc = plan.network.existing_id if plan.network else None
@@ -333,11 +333,11 @@ def _interfaces(plan: Plan, action: str, own: Mapping[str, str], regions: Iterab
 
 
 def _ssh(plan: Plan, action: str, own: Mapping[str, str]) -> Iterator[_Scope]:
-    """Return the scopes of a request of `gpuinfra ssh`: the instances of the cluster, the SSH document, and sessions.
+    """Return the scopes of a `gpuinfra ssh` request: the instances of the cluster, the SSH document, and sessions.
 
     The ID of a session starts with the name of the IAM user or of the role session, which is not in `aws:userid` alone
-    (`session/user-037a...`, aws/amazon-ssm-agent issue 514). The tag `aws:ssmmessages:session-id` has the user ID
-    (https://docs.aws.amazon.com/systems-manager/latest/userguide/getting-started-restrict-access-examples.html, example 4, read 2026-11-22).
+    (`session/user-037a...`, aws/amazon-ssm-agent issue 514). The tag `aws:ssmmessages:session-id` contains the user ID
+    (https://docs.aws.amazon.com/systems-manager/latest/userguide/getting-started-restrict-access-examples.html, example 4, retrieved 2026-11-22).
     A data channel also needs the token of its session, which only `ssm:StartSession` and `ssm:ResumeSession` return."""
     arn, region = f"arn:{partition(plan.region)}:", plan.region
     nodes = [f"{arn}ec2:{region}:*:instance/*"]
@@ -369,7 +369,7 @@ def _tagging(plan: Plan, action: str, own: Mapping[str, str], regions: list[str]
     elif service == "kms":
         yield _scope("TagNewKeys", where, StringEquals=request, **_new_key(own))
     else:
-        # The scope includes only resources without a cluster tag, so that the resources of a different cluster keep their tags.
+        # The scope includes only resources without a cluster tag, so the resources of a different cluster keep their tags.
         untagged = {f"aws:ResourceTag/{_CLUSTER}": "true"}
         yield _scope("TagFileSystems", where, StringEquals=request, Null=untagged)
 
@@ -407,7 +407,7 @@ def _generated(plan: Plan, type_: str) -> list[str]:
 
 
 def _buckets(plan: Plan) -> list[str]:
-    """Return the names of the buckets of the stack. `?` stands for the account and the token of the stack."""
+    """Return the names of the buckets of the stack. `?` stands for the account and the stack token."""
     return [
         bucket_name(plan.name, one.values["purpose"], _ACCOUNT, one.values.get("region", plan.region), _TOKEN)
         for one in instances.buckets(plan)

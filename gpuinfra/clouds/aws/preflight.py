@@ -39,14 +39,14 @@ from gpuinfra.words import counted
 
 LOGIN = "run `aws sso login` or `aws configure`, or set AWS_PROFILE"
 CREDENTIALS = ("AWS_ACCESS_KEY_ID",)
-"""Variables that contain credentials."""
+"""Environment variables that contain credentials."""
 SETTINGS = {"aws:profile": False, "aws:accessKey": True, "aws:assumeRoleWithWebIdentity": True}
-"""Maps a provider setting about the login to whether it contains or replaces credentials. The names are those of `pulumi_aws.config`."""
+"""Maps a provider sign-in setting to whether it contains or replaces credentials. The names are from `pulumi_aws.config`."""
 CONNECT_S, READ_S, ATTEMPTS = 3.0, 5.0, 3
 """Time limits of one attempt, and the number of attempts of one request."""
 SIMULATIONS_AT_ONCE = 12
 SHOWN = 12
-"""Number of denied actions that a row lists."""
+"""Maximum number of denied actions that a row lists."""
 EXPIRES_SOON = timedelta(days=7)
 
 TOPICS = ("permissions", "quota", "machine", "reservation", "image")
@@ -60,7 +60,7 @@ READS: dict[str, tuple[str, ...]] = {
     "reservation": ("ec2:DescribeCapacityReservations", "resource-groups:ListGroupResources"),
     "image": ("ssm:GetParameter", "ec2:DescribeImages"),
 }  # fmt: skip
-"""Maps a topic to the permissions of its requests. `docs/doctor.md` contains them as a policy."""
+"""Maps a topic to the permissions that its requests require. `docs/doctor.md` contains them as a policy."""
 
 THROTTLED = frozenset({"Throttling", "ThrottlingException", "ThrottledException", "RequestLimitExceeded", "TooManyRequestsException",
                        "RequestThrottled", "RequestThrottledException", "EC2ThrottledException", "SlowDown"})  # fmt: skip
@@ -68,14 +68,14 @@ THROTTLED = frozenset({"Throttling", "ThrottlingException", "ThrottledException"
 DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError", "UnauthorizedException"})  # fmt: skip
 INVALID = frozenset({"ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "UnrecognizedClientException",
                      "InvalidAccessKeyId", "SignatureDoesNotMatch", "AuthFailure", "RequestExpired", "IncompleteSignature"})  # fmt: skip
-"""Error codes for credentials that AWS does not accept. EC2 API reference and IAM common errors, read 2026-11-22."""
+"""Error codes for credentials that AWS does not accept. EC2 API reference and IAM common errors, retrieved 2026-11-22."""
 
 COMING = frozenset({"pending", "scheduled", "payment-pending", "assessing", "delayed"})
 """States of a reservation that is not usable yet. The other states, except `active`, are final."""
 
 
 class Preflight:
-    """Requests of one operator in one Region."""
+    """Requests from one operator in one Region."""
 
     def __init__(self, region: str, config: Mapping[str, object]) -> None:
         """`config` contains the provider settings of the stack file. `aws:profile` selects the credentials, as for Pulumi."""
@@ -142,10 +142,10 @@ class Preflight:
     # Permissions
 
     def permissions(self, plan: Plan) -> Iterator[Row]:
-        """The identity has the permissions that `gpuinfra permissions` prints, according to the policy simulator of IAM.
+        """The identity has the permissions that `gpuinfra permissions` prints, according to the IAM policy simulator.
 
-        The simulator evaluates identity policies, the permissions boundary and service control policies, but no resource policies:
-        https://docs.aws.amazon.com/IAM/latest/APIReference/API_SimulatePrincipalPolicy.html, read 2026-11-22.
+        The simulator evaluates identity policies, the permissions boundary and service control policies, but not resource policies:
+        https://docs.aws.amazon.com/IAM/latest/APIReference/API_SimulatePrincipalPolicy.html, retrieved 2026-11-22.
         """
         where = _kind(self._arn)
         if self._arn.endswith(":root"):
@@ -209,8 +209,8 @@ class Preflight:
     def quota(self, code: str, needs: Mapping[str, int]) -> Iterator[Row]:
         """The quota covers the vCPUs of all nodes. `needs` maps a kind of capacity to its vCPUs.
 
-        Quotas of EC2 count the vCPUs of running instances by family, and separately for spot; reservations count even when they are unused:
-        https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-on-demand-instances.html#ec2-on-demand-instances-limits, read 2026-11-22.
+        EC2 quotas count the vCPUs of running instances by family, and separately for spot; reservations count even when they are unused:
+        https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-on-demand-instances.html#ec2-on-demand-instances-limits, retrieved 2026-11-22.
         """
         from botocore.exceptions import ClientError
 
@@ -232,7 +232,7 @@ class Preflight:
         added = total - needs.get("reserved", 0)
         where = f"{found.get('QuotaName', code)} ({code}) in {self.region}"
         used, unread = self._usage(found.get("UsageMetric"))
-        have = f"{limit:.0f} vCPUs" + (f", {used:.0f} in use" if used is not None else f", usage not read ({unread})")
+        have = f"{limit:.0f} vCPUs" + (f", {used:.0f} in use" if used is not None else f", usage unknown ({unread})")
         need = f"{total} vCPUs for all nodes of the stack"
         if total > limit:
             yield problem("quota", where, have, need, quota_request(code, total, self.region))
@@ -243,7 +243,7 @@ class Preflight:
             yield ok("quota", where, f"{have}, {total} needed")
 
     def _usage(self, metric: Mapping[str, Any] | None) -> tuple[float | None, str]:
-        """Return the highest usage in the last hour, from the metric that Service Quotas names, or the reason why it is unknown."""
+        """Return the highest usage in the last hour, from the metric that Service Quotas specifies, or the reason why it is unknown."""
         if not metric:
             return None, "the quota has no metric"
         now = datetime.now(UTC)
@@ -435,7 +435,7 @@ def _session(region: str, profile: str | None) -> Any:
 
 @contextmanager
 def asked(action: str) -> Iterator[None]:
-    """Convert errors of botocore to `Unanswered`. Other error codes remain errors, so that the caller can handle them."""
+    """Convert botocore errors to `Unanswered`. Other error codes remain errors, so the caller can handle them."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -520,7 +520,7 @@ def _groups(plan: Plan) -> Iterator[tuple[Group, PoolPlan]]:
 
 
 def _vcpus(pool: PoolPlan, kind: CapacityKind) -> Iterator[tuple[str, int]]:
-    """Yield the quota of the vCPUs of a node. Capacity Blocks do not count (Capacity Blocks guide, read 2026-11-20)."""
+    """Yield a node's vCPU quota and number of vCPUs. Capacity Blocks do not count toward a quota (Capacity Blocks guide, retrieved 2026-11-20)."""
     machine = MACHINES.get(pool.machine)
     if machine and machine.quotas.get(kind):
         yield machine.quotas[kind], machine.vcpus
@@ -589,7 +589,7 @@ def _capacity(fitting: list[dict[str, Any]], group: Group, where: str, region: s
     ends = min((end for one in fitting if (end := _moment(one.get("EndDate")))), default=None)
     states = sorted({str(one["State"]) for one in fitting})
     modes = sorted({str(one.get("InstanceMatchCriteria")) for one in fitting if one.get("InstanceMatchCriteria")})
-    until = f", until {ends:%Y-%m-%d %H:%M} UTC" if ends else ", without an end"
+    until = f", until {ends:%Y-%m-%d %H:%M} UTC" if ends else ", no end date"
     have = f"{', '.join([*states, *modes])}, {free} of {total} free{until}"
     need, overflow = group.max_count, group.reservation_preference == "capacity-reservations-first"
     if total < need and not overflow:

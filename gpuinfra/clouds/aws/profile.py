@@ -42,10 +42,10 @@ from gpuinfra.spec.storage import ExistingFileSystem, Home, Lustre, ObjectMount
 ROOT_MIN_GIB = 75
 """Root snapshot size of the deep learning image."""
 USER = "ubuntu"
-"""The default user in Ubuntu images, which can run every command with sudo."""
+"""The default user in Ubuntu images, who can run any command with sudo."""
 BLOCK_LEAD, ULTRASERVER_LEAD = timedelta(minutes=35), timedelta(minutes=65)
 """AWS terminates instances 30 minutes before a Capacity Block ends, and instances in an UltraServer 60 minutes before. The plan stops them earlier
-(https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-capacity-blocks.html, read 2026-11-22)."""
+(https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-capacity-blocks.html, retrieved 2026-11-22)."""
 ENDPOINTS = ("ec2", "ecr.api", "ecr.dkr", "ssm", "ssmmessages", "logs", "monitoring", "sts", "kms")
 """Interface endpoints for a network without internet access. The two ECR endpoints let nodes pull container images."""
 EFA_STEP_GIB = {125: 38400, 250: 19200, 500: 9600, 1000: 4800}
@@ -71,7 +71,7 @@ class AwsProfile:
     software = SOFTWARE
     image_families = IMAGES
     user_data_limit = 16 * 1024
-    """https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html, read 2026-11-21."""
+    """https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html, retrieved 2026-11-21."""
     opt_in_zones = frozenset(zone for zones in places.LOCAL_ZONES.values() for zone in zones)
     node_units = frozenset[str]()
     region_setting = "aws:region"
@@ -79,9 +79,9 @@ class AwsProfile:
     tag_form = TagForm(
         key=r"[\w\s.:/=+\-@]{1,127}",
         value=r"[\w\s.:/=+\-@]{1,256}",
-        allowed="letters, digits, spaces and _ . : / = + - @, in a key up to 127 characters",
+        allowed="letters, digits, spaces and _ . : / = + - @, in keys of up to 127 characters",
     )
-    """https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html, read 2026-11-22."""
+    """https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html, retrieved 2026-11-22."""
     access_fields = frozenset({"ingress", "node_policies", "permissions_boundary"})
     selects_buckets = True
     # `AUD is not in the supported unit set: [USD]` (awslabs/landing-zone-accelerator-on-aws issue 682, 2024-12-18).
@@ -125,8 +125,8 @@ class AwsProfile:
         if image is None:
             return _plain(
                 os, machine
-            ), f"AWS publishes no GPU image of {os} for {machine.arch}, so every step installs its software"
-        return image, "the GPU image of AWS contains the driver, fabric manager, CUDA, EFA and the Lustre client"
+            ), f"AWS publishes no {os} GPU image for {machine.arch}, so every step installs its software"
+        return image, "the AWS GPU image contains the driver, fabric manager, CUDA, EFA and the Lustre client"
 
     def disk(self, pool: Pool, machine: MachineType, image: Image) -> Disk:
         gpu = machine.gpu is not None
@@ -263,8 +263,8 @@ class AwsProfile:
         lustre = isinstance(entry, Lustre)
         efa = isinstance(entry, Lustre) and entry.fabric
         traffic = "all traffic" if efa else "TCP 988 and 1018-1023" if lustre else "TCP 2049"
-        both = "from and to" if lustre else "from"
-        opens = f"{traffic} {both} the security group of the nodes (stack output nodes_group_id)"
+        both = "to and from" if lustre else "from"
+        opens = f"{traffic} {both} the nodes' security group (stack output nodes_group_id)"
         return ExistingFileSystemPlan(
             name=name,
             kind=entry.kind,
@@ -295,7 +295,7 @@ def dns_name(id: str, region: str, *, lustre: bool) -> str:
     """Return the DNS name that AWS assigns to a file system of FSx for Lustre or EFS.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/mounting-ec2-instance.html and
-    https://docs.aws.amazon.com/efs/latest/ug/mounting-fs-mount-cmd-dns-name.html, read 2026-11-23.
+    https://docs.aws.amazon.com/efs/latest/ug/mounting-fs-mount-cmd-dns-name.html, retrieved 2026-11-23.
     """
     return f"{id}.{'fsx' if lustre else 'efs'}.{region}.amazonaws.com"
 
@@ -313,7 +313,7 @@ def _group(pool: Pool, machine: MachineType, entry: Capacity, name: str, nodes: 
     starts_at = ends_at = preference = None
     count = nodes
     if isinstance(entry, Block):
-        # Capacity Blocks of UltraServers contain whole units of machines.
+        # Capacity Blocks for UltraServers contain only complete units.
         lead = ULTRASERVER_LEAD if machine.unit_nodes else BLOCK_LEAD
         opens, closes = _moment(entry.starts_at), _moment(entry.ends_at) - lead
         is_over = isinstance(today, datetime) and today >= closes
@@ -355,7 +355,7 @@ def _placement(pool: Pool, machine: MachineType, entry: Capacity) -> tuple[str |
     if isinstance(entry, Block):
         return None, "AWS places the nodes of a Capacity Block close together", False
     if machine.fabric is None or pool.fabric == "none":
-        return None, "the nodes share no fabric", False
+        return None, "the nodes do not share a fabric", False
     if pool.nodes < 2:
         return None, "the pool has one node", False
     why = "EFA is fastest between nodes that are close together, so the unreserved nodes of the pool are in one cluster placement group"
@@ -367,9 +367,10 @@ def _subnets(cidr: str, zones: list[str], *, nat: bool, name, number) -> Iterabl
 
     The first eighth contains a small public subnet per zone for the NAT gateway.
     """
-    network = ipaddress.ip_network(cidr, strict=False)
+    network = ipaddress.ip_network(cidr)
     eighths = list(network.subnets(prefixlen_diff=3))
-    small = list(eighths[0].subnets(new_prefix=min(28, network.prefixlen + 8)))
+    # A network is a /16 to /20, so these subnets are a /24 to /28, which is the smallest subnet on AWS.
+    small = list(eighths[0].subnets(new_prefix=network.prefixlen + 8))
     for zone in zones:
         yield Subnet(name=name(zone), zone=zone, cidr=str(eighths[number(zone)]), role="nodes")
     if nat:

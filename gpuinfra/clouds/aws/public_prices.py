@@ -1,4 +1,4 @@
-"""Reads offer files of AmazonEC2: the on-demand prices of shared instances with Linux.
+"""Reads AmazonEC2 offer files: the on-demand prices of Linux instances with shared tenancy.
 
 https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/reading-service-price-list-file.html
 """
@@ -15,7 +15,7 @@ from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds.aws.catalog import MACHINES
 from gpuinfra.clouds.aws.regions import PREFIXES
 
-FORM = "an offer file of AmazonEC2 (CSV or JSON)"
+FORM = "an AmazonEC2 offer file (CSV or JSON)"
 OFFER = "AmazonEC2"
 WANTED = {"tenancy": "Shared", "operatingSystem": "Linux", "preInstalledSw": "NA", "capacitystatus": "Used"}
 """Attributes of the prices that are used. Other prices are for Windows, dedicated hosts and unused reservations."""
@@ -25,11 +25,11 @@ COLUMNS = {
     "preInstalledSw": "Pre Installed S/W",
     "capacitystatus": "CapacityStatus",
 }
-"""Attribute in JSON -> column in CSV."""
+"""Maps a JSON attribute to its CSV column."""
 
 
 def table(file: TextIO) -> PublicFile | None:
-    """Read a CSV file: five lines with a name and a value, the names of the columns, and the prices. None if the file has a different format."""
+    """Read a CSV file: five lines with a name and a value, the column names, and the prices. Returns None if the file has a different format."""
     head = dict(row[:2] for row in (next(csv.reader([file.readline()]), []) for _ in range(5)) if len(row) >= 2)
     if "FormatVersion" not in head:
         return None
@@ -51,7 +51,7 @@ def table(file: TextIO) -> PublicFile | None:
 
 
 def document(value: Any, today: date) -> PublicFile | None:
-    """Read a JSON file: `products` has attributes by SKU, and `terms` has prices by SKU. None if the document has a different format."""
+    """Read a JSON file: `products` has attributes by SKU, and `terms` has prices by SKU. Returns None if the document has a different format."""
     if not isinstance(value, dict) or "offerCode" not in value:
         return None
     if value["offerCode"] != OFFER:

@@ -1,7 +1,7 @@
 """Reads the second Region of a stack: replication rules, replicas, keys, the role and bundles.
 
 Requests and responses: the API references of S3 (GetBucketReplication, HeadBucket, HeadObject), KMS (DescribeKey, KeyState), CloudWatch
-(GetMetricStatistics) and IAM (GetRole), read 2026-11-22, and the service models of botocore.
+(GetMetricStatistics) and IAM (GetRole), retrieved 2026-11-22, and the service models of botocore.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Client = Callable[[str, str], Any]
 
 
 def look(question: Question) -> Iterator[Line]:
-    """Read the second Region with the credentials of the environment, or of the profile `aws:profile`."""
+    """Read the second Region with the credentials from the environment, or from the profile `aws:profile`."""
     import boto3
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError
@@ -176,7 +176,7 @@ def _key(client: Client, name: str, region: str) -> Iterator[Line]:
 
 def _role(client: Client, name: str, region: str) -> Iterator[Line]:
     found = _answer(client("iam", region).get_role, RoleName=name)
-    yield role(name, "the role of the replication does not exist", exists=found is not None)
+    yield role(name, "the replication role does not exist", exists=found is not None)
 
 
 def _bundle(question: Question, client: Client, bucket: str, replica: str, name: str) -> Iterator[Line]:
@@ -192,7 +192,7 @@ def _job(question: Question, bucket: str) -> str:
 
 
 def _objects(question: Question) -> Iterator[tuple[str, str]]:
-    """Return bucket and key of each bundle that the stack uploaded."""
+    """Return the bucket and key of each bundle that the stack uploaded."""
     for one in question.of_type(OBJECT):
         outputs = one.get("outputs") or {}
         yield str(outputs.get("bucket")), str(outputs.get("key"))

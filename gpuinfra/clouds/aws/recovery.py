@@ -38,7 +38,7 @@ def _commands(region: str, second: str, pools: tuple[PoolPlan, ...]) -> tuple[Re
 
 def _quotas(second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryCommand]:
     """The provider's quota resource fails if the account already has a higher quota (`internal/service/servicequotas/service_quota.go`
-    in terraform-provider-aws, read 2026-11-22), so the request is a command.
+    in terraform-provider-aws, retrieved 2026-11-22), so the request is a command.
     """
     for code, vcpus in quota_totals(pools, MACHINES, lambda machine: machine.vcpus).items():
         if not code:
@@ -66,7 +66,7 @@ def _existing_objects(region: str) -> RecoveryCommand:
         }
     }
     return RecoveryCommand(
-        why="replication covers only new objects; run this once per bucket that already has objects, with the values of the stack output `recovery`",
+        why="replication covers only new objects; run this once per bucket that already has objects, with the values in the stack output `recovery`",
         command=(
             f"aws s3control create-job --region {region} --account-id ACCOUNT --operation '{{\"S3ReplicateObject\":{{}}}}' --priority 1"
             " --role-arn ROLE --report Enabled=false --no-confirmation-required"
@@ -83,13 +83,13 @@ REPLICATION = Replication(
     replicates_deletions=True,
     manual_exports=False,
     retained_days=OLD_VERSIONS_DAYS,
-    control_regions={"us-east-1": "IAM roles, IAM policies or settings of S3 buckets"},
-    not_in_rto=("importing the metadata of existing objects by the data repository association",),
+    control_regions={"us-east-1": "IAM roles, IAM policies or S3 bucket settings"},
+    not_in_rto=("importing the metadata of existing objects through the data repository association",),
     not_in_rpo=(),
-    source="https://docs.aws.amazon.com/AmazonS3/latest/userguide/replication-time-control.html and rtc-best-practices.html, read 2026-11-22; "
+    source="https://docs.aws.amazon.com/AmazonS3/latest/userguide/replication-time-control.html and rtc-best-practices.html, retrieved 2026-11-22; "
     "the service level agreement covers 99.9 percent (https://aws.amazon.com/s3/sla-rtc/). Control planes: "
     "https://docs.aws.amazon.com/IAM/latest/UserGuide/disaster-recovery-resiliency.html and "
-    "https://docs.aws.amazon.com/whitepapers/latest/aws-fault-isolation-boundaries/global-services.html, read 2026-11-22",
+    "https://docs.aws.amazon.com/whitepapers/latest/aws-fault-isolation-boundaries/global-services.html, retrieved 2026-11-22",
     geography=partition,
     commands=_commands,
 )

@@ -45,7 +45,7 @@ PREFIXES = {
     "us-gov-east-1": "usge1",
     "us-gov-west-1": "usgw1",
 }
-"""Maps a Region to the prefix of its zone IDs. https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-regions.html, read 2026-08."""
+"""Maps a Region to the prefix of its zone IDs. https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-regions.html, retrieved 2026-08."""
 
 _REGIONS = {prefix: region for region, prefix in PREFIXES.items()}
 LOCAL_ZONES = {"us-east-1": ("use1-atl2-az1", "us-east-1-dfw-2a")}

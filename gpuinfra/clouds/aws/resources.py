@@ -3,8 +3,8 @@
 The module is pure, so that `gpuinfra plan` and `gpuinfra permissions` work without an engine or an SDK. `instances.py` lists the instances of each row for a plan.
 
 `Actions` lists the IAM actions that each operation requires. The calls of the provider are taken from its source (terraform-provider-aws 6, the base of pulumi-aws 7), and the action
-of each call from the AWS service authorization reference; both read 2026-11-21. A test compares them with the permissions in the CloudFormation schemas
-and states the reason for each difference.
+of each call from the AWS service authorization reference; both retrieved 2026-11-21. A test compares them with the permissions in the CloudFormation schemas
+and contains the reason for each difference.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ TRAIL_LOG_GROUP = ResourceKind("aws:cloudwatch/logGroup:LogGroup", "{component}-
     _LOG_GROUP_ACTIONS, by_purpose("log-group"))
 TRAIL_LOG_ROLE = ResourceKind("aws:iam/role:Role", "{component}-log-role", instances.trails, REMOVED, FREE, _ROLE_ACTIONS)
 TRAIL_LOG_POLICY = ResourceKind("aws:iam/rolePolicy:RolePolicy", "{component}-log-policy", instances.trails, REMOVED, FREE, _ROLE_POLICY_ACTIONS)
-BUDGET = ResourceKind("aws:budgets/budget:Budget", "{component}-month", budgets, REMOVED, Price(item=None, reason="billed by the day beyond the free budgets of an account"), Actions(
+BUDGET = ResourceKind("aws:budgets/budget:Budget", "{component}-month", budgets, REMOVED, Price(item=None, reason="billed per day beyond the account's free budgets"), Actions(
     # One action covers all changes to a budget. Tags have separate actions.
     "budgets:ModifyBudget budgets:TagResource?tags",
     "budgets:ViewBudget budgets:ListTagsForResource",
@@ -130,7 +130,7 @@ KEY = ResourceKind("aws:kms/key:Key", "{component}-key", instances.keys, retaine
 KEY_ALIAS = ResourceKind("aws:kms/alias:Alias", "{component}-alias", instances.keys, retained(KEY_REASON), FREE,
     Actions("kms:CreateAlias", "kms:ListAliases", "kms:UpdateAlias?targetKeyId", "kms:DeleteAlias"), by_purpose("alias"))
 # Buckets. The ID of a setting is the bucket name.
-# `{why}` is the reason that `instances.buckets` states for each bucket: audit records, evidence, or data of a file system.
+# `{why}` is the reason that `instances.buckets` gives for each bucket: audit records, evidence, or data of a file system.
 BUCKET = ResourceKind("aws:s3/bucket:Bucket", "{component}-bucket", instances.buckets, retained("{why}"), BY_USAGE, Actions(
     "s3:CreateBucket s3:PutBucketTagging?tags s3:TagResource?tags s3:PutBucketVersioning?objectLockEnabled "
     "s3:PutBucketObjectLockConfiguration?objectLockEnabled",

@@ -19,17 +19,17 @@ MOUNTPOINT = BucketClient(
         "KEY_FINGERPRINT": "8AEFE705EBE329C0948C75A66F1C3B3AEF4B030B",
     },
 )
-"""Mountpoint for Amazon S3, awslabs/mountpoint-s3: doc/INSTALL.md (key, signature next to the package, amd64 and arm64), v1.23.0, read 2026-11-22.
-Public scripts install release 1.24.0 from this address. Amazon publishes no SHA-256 of its packages, so the step verifies the signature."""
+"""Mountpoint for Amazon S3, awslabs/mountpoint-s3: doc/INSTALL.md (key, signature next to the package, amd64 and arm64), v1.23.0, retrieved 2026-11-22.
+Public scripts install release 1.24.0 from this address. Amazon does not publish SHA-256 checksums of its packages, so the step verifies the signature."""
 
 SOFTWARE = CloudSoftware(
     kernels={"ubuntu-22.04": ("6.8",), "ubuntu-24.04": ("6.8", "6.14", "6.17", "7.0")},
     kernel_flavour="aws",
     local_disk_model="Amazon EC2 NVMe Instance Storage",
     local_disk_mount_of_image="/opt/dlami/nvme",
-    # https://docs.aws.amazon.com/efs/latest/ug/mounting-fs-nfs-mount-settings.html, read 2026-11-21
+    # https://docs.aws.amazon.com/efs/latest/ug/mounting-fs-nfs-mount-settings.html, retrieved 2026-11-21
     home_options="nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport",
-    # https://docs.aws.amazon.com/efs/latest/ug/encryption-in-transit.html, read 2026-11-22
+    # https://docs.aws.amazon.com/efs/latest/ug/encryption-in-transit.html, retrieved 2026-11-22
     home_tls_port=2049,
     buckets=MOUNTPOINT,
     lustre=LustreClient(

@@ -46,7 +46,7 @@ _VERSIONS = {
     "address": "2024-05-01",
     "file-system": "2024-03-01",
 }
-"""Maps a kind to its API version in the Azure provider 3.29 (docstrings of pulumi-azure-native 3.29.0)."""
+"""Maps a kind to its API version in Azure provider 3.29 (docstrings of pulumi-azure-native 3.29.0)."""
 
 
 class Subscription:

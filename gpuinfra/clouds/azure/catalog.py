@@ -122,7 +122,7 @@ ND_H100 = MachineType(
     quotas=_quota("standardNDSH100v5Family"),
     floors=(
         *_floors(48, 460, 380, "nd96isr_h100_v5.conf"),
-        Floor(check="B3", what="all-reduce of 16 GiB over many nodes", at_least=400, unit="GB/s", source=_FIELD_GUIDE + ": about 450 expected, below 300 replace", read=_READ),
+        Floor(check="B3", what="all-reduce of 16 GiB across many nodes", at_least=400, unit="GB/s", source=_FIELD_GUIDE + ": about 450 expected, below 300 replace", read=_READ),
     ),
     source=_source("ndh100v5-series"),
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """Inputs that Azure cannot change after creation, by resource type. A change replaces the resource.
 
-Azure documents them only in prose, so for most of them the provider plans an update that fails during `up`.
+Azure documents these inputs only in prose. For most of them, the provider plans an update that fails during `up`.
 Inputs with constant values are not listed. The provider handles names, locations and resource groups.
 
 | type | source |
@@ -9,7 +9,7 @@ Inputs with constant values are not listed. The provider handles names, location
 | file system | https://learn.microsoft.com/azure/azure-managed-lustre/create-file-system-portal: "can't be changed"; `AmlFilesystemUpdate` of azure-mgmt-storagecache has only tags, maintenance, key and root squash |
 | public address, NAT gateway | https://learn.microsoft.com/azure/reliability/reliability-nat-gateway: the zone is set at creation |
 
-Read 2026-11-21.
+Retrieved 2026-11-21.
 """
 
 from __future__ import annotations
@@ -27,6 +27,6 @@ SCALE_SET = (
 )
 FILE_SYSTEM = ("sku.name", "storageCapacityTiB", "zones", "filesystemSubnet", "hsm", "identity")
 ZONAL = ("zones",)
-"""Public addresses and NAT gateways. Their names contain the zone, so the old and new resources coexist while subnets switch to the new one."""
+"""Public addresses and NAT gateways. Their names contain the zone, so the old and new resources can coexist while subnets switch to the new ones."""
 REPLICATION_POLICY = ("sourceAccount", "destinationAccount", "rules", "metrics")
-"""A policy of the account of a replica. The provider sends an update to the ID `default`, which requests a new policy."""
+"""A policy in a replica's account. The provider sends an update to the ID `default`, which requests a new policy."""

@@ -1,7 +1,7 @@
 """GPU images of Azure: the Ubuntu HPC images of `microsoft-dsvm`.
 
-Azure publishes the contents of each release as `versions.json` at the release's tag in Azure/azhpc-images. The kernel is not listed there.
-Versions of the image end with the date of the release and a number, which has been 01 in every known version.
+Azure publishes the contents of each release as `versions.json` at the release's tag in Azure/azhpc-images. The file does not list the kernel.
+An image version ends with the release date and a number. The number is 01 in every known version.
 """
 
 from __future__ import annotations
@@ -48,4 +48,4 @@ IMAGES = tuple(
         ),
     )
 )
-"""A tag contains the contents of both releases of Ubuntu. The versions 24.04.2026052601 and 24.04.2026072901 are used by public projects."""
+"""A tag lists the contents for both Ubuntu releases. Public projects use the versions 24.04.2026052601 and 24.04.2026072901."""

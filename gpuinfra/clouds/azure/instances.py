@@ -39,7 +39,7 @@ Kind = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Lookup:
-    """How `adopt` finds a retained resource, without the subscription and stack in its name."""
+    """What `adopt` needs to find a retained resource, in addition to the subscription and stack in its name."""
 
     kind: Kind
     layer: str
@@ -49,7 +49,7 @@ class Lookup:
     part: str = ""
     """The child resource: a container of an account or a subnet of a network."""
     region: str = ""
-    """Region of a resource that is in the second region, or empty for the region of the plan."""
+    """Region of a resource in the second region, or empty for the plan's region."""
 
 
 def foundations(plan: Plan) -> Iterator[Instance]:
@@ -74,7 +74,7 @@ def replicas(plan: Plan) -> Iterator[Instance]:
 
 
 def alerted(plan: Plan) -> Iterator[Instance]:
-    """The recipients of alerts about the replication, which one action group contains."""
+    """The recipients of replication alerts. A single action group contains all of them."""
     if plan.recovery and plan.recovery.recipients:
         yield from second_regions(plan)
 
@@ -247,7 +247,7 @@ def security_groups(plan: Plan) -> Iterator[Instance]:
 
 
 def member_groups(plan: Plan) -> Iterator[Instance]:
-    """The group of the nodes' interfaces in an existing network, whose address ranges are unknown."""
+    """The application security group of the nodes' interfaces in an existing network. The network's address ranges are unknown."""
     if plan.network and plan.network.existing_id is not None:
         for above in sites(plan):
             yield common.inside("azure", above, "SecurityGroups", "security")

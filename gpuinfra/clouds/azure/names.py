@@ -78,7 +78,7 @@ class ContainerId:
 
 
 def container_parts(container_id: str) -> ContainerId:
-    """Split the resource ID of a container. Raises ValueError if it has a different format."""
+    """Split a container's resource ID into its parts. Raises ValueError if it has a different format."""
     found = _CONTAINER_ID.fullmatch(container_id)
     if found is None:
         raise ValueError(f"{container_id} is not the resource ID of a container of a storage account")

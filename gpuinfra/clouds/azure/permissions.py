@@ -11,7 +11,7 @@ from gpuinfra.clouds.azure.resources import RESOURCES, resources
 from gpuinfra.clouds.permissions import Permissions, collect, reads_of, uses_of
 from gpuinfra.plan.model import Plan
 
-SOURCE = "Azure's resource provider operations, read 2026-11-21; a test compares the types with the paths in the azure-mgmt models"
+SOURCE = "Azure's resource provider operations, retrieved 2026-11-21; a test compares the types with the paths in the azure-mgmt models"
 ACTIONS = {row.type: row.actions for row in RESOURCES}
 """Maps a resource type to its actions by operation."""
 

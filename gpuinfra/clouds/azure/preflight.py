@@ -1,6 +1,6 @@
 """Queries Azure before a deployment, with azure-identity and the credentials of the operator. All requests are read-only.
 
-Paths and fields come from the Azure REST API reference, in the API version of each request (read 2026-11-23).
+Paths and fields are from the Azure REST API reference for the API version of each request (retrieved 2026-11-23).
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ LOGIN = "run `az login`, or set AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIEN
 CREDENTIALS = (
     "ARM_CLIENT_ID", "ARM_USE_OIDC", "ARM_USE_MSI", "AZURE_CLIENT_ID", "AZURE_TOKEN_CREDENTIALS", "IDENTITY_ENDPOINT", "MSI_ENDPOINT",
 )  # fmt: skip
-"""Variables that select the login of the provider or of azure-identity."""
+"""Environment variables that select how the provider or azure-identity signs in."""
 SETTINGS = {"azure-native:clientId": True, "azure-native:useOidc": True, "azure-native:useMsi": True}
-"""Maps a provider setting about the login to whether it selects credentials. The names are those of `pulumi_azure_native.config`."""
+"""Maps a provider sign-in setting to whether it selects credentials. The names are from `pulumi_azure_native.config`."""
 TIMEOUT_S = 10.0
-"""Time limit of one request. The list of all sizes in a region has several megabytes."""
+"""Time limit of one request. The list of all sizes in a region is several megabytes."""
 SUBSCRIPTIONS, COMPUTE = "2022-12-01", "2024-07-01"
 """Versions of the APIs of subscriptions and of compute."""
 REGIONAL_QUOTA = "cores"
@@ -52,7 +52,7 @@ REGIONAL_QUOTA = "cores"
 ENCRYPTION = "Microsoft.Compute/EncryptionAtHost"
 """The feature that all nodes use (docs/azure.md)."""
 SHOWN = 12
-"""Number of missing actions that a row lists."""
+"""Maximum number of missing actions that a row lists."""
 
 TOPICS = ("permissions", "registration", "quota", "machine", "reservation", "image")
 """Topics of the questions about a plan."""
@@ -69,11 +69,11 @@ READS: dict[str, tuple[str, ...]] = {
         "Microsoft.Compute/images/read",
     ),
 }
-"""Maps a topic to the permissions of its requests. The built-in role Reader (`*/read`) contains them."""
+"""Maps a topic to the permissions that its requests require. The built-in role Reader (`*/read`) contains them."""
 
 
 class Preflight:
-    """Requests of one operator to one subscription."""
+    """Requests from one operator to one subscription."""
 
     def __init__(self, region: str, config: Mapping[str, object]) -> None:
         """`config` contains the provider settings of the stack file. `azure-native:subscriptionId` selects the subscription, as for Pulumi."""
@@ -91,7 +91,7 @@ class Preflight:
         subscription = f"subscription {self.subscription}"
 
         def question(topic: str, where: str, rows: Iterator[Row]) -> Question:
-            # A generator sends its requests when the thread of the question reads it.
+            # A generator sends its requests when the question's thread iterates over it.
             return Question(topic=topic, where=where, ask=lambda: rows)
 
         yield question("permissions", subscription, self.permissions(plan))
@@ -114,7 +114,7 @@ class Preflight:
             if not self.subscription:
                 listed = list(self.rest.pages("/subscriptions", SUBSCRIPTIONS))
                 if len(listed) != 1:
-                    what = f"{kind}, but {len(listed)} subscriptions and none is selected"
+                    what = f"{kind} with access to {len(listed)} subscriptions, none of which is selected"
                     fix = "run `pulumi config set azure-native:subscriptionId ID`, or set ARM_SUBSCRIPTION_ID"
                     yield problem("identity", "Azure", what, "one subscription", fix)
                     return
@@ -128,7 +128,7 @@ class Preflight:
             yield ok("identity", "Azure", f"subscription {self.subscription}, {kind}")
 
     def find_credentials(self) -> str:
-        """Return the type of the identity of azure-identity. Raises `Unanswered`."""
+        """Return the type of the identity that azure-identity uses. Raises `Unanswered`."""
         try:
             return self.rest.identity_type()
         except PortUnavailable as error:
@@ -136,7 +136,7 @@ class Preflight:
             raise no_credentials(why, LOGIN) from None
 
     def get(self, action: str, path: str, api: str, query: Mapping[str, str] | None = None) -> dict[str, Any] | None:
-        """Send a request and return the response, or None if the resource does not exist. `action` is the permission of the request."""
+        """Send a request and return the response, or None if the resource does not exist. `action` is the permission that the request requires."""
         with asked(action):
             try:
                 return self.rest.arm(path, api, query)
@@ -153,7 +153,7 @@ class Preflight:
     # Permissions and registrations
 
     def permissions(self, plan: Plan) -> Iterator[Row]:
-        """The identity has the actions that `gpuinfra permissions` prints, on the subscription.
+        """The identity has the actions that `gpuinfra permissions` prints, at subscription scope.
 
         The request lists the actions of all role assignments of the caller; it does not include deny assignments.
         """
@@ -210,7 +210,7 @@ class Preflight:
     def quotas(self, plan: Plan) -> Iterator[Row]:
         """The quotas of the families, of all dedicated vCPUs in the region, and of all spot vCPUs cover the nodes.
 
-        A family that the subscription does not list has no quota: https://learn.microsoft.com/azure/quotas/per-vm-quota-requests, read 2026-11-20.
+        A family that the subscription does not list has no quota: https://learn.microsoft.com/azure/quotas/per-vm-quota-requests, retrieved 2026-11-20.
         """
         path = f"/subscriptions/{self.subscription}/providers/Microsoft.Compute/locations/{self.region}/usages"
         listed = self.every("Microsoft.Compute/locations/usages/read", path, COMPUTE)
@@ -237,7 +237,7 @@ class Preflight:
         return SECOND_REGION.request(quota, total, self.region, self.subscription)
 
     def sizes(self, plan: Plan) -> Iterator[Row]:
-        """The region and the zone offer the size to this subscription."""
+        """The size is available to this subscription in the region and the zone."""
         path = f"/subscriptions/{self.subscription}/providers/Microsoft.Compute/skus"
         query = {"$filter": f"location eq '{self.region}'"}
         listed = self.every("Microsoft.Compute/skus/read", path, "2021-07-01", query)
@@ -407,7 +407,7 @@ def _quotas_of_node(pool: PoolPlan, kind: CapacityKind) -> list[tuple[str, int]]
 
 @contextmanager
 def asked(action: str) -> Iterator[None]:
-    """Convert errors of Azure to `Unanswered`. The caller handles other error codes first."""
+    """Convert Azure errors to `Unanswered`. The caller handles other error codes first."""
     try:
         yield
     except Refused as error:

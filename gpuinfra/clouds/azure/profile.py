@@ -52,7 +52,7 @@ URN = re.compile(r"[A-Za-z0-9._-]+:[A-Za-z0-9._-]+:[A-Za-z0-9._-]+:[A-Za-z0-9._-
 LUSTRE_ZONE = "1"
 """Zone of a file system if the declaration does not set a zone. A rule warns about this case, because Azure chooses the zone of the nodes."""
 LUSTRE_NAME = "lustrefs"
-"""Name of every Managed Lustre file system in its mount source (https://learn.microsoft.com/azure/azure-managed-lustre/connect-clients, read 2026-11-23)."""
+"""Name of every Managed Lustre file system in its mount source (https://learn.microsoft.com/azure/azure-managed-lustre/connect-clients, retrieved 2026-11-23)."""
 GIB_PER_TIB = 1024
 
 
@@ -68,7 +68,7 @@ class AzureProfile:
     software = SOFTWARE
     image_families = IMAGES
     user_data_limit = 65535
-    """Custom data "is a maximum length of 65535 bytes": VirtualMachineScaleSetOSProfile of the ARM reference, read 2026-11-21."""
+    """Custom data "is a maximum length of 65535 bytes": VirtualMachineScaleSetOSProfile of the ARM reference, retrieved 2026-11-21."""
     opt_in_zones = frozenset[str]()
     node_units = frozenset({"gpuinfra-health.service"})
     region_setting = None
@@ -76,9 +76,9 @@ class AzureProfile:
     tag_form = TagForm(
         key=r"(?!(?i:azure|microsoft|windows))[^<>%&\\?/]{1,128}",
         value=r"(?s:.){1,256}",
-        allowed="keys up to 128 characters without < > % & \\ ? /, that do not start with azure, microsoft or windows",
+        allowed="keys of up to 128 characters that do not contain < > % & \\ ? / and do not start with azure, microsoft or windows",
     )
-    """https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources, read 2026-11-22. Storage accounts have the shortest keys."""
+    """https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources, retrieved 2026-11-22. Storage accounts have the shortest keys."""
     access_fields = frozenset(
         {"ingress", "node_roles", "ssh_from", "operators", "evidence_from", "ssh_keys", "bastion"}
     )
@@ -127,7 +127,7 @@ class AzureProfile:
             ), "Azure publishes HPC images for x86_64 only, so every step installs its software"
         return (
             image,
-            "the HPC image of Azure contains the driver, fabric manager, CUDA, InfiniBand and the Lustre client",
+            "Azure's HPC image contains the driver, fabric manager, CUDA, InfiniBand and the Lustre client",
         )
 
     def disk(self, pool: Pool, machine: MachineType, image: Image) -> Disk:
@@ -144,7 +144,7 @@ class AzureProfile:
         reason = (
             "an InfiniBand fabric is one uniform scale set with a single placement group"
             if fabric
-            else "the nodes share no fabric"
+            else "the nodes do not share a fabric"
         )
         limit = FABRIC_LIMIT if fabric else SET_LIMIT
         groups = tuple(
@@ -268,7 +268,7 @@ class AzureProfile:
             id=existing.id,
             address=existing.address or "",
             mount_name=LUSTRE_NAME,
-            owner_opens="TCP 988 and 1019-1023 from and to the subnet of the nodes in the security group of its subnet",
+            owner_opens="TCP 988 and 1019-1023 to and from the node subnet, in the security group of the file system's subnet",
         )
 
     def resources(self, plan: Plan) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Reads responses of the Azure Retail Prices API: on-demand and spot prices of virtual machines with Linux.
+"""Reads responses from the Azure Retail Prices API: on-demand and spot prices of virtual machines with Linux.
 
 https://learn.microsoft.com/rest/api/cost-management/retail-prices/azure-retail-prices
 """
@@ -14,7 +14,7 @@ from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds.azure.catalog import MACHINES
 from gpuinfra.clouds.azure.regions import REGIONS
 
-FORM = "responses of the Azure Retail Prices API (JSON)"
+FORM = "responses from the Azure Retail Prices API (JSON)"
 
 
 def table(file: TextIO) -> PublicFile | None:
@@ -23,7 +23,7 @@ def table(file: TextIO) -> PublicFile | None:
 
 
 def document(value: Any, today: date) -> PublicFile | None:
-    """Read one page or a list of pages. A page has no date, so the prices have the date of this day. None if the document has a different format."""
+    """Read one page or a list of pages. A page has no date, so its prices get the current date. Returns None if the document has a different format."""
     pages = value if isinstance(value, list) else [value]
     if not pages or not all(isinstance(page, dict) and isinstance(page.get("Items"), list) for page in pages):
         return None

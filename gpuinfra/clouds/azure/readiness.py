@@ -1,11 +1,11 @@
 """Reads the second region of a stack: replication policies, replicas, their lag, keys, roles and bundles.
 
-Only the management API and the evidence container of the first region are read, so that operators need no data role in the account of a replica:
-the replication status of a blob is a header of the blob in the source. Azure publishes no number of blobs that were not replicated.
+This module reads only the management API and the evidence container of the first region, so operators need no data role in a replica's account.
+The replication status of a blob is a header of the source blob. Azure does not publish the number of blobs that were not replicated.
 
 Requests and responses: the REST references of Storage (Object Replication Policies, Storage Accounts and Blob Containers), Key Vault (Keys),
 Authorization (Role Assignments) and Monitor (Metrics) and their models in the azure-mgmt packages, and Get Blob Properties
-(https://learn.microsoft.com/rest/api/storageservices/get-blob-properties: `x-ms-or-{policy-id}_{rule-id}` is `complete` or `failed`), read 2026-11-23.
+(https://learn.microsoft.com/rest/api/storageservices/get-blob-properties: `x-ms-or-{policy-id}_{rule-id}` is `complete` or `failed`), retrieved 2026-11-23.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ STORAGE, KEYS, GRANTS, METRICS = "2024-01-01", "2024-11-01", "2022-04-01", "2024
 TIMEOUT_S = 20.0
 RECENT = timedelta(hours=1)
 NEWEST = timedelta(minutes=15)
-"""Age of the values that count, relative to the newest value. The lag alert has the same window."""
+"""Maximum age of the values that count, relative to the newest value. The lag alert uses the same window."""
 
 Get = Callable[[str, str, Mapping[str, str]], dict[str, Any] | None]
-"""Reads a resource: ID, API version and parameters. None if the resource does not exist. Raises `Unread`."""
+"""Reads a resource, given its ID, the API version and parameters. Returns None if the resource does not exist. Raises `Unread`."""
 Head = Callable[[str, str], Mapping[str, str] | None]
-"""Reads the headers of a blob: address of the container, and name. The headers have lower-case names. None if the blob does not exist. Raises `Unread`."""
+"""Reads the headers of a blob, given the container's address and the blob's name. Header names are in lower case. Returns None if the blob does not exist. Raises `Unread`."""
 
 
 def look(question: Question) -> Iterator[Line]:
-    """Read the second region with the credentials of the environment."""
+    """Read the second region with the credentials from the environment."""
     rest = Rest(timeout_s=TIMEOUT_S)
 
     def get(path: str, api: str, query: Mapping[str, str]) -> dict[str, Any] | None:
@@ -188,7 +188,7 @@ class _Pair:
             yield Line(topic="key", name=_last(account), state=FAIL, reason=reason)
 
     def lag(self) -> Iterator[Line]:
-        """Azure publishes the number of pending operations by age. The upper limit of the oldest age counts."""
+        """Azure publishes the number of pending operations by age. The lag is the upper limit of the oldest age."""
         id_ = self._path(self._accounts[0])
         query = {
             "metricnames": PENDING.name,
@@ -208,7 +208,7 @@ class _Pair:
         yield lag(self._question, self.source, pending.get(oldest), fix, shown=oldest)
 
     def bundle(self, head: Head, container: str, name: str) -> Iterator[Line]:
-        """The blob in the source has the status of its replication."""
+        """The source blob has the replication status."""
         headers = head(container, name)
         mark = f"x-ms-or-{self._policy}_".lower()
         found = {value.lower() for header, value in (headers or {}).items() if header.startswith(mark)}
@@ -231,7 +231,7 @@ class _Pair:
 
 
 def _pending(answer: Mapping[str, Any]) -> Iterator[str]:
-    """Return the ages of the operations that are pending, as the values of the dimension."""
+    """Return the ages of the pending operations, as values of the dimension."""
     (metric,) = answer.get("value") or [{}]
     code = metric.get("errorCode") or "Success"
     if code != "Success":

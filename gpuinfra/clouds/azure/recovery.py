@@ -32,14 +32,14 @@ PENDING = Metric(
 )
 """Number of operations that wait for replication, by age.
 
-https://learn.microsoft.com/azure/azure-monitor/reference/supported-metrics/microsoft-storage-storageaccounts-objectreplicationpolicies-metrics, read 2026-11-22.
+https://learn.microsoft.com/azure/azure-monitor/reference/supported-metrics/microsoft-storage-storageaccounts-objectreplicationpolicies-metrics, retrieved 2026-11-22.
 """
 BUCKETS = (
     ("0-5 mins", 5), ("5-10 mins", 10), ("10-15 mins", 15), ("15-30 mins", 30), ("30 mins-2 hrs", 120), ("2-8 hrs", 480), ("8-24 hrs", 1440),
 )  # fmt: skip
 """Values of the dimension, each with its upper limit in minutes. The last value, `24+ hrs`, has none.
 
-MicrosoftDocs, preview of https://learn.microsoft.com/azure/storage/blobs/object-replication-priority-replication, read in a stored index 2026-11-22.
+MicrosoftDocs, preview of https://learn.microsoft.com/azure/storage/blobs/object-replication-priority-replication, retrieved from a stored index on 2026-11-22.
 """
 
 
@@ -79,11 +79,11 @@ def _quotas(second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryComman
 
 def _data(second: str) -> Iterator[RecoveryCommand]:
     yield RecoveryCommand(
-        why="Managed Lustre exports only on request; run the command of the stack output `export_commands` after each checkpoint",
+        why="Managed Lustre exports only on request; run the command in the stack output `export_commands` after each checkpoint",
         command="pulumi stack output export_commands",
     )
     yield RecoveryCommand(
-        why="a replica is reachable only through private endpoints; run this for each replica after the network in the second region exists, with the values of the stack output `recovery`, and add the endpoint to the zone privatelink.blob.core.windows.net",
+        why="a replica is reachable only through private endpoints; run this for each replica after the network in the second region exists, with the values in the stack output `recovery`, and add the endpoint to the zone privatelink.blob.core.windows.net",
         command=f"az network private-endpoint create --resource-group RESOURCE_GROUP --name NAME --location {second} --subnet SUBNET_ID "
         "--private-connection-resource-id ACCOUNT_ID --group-id blob --connection-name NAME",
     )
@@ -101,10 +101,10 @@ REPLICATION = Replication(
         "creating the private endpoint of the replica's account in the second region",
         "importing the replica into the file system of the second region",
     ),
-    not_in_rpo=("the time until you start the export of a checkpoint",),
-    source="https://learn.microsoft.com/azure/storage/blobs/object-replication-overview: no time, previous versions after a deletion, existing blobs with the earliest "
+    not_in_rpo=("the time until you start exporting a checkpoint",),
+    source="https://learn.microsoft.com/azure/storage/blobs/object-replication-overview: no committed time, previous versions after a deletion, existing blobs with the earliest "
     "creation time, costs of requests and transfer; https://learn.microsoft.com/azure/storage/blobs/object-replication-priority-replication: 15 minutes only with priority "
-    "replication, which the API version of the provider does not have; both read 2026-11-22",
+    "replication, which the API version of the provider does not have; both retrieved 2026-11-22",
     geography=azure_cloud,
     commands=_commands,
 )

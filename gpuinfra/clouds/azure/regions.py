@@ -51,7 +51,7 @@ WITHOUT_ZONES = frozenset(
         "switzerlandwest", "koreasouth", "australiasoutheast", "southafricawest", "uaecentral", "southindia", "southeastus",
     )
 )  # fmt: skip
-"""Regions without availability zones. https://learn.microsoft.com/azure/reliability/regions-list, read 2026-11-22."""
+"""Regions without availability zones. https://learn.microsoft.com/azure/reliability/regions-list, retrieved 2026-11-22."""
 
 RDMA_NETWORK = "172.16.0.0/16"
 """The range that Azure reserves for InfiniBand. Networks and their peers must not overlap it.
@@ -78,4 +78,4 @@ https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites
 """
 
 SERVICE_PRICES = PRICES.services(REGIONS)
-"""No source has the price of Managed Lustre, so the plan lists it as unknown."""
+"""No source lists the price of Managed Lustre, so the plan lists it as unknown."""

@@ -3,7 +3,7 @@
 The Azure agent runs the script for every profile of a node. For the first profile, cloud-init has already run the user data, so the script changes
 nothing. Otherwise, it installs the bundle, starts the units and exits. It does not wait for the units, because a step
 can reboot the node, and the agent does not rerun a script that a reboot interrupted
-(https://learn.microsoft.com/azure/virtual-machines/extensions/custom-script-linux, read 2026-11-22: no reboots in a script).
+(https://learn.microsoft.com/azure/virtual-machines/extensions/custom-script-linux, retrieved 2026-11-22: no reboots in a script).
 The node reports `Unknown` as soon as its bundle changes and `Healthy` when the new bundle is verified, so the rolling upgrade waits for the node.
 """
 

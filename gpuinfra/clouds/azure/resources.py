@@ -3,7 +3,7 @@
 The module is pure, so that `gpuinfra plan` and `gpuinfra permissions` work without an engine or an SDK. `instances.py` lists the instances of each row for a plan.
 
 An action on Azure is a resource type and a verb, so most actions follow from the type. The others are linked actions: Azure also checks the permission
-to use a resource that a request refers to, for example to join a subnet or to assign an identity (resource provider operations, read 2026-11-21).
+to use a resource that a request refers to, for example to join a subnet or to assign an identity (resource provider operations, retrieved 2026-11-21).
 A test compares the types with the paths in the azure-mgmt models.
 """
 
@@ -70,7 +70,7 @@ _TRAFFIC_ANALYTICS = " ".join(
         ),
     )
 )  # fmt: skip
-"""Permissions of flow logs and of traffic analytics. https://learn.microsoft.com/azure/network-watcher/required-rbac-permissions, read 2026-11-22."""
+"""Permissions of flow logs and of traffic analytics. https://learn.microsoft.com/azure/network-watcher/required-rbac-permissions, retrieved 2026-11-22."""
 
 
 def _actions(kind: str, linked: str = "", delete: bool = True) -> Actions:
@@ -157,7 +157,7 @@ REPLICATION = ResourceKind("azure-native:storage:ObjectReplicationPolicy", "{com
     _actions(f"{_ACCOUNTS}/objectReplicationPolicies"))
 ALERT_RECIPIENTS = ResourceKind("azure-native:monitor:ActionGroup", "{component}-recipients", instances.alerted, REMOVED, BY_USAGE,
     _actions("Microsoft.Insights/actionGroups"))
-LAG_ALERT = ResourceKind("azure-native:monitor:MetricAlert", "{component}-{purpose}-late", instances.replicas, REMOVED, unpriced("billed by the month for each time series"), _actions(
+LAG_ALERT = ResourceKind("azure-native:monitor:MetricAlert", "{component}-{purpose}-late", instances.replicas, REMOVED, unpriced("billed per month for each time series"), _actions(
     "Microsoft.Insights/metricAlerts",
     # Azure also checks that the alert can read its metric and its action group.
     f"{_ACCOUNTS}/objectReplicationPolicies/read Microsoft.Insights/actionGroups/read?actions",

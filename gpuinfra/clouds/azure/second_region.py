@@ -30,14 +30,14 @@ class AzureSecondRegion:
         minutes=None,
         feature=f"{REPLICATION.service} between two containers, with versioning on both and a change feed on the source",
         export="the file system exports only when you start an export job",
-        source="https://learn.microsoft.com/azure/storage/blobs/object-replication-overview, read 2026-11-21",
+        source="https://learn.microsoft.com/azure/storage/blobs/object-replication-overview, retrieved 2026-11-21",
     )
 
     def partition(self, region: str) -> str:
         return azure_cloud(region)
 
     def transfer(self, source: str, target: str) -> TransferPrice:
-        """The price applies within a continent. None of the sources has other prices."""
+        """The price applies within a continent. None of the sources lists other prices."""
         return TransferPrice(usd_per_gb=0.02, read=_READ, source="not verified: 0.02 within a continent", certain=False)
 
     def egress(self, region: str) -> TransferPrice:
@@ -51,7 +51,7 @@ class AzureSecondRegion:
         return quota_request(quota.name, total, region, project)
 
     def purchase(self, kind: CapacityKind, machine: MachineType, nodes: int, region: str, zone: str | None) -> str:
-        """A reservation has one of the zones of its group: https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-create, read 2026-11-22."""
+        """A reservation is in one of the zones of its group: https://learn.microsoft.com/azure/virtual-machines/capacity-reservation-create, retrieved 2026-11-22."""
         zones, one = (f" --zones {zone}", f" --zone {zone}") if zone else ("", "")
         return (
             f"az capacity reservation group create --name GROUP --resource-group RESOURCE_GROUP --location {region}{zones} && "
@@ -85,8 +85,8 @@ class AzureSecondRegion:
     def bucket(self, bucket: str, source: str, target: str) -> str:
         """The policy is created in the destination account, and then in the source account with the same ID.
 
-        Without the earliest creation time, existing blobs are not replicated. Accounts without replication between tenants
-        require resource IDs: https://learn.microsoft.com/azure/storage/blobs/object-replication-configure, read 2026-11-22.
+        Without the earliest creation time, existing blobs are not replicated. Accounts that do not allow cross-tenant replication
+        require resource IDs: https://learn.microsoft.com/azure/storage/blobs/object-replication-configure, retrieved 2026-11-22.
         """
         container = quote(bucket.rstrip("/").rpartition("/")[2])
         policy = "az storage account or-policy"

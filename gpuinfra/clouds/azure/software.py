@@ -12,7 +12,7 @@ BLOBFUSE = BucketClient(
     package="blobfuse2",
     pin="2.5.4",
     accepted=("2.5", "3"),
-    why="the package of Microsoft's repository, for the mounted containers",
+    why="the package from Microsoft's repository, for the mounted containers",
     variables={
         "REPOSITORY": "https://packages.microsoft.com/ubuntu/{number}/prod",
         "SUITE": "{suite} main",
@@ -22,7 +22,7 @@ BLOBFUSE = BucketClient(
 )
 """Azure/azure-storage-fuse commit 74098e3: setup/packages.csv (repositories for 22.04 and 24.04, amd64 and arm64), CHANGELOG.md (2.5.4 of
 2026-07-08). The scripts that build the node images of AKS install `blobfuse2=2.5.4` from these repositories (Azure/AgentBaker), read
-2026-11-23. Microsoft publishes no SHA-256 of its packages; the signed index of the repository contains them."""
+2026-11-23. Microsoft does not publish SHA-256 checksums of its packages; the signed index of the repository contains them."""
 
 SOFTWARE = CloudSoftware(
     kernels={"ubuntu-22.04": ("5.15", "6.8"), "ubuntu-24.04": ("6.8", "6.11", "6.14", "6.17")},

@@ -14,7 +14,7 @@ from gpuinfra.errors import UsageError
 from gpuinfra.inventory import Node
 
 USER = "gpuinfra"
-"""The administrator of the scale sets, who can run every command with sudo."""
+"""The administrator of the scale sets, who can run any command with sudo."""
 
 
 def login(folder: Path, resources: Sequence[Mapping[str, Any]]) -> Login:
@@ -41,7 +41,7 @@ def proxy_command(
             "the stack has no Bastion; use --direct if the private addresses of the nodes are reachable, or --hosts FILE (docs/remote.md)"
         )
     if not node.resource:
-        raise UsageError(f"the state has no resource ID of {node.id}; run `pulumi refresh` first")
+        raise UsageError(f"the state has no resource ID for {node.id}; run `pulumi refresh` first")
     words = [sys.executable, "-m", "gpuinfra.remote.bastion", "--name", bastion["bastionHosts"]]
     words += ["--resource-group", bastion.get("resourceGroups", "")]
     words += ["--subscription", bastion["subscriptions"]] if bastion.get("subscriptions") else []

@@ -88,7 +88,7 @@ class Project:
 
 
 def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]:
-    """Find the retained resources of the stack in the project, using the credentials of the environment."""
+    """Find the retained resources of the stack in the project, using the credentials from the environment."""
     if profile:
         raise UsageError("--profile applies to AWS only; on Google Cloud, set application default credentials")
     try:

@@ -104,14 +104,14 @@ A3_HIGH = MachineType(
     ),
     quotas=_quota("NVIDIA_H100"),
     floors=(
-        Floor(check="B3", what="all-gather of 512 MiB over two nodes", at_least=60, unit="GB/s", source=f"{_CHS}; 70.9 measured in GoogleCloudPlatform/cluster-toolkit:examples/gke-a3-highgpu/multi-node-test-plan.md", read=_READ),
-        # The environment of TCPX and TCPXO sets NCCL_NVLS_ENABLE=0, with which NVSwitch does not add up data (docs/decisions/network-plugin.md).
+        Floor(check="B3", what="all-gather of 512 MiB across two nodes", at_least=60, unit="GB/s", source=f"{_CHS}; 70.9 measured in GoogleCloudPlatform/cluster-toolkit:examples/gke-a3-highgpu/multi-node-test-plan.md", read=_READ),
+        # The environment of TCPX and TCPXO sets NCCL_NVLS_ENABLE=0, so NVSwitch does not reduce data (docs/decisions/network-plugin.md).
         Floor(check="B2", what="all-reduce of 16 GiB in one node", at_least=330, unit="GB/s", source="github.com/NVIDIA/nccl/issues/1455: 365 to 370 with rings on eight H100", read=date(2026, 11, 23)),
         _PCIE_5_HOST,
     ),
     source=_source(),
     notes=(
-        "TCPXO since 2026, except with reservations (GoogleCloudPlatform/cluster-toolkit:examples/machine-learning/a3-highgpu-8g/README.md, read 2026-11-21).",
+        "TCPXO since 2026, except with reservations (GoogleCloudPlatform/cluster-toolkit:examples/machine-learning/a3-highgpu-8g/README.md, retrieved 2026-11-21).",
         "TCPX requires Container-Optimized OS or Google's tcpx kernel.",
     ),
 )  # fmt: skip
@@ -140,7 +140,7 @@ A3_MEGA = replace(
     ),
     quotas=_quota("NVIDIA_H100_MEGA"),
     floors=(
-        Floor(check="B3", what="all-gather of 8 GiB over two nodes", at_least=150, unit="GB/s", source=f"{_CHS}; 188.7 measured in GoogleCloudPlatform/cluster-toolkit:examples/gke-a3-megagpu/README.md", read=_READ),
+        Floor(check="B3", what="all-gather of 8 GiB across two nodes", at_least=150, unit="GB/s", source=f"{_CHS}; 188.7 measured in GoogleCloudPlatform/cluster-toolkit:examples/gke-a3-megagpu/README.md", read=_READ),
         *(floor for floor in A3_HIGH.floors if floor.check in {"B2", "B5"}),
     ),
     source=_source("one page states 1,800 Gbps, another 1,600 for the eight data interfaces without nic0"),
@@ -169,7 +169,7 @@ A3_ULTRA = MachineType(
     ),
     quotas=_quota("NVIDIA_H200"),
     floors=(
-        Floor(check="B3", what="all-gather of 8 GiB over two nodes", at_least=250, unit="GB/s", source=f"{_CHS}; 329 to 336 measured in GoogleCloudPlatform/cluster-toolkit:examples/gke-consumption-options/dws-flex-start/README.md", read=_READ),
+        Floor(check="B3", what="all-gather of 8 GiB across two nodes", at_least=250, unit="GB/s", source=f"{_CHS}; 329 to 336 measured in GoogleCloudPlatform/cluster-toolkit:examples/gke-consumption-options/dws-flex-start/README.md", read=_READ),
         Floor(check="B2", what="all-reduce of 16 GiB in one node", at_least=431, unit="GB/s", source="Azure/azurehpc-health-checks:conf/nd96isr_h200_v5.conf, same board", read=_READ),
         _PCIE_5_HOST,
     ),
@@ -189,7 +189,7 @@ A4 = replace(
     ),
     quotas=_quota("NVIDIA_B200"),
     floors=(
-        Floor(check="B3", what="all-gather over two nodes", at_least=250, unit="GB/s", source=_CHS, read=_READ),
+        Floor(check="B3", what="all-gather across two nodes", at_least=250, unit="GB/s", source=_CHS, read=_READ),
         Floor(
             check="B2",
             what="all-reduce of 16 GiB in one node",
@@ -219,7 +219,7 @@ A4X = MachineType(
     hypervisor="grace",
     capacity=_BOUND,
     quotas=_quota("NVIDIA_GB200"),
-    floors=(Floor(check="B3", what="all-gather over two nodes", at_least=160, unit="GB/s", source=_CHS, read=_READ),),
+    floors=(Floor(check="B3", what="all-gather across two nodes", at_least=160, unit="GB/s", source=_CHS, read=_READ),),
     source=_source(),
     notes=(
         "Available only with a reservation: no spot, flex-start or resize requests.",

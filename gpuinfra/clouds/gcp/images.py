@@ -1,7 +1,7 @@
 """GPU images of Google Cloud: Canonical's accelerator images in the project `ubuntu-os-accelerator-images`.
 
-The name of a family states the driver branch. Google publishes no list of the packages in a release.
-Families and machine series: https://docs.cloud.google.com/ai-hypercomputer/docs/images, updated 2026-04-06, read 2026-11-22.
+The family name contains the driver branch. Google does not publish a list of the packages in a release.
+Families and machine series: https://docs.cloud.google.com/ai-hypercomputer/docs/images, updated 2026-04-06, retrieved 2026-11-22.
 """
 
 from __future__ import annotations

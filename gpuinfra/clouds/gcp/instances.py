@@ -36,14 +36,14 @@ Found = Literal["bucket", "ring", "key", "network", "address", "connection", "lu
 
 @dataclass(frozen=True, kw_only=True)
 class Lookup:
-    """How `adopt` finds a retained resource, without the project, region and stack in its name."""
+    """What `adopt` needs to find a retained resource, in addition to the project, region and stack in its name."""
 
     kind: Found
     purpose: str
     """The purpose in the resource name."""
     zone: str = ""
     region: str = ""
-    """Region of a resource that is in the second region, or empty for the region of the plan."""
+    """Region of a resource in the second region, or empty for the plan's region."""
 
 
 def find(kind: Found, part: str = "") -> Callable[[Instance], Lookup]:
@@ -94,7 +94,7 @@ def nic_subnets(pool: PoolPlan) -> tuple[str, ...]:
 
 
 def created_placement_policies(pool: PoolPlan) -> tuple[str, ...]:
-    """Placement policies that the pool creates, by their names in the plan."""
+    """Placement policies that the pool creates, keyed by name in the plan."""
     return tuple(dict.fromkeys(group.placement_group for group in pool.groups if group.placement_group))
 
 
@@ -122,7 +122,7 @@ def recipients(plan: Plan) -> Iterator[Instance]:
 
 
 def keys(plan: Plan) -> Iterator[Instance]:
-    """Customer managed keys for the audit trail and for data, and the key of the second region."""
+    """Customer-managed keys for the audit trail and for data, and the key of the second region."""
     yield from common.keys("gcp", plan)
     yield from common.second_keys("gcp", plan, "data")
 
@@ -138,7 +138,7 @@ def replicas(plan: Plan) -> Iterator[Instance]:
 
 
 def replication_roles(plan: Plan) -> Iterator[Instance]:
-    """Roles of the services that replicate."""
+    """Roles of the services that perform the replication."""
     for above in second_regions(plan):
         for access in (*PROJECT_ACCESS, *BUCKET_ACCESS):
             yield replace(above, values={"access": access})
@@ -159,7 +159,7 @@ def replica_grants(plan: Plan) -> Iterator[Instance]:
 
 
 def alert_recipients(plan: Plan) -> Iterator[Instance]:
-    """Recipients of alerts about the replication."""
+    """Recipients of replication alerts."""
     return common.alert_recipients(plan, second_regions(plan))
 
 
@@ -352,7 +352,7 @@ def node_health(plan: Plan) -> Iterator[Instance]:
 
 
 def image_readers(plan: Plan) -> Iterator[Instance]:
-    """The identity of the nodes, if it pulls images from an Artifact Registry."""
+    """The identity of the nodes, if it pulls images from Artifact Registry."""
     return node_roles(plan) if repository(plan.registry or "") else iter(())
 
 

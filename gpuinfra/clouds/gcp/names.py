@@ -1,6 +1,6 @@
 """Names and labels that Google Cloud accepts. Pure.
 
-The names that Pulumi generates for most Google Cloud types can have 255 characters and upper case, which the API rejects (pulumi/pulumi-gcp: provider/resources.go). Names in this module are
+The names that Pulumi generates for most Google Cloud types can have 255 characters and contain uppercase letters. The API rejects such names (pulumi/pulumi-gcp: provider/resources.go). Names in this module are
 readable and have at most 63 characters. A shortened name ends in part of a hash. Names include the stack token, so that they are unique among the
 stacks of a project.
 """
@@ -17,7 +17,7 @@ NAME_LIMIT = 63
 GROUP_BASE_LIMIT = 58
 """Maximum length of the base instance name, to which the group appends a hyphen and four characters."""
 ACCOUNT_LIMIT = 30
-"""Maximum length of the ID of a service account."""
+"""Maximum length of a service account ID."""
 LABEL_LIMIT = 63
 _CONTENT_LENGTH = 10
 _BUCKET_TOKEN = 16

@@ -13,7 +13,7 @@ from gpuinfra.clouds.gcp.resources import RESOURCES, resources
 from gpuinfra.clouds.permissions import Permissions, collect, reads_of, uses_of
 from gpuinfra.plan.model import Plan
 
-SOURCE = "Google's IAM permissions reference and the pages of the methods, read 2026-11-21; collections compared with the discovery documents"
+SOURCE = "Google's IAM permissions reference and the pages of the methods, retrieved 2026-11-21; collections compared with the discovery documents"
 BILLING = "billing.budgets."
 """Permissions that are granted on a billing account instead of a project."""
 

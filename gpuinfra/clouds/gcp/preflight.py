@@ -1,8 +1,8 @@
 """Queries Google Cloud before a deployment, with google-auth and the credentials of the operator. All requests are read-only.
 
 Paths, fields and states come from Google's discovery documents (compute v1 of 2026-11-06, serviceusage v1, cloudresourcemanager v1).
-The Cloud Quotas API is documented in https://docs.cloud.google.com/docs/quotas/reference/rest/v1/projects.locations.services.quotaInfos
-(read 2026-11-23).
+The Cloud Quotas API is documented at https://docs.cloud.google.com/docs/quotas/reference/rest/v1/projects.locations.services.quotaInfos
+(retrieved 2026-11-23).
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from gpuinfra.software.images import ImageFamily
 
 LOGIN = "run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS"
 CREDENTIALS = ("GOOGLE_APPLICATION_CREDENTIALS", gcp_credentials.TOKEN, *gcp_credentials.KEYS)
-"""Variables that contain or select credentials."""
+"""Environment variables that contain or select credentials."""
 SETTINGS = {"gcp:credentials": True, "gcp:accessToken": True, "gcp:externalCredentials": True}
-"""Maps a provider setting about the login to whether it contains credentials. The names are those of `pulumi_gcp.config`."""
+"""Maps a provider sign-in setting to whether it contains credentials. The names are from `pulumi_gcp.config`."""
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 TIMEOUT_S = 5
 """Time limit of one request."""
 PERMISSIONS_AT_ONCE = 100
-"""Maximum number of permissions in one request of testIamPermissions: https://docs.cloud.google.com/iam/docs/testing-permissions, read 2026-11-23."""
+"""Maximum number of permissions in one request of testIamPermissions: https://docs.cloud.google.com/iam/docs/testing-permissions, retrieved 2026-11-23."""
 SERVICES_AT_ONCE = 30
 SHOWN = 12
-"""Number of missing permissions that a row lists."""
+"""Maximum number of missing permissions that a row lists."""
 
 TOPICS = ("permissions", "api", "quota", "machine", "reservation", "image")
 """Topics of the questions about a plan."""
@@ -67,7 +67,7 @@ READS: dict[str, tuple[str, ...]] = {
     "reservation": ("compute.reservations.get",),
     "image": ("compute.images.get", "compute.images.getFromFamily"),
 }
-"""Maps a topic to the permissions of its requests. Testing your own permissions requires none."""
+"""Maps a topic to the permissions that its requests require. Testing your own permissions requires none."""
 
 FIRST = frozenset({"cloudbilling", "cloudresourcemanager", "serviceusage"})
 """APIs that must be enabled before `pulumi up`, which calls them to enable the others (docs/gcp.md)."""
@@ -77,11 +77,11 @@ _APIS = {
     "serviceusage": ("SERVICEUSAGE", "https://serviceusage.googleapis.com/"),
     "cloudquotas": ("CLOUDQUOTAS", "https://cloudquotas.googleapis.com/"),
 }
-"""API -> its name in the variables CLOUDSDK_API_ENDPOINT_OVERRIDES_<name> of gcloud, and its address."""
+"""Maps an API to its name in gcloud's variables CLOUDSDK_API_ENDPOINT_OVERRIDES_<name>, and to its address."""
 
 
 class Missing(Exception):
-    """The resource of a request does not exist."""
+    """The requested resource does not exist."""
 
 
 class Invalid(Exception):
@@ -98,11 +98,11 @@ _KINDS = {
     "google.auth.pluggable": "workload identity federation with an executable",
     "google.auth.external_account_authorized_user": "workforce identity federation",
 }
-"""Module of the credentials in google-auth -> type."""
+"""Maps the credentials' module in google-auth to a description."""
 
 
 class Preflight:
-    """Requests of one operator to one project."""
+    """Requests from one operator to one project."""
 
     def __init__(self, region: str, config: Mapping[str, object]) -> None:
         """`config` contains the provider settings of the stack file. `gcp:project` selects the project, as for Pulumi."""
@@ -136,7 +136,7 @@ class Preflight:
             yield ok("identity", "Google Cloud", f"project {self.project}, {kind}")
         else:
             fix = "run `pulumi config set gcp:project PROJECT`, or set GOOGLE_CLOUD_PROJECT"
-            yield problem("identity", "Google Cloud", f"{kind}, but no project", "a project", fix)
+            yield problem("identity", "Google Cloud", f"{kind}, but no project is selected", "a project", fix)
 
     def login(self) -> str:
         """Get a token, and return the type of the credentials. Raises `Unanswered` without valid credentials."""
@@ -212,7 +212,7 @@ class Preflight:
     # Permissions and APIs
 
     def permissions(self, plan: Plan) -> Iterator[Row]:
-        """The identity has the permissions that `gpuinfra permissions` prints, on the project."""
+        """The identity has the permissions on the project that `gpuinfra permissions` prints."""
         names = [need.action for need in needed_permissions(plan).needs]
         wanted = [one for one in names if not one.startswith(BILLING)]
         parts = [wanted[at : at + PERMISSIONS_AT_ONCE] for at in range(0, len(wanted), PERMISSIONS_AT_ONCE)]
@@ -236,7 +236,7 @@ class Preflight:
             yield skipped("permissions", where, f"{', '.join(skip)} {why}")
 
     def _granted(self, names: list[str]) -> tuple[list[str], list[str]]:
-        """Return the granted permissions, and those that cannot be tested on a project, which the API names one by one."""
+        """Return the granted permissions, and those that cannot be tested on a project, which the API reports one by one."""
         left, untested = list(names), []
         path = f"v1/projects/{self.project}:testIamPermissions"
         while left:
@@ -283,7 +283,7 @@ class Preflight:
     def quota(self, name: str, needs: Mapping[str, int]) -> Iterator[Row]:
         """The quota covers all nodes. `needs` maps a kind of capacity to GPUs, or to vCPUs for machine types without GPUs.
 
-        Older families have a metric of the region, with its usage. Newer families have a quota for each family, without usage.
+        Older families have a regional metric that includes the usage. Newer families have a quota per family without usage.
         """
         if not name:
             fix = quota_request("", 0, self.region, self.project)
@@ -318,7 +318,7 @@ class Preflight:
         return float(found.get("limit") or 0), float(found.get("usage") or 0)
 
     def _by_family(self, quota_id: str, family: str) -> tuple[float, None]:
-        """Return the limit for the region and the family. The most specific entry applies; no entry, or no value, is a limit of 0."""
+        """Return the limit for the region and the family. The most specific entry applies. A missing entry or value means a limit of 0."""
         key, _, value = family.partition("=")
         path = f"v1/projects/{self.project}/locations/global/services/compute.googleapis.com/quotaInfos/{quota_id}"
         try:
@@ -474,6 +474,6 @@ def _newest(ref: str) -> str:
 
 
 def _quota_of_gpus(pool: PoolPlan, kind: CapacityKind) -> list[tuple[str, int]]:
-    """Return the quota of a node with its GPUs, or its vCPUs without GPUs. The name is empty if it is not known."""
+    """Return a node's quota and its number of GPUs, or of vCPUs if it has no GPUs. The quota name is empty if it is unknown."""
     machine = MACHINES[pool.machine]
     return [(machine.quotas.get(kind, ""), machine.gpus or machine.vcpus)]

@@ -54,7 +54,7 @@ HYPERDISK_ONLY = ("a3-ultra", "a4", "a4x")
 """Families that do not support Persistent Disk."""
 DEFAULT_TIER = 500
 FILE_SYSTEM_PORTS = {"lustre": ["988"], "home": ["111", "2046", "2049", "2050", "4045"]}
-"""TCP ports by kind of file system: Lustre (GoogleCloudPlatform/cluster-toolkit: modules/file-system/managed-lustre/README.md), and NFS 3 of Filestore (https://docs.cloud.google.com/filestore/docs/configuring-firewall, read 2026-11)."""
+"""TCP ports by kind of file system: Lustre (GoogleCloudPlatform/cluster-toolkit: modules/file-system/managed-lustre/README.md), and NFS 3 of Filestore (https://docs.cloud.google.com/filestore/docs/configuring-firewall, retrieved 2026-11)."""
 IMAGE_PATH = re.compile(r"projects/[^/]+/global/images/(family/)?[^/]+")
 
 
@@ -70,7 +70,7 @@ class GcpProfile:
     software = SOFTWARE
     image_families = IMAGES
     user_data_limit = 256 * 1024
-    """256 KB per metadata value: https://cloud.google.com/compute/docs/metadata/setting-custom-metadata#limitations, read 2026-11-21."""
+    """256 KB per metadata value: https://cloud.google.com/compute/docs/metadata/setting-custom-metadata#limitations, retrieved 2026-11-21."""
     opt_in_zones = frozenset[str]()
     node_units = frozenset({"gpuinfra-health-network.service"})
     region_setting = "gcp:region"
@@ -126,7 +126,7 @@ class GcpProfile:
         image = images.released(IMAGES, os, machine.arch, wanted, latest="family", dated="id")
         if not newest or image is None:
             return ubuntu, "Google publishes accelerator images for A3 and later, so every step installs its software"
-        return image, "the accelerator image of Google contains the driver, fabric manager and a matching kernel"
+        return image, "Google's accelerator image contains the driver, fabric manager and a matching kernel"
 
     def disk(self, pool: Pool, machine: MachineType, image: Image) -> Disk:
         """Return a Hyperdisk for families that require it, and a Persistent Disk for the others."""
@@ -176,8 +176,7 @@ class GcpProfile:
         region = spec.where.region
         main = Subnet(name=self.subnet(""), zone=region, cidr=eighths[1], role="nodes")
         if given:
-            first = given.get(region) or next(iter(given.values()))
-            main = Subnet(name=self.subnet(""), zone=region, cidr="", role="nodes", existing_id=first)
+            main = Subnet(name=self.subnet(""), zone=region, cidr="", role="nodes", existing_id=given[region])
         shared = _shared(spec)
         fabric = [
             Subnet(
@@ -283,7 +282,7 @@ class GcpProfile:
         lustre = isinstance(entry, Lustre)
         ports = ", ".join(FILE_SYSTEM_PORTS[entry.kind])
         to = existing.address_range or existing.address
-        opens = f"TCP {ports} from the subnet of the nodes to {to}, if a firewall rule of the network denies it, and access for this subnet in the access rules of the instance"
+        opens = f"TCP {ports} from the node subnet to {to}, if a firewall rule of the network denies it, and access for this subnet in the instance's access rules"
         return ExistingFileSystemPlan(
             name=name,
             kind=entry.kind,
@@ -318,10 +317,10 @@ def _placement(pool: Pool, machine: MachineType, kind: str) -> tuple[str | None,
     if kind == "reserved":
         return None, "the reservation defines the placement"
     if kind == "flex":
-        return None, "a flex group does not accept a placement policy"
-    # This also applies to a pool with one node, because Google refuses to add or remove the policy of a group that has instances.
+        return None, "a flex-start group does not accept a placement policy"
+    # This also applies to a pool with one node, because Google does not allow adding or removing the policy of a group that has instances.
     if machine.fabric is None or pool.fabric == "none":
-        return None, "the nodes share no fabric"
+        return None, "the nodes do not share a fabric"
     return f"{pool.name}-near", "the fabric is fastest between nodes that are close together"
 
 

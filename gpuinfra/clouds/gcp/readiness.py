@@ -1,8 +1,8 @@
 """Reads the second region of a stack: replication jobs, replicas, keys, roles and bundles.
 
 Requests and responses: the REST references of Storage Transfer (transferJobs.get), Cloud Storage (buckets.get, objects.get), Cloud KMS
-(cryptoKeys.get), Cloud Monitoring (timeSeries.list) and IAM (projects.roles.get), and Google's discovery documents, read 2026-11-22.
-Images are global. The metrics are documented in https://docs.cloud.google.com/storage-transfer/docs/monitor-transfer-jobs, read 2026-11-22.
+(cryptoKeys.get), Cloud Monitoring (timeSeries.list) and IAM (projects.roles.get), and Google's discovery documents, retrieved 2026-11-22.
+Images are global. The metrics are documented at https://docs.cloud.google.com/storage-transfer/docs/monitor-transfer-jobs, retrieved 2026-11-22.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ ENDPOINTS = {
     "storage": ("STORAGE_EMULATOR_HOST", "https://storage.googleapis.com"),
     "storagetransfer": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGETRANSFER", "https://storagetransfer.googleapis.com/"),
 }
-"""Service -> the variable that overrides its endpoint, and the default endpoint."""
+"""Maps a service to the variable that overrides its endpoint, and to the default endpoint."""
 
 Get = Callable[[str, str, Mapping[str, str]], dict[str, Any] | None]
-"""Sends a read request: service, path and parameters. None if the resource does not exist. Raises `Unread`."""
+"""Sends a read request, given the service, path and parameters. Returns None if the resource does not exist. Raises `Unread`."""
 
 
 def look(question: Question) -> Iterator[Line]:
-    """Read the second region with the credentials of the environment."""
+    """Read the second region with the credentials from the environment."""
     client = Client()
 
     def get(service: str, path: str, parameters: Mapping[str, str]) -> dict[str, Any] | None:
@@ -125,7 +125,7 @@ class _Job:
             yield Line(topic="replica", name=self._replica, state=OK, reason=f"exists in {second}")
 
     def lag(self) -> Iterator[Line]:
-        """The latency is a distribution in milliseconds. The 99th percentile of the last hour counts."""
+        """The latency is a distribution in milliseconds. The lag is the 99th percentile of the last hour."""
         values = self._series(f'metric.type = "{LATENCY}"', RECENT, "ALIGN_PERCENTILE_99")
         fix = f"gcloud transfer operations list --job-names={self._name} --project={self._project}"
         yield lag(self._question, self._source, max(values) / 1000 if values else None, fix)
@@ -143,7 +143,7 @@ class _Job:
             )
 
     def _series(self, metric: str, period: timedelta, aligner: str) -> list[float]:
-        """Return one value for each series: the whole period, aligned."""
+        """Return one value for each time series, aligned over the whole period."""
         parameters = {
             "filter": f'resource.type = "storage_transfer_job" AND {metric} AND metric.labels.source_bucket = "{self._source}" '
             f'AND metric.labels.destination_bucket = "{self._replica}"',
@@ -173,10 +173,10 @@ def _role(get: Get, role: str) -> Iterator[Line]:
     answer = get("iam", f"v1/{role}", {})
     project, _, name = role.removeprefix("projects/").partition("/roles/")
     if answer is None:
-        yield Line(topic="role", name=role, state=FAIL, reason="the role of the replication does not exist")
+        yield Line(topic="role", name=role, state=FAIL, reason="the replication role does not exist")
     elif answer.get("deleted"):
         fix = f"gcloud iam roles undelete {name} --project={project}"
-        yield Line(topic="role", name=role, state=FAIL, reason="the role of the replication is deleted", fix=fix)
+        yield Line(topic="role", name=role, state=FAIL, reason="the replication role is deleted", fix=fix)
     else:
         yield Line(topic="role", name=role, state=OK, reason="exists")
 

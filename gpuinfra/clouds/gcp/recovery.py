@@ -21,7 +21,7 @@ def quota_request(quota: str, total: int, region: str, project: str | None) -> s
 
     Newer families share one quota ID and differ in the dimension `gpu_family`. Each older family has its own metric.
     An increase requires the email address of a contact:
-    https://docs.cloud.google.com/docs/quotas/reference/rest/v1/projects.locations.quotaPreferences, read 2026-11-22.
+    https://docs.cloud.google.com/docs/quotas/reference/rest/v1/projects.locations.quotaPreferences, retrieved 2026-11-22.
     """
     of = f"--service=compute.googleapis.com --project={project or 'PROJECT'}"
     name, _, family = quota.partition(" ")
@@ -47,11 +47,11 @@ def _quotas(second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryComman
 
 def _data() -> Iterator[RecoveryCommand]:
     yield RecoveryCommand(
-        why="replication covers only new objects; run this once per bucket that already has objects, with the values of the stack output `recovery`",
+        why="replication covers only new objects; run this once per bucket that already has objects, with the values in the stack output `recovery`",
         command="gcloud transfer jobs create gs://BUCKET gs://REPLICA",
     )
     yield RecoveryCommand(
-        why="Managed Lustre exports only on request; run the command of the stack output `export_commands` after each checkpoint",
+        why="Managed Lustre exports only on request; run the command in the stack output `export_commands` after each checkpoint",
         command="pulumi stack output export_commands",
     )
 
@@ -65,9 +65,9 @@ REPLICATION = Replication(
     retained_days=OLD_VERSIONS_DAYS,
     control_regions={},
     not_in_rto=("importing the replica into the file system of the second region",),
-    not_in_rpo=("the time until you start the export of a checkpoint",),
+    not_in_rpo=("the time until you start exporting a checkpoint",),
     source="https://docs.cloud.google.com/storage-transfer/docs/cross-bucket-replication (last updated 2026-04-08): no recovery point objective, "
-    "no deletions, new objects only; https://cloud.google.com/storage-transfer/pricing: no charge for agentless transfers; both read 2026-11-22",
+    "no deletions, new objects only; https://cloud.google.com/storage-transfer/pricing: no charge for agentless transfers; both retrieved 2026-11-22",
     geography=lambda region: "Google Cloud",
     commands=_commands,
 )

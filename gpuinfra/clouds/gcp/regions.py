@@ -16,7 +16,7 @@ REGIONS = frozenset(
         "us-central1", "us-east1", "us-east4", "us-east5", "us-south1", "us-west1", "us-west2", "us-west3", "us-west4",
     }
 )  # fmt: skip
-"""https://cloud.google.com/compute/docs/regions-zones, read 2026-11"""
+"""https://cloud.google.com/compute/docs/regions-zones, retrieved 2026-11"""
 
 IAP_RANGE = "35.235.240.0/20"
 """Source addresses of IAP TCP forwarding. GoogleCloudPlatform/cluster-toolkit:modules/network/vpc/main.tf"""
@@ -38,8 +38,8 @@ LUSTRE_TIERS = {
 }
 """Maps throughput in MB/s per TiB to the minimum in GiB, the maximum in GiB, and increments as (up to GiB, increment in GiB).
 
-https://docs.cloud.google.com/managed-lustre/docs/quotas, read 2026-11; an instance created below an increment boundary can grow only up to that boundary.
+https://docs.cloud.google.com/managed-lustre/docs/quotas, retrieved 2026-11; an instance created below an increment boundary can grow only up to that boundary.
 """
 
 SERVICE_PRICES = PRICES.services(REGIONS)
-"""No source has the price of Managed Lustre, so the plan lists it as unknown."""
+"""No source lists the price of Managed Lustre, so the plan lists it as unknown."""

@@ -2,7 +2,7 @@
 
 The module is pure, so that `gpuinfra plan` and `gpuinfra permissions` work without an engine or an SDK. `instances.py` lists the instances of each row for a plan.
 
-Actions are permissions by operation, from Google's IAM permissions reference and the pages of the methods, read 2026-11-21. A test compares their
+Actions are permissions by operation, from Google's IAM permissions reference and the pages of the methods, retrieved 2026-11-21. A test compares their
 collections with Google's discovery documents.
 """
 
@@ -109,7 +109,7 @@ EVIDENCE_READER = ResourceKind("gcp:storage/bucketIAMMember:BucketIAMMember", "{
     _BUCKET_GRANT_ACTIONS)
 # The second region.
 REPLICATION_ROLE = ResourceKind("gcp:projects/iAMCustomRole:IAMCustomRole", "{component}-{access}-role", instances.replication_roles, REMOVED, FREE, Actions(
-    # A deleted role keeps its ID for a time, so the provider looks for it and restores it.
+    # A deleted role keeps its ID for some time, so the provider looks for the deleted role and restores it.
     "iam.roles.create iam.roles.get iam.roles.undelete iam.roles.update",
     "iam.roles.get",
     "iam.roles.update",

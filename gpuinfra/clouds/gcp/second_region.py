@@ -24,16 +24,16 @@ class GcpSecondRegion:
     tiers: tuple[int, ...] = tuple(sorted(LUSTRE_TIERS))
     replication = ReplicationLag(
         minutes=None,
-        feature=f"{REPLICATION.service}, which does not commit to a time; only a dual-region bucket with turbo replication has a target, which is 15 minutes",
+        feature=f"{REPLICATION.service}, which does not commit to a time; only a dual-region bucket with turbo replication has a target of 15 minutes",
         export="the file system exports only when you start an export",
-        source="https://cloud.google.com/storage/docs/availability-durability, read 2026-11-21",
+        source="https://cloud.google.com/storage/docs/availability-durability, retrieved 2026-11-21",
     )
 
     def partition(self, region: str) -> str:
         return "googleapis.com"
 
     def transfer(self, source: str, target: str) -> TransferPrice:
-        """The price applies between buckets of one continent. None of the sources has other prices."""
+        """The price applies between buckets of one continent. None of the sources lists other prices."""
         same = source.split("-")[0] == target.split("-")[0]
         return TransferPrice(usd_per_gb=0.02 if same else None, read=_READ, source=_INFRA)
 

@@ -10,7 +10,7 @@ GCSFUSE = BucketClient(
     package="gcsfuse",
     pin="3.11.2",
     accepted=("3", "4"),
-    why="the package of Google's repository, for the mounted buckets",
+    why="the package from Google's repository, for the mounted buckets",
     variables={
         "REPOSITORY": "https://packages.cloud.google.com/apt",
         "SUITE": "gcsfuse-{suite} main",
@@ -19,8 +19,8 @@ GCSFUSE = BucketClient(
     },
 )
 """Release v3.11.2 (GoogleCloudPlatform/gcsfuse, tag of 2026-07-24), which public scripts install as `gcsfuse=3.11.2`. The suites
-`gcsfuse-jammy` and `gcsfuse-noble` are signed by the key of Artifact Registry (an image build of Cisco contains that key for
-`gcsfuse-noble`, and apt reports NO_PUBKEY C0BA5CE6DC6315A3 without it), read 2026-11-22. Google publishes no SHA-256 of its packages;
+`gcsfuse-jammy` and `gcsfuse-noble` are signed by the key of Artifact Registry (a Cisco image build contains that key for
+`gcsfuse-noble`, and apt reports NO_PUBKEY C0BA5CE6DC6315A3 without it), retrieved 2026-11-22. Google does not publish SHA-256 checksums of its packages;
 the signed index of the repository contains them."""
 
 SOFTWARE = CloudSoftware(

@@ -2,7 +2,7 @@
 
 Nodes have the metadata `enable-oslogin`. `gcloud compute os-login ssh-keys add` adds a key to your OS Login profile and
 prints the profile, whose POSIX account is the user name on the nodes
-(https://cloud.google.com/sdk/gcloud/reference/compute/os-login/ssh-keys/add, read 2026-11-22). Your account needs
+(https://cloud.google.com/sdk/gcloud/reference/compute/os-login/ssh-keys/add, retrieved 2026-11-22). Your account needs
 `roles/compute.osAdminLogin`, which also permits sudo, and `roles/iap.tunnelResourceAccessor`.
 """
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import TypeGuard  # Python 3.10
 
 KINDS: list[type[Check]] = []
-"""All checks in the imported modules."""
+"""All check classes in the imported modules."""
 
 
 class Check:
@@ -88,7 +88,7 @@ def all_same(values: Iterable[Any]) -> Any:
 
 
 def on_some(values: Iterable[Any], seen: int, gpus: int) -> str:
-    """Add the GPU count if GPUs are missing: `12 on 7 of 8 GPUs`, so that a correct value does not hide them."""
+    """Return the values with the GPU count, such as `12 on 7 of 8 GPUs`, so a correct value does not hide missing GPUs."""
     return "%s on %d of %d GPUs" % (listed(sorted({str(value) for value in values})) or "nothing", seen, gpus)
 
 

@@ -15,7 +15,7 @@ from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shor
 from .base import Check, is_number, judged, result_of
 
 PROBES = {1: "dcgm", 2: "dcgm-medium", 3: "dcgm-long", 4: "dcgm-extra-long"}
-"""Level -> the probe that runs it."""
+"""Maps each level to the probe that runs it."""
 
 
 def level(expectation: Mapping[str, Any]) -> int:
@@ -25,15 +25,15 @@ def level(expectation: Mapping[str, Any]) -> int:
 
 
 def _outcome(code: int, found: list[Result], level: int, gpus: int) -> Outcome:
-    """Judge one run: each test of the level passed on each GPU, no other test failed, and the exit code is 0."""
+    """Judge one run. It passes if each test of the level passed on each GPU, no other test failed, and the exit code is 0."""
     run = [one for one in found if one.status.lower() not in ("skip", "not run", "notrun")]
     if not run:
         raise Unreadable("dcgmi ran no tests")
     failing = [one for one in run if one.status.lower() != "pass"]
-    # D5 reports this setting. DCGM fails the test on each GPU, and in the summary, because of it.
+    # D5 reports this setting. Because of it, DCGM fails the test on each GPU and in the summary.
     setting = {(one.test, one.where) for one in failing if one.where and set(one.errors) == {PERSISTENCE_MODE}}
     tests_with_setting = {test for test, _ in setting}
-    # The summary of a test repeats the results for its GPUs. It counts only if no GPU has a result.
+    # A test's summary repeats the results for its GPUs. It counts only if no GPU has a result.
     named = {one.test for one in failing if one.where}
     wrong = [
         "%s%s: %s%s"
@@ -67,15 +67,13 @@ def _skipped(name: str, found: list[Result]) -> str:
 
 
 class Diagnostics(Check):
-    """NVIDIA's quick diagnostics ran on every GPU and found no problems."""
+    """NVIDIA's quick diagnostics run on every GPU and find no problems."""
 
     id, name = "B1", "dcgm_diagnostics"
     phase, severity = Phase.SPEED, Severity.BLOCK
     probes = ("dcgm",)
-    hint = (
-        "read the test's warning in dcgmi diag -r 1; DCGM's error severity shows whether to reset, isolate or replace"
-    )
-    source = "NVIDIA: dcgmi diag, https://docs.nvidia.com/datacenter/dcgm/latest/reference/command-line-reference/dcgmi/dcgmi-diag.html, read 2026-11"
+    hint = "read the test's warning in the output of dcgmi diag -r 1; DCGM's error severity shows whether to reset, isolate or replace"
+    source = "NVIDIA: dcgmi diag, https://docs.nvidia.com/datacenter/dcgm/latest/reference/command-line-reference/dcgmi/dcgmi-diag.html, retrieved 2026-11"
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[int, list[Result]]:
         answer = answers.raw("dcgm")
@@ -86,16 +84,16 @@ class Diagnostics(Check):
 
 
 class BurnIn(Check):
-    """Each of NVIDIA's diagnostics of the requested level passed on every GPU: level 2 takes minutes, level 3 about 15 minutes, and level 4 hours."""
+    """All of NVIDIA's diagnostics at the requested level pass on every GPU. Level 2 takes minutes, level 3 about 15 minutes, and level 4 hours."""
 
     id, name = "B6", "burn_in"
     phase, severity = Phase.SPEED, Severity.BLOCK
     probes = ("dcgm-medium", "dcgm-long", "dcgm-extra-long")
     hint = (
-        "read the test's warning; reset or reboot once and run the same level again (gpuinfra check --burn-in N), then "
-        "replace the node"
+        "read the test's warning; reset the GPU or reboot the node once and run the same level again (gpuinfra check "
+        "--burn-in N); if it fails again, replace the node"
     )
-    source = "NVIDIA: dcgmi diag, https://docs.nvidia.com/datacenter/dcgm/latest/reference/command-line-reference/dcgmi/dcgmi-diag.html, read 2026-11"
+    source = "NVIDIA: dcgmi diag, https://docs.nvidia.com/datacenter/dcgm/latest/reference/command-line-reference/dcgmi/dcgmi-diag.html, retrieved 2026-11"
 
     def probes_for(self, expectation: Mapping[str, Any]) -> tuple[str, ...]:
         return (PROBES[max(2, level(expectation))],)
@@ -117,7 +115,7 @@ class SteadyHeat(Check):
     id, name = "B7", "steady_heat"
     phase, severity = Phase.SPEED, Severity.DRAIN
     probes = ("heat",)
-    hint = "let the GPU cool down and stress it once more; a second slowdown means a cooling or power fault: replace the node"
+    hint = "let the GPU cool down and repeat the stress test; a second slowdown means a cooling or power fault: replace the node"
     source = (
         "Azure/azurehpc-health-checks: customTests/azure_gpu_clock_throttling.nhc; nvidia-ml-py 13.615.71: pynvml.py; "
         "hardware bits 0x8, 0x40, 0x80 are bad"
@@ -149,6 +147,6 @@ class SteadyHeat(Check):
         if found.get("steady") is not True:
             why = "no steady temperature within %s s" % shortened(str(found.get("seconds")), 12)
             if found.get("ended") is not None:
-                why += "; the load ended with exit code %s" % shortened(str(found["ended"]), 12)
+                why += "; the load exited with code %s" % shortened(str(found["ended"]), 12)
             return failed("not steady", "steady", why)
         return passed("steady at %g C" % max(gpu["highest_c"] for gpu in gpus), "steady")

@@ -1,6 +1,6 @@
 """C: containers - the runtime's configuration, the CDI specification, and access to the node's identity.
 
-No check runs a container, because this would pull an image, and public registries throttle the requests of a whole fleet.
+No check runs a container, because this would pull an image, and public registries throttle requests from a whole fleet.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def docker(answers: Answers) -> dict[str, Any] | None:
     errors = info.get("ServerErrors")
     if errors or not isinstance(info.get("ServerVersion"), str) or not info["ServerVersion"]:
         why = listed([str(one) for one in errors]) if isinstance(errors, list) and errors else "no server version"
-        raise Unreadable("the Docker daemon does not respond: %s" % shortened(why, 160), "systemctl restart docker")
+        raise Unreadable("the Docker daemon does not respond: %s" % shortened(why, 160), "run systemctl restart docker")
     return info
 
 
@@ -41,11 +41,11 @@ class ContainerRuntime(Check):
     hint = "rerun the container toolkit step: nvidia-ctk runtime configure --runtime=docker (or containerd), then restart the runtime's service"
     source = (
         "NVIDIA/cloud-native-docs: container-toolkit/install-guide.md; "
-        "its own check runs an image, which a whole fleet must not pull at once"
+        "its own check runs an image, which a whole fleet must not pull at the same time"
     )
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, str]:
-        """Runtime -> how it provides GPUs to containers; empty if it cannot."""
+        """Return how each runtime provides GPUs to containers. The text is empty if it cannot."""
         found = {}
         info = docker(answers)
         if info is not None:
@@ -71,7 +71,7 @@ class ContainerRuntime(Check):
     def judge(self, found: dict[str, str], machine: Machine) -> Outcome:
         declared = "docker" in machine.get("containers", [])
         if declared and "docker" not in found:
-            return failed("none", "docker", "the declaration lists docker, which is not installed")
+            return failed("none", "docker", "the declaration lists docker, but it is not installed")
         if declared and not machine.gpus:
             return passed("docker answers", "docker answers")
         if declared and "runtime nvidia" not in found["docker"]:
@@ -89,12 +89,12 @@ class ContainerRuntime(Check):
 
 
 class CdiDevices(Check):
-    """CDI has a device name for every GPU, and one for all GPUs together."""
+    """CDI has one device name for each GPU, and one for all GPUs together."""
 
     id, name = "C2", "cdi_devices"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
     probes = ("cdi",)
-    hint = "systemctl restart nvidia-cdi-refresh, or rerun the container toolkit step"
+    hint = "run systemctl restart nvidia-cdi-refresh, or rerun the container toolkit step"
     source = "NVIDIA/cloud-native-docs: container-toolkit/release-notes.md"
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
@@ -130,13 +130,13 @@ class ContainersKeepGpus(Check):
         return docker(answers)
 
     def judge(self, found: dict[str, Any] | None, machine: Machine) -> Outcome:
-        wanted = "CDI, or cgroups by cgroupfs"
+        wanted = "CDI, or cgroup driver cgroupfs"
         if found is None:
             return Outcome("pass", "none", wanted, reason="Docker is not installed")
         driver = found.get("CgroupDriver")
         if driver not in ("systemd", "cgroupfs", "none"):
             raise Unreadable("docker info reports no known cgroup driver")
-        shown = "%s, cgroups by %s" % ("CDI" if offers_cdi(found) else "no CDI", driver)
+        shown = "%s, cgroup driver %s" % ("CDI" if offers_cdi(found) else "no CDI", driver)
         if driver == "systemd" and not offers_cdi(found):
             return failed(shown, wanted, "systemctl daemon-reload removes the GPUs from running containers")
         return passed(shown, wanted)
@@ -148,7 +148,9 @@ class Enroot(Check):
     id, name = "C5", "enroot"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
     probes = ("enroot", "enroot-namespaces")
-    hint = "rerun the step 71-enroot; on Ubuntu 24.04 the AppArmor profile /etc/apparmor.d/enroot must be loaded (aa-status)"
+    hint = (
+        "rerun step 71-enroot; on Ubuntu 24.04 the AppArmor profile /etc/apparmor.d/enroot must be loaded (aa-status)"
+    )
     source = "NVIDIA/enroot: doc/requirements.md, doc/cmd/version.md and bin/enroot-nsenter.c"
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[str, str]:

@@ -16,7 +16,7 @@ _MODULE = re.compile(r"^NVRM version: NVIDIA UNIX (.*?)\s(\d{3,}\.\d+(?:\.\d+)?)
 
 
 def loaded_driver(answers: Answers) -> tuple[str, bool]:
-    """(version, True if open) of the loaded kernel module."""
+    """Return (version, True if open) of the loaded kernel module."""
     answer = answers.raw("driver-version")
     if "No such file or directory" in answer.stderr and not answer.stdout.strip():
         return "", False
@@ -27,7 +27,7 @@ def loaded_driver(answers: Answers) -> tuple[str, bool]:
 
 
 class KernelModule(Check):
-    """The loaded NVIDIA kernel module is the pinned version, in the variant (open or proprietary) that the GPU needs."""
+    """The loaded NVIDIA kernel module has the pinned version and the variant (open or proprietary) that the GPU requires."""
 
     id, name = "D1", "kernel_module"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
@@ -77,7 +77,9 @@ class DriverVersion(Check):
             raise Unreadable("nvidia-smi printed an invalid driver version: %s" % listed(versions))
         log = answers.xml().driver_version
         if versions and log != versions[0]:
-            raise Unreadable("the table of nvidia-smi reports driver %s and its XML %s" % (versions[0], log))
+            raise Unreadable(
+                "the nvidia-smi table reports driver %s, but its XML output reports %s" % (versions[0], log)
+            )
         return versions
 
     def judge(self, found: list[str], machine: Machine) -> Outcome:
@@ -94,7 +96,7 @@ class DriverVersion(Check):
         return equal(
             all_same(found),
             wanted,
-            reason="the user-space driver is %s, the pinned version is %s" % (listed(sorted(set(found))), wanted),
+            reason="the user-space driver is %s, but the pinned version is %s" % (listed(sorted(set(found))), wanted),
         )
 
 
@@ -113,10 +115,10 @@ class ModuleKept(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("dkms", "uname", "driver-version", "module")
     hint = (
-        "install the headers of the running kernel, then dkms autoinstall; read "
-        "/var/lib/dkms/nvidia/*/build/make.log if it fails; without DKMS, install linux-modules-nvidia-...-$(uname -r)"
+        "install the headers for the running kernel, then run dkms autoinstall; if it fails, read "
+        "/var/lib/dkms/nvidia/*/build/make.log; without DKMS, install linux-modules-nvidia-...-$(uname -r)"
     )
-    source = "Rushmore75/amd-passthrough-fix#4: a module that DKMS added and did not install"
+    source = "Rushmore75/amd-passthrough-fix#4: a module that DKMS added but did not install"
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[str, str, list[tuple[str, str, str]], dict[str, str]]:
         builds = []
@@ -164,7 +166,7 @@ class ModuleKept(Check):
 
 class DriverAfterReboot(Check):
     """The driver that passed in an earlier boot is also loaded in this boot. A driver that was installed during this boot has not
-    been proven by a reboot yet, so it results in a warning."""
+    been verified after a reboot yet, so it results in a warning."""
 
     id, name = "D7", "driver_after_reboot"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
@@ -194,9 +196,9 @@ class DriverAfterReboot(Check):
         if loaded != recorded:
             why = "the recorded driver is %s, but this boot loaded %s" % (recorded, loaded or "no driver")
             return failed(loaded or None, recorded, why)
-        # A driver from the image was loaded by this boot. Only a driver that the step installed is still unproven.
+        # This boot loaded the driver in the image. Only a driver that the step installed is not verified yet.
         if installed_in == boot:
-            why = "the driver was installed during the current boot and is not verified after a reboot"
+            why = "the driver was installed during the current boot and has not been verified after a reboot"
             return warned(loaded, recorded, why)
         return passed(loaded, recorded)
 
@@ -208,14 +210,16 @@ class DriverLibrary(Check):
     id, name = "D8", "driver_library"
     phase, severity = Phase.PRESENCE, Severity.WARN
     probes = ("libcuda",)
-    hint = "remove the cuda-compat packages and the files in /etc/ld.so.conf.d that contain their folder, then run ldconfig"
+    hint = (
+        "remove the cuda-compat packages and the files in /etc/ld.so.conf.d that list their folder, then run ldconfig"
+    )
     source = (
-        "NVIDIA: forward compatibility, https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html, read 2026-11; "
+        "NVIDIA: forward compatibility, https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html, retrieved 2026-11; "
         "gpustack/gpustack#1254: error 804"
     )
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
-        """Return the paths of libcuda.so.1, in the order in which the loader searches them."""
+        """Return the paths of libcuda.so.1, in the loader's search order."""
         places = []
         for line in answers.lines("libcuda"):
             if not re.match(r"^\s+\S.* \(.*\) => /.+$|^\d+ libs found in cache |^Cache generated by: ", line):
@@ -238,7 +242,7 @@ class DriverLibrary(Check):
 
 
 class Holds(Check):
-    """The packages of driver, fabric manager, running kernel and NCCL are held, so that no upgrade replaces them on a running node."""
+    """The driver, fabric manager, running kernel and NCCL packages are held, so no upgrade replaces them on a running node."""
 
     id, name = "D4", "holds"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
@@ -252,7 +256,7 @@ class Holds(Check):
         names = [line.strip() for line in answers.lines("holds")]
         if any(not re.match(r"^[a-z0-9][a-z0-9+.:-]+$", name) for name in names):
             raise Unreadable("apt-mark showhold printed an invalid package name")
-        # A package of another architecture than the system's own has it as a suffix.
+        # The name of a package for a foreign architecture has the architecture as a suffix.
         return [name.partition(":")[0] for name in names], answers.text("uname").strip()
 
     def judge(self, found: tuple[list[str], str], machine: Machine) -> Outcome:
@@ -272,13 +276,13 @@ class Holds(Check):
 
 
 class Persistence(GpuTableCheck):
-    """Persistence mode is enabled on every GPU, so that the driver stays initialized between jobs."""
+    """Persistence mode is enabled on every GPU, so the driver stays initialized between jobs."""
 
     id, name = "D5", "persistence_mode"
     phase, severity = Phase.PRESENCE, Severity.WARN
     hint = (
-        "run nvidia-smi -pm 1; to keep the mode after a reboot, start nvidia-persistenced without --no-persistence-mode, which the unit of the "
-        "package sets, then run systemctl enable --now nvidia-persistenced"
+        "run nvidia-smi -pm 1; to keep the mode after a reboot, remove --no-persistence-mode, which the package sets, from the "
+        "nvidia-persistenced unit, then run systemctl enable --now nvidia-persistenced"
     )
     source = "NVIDIA/nvidia-persistenced: init/systemd/nvidia-persistenced.service.template; Azure/azhpc-images: configure_nvidia_persistence.sh"
 

@@ -31,17 +31,17 @@ _INFORMATION = re.compile(
 """Counters that can be above zero on a healthy link: traffic, rates, and errors that the link corrects. `Raw` counts before any
 correction, and bucket 0 of `FEC Errors` counts code words without an error."""
 RATE_SHARE = 0.94
-"""nvidia-smi prints the rate of a link with or without its encoding, depending on the driver: 53.125 or 50 GB/s on NVLink 5."""
+"""nvidia-smi prints the link rate with or without the encoding overhead, depending on the driver: 53.125 or 50 GB/s on NVLink 5."""
 
 
 class FabricManager(Check):
-    """The fabric manager runs, in exactly the version of the loaded driver; it does not work with any other version."""
+    """The fabric manager is running and has exactly the version of the loaded driver. It does not work with any other version."""
 
     id, name = "F1", "fabric_manager"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("fabric-manager", "fabric-manager-version", "driver-version")
     hint = (
-        "install exactly the driver's version of nvidia-fabricmanager, then run systemctl enable --now "
+        "install the nvidia-fabricmanager package in exactly the driver's version, then run systemctl enable --now "
         "nvidia-fabricmanager; without it, CUDA fails with error 802"
     )
     source = "NVIDIA/gpu-operator#544: the service refuses to start with another driver version"
@@ -67,7 +67,7 @@ class FabricManager(Check):
         if state != "active":
             return failed(shown, wanted, "nvidia-fabricmanager is %s" % state)
         return equal(
-            shown, wanted, reason="the fabric manager is %s, the loaded driver is %s" % (version, driver or "none")
+            shown, wanted, reason="the fabric manager is %s, but the loaded driver is %s" % (version, driver or "none")
         )
 
 
@@ -113,7 +113,7 @@ class NvlinkActive(Check):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("nvlink-status",)
     hint = (
-        "drain, restart the fabric manager, reboot; if a link stays down, replace the node (look for "
+        "drain the node, restart the fabric manager, then reboot; if a link stays down, replace the node (look for "
         "SXid lines: the switch may be at fault)"
     )
     source = "Azure/azurehpc-health-checks: customTests/azure_gpu_nvlink.nhc; utkuozdemir/nvidia_gpu_exporter: internal/captures"
@@ -159,7 +159,7 @@ class NvlinkActive(Check):
 
 
 class NvlinkErrors(Check):
-    """No NVLink has counted errors. NVLink 5 counters that are never zero are only informational. An unknown counter results in a warning."""
+    """No NVLink reports errors. NVLink 5 counters that are never zero are informational only. An unknown counter results in a warning."""
 
     id, name = "F4", "nvlink_errors"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
@@ -167,7 +167,7 @@ class NvlinkErrors(Check):
     hint = "watch the counters; if they rise, drain and replace the node"
     source = (
         "awslabs/awsome-distributed-ai: 4.validation_and_observability/2.gpu-cluster-healthcheck, check 3; "
-        "names of NVLink 5 from a p6-b300.48xlarge with driver 595.91.07 (public notes, read 2026-11) and nvidia-smi(1)"
+        "NVLink 5 counter names from a p6-b300.48xlarge with driver 595.91.07 (public notes, retrieved 2026-11) and nvidia-smi(1)"
     )
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[set[int], list[str], list[str]]:
@@ -202,7 +202,7 @@ class NvlinkErrors(Check):
 
 
 def _known(name: str, value: str) -> bool:
-    """Return whether a counter is in the tables and its value is a number. Only rates are not integers: `15e-255`."""
+    """Return True if a counter is in the tables and its value is a number. Only rates are not integers: `15e-255`."""
     number = r"^\d+(?:\.\d+)?(?:e-?\d+)?$" if name.endswith("BER") else r"^\d{1,20}$"
     return bool((name in _ERRORS or _INFORMATION.match(name)) and re.match(number, value))
 
@@ -212,12 +212,12 @@ def _short(name: str) -> str:
 
 
 class Topology(Check):
-    """All NVLinks in the machine connect every pair of GPUs."""
+    """Every pair of GPUs is connected by the full number of NVLinks per GPU."""
 
     id, name = "F5", "topology"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("topology",)
-    hint = "compare with nvidia-smi nvlink -s (F3), restart the fabric manager, reboot, then replace the node"
+    hint = "compare the output with nvidia-smi nvlink -s (F3); restart the fabric manager, then reboot; if links are still missing, replace the node"
     source = "Azure/azurehpc-health-checks: check_hw_topology; utkuozdemir/nvidia_gpu_exporter: internal/captures"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[tuple[int, int], str]:
@@ -264,7 +264,7 @@ class SubnetManager(Check):
     )
     source = (
         "NVIDIA: fabric manager user guide, https://docs.nvidia.com/datacenter/tesla/pdf/fabric-manager-user-guide.pdf; "
-        "systemctl status nvidia-fabricmanager of eight B300 GPUs, 2026-08-27: nvlsm is a process of that unit"
+        "systemctl status nvidia-fabricmanager on a node with eight B300 GPUs, 2026-08-27: nvlsm is a process of that unit"
     )
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[bool, bool, list[str]]:
@@ -272,7 +272,7 @@ class SubnetManager(Check):
         answer = answers.raw("nvlsm")
         lines = answer.stdout.splitlines()
         if answer.exit not in (0, 1) or (answer.exit == 0) != bool(lines):
-            raise Unreadable("pgrep ended with exit code %d and %d lines" % (answer.exit, len(lines)))
+            raise Unreadable("pgrep exited with code %d and printed %d lines" % (answer.exit, len(lines)))
         for line in lines:
             if not re.match(r"^\d+ (?:\S*/)?nvlsm(?: |$)", line):
                 raise Unreadable("cannot parse a line of pgrep: %s" % shortened(line, 80))

@@ -28,13 +28,13 @@ class EccMode(GpuTableCheck):
 
 
 class EccErrors(GpuTableCheck):
-    """No uncorrectable memory error since the driver was loaded, and no uncorrectable SRAM error in the GPU's lifetime."""
+    """No GPU has uncorrectable memory errors since the driver was loaded, or uncorrectable SRAM errors in its lifetime."""
 
     id, name = "G5", "ecc_errors"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     hint = (
-        "drain and reset the GPU (reboot the node if it cannot be reset), and replace the node if the count "
-        "rises again; replace the node for SRAM errors"
+        "drain the node and reset the GPU (reboot the node if the GPU cannot be reset); replace the node if the count "
+        "rises again or if the errors are in SRAM"
     )
     source = "Azure/azurehpc-health-checks: customTests/azure_gpu_ecc.nhc; GoogleCloudPlatform/cluster-toolkit: docs/CHS-Slurm.md"
 
@@ -49,15 +49,15 @@ class EccErrors(GpuTableCheck):
                 volatile, sram = volatile or 0, sram or 0
             wrong = []
             if volatile != 0:
-                wrong.append("%d uncorrectable since the driver was loaded" % volatile)
+                wrong.append("%d uncorrectable errors since the driver was loaded" % volatile)
             if sram != 0:
-                wrong.append("%d uncorrectable in SRAM in its lifetime" % sram)
+                wrong.append("%d uncorrectable SRAM errors in its lifetime" % sram)
             seen.append((row, int(volatile + sram), ", ".join(wrong) or None))
         return by_gpu(seen, 0, "errors")
 
 
 class RemappedRows(GpuTableCheck):
-    """No memory row waits for a reset to be remapped, and no remapping failed."""
+    """No memory row is waiting for a reset to be remapped, and no remapping failed."""
 
     id, name = "G6", "remapped_rows"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
@@ -81,7 +81,7 @@ class RemappedRows(GpuTableCheck):
 
 
 class Throttling(GpuTableCheck):
-    """No GPU is throttled because of heat or power."""
+    """No GPU is throttled by heat or power."""
 
     id, name = "G7", "throttling"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
@@ -116,7 +116,7 @@ class Temperature(GpuTableCheck):
     hint = "check the load of the node and its neighbors; if a GPU is hot while idle, replace the node"
     source = (
         "influxdata/telegraf: plugins/inputs/nvidia_smi/testdata/a100-sxm4-v12.xml: A100 slows down at 89 C, HBM at 95 C; "
-        "newer GPUs report the remaining degrees"
+        "newer GPUs report how many degrees remain"
     )
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
@@ -172,7 +172,7 @@ class RecoveryAction(GpuTableCheck):
 
     id, name = "G10", "recovery_action"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
-    hint = "drain the node, then do what the driver requests"
+    hint = "drain the node, then take the action that the driver requests"
     source = "nvidia-ml-py 13.615.71: pynvml.py, gpu_recovery_action"
 
     def judge(self, found: Table, machine: Machine) -> Outcome:
@@ -221,7 +221,7 @@ class InfoRom(GpuTableCheck):
 
 
 class ErrorTokens(Check):
-    """No field of any GPU contains an error token, which nvidia-smi prints with exit code 0.
+    """No GPU field contains an error token. nvidia-smi prints these tokens with exit code 0.
 
     `Insufficient Permissions` in the XML is not a GPU error: every Blackwell GPU prints this text for power smoothing, even for root.
     """
@@ -229,7 +229,7 @@ class ErrorTokens(Check):
     id, name = "G13", "error_tokens"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("nvidia-smi-csv", "nvidia-smi-xml")
-    hint = "drain the node, read journalctl -k -b, reset or reboot; replace the node if the token returns"
+    hint = "drain the node and read journalctl -k -b; reset the GPU or reboot the node, and replace the node if the token returns"
     source = "utkuozdemir/nvidia_gpu_exporter: internal/nvidiasmi/transform_test.go"
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:

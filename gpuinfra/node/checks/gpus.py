@@ -80,7 +80,7 @@ class PcieLink(GpuTableCheck):
     """The PCIe link of each GPU has the generation and width that the machine type specifies.
 
     The width must always reach the machine's width, and the maximum generation must match the machine's generation.
-    An idle GPU may lower its current generation to save power, so a lower generation counts only while the GPU is busy.
+    An idle GPU may lower its current generation to save power, so a lower generation is a problem only while the GPU is busy.
     """
 
     id, name = "G3", "pcie_link"
@@ -139,7 +139,7 @@ class MigLayout(Check):
     id, name = "G15", "mig_layout"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
     probes = ("nvidia-smi-list", "nvidia-smi-xml")
-    hint = "run systemctl restart gpuinfra-mig, or python3 /opt/gpuinfra/current/node.pyz mig: instances are created at each boot"
+    hint = "run systemctl restart gpuinfra-mig, which also runs at each boot, or python3 /opt/gpuinfra/current/node.pyz mig"
     source = "nvidia-smi -L of an H100 with MIG, driver 590.48.01"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[int, list[tuple[str, str]]]:
@@ -177,7 +177,7 @@ class NoProcesses(Check):
     id, name = "G14", "no_processes"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("nvidia-smi-apps", "nvidia-smi-csv")
-    hint = "end the process; if no process holds the memory, drain the node and reset the GPU, or reboot the node"
+    hint = "stop the process; if no process holds the memory, drain the node and reset the GPU, or reboot the node"
     source = "nvidia-smi(1) of driver 550.163.01, --query-compute-apps; real idle GPUs: at most 4 MiB used (tests/recordings)"
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[list[str], Table]:
@@ -201,7 +201,7 @@ class NoProcesses(Check):
 
 
 IDLE_MIB = 1024
-"""MiB of GPU memory that may be in use without a process: memory of the driver and of monitoring agents in containers."""
+"""MiB of GPU memory that may be in use without a process: the driver and monitoring agents in containers use it."""
 
 
 def gpu_list(answers: Answers) -> list[dict[str, Any]]:

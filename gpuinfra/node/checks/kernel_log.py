@@ -16,7 +16,7 @@ _SXID = re.compile(r"SXid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+), (.*)$")
 
 
 def kernel_log(answers: Answers) -> list[str]:
-    """Lines about GPUs in this boot. Raises `Unreadable` if the text is not a kernel log."""
+    """Return the lines about GPUs in this boot. Raises `Unreadable` if the text is not a kernel log."""
     lines = answers.lines("kernel-log")
     if not any(_TIMED.match(line) for line in lines):
         raise Unreadable("the kernel log contains no line with a time stamp, so it cannot be judged")
@@ -55,7 +55,7 @@ class Xids(Check):
     probes = ("kernel-log",)
     hint = "drain the node and follow the table's action for this Xid"
     source = (
-        "NVIDIA: Xid catalog, https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, read 2026-11; "
+        "NVIDIA: Xid catalog, https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, retrieved 2026-11; "
         "awslabs/awsome-distributed-ai: 4.validation_and_observability/2.gpu-cluster-healthcheck, check 0"
     )
 
@@ -140,7 +140,7 @@ class SwitchErrors(Check):
 
 def _judge_switches(found: list[SwitchError]) -> Outcome:
     numbers = sorted({one.number for one in found})
-    # A detail line decides only if the log has no line with the word for this switch and number.
+    # A detail line decides only if the log has no `Fatal` or `Non-fatal` line for this switch and number.
     stated = {(one.switch, one.number) for one in found if not one.is_detail}
     deciding = [one for one in found if not one.is_detail or (one.switch, one.number) not in stated]
     fatal = ["SXid %d on NVSwitch %s: %s" % (one.number, one.switch, shortened(one.text, 80))
@@ -154,7 +154,7 @@ def _judge_switches(found: list[SwitchError]) -> Outcome:
 
 
 BENIGN_SXIDS = frozenset((22013,))
-"""Non-fatal errors that NVIDIA's guide allows you to ignore: 22013 is an interrupt of a link while it trains."""
+"""Non-fatal errors that NVIDIA's guide allows you to ignore: 22013 is an interrupt during link training."""
 
 
 @dataclass(frozen=True)

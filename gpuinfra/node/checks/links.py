@@ -12,7 +12,7 @@ from .base import Check, is_number, judged, result_of
 from .speed import known_floor
 
 SHARE = 0.8
-"""Share of the node's median rate below which a device is weak if the machine has no floor. Chosen for gpuinfra, because the devices of one node are identical."""
+"""Fraction of the node's median rate below which a device is weak if the machine has no floor. gpuinfra's own value: the devices in one node are identical."""
 
 
 class LinkSpeed(Check):

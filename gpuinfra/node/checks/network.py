@@ -87,11 +87,11 @@ class FabricLibraries(Check):
 
 
 FABRIC_LIBRARIES = {"gib": "/usr/local/gib/scripts/set_nccl_env.sh", "tcpxo": "/var/lib/tcpxo/lib64"}
-"""Fabric -> a file that its packages install. TCPX runs in containers."""
+"""Maps each fabric to a file that its packages install. TCPX runs in containers."""
 
 
 class LockedMemory(Check):
-    """A job's user may lock as much memory as RDMA registers."""
+    """The memlock limits let a job's user lock as much memory as RDMA registers."""
 
     id, name = "N4", "locked_memory"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
@@ -103,7 +103,7 @@ class LockedMemory(Check):
     )
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, int]:
-        """Return the soft and hard limit for all users; later lines win, as in PAM."""
+        """Return the soft and hard limits for all users. Later lines take precedence, as in PAM."""
         answer = answers.raw("memlock")
         limits: dict[str, int] = {}
         for line in answer.stdout.splitlines():

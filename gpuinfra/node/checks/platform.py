@@ -17,7 +17,7 @@ _GPU_CLASSES = ("0300", "0302")
 
 
 def pci_gpus(answers: Answers) -> list[tuple[str, str]]:
-    """(address, vendor:device) of each NVIDIA display or 3D controller on the PCI bus."""
+    """Return (address, vendor:device) of each NVIDIA display or 3D controller on the PCI bus."""
     gpus = []
     for line in answers.lines("lspci"):
         match = _PCI.match(line)
@@ -49,7 +49,7 @@ class PciGpus(Check):
                 machine.gpus,
                 "not a GPU of this machine type: %s" % listed(strange),
                 "GPUs",
-                "check that the pool's machine type is the type of the instance",
+                "check that the instance has the pool's machine type",
             )
         where = ", ".join(address for address, _ in found) or "none"
         return equal(
@@ -84,9 +84,9 @@ class KernelHeaders(Check):
             recorded = machine.journal.get("recorded") or {}
             locked = recorded.get("kernel")
             if not isinstance(locked, str) or not locked:
-                return failed(kernel, None, "no bootstrap step recorded the kernel that it locked")
+                return failed(kernel, None, "no bootstrap step recorded the locked kernel")
         if kernel != locked:
-            return failed(kernel, locked, "the running kernel is %s, the bootstrap locked %s" % (kernel, locked))
+            return failed(kernel, locked, "the running kernel is %s, but the bootstrap locked %s" % (kernel, locked))
         if not headers:
             return failed(kernel, locked, "/lib/modules/%s/build contains no headers" % kernel)
         return passed(kernel, locked)
@@ -157,7 +157,7 @@ class NoNouveau(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("modules",)
     hint = "rerun the driver step, which blacklists nouveau and rebuilds the initramfs, then reboot"
-    source = "NVIDIA: driver installation guide, https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/, read 2026-11"
+    source = "NVIDIA: driver installation guide, https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/, retrieved 2026-11"
 
     def parse(self, answers: Answers, machine: Machine) -> bool:
         return "nouveau" in loaded_modules(answers)

@@ -22,7 +22,7 @@ _INTERFACES = {
     # The interface on bus 0, eth0 or enp0s12, is the host's own.
     **dict.fromkeys(("tcpx", "tcpxo"), re.compile(r"^(?:eth[1-9]\d*|en[ps][1-9]\w*)$")),
 }
-"""Fabric -> names of its interfaces. eth0, docker0 and the veth interfaces of containers can lose their carrier during normal operation."""
+"""Maps each fabric to its interface names. eth0, docker0 and the veth interfaces of containers can lose their carrier during normal operation."""
 
 
 def rdma_ports(answers: Answers) -> list[dict[str, Any]]:
@@ -57,12 +57,12 @@ def _judge_ports(found: list[dict[str, Any]], machine: Machine, unit: str) -> Ou
 
 
 class InfinibandPorts(Check):
-    """Every InfiniBand port of the machine is active, physically up and at its full rate."""
+    """Every InfiniBand port in the machine is active, physically up and at its full rate."""
 
     id, name = "N2", "infiniband_ports"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("ports",)
-    hint = "compare ibstat with a healthy node; reboot once, then redeploy the node: a port that stays down is a fault of the host"
+    hint = "compare ibstat with a healthy node and reboot once; if a port stays down, the host is faulty: redeploy the node"
     source = (
         "Azure/azurehpc-health-checks: conf; leptonai/gpud: components/accelerator/nvidia/infiniband/threshold_default.go, and pull "
         "request 752: ibstat stops at a device that it cannot read"
@@ -84,8 +84,8 @@ class RdmaDevices(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("ports",)
     hint = (
-        "compare with lspci -d 15b3: and the MRDMA interfaces of the instance template; reboot once, then "
-        "recreate the instance: a port that stays down is a fault of the host"
+        "compare with lspci -d 15b3: and the MRDMA interfaces of the instance template; reboot once; "
+        "if a port stays down, the host is faulty: recreate the instance"
     )
     source = (
         "Google: network bandwidth, https://docs.cloud.google.com/compute/docs/gpus/gpu-network-bandwidth; "
@@ -107,7 +107,7 @@ class GoogleInterfaces(Check):
     id, name = "N8", "gvnics"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("gvnics",)
-    hint = "compare with the network interfaces of the instance template; interfaces can be added only at creation, so recreate the instance"
+    hint = "compare with the network interfaces of the instance template; interfaces can be added only when an instance is created, so recreate it"
     source = "Google: network bandwidth, https://docs.cloud.google.com/compute/docs/gpus/gpu-network-bandwidth"
 
     def parse(self, answers: Answers, machine: Machine) -> list[str]:
@@ -177,7 +177,7 @@ class PartitionKeys(Check):
 
 
 class LinkFlaps(Check):
-    """No fabric device has lost its link more than five times in this boot."""
+    """No fabric device has lost its link more than five times since boot."""
 
     id, name = "N6", "link_flaps"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN

@@ -61,7 +61,7 @@ class BootstrapSteps(Check):
     id, name = "S2", "bootstrap_steps"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ()
-    hint = "run systemctl start gpuinfra-bootstrap to continue; /var/log/gpuinfra/bootstrap.log contains the reason why it stopped"
+    hint = "run systemctl start gpuinfra-bootstrap to continue; /var/log/gpuinfra/bootstrap.log shows why it stopped"
     source = "the journal that the bootstrap writes on the node"
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:
@@ -92,9 +92,9 @@ class BootstrapSteps(Check):
             elif not re.match(r"^[0-9a-f]{64}$", str(entry.get("hash"))):
                 wrong.append("%s is done without a hash" % step)
             elif own.get(step, entry["hash"]) != entry["hash"]:
-                wrong.append("%s is done with a script of another SHA-256" % step)
+                wrong.append("%s is done with a script that has a different SHA-256" % step)
         done = len(wanted) - len(wrong)
-        # The reason of a declared step contains the last lines of its output.
+        # The reason for a declared step contains the last lines of its output.
         return (
             failed(done, len(wanted), listed(wrong, limit=450), "steps")
             if wrong

@@ -18,18 +18,18 @@ from .base import Check, is_number, judged, listed, result_of
 PLUGINS = {
     # aws-ofi-nccl: `AWS Libfabric` up to 1.7, `Libfabric` since.
     "efa": ("AWS Libfabric", "Libfabric"),
-    # `IB` is NCCL's own; nccl-rdma-sharp-plugins adds the version of NCCL's plugin interface: IBext_v8, IBext_v11.
+    # `IB` is built into NCCL; nccl-rdma-sharp-plugins appends the version of NCCL's plugin interface: IBext_v8, IBext_v11.
     "infiniband": ("IB", "IBext", "IBext_v*"),
-    # `IB` is not accepted: NCCL's own works over Google's RoCE devices, without the plugin.
+    # `IB` is not accepted: NCCL's built-in `IB` also works over Google's RoCE devices, without the plugin.
     "gib": ("gIB",),
     "tcpxo": ("FasTrak",),
     "tcpx": ("GPUDirectTCPX", "GPUDirectTCPX_v*"),
 }
-"""Fabric -> NCCL's names of its network plugin; `_v*` is any version number. `Socket` is not among them."""
+"""Maps each fabric to NCCL's names for its network plugin. `_v*` is any version number. `Socket` is never a valid name."""
 
 
 def is_plugin(name: object, provider: str) -> bool:
-    """Return whether NCCL's name of a network is a plugin of the fabric."""
+    """Return True if the network that NCCL names is a plugin of the fabric."""
     return isinstance(name, str) and any(
         re.sub(r"_v\d{1,3}$", "_v*", name) == one or name == one for one in PLUGINS[provider]
     )
@@ -84,7 +84,7 @@ class Metrics(Check):
     id, name = "M1", "metrics"
     phase, severity = Phase.CORRECTNESS, Severity.WARN
     probes = ("metrics",)
-    hint = "systemctl restart nvidia-dcgm nvidia-dcgm-exporter; set software.gpu_metrics in the declaration to install the exporter"
+    hint = "run systemctl restart nvidia-dcgm nvidia-dcgm-exporter; to install the exporter, set software.gpu_metrics in the declaration"
     source = "NVIDIA/dcgm-exporter: README.md"
 
     def parse(self, answers: Answers, machine: Machine) -> int | None:
@@ -105,7 +105,7 @@ class AllReduce(Check):
     id, name = "B2", "all_reduce"
     phase, severity = Phase.SPEED, Severity.DRAIN
     probes = ("nccl",)
-    hint = "compare F3 and G3 of this node with a fast node, reboot and measure again; replace a node that stays slow"
+    hint = "compare F3 and G3 with a fast node, reboot and measure again; if the node stays slow, replace it"
     source = (
         "floors by machine type from Azure/azurehpc-health-checks: conf, and public NCCL logs; "
         "`gpuinfra catalog MACHINE` shows the source of each floor"
@@ -155,7 +155,7 @@ class NetworkPlugin(Check):
         "/etc/profile.d; NCCL_DEBUG=INFO shows why a plugin was not loaded"
     )
     source = (
-        "NVIDIA/nccl v2.28.9: src/init.cc, src/plugin/net.cc, src/transport/net_ib.cc (lines of the log); "
+        "NVIDIA/nccl v2.28.9: src/init.cc, src/plugin/net.cc, src/transport/net_ib.cc (log lines); "
         "awslabs/awsome-distributed-ai: 4.validation_and_observability/2.gpu-cluster-healthcheck, check 5"
     )
 
@@ -188,7 +188,7 @@ class NetworkPlugin(Check):
 
 
 DEVICES = {"efa": "efa", "infiniband": "IB"}
-"""Fabric -> the entry of `network_devices` with its devices. The log lines of Google's plugins with devices are not known."""
+"""Maps each fabric to its entry in `network_devices`. The log lines in which Google's plugins list devices are not known."""
 _EXPLAINS = re.compile(
     r"Could not find|cannot open|Failed to|No device|No eligible|set by environment|not found", re.IGNORECASE
 )
@@ -204,7 +204,7 @@ class HostCopy(Check):
     id, name = "B5", "host_copy"
     phase, severity = Phase.SPEED, Severity.DRAIN
     probes = ("nvbandwidth",)
-    hint = "compare G3 (link width and generation) and NUMA binding; reboot and measure again, then replace the node"
+    hint = "compare G3 (link width and generation) and NUMA binding; reboot and measure again; if the copies stay slow, replace the node"
     source = (
         "NVIDIA/DCGM: nvvs/plugin_src/nvbandwidth (installed with the diagnostics of DCGM 4.4.1 and later); "
         "`gpuinfra catalog MACHINE` shows the source of each floor"

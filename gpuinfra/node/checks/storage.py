@@ -48,8 +48,8 @@ class LustreMounts(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("lustre-module", "uname", "mounts")
     hint = (
-        "rerun the Lustre step: the client must be built for exactly the running kernel; then mount the file "
-        "system and read dmesg"
+        "rerun the Lustre step, because the client must be built for exactly the running kernel; then mount the "
+        "file system and read dmesg"
     )
     source = (
         "microsoft/amlFilesystem-lustre: AMLFS_2.17.0; aws/aws-parallelcluster-cookbook: resources/lustre; "
@@ -80,7 +80,7 @@ class HomeMounts(Check):
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("mounts",)
     hint = (
-        "run mount for the directory (mount /home) and read the error message; the server's address is in node.json; "
+        "mount the directory (for example, mount /home) and read the error message; the server's address is in node.json; "
         "if /etc/fstab contains 127.0.0.1, also run systemctl status gpuinfra-home-tls"
     )
     source = "the home directories that the pool declares"
@@ -97,20 +97,20 @@ class HomeMounts(Check):
 
 
 class MountedBuckets(Check):
-    """Every bucket in the pool is mounted, responds to a lookup, and accepts, returns and deletes an object if the declaration lets nodes write."""
+    """Every bucket in the pool is mounted and responds to a lookup. If the declaration lets nodes write, the bucket accepts, returns and deletes an object."""
 
     id, name = "L4", "mounted_buckets"
     phase, severity = Phase.PRESENCE, Severity.BLOCK
     probes = ("mounts",)
     hint = (
-        "run systemctl status 'gpuinfra-bucket-*' and journalctl -u for the unit of the mount; if the cloud denies "
-        "access, compare the permissions of the nodes' identity on the bucket with the plan; then run systemctl restart for the unit, which closes the files that jobs have open in the bucket"
+        "run systemctl status 'gpuinfra-bucket-*' and journalctl -u for the mount's unit; if the cloud denies access, compare "
+        "the permissions of the nodes' identity on the bucket with the plan; then run systemctl restart for the unit, which closes all files that jobs have open in the bucket"
     )
     source = (
         "GoogleCloudPlatform/gcsfuse v3.11.2: docs/troubleshooting.md (missing permissions), docs/semantics.md, cmd/mount.go "
-        "(name and type of the file system); awslabs/mountpoint-s3 v1.23.0: doc/SEMANTICS.md, doc/TROUBLESHOOTING.md, "
+        "(file system name and type); awslabs/mountpoint-s3 v1.23.0: doc/SEMANTICS.md, doc/TROUBLESHOOTING.md, "
         "mountpoint-s3-fs/src/fuse/config.rs (name and type); Azure/azure-storage-fuse commit 74098e3: "
-        "component/libfuse/libfuse_handler.go (name), read 2026-11-22 and 2026-11-23"
+        "component/libfuse/libfuse_handler.go (name), retrieved 2026-11-22 and 2026-11-23"
     )
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, tuple[str, str | None, bool]]:
@@ -119,7 +119,7 @@ class MountedBuckets(Check):
         for mount, (kind, problem) in network_mounts(answers).items():
             read_only = modes[mount]
             if not isinstance(read_only, bool):
-                raise Unreadable("the list of mounts does not contain whether %s is read-only" % shortened(mount, 80))
+                raise Unreadable("the list of mounts does not show whether %s is read-only" % shortened(mount, 80))
             found[mount] = (kind, problem, read_only)
         return found
 
@@ -137,7 +137,7 @@ class MountedBuckets(Check):
 
 
 class LustreOverEfa(Check):
-    """Lustre's network uses as many EFA devices as planned, and receives messages over them.
+    """Lustre's network (LNet) uses the planned number of EFA devices and receives messages over them.
 
     If a security group rule is missing, Lustre silently falls back to TCP, at a tenth of the speed.
     """
@@ -146,17 +146,17 @@ class LustreOverEfa(Check):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("lnet",)
     hint = (
-        "compare lnetctl net show -v with a healthy node; the security groups of nodes and file system must allow all "
-        "traffic in both directions, and each must refer to the other by its ID; then run systemctl restart gpuinfra-lnet and mount again"
+        "compare lnetctl net show -v with a healthy node; the security groups of the nodes and the file system must allow all "
+        "traffic in both directions, and each must reference the other by its ID; then run systemctl restart gpuinfra-lnet and mount again"
     )
     source = (
         "AWS: EFA with FSx for Lustre, https://docs.aws.amazon.com/fsx/latest/LustreGuide/efa-file-systems.html; "
-        "security groups, https://docs.aws.amazon.com/fsx/latest/LustreGuide/limit-access-security-groups.html, read 2026-08; "
+        "security groups, https://docs.aws.amazon.com/fsx/latest/LustreGuide/limit-access-security-groups.html, retrieved 2026-08; "
         "public measurement: 34 GB/s, 2 GB/s without the egress rule"
     )
 
     def parse(self, answers: Answers, machine: Machine) -> tuple[list[str], int]:
-        """EFA addresses that are up, and the number of messages received over them."""
+        """Return the EFA addresses that are up and the number of messages received over them."""
         up: list[str] = []
         received, net, address = 0, None, None
         lines = answers.lines("lnet")
@@ -190,5 +190,5 @@ class LustreOverEfa(Check):
                 len(set(up)), wanted, "%d of %d EFA devices are up in LNet" % (len(set(up)), wanted), "devices"
             )
         if received == 0:
-            return failed(0, wanted, "no message was received over EFA: Lustre uses TCP", "devices with traffic")
+            return failed(0, wanted, "no messages were received over EFA, so Lustre uses TCP", "devices with traffic")
         return passed(len(set(up)), wanted, "devices")

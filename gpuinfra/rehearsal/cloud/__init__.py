@@ -7,6 +7,6 @@
     nodes, operator  -> core/server.py   -> <cloud>/http/, core/control.py       metadata, storage, identity, groups, control
 
 The inputs and outputs of resource types and functions are read from the installed Pulumi SDKs (`core/sdk.py`). Small
-tables with their sources contain facts that the SDKs do not contain: inputs that force replacement, unique names, and
-dependencies that block deletion.
+tables, with their sources, contain facts that the SDKs lack: inputs that force replacement, unique names, and dependencies
+that block deletion.
 """

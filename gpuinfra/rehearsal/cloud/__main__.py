@@ -6,7 +6,7 @@ When all servers are listening, it prints one line of JSON:
      "operator": {"aws": {"access_key_id": "...", "secret_access_key": "..."}, ...},
      "nodes": {"available": true, "reason": null}}
 
-It exits on SIGTERM, on SIGINT, or when its parent process exits. It suspends the nodes first.
+It exits on SIGTERM, on SIGINT, or when its parent process exits. Before it exits, it suspends the nodes.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--operator",
         type=Path,
-        help="file with the operator's policies; by default, all requests of the operator are allowed",
+        help="file with the operator's policies; by default, all operator requests are allowed",
     )
     parser.add_argument("--no-nodes", action="store_true", help="create instances without booting them")
     return parser.parse_args(argv)
@@ -109,7 +109,7 @@ def _node_host(folder: Path, endpoint: str) -> tuple[Any | None, str]:
 def _end_with_parent(stop: threading.Event) -> None:
     """Set `stop` when the parent process exits.
 
-    Uses a kernel signal and polling. The kernel also sends the signal when only the thread that started this process
+    Uses a kernel signal and polling. The kernel also sends the signal if only the thread that started this process
     exits, so the handler checks the parent process.
     """
     parent = os.getppid()

@@ -1,13 +1,13 @@
-"""Compare the stand-in with real providers: `python -m gpuinfra.rehearsal.cloud.compare FILE...`.
+"""Compares the stand-in with real providers: `python -m gpuinfra.rehearsal.cloud.compare FILE...`.
 
 FILE is the log that `PULUMI_DEBUG_GRPC=FILE pulumi up` (or `preview`, `refresh`) writes for a real account. Each
 recorded provider call is replayed against an empty stand-in cloud. The command lists what only one of the two rejects,
 fills in, replaces or returns. It does not access an account.
 
-Generated values (IDs, addresses, names with a random suffix, times) are not compared: of outputs, the command compares
+Generated values (IDs, addresses, names with a random suffix, times) are not compared. For outputs, the command compares
 the set of properties, their types, and values that are words, numbers or booleans. Empty text, an empty list and a
-missing output are equal. A recording contains the inputs of the stack. Review it before you share it. Exit code 0
-without differences, 1 with differences, 2 when the file is not a recording.
+missing output are equal. A recording contains the inputs of the stack. Review it before you share it. The exit code
+is 0 without differences, 1 with differences, and 2 if the file is not a recording.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SHORTEST_ID = 8
 
 
 class NoRecording(Exception):
-    """The file was not written by PULUMI_DEBUG_GRPC."""
+    """Raised if the file was not written by PULUMI_DEBUG_GRPC."""
 
 
 @dataclass(frozen=True, order=True, kw_only=True)
@@ -91,7 +91,7 @@ def read(path: Path) -> Iterator[Recorded]:
             entry = json.loads(line)
             method, package = str(entry["method"]), str((entry.get("metadata") or {}).get("name"))
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise NoRecording(f"{path}:{number} is not a line of PULUMI_DEBUG_GRPC") from None
+            raise NoRecording(f"{path}:{number} is not a line that PULUMI_DEBUG_GRPC writes") from None
         # Older engines write one line per call. Newer engines write one line at the start and one at the end.
         if not method.startswith(SERVICE) or package not in packages or entry.get("progress") == "request_started":
             continue
@@ -121,7 +121,7 @@ def compare(calls: Iterator[Recorded], folder: Path) -> dict[Difference, int]:
 
 
 class _Refused(Exception):
-    """The stand-in returned an error."""
+    """Raised if the stand-in returned an error."""
 
 
 class _Context:
@@ -229,7 +229,7 @@ def _diff(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[
 
 
 def _stables(kind: str, one: Recorded) -> Iterator[tuple[str, str]]:
-    """Compare the inputs whose change replaces the resource. The provider lists the ones that did not change in
+    """Compare the inputs whose change replaces the resource. The provider lists unchanged inputs in
     `stables`. An input that the recorded provider does not know is not compared."""
     response = one.response or {}
     if "stables" not in response:
@@ -238,13 +238,13 @@ def _stables(kind: str, one: Recorded) -> Iterator[tuple[str, str]]:
     ours = {name for name in replace.inputs(kind) if "." not in name}
     known = {name for field in ("olds", "oldInputs", "news") for name in one.request.get(field) or {}}
     for name in sorted(real - ours):
-        yield name, "only the provider replaces because of a change"
+        yield name, "only the provider replaces the resource after a change"
     for name in sorted((ours & known) - real):
-        yield name, "only the stand-in replaces because of a change"
+        yield name, "only the stand-in replaces the resource after a change"
 
 
 def _read(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Compare what a refresh or an import writes to the state: the outputs, and the inputs that are in the cloud."""
+    """Compare what a refresh or an import writes to the state: the outputs, and the inputs as they are in the cloud."""
     if bool(theirs.get("id")) != bool(ours.get("id")):
         yield "", f"only the {'provider' if theirs.get('id') else 'stand-in'} finds the resource"
         return
@@ -293,7 +293,7 @@ def _peeled(value: Any) -> Any:
 
 
 def _fixed(value: Any) -> bool:
-    """Return whether a value is a setting, and not generated."""
+    """Return whether a value is a setting, not a generated value."""
     return isinstance(value, (bool, int, float)) or (isinstance(value, str) and bool(_WORD.fullmatch(value)))
 
 
@@ -349,7 +349,7 @@ def main(argv: list[str]) -> int:
         return 2
     for difference in sorted(found):
         print(f"{difference}" + (f" ({found[difference]} times)" if found[difference] > 1 else ""))
-    print(f"{calls} calls of providers, {len(found)} differences")
+    print(f"{calls} provider calls, {len(found)} differences")
     return 1 if found else 0
 
 

@@ -1,7 +1,7 @@
 """Output of the device tools on a stand-in node: nvidia-smi, lspci, fi_info, the kernel log.
 
 Each output is computed from the node's state, so it reveals steps that did not run and broken devices. A node runs
-these tools hundreds of times, so the modules do not import slow packages, and a call loads only the module of its tool.
+these tools hundreds of times, so the modules do not import slow packages, and each call loads only its tool's module.
 `provenance.json` records the origin of each output: recorded, synthesized from a recording, or a documented format.
 """
 
@@ -33,7 +33,7 @@ TOOLS: dict[str, tuple[str, str]] = {
 
 
 def main(words: list[str], state: State, change: Change | None = None) -> int:
-    """Run one tool and return its exit code. `change` applies a function to the node's state. The default is `state`."""
+    """Run one tool and return its exit code. `change` applies a function to the node's state; by default, to `state`."""
     module, function = TOOLS[words[0].rpartition("/")[2]]
     tool = getattr(__import__(f"{__name__}.{module}", fromlist=[function]), function)
     if module == "smi":
@@ -42,21 +42,21 @@ def main(words: list[str], state: State, change: Change | None = None) -> int:
 
 
 def files(state: State) -> dict[str, str]:
-    """Return the content of each device file in this state, by path."""
+    """Return the content of each device file in this state, keyed by path."""
     from . import bus
 
     return bus.files(state)
 
 
 def needs_subnet_manager(state: State) -> bool:
-    """Return whether the machine has fourth-generation NVSwitches, which need the NVLink subnet manager."""
+    """Return whether the machine has fourth-generation NVSwitches, which require the NVLink subnet manager."""
     from . import fabric
 
     return bool(fabric.switch_bridges(state))
 
 
 def gpu_count(state: State) -> int:
-    """Return the number of GPUs that programs find: those that the driver lists, if it is loaded."""
+    """Return the number of GPUs that programs find: the GPUs that the driver lists, if it is loaded."""
     from . import device_faults, gpus
 
     broken = {"no-devices", "gpu-lost", "xid-79"} & set(device_faults.active(state))
@@ -71,7 +71,7 @@ def efa_domains(state: State) -> list[str]:
 
 
 def verbs_ports(state: State) -> list[tuple[str, str, bool]]:
-    """Return (device, link layer, whether the port is active) of each port that libibverbs lists. EFA is not among them."""
+    """Return (device, link layer, whether the port is active) of each port that libibverbs lists, without EFA."""
     from . import fabric
 
     found = [(port["NAME"], port["LAYER"], not port["DOWN"]) for port in fabric.ports(state)]
@@ -80,14 +80,14 @@ def verbs_ports(state: State) -> list[tuple[str, str, bool]]:
 
 
 def faults() -> dict[str, str]:
-    """Return the effect of each device fault by name."""
+    """Return the effect of each device fault, keyed by name."""
     from .device_faults import FAULTS
 
     return dict(FAULTS)
 
 
 def provenance() -> list[dict[str, str]]:
-    """Return the origin of each output, for reports: tool, method, source."""
+    """Return the origin of each output for reports: tool, method, source."""
     import json
 
     with open(f"{FOLDER}/provenance.json", encoding="utf-8") as file:

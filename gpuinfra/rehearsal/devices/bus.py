@@ -47,7 +47,7 @@ def switch_address(state: State, index: int) -> str:
 
 
 def files(state: State) -> dict[str, str]:
-    """Return the content of each device file below /proc/driver, /sys and /dev, by path."""
+    """Return the content of each device file below /proc/driver, /sys and /dev, keyed by path."""
     found = {}
     driver = state.get("driver", {})
     if driver.get("loaded"):

@@ -1,6 +1,6 @@
 """nvbandwidth on a stand-in node: `-j -t CASE ...` with the copies between host memory and each GPU.
 
-The format is that of nvbandwidth 0.8, which DCGM installs. A copy is as fast as the slower of the GPU's link and the processor's.
+The output has the format of nvbandwidth 0.8, which DCGM installs. The speed of a copy is limited by the slower of the GPU's link and the processor's link.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from .schema import State
 
 RATES = {3: 12.3, 4: 25.13, 5: 55.4}
-"""GB/s over 16 lanes by PCIe generation: NCCL's constant for 3.0, an A100 (NVIDIA/nvbandwidth issue 42), an H200
-(stas00/ml-engineering)."""
+"""GB/s over 16 lanes, keyed by PCIe generation. Sources: NCCL's constant for 3.0, an A100 (NVIDIA/nvbandwidth
+issue 42), an H200 (stas00/ml-engineering)."""
 HOSTS = {"p4": 3, "p5.": 4, "p5e.": 4, "a2-": 3, "g2-": 3, "g5.": 4, "g6.": 4, "g6e.": 4}
-"""Start of a machine type -> PCIe generation of its processor, if it is not 5."""
+"""Maps the prefix of a machine type to the PCIe generation of its processor, if it is not 5."""
 CASES = ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce")
 
 
 def main(state: State, args: list[str]) -> int:
-    """Run the test cases of `-t`, or all."""
+    """Run the test cases that `-t` lists, or all test cases."""
     import json
 
     gpus = device_gpus.listed(state)

@@ -31,17 +31,17 @@ FAILING_TESTS = {
     "remap-pending": ("software", 85, 6, "A row remapping is pending"),
     "inforom-corrupt": ("software", 9, 4, "The infoROM is corrupt"),
 }
-"""Fault -> the test that fails, and the number, severity and message of its error. DCGM does not detect the other faults.
+"""Maps a fault to the test that fails, and to the number, severity and message of the error. DCGM does not detect other faults.
 
-Numbers and severities are those of NVIDIA/DCGM, dcgm_errors.h and dcgm_errors.c.
+Numbers and severities are from NVIDIA/DCGM, dcgm_errors.h and dcgm_errors.c.
 """
 PROPRIETARY = ("memory_bandwidth", "pulse_test")
-"""Tests whose plugins are in the proprietary packages only: NVIDIA/DCGM has no source of them."""
+"""Tests whose plugins are only in the proprietary packages. NVIDIA/DCGM does not contain their source."""
 ISOLATE = 2
 
 
 def main(state: State, args: list[str]) -> int:
-    """Run one call. The exit code is 226 if a test failed, and 205 if an error requires that the GPU is isolated, as in DCGM 4."""
+    """Run one call. As in DCGM 4, the exit code is 226 if a test fails, and 205 if an error requires isolating the GPU."""
     driver = state.get("driver", {})
     if not driver.get("loaded") or driver["loaded"] != driver.get("userspace"):
         print("Error: Cannot get the list of devices: the NVIDIA library could not be found or is of another version")

@@ -1,6 +1,6 @@
 """Device faults and the fields of a GPU that show them.
 
-A fault changes the output of tools, not how checks are evaluated.
+A fault changes the output of tools. It does not change how checks are evaluated.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ GPU = 3
 """Index of the GPU that faults break, so that you can verify that the right GPU is reported."""
 
 FAULTS = {
-    "gpu-missing": "one GPU is on the PCI bus, and the driver does not list it",
+    "gpu-missing": "one GPU is on the PCI bus, but the driver does not list it",
     "gpu-off-bus": "one GPU is missing from the PCI bus",
     "gpu-lost": "the driver lost one GPU (NVML error 15)",
     "xid-79": "one GPU has fallen off the bus: Xid 79 in the kernel log, nvidia-smi cannot reach it",
     "xid-48": "one GPU reported a double-bit memory error: Xid 48 in the kernel log",
     "xid-154": "one GPU reported an error, and the driver requests a node reboot: Xid 154 in the kernel log",
     "sxid-fatal": "an NVSwitch reported a fatal error: SXid in the kernel log",
-    "no-devices": "the driver is loaded and initializes no GPU",
-    "gpu-wrong-model": "one GPU is of another model",
+    "no-devices": "the driver is loaded but initializes no GPU",
+    "gpu-wrong-model": "one GPU is a different model",
     "gpu-less-memory": "one GPU shows less memory than its model has",
     "ecc-uncorrected": "one GPU counts uncorrectable memory errors",
     "ecc-sram": "one GPU has an aggregate count of one uncorrectable SRAM error",
     "ecc-off": "ECC is off on one GPU",
-    "remap-pending": "a row remapping of one GPU is pending until a reset",
-    "remap-failed": "remapping a row of one GPU failed",
+    "remap-pending": "one GPU has a row remapping that is pending until a reset",
+    "remap-failed": "row remapping failed on one GPU",
     "pcie-narrow": "the PCIe link of one GPU trained to half its width",
     "pcie-slow": "the PCIe link of one GPU runs at an older generation",
-    "host-copy-slow": "one GPU copies from and to host memory at a tenth of its rate, and its link looks healthy",
+    "host-copy-slow": "one GPU copies to and from host memory at a tenth of its normal rate, although its link looks healthy",
     "thermal": "one GPU is overheated and throttled by its hardware",
     "power-capped": "the power limit of one GPU is below its default",
     "recovery-reset": "the driver requests a reset of one GPU",
-    "recovery-reboot": "the driver requests a reboot because of one GPU",
+    "recovery-reboot": "the driver requests a node reboot because of one GPU",
     "inforom-corrupt": "the infoROM of one GPU is corrupt",
     "mig-enabled": "MIG is enabled on one GPU in a pool of whole GPUs",
-    "unknown-error": "one cell of one GPU reads [Unknown Error], with exit code 0",
+    "unknown-error": "one field of one GPU reads [Unknown Error], with exit code 0",
     "stale-process": "a process of another user runs on one GPU",
-    "memory-leaked": "35 GB of memory of one GPU are in use and no process is listed",
+    "memory-leaked": "35 GB of one GPU's memory are in use, but no process is listed",
     "nvlink-inactive": "two NVLinks of one GPU are down",
     "nvlink-errors": "one NVLink counted errors",
-    "fabric-unhealthy": "one GPU is in the NVLink fabric, and its health summary is Unhealthy",
+    "fabric-unhealthy": "one GPU is in the NVLink fabric, but its health summary is Unhealthy",
     "efa-missing": "one EFA device is missing",
     "fabric-device-missing": "one InfiniBand or RDMA device is missing (Azure, A3 Ultra, A4)",
     "fabric-port-down": "the port of one InfiniBand or RDMA device is down",
@@ -51,7 +51,7 @@ FAULTS = {
     "fabric-flapping": "one InfiniBand port lost its link nine times since boot",
     "gvnic-missing": "one data interface of A3 High or A3 Mega is missing",
 }
-"""Name -> effect."""
+"""Maps a fault to its effect."""
 
 FIELDS = {
     "gpu-wrong-model": {"NAME": "NVIDIA A100-SXM4-80GB", "MEMORY": "81920", "FREE": "81050"},
@@ -79,7 +79,7 @@ FIELDS = {
     "memory-leaked": {"USED": "35840"},
     "fabric-unhealthy": {"FABRIC_HEALTH": "Unhealthy"},
 }  # fmt: skip
-"""Fault -> the fields of the broken GPU that differ."""
+"""Maps a fault to the fields of the broken GPU that differ."""
 
 UNLISTED = ("gpu-missing", "gpu-off-bus")
 UNREACHABLE = ("xid-79",)

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from .schema import Port, State
 
 EFA_BUSES = ("10", "20", "90", "a0")
-"""PCI buses of the EFA devices of p4d: one per pair of GPUs, each device in slot 1b. Larger machines have further buses."""
+"""PCI buses of the EFA devices of p4d: one per pair of GPUs, each device in slot 1b. Larger machines have additional buses."""
 ADAPTERS = {"HDR": ("MT4124", "101c", "4124", "20.31.1014"), "NDR": ("MT4126", "101e", "4126", "28.42.1000")}
-"""Generation -> name, PCI id, part number and firmware of a virtual function. HDR is recorded, NDR's firmware is
-assumed."""
+"""Maps a generation to the name, PCI ID, part number and firmware of a virtual function. HDR is recorded; NDR's
+firmware is assumed."""
 BROKEN = 5
 """Index of the device that faults break."""
 
@@ -30,7 +30,7 @@ def efa_addresses(state: State) -> list[tuple[str, str]]:
 
 
 def efa_names(state: State) -> list[str]:
-    """Return rdma-core's name of each device, from the decimal bus and slot: rdmap16s27."""
+    """Return the rdma-core name of each device, built from the decimal bus and slot: rdmap16s27."""
     return ["rdmap%ds%d" % (int(bus, 16), int(slot, 16)) for bus, slot in efa_addresses(state)]
 
 
@@ -119,7 +119,7 @@ def ports(state: State) -> list[Port]:
 def switch_bridges(state: State) -> list[str]:
     """Return the names of the ConnectX functions through which the fabric manager reaches the NVSwitches of B200 and B300.
 
-    They are InfiniBand devices of mlx5. On AWS, they exist in addition to the EFA devices. The names are those of a p6-b300.48xlarge.
+    They are InfiniBand devices of mlx5. On AWS, they exist in addition to the EFA devices. The names are from a p6-b300.48xlarge.
     """
     if (device_gpus.model(state) or {}).get("ARCH") != "Blackwell" or not state["hardware"].get("nvswitches"):
         return []
@@ -274,7 +274,7 @@ def pci_files(address: str, vendor: str, device: str, kind: str) -> dict[str, st
 
 
 def files(state: State) -> dict[str, str]:
-    """Return the content of each file of a fabric device below /sys and /dev, by path."""
+    """Return the content of each fabric device file below /sys and /dev, keyed by path."""
     found = {}
     for (bus, slot), name in zip(efa_addresses(state), efa_names(state)):
         found.update(pci_files("0000:%s:%s.0" % (bus, slot), "1d0f", "efa0", "020000"))

@@ -1,7 +1,7 @@
-"""The GPUs of a stand-in node: addresses, identities, and all values that tools print.
+"""The GPUs of a stand-in node: their addresses, identities, and all values that tools print.
 
-`models.py` has the values that differ between models. The rest of each output is in `gpu.xml` and `query-gpu.txt`.
-Identities are recognizably synthetic and differ between instances, so a replaced node has different GPUs.
+`models.py` contains the values that differ between models. The rest of each output is in `gpu.xml` and `query-gpu.txt`.
+Identities are clearly synthetic and differ between instances, so a replacement node has different GPUs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def model(state: State) -> Model | None:
 
 
 def gpus(state: State) -> list[tuple[int, Gpu]]:
-    """Return the index and values of each GPU, in the order of the driver. `on_bus` and `listed` apply faults that hide a GPU."""
+    """Return the index and values of each GPU, in driver order. `on_bus` and `listed` apply faults that hide a GPU."""
     record = model(state)
     if record is None:
         return []

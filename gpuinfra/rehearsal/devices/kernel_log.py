@@ -116,7 +116,7 @@ def dmesg(state: State, args: list[str]) -> int:
 
 
 def journalctl(state: State, args: list[str]) -> int:
-    """`journalctl -k [-b] [-o short-iso]`. `tools/machine.py` handles the other journals."""
+    """`journalctl -k [-b] [-o short-iso]`. `tools/machine.py` handles other journals."""
     base = _boot(state)
     host = state.get("instance", {}).get("name", "node")
     for at, text in lines(state):

@@ -1,9 +1,9 @@
-"""PCI addresses of GPUs and network devices, from which device names follow.
+"""PCI addresses of GPUs and network devices, which determine device names.
 
 | layout | source |
 | --- | --- |
-| p4d | addresses of a p4d.24xlarge; larger machines of AWS have further buses (assumed) |
-| ndv4, ndv5 | Azure/azhpc-images topology/ndv4-topo.xml and ndv5-topo.xml, read 2026-11-21 |
+| p4d | addresses of a p4d.24xlarge; larger AWS machines have additional buses (assumed) |
+| ndv4, ndv5 | Azure/azhpc-images topology/ndv4-topo.xml and ndv5-topo.xml, retrieved 2026-11-21 |
 | a3-mega | interface names enp6s0 .. enp142s0 and enp0s12 that Google's recipes pass to FasTrak; GPU addresses assumed |
 | a3-high | data interfaces behind 06, 0c, 86, 8c, from Google's TCPX topology; GPU addresses assumed |
 | rdma | RDMA names rocep145s0 .. rocep206s0 of A3 Ultra and A4, from published recipes; GPU addresses assumed, CC:00.0 observed on an A4 |

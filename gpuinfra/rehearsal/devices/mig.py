@@ -1,6 +1,6 @@
 """MIG on a stand-in node: enabling it, creating and destroying instances, and the resulting nvidia-smi output.
 
-The mode persists, instances last until the next boot, as on real GPUs.
+As on real GPUs, the mode persists, and instances last until the next boot.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def manage(state: State, args: list[str], change: Change) -> int:
 
 
 def _memory(state: State, profile: str) -> int:
-    """Eighths of the GPU's memory that a profile uses."""
+    """The eighths of GPU memory that a profile uses."""
     record = device_gpus.model(state)
     return round(int(profile.split(".")[1][:-2]) * 8 * 1024 / int(record["MEMORY"])) if record else 0
 

@@ -1,7 +1,7 @@
-"""GPU models: the values that differ between them in the output of tools.
+"""GPU models: the values that differ between models in tool output.
 
-Memory, links, PCIe generation and device ids match the machine catalog; a test compares them.
-Reserved memory, clocks, power and subsystem ids come from data sheets or recordings; no check depends on them.
+Memory, links, PCIe generation and device IDs match the machine catalog; a test compares them.
+Reserved memory, clocks, power and subsystem IDs are from data sheets or recordings; no check depends on them.
 """
 
 from __future__ import annotations

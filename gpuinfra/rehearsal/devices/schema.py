@@ -30,7 +30,7 @@ class Hardware(TypedDict):
 
 
 class Driver(TypedDict):
-    """Versions of the driver's two halves, None where one is missing."""
+    """Versions of the driver's two halves. None for a missing half."""
 
     userspace: str | None
     loaded: str | None
@@ -38,14 +38,14 @@ class Driver(TypedDict):
 
 
 class Efa(TypedDict, total=False):
-    """Versions that the EFA installer left."""
+    """Versions that the EFA installer recorded."""
 
     libfabric: str | None
     kmod: str | None
 
 
 class Mig(TypedDict):
-    """GPUs in MIG mode, and the instances of this boot by GPU index."""
+    """GPUs in MIG mode, and this boot's instances keyed by GPU index."""
 
     enabled: list[int]
     instances: dict[str, list[str]]

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CUDA = {"570": "12.8", "575": "12.9", "580": "13.0", "590": "13.1", "595": "13.2", "610": "13.3"}
-"""Driver branch -> the highest CUDA version that its nvidia-smi shows."""
+"""Maps a driver branch to the highest CUDA version that its nvidia-smi shows."""
 
 
 def main(state: State, args: list[str], change: Change) -> int:
-    """Run one call. Exit codes as in nvidia-smi(1)."""
+    """Run one call. Exit codes match nvidia-smi(1)."""
     driver = state.get("driver", {})
     if args in (["-h"], ["--help"]):
         print("NVIDIA System Management Interface -- v%s" % driver.get("userspace"))
@@ -208,7 +208,7 @@ NVLINK_5 = (
     *(("FEC Errors - %d" % bucket, "0") for bucket in range(1, 16)),
     ("Raw BER Lane 0", "2061"), ("Raw BER Lane 1", "1038"), ("Raw BER Total", "1037"), ("Raw Errors Lane 0", "82"), ("Raw Errors Lane 1", "4"),
 )  # fmt: skip
-"""Name and value of each counter of a healthy link. The order and the traffic are assumed; the rest is from a p6-b300.48xlarge."""
+"""Name and value of each counter of a healthy link. The order and the traffic values are assumed; the rest is from a p6-b300.48xlarge."""
 
 
 def _nvlink_errors(gpus: list[Gpu], faults: list[str]) -> int:

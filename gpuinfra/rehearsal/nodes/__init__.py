@@ -1,8 +1,8 @@
-"""Stand-in nodes: each runs the real user data, bootstrap steps and checks in its own namespaces, without root.
+"""Stand-in nodes. Each runs the real user data, bootstrap steps and checks in its own namespaces, without root.
 
 `host.py` starts and watches the nodes, `root.py` builds a node's file system, `enter.py` enters its namespaces, and
 `state.py` owns its state. In a node, `gpuinfra.rehearsal.tools` replaces init, the package manager and commands that
-need hardware or a vendor's server, and `gpuinfra.rehearsal.devices` replaces device tools.
+require hardware or a vendor's server. `gpuinfra.rehearsal.devices` replaces device tools.
 """
 
 from gpuinfra.rehearsal.nodes.host import NodeHost

@@ -23,7 +23,7 @@ def health_address(endpoint: str, instance_id: str) -> str:
 
 
 def _generic(cloud: str, endpoint: str, instance_id: str) -> dict[str, str]:
-    """The environment for a cloud that has no tables in this module: cloud-init reads an EC2-compatible metadata service."""
+    """The environment for a cloud without tables in this module. cloud-init reads an EC2-compatible metadata service."""
     return {
         f"{cloud.upper()}_ENDPOINT": f"{endpoint}/.{cloud}",
         "AWS_EC2_METADATA_SERVICE_ENDPOINT": f"{endpoint}/.{cloud}/nodes/{instance_id}",

@@ -1,13 +1,13 @@
-"""Start a stand-in node: create namespaces, mount its root, execute its init. Standard library only, run as a file.
+"""Starts a stand-in node: creates namespaces, mounts its root, and executes its init. Standard library only; run as a file.
 
 `python -I -S enter.py CONFIG.json` creates user, mount, PID, UTS and IPC namespaces, which most systems allow without
-root, builds the root with bind mounts, and executes the node's init as process 1. It exits with the status of init.
+root. It builds the root with bind mounts, executes the node's init as process 1, and exits with the status of init.
 
 Both processes are killed with their parent, so a killed rehearsal leaves no process.
 The node shares the host's network, because the stand-in cloud listens on its loopback interface.
-The user namespace of a node is inside another one, in which the user of this process is `LOGIN_UID`. The node's sshd runs
-there (`serve.py`), because sshd refuses a user name whose ID is not its own.
-`--probe` only tests whether the system allows this, and prints the reason if not.
+A node's user namespace is nested in another user namespace, where the user of this process is `LOGIN_UID`. The node's sshd
+runs there (`serve.py`), because sshd refuses a user name whose ID is not its own.
+`--probe` only tests whether the system allows this, and prints the reason if it does not.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
 
 
 def unshare() -> None:
-    """Create namespaces in which this user is root and the only user, inside one in which it is `LOGIN_UID`."""
+    """Create namespaces where this user is root and the only user, nested in a namespace where it is `LOGIN_UID`."""
     uid, gid = os.getuid(), os.getgid()
     _check(_libc.unshare(CLONE_NEWUSER), "make a user namespace")
     _map(f"{LOGIN_UID} {uid} 1", f"{LOGIN_UID} {gid} 1")
@@ -72,7 +72,7 @@ def die_with(parent: int) -> None:
     """Have the kernel kill this process when its parent exits. Call it after `unshare`, which clears the setting."""
     _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "tie this process to its parent")
     if os.getppid() != parent and os.getpid() != 1:
-        os._exit(137)  # the parent ended before prctl took effect
+        os._exit(137)  # the parent exited before prctl took effect
 
 
 def mount(source: str, target: str, kind: str | None = None, flags: int = 0, data: str | None = None) -> None:
@@ -94,11 +94,11 @@ def bind(source: str, target: str, read_only: bool = False) -> None:
 
 
 def _become_init(config: dict, ended: int) -> None:
-    """In the child: mount the root, change to it, and execute the node's init. `ended` is readable when the parent has
-    ended, because the parent's ID is not visible in a new PID namespace."""
+    """In the child: mount the root, change to it, and execute the node's init. `ended` becomes readable when the parent
+    exits, because the parent's ID is not visible in a new PID namespace."""
     _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "tie init to its parent")
     if select.select([ended], [], [], 0)[0]:
-        os._exit(137)  # the parent ended before prctl took effect
+        os._exit(137)  # the parent exited before prctl took effect
     try:
         os.setsid()
         root = config["root"]
@@ -117,7 +117,7 @@ def _become_init(config: dict, ended: int) -> None:
 
 
 def _proc(root: str, files: list[dict]) -> None:
-    """Mount the node's /proc. If a container forbids that, bind the host's: only process IDs differ."""
+    """Mount the node's /proc. If a container forbids the mount, bind the host's /proc, where only process IDs differ."""
     try:
         mount("proc", root + "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     except OSError:

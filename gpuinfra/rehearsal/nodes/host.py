@@ -1,10 +1,10 @@
 """Starts, reboots, suspends, terminates and watches the stand-in nodes of one rehearsal.
 
-One thread starts and watches all process trees, because the kernel ends a child with the thread that started it.
-A node's record is on disk before its process starts, so the next rehearsal can continue after a kill: a node that was
-running boots again with a new boot ID, as after a power failure, and a suspended one resumes. Only a node whose boot
-has reached its units can be suspended. Before that, the progress of the boot is not recorded, so the node boots again.
-The number of nodes that boot at once is limited to the number of cores.
+One thread starts and watches all process trees, because the kernel kills a child when the thread that started it
+exits. A node's record is on disk before its process starts, so the next rehearsal can continue after a kill: a node
+that was running boots again with a new boot ID, as after a power failure, and a suspended node resumes. A node can be suspended
+only after its boot has reached its units. Before that, boot progress is not recorded, so the node boots again.
+At most one node per core boots at the same time.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ REBOOT, POWEROFF = 40, 41
 DEFAULT_TARGET = "multi-user.target"
 """The unit that a node's init starts first (`tools/init.py`)."""
 BOOT_SLOT_S = 30.0
-"""After this time the next node can boot, because this node may be waiting for others."""
+"""After this time, the next node can boot, because this node might be waiting for others."""
 
 
 class NodeHost:
     """The stand-in nodes of one rehearsal."""
 
     def __init__(self, folder: Path, *, endpoint: str, slots: int | None = None) -> None:
-        """`endpoint` is the stand-in cloud's address, `http://127.0.0.1:PORT`, which can differ on each start."""
+        """`endpoint` is the stand-in cloud's address, `http://127.0.0.1:PORT`. It can change on each start."""
         self.folder = Path(folder).resolve()
         self.nodes_folder = self.folder / "nodes"
         self.endpoint = endpoint.rstrip("/")
@@ -78,7 +78,7 @@ class NodeHost:
         self._call(lambda: self._launch(instance))
 
     def reboot(self, instance_id: str) -> None:
-        """End the processes of a node and boot it with a new boot ID."""
+        """Terminate the processes of a node and boot it with a new boot ID."""
         self._call(lambda: self._reboot(self._nodes[instance_id]))
 
     def terminate(self, instance_id: str) -> None:
@@ -86,11 +86,11 @@ class NodeHost:
         self._call(lambda: self._terminate(instance_id))
 
     def suspend_all(self) -> None:
-        """End the processes of all nodes. A node whose units have been started keeps its boot ID; others boot again."""
+        """Terminate the processes of all nodes. Nodes whose units have started keep their boot ID. Other nodes boot again later."""
         self._call(lambda: [self._suspend(node) for node in self._nodes.values()])
 
     def resume_all(self) -> None:
-        """Resume suspended nodes with the same boot ID. Services and timers start again, completed jobs do not."""
+        """Resume suspended nodes with the same boot ID. Services and timers restart, but completed jobs do not."""
         self._call(lambda: [self._continue(node) for node in self._nodes.values()])
 
     def close(self) -> None:
@@ -171,7 +171,7 @@ class NodeHost:
             self._continue(node)
 
     def _continue(self, node: Node) -> None:
-        """Queue the start of a node that is on or suspended and has neither a process nor a place in the queue."""
+        """Queue the start of a node that is on or suspended, has no process, and is not queued."""
         if node.process is None and node.power in ("on", "suspended") and node not in (n for n, _ in self._waiting):
             self._request_start(node, resume=node.power == "suspended")
 
@@ -200,7 +200,7 @@ class NodeHost:
         self._request_start(node, resume=False)
 
     def _request_start(self, node: Node, *, resume: bool) -> None:
-        """Queue a start. `power` is recorded first, so that a kill before the start leads to a boot later."""
+        """Queue a start. `power` is recorded first, so that the node boots later if a kill prevents the start."""
         node.power = "suspended" if resume else "on"
         node.save()
         self.ssh_ports.open(node)
@@ -289,8 +289,8 @@ class NodeHost:
         }
 
     def _read_messages(self, node: Node, fd: int) -> None:
-        """Read messages of a node's init: `init PID`, `settled` when all jobs are done, and `ending CODE` when a reboot
-        or power off begins."""
+        """Read messages from a node's init: `init PID`, `settled` when all jobs are done, and `ending CODE` when a reboot
+        or power-off begins."""
         try:
             data = os.read(fd, 4096)
         except (BlockingIOError, OSError):
@@ -320,8 +320,8 @@ class NodeHost:
             self._stopped(node, f"stopped with status {code}")
 
     def _stopped(self, node: Node, what: str) -> None:
-        """Switch off a node that failed. Its record stays `on`: the failure can be a kill of all processes of the
-        rehearsal that ended this node first."""
+        """Switch off a failed node. Its record stays `on`, because the failure can be a kill of all processes of
+        the rehearsal that reached this node first."""
         node.power = "off"
         with open(node.folder / "console.log", "a", encoding="utf-8") as console:
             console.write(f"the stand-in machine {what}; the next rehearsal boots it again\n")
@@ -330,8 +330,8 @@ class NodeHost:
         process = node.process
         if process is not None and process.stdout is not None:
             self._read_messages(node, process.stdout.fileno())
-            # Killing init ends all processes of the node, and its parent after them.
-            # Before the ID of init is known, its parent is the only process, and later ones end with it.
+            # Killing init terminates all processes of the node, and then its parent.
+            # Before init's ID is known, its parent is the only process, and later processes terminate with it.
             target = node.init_pid if node.init_pid is not None and process.poll() is None else process.pid
             with contextlib.suppress(ProcessLookupError):
                 os.kill(target, signal.SIGKILL)

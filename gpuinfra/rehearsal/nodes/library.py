@@ -1,7 +1,7 @@
-"""The stand-in commands of all nodes of a rehearsal: one byte-compiled copy, as the package `standin`.
+"""The stand-in commands for all nodes of a rehearsal: one byte-compiled copy, packaged as `standin`.
 
-The installation may be read-only and without byte code, and compiling in each of a thousand calls takes longer than the
-call. The copy is replaced when its content changes.
+The installation can be read-only and without byte code, and compiling on every call takes longer than the call itself.
+The copy is replaced when its content changes.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Library:
 
     folder: Path
     launchers: dict[str, str]
-    """Launchers by path in the node, for commands in every image."""
+    """Launchers keyed by path in the node, for commands in every image."""
     hidden: frozenset[str]
-    """Names of host commands that a node does not get."""
+    """Names of host commands that are hidden from nodes."""
 
     @staticmethod
     def make(folder: Path) -> Library:

@@ -1,8 +1,8 @@
-"""Log in to a running stand-in node. Standard library only, run as a file by the node's sshd.
+"""Logs in to a running stand-in node. Standard library only; run as a file by the node's sshd.
 
 `python -I -S login.py FOLDER` joins the namespaces of the node's init and runs the command of the SSH client, or a
-login shell, as the user that sshd accepted. A stand-in node has one user ID, so this user owns every file. Its commands
-still need sudo for what root does, because the node's sudo reads `/etc/sudoers.d`.
+login shell, as the user that sshd accepted. A stand-in node has one user ID, so this user owns every file. Commands that
+require root still need sudo, because the node's sudo reads `/etc/sudoers.d`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAMESPACES = ("user", "mnt", "pid", "uts", "ipc")
 BOOTED = "/run/standin/init.sock"
 """Socket in the node's root. It exists as soon as the node's init responds."""
 GONE = 255
-"""Exit code of ssh without a connection."""
+"""The exit code of ssh if the connection fails."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -45,12 +45,12 @@ def main(argv: list[str]) -> int:
                 session, OSError(number, f"cannot join the node's {name} namespace: {os.strerror(number)}")
             )
     if not os.path.exists(BOOTED):
-        # Between the creation of the namespaces and the change of root, "/" is still the host's.
+        # Between the creation of the namespaces and the root change, "/" is still the host's.
         return _switched_off(session, OSError("it is booting"))
     child = os.fork()  # only children enter a PID namespace
     if child == 0:
         _become(environ)
-    _die_with(parent)  # again, because setns clears it; the child is killed with this process
+    _die_with(parent)  # set again, because setns clears it; the child is killed with this process
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
@@ -89,7 +89,7 @@ def _session() -> int:
 
 
 def _switched_off(session: int, error: Exception) -> int:
-    """The node is off: end the connection, as a machine without power does."""
+    """The node is off: close the connection, as a powered-off machine does."""
     sys.stderr.write(f"the stand-in node is off: {error}\n")
     if session:
         os.kill(session, signal.SIGKILL)

@@ -28,7 +28,7 @@ class NodeStatus:
 
 @dataclass
 class Node:
-    """One node. `host.json` holds all data that must survive this process."""
+    """One node. `host.json` contains all data that must survive this process."""
 
     folder: Path
     instance: Instance
@@ -40,7 +40,7 @@ class Node:
     init_pid: int | None = None
     settled: bool = False
     ending: int | None = None
-    """Exit code that the node's init announced: a reboot or power off has begun."""
+    """The exit code that the node's init announced. A reboot or power-off has begun."""
     slot_until: float = 0.0
 
     @property
@@ -60,7 +60,7 @@ def hostname(instance: Instance) -> str:
 
 
 def empty(folder: Path) -> None:
-    """Remove the content of a folder. It contains no mounts, because they end with their node."""
+    """Remove the content of a folder. The folder contains no mounts, because a node's mounts end with the node."""
     if folder.is_dir():
         for entry in os.scandir(folder):
             if entry.is_dir(follow_symlinks=False):

@@ -1,9 +1,9 @@
 """The root file system of a stand-in node, created once and without root privileges.
 
 The host's /usr is mounted read-only at /.host/usr, and the node's /usr is a folder of links to it. A package can
-therefore install a file, a command or a kernel module at its real path, and it survives a reboot. Stand-in commands and
+therefore install a file, a command or a kernel module at its real path, and the file survives a reboot. Stand-in commands and
 the files of vendors' packages are not linked, so a node lacks them until a step installs them. /etc, /var, /opt, /root,
-/home, /tmp, /run, /dev and /sys belong to the node; /proc is a new one (`enter.py`).
+/home, /tmp, /run, /dev and /sys belong to the node. /proc is newly mounted (`enter.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 LINKED = ("bin", "sbin", "lib", "libexec", "share", "share/keyrings", "include")
-"""Folders of /usr that the node owns, filled with links to the host's files. Each other folder is one link."""
+"""Folders of /usr that the node owns, filled with links to the host's files. Every other folder is a single link."""
 OWN = (
     "lib/modules", "lib/systemd", "lib/modules-load.d", "lib/modprobe.d", "lib/sysctl.d",
     "lib/dracut", "src", "local",
@@ -73,7 +73,7 @@ def build(
 
 
 def binds(root: Path, *, lib: Path, state: Path, shared: Path, console: Path) -> list[dict[str, Any]]:
-    """Return the bind mounts of each start, in order."""
+    """Return the bind mounts that each start makes, in order."""
     items: list[dict[str, Any]] = [{"source": "/usr", "target": "/.host/usr", "read_only": True}]
     for part in PARTS:
         if os.path.isdir(f"/{part}") and not os.path.islink(f"/{part}"):
@@ -133,7 +133,7 @@ def _fill_usr(root: Path, hidden: frozenset[str]) -> None:
 
 
 def _link_all(folder: Path, host: str, own: set[str], hidden: frozenset[str]) -> None:
-    """Link every entry of the host's folder, except the node's own and hidden ones."""
+    """Link every entry of the host's folder, except hidden entries and entries that the node owns."""
     for name in os.listdir(host):
         if name in own or name in hidden or name.startswith(_VENDORS):
             continue
@@ -180,7 +180,7 @@ def _fill_etc(root: Path, os_name: str, hostname: str, archive: str) -> None:
 
 
 def _interpreter() -> dict[str, str]:
-    """The node's python3 is the interpreter that runs this, because it is known to work."""
+    """The node's python3 is the interpreter that runs this code, because it is known to work."""
     real = os.path.realpath(os.path.join(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}"))
     if not os.path.exists(real):
         real = os.path.realpath(sys.executable)

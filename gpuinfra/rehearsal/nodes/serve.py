@@ -1,4 +1,4 @@
-"""Run the sshd of one connection to a stand-in node. Standard library only, run as a file.
+"""Runs the sshd of one connection to a stand-in node. Standard library only; run as a file.
 
 `python -I -S serve.py PARENT INIT PASSWD WORDS...` joins the user namespace around the node's (`enter.py`), gives it the
 user names of PASSWD and its own pseudo-terminals, and executes WORDS, which is sshd. It is killed with PARENT.
@@ -21,7 +21,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main(argv: list[str]) -> int:
-    """Execute sshd. Returns 255 if the node is off, and 137 if the parent has ended."""
+    """Execute sshd. Returns 255 if the node is off, and 137 if the parent has exited."""
     parent, init, passwd, words = int(argv[0]), argv[1], argv[2], argv[3:]
     try:
         node = os.open(f"/proc/{init}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
     _check(_libc.unshare(CLONE_NEWNS), "make a mount namespace")
     _mount(b"none", b"/", None, MS_REC | MS_PRIVATE)
     _mount(passwd.encode(), b"/etc/passwd", None, MS_BIND)
-    _mount(b"/dev/null", b"/etc/group", None, MS_BIND)  # without a group tty, sshd keeps the owner of a terminal
+    _mount(b"/dev/null", b"/etc/group", None, MS_BIND)  # without a group named tty, sshd keeps the terminal's owner
     try:
         _mount(b"devpts", b"/dev/pts", b"devpts", 0, b"newinstance,ptmxmode=0666,mode=0620")
         _mount(b"/dev/pts/ptmx", b"/dev/ptmx", None, MS_BIND)

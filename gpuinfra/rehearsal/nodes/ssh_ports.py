@@ -1,9 +1,9 @@
 """SSH to stand-in nodes: one loopback port per node, and one real sshd per connection.
 
-A port presents the host keys of its node, which are in its evidence, so known hosts are verified as on a deployed
+A port presents its node's host keys, which are in the node's evidence, so known hosts are verified as on a deployed
 node. The sshd is the host's and runs outside the node, because sshd changes users, which an unprivileged user namespace
-does not allow (`serve.py`). Its only command enters the node (`login.py`). One sshd serves one connection, as under
-inetd, so an idle node costs one socket. The stand-in cloud determines the users and their keys (`StandIn.logins`).
+does not allow (`serve.py`). Its forced command enters the node (`login.py`). Each sshd serves one connection, as
+under inetd, so an idle node uses only one socket. The stand-in cloud determines the users and their keys (`StandIn.logins`).
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class SshPorts:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "ssh"
         self.logins: Logins = lambda _: {}
-        """Function that returns who can log in to an instance. Called for each connection."""
+        """Returns the users who can log in to an instance. Called for each connection."""
         self.problem = ""
-        """The reason why nodes do not accept SSH connections on this system. Empty if they do."""
+        """The reason that nodes do not accept SSH connections on this system. Empty if they do."""
         self._ports: dict[str, _Port] = {}
         self._sessions: list[subprocess.Popen[bytes]] = []
         self._guard = threading.Lock()
@@ -65,7 +65,7 @@ class SshPorts:
         self._thread.start()
 
     def open(self, node: Node) -> None:
-        """Open the port of a node, if it is not open."""
+        """Open the port of a node if it is not already open."""
         with self._guard:
             if self.problem or self._stopping or node.instance.id in self._ports:
                 return
@@ -86,7 +86,7 @@ class SshPorts:
                 port.socket.close()
 
     def numbers(self) -> dict[str, int]:
-        """Return the port on 127.0.0.1 by instance ID."""
+        """Return the ports on 127.0.0.1, keyed by instance ID."""
         with self._guard:
             return {id: port.number for id, port in self._ports.items()}
 
@@ -180,7 +180,7 @@ class SshPorts:
         return file
 
     def _write_accounts(self, node: Node) -> None:
-        """Write the users of a node with their keys, and the sudo rule that an image or a guest agent gives them."""
+        """Write the users of a node with their keys, and the sudo rule that an image or a guest agent sets up."""
         folder, sudoers = node.folder / "keys", node.root / "etc/sudoers.d"
         for path in (folder, sudoers):
             path.mkdir(parents=True, exist_ok=True)

@@ -1,16 +1,16 @@
 """The state of a stand-in node: the schema of `standin.json`, and its first version.
 
-Stand-in tools compute their output from this file, so the output reveals a step that did not run. A fault is a single
-word in it. `standin.json` is replaced in one step (`tools/state.py`); readers need no lock.
+Stand-in tools compute their output from this file, so the output reveals a step that did not run. A fault is one word
+in this file. `standin.json` is replaced atomically (`tools/state.py`), so readers need no lock.
 
 | field | content |
 | --- | --- |
-| `instance` | id, name (`gpu-1`, launch order), cloud, cluster, pool, region, zone |
+| `instance` | ID, name (`gpu-1`, launch order), cloud, cluster, pool, region, zone |
 | `machine`, `hardware` | machine type, and its devices (from its cloud's catalog) |
 | `image` | operating system, and whether it includes driver and fabric (`tools/images.json`) |
-| `kernel` | the running kernel; `kernels` has the installed ones |
-| `boot_id`, `boots`, `booted` | id and number of this boot |
-| `faults` | ordered faults; checks do not read them |
+| `kernel` | the running kernel; `kernels` lists the installed kernels |
+| `boot_id`, `boots`, `booted` | ID and number of this boot |
+| `faults` | requested faults; checks do not read them |
 | `packages` | name -> version, hold, origin |
 | `modules`, `module_files`, `dkms` | loaded modules; kernel -> module -> facts; DKMS builds |
 | `driver` | `userspace` and `loaded` version, `open`; None without a driver |
@@ -35,19 +35,19 @@ TOOLS = Path(__file__).resolve().parent.parent / "tools"
 NODE_FAULTS: dict[str, str] = {
     "never-reports": "the node's network never comes up, so cloud-init hangs and nothing is uploaded",
     "driver-mismatch": "the loaded kernel module is older than the driver's libraries, as after an unattended upgrade",
-    "fabric-manager-stopped": "fabric manager exits after it started",
+    "fabric-manager-stopped": "fabric manager exits after it starts",
     "lustre-mount-fails": "the file system's server does not respond",
     "home-mount-refused": "the server of the home directories denies access to the mount",
-    "bucket-mount-refused": "the cloud denies the identity of the nodes access to a mounted bucket",
+    "bucket-mount-refused": "the cloud denies the nodes' identity access to a mounted bucket",
     "bucket-missing": "a mounted bucket does not exist",
     "bucket-unreachable": "the service that stores a mounted bucket does not respond",
-    "lustre-over-tcp": "a rule of a security group is missing, so Lustre silently falls back from EFA to TCP",
+    "lustre-over-tcp": "a security group rule is missing, so Lustre silently falls back from EFA to TCP",
     "nccl-library-broken": "a library that NCCL's network plugin needs is missing, so NCCL silently falls back to sockets",
-    "nccl-environment": "root's .nccl.conf turns network plugins and InfiniBand off, as a leftover of a test in the image",
+    "nccl-environment": "root's .nccl.conf, left in the image by a test, turns off network plugins and InfiniBand",
     "download-corrupt": "one byte of every vendor download is corrupt",
     "repository-503": "vendors' repositories and download servers return status 503",
 }
-"""Node faults other than device faults, which are in `gpuinfra.rehearsal.devices`."""
+"""Node faults other than device faults. Device faults are in `gpuinfra.rehearsal.devices`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class Instance:
     os: str = "ubuntu-22.04"
     prebuilt: bool = True
     name: str = "node-1"
-    """Pool and launch order: `gpu-1`."""
+    """Pool and launch number: `gpu-1`."""
     pool: str = "gpu"
     cluster: str = "cluster"
     cloud: str = "aws"

@@ -9,7 +9,7 @@ from pathlib import Path
 from gpuinfra.rehearsal.nodes import enter
 
 ISOLATED = (sys.executable, "-I", "-S")
-"""This interpreter without environment variables and packages: nodes get only the standard library."""
+"""This interpreter without environment variables and packages, because nodes get only the standard library."""
 
 _SETTINGS = {
     "/proc/sys/kernel/apparmor_restrict_unprivileged_userns": (
@@ -19,12 +19,12 @@ _SETTINGS = {
     "/proc/sys/kernel/unprivileged_userns_clone": ("0", "sysctl kernel.unprivileged_userns_clone=1"),
     "/proc/sys/user/max_user_namespaces": ("0", "sysctl user.max_user_namespaces=10000"),
 }
-"""File -> forbidding value and command that allows namespaces: Ubuntu 24.04's AppArmor, Debian's setting, the kernel's
-limit."""
+"""Maps a file to the value that forbids namespaces and the command that allows them: Ubuntu 24.04's AppArmor setting,
+Debian's setting, the kernel's limit."""
 
 
 def available() -> tuple[bool, str]:
-    """Return whether this system allows the namespaces that a node needs without root, and the reason if it does not."""
+    """Return whether this system allows a node's namespaces without root and, if it does not, the reason."""
     if sys.platform != "linux":
         return False, f"stand-in nodes need Linux; this is {sys.platform}"
     try:

@@ -6,7 +6,7 @@
 | `az` | `network bastion tunnel` |
 | `gcloud` | `compute os-login ssh-keys add`, `compute start-iap-tunnel` |
 
-They use the operator's credentials and the endpoint variables of the real programs, and refuse other commands.
+They use the operator's credentials and the endpoint variables of the real programs. They refuse other commands.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def install(folder: Path, python: str) -> None:
 
 
 def run(name: str, commands: dict[tuple[str, ...], Callable[[list[str]], int]]) -> NoReturn:
-    """Run the command that the first words specify."""
+    """Run the command that the first words select."""
     words = sys.argv[1:]
     for command, action in commands.items():
         if tuple(words[: len(command)]) == command:
             sys.exit(action(words[len(command) :]))
-    sys.exit(f"{name}: a rehearsal has no command {' '.join(words[:4])}")
+    sys.exit(f"{name}: a rehearsal does not support the command {' '.join(words[:4])}")
 
 
 def parsed(
@@ -67,4 +67,4 @@ def relayed(port: int) -> int:
 def variable(name: str) -> str:
     """Return an environment variable of the rehearsal."""
     value = os.environ.get(name)
-    return value or sys.exit(f"{name} is not set; this program runs in a rehearsal only")
+    return value or sys.exit(f"{name} is not set; this program runs only in a rehearsal")

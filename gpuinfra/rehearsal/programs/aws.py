@@ -1,4 +1,4 @@
-"""`aws` in a rehearsal. AWS's SDK sends the requests to the stand-in cloud, as the real program does."""
+"""`aws` in a rehearsal. Like the real program, it sends requests through the AWS SDK, here to the stand-in cloud."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _CHUNK = 65536
 
 
 def tunnel(words: list[str]) -> int:
-    """Listen on a local port, and connect it to a port of a machine behind a Bastion."""
+    """Listen on a local port, and forward it to a port of a machine behind a Bastion host."""
     needed = ("--name", "--resource-group", "--target-resource-id", "--resource-port", "--port")
     given = parsed("az network bastion tunnel", words, needed, ("--subscription",))
     subscription = given.subscription or given.target_resource_id.split("/")[2]

@@ -19,7 +19,7 @@ def add_key(words: list[str]) -> int:
     words = [word for word in words if word != "--quiet"]
     given = parsed("gcloud compute os-login ssh-keys add", words, ("--key-file", "--format"), ("--ttl",))
     if given.format != "json":
-        sys.exit("gcloud: a rehearsal prints JSON only; add --format=json")
+        sys.exit("gcloud: a rehearsal prints only JSON; add --format=json")
     body = {"key": Path(given.key_file).read_text(encoding="utf-8")}
     if match := re.fullmatch(r"(\d+)([smhd])", given.ttl):
         body["expirationTimeUsec"] = str(int((time.time() + int(match[1]) * _SECONDS[match[2]]) * 1_000_000))
@@ -33,7 +33,7 @@ def add_key(words: list[str]) -> int:
 def start_tunnel(words: list[str]) -> int:
     """Connect standard input and output to a port of an instance."""
     if len(words) < 2 or "--listen-on-stdin" not in words:
-        sys.exit("gcloud: a rehearsal needs INSTANCE PORT --listen-on-stdin")
+        sys.exit("gcloud: a rehearsal requires INSTANCE PORT --listen-on-stdin")
     name, port, *rest = words
     rest = [word for word in rest if word != "--listen-on-stdin"]
     given = parsed("gcloud compute start-iap-tunnel", rest, ("--zone", "--project"), ("--verbosity",))

@@ -1,7 +1,7 @@
-"""apt-get, apt-cache and apt-mark over the packages of `universe.json`.
+"""apt-get, apt-cache and apt-mark for the packages in `universe.json`.
 
 `update` finds the packages in a repository only if a sources list contains the repository and its signing key is trusted.
-Pins, holds and dependencies on exact versions work as in apt.
+Pins, holds and exact version dependencies work as in apt.
 """
 
 from __future__ import annotations

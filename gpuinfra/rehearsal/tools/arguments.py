@@ -7,10 +7,10 @@ class Arguments:
     """The words, flags and option values of a command line."""
 
     def __init__(self, argv: list[str], valued: dict[str, str]) -> None:
-        """`valued` has each option with a value (`-o`, `--output`) and the name of that value."""
+        """`valued` maps each option that takes a value (`-o`, `--output`) to the name of that value."""
         self.words: list[str] = []
         self.flags: set[str] = set()
-        """Options without a value: `--raw`, and `-r` also from `-rn`."""
+        """Options without a value: `--raw`, or `-r`, which can also be combined as in `-rn`."""
         self.values: dict[str, list[str]] = {}
         rest = iter(argv)
         for word in rest:

@@ -1,9 +1,9 @@
 """The programs that stand-in nodes use to mount buckets: Cloud Storage FUSE, Mountpoint for Amazon S3 and BlobFuse.
 
-A program requests credentials from the metadata service and a list of one object from the storage service, as the real
-program does when it mounts a bucket. If a grant is missing, the mount fails. The program then becomes a daemon, which
-ends when the bucket is unmounted. The files are in a folder that all nodes of the rehearsal share, and are not objects
-of the stand-in cloud.
+As the real program does when it mounts a bucket, a program requests credentials from the metadata service and a list of
+one object from the storage service. If a grant is missing, the mount fails. The program then becomes a daemon, which
+exits when the bucket is unmounted. The files are in a folder that all nodes of the rehearsal share. They are not objects
+in the stand-in cloud.
 
 Messages and options: GoogleCloudPlatform/gcsfuse v3.11.2, docs/troubleshooting.md; awslabs/mountpoint-s3 v1.23.0, mountpoint-s3/src/{cli,run}.rs,
 mountpoint-s3-fs/src/{fuse,s3}/config.rs and doc/TROUBLESHOOTING.md; Azure/azure-storage-fuse commit 74098e3, cmd/mount.go, setup/advancedConfig.yaml,
@@ -41,12 +41,12 @@ _BLOBFUSE_KEYS = {
     "attr_cache": {"timeout-sec"},
     "azstorage": {"account-name", "container", "endpoint", "mode", "appid", "max-retries"},
 }
-"""Keys of the configuration of BlobFuse that this tool knows. The real program ignores other keys."""
+"""BlobFuse configuration keys that this tool knows. The real program ignores other keys."""
 _MOUNTPOINT_FLAGS = {"--allow-other", "--read-only", "--allow-delete", "--allow-overwrite"}
 
 
 class Refused(Exception):
-    """The bucket cannot be opened."""
+    """Raised if the bucket cannot be opened."""
 
 
 def gcsfuse(argv: list[str]) -> int:
@@ -90,7 +90,7 @@ def _list_cloud_storage(bucket: str, environ: dict[str, str]) -> None:
 
 
 def mount_s3(argv: list[str]) -> int:
-    """`mount-s3 [options] BUCKET MOUNT`, and `--version`. The list of mounts does not contain the name of the bucket."""
+    """`mount-s3 [options] BUCKET MOUNT`, and `--version`. The list of mounts does not contain the bucket name."""
     arguments = Arguments(argv, {name: name for name in _MOUNTPOINT})
     if arguments.has("--version", "-V"):
         sys.stdout.write(f"mount-s3 {read_state()['packages']['mount-s3']['version']}\n")
@@ -126,13 +126,13 @@ def _mountpoint_words(bucket: str, code: int, text: str) -> str:
     if code:
         message = text.partition("<Message>")[2].partition("</Message>")[0] or "<no message>"
         return f"1: Client error\n    2: Forbidden: {message}"
-    # The error code means that a name cannot be resolved; recorded for a service without virtual hosts.
+    # The error code means that a name cannot be resolved. It was recorded for a service without virtual hosts.
     words = "CRT error 1059: aws-c-io: AWS_IO_DNS_INVALID_NAME, Host name was invalid for dns resolution."
     return f"1: Client error\n    2: Unknown CRT error\n    3: {words}"
 
 
 def blobfuse2(argv: list[str]) -> int:
-    """`blobfuse2 mount --config-file=FILE [options] MOUNT`, and `--version`. The list of mounts does not contain the name of the container."""
+    """`blobfuse2 mount --config-file=FILE [options] MOUNT`, and `--version`. The list of mounts does not contain the container name."""
     arguments = Arguments(argv, {name: name for name in _BLOBFUSE})
     if arguments.has("--version", "-v"):
         sys.stdout.write(f"blobfuse2 version {read_state()['packages']['blobfuse2']['version']}\n")
@@ -173,7 +173,7 @@ def blobfuse2(argv: list[str]) -> int:
 
 
 def _blobfuse_settings(text: str) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Return the keys at the top of a configuration, and the keys of each component. Raises ValueError for a key that this tool does not know."""
+    """Return the top-level keys of a configuration, and the keys of each component. Raises ValueError for a key that this tool does not know."""
     top: dict[str, str] = {}
     parts: dict[str, dict[str, str]] = {"": top}
     section = ""
@@ -213,7 +213,7 @@ def _list_container(container: str, environ: dict[str, str], storage: dict[str, 
 
 
 def _open(bucket: str, ask: Callable[[str, dict[str, str]], None], words: Callable[[str, int, str], str]) -> None:
-    """Request a list of one object from the service. Raises Refused with the program's message about the HTTP status, which is 0 without a response."""
+    """Request a list of one object from the service. Raises Refused with the program's message for the HTTP status (0 if there is no response)."""
     faults = read_state()["faults"]
     if "bucket-mount-refused" in faults:
         raise Refused(words(bucket, 403, "<Message>Access Denied</Message>"))
@@ -234,7 +234,7 @@ def _is_mounted(target: str) -> bool:
 
 
 def _serve(item: dict, said: str = "") -> int:
-    """Mount the bucket, and leave a daemon that ends when the bucket is unmounted."""
+    """Mount the bucket, and leave a daemon that exits when the bucket is unmounted."""
     code, text = mounts.attach(item)
     if code:
         return fail(text, code)

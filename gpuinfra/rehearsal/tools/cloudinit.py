@@ -46,7 +46,7 @@ def _init() -> int:
     _record(stage="init", status="running")
     if "never-reports" in read_state()["faults"]:
         _print("ci-info: no device got an address; waiting for network")
-        while True:  # the fault: an instance that never reports
+        while True:  # the fault of an instance that never reports
             time.sleep(3600)
     try:
         instance, user_data = identity(read_state()["instance"]["cloud"])
@@ -82,8 +82,8 @@ def _final() -> int:
         write_atomically(
             mark, f"{os.getpid()}: {datetime.now(UTC):%Y-%m-%d %H:%M:%S}\n"
         )  # Runs once for each instance, even after an error.
-    errors = [f"('scripts_user', RuntimeError('Runparts: user-data ended with exit code {code}'))"] if code else []
-    _record(stage="done", status="error" if code else "done", errors=errors)
+    failure = "('scripts_user', RuntimeError('Runparts: 1 failures (part-001) in 1 attempted commands'))"  # Kong/kong-terraform-aws#44
+    _record(stage="done", status="error" if code else "done", errors=[failure] if code else [])
     os.makedirs(folder, exist_ok=True)
     write_atomically(f"{folder}/boot-finished", f"{time.time():.2f}\n")
     _print(f"Cloud-init v. 25.2 finished at {datetime.now(UTC):%a, %d %b %Y %H:%M:%S +0000}. Datasource {_source()}.")

@@ -64,7 +64,7 @@ class Commands:
 
 
 def start_limit(unit: Unit) -> float:
-    """Return the time limit of a start in seconds. A oneshot has no default limit, and 0 means no limit."""
+    """Return the time limit of a start in seconds. 0 means no limit. A oneshot unit has no default limit."""
     default = "infinity" if unit.type == "oneshot" else str(DEFAULT_TIMEOUT)
     return seconds(unit.one("Service", "TimeoutStartSec") or unit.one("Service", "TimeoutSec") or default) or 1e9
 

@@ -1,4 +1,4 @@
-"""lsblk, blkid, mdadm and mkfs over the local disks of the machine type. The host's disks are neither listed nor
+"""lsblk, blkid, mdadm and mkfs for the local disks of the machine type. The host's disks are neither listed nor
 changed."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ ROOT_DISKS = {
     "azure": ("/dev/sda", "/dev/sda1", "Virtual Disk"),
     "gcp": ("/dev/nvme0n1", "/dev/nvme0n1p1", "nvme_card-pd"),
 }
-"""Cloud -> boot disk, root partition, disk model."""
+"""Maps a cloud to its boot disk, root partition and disk model."""
 
 
 def disks(state: State) -> list[dict]:

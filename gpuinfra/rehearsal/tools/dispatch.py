@@ -1,4 +1,4 @@
-"""The module and function of each stand-in command. The name of the call selects it, as in busybox."""
+"""The module and function of each stand-in command. As in busybox, the name of the call selects the command."""
 
 from __future__ import annotations
 

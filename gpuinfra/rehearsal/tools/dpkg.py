@@ -1,4 +1,4 @@
-"""dpkg and dpkg-query over the installed packages of the node."""
+"""dpkg and dpkg-query for the node's installed packages."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The DCGM exporter of a stand-in node, and the node's private address.
 
-All stand-in nodes share the network of the host, so the exporter does not open a port: `curl` calls `answer` instead.
+All stand-in nodes share the host's network, so the exporter does not open a port. `curl` calls `answer` instead.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ UNIT = "nvidia-dcgm-exporter.service"
 
 
 def private_address() -> str:
-    """Return the address of this node in the cluster's network. It is derived from the number in its name: `gpu-1` has 10.0.1.11."""
+    """Return this node's address in the cluster network. It is derived from the number in the node's name: `gpu-1` has 10.0.1.11."""
     number = read_state()["instance"]["name"].rpartition("-")[2]
     return f"10.0.1.{10 + int(number) if number.isdigit() else 10}"
 
@@ -29,7 +29,7 @@ def ip(argv: list[str]) -> int:
 
 
 def daemon(argv: list[str]) -> int:
-    """The exporter, which requires the engine of DCGM."""
+    """The exporter, which requires the DCGM host engine."""
     from .vendor import stay
 
     del argv

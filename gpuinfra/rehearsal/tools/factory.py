@@ -1,4 +1,4 @@
-"""The disk of the first boot: the packages and files of an image (`images.json`)."""
+"""Builds the disk for the first boot from the packages and files of an image (`images.json`)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _choose(universe: Universe, name: str, version: str, chosen: dict[str, str])
 
 def _mark_complete(state: State) -> None:
     """Mark the disk as complete. Nothing in an image is loaded before it boots. If the process is killed earlier, the
-    disk is built again."""
+    disk is rebuilt."""
     state["modules"] = []
     kernel.describe_driver(state)
     state["image"]["complete"] = True

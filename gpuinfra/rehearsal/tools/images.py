@@ -1,6 +1,6 @@
-"""docker on a stand-in node: login, pull, running the installers in Google's GPUDirect images, and the logs of their receive managers.
+"""docker on a stand-in node: login, pull, the installers in Google's GPUDirect images, and the logs of their receive managers.
 
-`images` of `universe.json` has the images of a registry and the files that each installs.
+`images` in `universe.json` lists a registry's images and the files that each image installs.
 A pull requires a login to the registry, and a run requires a pull.
 """
 
@@ -152,7 +152,7 @@ def _run(words: list[str], name: str) -> int:
 
 
 def _container(verb: str, name: str) -> int:
-    """`docker logs NAME` and `docker stop NAME` of a container that `docker run --detach --rm` started."""
+    """`docker logs NAME` and `docker stop NAME` for a container that `docker run --detach --rm` started."""
     image = read_state().get("containers", {}).get(name)
     if image is None:
         return fail(f"Error response from daemon: No such container: {name}")

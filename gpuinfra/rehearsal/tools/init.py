@@ -1,8 +1,8 @@
-"""Process 1 of a stand-in node. It performs the work of kernel, udev and systemd at boot, and serves the socket that `systemctl` uses.
+"""Process 1 of a stand-in node. It does the work of the kernel, udev and systemd at boot, and serves the socket that `systemctl` uses.
 
 `init boot` starts the enabled units of a new boot; `init resume` continues after a suspension. Exit codes: 40 reboot,
-41 power off (`nodes/host.py`), 70 an error of this program. On stdout it prints for the node host `settled` when all jobs
-are done, and `ending CODE` when a reboot or power off begins.
+41 power-off (`nodes/host.py`), 70 error in this program. For the node host, it prints `settled` on stdout when all jobs
+are done, and `ending CODE` when a reboot or power-off begins.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Init:
         self.settled = False
 
     def run(self, resume: bool) -> int:
-        """Run until a reboot or power off is requested."""
+        """Run until a reboot or power-off is requested."""
         signals = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
         signal.pthread_sigmask(signal.SIG_BLOCK, signals)
         threading.Thread(target=self._console, daemon=True).start()
@@ -72,7 +72,7 @@ class Init:
         """Boot or resume in a separate thread, because the main thread reaps child processes."""
         make_folder(os.path.dirname(JOURNAL))
         make_folder("/run/lock")
-        make_folder("/run/systemd/system")  # programs detect systemd by it: sd_booted(3)
+        make_folder("/run/systemd/system")  # programs use it to detect systemd: sd_booted(3)
         if not resume:
             write_file("/run/standin/booted", f"{time.time():.3f}")
         threading.Thread(target=self._serve, daemon=True).start()
@@ -131,7 +131,7 @@ class Init:
                 stream.write(json.dumps(answer).encode() + b"\n")
                 stream.flush()
             except OSError:
-                pass  # the request ended the process that sent it
+                pass  # the request terminated the process that sent it
 
     def _do(self, asked: dict) -> dict:
         do, names = asked["do"], asked.get("units", [])
@@ -160,14 +160,14 @@ class Init:
             os.write(2, f"systemd[1]: {'Rebooting' if do == 'reboot' else 'Powering off'}.\n".encode())
             code = REBOOT if do == "reboot" else POWEROFF
             with contextlib.suppress(BrokenPipeError):
-                # Sent first: services that end now are recorded as failed, and a suspension must not resume that state.
+                # Sent first, because services that stop now are recorded as failed, and a suspension must not resume that state.
                 os.write(1, f"ending {code}\n".encode())
             self.ending = code
             return {}
         return {"error": f"unknown: {do}"}
 
     def _run_command(self, argv: list[str], limit: float) -> dict:
-        """Run a command as in a login shell. The rehearsal and tests use this."""
+        """Run a command as in a login shell. Used by the rehearsal and tests."""
         invocation = uuid.uuid4().hex
         with tempfile.TemporaryFile(dir="/tmp") as output:
             try:

@@ -1,4 +1,4 @@
-"""Kernel and modules: modprobe, rmmod, lsmod, modinfo, uname, mokutil, and loading modules at boot."""
+"""Kernel and modules: modprobe, rmmod, lsmod, modinfo, uname, mokutil, and module loading at boot."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ DEPENDENCIES = {
 }
 SIZES = {"nvidia": 14000000, "nvidia_uvm": 2076672, "efa": 98304, "lustre": 1073152}
 NETWORK = {"aws": ["ena"], "azure": ["mlx5_core", "mlx5_ib"], "gcp": ["gve"]}
-"""Cloud -> modules of its network cards. Azure's accelerated interface is a Mellanox card."""
+"""Maps a cloud to the modules of its network cards. Azure's accelerated interface is a Mellanox card."""
 FILES_MADE = RUN + "/device-files"
 
 
 def boot() -> None:
-    """Load the modules of the machine's devices, then those of `modules-load.d`."""
+    """Load the modules of the machine's devices, then the modules in `modules-load.d`."""
     state = read_state()
     forget_loaded()
     to_load = [*NETWORK[state["instance"]["cloud"]], "nvme"]
@@ -99,7 +99,7 @@ def forget_loaded() -> None:
 
 
 def install_module(state: State, release: str, name: str, facts: dict) -> None:
-    """Install the file of a module for one kernel."""
+    """Install a module's file for one kernel."""
     folder = "updates/dkms" if facts.get("package") == "dkms" else "kernel/drivers"
     path = f"/usr/lib/modules/{release}/{folder}/{name.replace('_', '-')}.ko"
     write_file(path, f"stand-in module {name} {facts.get('version', '')}\n")
@@ -128,7 +128,7 @@ def describe_driver(state: State) -> None:
 
 
 def _named(packages: dict, stem: str) -> dict | None:
-    """A package by NVIDIA's name or by Canonical's, which adds the branch: nvidia-utils-580-server."""
+    """Matches a package by NVIDIA's name or by Canonical's name, which adds the branch: nvidia-utils-580-server."""
     return next((package for name, package in packages.items() if name == stem or name.startswith(stem + "-")), None)
 
 
@@ -138,7 +138,7 @@ def refresh_devices() -> None:
 
     try:
         expected = device_tools.files()
-    except SystemExit as error:  # an unknown GPU: the node boots without device files
+    except SystemExit as error:  # for an unknown GPU, the node boots without device files
         os.write(2, f"stand-in devices: {error}\n".encode())
         expected = {}
     earlier = read_text(FILES_MADE, "").splitlines()

@@ -1,4 +1,4 @@
-"""`lnetctl`: the configuration of Lustre's network on a stand-in node, which lasts until the next boot.
+"""`lnetctl`: the Lustre network configuration of a stand-in node, which lasts until the next boot.
 
 Messages arrive over EFA once a file system is mounted while EFA is preferred. The fault `lustre-over-tcp` simulates a
 security group that blocks them.
@@ -42,7 +42,7 @@ def lnetctl(argv: list[str]) -> int:
 
 
 def configuration(state: State) -> dict:
-    """The configuration of this boot. Lustre's module adds the TCP network itself."""
+    """The configuration of this boot. The Lustre module adds the TCP network itself."""
     lnet = state.get("lnet") or {}
     if lnet.get("boot_id") != state["boot_id"]:
         lnet = {"boot_id": state["boot_id"], "nets": {}, "prefers": ""}

@@ -1,4 +1,4 @@
-"""Commands about the machine: journalctl, ldconfig, logger, pgrep, sysctl, systemd-detect-virt, timedatectl."""
+"""System commands: journalctl, ldconfig, logger, pgrep, sysctl, systemd-detect-virt, timedatectl."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def logger(argv: list[str]) -> int:
 
 
 def sysctl(argv: list[str]) -> int:
-    """`-w NAME=VALUE`, `-n NAME`, `--system`: stored in the node's state, with no effect on the host's kernel."""
+    """`-w NAME=VALUE`, `-n NAME`, `--system`. Values are stored in the node's state and do not affect the host's kernel."""
     values = {
         word.partition("=")[0]: word.partition("=")[2] for word in argv if "=" in word and not word.startswith("-")
     }

@@ -1,7 +1,7 @@
 """systemd on a stand-in node: ordered jobs, services, timers, and their states in `/run/standin/units.json`.
 
-Ordering, `Requires`, `Wants`, conditions, time limits, restarts and timers follow systemd's documentation, as far as
-the units of nodes use them. Instead of a cgroup, the processes of a unit share an invocation ID in their environment.
+Ordering, `Requires`, `Wants`, conditions, time limits, restarts and timers follow systemd's documentation, to the
+extent that node units use them. Instead of a cgroup, the processes of a unit share an invocation ID in their environment.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .state import UNITS, dumps, loads, read_text, write_atomically
 from .unitfile import Unit, full_name, load, masked, seconds, unmet, wanted_by
 
 _FORKS = ("gcsfuse", "mount-s3", "blobfuse2")
-"""Commands that exit after they start a daemon, like the real commands. Other daemons of the stand-in stay in the foreground."""
+"""Commands that exit after they start a daemon, like the real commands. Other stand-in daemons stay in the foreground."""
 
 
 @dataclass
@@ -91,9 +91,9 @@ class Manager:
         return self.states.get(full_name(name)) or {"active": "inactive", "sub": "dead"}
 
     def resume(self) -> None:
-        """Resume after a suspension: units that were running start again in the same boot, finished units do not.
+        """Resume after a suspension. Units that were running restart in the same boot; finished units do not.
 
-        All of them are recorded as queued before the first starts, so that another suspension does not lose any.
+        All of them are recorded as queued before the first one starts, so another suspension does not lose any.
         """
         earlier = loads(read_text(UNITS, "{}"))
         again = []
@@ -133,7 +133,7 @@ class Manager:
         job = Job(name)
         self.jobs[name] = job
         fresh.append((job, unit))
-        self._set(name, queued=True)  # recorded, so that a suspension does not lose it
+        self._set(name, queued=True)  # recorded so that a suspension does not lose it
         for other in self._requirements(unit):
             self._enqueue(other, fresh)
         return job
@@ -196,7 +196,7 @@ class Manager:
     def _run_job(self, job: Job, unit: Unit) -> None:
         try:
             waited: set[str] = set()
-            while True:  # jobs queued in the meantime can also have to run first
+            while True:  # jobs queued in the meantime might also have to run first
                 with self.lock:
                     first = [
                         self.jobs[name]
@@ -307,9 +307,9 @@ class Manager:
         return "done"
 
     def _until_idle(self, pid: int) -> int | None:
-        """Wait until a process has ended, and return its code, or until it sleeps in three samples in a row, and return None.
+        """Wait until a process exits, and return its code, or until it sleeps in three consecutive samples, and return None.
 
-        A stand-in cannot notify. On a busy machine, a process that still waits for a processor or a disk has not checked its prerequisites.
+        A stand-in cannot notify. On a busy machine, a process that still waits for a processor or a disk has not yet checked its prerequisites.
         """
         asleep = 0
         for _ in range(600):
@@ -336,8 +336,8 @@ class Manager:
             self._restart(unit)
 
     def _restart(self, unit: Unit) -> None:
-        """Start a unit again, after `RestartSec=` and within its start limit (five times in ten seconds by default). The
-        pause is recorded, so that a suspension does not lose the start."""
+        """Restart a unit after `RestartSec=` and within its start limit (five times in ten seconds by default). The pause
+        is recorded, so a suspension does not lose the start."""
         state = self.states[unit.name]
         interval = seconds(unit.one("Unit", "StartLimitIntervalSec", "10"))
         burst = int(unit.one("Unit", "StartLimitBurst", "5"))
@@ -426,7 +426,7 @@ def _sleeps(pid: int) -> bool:
 
 
 def _restarts(unit: Unit, clean: bool, result: str) -> bool:
-    """Return whether `Restart=` applies to a service that ended."""
+    """Return whether `Restart=` applies to a service that exited."""
     policy = unit.one("Service", "Restart", "no")
     abnormal = result in ("signal", "timeout")
     return policy == "always" or (policy == "on-failure" and not clean) or (policy == "on-abnormal" and abnormal)

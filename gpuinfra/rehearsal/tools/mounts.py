@@ -1,7 +1,7 @@
 """mount, umount, findmnt, mountpoint and df for simulated Lustre file systems, mounted buckets and local disks.
 
-A Lustre file system is a folder that all nodes of a rehearsal share, bound to the mount point, and so is a bucket; a local disk
-is a folder of the node. The kernel reports both as `ext4`, so these commands read the node's state instead. Other mounts use the
+A Lustre file system or a bucket is a folder that all nodes of a rehearsal share, bound to the mount point. A local disk is a
+folder of the node. The kernel reports all of them as `ext4`, so these commands read the node's state instead. Other mounts use the
 real commands.
 """
 
@@ -23,21 +23,21 @@ ROOT = {"source": "/dev/root", "target": "/", "type": "ext4", "options": "rw,rel
 MS_RDONLY, MS_REMOUNT, MS_BIND, MNT_DETACH = 1, 32, 4096, 2
 LOCAL = "127.0.0.1:"
 BUCKETS = ("fuse.gcsfuse", "fuse")
-"""Types of mounted buckets: Cloud Storage FUSE, and Mountpoint for Amazon S3 and BlobFuse, which name no subtype."""
+"""Types of mounted buckets: Cloud Storage FUSE, and Mountpoint for Amazon S3 and BlobFuse, which set no subtype."""
 SHARED_KINDS = ("lustre", "nfs", *BUCKETS)
 SIMULATED = (*SHARED_KINDS, "xfs", "ext4")
 TUNNELS = RUN + "/tunnels"
-"""Lines `local-port server` of the running stunnel."""
+"""The `local-port server` lines of the running stunnel."""
 WAITING = RUN + "/waiting-mounts"
-"""Lines of fstab that wait for a unit of this boot (`x-systemd.after=`)."""
+"""The fstab lines that wait for a unit of this boot (`x-systemd.after=`)."""
 _AFTER = "x-systemd.after="
 REFUSED = "mount.nfs: Connection refused"
 NFS_RETRY_S = 120.0
-"""Time for which mount.nfs retries a server that refuses connections (nfs(5), `retry=`)."""
+"""How long mount.nfs retries if a server refuses connections (nfs(5), `retry=`)."""
 
 
 def boot() -> None:
-    """Mount the local disks of the image, then the entries of fstab that wait for no unit."""
+    """Mount the image's local disks, then the fstab entries that do not wait for a unit."""
     state = read_state()
     place = state["image"].get("scratch")
     if place and state["hardware"]["nvme"]:
@@ -56,7 +56,7 @@ def boot() -> None:
 
 
 def after_unit(name: str) -> None:
-    """Mount the entries of fstab that wait for this unit, once for each boot: `After=` does not repeat a mount later."""
+    """Mount the fstab entries that wait for this unit, once per boot, because `After=` does not repeat a mount later."""
     lines = read_text(WAITING, "").splitlines()
     due = [line for line in lines if _AFTER + name in line.split()[3].split(",")]
     for line in due:
@@ -104,7 +104,7 @@ def _server(source: str, options: str) -> str | None:
 
 
 def restore() -> None:
-    """Bind again after a suspension: the bind mounts ended with the node's processes."""
+    """Bind again after a suspension, because the bind mounts ended with the node's processes."""
     for item in read_state()["mounts"]:
         _bind(item)
 
@@ -131,7 +131,7 @@ def mount(argv: list[str]) -> int:
 
 
 def _mount_all(types: str, tests: str) -> int:
-    """Mount the entries of fstab that are not mounted, without `noauto`. Exit codes: mount(8)."""
+    """Mount the fstab entries that are not mounted, except `noauto` entries. Exit codes: mount(8)."""
     codes = []
     for source, target, kind, options in _fstab():
         words = options.split(",")
@@ -165,7 +165,7 @@ def umount(argv: list[str]) -> int:
 
 
 def _end(item: dict) -> None:
-    """End the daemon of a file system in user space, as the kernel does by closing its connection."""
+    """Stop the daemon of a user-space file system, as the kernel does by closing its connection."""
     pid = item.get("pid", 0)
     if pid and item["target"].encode() in read_text(f"/proc/{pid}/cmdline", "").encode():
         os.kill(pid, signal.SIGTERM)
@@ -279,7 +279,7 @@ def _mount(source: str, target: str, kind: str, options: str) -> tuple[int, str]
         if "lustre-mount-fails" in state["faults"]:
             return 5, f"mount.lustre: mount {source} at {target} failed: Input/output error\nIs the MGS running?"
         if "nofail" in options.split(","):
-            # It passes options that are not in its table to the kernel, which refuses unknown ones (lustre/utils/mount_lustre.c).
+            # It passes options that are not in its table to the kernel, which refuses unknown options (lustre/utils/mount_lustre.c).
             return 22, f"mount.lustre: mount {source} at {target} failed: Invalid argument"
         if "@tcp:/" not in source:
             return 22, f"mount.lustre: {source} is not a Lustre source (SERVER@tcp:/NAME)"
@@ -304,7 +304,7 @@ def _mount(source: str, target: str, kind: str, options: str) -> tuple[int, str]
 
 
 def attach(item: dict) -> tuple[int, str]:
-    """Bind the folder of a file system to its mount point and record the mount. Returns the exit code and message of mount."""
+    """Bind a file system's folder to its mount point and record the mount. Returns mount's exit code and message."""
     make_folder(item["target"])
     code = _bind(item)
     if code:
@@ -334,7 +334,7 @@ def _bind(item: dict) -> int:
 
 
 def _call(name: str, *arguments: object) -> int:
-    """Call a function of the C library. Init cannot run a command for it, because its reaper would collect the
+    """Call a C library function. Init cannot run a command instead, because its reaper would collect the
     child."""
     import ctypes
 

@@ -1,10 +1,10 @@
-"""libnccl and libcudart on a stand-in node, as far as `node.pyz nccl` calls them. `python/sitecustomize.py` hands them to ctypes.
+"""The parts of libnccl and libcudart on a stand-in node that `node.pyz nccl` calls. `python/sitecustomize.py` makes ctypes load them.
 
 The library selects the network as NVIDIA/nccl v2.28.9 does (src/plugin/net.cc, src/plugin/plugin_open.cc, src/transport/net_ib.cc,
-src/misc/param.cc) and prints the lines of that source. It knows the node's files, the environment and the devices that other tools list.
+src/misc/param.cc) and prints the lines of that source. It reads the node's files, the environment, and the devices that other tools list.
 Lines of plugins: aws-ofi-nccl 1.18.0 on p5 and 1.19.0 on p5en (awslabs/awsome-distributed-ai and public logs), Google's documentation of
-gIB, TCPX (skypilot-org/skypilot: examples/gcp_gpu_direct_tcpx) and a public log of FasTrak, all read 2026-11-22.
-GPUs have no memory and no time: a buffer is the value of its bytes, and bandwidth means nothing.
+gIB, TCPX (skypilot-org/skypilot: examples/gcp_gpu_direct_tcpx) and a public log of FasTrak, all retrieved 2026-11-22.
+GPU memory and timing are not simulated: a buffer is the value of its bytes, and bandwidth is meaningless.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NCCL_ERRORS = {
 }
 LIBRARIES = ("libnccl.so", "libcudart.so")
 CONFIGURATION = ("/root/.nccl.conf", "/etc/nccl.conf")
-"""NCCL reads the user's file first, and a variable that is set already keeps its value."""
+"""NCCL reads the user's file first. A variable that is already set keeps its value."""
 
 
 def serve(ctypes: Any) -> None:
@@ -45,7 +45,7 @@ def serve(ctypes: Any) -> None:
 
 
 class Library:
-    """One opened library. Its functions are the methods below; a name that does not exist raises AttributeError, as in ctypes."""
+    """One opened library. Its functions are the methods below. As in ctypes, an unknown name raises AttributeError."""
 
     def __init__(self, name: str) -> None:
         path = find(name)
@@ -95,7 +95,7 @@ def _cached(name: str) -> list[str]:
 
 _current = 0
 _memory: dict[int, int] = {}
-"""Address of a buffer on a GPU -> the value of its bytes, or of its 32-bit words after a sum."""
+"""Maps the address of a GPU buffer to the value of its bytes or, after a sum, of its 32-bit words."""
 _handles = [0x7F0000000000]
 
 
@@ -109,7 +109,7 @@ def _number(handle: Any) -> int:
 
 
 class Cuda:
-    """The functions of the CUDA runtime."""
+    """The CUDA runtime functions."""
 
     def __init__(self) -> None:
         self._gpus = devices.gpu_count(read_state())  # type: ignore[arg-type]
@@ -160,7 +160,7 @@ class Cuda:
 
 
 class Nccl:
-    """The functions of NCCL on the GPUs of one node."""
+    """The NCCL functions for the GPUs of one node."""
 
     def __init__(self, path: str) -> None:
         version = os.path.realpath(path).rpartition(".so.")[2]
@@ -224,7 +224,7 @@ class Nccl:
 
 
 class Network:
-    """The choice of the network for the communicators of this process, and the lines in NCCL's log."""
+    """Selects the network for this process's communicators, and writes the lines of NCCL's log."""
 
     def __init__(self, version: list[int]) -> None:
         self._state = read_state()
@@ -259,7 +259,7 @@ class Network:
         return False
 
     def _plugins(self) -> list[str]:
-        """Load the external plugins of NCCL_NET_PLUGIN, or the default, and return the names of their networks."""
+        """Load the external plugins that NCCL_NET_PLUGIN lists, or the default plugin, and return their network names."""
         listed = self._environ.get("NCCL_NET_PLUGIN")
         if listed is not None:
             self._info(f"NCCL_NET_PLUGIN set by environment to {listed}")
@@ -288,7 +288,7 @@ class Network:
         return []
 
     def _begins(self, name: str) -> bool:
-        """Return whether a plugin finds devices; prints its lines."""
+        """Return whether a plugin finds devices. Prints its log lines."""
         state = self._state
         if name == "IB":
             return self._infiniband()
@@ -352,11 +352,11 @@ _PLUGINS = {
     "library FasTrak": "FasTrak",
     "GPUDirectTCPX": "GPUDirectTCPX_v7",
 }
-"""Words in the stand-in library of a plugin -> its network."""
+"""Maps words in a plugin's stand-in library to its network."""
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment with the variables of NCCL's configuration files."""
+    """Return the environment with the variables from NCCL's configuration files."""
     found = dict(os.environ)
     for path in CONFIGURATION:
         for line in read_text(path, "").splitlines():

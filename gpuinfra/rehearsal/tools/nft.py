@@ -1,4 +1,4 @@
-"""`nft` on a stand-in node: tables loaded from a file and listed in nft's format, until the next boot."""
+"""`nft` on a stand-in node: loads tables from a file and lists them in nft's format. Tables last until the next boot."""
 
 from __future__ import annotations
 

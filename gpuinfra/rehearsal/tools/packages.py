@@ -1,4 +1,4 @@
-"""Install and remove packages on a stand-in node, with the effect of their files and maintainer scripts."""
+"""Installs and removes packages on a stand-in node, with the effects of their files and maintainer scripts."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def _dkms(universe: Universe, state: State) -> None:
 
 
 def dkms(argv: list[str]) -> int:
-    """`status`, and `autoinstall`, which builds the missing modules."""
+    """`status`, and `autoinstall`, which builds missing modules."""
     state = read_state()
     if argv[:1] == ["status"]:
         for item in state["dkms"]:

@@ -1,4 +1,4 @@
-"""Start and reap processes in a node's init, which adopts orphans."""
+"""Starts and reaps processes in a node's init, which adopts orphans."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Reaper:
         self._expected: dict[int, int | None] = {}
 
     def spawn(self, argv: list[str], environ: dict[str, str], output: int, folder: str = "/") -> int:
-        """Start `argv` in a separate session, with output and errors sent to the descriptor `output`."""
+        """Start `argv` in a separate session. stdout and stderr go to the descriptor `output`."""
         path = find_program(argv[0], environ.get("PATH", os.defpath))
         if path is None:
             raise FileNotFoundError(f"{argv[0]}: command not found")
@@ -39,7 +39,7 @@ class Reaper:
         return pid
 
     def reap(self) -> None:
-        """Reap all ended children. The main thread calls this on SIGCHLD."""
+        """Reap all exited children. The main thread calls this on SIGCHLD."""
         while True:
             with self._lock:
                 try:
@@ -98,7 +98,7 @@ def members(invocation: str) -> list[int]:
 
 
 def end_all(invocation: str, patience: float) -> None:
-    """Send SIGTERM, and SIGKILL to processes that do not end in time."""
+    """Send SIGTERM, then SIGKILL to processes that do not exit in time."""
     for number, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, 1.0)):
         pids = members(invocation)
         for pid in pids:

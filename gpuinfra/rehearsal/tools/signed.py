@@ -1,7 +1,7 @@
-"""A request to S3 that Mountpoint for Amazon S3 sends: a list of a bucket, signed with the credentials of the node's role.
+"""The S3 request that Mountpoint for Amazon S3 sends: a bucket listing, signed with the credentials of the node's role.
 
-The signature follows the documented steps of Signature Version 4 (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html);
-the stand-in cloud verifies it with botocore.
+The signature follows the documented steps of Signature Version 4 (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html).
+The stand-in cloud verifies it with botocore.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NOTHING = hashlib.sha256(b"").hexdigest()
 
 
 def list_bucket(bucket: str, environ: dict[str, str]) -> None:
-    """Request a list of at most zero objects, as Mountpoint does when it mounts a bucket. Raises HTTPError with the status and the message of S3."""
+    """Request a list of at most zero objects, as Mountpoint does when it mounts a bucket. Raises HTTPError with S3's status and message."""
     key = _credentials(environ["AWS_EC2_METADATA_SERVICE_ENDPOINT"].rstrip("/"))
     region = read_state()["instance"]["region"]
     endpoint = urlsplit(environ["AWS_ENDPOINT_URL"])

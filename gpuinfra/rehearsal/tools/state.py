@@ -1,7 +1,7 @@
 """Reads and changes the state of a stand-in node from within the node.
 
 `nodes/state.py` owns the schema and writes the first version.
-This module uses the C scanner of `json` directly, because importing `json` and `re` takes as long as starting Python.
+This module uses the C scanner of `json` directly, because importing `json` and `re` takes as long as Python's startup.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def read_text(path: str, default: str | None = None) -> str:
 
 
 def loads(text: str) -> object:
-    """JSON to Python, with the C scanner if it exists."""
+    """Convert JSON to Python, with the C scanner if it exists."""
     try:
         from _json import make_scanner  # type: ignore[import-not-found]
     except ImportError:
@@ -48,7 +48,7 @@ def loads(text: str) -> object:
 
 
 def dumps(value: object, indent: str = "") -> str:
-    """Python to JSON, without importing `json`."""
+    """Convert Python to JSON, without importing `json`."""
     if value is None:
         return "null"
     if value is True:
@@ -102,7 +102,7 @@ def write_file(path: str, text: str, mode: int = 0o644) -> None:
     make_folder(path.rpartition("/")[0])
     try:
         if os.lstat(path).st_mode & 0o170000 == 0o120000:
-            os.unlink(path)  # a link to a file of the host: replace the link instead of writing to its target
+            os.unlink(path)  # a link to a host file: replace the link instead of writing to its target
     except FileNotFoundError:
         pass
     with open(path, "w", encoding="utf-8") as file:

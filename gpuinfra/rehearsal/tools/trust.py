@@ -1,7 +1,7 @@
 """gpg and sha256sum for the stand-in files of vendors.
 
-A stand-in key is one line with the vendor's real fingerprint. A signature names key and hash, and the hash is compared
-with the file. `sha256sum` prints the vendor's published hash for an unchanged stand-in file and the actual hash for any
+A stand-in key is one line with the vendor's real fingerprint. A signature contains the key and the hash, and the hash
+is compared with the file. `sha256sum` prints the vendor's published hash for an unchanged stand-in file and the actual hash for any
 other file, so a corrupt download does not match.
 """
 

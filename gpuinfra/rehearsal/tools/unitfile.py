@@ -1,4 +1,4 @@
-"""Finds, reads and enables systemd unit files. Supports the part of the format that node and vendor units use."""
+"""Finds, reads and enables systemd unit files. Supports the subset of the format that node and vendor units use."""
 
 from __future__ import annotations
 

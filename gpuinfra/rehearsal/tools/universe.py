@@ -1,4 +1,4 @@
-"""The available packages: versions, repositories and content.
+"""The available packages, with their versions, repositories and content.
 
 The data is in `universe.json`. This module fills its templates for one node (operating system, kernels, driver
 versions).
@@ -18,11 +18,11 @@ def table(name: str) -> dict:
 
 VERSIONS = "/opt/gpuinfra/current/versions.env"
 ANY_VERSION = "1.0-1"
-"""Version of a declared package without a version."""
+"""The version of a declared package that does not specify one."""
 
 
 def declared_packages() -> dict[str, str]:
-    """Return the declared packages with their versions. The repository of Ubuntu contains them, because the tables do not list all its packages."""
+    """Return the declared packages with their versions. They are assigned to Ubuntu's repository, because the tables do not list all of its packages."""
     for line in read_text(VERSIONS, "").splitlines():
         name, _, value = line.partition("=")
         if name == "EXTRA_PACKAGES":
@@ -32,7 +32,7 @@ def declared_packages() -> dict[str, str]:
 
 
 class Universe:
-    """The packages for a node with this state."""
+    """The packages available to a node with this state."""
 
     def __init__(self, state: State) -> None:
         self.data = table("universe.json")
@@ -53,7 +53,7 @@ class Universe:
         self._cache: dict[str, dict] = {}
 
     def lustre_kernels(self, repository: str) -> list[str]:
-        """Return the kernels of this operating system for which a repository has a Lustre client."""
+        """Return this operating system's kernels that have a Lustre client in a repository."""
         return [kernel for kernel in self.data["lustre_kernels"][repository] if kernel in self.kernels]
 
     def _offered(self, entry: dict) -> bool:
@@ -130,7 +130,7 @@ class Universe:
     def _versions(self, entry: dict) -> list[str]:
         if "family" in entry:
             return [value + entry["suffix"] for value in self.data["families"][entry["family"]]]
-        if "versions_of" in entry:  # the version of Azure's client is the kernel of its module
+        if "versions_of" in entry:  # the version of Azure's client is the kernel version of its module
             return self.lustre_kernels(entry["versions_of"])
         values = {"kernel_deb": _deb(entry["values"].get("kernel", "")), "kernel_meta": _deb(self.newest(entry))}
         values |= {**entry["values"], "number": self.number, "suite": self.suite}

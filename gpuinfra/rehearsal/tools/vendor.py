@@ -25,7 +25,7 @@ ENROOT_PROFILE = "/etc/apparmor.d/enroot"
 def fabric_manager_start(argv: list[str]) -> int:
     """`nvidia-fabricmanager-start.sh --mode precheck|start`, which runs the subnet manager and the fabric manager.
 
-    With fourth-generation NVSwitch, it starts `nvlsm` itself, because there is no unit `nvlsm` (log of a machine with B300).
+    With fourth-generation NVSwitch, it starts `nvlsm` itself, because there is no `nvlsm` unit (from the log of a machine with B300 GPUs).
     """
     state = read_state()
     fourth = devices.needs_subnet_manager(state)  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ def efa_installer(argv: list[str]) -> int:
 
 
 def install_efa(version: str, facts: dict) -> int:
-    """Install the files, module and packages of one release of AWS's installer."""
+    """Install the files, module and packages of one AWS installer release."""
     lines = [f"# EFA installer version: {version}", "# Debug packages installed: no", "# Packages installed:"]
     lines += [
         f"efa_{facts['kmod']}-1.amzn1_amd64",
@@ -210,7 +210,7 @@ def nvidia_ctk(argv: list[str]) -> int:
 
 
 def cdi_refresh(argv: list[str], output: str = CDI) -> int:
-    """Write the CDI specification of the GPUs that the driver lists."""
+    """Write the CDI specification for the GPUs that the driver lists."""
     del argv
     gpus = _gpu_indexes()
     if gpus is None:
@@ -277,7 +277,7 @@ def enroot_nsenter(argv: list[str]) -> int:
 
 
 def apparmor_parser(argv: list[str]) -> int:
-    """`apparmor_parser --replace|--remove FILE`. A loaded profile is loaded again at each boot by apparmor.service."""
+    """`apparmor_parser --replace|--remove FILE`. apparmor.service reloads a loaded profile at each boot."""
     path = argv[-1]
     if not exists(path):
         return fail(f"File not found ({path}), skipping...")
@@ -297,7 +297,7 @@ def runuser(argv: list[str]) -> int:
 
 
 def dockerd(argv: list[str]) -> int:
-    """The daemons of docker and containerd."""
+    """The docker and containerd daemons."""
     if argv[:2] == ["config", "dump"]:
         sys.stdout.write(
             "version = 3\n" + "".join(read_text(path) for path in walk("/etc/containerd") if path.endswith(".toml"))
@@ -344,7 +344,7 @@ def _gpu_indexes() -> list[str] | None:
 
 
 def stay(end: Callable[[], object] = lambda: None) -> int:
-    """Run as a daemon until SIGTERM; `end` runs then."""
+    """Run as a daemon until SIGTERM, then run `end`."""
     import signal
 
     sys.stdout.flush()

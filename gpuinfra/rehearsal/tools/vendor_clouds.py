@@ -1,4 +1,4 @@
-"""Commands of the clouds' images and of DCGM: Azure's customization of a machine size, the DOCA version, DCGM's daemon."""
+"""Commands of cloud images and DCGM: Azure's machine size customization, the DOCA version, DCGM's daemon."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .state import link, read_state, write_file
 from .universe import upstream
 
 TOPOLOGY = (("ndv4", ("_v4",)), ("ndv5", ("_H100_v5", "_H200_v5")))
-"""Family of topology files and suffixes of its machine sizes (Azure/azhpc-images:components/setup_sku_customizations.sh)."""
+"""Topology file families, each with the suffixes of its machine sizes (Azure/azhpc-images:components/setup_sku_customizations.sh)."""
 
 
 def sku_customizations(argv: list[str]) -> int:

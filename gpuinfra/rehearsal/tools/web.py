@@ -1,6 +1,6 @@
-"""curl and wget: vendor files are simulated, loopback addresses are real, and other addresses do not exist.
+"""curl and wget: vendor files are simulated, loopback addresses are real, and no other address exists.
 
-A simulated file is a short text with its own URL. `gpg` and `sha256sum` use the text to return the result for the
+A simulated file is a short text with its own URL. `gpg` and `sha256sum` use this text to return the result for the
 vendor's file and to detect a corrupt file.
 """
 
@@ -81,7 +81,7 @@ def download(url: str) -> tuple[int, bytes]:
 
 
 def describe(url: str) -> tuple[dict | None, Universe]:
-    """Return the row of a URL. The URL of a mirror ends with the vendor's host and path."""
+    """Return the row for a URL. A mirror's URL ends with the vendor's host and path."""
     universe = Universe(read_state())
     bare = url.partition("://")[2]
     for item in universe.data["downloads"]:
@@ -95,7 +95,7 @@ def describe(url: str) -> tuple[dict | None, Universe]:
 
 
 def declared_sha256(url: str) -> str:
-    """Return the declared checksum of the script of a declared step at this URL, or an empty string. The URL of a mirror ends with the host and path."""
+    """Return the declared checksum if this URL is the script of a declared step, or an empty string. A mirror's URL ends with the host and path."""
     bare = url.partition("://")[2]
     bundle: dict = loads(read_text(STEPS, "{}"))  # type: ignore[assignment]
     for step in bundle.get("steps", []):
@@ -106,7 +106,7 @@ def declared_sha256(url: str) -> str:
 
 
 def own_script(url: str) -> bytes:
-    """Return the stand-in for the script of a declared step. It does nothing, because a rehearsal does not download your script."""
+    """Return the stand-in for a declared step's script. It does nothing, because a rehearsal does not download your script."""
     return f"#!/bin/sh\n# {MAGIC}{url}\necho 'a rehearsal does not download the script of this step'\n".encode()
 
 

@@ -20,7 +20,7 @@ PAGE = Path(__file__).parents[3] / "docs/aws.md"
 STACKS = shipped_aws_stacks()
 SESSIONS = {"ssm:UpdateInstanceInformation", "ssmmessages:CreateControlChannel", "ssmmessages:CreateDataChannel",
             "ssmmessages:OpenControlChannel", "ssmmessages:OpenDataChannel"}  # fmt: skip
-"""https://docs.aws.amazon.com/aws-managed-policy/latest/reference/AWSCloud9SSMInstanceProfile.html, read 2026-11-22."""
+"""https://docs.aws.amazon.com/aws-managed-policy/latest/reference/AWSCloud9SSMInstanceProfile.html, retrieved 2026-11-22."""
 
 
 def _lint(resources: dict[str, dict[str, Any]]) -> list[str]:
@@ -152,7 +152,7 @@ def test_a_node_with_more_permissions_writes_to_its_own_folder_only(
 
 
 ROLES = {
-    "TRAIL_LOG_ROLE": "the log group of the trail",
+    "TRAIL_LOG_ROLE": "the trail's log group",
     "REPLICATION_ROLE": "the replication to a second Region",
     "FLOW_LOG_ROLE": "the flow logs",
     "NODE_ROLE": "the nodes",
@@ -164,5 +164,5 @@ def test_the_page_names_every_role_with_the_boundary() -> None:
     found = {name for name, row in vars(resources).items() if getattr(row, "type", "") == "aws:iam/role:Role"}
     assert found == set(ROLES)
     (line,) = [one for one in PAGE.read_text().splitlines() if one.startswith("`permissions_boundary` applies")]
-    named = line.partition(": those of ")[2].partition(".")[0]
+    named = line.partition(": the roles for ")[2].partition(".")[0]
     assert sorted(named.replace(", and ", ", ").split(", ")) == sorted(ROLES.values())

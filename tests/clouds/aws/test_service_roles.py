@@ -47,7 +47,7 @@ GUIDES = {
         actions=None,
     ),
 }  # fmt: skip
-"""The pages were read on 2026-11-22. The note of CloudTrail's page excludes aws:SourceArn and aws:SourceAccount."""
+"""The pages were retrieved 2026-11-22. The note of CloudTrail's page excludes aws:SourceArn and aws:SourceAccount."""
 
 
 def _list(value: Any) -> list[Any]:

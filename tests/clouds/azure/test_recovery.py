@@ -283,7 +283,7 @@ def test_the_plan_prints_the_commands_for_what_no_resource_can_do() -> None:
     assert quota.endswith(f"/locations/{SECOND}")
     assert "export_commands" in export
     assert f"az network private-endpoint create --resource-group RESOURCE_GROUP --name NAME --location {SECOND}" in endpoint  # fmt: skip
-    assert any("start the export" in one for one in plan.rpo.excluded)
+    assert any("start exporting" in one for one in plan.rpo.excluded)
     assert any("private endpoint" in one for one in plan.rto.excluded)
 
 

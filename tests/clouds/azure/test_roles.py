@@ -1,7 +1,7 @@
 """An identity of nodes or operators has rights on data only, and a service has the built-in role that its guide requires.
 
 A condition of a role assignment restricts data actions only
-(https://learn.microsoft.com/azure/role-based-access-control/conditions-overview, read 2026-11-22), so an action on containers in a role
+(https://learn.microsoft.com/azure/role-based-access-control/conditions-overview, retrieved 2026-11-22), so an action on containers in a role
 applies to the whole scope.
 """
 

@@ -21,7 +21,7 @@ _ENTRY_POINTS = (
 _PUBLIC = ("allUsers", "allAuthenticatedUsers")
 HEALTH_PORT = 8467
 PROBERS = (ip_network("35.191.0.0/16"), ip_network("130.211.0.0/22"))
-"""Google's health checks: https://docs.cloud.google.com/load-balancing/docs/firewall-rules, read 2026-11-22. No customer can send from them."""
+"""Google's health checks: https://docs.cloud.google.com/load-balancing/docs/firewall-rules, retrieved 2026-11-22. No customer can send from them."""
 
 
 def _is_prober(address: str) -> bool:

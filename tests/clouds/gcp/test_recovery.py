@@ -299,7 +299,7 @@ def test_a_replication_longer_than_the_interval_does_not_hold() -> None:
 def test_the_plan_names_what_the_times_do_not_contain() -> None:
     """The start of the export and the import of the replica are rows without a figure."""
     plan = _recovery_plan()
-    assert any("start the export" in one for one in plan.rpo.excluded)
+    assert any("start exporting" in one for one in plan.rpo.excluded)
     assert any("importing" in one for one in plan.rto.excluded)
     text = " ".join(" ".join(tables.text(recovery_table(plan))).split())
     assert text.count("not in RPO") == 1

@@ -36,7 +36,7 @@ def told(calls: list[dict[str, Any]], folder: Path, capsys: pytest.CaptureFixtur
 def test_a_recording_of_the_stand_in_has_no_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Checks, diffs, creations and lookups are repeated with equal results."""
     code, lines = told(entries(), tmp_path, capsys)
-    assert (code, lines) == (0, [f"{len(entries())} calls of providers, 0 differences"])
+    assert (code, lines) == (0, [f"{len(entries())} provider calls, 0 differences"])
     assert {entry["method"].rsplit("/", 1)[1] for entry in entries()} == {
         "Configure",
         "Check",
@@ -115,6 +115,6 @@ def test_a_file_that_is_not_a_recording_is_rejected(
     file = tmp_path / "other"
     file.write_text(text)
     assert main([str(file)]) == 2
-    assert f"{file}:1 is not a line of PULUMI_DEBUG_GRPC" in capsys.readouterr().err
+    assert f"{file}:1 is not a line that PULUMI_DEBUG_GRPC writes" in capsys.readouterr().err
     assert main([str(tmp_path / "missing")]) == 2
     assert main([]) == 2

@@ -1,4 +1,4 @@
-"""What Google Cloud rejects and fills in: networks, private service access, buckets, keys, accounts, lookups, faults."""
+"""What Google Cloud rejects and fills in: networks, private services access, buckets, keys, accounts, lookups, faults."""
 
 from __future__ import annotations
 

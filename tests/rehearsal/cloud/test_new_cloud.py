@@ -117,7 +117,7 @@ def test_it_has_no_services_and_no_permission_model(connect: Callable[[str], Cli
         {},
     )
     cloud.operator = Operator([])
-    with pytest.raises(grpc.RpcError, match="the stand-in of skyward has no permission model"):
+    with pytest.raises(grpc.RpcError, match="the stand-in for skyward has no permission model"):
         connect("skyward").create(TOKEN, {"cidr": "10.0.0.0/16"})
 
 

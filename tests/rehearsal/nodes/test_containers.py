@@ -72,7 +72,7 @@ def test_each_loss_ends_in_a_finding(host: NodeHost) -> None:
     assert code == 0, said
     losses = {
         "rm /etc/docker/daemon.json": ("C1", "docker has no runtime nvidia, which docker run --gpus uses"),
-        "apt-get -y remove docker-ce-cli docker-ce": ("C1", "the declaration lists docker, which is not installed"),
+        "apt-get -y remove docker-ce-cli docker-ce": ("C1", "the declaration lists docker, but it is not installed"),
         "apparmor_parser --remove /etc/apparmor.d/enroot": (
             "C5",
             "an unprivileged user cannot start a container: enroot-nsenter: failed to create user namespace: Permission denied",

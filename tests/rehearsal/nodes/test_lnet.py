@@ -73,6 +73,6 @@ def test_a_fallback_to_tcp_fails_the_step_and_the_check(host: NodeHost) -> None:
     node = node_of(host, "p5.48xlarge", "lustre-over-tcp")
     code, said = node.steps()
     assert code == 1
-    assert "no message was received over EFA, so Lustre uses TCP" in said
+    assert "no messages were received over EFA, so Lustre uses TCP" in said
     assert "security groups" in said
-    assert judged(node) == {"outcome": "fail", "reason": "no message was received over EFA: Lustre uses TCP"}
+    assert judged(node) == {"outcome": "fail", "reason": "no messages were received over EFA, so Lustre uses TCP"}

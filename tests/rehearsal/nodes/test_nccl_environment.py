@@ -17,7 +17,7 @@ from tests.rehearsal.nodes.machines import LONG, Machine, host, metadata, pool_o
 __all__ = ["host", "metadata"]
 
 A3_MEGA = "enp6s0,enp7s0,enp13s0,enp14s0,enp134s0,enp135s0,enp141s0,enp142s0"
-"""The names that Google's own scripts for this machine pass to FasTrak (GoogleCloudPlatform/cluster-toolkit, read 2026-11-21)."""
+"""The names that Google's own scripts for this machine pass to FasTrak (GoogleCloudPlatform/cluster-toolkit, retrieved 2026-11-21)."""
 
 
 @pytest.mark.parametrize(

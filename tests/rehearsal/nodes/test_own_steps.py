@@ -77,7 +77,10 @@ def test_steps_run_once_and_their_checksums_are_judged(
     node.pool = changed
     node.unpack()
     found = bootstrap_check(node)
-    assert (found["outcome"], found["reason"]) == ("fail", "own-tuning is done with a script of another SHA-256")
+    assert (found["outcome"], found["reason"]) == (
+        "fail",
+        "own-tuning is done with a script that has a different SHA-256",
+    )
     code, said, reboots = node.through()
     assert (code, reboots) == (0, 1), said
     assert bootstrap_check(node)["outcome"] == "pass"
@@ -92,7 +95,7 @@ def test_a_failed_step_is_one_finding(host: NodeHost, tmp_path: Path, monkeypatc
     code, said, _ = node.through()
     assert code == 1
     reason = (
-        "own-tuning is failed: the script ended with exit code 4; last output: preparing / license server: connection refused; "
+        "own-tuning is failed: the script exited with code 4; last output: preparing / license server: connection refused; "
         "own-agent is pending"
     )
     found = bootstrap_check(node)

@@ -208,7 +208,7 @@ def _selectors(scope: Scope, plan: AuditPlan) -> list[aws.cloudtrail.TrailAdvanc
             ]
 
         selected = (
-            # Without this exclusion, each delivery by the trail would cause an event, and thereby another delivery.
+            # Without this exclusion, each delivery by the trail would generate an event, which would cause another delivery.
             field(field="resources.ARN", not_starts_withs=objects(("audit", "access")))
             if plan.recorded_buckets is None
             else field(field="resources.ARN", starts_withs=objects(plan.recorded_buckets))
@@ -293,7 +293,7 @@ class EvidenceArgs:
 
 
 class Evidence(pulumi.ComponentResource):
-    """The bucket from which nodes download their bundle and to which they upload evidence. `destroy` retains it, because evidence is used long after a node is terminated."""
+    """The bucket from which nodes download their bundle and to which they upload evidence. `destroy` retains it, because evidence is needed long after a node is terminated."""
 
     bucket: pulumi.Output[str]
     """Name of the bucket."""
@@ -319,7 +319,7 @@ class Evidence(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class FoundationArgs:
-    """Arguments for a foundation for one cluster or for all clusters in an account."""
+    """Arguments for a foundation that serves one cluster or all clusters in an account."""
 
     scope: Scope
     audit: AuditPlan

@@ -22,7 +22,7 @@ class HomeDirectoriesArgs:
     scope: Scope
     plan: FileSystemPlan
     subnet_ids: Mapping[str, pulumi.Input[str]]
-    """Subnets of the mount targets by their names in the plan, at most one in each zone."""
+    """Subnets of the mount targets, keyed by the subnet's name in the plan, at most one in each zone."""
     security_group_id: pulumi.Input[str]
     """Security group for the mount targets (`SecurityGroups.homes_group_id`)."""
     key_arn: pulumi.Input[str] | None = None
@@ -30,7 +30,7 @@ class HomeDirectoriesArgs:
 
 
 class HomeDirectories(pulumi.ComponentResource):
-    """A file system, its policy, and a mount target in each subnet of nodes."""
+    """A file system, its policy, and a mount target in each node subnet."""
 
     file_system_id: pulumi.Output[str]
     """ID of the file system."""

@@ -41,7 +41,7 @@ class Network(pulumi.ComponentResource):
     cidr: str
     """CIDR block of the VPC."""
     subnet_ids: dict[str, pulumi.Output[str]]
-    """Subnet IDs by their names in the plan. Each resolves after its egress exists."""
+    """Subnet IDs, keyed by the subnet's name in the plan. Each resolves after its egress exists."""
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:Network", name, None, args.scope.options(opts))
@@ -69,7 +69,7 @@ class Network(pulumi.ComponentResource):
             enable_dns_hostnames=True,
             opts=child(self, rows.VPC, data=bool(self._args.data_subnets)),
         )
-        # The default security group has no rules, so that a network interface without a security group has no access (CIS 6.5).
+        # The default security group has no rules, so a network interface without a security group has no access (CIS 6.5).
         aws.ec2.DefaultSecurityGroup(
             rows.DEFAULT_SECURITY_GROUP.logical(self._name),
             vpc_id=vpc.id,
@@ -110,7 +110,7 @@ class Network(pulumi.ComponentResource):
                 map_public_ip_on_launch=False,
                 tags={"gpuinfra:role": subnet.role},
                 # The subnet of a NAT gateway is deleted before its address. The provider waits until the subnet has no network interfaces,
-                # and it does not repeat the release of an address that EC2 still associates with one (terraform-provider-aws issue 49299).
+                # and it does not retry the release of an address that EC2 still associates with one (terraform-provider-aws issue 49299).
                 opts=child(
                     self,
                     rows.SUBNET,

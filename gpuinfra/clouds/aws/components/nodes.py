@@ -25,7 +25,7 @@ from gpuinfra.clouds.node_pool import BaseNodePool, BaseNodePoolArgs, RunningGro
 from gpuinfra.plan.model import Group, PoolPlan
 
 GRACE_S = 1200
-"""Health check grace period. With a plain image, installing the driver, rebooting and running the checks takes about 15 minutes."""
+"""Health check grace period. With a plain image, installing the driver, rebooting and running the checks take about 15 minutes."""
 
 WARMUP_S = 600
 """Instance warmup of an instance refresh. The handover verifies the nodes."""
@@ -170,7 +170,10 @@ class NodePool(BaseNodePool[NodePoolArgs]):
 def _all_spot(
     template: aws.ec2.LaunchTemplate, version: pulumi.Output[str], group: Group
 ) -> aws.autoscaling.GroupMixedInstancesPolicyArgs:
-    """Return a distribution that uses Spot Instances only. A mixed instances policy does not accept a launch template with a market option (awsdocs/amazon-ec2-auto-scaling-user-guide: create-launch-template.md)."""
+    """Return a distribution that uses only Spot Instances.
+
+    A mixed instances policy does not accept a launch template with a market option (awsdocs/amazon-ec2-auto-scaling-user-guide: create-launch-template.md).
+    """
     specification = aws.autoscaling.GroupMixedInstancesPolicyLaunchTemplateLaunchTemplateSpecificationArgs(
         launch_template_id=template.id, version=version
     )
@@ -205,14 +208,18 @@ def _reservation(group: Group) -> aws.autoscaling.GroupCapacityReservationSpecif
 
 
 def _timeouts(machine: str) -> pulumi.CustomTimeouts:
-    """Return how long the provider waits for the instances of a group to end. It waits 10 minutes by default. Deletions that took longer are reported in terraform-provider-aws issues 567 (with lifecycle hooks) and 760. It is not verified that P machines take longer to stop."""
+    """Return how long the provider waits for a group's instances to terminate. The default is 10 minutes.
+
+    Deletions that took longer are reported in terraform-provider-aws issues 567 (with lifecycle hooks) and 760. It is not verified that P instances take longer to stop.
+    """
     minutes = 60 if machine.startswith("p") else 20
     return pulumi.CustomTimeouts(update=f"{minutes}m", delete=f"{minutes}m")
 
 
 def _rolling(pool: PoolPlan, group: Group) -> aws.autoscaling.GroupInstanceRefreshArgs:
-    """Return the instance refresh settings. The refresh that the provider starts replaces the canary and ends. After the handover verifies the canary, it starts a refresh of the other nodes.
+    """Return the instance refresh settings.
 
+    The refresh that the provider starts replaces the canary and then stops. After the handover verifies the canary, the handover starts a refresh of the other nodes.
     At most `at_once_percent` of the group is replaced at a time. If capacity is limited, each instance is terminated before its replacement is launched.
     """
     count = max(group.count, 1)

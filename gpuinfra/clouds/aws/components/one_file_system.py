@@ -1,4 +1,4 @@
-"""Refuses a second file system for the same data.
+"""Rejects a second file system for the same data.
 
 FSx file systems do not have unique names. Without this check, a change that replaces a file system
 (a smaller size, fewer metadata IOPS, an older version, another zone or key) creates an empty one, and so does an `up`

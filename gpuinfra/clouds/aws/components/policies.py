@@ -1,6 +1,6 @@
 """Policy documents for keys, buckets and roles.
 
-The functions take Pulumi inputs. The Sid of each statement states its purpose. To prevent the confused deputy problem, conditions restrict
+The functions take Pulumi inputs. The Sid of each statement describes its purpose. To prevent the confused deputy problem, conditions restrict
 service principals to this account and, where AWS supports it, to one resource.
 """
 
@@ -36,7 +36,7 @@ def trust(*services: str) -> str:
 
 
 def flow_log_trust(scope: Scope) -> pulumi.Output[str]:
-    """Return the trust policy of the role of a flow log, for the flow logs of this account and Region (https://docs.aws.amazon.com/vpc/latest/userguide/flow-logs-iam-role.html)."""
+    """Return the trust policy of a flow log's role, restricted to this account and Region (https://docs.aws.amazon.com/vpc/latest/userguide/flow-logs-iam-role.html)."""
     return document(
         [
             {
@@ -66,17 +66,17 @@ def only_over_tls(bucket_arn: pulumi.Input[str]) -> Statement:
 
 
 def own_evidence_only(bucket_arn: pulumi.Input[str]) -> list[Statement]:
-    """Deny a node every write to a bucket outside its own evidence folder, and changes of its policy, regardless of the managed policies of its role.
+    """Prevent a node from writing to a bucket outside its own evidence folder and from changing the bucket policy, regardless of the managed policies of its role.
 
-    A node is an instance whose role has the tag of a cluster. The folder is the one that `node` allows.
-    Policy variables are resolved in bucket policies too
-    (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_variables.html, read 2026-11-22).
+    A node is an instance whose role has a cluster tag. `node` allows the same folder.
+    Policy variables are also resolved in bucket policies
+    (https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_variables.html, retrieved 2026-11-22).
     """
     cluster = "aws:PrincipalTag/gpuinfra:cluster"
     # For an instance, the part after the colon is the instance ID.
     nodes = {"Null": {cluster: "false"}, "StringLike": {"aws:userid": "*:i-*"}}
     own = pulumi.Output.concat(bucket_arn, "/", naming.evidence_prefix(f"${{{cluster}}}"), "/${aws:userid}/*")
-    # S3 refuses a statement whose actions do not apply to its resources, so actions on the bucket have their own statement.
+    # S3 rejects a statement whose actions do not apply to its resources, so actions on the bucket have their own statement.
     return [
         {
             "Sid": "NodesWriteOwnEvidence",
@@ -149,7 +149,10 @@ def _account_owns_key(scope: Scope) -> Statement:
 
 
 def audit_key(scope: Scope, trail_arn: pulumi.Input[str]) -> list[Statement]:
-    """Return the policy of the audit key (https://docs.aws.amazon.com/awscloudtrail/latest/userguide/create-kms-key-policy-for-cloudtrail.html): CloudTrail uses it for this trail, and CloudWatch Logs uses it for the log groups of clusters."""
+    """Return the policy of the audit key (https://docs.aws.amazon.com/awscloudtrail/latest/userguide/create-kms-key-policy-for-cloudtrail.html).
+
+    CloudTrail uses the key for this trail, and CloudWatch Logs uses it for the log groups of clusters.
+    """
     cloudtrail = {"Service": "cloudtrail.amazonaws.com"}
     any_trail = pulumi.Output.concat("arn:", scope.partition, ":cloudtrail:*:", scope.account, ":trail/*")
     return [
@@ -261,7 +264,7 @@ def home_clients(file_system_arn: pulumi.Input[str]) -> list[Statement]:
     """Return the policy of a file system for home directories: clients connect to its mount targets, with TLS.
 
     EFS accepts clients without credentials only under these conditions
-    (https://docs.aws.amazon.com/whitepapers/latest/efs-encrypted-file-systems/encryption-of-data-in-transit.html, read 2026-11-22).
+    (https://docs.aws.amazon.com/whitepapers/latest/efs-encrypted-file-systems/encryption-of-data-in-transit.html, retrieved 2026-11-22).
     The security group of the mount targets limits them to the nodes.
     """
     return [
@@ -274,7 +277,7 @@ def home_clients(file_system_arn: pulumi.Input[str]) -> list[Statement]:
                 "elasticfilesystem:ClientRootAccess",
                 "elasticfilesystem:ClientWrite",
             ],
-            # EFS adds the resource to a policy without it, so that a refresh would show a difference.
+            # EFS adds the resource to a policy without it, so a refresh would show a difference.
             "Resource": file_system_arn,
             "Condition": {"Bool": {"aws:SecureTransport": "true", "elasticfilesystem:AccessedViaMountTarget": "true"}},
         }
@@ -315,7 +318,7 @@ _SESSIONS = [
     "ssmmessages:OpenDataChannel",
 ]
 """Actions of the Systems Manager agent for sessions, as in the managed policy AWSCloud9SSMInstanceProfile
-(https://docs.aws.amazon.com/aws-managed-policy/latest/reference/AWSCloud9SSMInstanceProfile.html, read 2026-11-22).
+(https://docs.aws.amazon.com/aws-managed-policy/latest/reference/AWSCloud9SSMInstanceProfile.html, retrieved 2026-11-22).
 AmazonSSMManagedInstanceCore also allows `ssm:GetParameter` on every parameter of the account."""
 
 
@@ -382,12 +385,12 @@ class MountedBucket:
     read_only: bool = True
     """If true, nodes can list the bucket and read its objects. If false, they can also create, replace and delete objects."""
     key_arn: str | None = None
-    """KMS key of an existing bucket. A bucket that the stack creates uses the key of the stack."""
+    """KMS key of an existing bucket. A bucket that the stack creates uses the stack's key."""
 
 
 def mounts(buckets: Sequence[MountedBucket]) -> list[Statement]:
     """Return the permissions for buckets that a node mounts with Mountpoint for Amazon S3
-    (awslabs/mountpoint-s3 v1.23.0, doc/CONFIGURATION.md, "IAM permissions", read 2026-11-22)."""
+    (awslabs/mountpoint-s3 v1.23.0, doc/CONFIGURATION.md, "IAM permissions", retrieved 2026-11-22)."""
 
     def objects(some: Sequence[MountedBucket]) -> list[pulumi.Output[str]]:
         return [pulumi.Output.concat(one.arn, "/*") for one in some]

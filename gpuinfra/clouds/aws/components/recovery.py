@@ -1,7 +1,7 @@
 """The resources that must exist in a second Region before the first Region fails: keys, replicas of the buckets, and their replication.
 
-S3 re-encrypts each replica with a key of the second Region. Multi-Region keys have no advantage for this, because S3 treats them as
-single-Region keys (https://docs.aws.amazon.com/AmazonS3/latest/userguide/replication-config-for-kms-objects.html, read 2026-11-22),
+S3 re-encrypts each replica with a key of the second Region. Multi-Region keys have no advantage here, because S3 treats them as
+single-Region keys (https://docs.aws.amazon.com/AmazonS3/latest/userguide/replication-config-for-kms-objects.html, retrieved 2026-11-22),
 and changing an existing key to a multi-Region key replaces it. IAM roles and budgets are global, and the trail of `AuditTrail` records all Regions.
 """
 
@@ -29,7 +29,7 @@ RULE = "all"
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A versioned bucket in the first Region. It must not have a different replication configuration, because a bucket has only one."""
+    """A versioned bucket in the first Region. It must not have a different replication configuration, because a bucket can have only one."""
 
     bucket: pulumi.Input[str]
     """Name of the bucket. Replication is set up after it resolves."""
@@ -46,7 +46,7 @@ class RegionCloneArgs:
     region: str
     """Second Region, in the same partition."""
     sources: Mapping[str, Source]
-    """Buckets to replicate, by the purpose in the name of the replica."""
+    """Buckets to replicate, keyed by the purpose in the replica's name."""
     recipients: Sequence[str] = ()
     """Email addresses that are notified when replication is late or fails. Each recipient must confirm the subscription."""
     alert_after_s: int = 900
@@ -56,13 +56,13 @@ class RegionCloneArgs:
 
 
 class RegionClone(pulumi.ComponentResource):
-    """Keys and replicas in a second Region, the replication of buckets to it, and alarms on its lag and its failures.
+    """Keys and replicas in a second Region, the replication of buckets to it, and alarms on replication lag and failures.
 
     S3 publishes the lag in the Region of the replica, and failures in the Region of the source
-    (https://docs.aws.amazon.com/AmazonS3/latest/userguide/repl-metrics.html, read 2026-11-22). Each alarm is in the Region of its metric.
+    (https://docs.aws.amazon.com/AmazonS3/latest/userguide/repl-metrics.html, retrieved 2026-11-22). Each alarm is in the Region of its metric.
 
     Replication covers objects that are written after it is set up. Existing objects require an S3 Batch Replication job.
-    Deletions are replicated as delete markers, so that a file system in the second Region does not show deleted files. The deleted
+    Deletions are replicated as delete markers, so a file system in the second Region does not show deleted files. The deleted
     versions remain in the replica for 90 days. `destroy` retains keys and replicas and ends the replication.
     """
 
@@ -75,7 +75,7 @@ class RegionClone(pulumi.ComponentResource):
     buckets: dict[str, pulumi.Output[str]]
     """Names of the replicas by purpose. Each resolves after the replication is set up."""
     role_arn: pulumi.Output[str]
-    """Role of the replication. A batch job for existing objects can also use it."""
+    """Replication role. A batch job for existing objects can also use it."""
 
     def __init__(self, name: str, args: RegionCloneArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         self._first, self._second = args.scope, replace(args.scope, region=args.region)
@@ -277,19 +277,19 @@ class RegionClone(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class _Alarm:
-    """An alarm on a metric of the replication, for each bucket."""
+    """An alarm on a replication metric, for each bucket."""
 
     row: ResourceKind[Lookup]
     region: str
     description: str
-    """With `{purpose}` for the bucket."""
+    """Contains `{purpose}` as the placeholder for the bucket."""
     metric: str
     statistic: str
     minutes: int
     """Number of consecutive minutes in which the metric is above the threshold."""
     above: float
     on_recovery: bool
-    """Whether recipients are also notified when the alarm ends."""
+    """Whether recipients are also notified when the alarm clears."""
 
 
 def _dimensions(source: Source, replica: PrivateBucket) -> dict[str, pulumi.Input[str]]:

@@ -30,9 +30,9 @@ class Existing(existing.Existing):
     vpc_id: pulumi.Input[str] | None = None
     """Site: VPC of the nodes. Requires `subnet_ids`."""
     subnet_ids: pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]] | None = None
-    """Site: subnet IDs by their names in the plan, for example `private-0`."""
+    """Site: subnet IDs, keyed by the subnet's name in the plan, for example `private-0`."""
     nodes_group_id: pulumi.Input[str] | None = None
-    """Site: security group of the nodes. Its rules must allow all protocols from and to the group itself, referenced by its group ID."""
+    """Site: security group of the nodes. Its rules must allow all protocols to and from the group itself, referenced by its group ID."""
     file_systems: pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]] | None = None
     """Site, optional: file systems that nodes mount, each with `kind`, `mount`, `dns_name` and `mount_name`."""
 
@@ -56,6 +56,6 @@ class SiteRefs(build.SiteRefs):
     vpc_id: pulumi.Input[str]
     nodes_group_id: pulumi.Input[str]
     data_buckets: Mapping[str, pulumi.Input[str]] | None = None
-    """Buckets of file systems and mounts that the stack creates, by their names in the plan, for example `scratch-0`."""
+    """Buckets of file systems and mounts that the stack creates, keyed by name in the plan, for example `scratch-0`."""
     recovery: Mapping[str, Any] | None = None
     """Keys, buckets and replication role of the second Region."""

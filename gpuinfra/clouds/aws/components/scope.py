@@ -74,7 +74,7 @@ class Scope(BaseScope):
         return partition_of(self.region)
 
     def arn(self, service: str, resource: str, *, regional: bool = True) -> pulumi.Output[str]:
-        """Return the ARN of a resource in this account. The resource need not exist yet."""
+        """Return the ARN of a resource in this account. The resource does not have to exist yet."""
         return pulumi.Output.concat(
             "arn:", self.partition, ":", service, ":", self.region if regional else "", ":", self.account, ":", resource
         )

@@ -34,7 +34,7 @@ class SecurityGroupsArgs:
     ingress: tuple[DeclaredRule, ...] = ()
     """Connections from other networks that the nodes accept."""
     existing: tuple[ExistingRule, ...] = ()
-    """Traffic between the nodes and existing file systems. The rules are in the nodes' group only; the groups of the file systems are unchanged."""
+    """Traffic between the nodes and existing file systems. The rules are only in the nodes' group; the groups of the file systems are unchanged."""
 
 
 class SecurityGroups(pulumi.ComponentResource):
@@ -93,7 +93,7 @@ class SecurityGroups(pulumi.ComponentResource):
         )
 
     def _homes_group(self, nodes: aws.ec2.SecurityGroup, nodes_rules: list[pulumi.Resource]) -> pulumi.Output[str]:
-        """Create the group of the mount targets, which accept NFS from the nodes, and add the rule of the nodes to `nodes_rules`."""
+        """Create the mount targets' group, which accepts NFS from the nodes, and add the nodes' rule to `nodes_rules`."""
         homes = aws.ec2.SecurityGroup(
             rows.HOMES_GROUP.logical(self._name),
             description="Home directories: NFS from the nodes",
@@ -167,7 +167,7 @@ class SecurityGroups(pulumi.ComponentResource):
         return [ingress, egress]
 
     def _existing(self, group: aws.ec2.SecurityGroup, rule: ExistingRule) -> list[pulumi.Resource]:
-        """Create the rules of the nodes' group for an existing file system."""
+        """Create rules in the nodes' group for an existing file system."""
         ports = {"ip_protocol": rule.protocol, "from_port": rule.first, "to_port": rule.last}
         egress = aws.vpc.SecurityGroupEgressRule(
             rows.EXISTING_EGRESS.logical(self._name, rule=rule.name),
@@ -209,6 +209,6 @@ class SecurityGroups(pulumi.ComponentResource):
             ip_protocol="tcp",
             from_port=port,
             to_port=port,
-            description="packages, images and the services of AWS",
+            description="packages, images and AWS services",
             opts=child(self, rows.WEB_EGRESS),
         )

@@ -78,7 +78,10 @@ def node_tags(scope: Scope, pool: PoolPlan, group: Group) -> dict[str, str]:
 
 
 def interface(nic: Nic, security_group_id: pulumi.Input[str]) -> aws.ec2.LaunchTemplateNetworkInterfaceArgs:
-    """Return one network interface. EC2 does not accept public IP settings on a template with several interfaces (EC2 API model in botocore, read 2026-08; aws/aws-parallelcluster#7457)."""
+    """Return one network interface.
+
+    EC2 does not accept public IP settings on a template with several interfaces (EC2 API model in botocore, retrieved 2026-08; aws/aws-parallelcluster#7457).
+    """
     return aws.ec2.LaunchTemplateNetworkInterfaceArgs(
         network_card_index=nic.card,
         device_index=nic.device,

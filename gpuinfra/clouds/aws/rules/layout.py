@@ -88,7 +88,7 @@ def card_supports_fabric(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         bare = machine.limits.fabric_free_cards if machine.limits else ()
         for nic in machine.nics:
             if nic.kind in FABRIC_KINDS and nic.card in bare:
-                what = f"is {machine.name}, whose layout puts {nic.kind} on card {nic.card}, which supports no fabric device"
+                what = f"is {machine.name}, whose layout puts {nic.kind} on card {nic.card}, which does not support fabric devices"
                 yield error(path, what, "put an interface of kind interface on this card")
 
 
@@ -104,7 +104,7 @@ def shared_cards_have_one_interface(spec: ClusterSpec, today: date) -> Iterator[
         fabric = tuple(sorted(nic.card for nic in machine.nics if nic.kind in FABRIC_KINDS))
         if singles and fabric and fabric not in (singles, singles[::2]):
             what = f"is {machine.name}, whose layout has fabric devices on cards {', '.join(map(str, fabric))}"
-            hint = f"use cards {', '.join(map(str, singles[::2]))} or {', '.join(map(str, singles))}, which share no adapter"
+            hint = f"use cards {', '.join(map(str, singles[::2]))} or {', '.join(map(str, singles))}, which do not share an adapter"
             yield error(path, what, hint)
 
 

@@ -18,12 +18,12 @@ from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 
 IMAGE = re.compile(r"ami-[a-z0-9]+|/aws/service/[A-Za-z0-9_./-]+")
-"""An AMI ID, or the name of a public parameter (https://docs.aws.amazon.com/systems-manager/latest/userguide/sysman-parameter-name-constraints.html, read 2026-11-22)."""
+"""An AMI ID, or the name of a public parameter (https://docs.aws.amazon.com/systems-manager/latest/userguide/sysman-parameter-name-constraints.html, retrieved 2026-11-22)."""
 RESERVED_ADDRESSES = 5
 """Addresses that AWS reserves in each subnet."""
 GP3_MIB_S_PER_IOPS = 0.25
 GP3_IOPS_PER_GIB = 500
-"""https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html, read 2026-11-22."""
+"""https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html, retrieved 2026-11-22."""
 
 
 def machine_has_efa(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -86,7 +86,7 @@ def one_local_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     used = sorted({zone for zone in (spec.where.zone, *(pool.zone for pool in spec.pools)) if zone in local})
     if len(used) > 1:
         yield error(
-            "pools", f"use {listed(used)}; allowed: one Local Zone in a stack", "use one stack for each Local Zone"
+            "pools", f"use {listed(used)}; allowed: one Local Zone per stack", "use one stack for each Local Zone"
         )
     for zone in used:
         yield info("where.zone", f"is {zone}, a Local Zone; the account must opt in to it")
@@ -172,21 +172,21 @@ def name_is_not_reserved(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 BROAD_POLICIES = frozenset({"AdministratorAccess", "AmazonS3FullAccess", "IAMFullAccess", "PowerUserAccess"})
 """AWS managed policies that allow writing to every bucket or changing roles
-(https://docs.aws.amazon.com/aws-managed-policy/latest/reference/policy-list.html, read 2026-11-22)."""
+(https://docs.aws.amazon.com/aws-managed-policy/latest/reference/policy-list.html, retrieved 2026-11-22)."""
 
 
 INGRESS_RULES = 60
-"""Default quota of inbound rules in a security group (https://docs.aws.amazon.com/vpc/latest/userguide/amazon-vpc-limits.html, read 2026-11-23)."""
+"""Default quota of inbound rules in a security group (https://docs.aws.amazon.com/vpc/latest/userguide/amazon-vpc-limits.html, retrieved 2026-11-23)."""
 
 
 def ingress_rules_fit(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The declared connections fit into one security group. AWS needs a rule for each network and range of ports."""
+    """The declared connections fit into one security group. AWS needs a rule for each network and port range."""
     rules = sum(len(entry.sources) * len(entry.ports) for entry in spec.access.ingress)
-    # Rules of the stack itself: between nodes, and up to two for each kind of file servers.
+    # Rules of the stack itself: between nodes, and up to two for each kind of file server.
     limit = INGRESS_RULES - 5
     if rules > limit:
-        what = f"needs {rules} rules, one for each network and range of ports; allowed: up to {limit}"
-        yield error("access.ingress", what, "use larger networks or ranges of ports")
+        what = f"needs {rules} rules, one for each network and port range; allowed: up to {limit}"
+        yield error("access.ingress", what, "use larger networks or port ranges")
 
 
 def node_policies_are_limited(spec: ClusterSpec, today: date) -> Iterator[Finding]:

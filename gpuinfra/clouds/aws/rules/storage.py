@@ -19,11 +19,11 @@ _BUCKET = re.compile(
     r"(?!xn--|sthree-|amzn-s3-demo-)(?!.*\.\.)(?![0-9]+(\.[0-9]+){3}$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
 )
 _OTHER_BUCKETS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
-"""https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html, read 2026-11-22."""
+"""https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html, retrieved 2026-11-22."""
 _FILE_SYSTEM = re.compile(r"fs-[0-9a-f]{8,40}")
 _SECURITY_GROUP = re.compile(r"sg-[0-9a-f]{8,17}")
 _MOUNT_NAME = re.compile(r"[A-Za-z0-9]{1,8}")
-"""https://docs.aws.amazon.com/fsx/latest/APIReference/API_LustreFileSystemConfiguration.html (MountName) and API_CreateMountTarget of EFS, read 2026-11-23."""
+"""https://docs.aws.amazon.com/fsx/latest/APIReference/API_LustreFileSystemConfiguration.html (MountName) and API_CreateMountTarget of EFS, retrieved 2026-11-23."""
 _ASSIGNED = re.compile(r"(fs|fc|svm)-[0-9a-f]+\.(fsx|efs)\..*|.*\.(fsx|efs)\.[a-z0-9-]+\.amazonaws\.com")
 """DNS names that AWS assigns to file systems."""
 _KEY = re.compile(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+")
@@ -37,14 +37,14 @@ def _lustre(spec: ClusterSpec) -> Iterator[tuple[str, Lustre, str]]:
 
 
 def existing_fsx_or_efs_is_identified(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """An existing file system has an ID of FSx or EFS, a DNS name of the same service and ID, its security group, and, for Lustre, its mount name."""
+    """An existing file system specifies an FSx or EFS ID, a DNS name with the same service and ID, its security group, and, for Lustre, its mount name."""
     for i, entry in enumerate(spec.storage):
         if isinstance(entry, ObjectMount) or (existing := entry.existing) is None:
             continue
         path, lustre = f"storage[{i}].existing", isinstance(entry, Lustre)
         service = "FSx for Lustre" if lustre else "Amazon EFS"
         if not _FILE_SYSTEM.fullmatch(existing.id):
-            what = f"is {shown(existing.id)}; allowed: the ID of a file system of {service}, fs-0123456789abcdef0"
+            what = f"is {shown(existing.id)}; allowed: the ID of an {service} file system, fs-0123456789abcdef0"
             yield error(f"{path}.id", what, "use the ID, not the ARN, the name or the ID of a volume or a cache")
             continue
         own = dns_name(existing.id, spec.where.region, lustre=lustre)
@@ -54,7 +54,7 @@ def existing_fsx_or_efs_is_identified(spec: ClusterSpec, today: date) -> Iterato
             what = f"is {shown(address)}; allowed: {own}, because nodes verify the certificate of the mount targets for this name"
             yield error(f"{path}.address", what, "remove it")
         elif address and lustre and address != own and _ASSIGNED.fullmatch(address):
-            what = f"is {shown(address)}, which is not a DNS name of the file system {existing.id} of FSx; allowed: {own}, or another name of its servers"
+            what = f"is {shown(address)}, which is not a DNS name of the FSx file system {existing.id}; allowed: {own}, or another name of its servers"
             yield error(f"{path}.address", what, "remove it, or correct the ID")
         if lustre and not existing.mount_name:
             command = f"aws fsx describe-file-systems --file-system-ids {existing.id} --query 'FileSystems[].LustreConfiguration.MountName'"
@@ -63,7 +63,7 @@ def existing_fsx_or_efs_is_identified(spec: ClusterSpec, today: date) -> Iterato
             what = f"is {shown(existing.mount_name)}; allowed: up to 8 letters and digits"
             yield error(f"{path}.mount_name", what, "use the mount name that FSx returns, without a path")
         if existing.security_group is None:
-            what = "is required: the nodes reach only the security groups that the declaration names"
+            what = "is required: the nodes reach only the security groups that the declaration specifies"
             yield error(f"{path}.security_group", what, "use the group of the network interfaces of the file system")
         elif not _SECURITY_GROUP.fullmatch(existing.security_group):
             what = f"is {shown(existing.security_group)}; allowed: the ID of a security group, sg-0123456789abcdef0"
@@ -74,23 +74,23 @@ def existing_fsx_or_efs_is_identified(spec: ClusterSpec, today: date) -> Iterato
 
 
 def homes_are_in_availability_zones(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A stack with home directories uses no Local Zone, because EFS has mount targets in Availability Zones only (EFS user guide, "Creating mount targets", read 2026-11-22)."""
+    """A stack with home directories uses no Local Zone: EFS supports mount targets only in Availability Zones (EFS user guide, "Creating mount targets", retrieved 2026-11-22)."""
     zones = [("where.zone", spec.where.zone), *((f"pools[{i}].zone", pool.zone) for i, pool in enumerate(spec.pools))]
     local = [f"{path} is {zone}" for path, zone in zones if zone in PROFILE.opt_in_zones]
     for i, entry in enumerate(spec.storage):
         if isinstance(entry, Home) and local:
-            what = f"is home, but {listed(local)}, and EFS has no mount targets in Local Zones"
-            yield error(f"storage[{i}].kind", what, "remove it, or use Availability Zones only")
+            what = f"is home, but {listed(local)}, and EFS does not support mount targets in Local Zones"
+            yield error(f"storage[{i}].kind", what, "remove it, or use only Availability Zones")
 
 
 def mounted_bucket_key_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """`key_arn` is the ARN of a KMS key, and its bucket exists. A bucket that the stack creates uses the key of the stack."""
+    """`key_arn` is the ARN of a KMS key, and its bucket exists. A bucket that the stack creates uses the stack's key."""
     for i, entry in enumerate(spec.storage):
         if not isinstance(entry, ObjectMount) or entry.key_arn is None:
             continue
         path = f"storage[{i}].key_arn"
         if entry.bucket == "auto":
-            yield error(path, "is set, but bucket is auto, which is encrypted with the key of the stack", "remove it")
+            yield error(path, "is set, but bucket is auto, which is encrypted with the stack's key", "remove it")
         elif not _KEY.fullmatch(entry.key_arn):
             what = f"is {shown(entry.key_arn)}; allowed: the ARN of a key, arn:aws:kms:REGION:ACCOUNT:key/ID"
             yield error(path, what, "use the ARN of the key, because permissions do not accept the ARN of an alias")
@@ -162,7 +162,7 @@ def lustre_metadata_iops_are_offered(spec: ClusterSpec, today: date) -> Iterator
         if iops is None:
             continue
         if kind != "persistent_2":
-            what = f"is {iops}, but {kind} has no metadata configuration"
+            what = f"is {iops}, but {kind} does not support a metadata configuration"
             yield error(f"{path}.metadata_iops", what, "remove it")
         elif iops not in METADATA_IOPS:
             near = nearest_value(METADATA_IOPS, iops)
@@ -176,10 +176,10 @@ def lustre_backup_is_supported(spec: ClusterSpec, today: date) -> Iterator[Findi
         if not entry.backup_days:
             continue
         if not kind.startswith("persistent"):
-            what = f"is {entry.backup_days}, but {kind} has no backups"
+            what = f"is {entry.backup_days}, but {kind} does not support backups"
             yield error(f"{path}.backup_days", what, "use persistent_2")
         elif entry.bucket:
-            what = f"is {entry.backup_days}, but a file system with a link to a bucket has no backups"
+            what = f"is {entry.backup_days}, but a file system that is linked to a bucket does not support backups"
             yield error(f"{path}.backup_days", what, "remove it; the bucket holds the data")
 
 

@@ -36,7 +36,7 @@ CATEGORIES = (
 )
 """All categories of the Activity Log (https://learn.microsoft.com/azure/azure-monitor/platform/activity-log-schema)."""
 NOTIFICATIONS = 5
-"""Maximum number of notifications of a budget (https://learn.microsoft.com/rest/api/consumption/budgets)."""
+"""Maximum number of notifications per budget (https://learn.microsoft.com/rest/api/consumption/budgets)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +135,7 @@ class Budget(pulumi.ComponentResource):
             rows.BUDGET.logical(name),
             budget_name=scope.unique_name("month", 63),
             scope=pulumi.Output.concat("/subscriptions/", scope.subscription),
-            # Azure reads the amount in the billing currency of the subscription (MicrosoftDocs/azure-docs issue 51742).
+            # Azure interprets the amount in the subscription's billing currency (MicrosoftDocs/azure-docs issue 51742).
             amount=plan.amount_per_month,
             category="Cost",
             time_grain="Monthly",
@@ -156,7 +156,7 @@ class Budget(pulumi.ComponentResource):
 
 
 def _notifications(plan: BudgetPlan) -> dict[str, consumption.NotificationArgs] | None:
-    """Return a notification per threshold of actual cost, then notifications for forecasts from the highest threshold down, up to the limit of a budget."""
+    """Return one notification per threshold of the actual cost, then forecast notifications from the highest threshold down, up to the limit per budget."""
     if not plan.recipients:
         # Azure rejects notifications without recipients. A rule warns about this.
         return None
@@ -187,12 +187,12 @@ class EvidenceArgs:
 
 
 class Evidence(pulumi.ComponentResource):
-    """The container for bundles and evidence. `destroy` retains it, because evidence is used long after a node is deleted."""
+    """The container for bundles and evidence. `destroy` retains it, because evidence is needed long after a node is deleted."""
 
     bucket: pulumi.Output[str]
     """URL of the container. Resolves after the operators have access to it."""
     container_id: pulumi.Output[str]
-    """ID of the container. Resolves at the same time."""
+    """ID of the container. Resolves at the same time as the URL."""
     account_id: pulumi.Output[str]
     """ID of the storage account."""
     prefix: str
@@ -249,7 +249,7 @@ class Evidence(pulumi.ComponentResource):
 
 @dataclass(frozen=True, kw_only=True)
 class FoundationArgs:
-    """Arguments for a foundation for one cluster or for all clusters in a subscription."""
+    """Arguments for a foundation that serves one cluster or all clusters in a subscription."""
 
     scope: Scope
     """A scope without a resource group. The foundation creates its own."""

@@ -71,7 +71,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
     def site(self, foundation: FoundationRefs) -> SiteRefs:
         plan, network = self.plan, self.plan.network
         if network is None:
-            raise ValueError("the plan has a site and no network")
+            raise ValueError("the plan has a site but no network")
         scope = self._within("site", rows.SITE_GROUP)
         security = SecurityGroups(
             naming.logical(plan.name, "security"),
@@ -100,7 +100,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         )
         file_systems, data, exports = self._file_systems(scope, foundation, endpoints, subnet_ids)
         file_systems += existing_mounts(plan)
-        # Nodes start after the private DNS names that they resolve exist.
+        # Nodes start only after the private DNS names that they use exist.
         ready = {name: ready_after(subnet_id, endpoints.ready) for name, subnet_id in subnet_ids.items()}
         return SiteRefs(
             network_id=network_id,
@@ -210,7 +210,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
     def _container(
         self, one: FileSystemPlan, scope: Scope, foundation: FoundationRefs, endpoint: DataEndpoint | None
     ) -> pulumi.Output[str]:
-        """Return the ID of the container of a mount: the declared container, or a new one. The ID of a new container resolves after the private DNS name of its account exists."""
+        """Return the container ID for a mount: the declared container, or a new one. The ID of a new container resolves after the private DNS name of its account exists."""
         if one.bucket and one.bucket != "auto":
             return pulumi.Output.from_input(one.bucket)
         name = naming.logical(self.plan.name, one.name)
@@ -281,7 +281,7 @@ def _endpoint_subnet(subnet_ids: Mapping[str, pulumi.Input[str]]) -> pulumi.Inpu
 
 
 def _mounted(container_id: pulumi.Output[str]) -> dict[str, pulumi.Output[str]]:
-    """Return how nodes find a container: the address of its account, its name, and its ID, to which another stack assigns a role."""
+    """Return what nodes need to find a container: the address of its account, its name, and its ID. Another stack assigns a role on this ID."""
     parts = container_id.apply(container_parts)
     return {
         "dns_name": parts.apply(lambda known: f"{known.account}.blob.core.windows.net"),

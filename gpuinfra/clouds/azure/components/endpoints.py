@@ -75,7 +75,7 @@ def _zone(name: str, kind: str, args: EndpointsArgs, parent: pulumi.Resource) ->
         virtual_network=privatedns.SubResourceArgs(id=args.network_id),
         registration_enabled=False,
         # Names without a record in this zone are resolved publicly. Otherwise, names of other private endpoints do not resolve in the network
-        # (https://learn.microsoft.com/azure/dns/private-dns-fallback, read 2026-11-22).
+        # (https://learn.microsoft.com/azure/dns/private-dns-fallback, retrieved 2026-11-22).
         resolution_policy=privatedns.ResolutionPolicy.NX_DOMAIN_REDIRECT,
         opts=child(parent, rows.DNS_LINK),
     )

@@ -1,7 +1,7 @@
 """Role assignments for a principal at a scope, with a condition if the role is too broad.
 
 Nodes and operators have a custom role with data actions only. The built-in blob roles also allow principals to delete or change containers, and a condition
-restricts data actions only (https://learn.microsoft.com/azure/role-based-access-control/conditions-overview, read 2026-11-22).
+restricts data actions only (https://learn.microsoft.com/azure/role-based-access-control/conditions-overview, retrieved 2026-11-22).
 Services have the built-in roles that their guides require.
 """
 
@@ -47,7 +47,7 @@ def data_role(
     parent: pulumi.Resource,
     what: str = "the evidence container",
 ) -> DataRole:
-    """Create a custom role for the blobs of an account. It can be assigned in the resource group of the account only. `what` is in its description."""
+    """Create a custom role for the blobs of an account. It can be assigned only in the account's resource group. Its description contains `what`."""
     group = pulumi.Output.from_input(account_id).apply(lambda known: "/".join(known.split("/")[:5]))
     naming = pulumi.Output.from_input(scope.subscription).apply(
         lambda known: names.custom_role(scope.cluster, purpose, known, scope.token)
@@ -83,7 +83,7 @@ def grant(
     condition: str | None = None,
     principal_type: str | None = "ServicePrincipal",
 ) -> authorization.RoleAssignment:
-    """Assign a role to a principal at a scope. With `principal_type`, Azure does not look up the identity, which can fail while a new identity replicates."""
+    """Assign a role to a principal at a scope. With `principal_type`, Azure does not look up the identity. The lookup can fail while a new identity replicates."""
     guid = role.guid if isinstance(role, DataRole) else role
     return authorization.RoleAssignment(
         name,
@@ -105,7 +105,7 @@ def grant(
 
 
 def folder_condition(*, reads: Sequence[str] | None, writes: Sequence[str], deletes: Sequence[str] = ()) -> str:
-    """Return a condition that restricts a role for blobs to the folders to read (`None` for all), write and delete.
+    """Return a condition that restricts a blob role to folders for reading (`None` for all), writing and deleting.
 
     Each line has the form: the request is a different action, or the blob is in one of the folders. Listing is a read without a path, so a principal
     restricted to folders cannot list blobs.

@@ -1,6 +1,6 @@
 """The key vault, its keys, and the identities that use them.
 
-Keys do not leave the vault. Disks, storage accounts and file systems use an identity that can wrap and unwrap with the key.
+Keys never leave the vault. Disks, storage accounts and file systems use an identity that can wrap and unwrap with the key.
 `destroy` retains everything except the disk encryption set, because encrypted data cannot be read without the key.
 """
 
@@ -27,7 +27,7 @@ class VaultArgs:
 
     scope: Scope
     region: str = ""
-    """Region in the name of a vault that a stack has in addition to the vault of its foundation, or empty."""
+    """Region in the name of a vault that a stack creates in addition to its foundation's vault. Empty otherwise."""
 
 
 class Vault(pulumi.ComponentResource):
@@ -145,7 +145,7 @@ class Key(pulumi.ComponentResource):
 
 
 def disk_encryption_set(name: str, scope: Scope, key: Key, parent: pulumi.Resource) -> compute.DiskEncryptionSet:
-    """Create the disk encryption set for the nodes. It switches to a new key version within an hour (https://learn.microsoft.com/azure/virtual-machines/disk-encryption, page of 2026-04-02)."""
+    """Create the disk encryption set for the nodes. It switches to a new key version within an hour (https://learn.microsoft.com/azure/virtual-machines/disk-encryption, page dated 2026-04-02)."""
     return compute.DiskEncryptionSet(
         rows.DISK_ENCRYPTION_SET.logical(name),
         disk_encryption_set_name=scope.unique_name("disks", 80),

@@ -20,7 +20,7 @@ from gpuinfra.node.health import PATH, PORT
 from gpuinfra.plan.model import Group, PoolPlan
 
 GRACE_S = 3600
-"""Grace period of the health extension. With a plain image, installing the driver, rebooting and running the checks takes about 15 minutes."""
+"""Grace period of the health extension. With a plain image, installing the driver, rebooting and running the checks take about 15 minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ def machine_model(args: ModelArgs) -> compute.VirtualMachineScaleSetVMProfileArg
         )
         if group.reservation_id
         else None,
-        # No security type is set, because ND A100 v4 does not support Trusted Launch, and Secure Boot rejects kernel modules that are built on the node (https://learn.microsoft.com/azure/virtual-machines/trusted-launch, page of 2025-04-21).
+        # No security type is set, because ND A100 v4 does not support Trusted Launch, and Secure Boot rejects kernel modules that are built on the node (https://learn.microsoft.com/azure/virtual-machines/trusted-launch, page dated 2025-04-21).
         security_profile=compute.SecurityProfileArgs(encryption_at_host=True),
         # Boot diagnostics with managed storage provide the console log of nodes that do not report.
         diagnostics_profile=compute.DiagnosticsProfileArgs(boot_diagnostics=compute.BootDiagnosticsArgs(enabled=True)),

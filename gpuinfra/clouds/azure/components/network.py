@@ -51,7 +51,7 @@ class Network(pulumi.ComponentResource):
     cidr: str
     """Address range of the network."""
     subnet_ids: dict[str, pulumi.Output[str]]
-    """Subnet IDs by their names in the plan."""
+    """Subnet IDs, keyed by the subnet's name in the plan."""
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:Network", name, None, args.scope.options(opts))

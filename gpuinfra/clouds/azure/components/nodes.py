@@ -1,6 +1,6 @@
 """A pool of nodes: one uniform scale set for each group in the plan.
 
-One scale set is one InfiniBand fabric (https://learn.microsoft.com/azure/virtual-machines/setup-infiniband, page of 2026-09-25), so a pool with InfiniBand has one scale set.
+A scale set is a single InfiniBand fabric (https://learn.microsoft.com/azure/virtual-machines/setup-infiniband, page dated 2026-09-25), so a pool with InfiniBand has one scale set.
 A changed profile is rolled out in batches. The rollout stops if upgraded nodes are unhealthy. A node is healthy after it passes all checks,
 because the health extension queries the agent on the node.
 """
@@ -27,7 +27,7 @@ MOST_UNHEALTHY_PERCENT = 20
 """Maximum percentage of upgraded nodes that can be unhealthy before the upgrade stops. The first batch is the canary."""
 
 BATCH_PAUSE = "PT2M"
-"""Pause between batches. It gives the nodes of a batch time to report that they are not verified yet, so that their former health state does not count."""
+"""Pause between batches. It gives the nodes of a batch time to report that they are not verified yet. Otherwise, their previous health state would count."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,10 +98,10 @@ class NodePool(BaseNodePool[NodePoolArgs]):
             resource_group_name=scope.group,
             zones=None if group.zone == REGIONAL else [group.zone],
             orchestration_mode="Uniform",
-            # Set explicitly, because the default depends on the zones (https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-use-availability-zones, page of 2026-05-19).
+            # Set explicitly, because the default depends on the zones (https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-use-availability-zones, page dated 2026-05-19).
             single_placement_group=group.single_fabric,
             platform_fault_domain_count=group.fault_domains,
-            # Overprovisioned nodes that Azure later deletes consume quota and incur cost.
+            # Overprovisioned nodes that Azure later deletes consume quota and incur costs.
             overprovision=False,
             sku=compute.SkuArgs(name=pool.machine, tier="Standard", capacity=group.count),
             identity=compute.VirtualMachineScaleSetIdentityArgs(
@@ -136,7 +136,7 @@ def _rolling(pool: PoolPlan, group: Group) -> compute.UpgradePolicyArgs:
             max_batch_instance_percent=percent,
             max_unhealthy_instance_percent=100,
             max_unhealthy_upgraded_instance_percent=MOST_UNHEALTHY_PERCENT,
-            # The health extension reads the state every 15 s and needs two equal readings, so the state before the update counts for 30 s.
+            # The health extension reads the state every 15 s and needs two identical readings, so the state from before the update counts for 30 s.
             pause_time_between_batches=BATCH_PAUSE,
             prioritize_unhealthy_instances=True,
             rollback_failed_instances_on_policy_breach=False,

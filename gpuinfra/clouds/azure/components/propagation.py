@@ -1,13 +1,13 @@
 """Waits for new role assignments.
 
-A role assignment takes up to 10 minutes to have an effect (https://learn.microsoft.com/azure/role-based-access-control/troubleshooting, read 2026-11-22).
-Until then, a service that uses a key through a new identity rejects requests, and creating the resource again succeeds
-(Azure/bicep#16601: storage accounts; ansible-collections/azure#1676: disk encryption sets). Azure has no request that returns whether an assignment has
-an effect, so the first hook in this module makes the engine repeat the operation.
+A role assignment takes up to 10 minutes to take effect (https://learn.microsoft.com/azure/role-based-access-control/troubleshooting, retrieved 2026-11-22).
+Until then, a service that uses a key through a new identity rejects requests. A later attempt to create the resource succeeds
+(Azure/bicep#16601: storage accounts; ansible-collections/azure#1676: disk encryption sets). Azure has no request that returns whether an assignment is in
+effect, so the first hook in this module makes the engine retry the operation.
 
-Managed Lustre is different: it checks its access to a container while it creates the file system, and a file system that failed must be deleted. The
-documentation states that its roles take up to five minutes (https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites, "Access
-roles for blob integration", read 2026-11-23). The other hooks in this module therefore wait before the file system is created.
+Managed Lustre is different: it checks its access to a container while it creates the file system, and a failed file system must be deleted. The
+documentation states that its roles take up to five minutes to take effect (https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites, "Access
+roles for blob integration", retrieved 2026-11-23). The other hooks in this module therefore wait before the file system is created.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ MESSAGES = (
     "PrincipalNotFound",
     "RoleDefinitionDoesNotExist",
 )
-"""Parts of the messages of temporary errors, which end when a role, an identity or an assignment has replicated."""
+"""Parts of the messages of temporary errors. These errors stop after the role, the identity or the assignment has replicated."""
 PATIENCE_S = 900
-"""How long operations are repeated. The documented maximum is 10 minutes."""
+"""Maximum time in seconds for which operations are retried. The documented maximum delay is 10 minutes."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2, 30
 IMPORTER_WAIT_S = 300.0
-"""Seconds between the newest role assignment of the importing service and the creation of its file system."""
+"""Seconds between the latest role assignment of the importing service and the creation of its file system."""
 IMPORTER_WAIT = "GPUINFRA_AZURE_ROLE_WAIT_S"
 """Environment variable that replaces `IMPORTER_WAIT_S` (docs/azure.md)."""
 
@@ -54,13 +54,13 @@ def propagation_hook() -> pulumi.ErrorHook | None:
 
 
 def pause_after(failures: int) -> int | None:
-    """Return the seconds until the next attempt after a number of failures, or None if the time limit has expired."""
+    """Return the seconds until the next attempt after a number of failures, or None after the time limit has expired."""
     pauses = [min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**number) for number in range(failures)]
     return pauses[-1] if sum(pauses) <= PATIENCE_S else None
 
 
 async def repeat(failed: pulumi.ErrorHookArgs) -> bool:
-    """Wait and return True if the newest error is temporary."""
+    """Wait and return True if the latest error is temporary."""
     newest = failed.errors[0] if failed.errors else ""
     pause = pause_after(len(failed.errors)) if any(word in newest for word in MESSAGES) else None
     if pause is None:
@@ -87,14 +87,14 @@ class ImporterWait:
         self._newest: float | None = None
 
     def note(self, args: pulumi.ResourceHookArgs) -> None:
-        """Note the time of a role assignment."""
+        """Record the time of a role assignment."""
         self._newest = time.monotonic()
 
     async def pause(self, args: pulumi.ResourceHookArgs) -> None:
-        """Wait until the newest role assignment of this program has an effect."""
+        """Wait until the latest role assignment of this program has taken effect."""
         left = 0.0 if self._newest is None else self._newest + importer_wait_s() - time.monotonic()
         if left > 0:
-            pulumi.log.info(f"{args.name}: waits {left:.0f} s for the roles of the importing service")
+            pulumi.log.info(f"{args.name}: waiting {left:.0f} s for the roles of the importing service")
             await asyncio.sleep(left)
 
 
@@ -128,7 +128,7 @@ def importer_hooks() -> ImporterHooks | None:
 
 
 def importer_role(options: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
-    """Note when the engine creates this role assignment of the importing service."""
+    """Record when the engine creates this role assignment of the importing service."""
     hooks = importer_hooks()
     if hooks is not None:
         options.hooks = pulumi.ResourceHookBinding(on_error=_errors(options), after_create=[hooks.granted])
@@ -136,7 +136,7 @@ def importer_role(options: pulumi.ResourceOptions) -> pulumi.ResourceOptions:
 
 
 def after_importer_roles(options: pulumi.ResourceOptions, *, waits: bool) -> pulumi.ResourceOptions:
-    """Wait before the engine creates this file system, if it imports with roles of this program."""
+    """Wait before the engine creates this file system, if it imports with roles that this program assigns."""
     hooks = importer_hooks() if waits else None
     if hooks is not None:
         options.hooks = pulumi.ResourceHookBinding(on_error=_errors(options), before_create=[hooks.wait])

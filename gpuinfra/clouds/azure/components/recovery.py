@@ -1,7 +1,7 @@
 """The resources that must exist in a second region before the first region fails: a vault with a key, replicas of the containers, and their replication.
 
-A container is replicated to a second storage account with object replication (docs/decisions/second-region.md). Each account is encrypted with a key of
-its own region. Role assignments, marketplace images and the budget are global, and the Activity Log covers all regions.
+A container is replicated to a second storage account with object replication (docs/decisions/second-region.md). Each account is encrypted with a key in its
+own region. Role assignments, marketplace images and the budget are global, and the Activity Log covers all regions.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from gpuinfra.clouds.azure.names import ContainerId
 from gpuinfra.clouds.azure.recovery import PENDING, early_buckets
 
 ALL_BLOBS = "1601-01-01T00:00:00Z"
-"""The earliest creation time, so that existing blobs are also replicated (https://learn.microsoft.com/azure/storage/blobs/object-replication-configure, read 2026-11-22)."""
+"""The earliest creation time, so that existing blobs are also replicated (https://learn.microsoft.com/azure/storage/blobs/object-replication-configure, retrieved 2026-11-22)."""
 NEW_POLICY = "default"
-"""ID in the request for a new policy of a destination account. Azure assigns the ID (https://learn.microsoft.com/azure/storage/blobs/object-replication-overview, read 2026-11-22)."""
+"""ID in a request for a new policy in a destination account. Azure assigns the ID (https://learn.microsoft.com/azure/storage/blobs/object-replication-overview, retrieved 2026-11-22)."""
 SHORT_NAME = "replication"
-"""Name of the action group in messages, at most 12 characters (https://learn.microsoft.com/azure/azure-monitor/alerts/action-groups, read 2026-11-22)."""
+"""Name of the action group in messages, at most 12 characters (https://learn.microsoft.com/azure/azure-monitor/alerts/action-groups, retrieved 2026-11-22)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class RegionCloneArgs:
     region: str
     """Second region."""
     sources: Mapping[str, pulumi.Input[str]]
-    """Resource IDs of the containers to replicate, by the purpose in the name of the replica. `evidence` is the evidence container.
+    """Resource IDs of the containers to replicate, keyed by the purpose in the replica's name. `evidence` is the evidence container.
     Their accounts need versioning and the change feed. Replication is set up after an ID resolves."""
     recipients: Sequence[str] = ()
     """Email addresses that are notified when replication is late."""
@@ -57,9 +57,9 @@ class RegionCloneArgs:
 
 
 class RegionClone(pulumi.ComponentResource):
-    """A vault with a key and replicas in a second region, the replication of containers to them, and alerts on its lag.
+    """A vault with a key and replicas in a second region, the replication of containers to them, and alerts on replication lag.
 
-    Replication covers existing and new blobs. A deleted blob is deleted in the replica, which keeps its previous version for 90 days.
+    Replication covers existing and new blobs. Deletions are replicated too, but the replica keeps the previous version of a deleted blob for 90 days.
     The container of a replica is read-only while its policy exists. `destroy` retains the vault, the key and the replicas, and deletes the policies.
     """
 
@@ -124,10 +124,10 @@ class RegionClone(pulumi.ComponentResource):
     def _replicate(
         self, purpose: str, source: pulumi.Input[str], store: PrivateStore, container: pulumi.Output[str]
     ) -> storage.ObjectReplicationPolicy:
-        """Create the policy in the account of the replica, which assigns its ID and the ID of its rule, and then in the account of the source with these IDs.
+        """Create the policy in the replica's account, which assigns IDs to the policy and its rule. Then create the policy in the source account with these IDs.
 
         An update of the first policy would request a second policy for the same accounts, because the provider builds the address of an update from its
-        inputs (`Update` in pulumi/pulumi-azure-native: provider/pkg/provider/provider.go, read 2026-11-22). Every change replaces both policies.
+        inputs (`Update` in pulumi/pulumi-azure-native: provider/pkg/provider/provider.go, retrieved 2026-11-22). Every change replaces both policies.
         """
         first = pulumi.Output.from_input(source).apply(names.container_parts)
         second = container.apply(names.container_parts)
@@ -216,7 +216,7 @@ class RegionClone(pulumi.ComponentResource):
                                 values=list(early_buckets(args.alert_after_s)),
                             )
                         ],
-                        # A new policy has not sent the metric yet.
+                        # A new policy has not emitted the metric yet.
                         skip_metric_validation=True,
                     )
                 ],
@@ -232,7 +232,7 @@ def _rule(
     rule_id: pulumi.Output[str | None] | None = None,
 ) -> storage.ObjectReplicationPolicyRuleArgs:
     return storage.ObjectReplicationPolicyRuleArgs(
-        rule_id=rule_id,  # pyright: ignore[reportArgumentType]: a preview does not know it
+        rule_id=rule_id,  # pyright: ignore[reportArgumentType]: unknown in a preview
         source_container=first.apply(lambda known: known.name),
         destination_container=second.apply(lambda known: known.name),
         filters=storage.ObjectReplicationPolicyFilterArgs(min_creation_time=ALL_BLOBS),

@@ -40,7 +40,7 @@ class Existing(existing.Existing):
     network_id: pulumi.Input[str] | None = None
     """Site: virtual network of the nodes. Requires `subnet_ids`."""
     subnet_ids: pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]] | None = None
-    """Site: subnet IDs by their names in the plan, for example `private-0`."""
+    """Site: subnet IDs, keyed by the subnet's name in the plan, for example `private-0`."""
     nodes_group_id: pulumi.Input[str] | None = None
     """Site: network security group for the nodes."""
     members_group_id: pulumi.Input[str] | None = None
@@ -85,7 +85,7 @@ class SiteRefs(build.SiteRefs):
     members_group_id: pulumi.Input[str] | None = None
     network_id: pulumi.Input[str] | None = None
     data_buckets: Mapping[str, pulumi.Input[str]] | None = None
-    """Resource IDs of the containers of file systems and mounts that the stack creates, by their names in the plan, for example `scratch-0`."""
+    """Resource IDs of the containers of file systems and mounts that the stack creates, keyed by name in the plan, for example `scratch-0`."""
     recovery: Mapping[str, Any] | None = None
     """Key, replicas and replication policies of the second region."""
     export_commands: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)

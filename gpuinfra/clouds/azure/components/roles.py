@@ -46,7 +46,7 @@ class NodeRoleArgs:
     evidence_prefix: str
     """Evidence folder of the cluster."""
     roles: Sequence[NodeRolePlan] = ()
-    """Further roles, each at a resource."""
+    """Additional roles, each assigned at a resource."""
     container: str = EVIDENCE_CONTAINER
     """Container for evidence and bundles."""
     mounts: Sequence[MountedContainer] = ()

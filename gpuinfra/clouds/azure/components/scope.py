@@ -93,7 +93,7 @@ def child(
 
     `replace_on_changes` lists inputs that Azure cannot update (`fixed.py`). For most of them, the provider plans an update that fails during `up`.
     With `delete_before_replace=False`, the replacement is created first. This always applies to retained resources: the name is still taken, so the replacement
-    fails before data is lost. Operations that fail because a role has no effect yet are repeated (`propagation.py`).
+    fails before data is lost. Operations that fail because a role has not taken effect yet are retried (`propagation.py`).
     """
     options = shared.child(parent, row, data=data, depends_on=depends_on, ignore_changes=ignore_changes)
     create_first = bool(options.retain_on_delete) or delete_before_replace is False

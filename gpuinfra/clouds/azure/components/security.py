@@ -1,6 +1,6 @@
 """Network security groups of a site: one each for nodes, file systems, private endpoints and Bastion.
 
-InfiniBand traffic is not IP traffic, so security groups do not apply to it. The scale set isolates it (https://learn.microsoft.com/azure/virtual-machines/setup-infiniband, page of 2026-09-25).
+InfiniBand traffic is not IP traffic, so security groups do not apply to it. The scale set isolates it (https://learn.microsoft.com/azure/virtual-machines/setup-infiniband, page dated 2026-09-25).
 Azure's default rules allow all traffic inside a virtual network and all egress, so each group ends with two rules that deny the rest.
 Rules are defined inline in their group, because inline rules and separate rule resources overwrite each other (pulumi/pulumi-azure-native#611, #1251).
 """
@@ -35,7 +35,7 @@ SERVICE_TAGS = (
     "AzureResourceManager",
     "EventHub",
 )
-"""Services that Managed Lustre calls on port 443 (https://learn.microsoft.com/azure/azure-managed-lustre/configure-network-security-group, page of 2024-11-08)."""
+"""Services that Managed Lustre calls on port 443 (https://learn.microsoft.com/azure/azure-managed-lustre/configure-network-security-group, page dated 2024-11-08)."""
 LUSTRE_SERVICE_RANGE = "20.34.120.0/21"
 LUSTRE_TIME_SERVER = "168.61.215.74"
 
@@ -141,7 +141,7 @@ class SecurityGroups(pulumi.ComponentResource):
         elif plan.interface_endpoints:
             rules.append(self._to_endpoints(nodes, ("VirtualNetwork",), "private endpoints in the network"))
         if plan.egress == "nat":
-            why = "packages, images and the services of Azure"
+            why = "packages, images and Azure services"
             rules.append(
                 _rule("allow-web-egress", 200, "Outbound", source=nodes, to=("Internet",), protocol="Tcp", ports=WEB_PORTS, why=why)
             )  # fmt: skip
@@ -174,12 +174,12 @@ class SecurityGroups(pulumi.ComponentResource):
     def _endpoints(self) -> Rules:
         source = (*self._prefixes["nodes"], *(self._prefixes["storage"] if self._args.storage else ()))
         to = self._prefixes["endpoints"]
-        why = "nodes and file servers to the services of Azure"
+        why = "nodes and file servers to Azure services"
         return [_rule("allow-https-ingress", 100, "Inbound", source=source, to=to, protocol="Tcp", ports=HTTPS, why=why)]  # fmt: skip
 
 
 def _prefixes(plan: NetworkPlan, role: str) -> tuple[str, ...]:
-    """Return the address ranges of the subnets with a role. The ranges of an existing network are unknown, so the service tag for the whole network is used."""
+    """Return the address ranges of the subnets with the given role. The ranges of an existing network are unknown, so the service tag for the whole network is used."""
     return tuple(subnet.cidr for subnet in plan.subnets if subnet.role == role and subnet.cidr) or ("VirtualNetwork",)
 
 

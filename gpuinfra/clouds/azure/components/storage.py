@@ -73,7 +73,7 @@ class SharedFilesystem(pulumi.ComponentResource):
     export_command: pulumi.Output[str]
     """Command that copies all changed files to the container. The file system must have a container."""
     bucket: pulumi.Output[str] | None
-    """ID of the container from which it imports, or `None` without a container."""
+    """ID of the container from which the file system imports, or `None` without a container."""
 
     def __init__(self, name: str, args: SharedFilesystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:SharedFilesystem", name, None, args.scope.options(opts))
@@ -121,7 +121,7 @@ class SharedFilesystem(pulumi.ComponentResource):
         self.file_system_id = file_system.id
         self.dns_name = file_system.client_info.apply(lambda info: info.mgs_address)
         self.mount_name = pulumi.Output.from_input(LUSTRE_NAME)
-        # https://learn.microsoft.com/cli/azure/amlfs, read 2026-11-22.
+        # https://learn.microsoft.com/cli/azure/amlfs, retrieved 2026-11-22.
         self.export_command = pulumi.Output.concat(
             "az amlfs archive --resource-group ",
             scope.group,
@@ -141,7 +141,7 @@ class SharedFilesystem(pulumi.ComponentResource):
     def _containers(
         self,
     ) -> tuple[pulumi.Output[str] | None, storagecache.AmlFilesystemHsmArgs | None, list[pulumi.Resource]]:
-        """Return the container, the import settings, and the resources that must exist first. Without its roles, creating the file system fails."""
+        """Return the container, the import settings, and the resources that must exist first. Without the roles, the file system cannot be created."""
         plan = self._args.plan
         if plan.bucket is None:
             return None, None, []
@@ -165,7 +165,7 @@ class SharedFilesystem(pulumi.ComponentResource):
                 purpose=args.plan.name,
                 containers=(DATA_CONTAINER, LOG_CONTAINER),
                 encryption_key=args.key.encryption_key if args.key else None,
-                # Managed Lustre supports no other authorization (https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites). A rule warns about this.
+                # Managed Lustre does not support any other authorization (https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites). A rule warns about this.
                 shared_keys=True,
                 workspace_id=args.workspace_id,
             ),
@@ -200,7 +200,7 @@ class SharedFilesystem(pulumi.ComponentResource):
         return pulumi.Output.from_input(container_id), log.id, self._importer(container_id.split("/blobServices/")[0])
 
     def _importer(self, account_id: pulumi.Input[str]) -> list[pulumi.Resource]:
-        """Assign the two roles to the importing service. Without `importer_id` in the declaration, the owner of the container must have assigned them."""
+        """Assign the two roles to the importing service. If the declaration has no `importer_id`, the container's owner must have assigned them already."""
         args = self._args
         if args.plan.importer_id is None:
             return []

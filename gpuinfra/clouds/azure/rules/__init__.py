@@ -79,7 +79,7 @@ def spot_is_cheaper(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     for path, pool, machine in pools_of(spec):
         for j, entry in enumerate(pool.capacity):
             if isinstance(entry, Spot) and machine.gpu and machine.gpu.key == "H200":
-                what = "is spot, which had the on-demand price when the price was last read"
+                what = "is spot, whose price equaled the on-demand price when prices were last retrieved"
                 yield warn(f"{path}.capacity[{j}].kind", what, "compare prices before you use spot")
             if (
                 isinstance(entry, Spot)
@@ -112,7 +112,7 @@ def multi_node_pool_has_infiniband(spec: ClusterSpec, today: date) -> Iterator[F
             what = f"is {machine.name}, which has no InfiniBand"
             yield error(f"{path}.machine", what, "use the size with an r in its name")
         elif bare and pool.nodes > 1:
-            what = f"is {machine.name}, which does not connect the {pool.nodes} nodes by InfiniBand"
+            what = f"is {machine.name}, which does not connect the {pool.nodes} nodes over InfiniBand"
             hint = "use the size with an r in its name, or set fabric: none"
             level = warn if pool.fabric == "none" else error
             yield level(f"{path}.machine", what, hint)
@@ -122,7 +122,7 @@ def multi_node_pool_has_infiniband(spec: ClusterSpec, today: date) -> Iterator[F
 
 
 def lustre_sku_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Managed Lustre supports the tier and the capacity, and no field is set that only FSx supports."""
+    """Managed Lustre supports the tier and the capacity, and no FSx-only field is set."""
     for i, entry in enumerate(spec.storage):
         if entry.kind != "lustre" or entry.existing:
             continue
@@ -217,7 +217,7 @@ def node_subnet_is_large_enough(spec: ClusterSpec, today: date) -> Iterator[Find
 def region_has_pair(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The region has a paired region, to which storage is replicated."""
     if spec.where.region in PROFILE.regions and spec.where.region not in PAIRS:
-        what = f"is {spec.where.region}, which has no paired region, so storage is replicated inside the region only"
+        what = f"is {spec.where.region}, which has no paired region, so storage is replicated only within the region"
         yield info("where.region", what)
 
 

@@ -60,7 +60,7 @@ def lustre_container_is_in_the_subscription(spec: ClusterSpec, today: date) -> I
 
 
 def node_roles_are_limited(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Each role of the nodes is assigned at a resource, because a role at a subscription or resource group includes the evidence account."""
+    """Each node role is assigned at a resource, because a role at subscription or resource group scope also applies to the evidence account."""
     for i, one in enumerate(spec.access.node_roles):
         path = f"access.node_roles[{i}]"
         if not _GUID.fullmatch(one.role):
@@ -102,7 +102,7 @@ _PRIVATE = tuple(ipaddress.IPv4Network(text) for text in ("10.0.0.0/8", "172.16.
 
 
 def operators_are_object_ids(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Operators are object IDs, to which roles are assigned."""
+    """Operators are specified as object IDs, to which roles are assigned."""
     for i, one in enumerate(spec.access.operators):
         if not _GUID.fullmatch(one):
             what = f"is {shown(one)}; allowed: an object ID"
@@ -111,7 +111,7 @@ def operators_are_object_ids(spec: ClusterSpec, today: date) -> Iterator[Finding
 
 
 def bastion_is_public(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A warning is reported for Bastion, because the host has a public address."""
+    """Bastion causes a warning, because its host has a public address."""
     if spec.access.bastion and not spec.network.existing:
         what = "is true, which creates a host with a public address for users who have the role"
         yield warn("access.bastion", what, "remove it if you can reach the network over a VPN")
@@ -132,7 +132,7 @@ def bastion_subnet_fits(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def lustre_importer_is_named(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """An import specifies its container and the service principal of Managed Lustre, which requires its roles before the file system is created."""
+    """An import specifies its container and the service principal of Managed Lustre, whose roles must exist before the file system is created."""
     for i, entry in enumerate(spec.storage):
         if not isinstance(entry, Lustre) or entry.existing:
             continue
@@ -146,9 +146,7 @@ def lustre_importer_is_named(spec: ClusterSpec, today: date) -> Iterator[Finding
             what = f"is {shown(entry.bucket)}; allowed: auto, or the ID of a container"
             yield error(f"{path}.bucket", what, _CONTAINER_FORM)
         if entry.importer_id is None and entry.bucket == "auto":
-            what = (
-                "is required: the importing service needs two roles on the account, and its object id differs by tenant"
-            )
+            what = "is required: the importing service needs two roles on the account, and its object ID differs between tenants"
             yield error(f"{path}.importer_id", what, f"run: {_IMPORTER}")
         elif entry.importer_id is not None and not _GUID.fullmatch(entry.importer_id):
             what = f"is {shown(entry.importer_id)}; allowed: an object ID"
@@ -264,7 +262,7 @@ def audit_settings_fit_azure(spec: ClusterSpec, today: date) -> Iterator[Finding
 def host_encryption_is_registered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The EncryptionAtHost feature is registered in the subscription, which is required once."""
     if spec.pools:
-        what = "have disks with encryption at host, which the subscription must register once"
+        what = "use encryption at host, a feature that must be registered once in the subscription"
         hint = "run: az feature register --namespace Microsoft.Compute --name EncryptionAtHost"
         yield info("pools", what, hint)
 
@@ -275,7 +273,7 @@ def renewal_batch_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding
         share = pool.renew.at_once_percent
         path = f"pools[{i}].renew"
         if share < MIN_BATCH_PERCENT:
-            what = f"is {share}; the minimum on Azure is {MIN_BATCH_PERCENT}, which is used"
+            what = f"is {share}; the minimum on Azure is {MIN_BATCH_PERCENT}, so gpuinfra uses this value"
             yield info(f"{path}.at_once_percent", what)
         batch = max(1, pool.nodes * max(share, MIN_BATCH_PERCENT) // 100)
         if "canary" in pool.renew.model_fields_set and pool.renew.canary != batch:

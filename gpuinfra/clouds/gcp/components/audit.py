@@ -216,7 +216,7 @@ class EvidenceArgs:
 
 
 class Evidence(pulumi.ComponentResource):
-    """The bucket for bundles and evidence. `destroy` retains it, because evidence is used long after a node is deleted."""
+    """The bucket for bundles and evidence. `destroy` retains it, because evidence is needed long after a node is deleted."""
 
     bucket: pulumi.Output[str]
     """Name of the bucket."""
@@ -250,7 +250,7 @@ def storage_agent(scope: Scope, parent: pulumi.Resource) -> pulumi.Output[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class FoundationArgs:
-    """Arguments for a foundation for one cluster or for all clusters in a project: audit, budget and readers."""
+    """Arguments for a foundation that serves one cluster or all clusters in a project: audit, budget and readers."""
 
     scope: Scope
     audit: AuditPlan

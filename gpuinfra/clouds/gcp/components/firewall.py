@@ -21,7 +21,7 @@ ANYWHERE = "0.0.0.0/0"
 ALLOW, DENY = 1000, 65_000
 """Rule priorities. Lower numbers are evaluated first. The implied rules have priority 65535."""
 PRIVATE_APIS = "199.36.153.8/30"
-"""private.googleapis.com: addresses of Google APIs that are not routable from the internet; https://docs.cloud.google.com/vpc/docs/configure-private-google-access, read 2026-11."""
+"""private.googleapis.com: addresses of Google APIs that are not routable from the internet; https://docs.cloud.google.com/vpc/docs/configure-private-google-access, retrieved 2026-11."""
 
 Allows = list[gcp.compute.FirewallAllowArgs]
 
@@ -95,7 +95,7 @@ class FirewallRules(pulumi.ComponentResource):
         source_ranges: list[str] | None = None,
         destination_ranges: list[str] | None = None,
     ) -> gcp.compute.Firewall:
-        """Create a rule. If `allows` is `None`, the rule denies all protocols. Denied and SSH connections are logged."""
+        """Create a rule. If `allows` is `None`, the rule denies all protocols. Denied connections and SSH connections are logged."""
         logical = rows.FIREWALL_RULE.logical(self._name, rule=rule)
         logged = allows is None or rule == "allow-ssh"
         return gcp.compute.Firewall(

@@ -1,7 +1,7 @@
 """The health check that stops a rolling update at a node that is not verified.
 
-A group counts a new node as available when its health check was successful at least once, and replaces the next nodes only within `maxUnavailable` or
-`maxSurge` (InstanceGroupManagerUpdatePolicy in the discovery document of the Compute Engine API, read 2026-11-22). The node responds with status 200 after all its checks passed.
+A group counts a new node as available after its health check succeeds at least once, and replaces the next nodes only within `maxUnavailable` or
+`maxSurge` (InstanceGroupManagerUpdatePolicy in the discovery document of the Compute Engine API, retrieved 2026-11-22). The node responds with status 200 after all its checks pass.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.node.health import PORT, VERIFIED_PATH
 
 PROBERS = ("35.191.0.0/16", "130.211.0.0/22")
-"""Source ranges of Google's health checks: https://docs.cloud.google.com/load-balancing/docs/firewall-rules, read 2026-11-22."""
+"""Source ranges of Google's health checks: https://docs.cloud.google.com/load-balancing/docs/firewall-rules, retrieved 2026-11-22."""
 
 
 @dataclass(frozen=True, kw_only=True)

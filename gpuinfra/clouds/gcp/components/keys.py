@@ -32,7 +32,7 @@ class KeyArgs:
     purpose: str
     """Part of the name, such as `audit` or `data`."""
     users: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
-    """Services that encrypt with the key. Maps a part of the grant name to the member of the policy."""
+    """Services that encrypt with the key. Maps part of the grant name to the policy member."""
 
 
 class Key(pulumi.ComponentResource):

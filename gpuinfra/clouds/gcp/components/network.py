@@ -45,7 +45,7 @@ class Network(pulumi.ComponentResource):
     network_id: pulumi.Output[str]
     """The main network, `projects/P/global/networks/N`. Resolves after its peering exists."""
     subnet_ids: dict[str, pulumi.Output[str]]
-    """Subnets by their names in the plan, `projects/P/regions/R/subnetworks/S`. Each resolves after firewall rules and egress exist."""
+    """Subnets, keyed by name in the plan, `projects/P/regions/R/subnetworks/S`. Each resolves after firewall rules and egress exist."""
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:Network", name, None, args.scope.options(opts))
@@ -278,7 +278,7 @@ class RdmaNetwork(pulumi.ComponentResource):
     """A network with the RDMA profile of a zone, and a subnet per rail. It does not support firewall rules, routers or flow logs (https://docs.cloud.google.com/vpc/docs/rdma-network-profiles)."""
 
     subnet_ids: dict[str, pulumi.Output[str]]
-    """Subnets by their names in the plan."""
+    """Subnets, keyed by name in the plan."""
 
     def __init__(self, name: str, args: RdmaNetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:RdmaNetwork", name, None, args.scope.options(opts))

@@ -21,7 +21,7 @@ from gpuinfra.clouds.node_pool import BaseNodePool, BaseNodePoolArgs, RunningGro
 from gpuinfra.plan.model import Group, PoolPlan
 
 GRACE_S = 3600
-"""Time in which a group ignores failed health checks of a new node. With a plain image, a node is verified after about 15 minutes."""
+"""Time for which a group ignores failed health checks of a new node. With a plain image, a node is verified after about 15 minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class NodePoolArgs(BaseNodePoolArgs):
 
     scope: Scope
     subnet_ids: Mapping[str, pulumi.Input[str]]
-    """Subnets by their names in the plan: `private-0` for the first interface, `data-0`... for additional interfaces, `roce-0`... for RDMA."""
+    """Subnets, keyed by name in the plan: `private-0` for the first interface, `data-0`... for additional interfaces, `roce-0`... for RDMA."""
     service_account: pulumi.Input[str]
     """Email address of the node service account (`NodeRole.email`)."""
     health_check: pulumi.Input[str] | None = None
@@ -134,7 +134,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
             # Resize requests change the size of a queued group, so Pulumi must not reset it.
             opts=pulumi.ResourceOptions.merge(
                 child(self, rows.GROUP, ignore_changes=["targetSize"] if queued else ()),
-                # The provider waits 15 minutes for the machines to end, but 30 minutes can be necessary
+                # The provider waits 15 minutes for the instances to terminate, which can take 30 minutes
                 # (kubernetes/kubernetes issue 76492).
                 pulumi.ResourceOptions(custom_timeouts=pulumi.CustomTimeouts(delete="60m")),
             ),
@@ -166,7 +166,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
 
 def _update_policy(pool: PoolPlan, group: Group) -> gcp.compute.InstanceGroupManagerUpdatePolicyArgs:
     """Return the update policy. A new template is rolled out in batches of the size that the pool allows. The next batch
-    begins when the nodes of the batch passed the health check, so the first batch is the canary.
+    begins after the nodes of the current batch pass the health check, so the first batch is the canary.
 
     If capacity is limited, a node is deleted before its replacement is requested. A queued group has no capacity for replacements, so a new
     template applies only when its nodes change.

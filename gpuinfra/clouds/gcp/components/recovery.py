@@ -27,14 +27,14 @@ PERMISSIONS = {
     "events": ("pubsub.subscriptions.consume", "pubsub.subscriptions.create", "pubsub.topics.create"),
     "notifications": ("pubsub.subscriptions.consume", "pubsub.subscriptions.create", "pubsub.topics.publish"),
     "source": ("storage.buckets.get", "storage.buckets.update", "storage.objects.get"),
-    # An object with the same name is replaced, which requires the permission to delete it.
+    # An object with the same name is replaced, which requires permission to delete it.
     "replica": ("storage.buckets.get", "storage.objects.create", "storage.objects.delete", "storage.objects.get"),
 }
 """Permissions of each role: https://docs.cloud.google.com/storage-transfer/docs/cross-bucket-replication, and for replaced objects
-https://cloud.google.com/storage-transfer/docs/sink-cloud-storage, read 2026-11-22. The predefined roles of that page contain more permissions.
+https://cloud.google.com/storage-transfer/docs/sink-cloud-storage, retrieved 2026-11-22. The predefined roles on that page contain more permissions.
 """
 METRICS = "storagetransfer.googleapis.com/transferjob"
-"""https://docs.cloud.google.com/storage-transfer/docs/monitor-transfer-jobs, read 2026-11-22. Latencies are in milliseconds."""
+"""https://docs.cloud.google.com/storage-transfer/docs/monitor-transfer-jobs, retrieved 2026-11-22. Latencies are in milliseconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class RegionCloneArgs:
     region: str
     """Second region."""
     sources: Mapping[str, pulumi.Input[str]]
-    """Names of the buckets to replicate, by the purpose in the name of the replica. Replication is set up after a name resolves."""
+    """Names of the buckets to replicate, keyed by the purpose in the replica's name. Replication is set up after a name resolves."""
     recipients: Sequence[str] = ()
     """Email addresses that are notified when replication is late or fails."""
     alert_after_s: int = 3600
@@ -54,10 +54,10 @@ class RegionCloneArgs:
 
 
 class RegionClone(pulumi.ComponentResource):
-    """A key and replicas in a second region, the replication of buckets to it, and alerts on its latency and its failures.
+    """A key and replicas in a second region, the replication of buckets to it, and alerts on replication latency and failures.
 
-    Replication covers objects that are written after it is set up. Existing objects require a transfer job that runs once. Deletions are not
-    replicated, so that a replica keeps each object until you delete it there. `destroy` retains the key and the replicas and ends the replication.
+    Replication covers objects that are written after it is set up. Existing objects require a one-time transfer job. Deletions are not
+    replicated, so a replica keeps each object until you delete it there. `destroy` retains the key and the replicas and ends the replication.
     """
 
     data_key_id: pulumi.Output[str]
@@ -114,7 +114,7 @@ class RegionClone(pulumi.ComponentResource):
         return found.email.apply(lambda email: f"serviceAccount:{email}")
 
     def _role(self, access: str) -> pulumi.Output[str]:
-        """Each stack has its own roles. A service has one service agent per project, so that removing the grant of a shared role would end the replication of other stacks."""
+        """Each stack has its own roles. A service has one service agent per project, so removing the grant of a shared role would end the replication of other stacks."""
         scope = self._args.scope
         return gcp.projects.IAMCustomRole(
             rows.REPLICATION_ROLE.logical(self._name, access=access),
@@ -160,8 +160,8 @@ class RegionClone(pulumi.ComponentResource):
         replica: pulumi.Input[str],
         grants: Sequence[pulumi.Resource],
     ) -> gcp.storage.TransferJob:
-        """The service assigns the name of the job, and rejects a name in the request. Without an empty name, the provider generates one
-        (`SetAutonaming` in pulumi/pulumi-gcp: provider/resources.go, read 2026-11-22).
+        """The service assigns the job name and rejects a name in the request. Without an empty name, the provider generates one
+        (`SetAutonaming` in pulumi/pulumi-gcp: provider/resources.go, retrieved 2026-11-22).
         """
         return gcp.storage.TransferJob(
             rows.REPLICATION.logical(self._name, purpose=purpose),

@@ -24,7 +24,7 @@ class Existing(existing.Existing):
     network_id: pulumi.Input[str] | None = None
     """Site: network of the first interface of the nodes, `projects/P/global/networks/N`. Requires `subnet_ids`."""
     subnet_ids: pulumi.Output[Mapping[str, str]] | Mapping[str, pulumi.Input[str]] | None = None
-    """Site: subnets by their names in the plan (`private-0`, `data-0`), each `projects/P/regions/R/subnetworks/S`."""
+    """Site: subnets, keyed by name in the plan (`private-0`, `data-0`), each `projects/P/regions/R/subnetworks/S`."""
     file_systems: pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]] | None = None
     """Site, optional: file systems that nodes mount, each with `kind`, `mount`, `dns_name` and `mount_name`."""
 
@@ -46,7 +46,7 @@ class SiteRefs(build.SiteRefs):
     external_network_id: pulumi.Input[str] | None = field(default=None, metadata=NO_OUTPUT)
     """The network, if gpuinfra did not create it. In that case, the cluster adds its own firewall rule."""
     data_buckets: Mapping[str, pulumi.Input[str]] | None = None
-    """Buckets of file systems and mounts that the stack creates, by their names in the plan, for example `scratch-0`."""
+    """Buckets of file systems and mounts that the stack creates, keyed by name in the plan, for example `scratch-0`."""
     recovery: Mapping[str, Any] | None = None
     """Key, replicas and replication jobs of the second region."""
     import_commands: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)

@@ -39,7 +39,7 @@ class MountedBucket:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeRoleArgs:
-    """Arguments for the node role: the bucket, the registry, the mounted buckets and further roles."""
+    """Arguments for the node role: the bucket, the registry, the mounted buckets and additional roles."""
 
     scope: Scope
     bucket: pulumi.Input[str]
@@ -51,7 +51,7 @@ class NodeRoleArgs:
     mounts: Sequence[MountedBucket] = ()
     """Buckets that the nodes mount. Without `roles`, the nodes have no access to other buckets."""
     roles: Sequence[NodeRolePlan] = ()
-    """Further roles, each in a project."""
+    """Additional roles, each granted on a project."""
 
 
 class NodeRole(pulumi.ComponentResource):
@@ -101,7 +101,7 @@ class NodeRole(pulumi.ComponentResource):
         )
 
     def _mount(self, mount: MountedBucket) -> gcp.storage.BucketIAMMember:
-        """Cloud Storage FUSE requires storage.objects.list on the bucket, which both roles contain: https://cloud.google.com/storage/docs/gcsfuse-mount, read 2026-11-22."""
+        """Cloud Storage FUSE requires storage.objects.list on the bucket, which both roles contain: https://cloud.google.com/storage/docs/gcsfuse-mount, retrieved 2026-11-22."""
         return gcp.storage.BucketIAMMember(
             rows.MOUNT_GRANT.logical(self._name, mount=mount.name),
             bucket=mount.bucket,

@@ -1,6 +1,6 @@
 """The shared file system: Managed Lustre with the bucket from which it imports, or Filestore for home directories.
 
-Google Cloud copies data between a bucket and Managed Lustre on request, and no Pulumi resource makes this request (https://docs.cloud.google.com/managed-lustre/docs/transfer-data). To copy data,
+Google Cloud copies data between a bucket and Managed Lustre only on request, and no Pulumi resource makes this request (https://docs.cloud.google.com/managed-lustre/docs/transfer-data). To copy data,
 run the commands in the outputs `import_command` and `export_command`.
 """
 
@@ -37,7 +37,7 @@ class SharedFilesystemArgs:
 
 
 class SharedFilesystem(pulumi.ComponentResource):
-    """A Managed Lustre or Filestore file system. `destroy` retains it, and its bucket. Data is not exported to the bucket automatically."""
+    """A Managed Lustre or Filestore file system. `destroy` retains the file system and its bucket. Data is not exported to the bucket automatically."""
 
     server: pulumi.Output[str]
     """Address from which nodes mount the file system."""

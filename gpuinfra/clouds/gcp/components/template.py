@@ -34,7 +34,7 @@ class TemplateArgs:
     group: Group
     image: pulumi.Input[str]
     subnet_ids: Mapping[str, pulumi.Input[str]]
-    """Subnets by their names in the plan."""
+    """Subnets, keyed by name in the plan."""
     service_account: pulumi.Input[str]
     key_id: pulumi.Input[str] | None
     user_data: pulumi.Input[str]

@@ -30,7 +30,7 @@ _INSTANCE = re.compile(
     r"projects/[a-z][a-z0-9-]{4,28}[a-z0-9]/locations/[a-z0-9-]+/instances/[a-z]([a-z0-9-]{0,61}[a-z0-9])?"
 )
 _LUSTRE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]{0,7}")
-"""https://docs.cloud.google.com/managed-lustre/docs/reference/rest/v1/projects.locations.instances (filesystem), read 2026-11-23."""
+"""https://docs.cloud.google.com/managed-lustre/docs/reference/rest/v1/projects.locations.instances (filesystem), retrieved 2026-11-23."""
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 """https://cloud.google.com/storage/docs/buckets#naming"""
 
@@ -106,7 +106,7 @@ def subnets_have_enough_addresses(spec: ClusterSpec, today: date) -> Iterator[Fi
 
 
 def service_range_is_large_enough(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The network has 1024 addresses for each of Managed Lustre and Filestore."""
+    """The network has 1024 addresses each for Managed Lustre and Filestore."""
     try:
         network = ipaddress.ip_network(spec.network.cidr, strict=False)
     except ValueError:
@@ -146,12 +146,12 @@ def image_fits_architecture(spec: ClusterSpec, today: date) -> Iterator[Finding]
             if not IMAGE_PATH.fullmatch(wanted.ref):
                 what = "is not a Google Cloud image; allowed: projects/P/global/images/I, or projects/P/global/images/family/F"
                 yield error(
-                    f"{where}.ref", what, "copy it from `gcloud compute images list --uri`, from `projects/` on"
+                    f"{where}.ref", what, "copy it from `gcloud compute images list --uri`, starting at `projects/`"
                 )
 
 
 def lustre_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Managed Lustre supports the tier and the capacity, and no field is set that only FSx supports."""
+    """Managed Lustre supports the tier and the capacity, and no FSx-only field is set."""
     for i, entry in enumerate(spec.storage):
         if entry.kind != "lustre" or entry.existing:
             continue
@@ -176,7 +176,7 @@ def lustre_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def mounted_bucket_has_no_key(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Only AWS has `key_arn`, because Cloud Storage itself uses the key of a bucket for all clients with access."""
+    """Only AWS supports `key_arn`, because Cloud Storage itself uses the key of a bucket for all clients with access."""
     for i, entry in enumerate(spec.storage):
         if entry.kind == "object" and entry.key_arn:
             what = "is set, but Cloud Storage uses the key of a bucket for all clients with access"
@@ -240,7 +240,7 @@ def existing_instance_is_identified(spec: ClusterSpec, today: date) -> Iterator[
 
 
 def _not_private(text: str) -> str:
-    """Return what is allowed if the text is not a network of private addresses, and nothing if it is one."""
+    """Return an empty string for a network of private addresses. Otherwise, return what is allowed."""
     try:
         network = ipaddress.IPv4Network(text)
     except ValueError:

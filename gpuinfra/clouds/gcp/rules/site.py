@@ -111,7 +111,7 @@ def budget_recipients_fit(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def node_roles_are_limited(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """In the project of the stack, the roles of the nodes do not allow a node to change the evidence of other nodes or permissions."""
+    """The node roles do not allow a node to change permissions or the evidence of other nodes in the stack's project."""
     own = getattr(spec.where, "project", None)
     for i, one in enumerate(spec.access.node_roles):
         path = f"access.node_roles[{i}]"
@@ -119,7 +119,7 @@ def node_roles_are_limited(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             what = f"is {shown(one.role)}; allowed: the name of a role such as roles/artifactregistry.reader"
             yield error(f"{path}.role", what, "run `gcloud iam roles list` to list the roles")
         elif one.scope in (None, own) and one.role.removeprefix("roles/") in BROAD_ROLES:
-            what = f"is {one.role}, which allows a node to change the evidence of other nodes or permissions in the project"
+            what = f"is {one.role}, which allows a node to change permissions or the evidence of other nodes in the project"
             yield error(
                 f"{path}.role", what, "use a role that only reads, or a custom role, or set scope to another project"
             )
@@ -145,7 +145,7 @@ def ssh_uses_iap(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def ingress_needs_its_own_network(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """In an existing network, its owner opens ports, because the firewall rules belong to the network."""
+    """In an existing network, the network's owner opens ports, because the firewall rules belong to the network."""
     if spec.access.ingress and spec.network.existing:
         what = "has no effect, because gpuinfra does not change the firewall rules of network.existing"
         yield error("access.ingress", what, "remove it, and add the rules to the existing network")
@@ -240,7 +240,7 @@ def registry_is_artifact_registry(spec: ClusterSpec, today: date) -> Iterator[Fi
 
 
 def nvlink_domains_are_unsupported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The pool is not an A4X, whose groups need a topology policy for NVLink domains that gpuinfra does not create yet."""
+    """The pool does not use A4X machines. Their groups need a topology policy for NVLink domains, which gpuinfra does not create yet."""
     machines = machines_of(spec)
     for i, pool in enumerate(spec.pools):
         if pool.machine in machines and machines[pool.machine].family == "a4x":

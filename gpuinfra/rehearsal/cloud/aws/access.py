@@ -47,7 +47,7 @@ def bucket(store: Store, name: str) -> Resource | None:
 
 
 def exists(store: Store, name: str) -> bool:
-    """Return whether a bucket exists: it was created in the rehearsal, or the policy of a role lists it, which is then an existing bucket of the user."""
+    """Return whether a bucket exists: it was created in the rehearsal, or a role's policy lists it, which means that it is your existing bucket."""
     arn = f"arn:aws:s3:::{name}"
     return bucket(store, name) is not None or any(
         arn in document.split('"') for role in store.list(_ROLE) for document in role_policies(store, role.id)
@@ -102,7 +102,7 @@ def _recorded(rights: Rights, who: Principal, request: AccessRequest, found: tup
 
 
 def _key_request(store: Store, request: AccessRequest, bucket_name: str) -> AccessRequest | None:
-    """Return the request through S3 to use the key of an encrypted bucket's object."""
+    """Return the request, made through S3, to use the key of an encrypted bucket's object."""
     use = {"s3:GetObject": "kms:Decrypt", "s3:PutObject": "kms:GenerateDataKey"}.get(request.action)
     key = key_of(store, bucket_name) if use else None
     if not use or not key:
@@ -122,7 +122,7 @@ def role_allows(cloud: Cloud, role: str, action: str) -> bool:
 
 
 def rights_of(store: Store, role: str) -> Iterator[str]:
-    """Return the name of each action in each statement of a role's own policies."""
+    """Return a name for each action in each statement of a role's own policies."""
     for document in role_policies(store, role):
         statements = json.loads(document)["Statement"]
         for statement in statements if isinstance(statements, list) else [statements]:

@@ -1,7 +1,7 @@
 """Access keys that the stand-in issues, and their principals.
 
 Keys are random, stored in the store, and valid only in the rehearsal. The operator has a fixed pair. An instance gets
-its role's keys from the metadata service, which are valid for an hour and renewed before they expire.
+its role's keys from the metadata service. They are valid for an hour and are renewed before they expire.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 The schemas are part of the package cfn-lint and list these inputs as `createOnlyProperties`. CloudFormation and Pulumi
 use different types and property names for some services, so only properties that map by name, or by the small tables
-below, are used. `replacements.py` holds the remaining properties, with their sources.
+below, are used. `replacements.py` contains the remaining properties, with their sources.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TYPES = {
 
 
 def derive() -> dict[str, Any]:
-    """Return the inputs that force replacement, by type."""
+    """Return the inputs that force replacement, keyed by type."""
     schemas = _schemas()
     aws = sdk("aws")
     table = {}
@@ -90,7 +90,7 @@ def _properties(aws: Sdk, token: str, schema: dict) -> list[str]:
             continue
         first = _lower(parts[0])
         if len(parts) > 1 and first not in inputs:
-            parts, first = parts[1:], _lower(parts[1])  # a wrapper that the provider does not have: LustreConfiguration
+            parts, first = parts[1:], _lower(parts[1])  # a wrapper that the provider lacks: LustreConfiguration
         options = (first, f"{first}s", f"{first}es", first.removesuffix("s"), first.replace("ID", "Id"))
         if parts[0].lower() in (f"{name}name".lower(), "groupname", "autoscalinggroupname", "name"):
             options += ("name",)

@@ -1,7 +1,7 @@
 """Values that the AWS provider fills in: defaults of inputs (`DEFAULTS`) and outputs without an input (`OUTPUTS`).
 
 The values are from recorded deployments (`tests/providers/recordings/aws`), which a test replays. For types without a
-recording, they are from the provider's public source (terraform-provider-aws, `internal/service/`, read 2026-11-22).
+recording, they are from the provider's public source (terraform-provider-aws, `internal/service/`, retrieved 2026-11-22).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "confirmationTimeoutInMinutes": 1, "endpointAutoConfirms": False, "rawMessageDelivery": False,
     },
 }  # fmt: skip
-"""Inputs that a program does not set and that the provider adds when it checks the inputs. A path with dots is a
+"""Inputs that the provider adds during its check if the program does not set them. A path with dots is a
 field of each given object."""
 
 _NO_PREFIX = (

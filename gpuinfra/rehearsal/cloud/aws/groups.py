@@ -59,7 +59,7 @@ def desired(inputs: dict[str, Any]) -> int:
 
 
 def tags_of(inputs: dict[str, Any]) -> dict[str, str]:
-    """Return the group's tags that propagate to its instances."""
+    """Return the group's tags that are propagated to its instances."""
     return {tag["key"]: str(tag["value"]) for tag in inputs.get("tags") or [] if tag.get("propagateAtLaunch")}
 
 
@@ -149,7 +149,7 @@ class AutoScaling(GroupKind):
         name, zone, _ = _zone(cloud, group, inputs, cloud.fleet.of_group(group))
         target = (tags.get("gpuinfra:pool", ""), tags.get("gpuinfra:group", ""), group.id, kind, zone)
         if cloud.faults.without_quota(*target):
-            # The text is in refusals_aws.json with its source.
+            # The text and its source are in refusals_aws.json.
             text = (
                 "You have requested more vCPU capacity than your current vCPU limit of 0 allows for the instance bucket that the specified "
                 "instance type belongs to. Please visit http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this limit."
@@ -209,14 +209,14 @@ class AutoScaling(GroupKind):
         }
 
     def outdated(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> list[Instance]:
-        """During an instance refresh, return the instances of another template or version that it replaces next."""
+        """During an instance refresh, return the instances with another template or version that it replaces next."""
         resolved = resolve_template(cloud.store, group.plain, group.region)
         wanted = (resolved[0].id, resolved[1]) if resolved else None
         found = [one for one in have if wanted and (one["template"], one["template_version"]) != wanted]
         return found[: refreshes.next_count(cloud.store, group.region, group.id, len(have), len(found))]
 
     def first_to_go(self, have: Sequence[Instance]) -> list[Instance]:
-        """Order by template version, oldest first, then by the newest instance."""
+        """Order by template version, oldest first, then by instance, newest first."""
         return sorted(have, key=lambda one: (one["template_version"], -one["launched"], one["id"]))
 
 

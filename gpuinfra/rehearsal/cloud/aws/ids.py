@@ -12,7 +12,7 @@ ACCOUNT = "000000000000"
 OPERATOR = f"arn:aws:iam::{ACCOUNT}:user/standin-operator"
 OPERATOR_ID = "AIDA00000000000000001"
 
-# EC2-style IDs: prefix by type. From the "ID" examples of the EC2, FSx and VPC API references, read 2026-11-21.
+# EC2-style IDs: prefix by type. From the "ID" examples of the EC2, FSx and VPC API references, retrieved 2026-11-21.
 PREFIXES = {
     "aws:ec2/vpc:Vpc": "vpc",
     "aws:ec2/subnet:Subnet": "subnet",
@@ -56,7 +56,7 @@ PREFIXES = {
 }
 
 # Types whose ID in pulumi_aws is one of their inputs, such as the name of a bucket or a role. From the "Import" section
-# of each resource's documentation (registry of the AWS provider 7.x), read 2026-11-21.
+# of each resource's documentation (registry of the AWS provider 7.x), retrieved 2026-11-21.
 NAMED = {
     "aws:autoscaling/group:Group": "name",
     "aws:ec2/placementGroup:PlacementGroup": "name",
@@ -103,8 +103,8 @@ PARTS = {
 }
 
 # ARN by type: service and resource part. {id} is the ID and {name} an input. Region and account are added
-# automatically. `g` drops the region (IAM), `b` region and account (S3). AWS service authorization reference, read
-# 2026-11-21.
+# automatically. `g` drops the region (IAM), `b` region and account (S3). AWS service authorization reference,
+# retrieved 2026-11-21.
 _ARNS = {
     "aws:s3/bucket:Bucket": ("s3", "{id}", "b"),
     "aws:s3/bucketV2:BucketV2": ("s3", "{id}", "b"),

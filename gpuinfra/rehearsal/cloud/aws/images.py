@@ -1,7 +1,7 @@
-"""Machine images. The store records the name with which each ID was looked up.
+"""Machine images. The store records the lookup name of each ID.
 
 The ID of a real image does not describe its content. The result of a lookup (a public parameter, `getAmi`) is stored
-with the name of the lookup, which determines the operating system and whether the image contains driver and fabric. An
+with the lookup name, which determines the operating system and whether the image contains the driver and the fabric software. An
 ID without a lookup is treated as a plain Ubuntu 22.04 image.
 """
 

@@ -1,4 +1,4 @@
-"""The calls that the AWS provider makes for an operation, with the resources and context keys that IAM evaluates.
+"""Lists the calls that the AWS provider makes for an operation, with the resources and context keys that IAM evaluates.
 
 The generated policies use the same table (`gpuinfra/clouds/aws/resources.py`), so a rehearsal cannot verify the table.
 Tests compare it with CloudFormation's schemas and botocore's operations. A rehearsal verifies that the names, tags,
@@ -44,7 +44,8 @@ _TAGGED_BY = {
 
 _TAGGING = frozenset({"ec2:CreateTags", "kms:TagResource", "fsx:TagResource", "elasticfilesystem:TagResource"})
 _NOT_YET_TAGGED = _TAGGING | {"kms:PutKeyPolicy", "kms:EnableKeyRotation"}
-"""Actions on a resource that is being created and whose tags have no effect yet. On keys, this takes up to five minutes (KMS developer guide, "Using tags to control access to KMS keys")."""
+"""Actions on a resource that is being created and whose tags are not yet effective.
+On keys, this takes up to five minutes (KMS developer guide, "Using tags to control access to KMS keys")."""
 _OF_INTERFACE = {
     "ec2:CreateNetworkInterface": ("groups", "subnet"),
     "ec2:ModifyNetworkInterfaceAttribute": ("groups",),
@@ -92,7 +93,7 @@ def required(
 
 def _interface(store: Store, action: str, inputs: Mapping[str, Any], region: str) -> Iterator[AccessRequest]:
     """Return the requests for the network interface of a mount target. It has no tags. EC2 also evaluates the security groups and
-    the subnet, with their tags (service authorization reference of EC2, read 2026-11-22)."""
+    the subnet, with their tags (service authorization reference of EC2, retrieved 2026-11-22)."""
     where, subnet = f"arn:aws:ec2:{region}:{ACCOUNT}", str(inputs.get("subnetId"))
     found = store.find("aws:ec2/subnet:Subnet", subnet)
     context = {"aws:RequestedRegion": region}
@@ -137,7 +138,7 @@ def denial(request: AccessRequest, reason: str) -> CloudError:
 
 
 def http(action: str, resource: str, region: str) -> list[AccessRequest]:
-    """Check a request that an SDK signs with the operator's keys. Objects of an encrypted bucket also require the key."""
+    """Check a request that an SDK signs with the operator's keys. Objects in an encrypted bucket also require the key."""
     found = [AccessRequest(OPERATOR, action, resource, {"aws:RequestedRegion": region})]
     if action in ("s3:GetObject", "s3:PutObject"):
         use = "kms:Decrypt" if action == "s3:GetObject" else "kms:GenerateDataKey"
@@ -147,19 +148,19 @@ def http(action: str, resource: str, region: str) -> list[AccessRequest]:
 
 
 def on_instance(action: str, instance: Mapping[str, Any], **context: str) -> AccessRequest:
-    """Return a request of the operator for an instance."""
+    """Return an operator request for an instance."""
     tags = {f"aws:ResourceTag/{key}": str(value) for key, value in instance["tags"].items()}
     where = f"arn:aws:ec2:{instance['region']}:{ACCOUNT}:instance/{instance['id']}"
     return AccessRequest(OPERATOR, action, where, {"aws:RequestedRegion": instance["region"], **tags, **context})
 
 
 def own_session(suffix: str) -> str:
-    """Return the ID of a session of the operator. It starts with the name of the user (`session/user-037a...`, aws/amazon-ssm-agent issue 514)."""
+    """Return the ID of an operator session. It starts with the user name (`session/user-037a...`, aws/amazon-ssm-agent issue 514)."""
     return f"{OPERATOR.rpartition('/')[2]}-{suffix}"
 
 
 def on_own_session(action: str, session: str, region: str) -> AccessRequest:
-    """Return a request of the operator for a session."""
+    """Return an operator request for a session."""
     context = {"aws:userid": OPERATOR_ID, "aws:RequestedRegion": region}
     return AccessRequest(OPERATOR, action, f"arn:aws:ssm:{region}:{ACCOUNT}:session/{session}", context)
 
@@ -207,7 +208,7 @@ def _context(action: str, kind: str, region: str) -> dict[str, str]:
 
 
 def _tag_context(action: str, operation: str, kind: str, inputs: Mapping[str, Any]) -> dict[str, str]:
-    """Return the context keys of a request that sets tags. EC2 names the action that creates the resource with its tags."""
+    """Return the context keys of a request that sets tags. EC2 sends the name of the action that creates the resource with its tags."""
     if action == "iam:AttachRolePolicy" or action == "iam:DetachRolePolicy":
         return {"iam:PolicyARN": str(inputs.get("policyArn") or "")}
     if operation == "update" and action == "kms:PutKeyPolicy":
@@ -242,7 +243,7 @@ def _creating(kind: str) -> str | None:
 
 
 def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], region: str, id: str) -> Iterator[str]:
-    """Return the ARNs of the resources that a call concerns."""
+    """Return the ARNs of the resources that a call affects."""
     account, where = ACCOUNT, f"{region}:{ACCOUNT}"
     name = str(inputs.get("name") or id)
     if action == "iam:PassRole":

@@ -1,4 +1,4 @@
-"""Zones of AWS regions in the stand-in's account.
+"""Zones of AWS Regions in the stand-in account.
 
 Zone IDs are the same in all accounts, but zone names differ. Here the names are shifted by one letter, so that a
 program that assumes `us-east-1a` is `use1-az1` fails in a rehearsal.
@@ -10,7 +10,7 @@ from gpuinfra.clouds.aws.regions import PREFIXES
 
 _ZONES = {"us-east-1": 6, "us-west-2": 4, "ap-northeast-1": 4, "ap-northeast-2": 4}
 """Regions with more than three zones.
-https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html, read 2026-11-21."""
+https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html, retrieved 2026-11-21."""
 
 
 def zones(region: str) -> list[tuple[str, str]]:

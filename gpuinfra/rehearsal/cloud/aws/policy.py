@@ -110,7 +110,7 @@ _OPERATORS = {
 
 
 def _fill(pattern: str, request: AccessRequest) -> str:
-    """Replace policy variables such as `${aws:userid}`. An unknown variable matches nothing."""
+    """Replace policy variables such as `${aws:userid}`. An unknown variable does not match anything."""
     return re.sub(r"\$\{([^}]+)\}", lambda found: request.context.get(found.group(1), "\0unknown"), pattern)
 
 

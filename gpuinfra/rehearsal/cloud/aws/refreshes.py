@@ -1,11 +1,11 @@
 """Instance refreshes of Auto Scaling groups, with checkpoints.
 
-The user guide of EC2 Auto Scaling, read 2026-11-22 (https://docs.aws.amazon.com/autoscaling/ec2/userguide/asg-adding-checkpoints-instance-refresh.html,
+Amazon EC2 Auto Scaling user guide, retrieved 2026-11-22 (https://docs.aws.amazon.com/autoscaling/ec2/userguide/asg-adding-checkpoints-instance-refresh.html,
 .../enable-checkpoints-console-cli.html):
 
-- A checkpoint is reached when at least its percentage of the instances is new. Checkpoints that are passed together count once.
+- A checkpoint is reached when at least its percentage of the instances is new. Checkpoints that are passed together count as one.
 - After a checkpoint, the refresh waits for the checkpoint delay.
-- The last checkpoint is the percentage to replace. At that point the refresh ends as successful, also below 100.
+- The last checkpoint is the percentage to replace. At that point, the refresh succeeds, even if the percentage is below 100.
 - A refresh does not depend on the software on an instance. Here, instances are in service immediately; the instance
 warm-up is not simulated.
 """
@@ -27,7 +27,7 @@ _DELAY_S = 3600
 
 
 def start(store: Store, region: str, group: str, preferences: Mapping[str, Any]) -> dict[str, Any]:
-    """Start a refresh. The provider cancels one that is in progress."""
+    """Start a refresh. The provider cancels a refresh that is in progress."""
     made = {
         "id": ids.uuid(store.next("refresh")), "status": "InProgress", "started": time.time(), "ended": None,
         "preferences": dict(preferences), "paused_at": None, "passed": 0, "percent": 0,
@@ -74,7 +74,7 @@ def next_count(store: Store, region: str, group: str, total: int, outdated: int)
 
 
 def start_now(store: Store, region: str, group: str, asked: Mapping[str, Any]) -> str:
-    """Start a refresh by a request, and return its ID. A refresh in progress rejects the request."""
+    """Start a refresh on request, and return its ID. The request is rejected if a refresh is in progress."""
     found = newest(store, region, group)
     if found is not None and found["status"] == "InProgress":
         text = "An Instance Refresh is already in progress and blocks the execution of this Instance Refresh."

@@ -1,6 +1,6 @@
 """Lists the inputs that force replacement of an AWS resource.
 
-`replacements.json` holds CloudFormation's list, which `derive.py` writes. This module adds the differences in the
+`replacements.json` contains CloudFormation's list, which `derive.py` writes. This module adds the differences in the
 Pulumi provider.
 """
 
@@ -23,7 +23,7 @@ TABLE = Path(__file__).parent / "replacements.json"
 
 # Inputs that force replacement but are not in CloudFormation's schema, because CloudFormation names them differently or
 # has no such type. From the documentation of the AWS provider 7.x in the installed SDK, and from the API reference
-# where an update call has no such member. Read 2026-11-21.
+# where an update call has no such member. Retrieved 2026-11-21.
 _FORCED: dict[str, tuple[str, ...]] = {
     "aws:ec2/vpc:Vpc": ("ipv6NetmaskLength",),
     "aws:ec2/eip:Eip": ("domain", "publicIpv4Pool"),
@@ -76,16 +76,16 @@ _IN_PLACE = {
 
 LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
 _GROWS = {(LUSTRE, "storageCapacity"), (LUSTRE, "metadataConfiguration.iops"), (LUSTRE, "fileSystemTypeVersion")}
-"""Inputs whose decrease replaces the resource. An increase is made in place."""
+"""Inputs whose decrease replaces the resource. An increase is applied in place."""
 _FROM_TO = {
     ("aws:ec2/vpc:Vpc", "instanceTenancy"): lambda old, new: (old, new) != ("dedicated", "default"),
     ("aws:ssm/parameter:Parameter", "tier"): lambda old, new: (old, new) == ("Advanced", "Standard"),
 }
-"""Inputs whose values determine whether a change replaces the resource. Source: `CustomizeDiff` in terraform-provider-aws 6, read 2026-11-22."""
+"""Inputs whose values determine whether a change replaces the resource. Source: `CustomizeDiff` in terraform-provider-aws 6, retrieved 2026-11-22."""
 
 
 def when(token: str, path: str, old: Any, new: Any) -> bool | None:
-    """Return whether the change of an input from `old` to `new` replaces the resource, or None if the values do not
+    """Return whether changing an input from `old` to `new` replaces the resource, or None if the values do not
     matter."""
     if (token, path) in _GROWS:
         return old is not None and new is not None and _number(new) < _number(old)
@@ -94,7 +94,7 @@ def when(token: str, path: str, old: Any, new: Any) -> bool | None:
 
 
 def _number(value: Any) -> tuple[int, ...]:
-    """Return a number or a version so that it can be compared. An unknown value counts as the largest one."""
+    """Convert a number or a version to a comparable value. An unknown value counts as the largest."""
     parts = re.findall(r"\d+", str(value)) if not wire.is_unknown(value) else []
     return tuple(int(one) for one in parts) or (sys.maxsize,)
 

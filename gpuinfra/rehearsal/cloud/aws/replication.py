@@ -1,4 +1,4 @@
-"""The replication rules of buckets (`core/replication.py`)."""
+"""Bucket replication rules (`core/replication.py`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONFIGURATION = "aws:s3/bucketReplicationConfig:BucketReplicationConfig"
 
 
 def run(store: Store) -> None:
-    """Copy the objects that enabled rules cover and the replicas do not have."""
+    """Copy the objects that enabled rules cover and that the replicas lack."""
     for one in store.list(CONFIGURATION):
         for rule in one.plain.get("rules") or []:
             if rule.get("status") == "Enabled":

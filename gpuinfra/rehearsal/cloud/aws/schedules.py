@@ -1,8 +1,8 @@
-"""Scheduled actions of Auto Scaling groups: they change the group's sizes at scheduled times.
+"""Scheduled actions of Auto Scaling groups, which change the group's sizes at scheduled times.
 
-The engine does not see this change, as on AWS, so a program with a schedule ignores changes of the capacity.
+As on AWS, the engine does not see this change, so a program with a schedule ignores capacity changes.
 Recurrences are not simulated, because a rehearsal ends before they recur.
-A rehearsal for another day runs the actions of that day, at the current time of day.
+A rehearsal for another date runs that date's actions at the current time of day.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def run_due(store: Store) -> None:
 
 
 def run(store: Store, name: str) -> bool:
-    """Run an action now, by its name or ID. Returns False if it does not exist."""
+    """Run an action now, by name or ID. Returns False if it does not exist."""
     found = [one for one in store.list(SCHEDULE) if name in (one.id, one.plain.get("scheduledActionName"))]
     for action in found:
         _apply(store, action)

@@ -1,8 +1,8 @@
 """Roles that a service assumes. The service rejects a role whose trust policy or permissions differ from its guide.
 
-The context of a service's request decides which conditions a trust policy can have. CloudTrail does not send a source:
+The context of a service's request determines the conditions that a trust policy can have. CloudTrail does not send a source:
 https://docs.aws.amazon.com/awscloudtrail/latest/userguide/cloudtrail-required-policy-for-cloudwatch-logs.html. VPC Flow Logs
-sends the account and the flow log: https://docs.aws.amazon.com/vpc/latest/userguide/flow-logs-iam-role.html. Both read 2026-11-22.
+sends the account and the flow log: https://docs.aws.amazon.com/vpc/latest/userguide/flow-logs-iam-role.html. Both retrieved 2026-11-22.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def can_assume(store: Store, role_arn: str, service: str, context: Mapping[str, 
 
 
 def missing(store: Store, role_arn: str, resource: str, actions: tuple[str, ...]) -> list[str]:
-    """Return the actions that the policies of a role do not allow on a resource."""
+    """Return the actions that a role's policies do not allow on a resource."""
     documents = [*access.role_policies(store, role_arn.rsplit("/", 1)[-1])]
     return [one for one in actions if not policy.decide(AccessRequest(role_arn, one, resource, {}), documents)[0]]
 

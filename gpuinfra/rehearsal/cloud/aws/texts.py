@@ -1,7 +1,7 @@
 """Allowed characters and lengths of text fields on AWS.
 
-For EC2, they are from the documentation text of the API model (botocore, service `ec2`), and for the other services from `pattern`.
-A test compares both with this table. Read 2026-11-22.
+For EC2, they are from the documentation text of the API model (botocore, service `ec2`). For other services, they are from `pattern`.
+A test compares both with this table. Retrieved 2026-11-22.
 """
 
 from __future__ import annotations

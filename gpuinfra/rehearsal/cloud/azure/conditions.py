@@ -1,8 +1,8 @@
 """Conditions of role assignments: the subset of Azure's attribute-based language that blob requests need.
 
 Supported: AND, OR, ! and parentheses, ActionMatches, and comparisons of one @Resource or @Request attribute with one or
-several strings. A comparison with a missing attribute is false. A condition that cannot be parsed is false, so gaps
-appear as denials. https://learn.microsoft.com/azure/role-based-access-control/conditions-format, read 2026-11-21.
+more strings. A comparison with a missing attribute is false. A condition that cannot be parsed is false, so gaps
+appear as denials. https://learn.microsoft.com/azure/role-based-access-control/conditions-format, retrieved 2026-11-21.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Reader(Reader):
         sort, operator = self.next()
         judge = _OPERATORS.get(operator) if sort == "operator" else None
         if judge is None:
-            raise ValueError(f"{text} is not compared by a supported operator")
+            raise ValueError(f"{text} is not compared with a supported operator")
         wanted = self._set() if self.peek() == ("sign", "{") else [self._text()]
         return given is not None and any(judge(given, one) for one in wanted)
 
@@ -62,7 +62,7 @@ class _Reader(Reader):
     def _text(self) -> str:
         kind, text = self.next()
         if kind != "text":
-            raise ValueError(f"{text} is not a text")
+            raise ValueError(f"{text} is not a string")
         return text.replace("''", "'")
 
 

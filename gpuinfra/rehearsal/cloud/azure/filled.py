@@ -2,7 +2,7 @@
 
 The values are from recorded deployments and from the examples of Azure's REST API (`tests/providers/recordings/azure-native`),
 which a test replays. The default idle timeout of a NAT gateway is from https://learn.microsoft.com/azure/nat-gateway/nat-gateway-resource,
-read 2026-11-22.
+retrieved 2026-11-22.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@
 | `upgradePolicy.mode` | how machines with an older model are upgraded: `upgrade.py` |
 | `singlePlacementGroup` | at most 100 machines, one InfiniBand fabric |
 
-Codes and texts of errors from https://learn.microsoft.com/azure/virtual-machines/allocation-failure and from user
-reports (Azure/karpenter-provider-azure#761 and #892, Azure/AKS#1444, MicrosoftDocs/azure-docs#41402), read 2026-11-21;
-never seen from a real subscription.
+Error codes and texts are from https://learn.microsoft.com/azure/virtual-machines/allocation-failure and user
+reports (Azure/karpenter-provider-azure#761 and #892, Azure/AKS#1444, MicrosoftDocs/azure-docs#41402), retrieved 2026-11-21;
+they were never observed in a real subscription.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ScaleSets(GroupKind):
         pool, own = str(tags.get("gpuinfra:pool", "")), str(tags.get("gpuinfra:group", ""))
         target = (pool, own, last(group.id), kind, *(inputs.get("zones") or []))
         if cloud.faults.without_quota(*target):
-            # The text is in refusals_azure.json with its source.
+            # The text and its source are in refusals_azure.json.
             text = (
                 "Operation could not be completed as it results in exceeding approved Total Regional Cores quota. Additional details - "
                 f"Deployment Model: Resource Manager, Location: {inputs.get('location')}, Current Limit: 0, Current Usage: 0."
@@ -97,7 +97,7 @@ class ScaleSets(GroupKind):
         return None
 
     def make(self, cloud: Cloud, group: Resource, name: str, have: Sequence[Instance]) -> Instance:
-        """Build a machine as Azure describes it. Machine numbers are never reused within a set."""
+        """Build a machine as Azure reports it. Machine numbers are never reused within a set."""
         inputs = group.plain
         tags = {key: str(value) for key, value in (inputs.get("tags") or {}).items()}
         serial = cloud.store.next("azure-vm")
@@ -126,7 +126,7 @@ class ScaleSets(GroupKind):
         upgrade.tend(cloud, group, have)
 
     def first_to_go(self, have: Sequence[Instance]) -> list[Instance]:
-        """Order by newest first, as the default scale-in policy does within one zone."""
+        """Order newest first, as the default scale-in policy does within one zone."""
         return sorted(have, key=lambda one: -one["index"])
 
 
@@ -134,8 +134,8 @@ KIND = ScaleSets()
 
 
 def _size(store: Store, group: str, machine: str) -> int | None:
-    """Return the number of machines of a type in a reservation group, or None if the rehearsal created none of its
-    reservations."""
+    """Return the number of machines of one type in a reservation group, or None if the rehearsal created none of
+    the group's reservations."""
     held = [one.plain.get("sku") or {} for one in store.list(RESERVATION) if inside(one.id, group)]
     sizes = [int(sku.get("capacity") or 0) for sku in held if sku.get("name") == machine]
     return sum(sizes) if sizes else None

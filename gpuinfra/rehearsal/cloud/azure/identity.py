@@ -81,7 +81,7 @@ def issue(store: Store, principal: Principal, audience: str) -> tuple[str, float
 
 
 def of_token(store: Store, header: str, audiences: tuple[str, ...]) -> Principal:
-    """Return the identity of an Authorization header. Raises CloudError with the codes of the Azure services."""
+    """Return the identity behind an Authorization header. Raises CloudError with the codes of the Azure services."""
     kind, _, token = header.partition(" ")
     known = store.get("azure-token", token) if kind == "Bearer" and token else None
     if known is None:
@@ -123,7 +123,7 @@ def assignments(store: Store, principal: str, place: str) -> Iterator[Resource]:
 
 
 def within(place: str, scope: str) -> bool:
-    """Return whether a place is a scope or is in it."""
+    """Return whether a place is a scope or is within it."""
     return (place.lower() + "/").startswith(scope.lower().rstrip("/") + "/")
 
 
@@ -131,7 +131,7 @@ def may_manage(cloud: Cloud, who: Principal, action: str, place: str) -> bool:
     """Return whether a role of `who` at `place` or a parent scope allows an operation on a resource.
 
     Conditions of blob roles restrict data actions only, so they are not evaluated here.
-    https://learn.microsoft.com/azure/role-based-access-control/conditions-overview, read 2026-11-22.
+    https://learn.microsoft.com/azure/role-based-access-control/conditions-overview, retrieved 2026-11-22.
     """
     for assignment in assignments(cloud.store, who.object_id, place):
         role = role_of(cloud.store, str(assignment.plain.get("roleDefinitionId") or ""))
@@ -145,8 +145,8 @@ def may_manage(cloud: Cloud, who: Principal, action: str, place: str) -> bool:
 def uses_key(cloud: Cloud, identities: list[str], key: str) -> bool:
     """Return whether one of the identities can wrap and unwrap with a key (an ARM ID).
 
-    An assignment has no effect when it is first used, because new assignments take effect in services after minutes
-    (https://learn.microsoft.com/azure/role-based-access-control/troubleshooting, read 2026-11-22).
+    An assignment has no effect on first use, because services apply new assignments only after minutes
+    (https://learn.microsoft.com/azure/role-based-access-control/troubleshooting, retrieved 2026-11-22).
     """
     wanted = {one.lower() for one in identities}
     principals = {str(one.outputs.get("principalId")) for one in cloud.store.list(IDENTITY) if one.id.lower() in wanted}

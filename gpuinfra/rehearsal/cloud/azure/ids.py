@@ -11,8 +11,8 @@ from gpuinfra.rehearsal.cloud.core.sdk import NotDeclared, sdk
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
 
-# ARM namespaces and collections whose spelling cannot be derived from the SDK's names. ARM template reference, read
-# 2026-11-21.
+# ARM namespaces and collections whose spelling cannot be derived from the SDK's names. ARM template reference,
+# retrieved 2026-11-21.
 _NAMESPACES = {
     "monitor": "Insights",
     "keyvault": "KeyVault",
@@ -64,8 +64,8 @@ def path_inputs(token: str) -> tuple[tuple[str, ...], str]:
     """Return the inputs that form the segments of the path: the inputs of the parents, and the input that names the
     resource itself.
 
-    A resource's `get` function takes exactly these segments. Pulumi can generate only the segment of the resource
-    itself.
+    A resource's `get` function takes exactly these segments. Pulumi can generate only the resource's own
+    segment.
     """
     azure, kind = sdk("azure-native"), class_name(token)
     inputs = azure.resource(token).inputs

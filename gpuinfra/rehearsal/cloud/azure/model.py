@@ -11,9 +11,9 @@ from gpuinfra.rehearsal.cloud.core.interfaces import Instance
 
 GROUP = "azure-native:compute:VirtualMachineScaleSet"
 SINGLE_LIMIT = 100
-"""Machines of one placement group.
-https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-placement-groups, read
-2026-11-21."""
+"""Maximum machines in one placement group.
+https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-placement-groups,
+retrieved 2026-11-21."""
 
 
 def profile_of(inputs: dict[str, Any]) -> dict[str, Any]:
@@ -112,10 +112,10 @@ def _logins(profile: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def _image_of(profile: dict[str, Any]) -> tuple[str, str, bool]:
-    """Return (name, operating system, whether it contains driver and fabric) of the model's image.
+    """Return (name, operating system, whether it contains the driver and the fabric software) of the model's image.
 
     The names of marketplace images determine both: `microsoft-dsvm:ubuntu-hpc:2204:...` contains the drivers,
-    Canonical's images do not. A custom image is treated as a plain image unless its name contains `hpc`.
+    Canonical's images do not. A custom image counts as a plain image unless its name contains `hpc`.
     """
     reference = (profile.get("storageProfile") or {}).get("imageReference") or {}
     parts = [str(reference.get(key) or "") for key in ("publisher", "offer", "sku", "version")]

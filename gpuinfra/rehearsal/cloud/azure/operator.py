@@ -1,4 +1,4 @@
-"""The actions that Azure requires for an operation, from the table of the generated role definition. The role applies
+"""Lists the actions that Azure requires for an operation, from the generated role definition's table. The role applies
 to the whole subscription."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ARM: tuple[tuple[str, str], ...] = (
     (r".*/virtualMachines/[^/]+/retrieveBootDiagnosticsData", f"{_SETS}/virtualMachines/retrieveBootDiagnosticsData/action"),
     (r".*/virtualMachines/[^/]+/simulateEviction", f"{_SETS}/virtualMachines/simulateEviction/action"),
 )  # fmt: skip
-"""Maps the path of a request to Azure Resource Manager to its action. Resource provider operations, read 2026-11-21."""
+"""Maps the path of an Azure Resource Manager request to its action. Resource provider operations, retrieved 2026-11-21."""
 
 
 def required(
@@ -54,7 +54,7 @@ def required(
 def required_by_function(token: str, args: Mapping[str, Any], region: str) -> Iterator[AccessRequest]:
     """Return the action of an SDK function. Reading the caller's identity requires no action."""
     if "getClient" not in token:
-        action = FUNCTIONS.get(token, f"{token} is in no table")
+        action = FUNCTIONS.get(token, f"{token} is not in any table")
         yield AccessRequest(OPERATOR, action, f"/subscriptions/{SUBSCRIPTION}")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gpuinfra.rehearsal.cloud.azure.ids import path_inputs
 from gpuinfra.rehearsal.cloud.core.sdk import Property
 
-# Azure documents "cannot be changed" in prose only. ARM reference, read 2026-11-21.
+# Azure documents "cannot be changed" in prose only. ARM reference, retrieved 2026-11-21.
 _FORCED: dict[str, tuple[str, ...]] = {
     "azure-native:compute:VirtualMachineScaleSet": (
         "orchestrationMode",

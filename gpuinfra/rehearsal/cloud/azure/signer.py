@@ -1,7 +1,7 @@
 """The certificate authority of attested documents: a root, an intermediate and a certificate for metadata.azure.com,
 created once.
 
-The handover verifies these documents as it does on Azure, with a different root certificate, which an environment variable sets.
+The handover verifies these documents as it does on Azure, but with a different root certificate, which an environment variable sets.
 The keys stay in the rehearsal's folder and are used only for this purpose.
 """
 
@@ -22,7 +22,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFETIME = timedelta(hours=6)
 """How long a document is valid.
-https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service#attested-data, read 2026-11-21."""
+https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service#attested-data, retrieved 2026-11-21."""
 _YEARS = timedelta(days=3650)
 _SHA256 = bytes.fromhex("0609608648016503040201")
 _SHA256_WITH_RSA = bytes.fromhex("06092a864886f70d01010b")
@@ -44,7 +44,7 @@ class Signer:
 
     def document(self, content: dict[str, Any]) -> str:
         """Return a PKCS #7 message in base64, in the format of the document that Microsoft publishes: without signed
-        attributes, with the signing certificate only, and with the signature algorithm instead of the digest."""
+        attributes, with only the signing certificate, and with the signature algorithm instead of the digest."""
         key, own, _ = self._load()
         builder = pkcs7.PKCS7SignatureBuilder().set_data(json.dumps(content, separators=(",", ":")).encode())
         options = [pkcs7.PKCS7Options.Binary, pkcs7.PKCS7Options.NoAttributes]

@@ -38,7 +38,10 @@ def account_id(store: Store, name: str) -> str:
 
 
 def container_id(store: Store, account_name: str, name: str) -> str | None:
-    """Return the ARM ID of a container, or None if it does not exist. A container at which a role is assigned is an existing container of the user, unless the account was created in the rehearsal."""
+    """Return the ARM ID of a container, or None if it does not exist.
+
+    A container that has a role assignment is your existing container, unless the account was created in the rehearsal.
+    """
     found = account(store, account_name)
     if found is None:
         return _existing(store, account_name, f"/containers/{name}")
@@ -47,7 +50,7 @@ def container_id(store: Store, account_name: str, name: str) -> str | None:
 
 
 def _existing(store: Store, account_name: str, end: str = "") -> str | None:
-    """Return the scope of a role assignment at a container of an account that the rehearsal did not create."""
+    """Return the scope of a role assignment on a container in an account that the rehearsal did not create."""
     scopes = (str(one.plain.get("scope") or "") for one in store.list(identity.ASSIGNMENT))
     part = f"/storageAccounts/{account_name}/blobServices/default/containers/".lower()
     return next((one for one in scopes if part in one.lower() and one.lower().endswith(end.lower())), None)
@@ -61,7 +64,7 @@ def settings(store: Store, account_name: str) -> dict[str, Any]:
 def writable(store: Store, account_name: str, container: str) -> None:
     """Raise AzureError if the container is the destination of a replication policy. Blobs in it can be read and deleted.
 
-    https://learn.microsoft.com/azure/storage/blobs/object-replication-overview, read 2026-11-22; message of Azure/azure-cli issue 32600.
+    https://learn.microsoft.com/azure/storage/blobs/object-replication-overview, retrieved 2026-11-22; message from Azure/azure-cli issue 32600.
     """
     for one in store.list(POLICY):
         inputs = one.plain
@@ -73,9 +76,9 @@ def writable(store: Store, account_name: str, container: str) -> None:
 
 
 def replicated(store: Store, account_name: str, container: str) -> dict[str, str]:
-    """Return the headers with the replication status of a blob in a container. The stand-in replicates without a delay.
+    """Return the headers with the replication status of a blob in a container. The stand-in replicates without delay.
 
-    https://learn.microsoft.com/rest/api/storageservices/get-blob-properties, read 2026-11-23: `x-ms-or-{policy-id}_{rule-id}`.
+    https://learn.microsoft.com/rest/api/storageservices/get-blob-properties, retrieved 2026-11-23: `x-ms-or-{policy-id}_{rule-id}`.
     """
     held = store.list(POLICY)
     found = {}

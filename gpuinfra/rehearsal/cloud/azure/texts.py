@@ -1,4 +1,4 @@
-"""Allowed characters and lengths of text fields on Azure. Names are from "Naming rules and restrictions for Azure resources", read 2026-11-22."""
+"""Allowed characters and lengths of text fields on Azure. Names are from "Naming rules and restrictions for Azure resources", retrieved 2026-11-22."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ TEXTS = (
     _name("storage:ManagementPolicy", "managementPolicyName", "default", 7, 7),
     _name("storage:ManagementPolicy", "policy.rules[].name", r"[a-zA-Z0-9-]+", 1, 255),
     _name("storagecache:AmlFilesystem", "amlFilesystemName", r"[0-9a-zA-Z][-0-9a-zA-Z_]*[0-9a-zA-Z]", 2, 80),
-    # A host name consists of the prefix and six characters. Linux allows 64 characters.
+    # A host name consists of the prefix and six characters. Linux allows up to 64 characters.
     Text(types="azure-native:compute:VirtualMachineScaleSet", path="virtualMachineProfile.osProfile.computerNamePrefix", form=r"[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?", least=1, most=58, page=_NAMES),
     Text(types="azure-native:compute:VirtualMachineScaleSet", path="virtualMachineProfile.extensionProfile.extensions[].name", form=r"[a-zA-Z0-9._-]+", least=1, most=80, page=_NAMES),
     Text(types="azure-native:compute:VirtualMachineScaleSet", path="**.networkInterfaceConfigurations[].name", form=_NETWORK, least=1, most=80, page=_NAMES),

@@ -1,21 +1,21 @@
 """Upgrades of a scale set's machines to a new model, in place.
 
-Azure's own rules, read 2026-11-21
+Azure's own rules, retrieved 2026-11-21
 (https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-upgrade-policy,
 .../virtual-machine-scale-sets-configure-rolling-upgrades,
 https://learn.microsoft.com/azure/virtual-machines/custom-data):
 
 - `Manual` does not upgrade any machine, `Automatic` upgrades all machines at once, and `Rolling` upgrades one batch
-  after another, each when the previous batch is healthy.
+  at a time, after the previous batch is healthy.
 - A machine gets a new disk only if the image, disk or size changes. Custom data is read when the disk is created.
 - The agent on a machine runs a script extension once for each version of its settings, including the first version,
   after cloud-init.
-- The upgrade of a machine ends when its extensions end. Health that the machine reports earlier applies to its old
+- The upgrade of a machine ends when its extensions finish. Health that the machine reports earlier applies to its old
   model.
 - If the model has the health extension, the machine reports its health. A machine that does not respond is `Unknown`,
   which is not healthy.
 
-Here a machine that is not healthy after PATIENCE_S counts as unhealthy; Azure waits longer.
+Here, a machine that is not healthy after PATIENCE_S counts as unhealthy. Azure waits longer.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _is_healthy(cloud: Cloud, one: Instance) -> bool:
 
 
 def _is_late(one: Instance) -> bool:
-    """Return whether an upgrade stops waiting for this machine, because its script did not end or the machine is
+    """Return whether an upgrade stops waiting for this machine, because its script did not exit or the machine is
     unhealthy afterward."""
     if not _script_ended(one):
         return time.time() - one["brought"] > SCRIPT_LIMIT_S
@@ -164,7 +164,7 @@ def _run(cloud: Cloud, id: str, script: str, mark: str) -> None:
         try:
             text = base64.b64decode(script, validate=True).decode()
         except (binascii.Error, ValueError) as error:
-            _record_result(cloud.store, id, mark, 1, f"settings.script is not base64 of a text: {error}")
+            _record_result(cloud.store, id, mark, 1, f"settings.script is not base64-encoded text: {error}")
             return
         try:
             code, output = cloud.fleet.host.run(id, ["bash", "-c", text], SCRIPT_LIMIT_S)  # pyright: ignore[reportOptionalMemberAccess]

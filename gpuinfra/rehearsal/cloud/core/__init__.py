@@ -1,2 +1,2 @@
-"""Shared by all clouds: Pulumi's protocol, the store, IDs, checks, instance groups and the HTTP server. Contains no
-cloud-specific code."""
+"""Code that all clouds share: Pulumi's protocol, the store, IDs, checks, instance groups and the HTTP server. Contains
+no cloud-specific code."""

@@ -1,7 +1,7 @@
 """Behavior of individual resource types and functions.
 
-A behavior is a class that lists its types and overrides methods of the generic behavior. An SDK function is implemented
-by a plain function with the decorator `@answers`. A type without a behavior is generic: it can be created, read,
+A behavior is a class that lists its types and overrides methods of the generic behavior. A plain function with the
+decorator `@answers` implements an SDK function. A type without a behavior is generic: it can be created, read,
 updated and deleted.
 """
 
@@ -29,7 +29,7 @@ class Behavior:
     """The error for a name or ID that is already in use. `{name}` and `{id}` are the existing values, `{inputs[...]}`
     is an input of the new resource. None for `StandIn.already_exists`."""
     shapes: dict[str, tuple[str, str]] = {}
-    """Maps an input to the regular expression that it must match and the error message. {value} is filled in."""
+    """Maps an input to the regular expression that it must match, and to the error message. {value} is filled in."""
     volatile: tuple[str, ...] = ()
     """Outputs that an update changes. A preview shows them as unknown."""
     ignored: tuple[str, ...] = ()
@@ -43,11 +43,11 @@ class Behavior:
     joins: bool = False
     """Whether a second creation succeeds, as for an enabled API or a role that a member already has."""
     stays: bool = False
-    """Applies with `joins`. True: the resource is deleted when its last creator deletes it. False: the first deletion
-    removes it for all creators."""
+    """Applies with `joins`. If True, the resource is deleted when its last creator deletes it. If False, the first
+    deletion removes it for all creators."""
 
     def check(self, cloud: Cloud, call: Call) -> Iterable[Failure]:
-        """Validate beyond the SDK's types. Can fill in defaults. Inputs can contain unknowns."""
+        """Validate what the SDK's types do not cover. Can fill in defaults. Inputs can contain unknowns."""
         for key, (shape, reason) in self.shapes.items():
             value = call.plain.get(key)
             if isinstance(value, str) and not wire.is_unknown(value) and not re.search(shape, value):

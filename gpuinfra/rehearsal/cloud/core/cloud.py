@@ -40,7 +40,7 @@ class Cloud:
         self.faults = Faults(faults, self.store)
         self.endpoint = ""
         self.changed = threading.Event()
-        """Set when a group, a template or an instance may need work."""
+        """Set when a group, a template or an instance might need work."""
         self.fleet = Fleet(self, None, "no node host was started")
         self.operator = Operator()
         self.rights = Rights(self.store)
@@ -68,7 +68,7 @@ class Cloud:
     # Create, read, update, delete
 
     def create(self, call: Call) -> None:
-        """Create a resource completely or not at all. Fills in its ID and outputs."""
+        """Create a resource atomically. Fills in its ID and outputs."""
         fault = self.faults.of_call(call.token)
         if fault == "error":
             error = registry.of_token(call.token).unavailable.filled(
@@ -120,7 +120,7 @@ class Cloud:
             )
 
     def _look_up_first(self, call: Call, behavior: Behavior) -> None:
-        """Report an existing ID before any other error, as providers do that look up the ID before they create the
+        """Report an existing ID before any other error, like providers that look up the ID before they create the
         resource."""
         if behavior.joins or not registry.of_token(call.token).looks_up_first:
             return
@@ -200,7 +200,7 @@ class Cloud:
         return described
 
     def wake(self) -> None:
-        """Notify the fleet that something may have changed."""
+        """Notify the fleet that something might have changed."""
         self.changed.set()
 
     # Common to all resources
@@ -261,7 +261,7 @@ class Cloud:
 
 
 def _check_texts(call: Call) -> None:
-    """Raise the cloud's error for a text with characters or a length that it rejects."""
+    """Raise the cloud's error for a text whose characters or length it rejects."""
     cloud = registry.of_token(call.token)
     for row, found in texts.rejected(cloud.texts, call.token, call.plain, cloud.own_names(call.token)):
         text = f"Value ({found.text}) for {found.path} is invalid: {len(found.text)} characters; allowed: {row.form}, {row.least} to {row.most} characters; see {row.page}"

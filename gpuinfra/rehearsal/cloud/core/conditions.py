@@ -14,7 +14,7 @@ Value = bool | str
 
 
 def tokens(pattern: re.Pattern[str], text: str) -> list[Token]:
-    """Return (group of the pattern, text) for each token. Text that the pattern does not match becomes the last token,
+    """Return (pattern group, text) for each token. Text that the pattern does not match becomes the last token,
     `rest`."""
     found: list[Token] = []
     at = 0
@@ -27,7 +27,7 @@ def tokens(pattern: re.Pattern[str], text: str) -> list[Token]:
 
 
 class Reader(ABC):
-    """Raises ValueError with the part that cannot be parsed. Operators and parentheses are tokens of the kind
+    """Raises ValueError with the part that cannot be parsed. Operators and parentheses are tokens of kind
     `sign`."""
 
     def __init__(self, tokens: list[Token]) -> None:

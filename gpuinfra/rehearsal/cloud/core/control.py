@@ -5,13 +5,13 @@ Every request must include the token that the process prints at startup. Respons
 | request | effect |
 | --- | --- |
 | GET `nodes` | lists the instances as nodes: label, stage, last lines of the console |
-| GET `ssh` | whether the nodes have an SSH server, and the reason if not |
+| GET `ssh` | returns whether the nodes have an SSH server, and the reason if they do not |
 | GET `instances` | lists the instances as the cloud sees them, including terminated ones |
 | GET `resources` | lists all resources, each with the operation and the URN that created it |
-| GET `calls?since=N` | the log of calls after number N |
-| GET `activities?group=NAME` | a group's activities, newest first |
-| GET `permissions` | the calls that were checked against the operator's policies |
-| GET `rights` | the rights that nodes used, did not use or were denied |
+| GET `calls?since=N` | returns the log of calls after number N |
+| GET `activities?group=NAME` | lists a group's activities, newest first |
+| GET `permissions` | lists the calls that were checked against the operator's policies |
+| GET `rights` | lists the rights that nodes used, did not use or were denied |
 | POST `operation` `{"operation"}` | sets the operation under which later changes are recorded |
 | POST `drift` `{"type", "id", "set", "unset"}` | changes a resource by hand |
 | POST `undo` `{"type", "id"}` | deletes a resource, unless the cloud refuses or its name stays in use |
@@ -19,7 +19,7 @@ Every request must include the token that the process prints at startup. Respons
 | POST `terminate` `{"instance_id"}` | terminates an instance, as a hardware failure does |
 | POST `reboot` `{"instance_id"}` | reboots an instance |
 | POST `existing` `{"type", "id", "inputs", "region"}` | adds a resource that predates the rehearsal, with its known fields |
-| POST `external` `{"id", ...}` | describes an existing resource, for example a reservation of 2: `{"id": "cr-...", "count": 2}` |
+| POST `external` `{"id", ...}` | describes an existing resource, for example a reservation with 2 instances: `{"id": "cr-...", "count": 2}` |
 
 Some clouds add their own requests (`StandIn.control_actions`).
 """
@@ -76,7 +76,7 @@ class Control:
 
     def __call__(self, request: Request) -> Response:
         if not hmac.compare_digest(request.headers.get("x-gpuinfra-control", ""), self._token):
-            return json_response({"error": "X-Gpuinfra-Control must carry the token of this rehearsal"}, 403)
+            return json_response({"error": "X-Gpuinfra-Control must contain the token of this rehearsal"}, 403)
         action = self._actions.get((request.method, request.path.removeprefix(PREFIX).strip("/")))
         if action is None:
             return json_response({"error": f"unknown request: {request.method} {request.path}"}, 404)

@@ -12,14 +12,14 @@ class CloudError(Exception):
     def __init__(self, code: str, message: str, call: str = "", *, status: int = 400) -> None:
         self.code, self.message, self.status = code, message, status
         self.call = call
-        """Service and operation that the AWS provider names: `FSx: CreateFileSystem`."""
+        """The service and operation in the AWS provider's message: `FSx: CreateFileSystem`."""
         super().__init__(code, message)
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
 
     def filled(self, **values: Any) -> Self:
-        """Return a copy of the error with `{name}` replaced in its message and its call."""
+        """Return a copy of the error with `{name}` replaced in its message and call."""
         made = copy.copy(self)
         made.message, made.call = self.message.format(**values), self.call.format(**values)
         return made

@@ -1,15 +1,15 @@
 """The faults that `--fault` injects.
 
-    cloud:no-capacity:<pool, group, capacity kind or zone>    the groups get no machines; the error uses the cloud's wording
-    cloud:no-quota:<pool, group, capacity kind or zone>       the same, with the cloud's error for a quota that is too low
-    cloud:error:<resource type>:<n>                     the first n creations of that type fail, then they succeed
+    cloud:no-capacity:<pool, group, capacity kind or zone>    groups launch no nodes; the error uses the cloud's wording
+    cloud:no-quota:<pool, group, capacity kind or zone>       groups launch no nodes; the error is the cloud's quota error
+    cloud:error:<resource type>:<n>                     the first n creations of that type fail, later ones succeed
     cloud:partial:<resource type>:<n>                   ... create the resource, but the call fails
     cloud:lost:<resource type>:<n>                      ... create the resource, but the response never arrives
     node:<pool>-<number>:<fault>                        passed on to that node
 
 A resource type is a token (`aws:fsx/lustreFileSystem:LustreFileSystem`) or its suffix (`LustreFileSystem`). Counts
-persist in the store, so they survive when a rehearsal is killed. Faults change the cloud's responses, never the
-verification result of a node.
+persist in the store, so they survive if a rehearsal is killed. Faults change the cloud's responses, never a node's
+verification result.
 """
 
 from __future__ import annotations

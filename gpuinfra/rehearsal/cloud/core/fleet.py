@@ -1,7 +1,7 @@
 """The instances of every group on every cloud: launches, replaces and terminates them.
 
 One thread compares the desired and the actual instances of each group. An instance is written to the store before its
-machine starts on the node host, so that no instance is created twice if the process is killed in between.
+machine starts on the node host, so no instance is created twice if the process is killed in between.
 
 Names follow the launch order within a pool (`gpu-1`, `gpu-2`), across its groups in the order reserved, block, flex,
 on-demand, spot. A new group waits briefly for its siblings before its first launch, because the engine creates them in
@@ -29,7 +29,7 @@ _ORDER = ("reserved", "block", "flex", "on_demand", "spot")
 _SETTLE_S = 1.0
 """How long a new group waits for its siblings before its first launch."""
 _RETRY_S = 5.0
-"""How often a group without capacity tries again."""
+"""How often a group without capacity retries."""
 _TICK_S = 0.5
 
 
@@ -39,7 +39,7 @@ class Fleet:
     def __init__(self, cloud: Cloud, host: Any | None, unavailable: str = "") -> None:
         self.cloud, self.store, self.host = cloud, cloud.store, host
         self.unavailable = unavailable
-        """The reason why instances do not boot in this rehearsal. Empty if they boot."""
+        """The reason that instances do not boot in this rehearsal. Empty if they boot."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._failed_at: dict[str, float] = {}
@@ -62,7 +62,7 @@ class Fleet:
             self._thread.join(timeout=10)
 
     def instances(self) -> dict[str, dict[str, Any]]:
-        """Return all instances by ID, including terminated ones."""
+        """Return all instances, keyed by ID, including terminated instances."""
         return self.store.all("instance")
 
     def running(self) -> list[dict[str, Any]]:
@@ -115,7 +115,7 @@ class Fleet:
     def reimage(self, id: str) -> None:
         """Give an instance a new disk. It keeps its ID and boots as if for the first time.
 
-        The caller sets `new_disk` of the instance together with the values of the new disk, so that a kill in between
+        The caller sets the instance's `new_disk` together with the values of the new disk, so that a kill in between
         does not keep the old disk.
         """
         if self.host:
@@ -145,8 +145,8 @@ class Fleet:
         return view.cluster, view.pool
 
     def _forget(self, cluster: str, pool: str) -> None:
-        """Remove a pool that has no more groups. A new pool with that name starts at 1, so no instance can keep a name
-        of the old pool."""
+        """Remove a pool that has no groups left. A new pool with that name starts at 1, so no instance can keep a name
+        from the old pool."""
         with self.store.change():
             self.store.reset(f"pool {cluster}/{pool}")
             for instance in self.instances().values():
@@ -179,7 +179,7 @@ class Fleet:
                 self.reconcile()
             except (
                 Exception
-            ) as error:  # A defect here does not end the rehearsal. cloud.log and the log of calls contain the error.
+            ) as error:  # A defect here does not stop the rehearsal. cloud.log and the call log contain the error.
                 if repr(error) != reported:
                     reported = repr(error)
                     traceback.print_exc()
@@ -200,7 +200,7 @@ class Fleet:
         every.sort(key=lambda one: (_ORDER.index(one[1].kind), one[0].created, one[0].id))
         young = {(view.cluster, view.pool) for group, view in every if time.time() - group.created < _SETTLE_S}
         for listed, seen in every:
-            # Read the group again: it may have changed while earlier groups were processed.
+            # Read the group again, because it might have changed while earlier groups were processed.
             group = self.store.find(listed.type, listed.id, listed.region)
             if group is None or (seen.cluster, seen.pool) in young:
                 continue
@@ -216,8 +216,8 @@ class Fleet:
                 self._scale_out(group, kind, view.wanted)
             return
         with self.store.change():
-            # Run in a transaction, so that the group does not change between the read and the decision that no instance
-            # is outdated.
+            # Run in a transaction, so that the group does not change between the read and the check for outdated
+            # instances.
             now = self.store.find(group.type, group.id, group.region)
             outdated = kind.outdated(self.cloud, now, have) if now else []
         extra = len(have) - view.wanted
@@ -243,7 +243,7 @@ class Fleet:
                 self._activity(group.region, group.id, text, cause, "Failed", shortage.message, shortage.code)
                 return
             with self.store.change():
-                # The group may have been deleted since it was read.
+                # The group might have been deleted since it was read.
                 if self.store.find(group.type, group.id, group.region) is None:
                     return
                 number = self.store.next(f"pool {cluster}/{pool}")

@@ -1,4 +1,4 @@
-"""Finds the kind of a group. Provides helpers for building instances."""
+"""Finds the kind of a group, and provides helpers for building instances."""
 
 from __future__ import annotations
 

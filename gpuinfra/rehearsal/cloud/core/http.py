@@ -14,7 +14,7 @@ from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
 @dataclass(frozen=True)
 class Request:
-    """One request. `path` is decoded. `raw_path` and `raw_query` are as received. Header names are lower case."""
+    """One request. `path` is decoded. `raw_path` and `raw_query` are unchanged. Header names are lowercase."""
 
     method: str
     raw_path: str

@@ -1,6 +1,6 @@
 """Parts of IDs that all clouds share. IDs have the format of the real cloud and are clearly synthetic.
 
-Counters supply the digits, so IDs are never reused: `vpc-00000000000000001`, `i-00000000000000002`.
+Counters generate the digits, so IDs are never reused: `vpc-00000000000000001`, `i-00000000000000002`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def plural(word: str) -> str:
 
 
 def fill(shape: str, inputs: Mapping[str, Any]) -> str:
-    """Fill a template: `{name}` stands for that input. A missing input is replaced by an empty string."""
+    """Fill in a template: `{name}` stands for that input. A missing input becomes an empty string."""
     values = {key: "" if value is None else str(value) for key, value in inputs.items()}
     return re.sub(r"\{(\w+)\}", lambda found: values.get(found[1], ""), shape)
 

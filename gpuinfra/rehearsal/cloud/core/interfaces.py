@@ -70,7 +70,7 @@ class Cloud(Protocol):
         ...
 
     def wake(self) -> None:
-        """Notify the fleet that something may have changed."""
+        """Notify the fleet that something might have changed."""
         ...
 
 
@@ -122,9 +122,9 @@ class View:
     wanted: int
     may_launch: bool = True
     surge: int = 0
-    """Number of instances above `wanted` that can exist while outdated instances are replaced."""
+    """The number of instances above `wanted` that can exist while outdated instances are replaced."""
     unavailable: int = 1
-    """Number of outdated instances that can be terminated at the same time if there is no surge."""
+    """The number of outdated instances that can be terminated at the same time without a surge."""
 
 
 class GroupKind(ABC):
@@ -135,7 +135,7 @@ class GroupKind(ABC):
     tokens: tuple[str, ...] = ()
     """The resource types of the groups."""
     launched = failed = ended = ""
-    """Activity texts, with fields of the instance. `failed` contains the code and the message of the shortage."""
+    """Activity texts, with fields of the instance. `failed` contains the shortage's code and message."""
     cause = ""
     """Why the group launches instances, with the number `wanted`."""
     lost = ""
@@ -154,7 +154,7 @@ class GroupKind(ABC):
         """Build a new instance. `name` follows the launch order. The fleet stores the instance."""
 
     def outdated(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> list[Instance]:
-        """Return the instances to replace now because the group uses another template. Called in a transaction when all
+        """Return the instances to replace now because the group uses another template. Called in a transaction once all
         instances exist."""
         return []
 
@@ -200,7 +200,7 @@ class PermissionModel(Protocol):
 
 @dataclass(frozen=True)
 class Subject:
-    """The subject for which values are generated."""
+    """The resource or function call that values are generated for."""
 
     token: str
     id: str

@@ -1,6 +1,6 @@
-"""Quotas and offers of the stand-in's account, which `gpuinfra ready` and `gpuinfra doctor` read.
+"""Quotas and offers of the stand-in account, which `gpuinfra ready` and `gpuinfra doctor` read.
 
-The quotas of an account are unknown, so that a quota covers every request until the control interface sets it:
+An account's quotas are unknown, so a quota covers every request until the control interface sets it:
 POST `external` `{"id": "quota:L-417A185B:us-west-2", "count": 0}`. Machine types are offered where the catalog lists them.
 """
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.interfaces import Cloud
 
 LIMIT = 1_000_000
-"""Limit of a quota that was not set."""
+"""The limit of a quota that was not set."""
 
 
 def limit(cloud: Cloud, quota: str, region: str) -> int:
@@ -24,9 +24,9 @@ def limit(cloud: Cloud, quota: str, region: str) -> int:
 
 
 def zones(cloud: str, machine: str, region: str, every: Sequence[str]) -> Sequence[str] | None:
-    """Return the zones of a region that offer a machine type, or None if the region does not offer it. `every` are all zones of the region.
+    """Return the zones of a region that offer a machine type, or None if the region does not offer it. `every` lists all zones of the region.
 
-    A machine type without a record, and one whose zones are unknown, is offered in every zone.
+    A machine type without a record or with unknown zones is offered in every zone.
     """
     record = module_of(cloud, "catalog").MACHINES.get(machine)
     if record is None or not record.zones:

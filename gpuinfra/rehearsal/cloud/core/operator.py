@@ -1,7 +1,7 @@
-"""Checks whether the operator, the user who deploys, is allowed to make the engine's calls.
+"""Checks whether the operator (the user who deploys) is allowed to make the engine's calls.
 
 Without policies, every call is allowed. With the documents that `gpuinfra permissions` prints, every call that the real
-provider would make for an operation is first checked against them. Denials use the cloud's wording. The calls are
+provider makes for an operation is first checked against them. Denials use the cloud's wording. The calls are
 recorded, so that unused permissions can be reported. `StandIn.permissions` maps operations to calls.
 """
 
@@ -70,7 +70,7 @@ class Operator:
                 raise model.denial(request, reason)
 
     def summary(self) -> dict[str, Any]:
-        """Summarize the calls checked so far."""
+        """Summarize the calls that were checked so far."""
         with self._lock:
             return {
                 "restricted": self.documents is not None,
@@ -83,7 +83,7 @@ class Operator:
 def _model(token: str) -> PermissionModel:
     stand_in = registry.of_token(token)
     if stand_in.permissions is None:
-        text = f"the stand-in of {stand_in.name} has no permission model; rehearse without least privilege, or add `permissions` to its `StandIn`"
+        text = f"the stand-in for {stand_in.name} has no permission model; rehearse without --under-least-permissions, or add `permissions` to its `StandIn`"
         raise CloudError("NotImplemented", text, status=501)
     return stand_in.permissions
 
@@ -95,7 +95,7 @@ def actions_of(
     resource."""
     row = table.get(token)
     if row is None:
-        yield f"{token} is in no table"
+        yield f"{token} is not in any table"
         return
     words = [*row.of(operation), *(row.of("read") if operation in ("create", "update") else ())]
     seen = set()

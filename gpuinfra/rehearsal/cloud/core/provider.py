@@ -204,8 +204,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.UpdateResponse(properties=wire.write(call.outputs))
 
     def _previewed(self, call: Call, olds: dict[str, Any]) -> dict[str, Any]:
-        """Return the outputs after an update: new inputs merged over old outputs. Outputs that the update itself
-        changes are unknown."""
+        """Return the outputs after an update: the old outputs, overridden by the new inputs. Outputs that the
+        update itself changes are unknown."""
         declared = self.cloud.type(call.token)
         made = {key: value for key, value in olds.items() if key in declared.outputs and key not in declared.inputs}
         made |= {

@@ -1,4 +1,4 @@
-"""Loads the stand-ins of clouds. It uses gpuinfra's table of clouds; `core` itself refers to no cloud by name.
+"""Loads the clouds' stand-ins from gpuinfra's table of clouds. `core` itself does not refer to any cloud by name.
 
 A stand-in is a folder next to `core` with the cloud's name, or the module `rehearsal` in the cloud's package. If
 neither exists, the cloud uses the generic `StandIn`.
@@ -21,7 +21,7 @@ ROOT = __name__.rsplit(".", 2)[0]
 
 @cache
 def of_cloud(name: str) -> StandIn:
-    """Return the stand-in of a cloud, by its name in a spec."""
+    """Return the stand-in of a cloud, given its name in a spec."""
     if importlib.util.find_spec(f"{ROOT}.{name}"):
         return importlib.import_module(f"{ROOT}.{name}.stand_in").STAND_IN(name)
     if clouds.has_module(name, "rehearsal"):
@@ -45,7 +45,7 @@ def of_token(token: str) -> StandIn:
 
 def installed() -> tuple[StandIn, ...]:
     """Return the stand-ins of the clouds that can be rehearsed here: clouds whose Pulumi SDK is installed, and clouds
-    that need no SDK."""
+    that do not require an SDK."""
     return _installed(tuple(CLOUDS))
 
 
@@ -55,8 +55,8 @@ def _installed(names: tuple[str, ...]) -> tuple[StandIn, ...]:
 
 
 def sdk_of(token: str) -> Sdk | UntypedSdk:
-    """Return the SDK that declares a resource type or a function. A cloud without a folder next to `core` needs no
-    SDK."""
+    """Return the SDK that declares a resource type or a function. A cloud without a folder next to `core` does not
+    require an SDK."""
     stand_in = of_token(token)
     return sdk(stand_in.package) if _has_folder(stand_in) or _has_sdk(stand_in) else UntypedSdk()
 

@@ -4,7 +4,7 @@
 | --- | --- |
 | `StandIn.identity_inputs` | components of an ID or a path: name, region, zone, project, resource group |
 | `StandIn.replacing` | the cloud's own tables (`replacements.py` in its folder) |
-| `StandIn.replaces_when` | inputs for which it depends on the old and the new value: a size that shrinks |
+| `StandIn.replaces_when` | inputs where it depends on the old and the new value, such as a size that shrinks |
 | the SDK's documentation | inputs documented with "Changing this forces a new resource", without a condition |
 """
 

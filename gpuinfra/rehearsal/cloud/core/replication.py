@@ -1,7 +1,7 @@
-"""Replication of buckets, without a delay.
+"""Bucket replication without delay.
 
-The clouds replicate an object within minutes after it is written. The stand-in copies objects when a request reads a bucket, so that each
-read sees the replicated objects. Objects that are older than the replication and deletions are not replicated.
+The clouds replicate an object within minutes after it is written. The stand-in copies objects when a request reads a bucket, so each read
+sees the replicated objects. Deletions, and objects that are older than the replication, are not replicated.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def copy(store: Store, source: str, replica: str, since: float) -> None:
-    """Copy the objects that were written since the replication exists and that the replica does not have."""
+    """Copy the objects that were written after the replication was created and that the replica lacks."""
     known = {(key, etag) for key, _, etag, _ in store.objects(replica)}
     for key, _, etag, modified in store.objects(source):
         found = store.object(source, key) if modified >= since and (key, etag) not in known else None

@@ -1,7 +1,7 @@
 """Tracks the rights that nodes used and the actions that they were denied. Rights that no node uses are reported.
 
-`StandIn.node_rights` lists the rights of nodes: on AWS, the actions in the statements of a role's own policies; on
-Azure and Google Cloud, role grants, because predefined roles cannot be split. Rights that the stand-in does not
+`StandIn.node_rights` lists the rights of nodes. On AWS, these are the actions in the statements of a role's own
+policies. On Azure and Google Cloud, these are role grants, because predefined roles cannot be split. Rights that the stand-in does not
 simulate are not listed.
 """
 
@@ -17,9 +17,9 @@ _LATER = (
     *("MeetOtherNodes", "AcceptSessions", "-rendezvous", "-proof"),
     *("ReadMounts", "WriteMounts", "DecryptMounts", "EncryptMounts"),
 )
-"""Suffixes of right names that a short rehearsal does not exercise: the pair test, in which a node reads its partner's
-object, the sessions of users on AWS, the objects of mounted buckets on AWS, because files of a mounted bucket are not
-objects of the stand-in cloud, and, on Google Cloud, the evidence renewal after ten minutes."""
+"""Suffixes of right names that a short rehearsal does not exercise: the pair test, where a node reads its partner's
+object; user sessions on AWS; objects of mounted buckets on AWS, because files in a mounted bucket are not objects in the
+stand-in cloud; and, on Google Cloud, the evidence renewal after ten minutes."""
 
 
 class Rights:

@@ -1,10 +1,10 @@
 """Reads the declarations of the installed Pulumi SDKs: resource types, functions, inputs, outputs, enums.
 
-The wheels carry no schema, so the generated Python code is read as text: importing all of `pulumi_aws` takes seconds
-and hundreds of megabytes, while extracting one class from a file takes milliseconds. The generated code is regular:
-each property is under a `pulumi.getter` with its name in the protocol.
+The wheels contain no schema, so the generated Python code is read as text. Importing all of `pulumi_aws` takes seconds
+and hundreds of megabytes, but extracting one class from a file takes milliseconds. The generated code is regular:
+each property has a `pulumi.getter` with its protocol name.
 
-All lookups are lazy and cached. This module names no resource type.
+All lookups are lazy and cached. This module does not refer to any specific resource type.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 
 class NotDeclared(LookupError):
-    """The installed SDK has no such resource type or function."""
+    """Raised if the installed SDK has no such resource type or function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Type:
     """The type of a property.
 
     `kind` is str, int, float, bool, any, asset, list, map, object, enum or union. `name` is the class of an object or
-    an enum and `folder` its location. A `loose` enum accepts any string: the SDK's list serves editor completion, and
+    an enum and `folder` its location. A `loose` enum accepts any string. The SDK's list is for editor completion, and
     clouds offer machine types that it does not list yet.
     """
 
@@ -118,7 +118,7 @@ class Sdk:
 
     @cached_property
     def functions(self) -> list[str]:
-        """Return all functions, found by the `invoke` call in their code."""
+        """Return all functions, which are found by the `invoke` call in their code."""
         pattern = re.compile(r"pulumi\.runtime\.invoke\('([^']+)'")
         found: dict[str, None] = {}
         for path in sorted(self.root.rglob("*.py")):
@@ -352,7 +352,7 @@ def _union(options: list[Type]) -> Type:
 
 
 def _named(name: str, folder: Path) -> Type:
-    """Resolve a quoted class name: of this module, of its `outputs`, or of another module
+    """Resolve a quoted class name in this module, in its `outputs`, or in another module
     (`_iam.PolicyStatementArgs`)."""
     *prefix, name = name.split(".")
     if prefix and prefix[0] not in ("outputs", "_inputs", "_enums"):

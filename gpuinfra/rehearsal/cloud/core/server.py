@@ -27,7 +27,7 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 256
 
     def __init__(self, cloud: Cloud, token: str) -> None:
-        # Reuse the port of the last run if it is free: requests that nodes sign contain it as their host.
+        # Reuse the port of the last run if it is free, because requests that nodes sign contain it in their host.
         known = int((cloud.store.get("server", "http") or {}).get("port") or 0)
         try:
             super().__init__(("127.0.0.1", known), _Handler)

@@ -6,9 +6,9 @@ folder uses this class:
 
 - its resources are created, read, updated and deleted, with generic IDs and outputs (any type that its Pulumi SDK
   declares; without an SDK, any type with any inputs, whose outputs are its inputs);
-- it has no HTTP services, so its nodes and its operator cannot reach it; `services` is the hook that adds them;
-- its groups start no nodes; `group_kinds` is the hook that adds them;
-- a rehearsal with least privilege is refused; `permissions` is the hook that adds it.
+- it has no HTTP services, so its nodes and its operator cannot reach it; override `services` to add them;
+- its groups start no nodes; override `group_kinds` to add them;
+- a rehearsal with least privilege is refused; override `permissions` to support it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class StandIn:
     """One cloud."""
 
     package = ""
-    """Name of its Pulumi package. Empty if it equals the cloud's name."""
+    """The name of its Pulumi package. Empty if it equals the cloud's name."""
     default_region = "region-1"
     """The region of resources if neither the program nor the provider sets one."""
     regional_ids = False
@@ -83,7 +83,7 @@ class StandIn:
         return f"{name}-{digest[:7]}"
 
     def replacing(self, token: str, inputs: Mapping[str, Property]) -> set[str]:
-        """Return further inputs (or paths below them) whose change replaces the resource."""
+        """Return additional inputs (or paths below them) whose change replaces the resource."""
         return set()
 
     def replaces_when(self, token: str, path: str, old: Any, new: Any) -> bool | None:
@@ -103,13 +103,13 @@ class StandIn:
         return False
 
     def defaults(self, token: str) -> Mapping[str, Any]:
-        """Return the inputs that the provider adds to the inputs of a program, by path."""
+        """Return the inputs that the provider adds to a program's inputs, keyed by path."""
         return {}
 
     # Outputs
 
     def filled(self, token: str) -> Mapping[str, Any]:
-        """Return the outputs of a type whose input is not set, by path. None for an output that the provider leaves
+        """Return a type's outputs whose input is not set, keyed by path. None for an output that the provider leaves
         empty. A path with dots is a field of each given object."""
         return {}
 
@@ -118,13 +118,13 @@ class StandIn:
         return None
 
     def output_name(self, about: Subject) -> str | None:
-        """Return the output `name` if the cloud derives it from the ID."""
+        """Return the output `name` if the cloud derives it from the resource ID."""
         return None
 
     # Services, credentials and hooks
 
     def services(self, cloud: Cloud) -> Mapping[str, Service]:
-        """Return the HTTP services by path prefix. The longest matching prefix wins."""
+        """Return the HTTP services, keyed by path prefix. The longest matching prefix wins."""
         return {}
 
     def operator_credentials(self, cloud: Cloud) -> dict[str, str]:

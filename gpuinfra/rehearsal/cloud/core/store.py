@@ -4,8 +4,8 @@ Each change is one transaction: the resource, its names, its instances and its e
 together or not at all. Write-ahead logging survives `kill -9`. A power failure can lose the last change but never
 leaves a partial one.
 
-Resources are keyed by type, region and ID, as in a cloud. The engine's URN of a resource is used for the call log and
-to find orphans. A real cloud does not store it.
+Resources are keyed by type, region and ID, as in a cloud. A resource's engine URN is used for the call log and to find
+orphans. A real cloud does not store it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class StoredObject:
 
 
 class Taken(Exception):
-    """Another resource already uses the name or the ID."""
+    """Raised if another resource already uses the name or the ID."""
 
     def __init__(self, name: str, holder_type: str, holder_id: str) -> None:
         super().__init__(f"{name} is taken by {holder_type} {holder_id}")

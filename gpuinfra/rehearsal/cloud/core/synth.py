@@ -1,7 +1,7 @@
-"""Generates clearly synthetic values for all declared outputs of a resource or a function, in the right type.
+"""Generates clearly synthetic values of the correct type for all declared outputs of a resource or a function.
 
-An output with the name of an input returns the input. Other outputs are generated from their type and name, and are
-stable for each resource. As in the cloud, an optional output is missing if its input is missing.
+An output with the same name as an input returns the input. Other outputs are generated from their type and name, and
+are stable for each resource. As in the cloud, an optional output is missing if its input is missing.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _echo(given: Any, type: Type, about: Subject, path: tuple[str, ...]) -> Any:
 
 
 def _default(name: str, type: Type, about: Subject, path: tuple[str, ...] = ()) -> Any:
-    """Return the value for a missing input: empty for lists and maps, otherwise generated."""
+    """Return the value for a missing input: empty for lists and maps, generated for other types."""
     if type.kind == "list":
         return []
     if type.kind == "map":

@@ -1,5 +1,5 @@
-"""Text fields that users write: descriptions, names, tags and labels, with the characters and the length that a cloud
-documents. Most of these limits are only in documentation, so the SDKs do not check them, and the cloud rejects the
+"""Text fields that users set: descriptions, names, tags and labels, with the characters and lengths that a cloud
+documents. Most of these limits exist only in documentation, so the SDKs do not check them, and the cloud rejects the
 request.
 """
 
@@ -30,7 +30,7 @@ class Text:
     page: str
     """The documentation."""
     code: str = "InvalidParameterValue"
-    """Error code of the cloud."""
+    """The cloud's error code."""
 
     def accepts(self, text: str) -> bool:
         """Return whether the cloud accepts a text."""

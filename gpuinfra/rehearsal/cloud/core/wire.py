@@ -2,9 +2,9 @@
 
 Properties are sent as a protobuf `Struct`. Values that JSON cannot represent use envelopes: secrets and assets are
 objects with a well-known signature key, and an unknown is a well-known string. The signatures are
-constants of Pulumi's protocol (`sdk/proto/go`, `sdk/go/common/resource/properties.go`).
+constants in Pulumi's protocol (`sdk/proto/go`, `sdk/go/common/resource/properties.go`).
 
-Envelopes are preserved, so that a secret input becomes a secret output.
+Envelopes are preserved, so a secret input becomes a secret output.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def strings(value: Any) -> Iterator[str]:
 def asset_bytes(value: Mapping[str, Any]) -> bytes:
     """Return the content of an asset, or of an archive that consists of one file.
 
-    Raises ValueError with the reason if the content is not available, as for a URL: a rehearsal downloads nothing.
+    Raises ValueError with the reason if the content is not available. Content at a URL is not available, because a rehearsal does not download anything.
     """
     if value.get("text") is not None:
         return str(value["text"]).encode()
@@ -172,7 +172,9 @@ def asset_bytes(value: Mapping[str, Any]) -> bytes:
         except OSError as error:
             raise ValueError(f"reading the asset {path}: {error.strerror or error}") from error
     if uri := value.get("uri"):
-        raise ValueError(f"the asset {uri} is a URL, and a rehearsal downloads nothing; use a file or a string")
+        raise ValueError(
+            f"the asset {uri} is a URL, but a rehearsal does not download anything; use a file or a string"
+        )
     if assets := value.get("assets"):
         return _zip(assets)
     raise ValueError(
@@ -196,7 +198,7 @@ def asset_hash(value: Mapping[str, Any]) -> str:
 
 
 def holders(value: Any, parents: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield the objects at a path. A list on the way stands for each of its items."""
+    """Yield the objects at a path. A list in the path stands for each of its items."""
     if isinstance(value, list):
         for item in value:
             yield from holders(item, parents)

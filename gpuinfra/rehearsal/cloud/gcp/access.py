@@ -1,6 +1,6 @@
 """Access to Cloud Storage: roles, grants on the bucket and the project, their conditions, and retention.
 
-Roles and their permissions: https://cloud.google.com/storage/docs/access-control/iam-roles, read 2026-11-21. A role
+Roles and their permissions: https://cloud.google.com/storage/docs/access-control/iam-roles, retrieved 2026-11-21. A role
 that is neither in this table nor created in the rehearsal allows nothing, so gaps appear as denials.
 """
 
@@ -39,7 +39,7 @@ ROLES: dict[str, frozenset[str]] = {
 
 
 def exists(store: Store, bucket: str) -> bool:
-    """Return whether a bucket exists: it was created in the rehearsal, or a grant names it, which is then an existing bucket of the user."""
+    """Return whether a bucket exists: it was created in the rehearsal, or a grant names it, which means that it is your existing bucket."""
     return store.find(BUCKET, bucket) is not None or any(True for _ in _on_bucket(store, bucket))
 
 

@@ -1,7 +1,7 @@
 """The requests that the real Google provider makes for each resource type, and the permission of each request.
 
-`calls.json` contains the recorded requests. The stand-in cloud checks these permissions in addition to those of the table
-in `clouds/gcp/resources.py`, so that a rehearsal under the least permissions does not depend on that table alone.
+`calls.json` contains the recorded requests. The stand-in cloud checks these permissions in addition to the permissions in
+`clouds/gcp/resources.py`, so a rehearsal with least privilege does not depend only on that table.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _EXCEPTIONS = {
     "GET b/-/o": "storage.objects.list",
     "GET b/-/anywhereCaches/": "storage.anywhereCaches.list",
 }
-"""Maps the end of a request to its permission, if the collection and the method do not determine it. From the reference page of each method, read 2026-11-22."""
+"""Maps the end of a request to its permission if the collection and the method do not determine it. From each method's reference page, retrieved 2026-11-22."""
 _IF_SET = {
     "compute.routes.list": "deleteDefaultRoutesOnCreate",
     "compute.routes.delete": "deleteDefaultRoutesOnCreate",
@@ -57,7 +57,7 @@ def types() -> tuple[str, ...]:
 
 
 def permissions(token: str, operation: str, inputs: Mapping[str, Any] | None = None) -> Iterator[str]:
-    """Return the permissions of the requests of an operation; with `inputs`, of the requests for these inputs."""
+    """Return the permissions that an operation's requests require. With `inputs`, include only the requests for these inputs."""
     for call in _recorded().get(token, {}).get(operation, []):
         found = permission(call)
         if inputs is None or found not in _IF_SET or inputs.get(_IF_SET[found]):

@@ -1,8 +1,8 @@
 """Conditions of Google Cloud grants: the subset of the Common Expression Language that object names need.
 
 `resource.name`, `resource.type`, `resource.service`; `startsWith`, `endsWith`, `extract`; `==`, `!=`, `&&`, `||`, `!`,
-brackets and strings. A grant whose condition cannot be parsed allows nothing, so gaps appear as denials.
-https://cloud.google.com/iam/docs/conditions-overview, read 2026-11-21.
+parentheses and strings. A grant whose condition cannot be parsed allows nothing, so gaps appear as denials.
+https://cloud.google.com/iam/docs/conditions-overview, retrieved 2026-11-21.
 """
 
 from __future__ import annotations

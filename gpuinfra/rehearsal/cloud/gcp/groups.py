@@ -8,7 +8,7 @@
 | health check | an instance is available when its health was HEALTHY at least once (`health.py`) |
 | opportunistic update | instances remain until they are terminated for another reason |
 
-Texts and codes of errors from the Compute Engine documentation and from user reports
+Error texts and codes are from the Compute Engine documentation and user reports
 (GoogleCloudPlatform/llm-pipeline-examples#87, NVIDIA/aicr#2764).
 """
 
@@ -42,7 +42,7 @@ NOTICE_S = 30.0
 """Time between the preemption notice and the termination of a spot machine with GPUs
 (https://docs.cloud.google.com/compute/docs/instances/spot)."""
 SERIES = 1_000_000_000_000_000_000
-"""First instance number. It has the same length as Google's numbers and is clearly synthetic."""
+"""The first instance number. It has the same length as Google's numbers and is clearly synthetic."""
 
 
 def template_of(store: Store, link: str) -> Resource | None:
@@ -170,7 +170,7 @@ class ManagedGroups(GroupKind):
         machine = str(template.get("machineType") or "")
         pool, own = str(labels.get("gpuinfra-pool") or ""), str(labels.get("gpuinfra-group") or "")
         if cloud.faults.without_quota(pool, own, last(group.id), kind, zone):
-            # The text is in refusals_gcp.json with its source.
+            # The text and its source are in refusals_gcp.json.
             return CloudError("QUOTA_EXCEEDED", "Quota 'GPUS_ALL_REGIONS' exceeded. Limit: 0.0 globally.", status=403)
         if cloud.faults.without_capacity(pool, own, last(group.id), kind, zone):
             return CloudError(
@@ -238,7 +238,7 @@ class ManagedGroups(GroupKind):
         return found[: max(0, view.unavailable - waits)]
 
     def first_to_go(self, have: Sequence[Instance]) -> list[Instance]:
-        """Order by newest first."""
+        """Order newest first."""
         return sorted(have, key=lambda one: (-one["launched"], one["id"]))
 
     def tend(self, cloud: Cloud, group: Resource, have: Sequence[Instance]) -> None:
@@ -278,7 +278,7 @@ def preempt(store: Store, instance_id: str) -> bool:
 
 
 def image_of(cloud: Cloud, link: str) -> tuple[str, bool]:
-    """Return (operating system, whether it contains driver and fabric) of an image or family, by its name."""
+    """Return (operating system, whether it contains the driver and the fabric software) of an image or family, based on its name."""
     path = path_of(link)
     made = cloud.store.find("gcp:compute/image:Image", path)
     named = str((cloud.external(path) or {}).get("family") or "")

@@ -1,6 +1,6 @@
 """Health checks of managed instance groups: the probes, and the condition for which a rolling update waits.
 
-Descriptions of `autoHealingPolicies` and of `maxUnavailable` in the discovery document of the Compute Engine API, read
+Descriptions of `autoHealingPolicies` and `maxUnavailable` in the Compute Engine API discovery document, retrieved
 2026-11-22: with a health check on the group, an instance is available when its health was HEALTHY at least once.
 """
 

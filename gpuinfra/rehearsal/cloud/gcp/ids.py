@@ -67,7 +67,7 @@ def new_id(token: str, name: str, inputs: Mapping[str, Any]) -> str:
 
 
 # IDs that do not have the form "place, collection, name": the "Import" section of each resource's documentation (pulumi_gcp 10.2),
-# read 2026-11-21. The title of a condition distinguishes grants of the same role.
+# retrieved 2026-11-21. The title of a condition distinguishes grants of the same role.
 _SHAPES = {
     "gcp:compute/instanceTemplate:InstanceTemplate": "projects/{project}/global/instanceTemplates/{name}",
     "gcp:compute/routerNat:RouterNat": "{project}/{region}/{router}/{name}",

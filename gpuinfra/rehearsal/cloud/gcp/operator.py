@@ -1,5 +1,5 @@
-"""The permissions that Google requires for an operation, from the table of the generated roles and from the recorded
-requests of the provider (`calls.py`). A role applies to the whole project."""
+"""Lists the permissions that Google requires for an operation, from the table of the generated roles and from the
+provider's recorded requests (`calls.py`). A role applies to the whole project."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _COMPUTE = {
     ("instanceGroupManagers", "resizeRequests"): "compute.instanceGroupManagers.get",
     ("instances", "serialPort"): "compute.instances.getSerialPortOutput",
 }
-"""Collection and method of a request to Compute Engine -> its permission. Source: the reference page of each method, read 2026-11-21."""
+"""Maps the collection and method of a Compute Engine request to its permission. Source: each method's reference page, retrieved 2026-11-21."""
 
 
 def required(
@@ -46,7 +46,7 @@ def required_by_function(token: str, args: Mapping[str, Any], region: str) -> It
     if token in FUNCTIONS:
         yield AccessRequest(OPERATOR, FUNCTIONS[token], f"projects/{args.get('project') or PROJECT}")
     elif "getClient" not in token:
-        yield AccessRequest(OPERATOR, f"{token} is in no table", f"projects/{PROJECT}")
+        yield AccessRequest(OPERATOR, f"{token} is not in any table", f"projects/{PROJECT}")
 
 
 def compute(collection: str, name: str | None, method: str, place: str) -> list[AccessRequest]:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from gpuinfra.rehearsal.cloud.core.sdk import Property
 
-# Types without a method that patches them. Compute API discovery document, read 2026-11-21.
-# Further inputs: `immutable` and `ForceNew` in GoogleCloudPlatform/magic-modules at d577844, read 2026-11-22, and the recorded answers in tests/providers/recordings/gcp.
+# Types without a method that patches them. Compute API discovery document, retrieved 2026-11-21.
+# Other inputs: `immutable` and `ForceNew` in GoogleCloudPlatform/magic-modules at d577844, retrieved 2026-11-22, and the recorded responses in tests/providers/recordings/gcp.
 _IMMUTABLE = frozenset(
     {"gcp:compute/instanceTemplate:InstanceTemplate", "gcp:compute/regionInstanceTemplate:RegionInstanceTemplate"}
 )
@@ -42,7 +42,7 @@ _FORCED: dict[str, tuple[str, ...]] = {
 _WHOLE = re.compile(
     r"(?i)iam(member|binding)$|:(ResizeRequest|GlobalAddress|ServiceIdentity|ResourcePolicy|FutureReservation)$"
 )
-"""Further types without in-place updates: grants, and types that the Compute API cannot patch."""
+"""Other types without in-place updates: grants, and types that the Compute API cannot patch."""
 
 
 def forced(token: str, inputs: Mapping[str, Property]) -> set[str]:

@@ -41,7 +41,7 @@ class GoogleCloud(StandIn):
     texts = texts.TEXTS
 
     def identify(self, token: str, name: str, inputs: Mapping[str, Any], region: str, count: Count) -> str:
-        """Return a path, or the format from the provider's documentation."""
+        """Return a path, or an ID in the format that the provider documents."""
         return ids.new_id(token, name, inputs)
 
     def replacing(self, token: str, inputs: Mapping[str, Property]) -> set[str]:

@@ -1,4 +1,4 @@
-"""Allowed characters and lengths of text fields on Google Cloud. Read 2026-11-22."""
+"""Allowed characters and lengths of text fields on Google Cloud. Retrieved 2026-11-22."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _COMPUTE = "https://cloud.google.com/compute/docs/naming-resources"
 _LABELS = "https://cloud.google.com/resource-manager/docs/labels-overview"
 _RFC1035 = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 _LABEL_KEY = r"[\w-]*"
-"""Lowercase letters (also international ones), digits, underscores and hyphens."""
+"""Lowercase letters (including international letters), digits, underscores and hyphens."""
 
 TEXTS = (
     Text(types="gcp:compute/routerNat:RouterNat", path="name", form=_RFC1035, least=1, most=63, page=_COMPUTE, code="invalid"),
@@ -35,7 +35,7 @@ TEXTS = (
     # The name of a replication job is empty (`behaviors/replication.py`).
     Text(types="gcp:storage/transferJob:TransferJob", path="name", form=r".*", most=128, page="https://cloud.google.com/storage-transfer/docs/reference/rest/v1/transferJobs", code="INVALID_ARGUMENT"),
     Text(types="gcp:storage/transferJob:TransferJob", path="description", form=r"(?s:.*)", most=1024, page="https://cloud.google.com/storage-transfer/docs/reference/rest/v1/transferJobs", code="INVALID_ARGUMENT"),
-    # Not labels of the resource, but settings of the channel.
+    # These are channel settings, not labels of the resource.
     Text(types="gcp:monitoring/notificationChannel:NotificationChannel", path="labels.#", form=r"[a-z_]+", least=1, most=128, page="https://cloud.google.com/monitoring/api/ref_v3/rest/v3/projects.notificationChannels", code="INVALID_ARGUMENT"),
     Text(types="gcp:monitoring/notificationChannel:NotificationChannel", path="labels.*", form=r"(?s:.*)", most=2048, page="https://cloud.google.com/monitoring/api/ref_v3/rest/v3/projects.notificationChannels", code="INVALID_ARGUMENT"),
     Text(types="gcp:serviceaccount/account:Account", path="displayName", form=r"(?s:.*)", most=100, page="https://cloud.google.com/iam/docs/reference/rest/v1/projects.serviceAccounts", code="INVALID_ARGUMENT"),

@@ -1,6 +1,6 @@
 """Access tokens, identity tokens and the operator's key file of the stand-in for Google Cloud.
 
-The keys are generated here, stored in the store, and valid only in the rehearsal. Access tokens are looked up.
+The keys are generated here, kept in the store, and valid only in the rehearsal. Access tokens are looked up.
 google-auth signs and verifies the JSON Web Tokens.
 """
 
@@ -30,7 +30,7 @@ TOKEN_PATH = "/.gcp/token"
 KEYS_PATH = "/.gcp/oauth2/v3/certs"
 GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 AUDIENCE = "https://oauth2.googleapis.com/token"
-"""The audience for which google-auth signs, regardless of the key file."""
+"""The audience that google-auth signs for, regardless of the key file."""
 ISSUER = "https://accounts.google.com"
 
 
@@ -187,7 +187,7 @@ def _verified(store: Store, token: str) -> Mapping[str, Any]:
 
 
 _LOADED: dict[str, Any] = {}
-"""Parsed private keys, by their text, because loading a key takes longer than signing."""
+"""Parsed private keys, keyed by their text, because loading a key takes longer than signing."""
 
 
 def _key(store: Store, name: str) -> Any:

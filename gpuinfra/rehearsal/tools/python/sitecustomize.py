@@ -1,4 +1,4 @@
-"""Python imports this module at its start on a stand-in node: ctypes then loads the stand-in NCCL and CUDA runtime.
+"""Python imports this module at startup on a stand-in node. ctypes then loads the stand-in NCCL and CUDA runtime.
 
 The libraries of vendors' packages are text files on a stand-in node, which the dynamic loader cannot load.
 """
@@ -9,7 +9,7 @@ import sys
 
 
 class _WhenCtypesIsImported:
-    """A finder that changes `ctypes` when a program imports it, because most programs do not."""
+    """A finder that patches `ctypes` only when a program imports it, because most programs do not."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
         if name != "ctypes":

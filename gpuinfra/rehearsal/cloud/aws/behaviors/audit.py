@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 TRAIL = "aws:cloudtrail/trail:Trail"
 TRAILS_PER_REGION = 5
-"""A hard quota. https://docs.aws.amazon.com/awscloudtrail/latest/userguide/WhatIsCloudTrail-Limits.html, read
-2026-11-21."""
+"""A hard quota. https://docs.aws.amazon.com/awscloudtrail/latest/userguide/WhatIsCloudTrail-Limits.html,
+retrieved 2026-11-21."""
 
 
 @behaves

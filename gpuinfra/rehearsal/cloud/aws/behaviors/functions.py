@@ -1,4 +1,4 @@
-"""Lookups: the account, the region, zones, images, parameters, and resources of the stand-in."""
+"""Lookups: the account, the region, zones, images, parameters, and resources in the stand-in."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _NOT_VERSIONED = frozenset(
 
 @behaves
 class LaunchTemplate(Behavior):
-    """Every change of a launch setting creates a version. Older versions remain."""
+    """A launch template. Every change to a launch setting creates a version. Older versions remain."""
 
     types = (TEMPLATE,)
     unique = (("name", "region"),)

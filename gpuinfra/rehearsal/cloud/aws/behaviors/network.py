@@ -48,10 +48,10 @@ class Ec2(Behavior):
     """A resource that depends on others and on which others depend."""
 
     needs: dict[str, str] = {}
-    """Maps an input to the type of the resource to which it refers. The resource must exist. Resources that predate the
+    """Maps an input to the resource type that it refers to. The resource must exist. Resources that predate the
     rehearsal are assumed to exist."""
     holders: dict[str, str] = {}
-    """Maps a type to its input that refers to this resource and therefore blocks the deletion."""
+    """Maps a type to the input that refers to this resource and therefore blocks its deletion."""
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         for key, token in self.needs.items():

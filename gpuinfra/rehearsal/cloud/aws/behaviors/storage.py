@@ -81,7 +81,7 @@ class Bucket(Behavior):
 
 @behaves
 class BucketPart(Behavior):
-    """Settings of a bucket. A bucket has one of each kind."""
+    """A setting of a bucket. A bucket has one setting of each kind."""
 
     types = tuple(f"aws:s3/{name[0].lower()}{name[1:]}:{name}" for name in _S3_PARTS)
 
@@ -111,7 +111,7 @@ def _check_replication(cloud: Cloud, call: Call, name: str) -> None:
     """Reject a configuration that S3 rejects. The provider retries the first message
     (`bucket_replication_configuration.go`). The wording of the other messages is not verified. S3 does not check
     whether the key of the replicas is valid
-    (https://docs.aws.amazon.com/AmazonS3/latest/dev/crr-replication-config-for-kms-objects.html, read 2026-11-22).
+    (https://docs.aws.amazon.com/AmazonS3/latest/dev/crr-replication-config-for-kms-objects.html, retrieved 2026-11-22).
     """
 
     def refuse(text: str) -> None:
@@ -246,7 +246,7 @@ class DataRepositoryAssociation(Behavior):
 
 @behaves
 class Home(Behavior):
-    """An EFS file system. API_CreateFileSystem.html, read 2026-11-22."""
+    """An EFS file system. API_CreateFileSystem.html, retrieved 2026-11-22."""
 
     types = (HOME,)
     unique = (("creationToken", "region"),)
@@ -298,7 +298,7 @@ class HomePolicy(Behavior):
         _home_exists(cloud, call, "EFS: PutFileSystemPolicy")
 
     def read(self, cloud: Cloud, resource: Resource) -> Resource | None:
-        """Return the policy as EFS does: a statement without a resource has the ARN of the file system (https://github.com/aws/aws-cdk/issues/30753)."""
+        """Return the policy as EFS does: a statement without a resource gets the ARN of the file system (https://github.com/aws/aws-cdk/issues/30753)."""
         document = json.loads(str(resource.plain["policy"]))
         if all("Resource" in one for one in document["Statement"]):
             return resource
@@ -311,7 +311,7 @@ class HomePolicy(Behavior):
 
 @behaves
 class MountTarget(Behavior):
-    """A mount target. A file system has at most one in each zone, and all in one VPC. API_CreateMountTarget.html, read 2026-11-22."""
+    """A mount target. A file system has at most one in each zone, and all in one VPC. API_CreateMountTarget.html, retrieved 2026-11-22."""
 
     types = (MOUNT_TARGET,)
 

@@ -70,7 +70,7 @@ def describe_file_systems(cloud: Cloud, asked: Mapping[str, Any], region: str) -
 
 
 def describe_homes(cloud: Cloud, asked: Mapping[str, str], region: str) -> dict[str, Any]:
-    """Describe EFS file systems, all or those with a creation token."""
+    """Describe all EFS file systems, or the file systems with a creation token."""
     cloud.operator.check(operator, operator.http("elasticfilesystem:DescribeFileSystems", "*", region))
     token = asked.get("CreationToken")
     found = _in_region(cloud, "aws:efs/fileSystem:FileSystem", region)
@@ -90,8 +90,8 @@ def describe_homes(cloud: Cloud, asked: Mapping[str, str], region: str) -> dict[
 
 
 def get_metric_statistics(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
-    """Return no data points. S3 publishes no metrics of the replication while no objects are waiting, and the stand-in
-    replicates without a delay."""
+    """Return no data points. S3 publishes no replication metrics while no objects are waiting, and the stand-in replicates
+    without delay."""
     cloud.operator.check(operator, operator.http("cloudwatch:GetMetricStatistics", "*", region))
     return {"Label": str(asked.get("MetricName")), "Datapoints": []}
 

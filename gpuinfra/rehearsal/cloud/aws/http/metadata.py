@@ -1,6 +1,6 @@
-"""Instance metadata service, version 2. Clients get a session token first and then read metadata.
+"""Instance metadata service, version 2. Clients get a session token before they read metadata.
 
-Paths and responses from the EC2 user guide (instance metadata categories, read 2026-11-21). Version 1, without a token,
+Paths and responses from the EC2 user guide (instance metadata categories, retrieved 2026-11-21). Version 1, without a token,
 is refused unless the instance's template allows it.
 """
 
@@ -24,7 +24,7 @@ VERSIONS = (
     "1.0", "2007-01-19", "2007-03-01", "2007-08-29", "2007-10-10", "2007-12-15", "2008-02-01", "2008-09-01", "2009-04-04", "2016-09-02",
     "2018-03-28", "2018-08-17", "2018-09-24", "2019-10-01", "2021-03-23", "latest",
 )  # fmt: skip
-"""Versions that the service lists at `/`. Clients choose one of them. EC2 lists more versions. Sources, read 2026-11-22: the versions that
+"""Versions that the service lists at `/`. Clients choose one of them. EC2 lists more versions. Sources, retrieved 2026-11-22: the versions that
 cloud-init requests (canonical/cloud-init:cloudinit/sources/DataSourceEc2.py), chef/ohai pull request 1457, and the list up to 2009-04-04
 in https://docs.openstack.org/nova/stein/user/metadata-service.html."""
 _NOT_FOUND = Response(404, b"not found: no such metadata\n")

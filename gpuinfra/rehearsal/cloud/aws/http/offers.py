@@ -1,7 +1,7 @@
 """Quotas, parameters, images and capacity reservations, as preflight reads them.
 
 Responses have the fields of the API references of Service Quotas (GetServiceQuota), Systems Manager (GetParameter) and EC2
-(DescribeImages, DescribeCapacityReservations), read 2026-11-23.
+(DescribeImages, DescribeCapacityReservations), retrieved 2026-11-23.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def get_service_quota(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
-    """Return a quota of EC2. It has no metric of its usage."""
+    """Return an EC2 quota. It has no usage metric."""
     cloud.operator.check(operator, operator.http("servicequotas:GetServiceQuota", "*", region))
     code = str(asked.get("QuotaCode"))
     value = float(offers.limit(cloud, code, region))
@@ -29,7 +29,7 @@ def get_service_quota(cloud: Cloud, asked: Mapping[str, Any], region: str) -> di
 
 
 def get_parameter(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
-    """Return a parameter by its name."""
+    """Return a parameter by name."""
     name = str(asked.get("Name"))
     cloud.operator.check(operator, operator.http("ssm:GetParameter", f"arn:aws:ssm:{region}::parameter{name}", region))
     value = parameter_value(cloud.store, name, region)

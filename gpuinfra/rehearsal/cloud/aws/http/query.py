@@ -1,4 +1,4 @@
-"""AWS query protocol: the STS, Auto Scaling and EC2 calls that the handover and preflight use.
+"""AWS query protocol: the STS, Auto Scaling and EC2 calls that the handover and the preflight use.
 
 Responses have the format that the AWS SDKs parse. Other actions are refused.
 """
@@ -279,8 +279,8 @@ class Queries:
         return {"instanceId": id, "timestamp": _iso(time.time()), "output": output}
 
     def _offerings(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
-        """Return where machine types are offered, according to the catalog. A type without a record is offered in every
-        zone."""
+        """Return the zones that offer machine types, according to the catalog. A type without a record is offered in
+        every zone."""
         types = _filters(asked).get("instance-type") or []
         kind = asked.get("LocationType", "region")
         found = []

@@ -1,7 +1,7 @@
 """Logins to instances: EC2 Instance Connect and the sessions of Systems Manager.
 
 Limits and errors from the API models in botocore and from
-https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/connect-linux-inst-eic.html, read 2026-11-22.
+https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/connect-linux-inst-eic.html, retrieved 2026-11-22.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def send_ssh_public_key(cloud: Cloud, asked: Mapping[str, Any], region: str) -> 
 
 
 def start_session(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
-    """Open a session to the SSH port. The instance's agent connects with the permissions of the instance's role, and the plugin of the CLI opens
-    the data channel with the caller's."""
+    """Open a session to the SSH port. The instance's agent connects with the permissions of the instance's role. The CLI plugin opens the data
+    channel with the caller's permissions."""
     session = operator.own_session(ids.uuid(0)[:17])
     instance = cloud.store.get("instance", str(asked.get("Target")))
     if instance is not None:
@@ -61,7 +61,7 @@ def start_session(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[s
     if asked.get("DocumentName") != "AWS-StartSSHSession" or (asked.get("Parameters") or {}).get("portNumber") != [
         "22"
     ]:
-        raise CloudError("InvalidDocument", "a rehearsal supports AWS-StartSSHSession to port 22 only")
+        raise CloudError("InvalidDocument", "a rehearsal supports only AWS-StartSSHSession to port 22")
     url = f"ws://127.0.0.1:{port}/v1/data-channel/{instance['id']}"
     return {"SessionId": session, "TokenValue": "token", "StreamUrl": url}
 
@@ -73,5 +73,5 @@ def logins(cloud: Cloud, instance: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _connected(cloud: Cloud, role: str) -> bool:
-    """Return whether the policies of the role allow all requests of the agent. Records the rights that it uses."""
+    """Return whether the role's policies allow all of the agent's requests. Records the rights that it uses."""
     return all(access.role_allows(cloud, role, action) for action in _AGENT)

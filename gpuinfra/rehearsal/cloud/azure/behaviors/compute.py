@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 RESOURCE_GROUP = "azure-native:resources:ResourceGroup"
 KEY = "azure-native:keyvault:Key"
 CUSTOM_DATA = 65535
-"""Bytes before base64. VirtualMachineScaleSetOSProfile of the ARM reference, read 2026-11-21."""
+"""Bytes before base64 encoding. VirtualMachineScaleSetOSProfile in the ARM reference, retrieved 2026-11-21."""
 _SCRIPT = 256 * 1024
-"""Bytes of an inline script of CustomScript for Linux.
-https://learn.microsoft.com/azure/virtual-machines/extensions/custom-script-linux, read 2026-11-21."""
+"""Maximum bytes of an inline script for the Linux CustomScript extension.
+https://learn.microsoft.com/azure/virtual-machines/extensions/custom-script-linux, retrieved 2026-11-21."""
 
 
 def need(cloud: Cloud, token: str, id: str, kind: str) -> None:
@@ -43,7 +43,7 @@ def need(cloud: Cloud, token: str, id: str, kind: str) -> None:
 
 @behaves
 class ScaleSet(Behavior):
-    """A set of machines that use one model."""
+    """A scale set, whose machines use one model."""
 
     types = (GROUP,)
 
@@ -127,7 +127,7 @@ def may_use_key(cloud: Cloud, identities: list[str], vault: str, key: str) -> bo
 
 @behaves
 class DiskEncryptionSet(Behavior):
-    """A set that uses its key through an identity. Error of ansible-collections/azure#1676."""
+    """A disk encryption set that uses its key through an identity. Error text from ansible-collections/azure#1676."""
 
     types = ("azure-native:compute:DiskEncryptionSet",)
 

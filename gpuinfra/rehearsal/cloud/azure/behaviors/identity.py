@@ -20,7 +20,7 @@ KEY = "azure-native:keyvault:Key"
 SUBSCRIPTION_LOG = "azure-native:monitor:SubscriptionDiagnosticSetting"
 SETTINGS = 5
 """Diagnostic settings of one resource. https://learn.microsoft.com/azure/azure-monitor/platform/diagnostic-settings,
-read 2026-11-21."""
+retrieved 2026-11-21."""
 
 
 @answers("azure-native:authorization:getClientConfig")
@@ -55,7 +55,7 @@ _GUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z"
 class RoleDefinition(Behavior):
     """A custom role. Its display name is unique in the tenant, and it is deleted after its assignments.
 
-    https://learn.microsoft.com/azure/role-based-access-control/custom-roles, read 2026-11-22.
+    https://learn.microsoft.com/azure/role-based-access-control/custom-roles, retrieved 2026-11-22.
     """
 
     types = (DEFINITION,)
@@ -85,7 +85,7 @@ class RoleDefinition(Behavior):
 
 @behaves
 class RoleAssignment(Behavior):
-    """Unique by principal, role and scope. Its name is a GUID, and its role can be assigned at its scope."""
+    """A role assignment. It is unique by principal, role and scope. Its name is a GUID, and its role must be assignable at its scope."""
 
     types = (ASSIGNMENT,)
     shapes = {

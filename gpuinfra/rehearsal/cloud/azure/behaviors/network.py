@@ -1,4 +1,4 @@
-"""Networks: resources in use cannot be deleted, and address ranges of one network must not overlap."""
+"""Networks: resources in use cannot be deleted, and address ranges within a network must not overlap."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _IN_USE = {
     NAT: ("InUseNatGatewayCannotBeDeleted", "NAT gateway"),
     ADDRESS: ("PublicIPAddressCannotBeDeleted", "Public IP address"),
 }
-"""Maps a type to the error code while it is in use, and its name in the message."""
+"""Maps a type to the error code that applies while it is in use, and to its name in the message."""
 
 
 def _in_use(resource: Resource, user: Resource) -> AzureError:
@@ -56,7 +56,7 @@ _PARTS = {
 
 
 def _identify_parts(call: Call) -> None:
-    """Give each item of a list its ID, and its state."""
+    """Set the ID and the state of each list item."""
     for field in _PARTS[call.token]:
         for number, item in enumerate(call.outputs.get(field) or []):
             item["id"] = f"{call.id}/{field}/{item.get('name') or number}"

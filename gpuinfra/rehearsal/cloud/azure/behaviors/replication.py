@@ -1,7 +1,7 @@
-"""Object replication policies, and the settings of accounts that they require.
+"""Object replication policies, and the account settings that they require.
 
-Requirements: https://learn.microsoft.com/azure/storage/blobs/object-replication-overview, read 2026-11-22. The messages of `InvalidRequestPropertyValue` have
-the form of recorded errors (recognizegroup/terraform pull requests 461 and 462, Azure/bicep issue 15392); the wording of the others is not recorded.
+Requirements: https://learn.microsoft.com/azure/storage/blobs/object-replication-overview, retrieved 2026-11-22. The messages of `InvalidRequestPropertyValue` have
+the form of recorded errors (recognizegroup/terraform pull requests 461 and 462, Azure/bicep issue 15392); the wording of other messages is not recorded.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 NEW = "default"
-"""ID in the request for a new policy of a destination account."""
+"""The ID in a request for a new policy in a destination account."""
 MOST_POLICIES = 2
-"""Policies of an account as a source, and as a destination."""
+"""Maximum policies of an account as a source and as a destination."""
 MOST_RULES = 10
 KINDS = ("StorageV2", "BlockBlobStorage")
 _SPACE = uuid.UUID("8c8f4a52-2f0e-4f4b-9d0a-3a3f6c1d7b60")
@@ -36,7 +36,7 @@ def _refused(message: str) -> AzureError:
 
 @behaves
 class ReplicationPolicy(Behavior):
-    """A policy is created in the destination account, which assigns its ID and the IDs of its rules, and then in the source account with these IDs.
+    """A policy. It is created in the destination account, which assigns the policy ID and the rule IDs, and then in the source account with these IDs.
 
     The provider sends an update to the ID in the inputs, so an update of a policy with the ID `default` requests a new policy for the same accounts.
     """
@@ -106,7 +106,7 @@ class ReplicationPolicy(Behavior):
                 raise _refused(f"The value '{rule['ruleId']}' is not allowed for property ruleId.")
 
     def _assigned(self, store: Store, plain: dict[str, Any], names: list[str]) -> None:
-        """The policy of the source has the ID and the rules of the policy of the destination."""
+        """Check that the source policy has the ID and the rules of the destination policy."""
         given = str(plain.get("objectReplicationPolicyId"))
         held = [one for one in _policies(store, names[1]) if _names(one) == names]
         if [one.id.rsplit("/", 1)[-1] for one in held] != [given]:

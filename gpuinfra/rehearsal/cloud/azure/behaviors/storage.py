@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 LUSTRE = "azure-native:storagecache:AmlFilesystem"
 _STEPS = {
-    # Step and maximum, in TiB. https://learn.microsoft.com/azure/azure-managed-lustre/create-file-system-resource-manager, read 2026-11-21.
+    # Step and maximum, in TiB. https://learn.microsoft.com/azure/azure-managed-lustre/create-file-system-resource-manager, retrieved 2026-11-21.
     "AMLFS-Durable-Premium-40": (48, 768),
     "AMLFS-Durable-Premium-125": (16, 128),
     "AMLFS-Durable-Premium-250": (8, 128),
     "AMLFS-Durable-Premium-500": (4, 128),
 }
 _YAML = "e30K"
-"""A base64-encoded document with an empty object."""
+"""A base64-encoded document that contains an empty object."""
 _IMPORTER_ROLES = ("17d1049b-9a84-46fb-8f53-869881c3d3ab", "ba92f5b4-2d11-453d-a403-e96b0029c9fe")
 """Storage Account Contributor and Storage Blob Data Contributor, which the service needs to import data."""
 
 
 @behaves
 class StorageAccount(Behavior):
-    """The name is globally unique. The account is deleted with its content, unless a policy retains a blob."""
+    """A storage account. Its name is globally unique. It is deleted with its content, unless a policy retains a blob."""
 
     types = (ACCOUNT,)
     shapes = {
@@ -49,7 +49,7 @@ class StorageAccount(Behavior):
     )
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
-        """An account with a customer-managed key needs a role on the key. Error of Azure/bicep#16601."""
+        """An account with a customer-managed key requires a role on the key. Error text from Azure/bicep#16601."""
         encryption = call.plain.get("encryption") or {}
         properties = encryption.get("keyVaultProperties") or {}
         if encryption.get("keySource") != "Microsoft.Keyvault":
@@ -107,7 +107,7 @@ class Container(Behavior):
 
 @behaves
 class Lock(Behavior):
-    """An unlocked policy can be removed. It protects blobs while it exists."""
+    """An immutability policy. An unlocked policy can be removed. It protects blobs while it exists."""
 
     types = (LOCK,)
 
@@ -185,7 +185,7 @@ class ManagedLustre(Behavior):
         call.outputs["throughputProvisionedMBps"] = int(speed) * int(call.plain.get("storageCapacityTiB") or 0)
 
     def after(self, cloud: Cloud, call: Call) -> None:
-        """A problem with the import container appears late, as a failed creation."""
+        """A problem with the import container is reported late, as a failed creation."""
         settings = (call.plain.get("hsm") or {}).get("settings") or {}
         if settings and call.old is None and (problem := _import_problem(cloud, settings)):
             raise AzureCreatedButFailed("AmlFilesystemHsmValidationFailed", problem)

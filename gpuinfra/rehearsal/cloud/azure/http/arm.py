@@ -1,7 +1,7 @@
 """Azure Resource Manager calls that the handover, preflight, `adopt` and `ready` use: scale sets, machines, addresses, consoles,
 activities, metrics of replication policies, and resources by ID.
 
-Response formats from the REST reference (compute 2024-11-01, Insights 2015-04-01 and 2024-02-01, storage 2024-01-01), read
+Response formats from the REST reference (compute 2024-11-01, Insights 2015-04-01 and 2024-02-01, storage 2024-01-01), retrieved
 2026-11-23. Other requests are refused.
 """
 
@@ -43,7 +43,7 @@ _OFFERED = (
     ("canonical", "ubuntu-24_04-lts"),
     ("canonical", "0001-com-ubuntu-server-jammy"),
 )
-"""Publisher and offer of the marketplace images that exist here. Each image has one clearly synthetic version."""
+"""Publisher and offer of the marketplace images that exist in the stand-in. Each image has one clearly synthetic version."""
 _PAGE = 100
 
 
@@ -112,7 +112,7 @@ class ResourceManager:
         raise _unsupported(f"{rest} of a scale set")
 
     def _tunnel(self, bastion: str, asked: dict[str, str]) -> int:
-        """Return the loopback port of a machine behind a Bastion."""
+        """Return the loopback port of a machine behind a Bastion host."""
         host = self._read(bastion)["properties"]
         machine = _MACHINE.fullmatch(asked.get("target", ""))
         if not host.get("enableTunneling") or (host.get("sku") or {}).get("name") not in ("Standard", "Premium"):
@@ -128,7 +128,7 @@ class ResourceManager:
         return port
 
     def _metrics(self, policy: str, asked: dict[str, str]) -> dict[str, Any]:
-        """Return the metrics of a replication policy. The stand-in replicates without a delay, so that no operation is pending."""
+        """Return the metrics of a replication policy. The stand-in replicates without delay, so no operation is pending."""
         found = self._found(policy)
         names = [{"value": name, "localizedValue": name} for name in asked.get("metricnames", "").split(",")]
         return {

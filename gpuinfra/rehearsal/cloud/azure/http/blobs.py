@@ -1,8 +1,8 @@
 """Azure Blob Storage: Put, Get, Head, Delete and List, and Delete Container, subject to roles, the account's network rules
 and immutability.
 
-https://learn.microsoft.com/rest/api/storageservices/blob-service-rest-api, read 2026-11-21. Only block blobs, put in
-one request.
+https://learn.microsoft.com/rest/api/storageservices/blob-service-rest-api, retrieved 2026-11-21. Supports only block blobs
+that are uploaded in one request.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Blobs:
         return self._blob(request, account, container, name, held)
 
     def _delete_container(self, who: identity.Principal, account: str, container: str, place: str | None) -> Response:
-        """Delete a container with its blobs. The role needs the action on the container, not a data action."""
+        """Delete a container with its blobs. The role requires the action on the container, not a data action."""
         action = f"{identity.CONTAINERS}/delete"
         if not identity.may_manage(self.cloud, who, action, place or stores.account_id(self.cloud.store, account)):
             raise AzureError("AuthorizationPermissionMismatch", "This request is not authorized to perform this operation using this permission.", status=403)  # fmt: skip

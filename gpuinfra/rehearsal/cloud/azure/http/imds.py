@@ -1,6 +1,6 @@
 """Azure Instance Metadata Service: machine metadata, identity tokens, and attested documents.
 
-Paths, headers and errors from https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service, read
+Paths, headers and errors from https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service, retrieved
 2026-11-21.
 """
 

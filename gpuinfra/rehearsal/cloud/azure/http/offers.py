@@ -1,7 +1,7 @@
 """The subscription, its features, quotas, sizes, image versions and reservations, as preflight reads them.
 
 Responses have the fields of the REST references of Resources (subscriptions 2022-12-01), Features (2021-07-01) and Compute (usages, skus,
-versions and capacityReservations 2024-07-01), read 2026-11-23.
+versions and capacityReservations 2024-07-01), retrieved 2026-11-23.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RESERVATIONS = re.compile(r"(?P<group>/subscriptions/.+/capacityReservationGrou
 
 
 def answer(cloud: Cloud, place: str, query: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return the response, or None if the path is another request."""
+    """Return the response, or None if the path belongs to another request."""
     if found := _SUBSCRIPTION.fullmatch(place):
         return {"id": place, "subscriptionId": found["id"], "state": "Enabled"}
     if found := _FEATURE.fullmatch(place):

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 GROUP_LIMIT = 1000
 """Maximum number of instances in a zonal group."""
 METADATA_LIMIT = 256 * 1024
-"""Bytes of one metadata value; 512 KiB all together.
-https://cloud.google.com/compute/docs/metadata/setting-custom-metadata, read 2026-11-21."""
+"""Maximum bytes of one metadata value. All values together are limited to 512 KiB.
+https://cloud.google.com/compute/docs/metadata/setting-custom-metadata, retrieved 2026-11-21."""
 
 
 @behaves
@@ -136,8 +136,8 @@ class InstanceGroupManager(Behavior):
         }
 
     def after(self, cloud: Cloud, call: Call) -> None:
-        """The provider waits for the instances with `waitForInstances`. A rehearsal fails at once instead of after 15
-        minutes."""
+        """The provider waits for the instances with `waitForInstances`. A rehearsal fails immediately instead of after
+        15 minutes."""
         wanted = int(call.plain.get("targetSize") or 0)
         if not call.plain.get("waitForInstances") or not wanted:
             return
@@ -163,7 +163,7 @@ class InstanceGroupManager(Behavior):
 
 @behaves
 class ResizeRequest(Behavior):
-    """Requests a number of instances at once. The group grows when all of them are available."""
+    """A resize request for a number of instances. The group grows when all of them are available."""
 
     types = (REQUEST,)
 

@@ -125,11 +125,11 @@ class CryptoKey(Key):
 
 @behaves
 class LogBucket(Behavior):
-    """A log bucket. A create operation acquires an existing bucket and patches it. A locked bucket cannot be changed. A deleted
+    """A log bucket. A create operation takes over an existing bucket and patches it. A locked bucket cannot be changed. A deleted
     bucket keeps its name for 7 days.
 
     Create and import as in `resource_logging_bucket_config.go` and `resource_logging_project_bucket_config.go`
-    (GoogleCloudPlatform/magic-modules at d577844, Mozilla Public License 2.0, read 2026-11-22): the importer sets
+    (GoogleCloudPlatform/magic-modules at d577844, Mozilla Public License 2.0, retrieved 2026-11-22): the importer sets
     `project` to `projects/P`, and a change of `project` forces a replacement.
     """
 
@@ -193,7 +193,7 @@ class Sink(Behavior):
 
 @behaves
 class ServiceIdentity(Behavior):
-    """The service account of a Google service in this project."""
+    """A Google service's service account in this project."""
 
     types = ("gcp:projects/serviceIdentity:ServiceIdentity",)
     joins = stays = True

@@ -1,5 +1,5 @@
-"""Networks, subnets, routers, addresses and private service access: required resources, overlaps, and what blocks
-deletion."""
+"""Networks, subnets, routers, addresses and private services access: required resources, overlaps, and dependencies
+that block deletion."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CONNECTION = "gcp:servicenetworking/connection:Connection"
 LUSTRE = "gcp:lustre/instance:Instance"
 FILESTORE = "gcp:filestore/instance:Instance"
 QUOTA = "quota:NETWORKS"
-"""The ID under which the control interface takes the network quota. Google shows the quota only in the console."""
+"""The ID that the control interface uses for the network quota. Google shows the quota only in the console."""
 
 
 def exists(store: Store, token: str, path: str) -> bool:
@@ -185,7 +185,7 @@ class RouterNat(Behavior):
 
 @behaves
 class GlobalAddress(Behavior):
-    """A reserved range, here for private service access."""
+    """A reserved range, here for private services access."""
 
     types = (ADDRESS,)
 
@@ -222,10 +222,10 @@ def _range(plain: dict[str, Any]) -> ipaddress.IPv4Network | ipaddress.IPv6Netwo
 
 @behaves
 class Connection(Behavior):
-    """Private service access, which Lustre and Filestore require.
+    """Private services access, which Lustre and Filestore require.
 
     The ID and the import follow `resource_service_networking_connection.go` (GoogleCloudPlatform/magic-modules at
-    d577844, Mozilla Public License 2.0, read 2026-11-22).
+    d577844, Mozilla Public License 2.0, retrieved 2026-11-22).
     """
 
     types = (CONNECTION,)
@@ -270,7 +270,7 @@ class Connection(Behavior):
 
 
 def connected(store: Store, network: Any) -> bool:
-    """Return whether a network has private service access. Networks in other projects are assumed to have it."""
+    """Return whether a network has private services access. Networks in other projects are assumed to have it."""
     found = network_of(store, network)
     if found is None:
         return exists(store, NETWORK, path_of(str(network or "")))

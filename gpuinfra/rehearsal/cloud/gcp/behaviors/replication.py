@@ -26,7 +26,7 @@ _EVENTS = {
 }
 _SOURCE = ("storage.buckets.get", "storage.buckets.update", "storage.objects.get")
 _SINK = ("storage.buckets.get", "storage.objects.create", "storage.objects.get")
-"""Required permissions: https://docs.cloud.google.com/storage-transfer/docs/cross-bucket-replication, read 2026-11-22."""
+"""Required permissions: https://docs.cloud.google.com/storage-transfer/docs/cross-bucket-replication, retrieved 2026-11-22."""
 
 _OPTIONS = {
     "deleteObjectsFromSourceAfterTransfer": False,
@@ -38,11 +38,11 @@ _OPTIONS = {
 
 @behaves
 class TransferJob(Behavior):
-    """A replication job. The service assigns its name. The job requires both buckets, and the permissions of the service agents.
+    """A replication job. The service assigns its name. The job requires both buckets and the service agents' permissions.
 
-    The wording of the errors follows a reported error of the service (iconara/bigshift issue 8). When the service checks the permissions is
-    not verified. The provider reads back all inputs and the defaults of their blocks (`resource_storage_transfer_job.go` in GoogleCloudPlatform/magic-modules at 14fbb56,
-    Mozilla Public License 2.0, read 2026-11-22).
+    The wording of the errors follows a reported error of the service (iconara/bigshift issue 8). It is not verified when the service checks
+    the permissions. The provider reads back all inputs and the defaults of their blocks (`resource_storage_transfer_job.go` in GoogleCloudPlatform/magic-modules at 14fbb56,
+    Mozilla Public License 2.0, retrieved 2026-11-22).
     """
 
     types = ("gcp:storage/transferJob:TransferJob",)
@@ -102,7 +102,7 @@ def replicate(store: Store) -> None:
 
 
 def _require(cloud: Cloud, email: str, permissions: tuple[str, ...], words: str, name: str) -> None:
-    """Raise an error for the first permission that a service agent does not have."""
+    """Raise an error for the first permission that a service agent lacks."""
     for permission in permissions:
         if not access.allowed(cloud, email, permission, "" if words == "project" else name):
             raise GoogleError(
@@ -114,7 +114,7 @@ def _require(cloud: Cloud, email: str, permissions: tuple[str, ...], words: str,
 
 @behaves
 class CustomRole(Behavior):
-    """A role of the project. The provider restores a deleted role with the same ID."""
+    """A project role. The provider restores a deleted role with the same ID."""
 
     types = (access.CUSTOM_ROLE,)
     shapes = {

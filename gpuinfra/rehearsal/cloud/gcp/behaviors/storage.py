@@ -145,7 +145,7 @@ class BucketObject(Behavior):
 
 @behaves
 class Lustre(Behavior):
-    """Managed Lustre. Its sizes depend on the tier, and it requires private service access."""
+    """Managed Lustre. Its sizes depend on the tier, and it requires private services access."""
 
     types = (LUSTRE,)
     importer_sets = {"deletionPolicy": "DELETE"}
@@ -190,7 +190,7 @@ class Lustre(Behavior):
 
 @behaves
 class Filestore(Behavior):
-    """Filestore: one share with an address in the network."""
+    """A Filestore instance: one share with an address in the network."""
 
     types = (FILESTORE,)
 

@@ -1,6 +1,6 @@
 """Compute Engine calls that the handover and preflight use: groups, their instances, their errors, serial ports.
 
-Responses have the format that Google's own client parses (Compute API discovery document, read 2026-11-21).
+Responses have the format that Google's own client parses (Compute API discovery document, retrieved 2026-11-21).
 Other requests are refused.
 """
 
@@ -88,7 +88,7 @@ class Compute:
         ]  # fmt: skip
         lacking = size_of(self.cloud.store, group) - len(found)
         base = group.plain.get("baseInstanceName") or last(group.id)
-        # A machine that does not exist yet is listed without an ID.
+        # A machine that does not yet exist is listed without an ID.
         found += [
             {
                 "instance": f"{_ROOT}projects/{at['project']}/zones/{at['zone']}/instances/{base}-new{n}",

@@ -1,7 +1,7 @@
 """Logins to instances: OS Login profiles, and the tunnels of Identity-Aware Proxy.
 
-The format of a profile is that of `gcloud compute os-login ssh-keys add` for a service account
-(https://cloud.google.com/compute/docs/oslogin/rest/v1/users/importSshPublicKey, read 2026-11-22).
+A profile has the format that `gcloud compute os-login ssh-keys add` returns for a service account
+(https://cloud.google.com/compute/docs/oslogin/rest/v1/users/importSshPublicKey, retrieved 2026-11-22).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _KEY = "os login key"
 IAP_RANGE = "35.235.240.0/20"
-"""Source addresses of IAP TCP forwarding (https://cloud.google.com/iap/docs/using-tcp-forwarding, read 2026-11-22)."""
+"""Source addresses of IAP TCP forwarding (https://cloud.google.com/iap/docs/using-tcp-forwarding, retrieved 2026-11-22)."""
 
 
 def answer(cloud: Cloud, where: str, request: Request, rest: str) -> Response:

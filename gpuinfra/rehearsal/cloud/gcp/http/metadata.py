@@ -1,7 +1,7 @@
 """The metadata server of an instance: machine metadata and the tokens of its service account.
 
-Paths and responses from https://cloud.google.com/compute/docs/metadata/predefined-metadata-keys, read 2026-11-21.
-A request without `Metadata-Flavor: Google`, or through a proxy, is refused.
+Paths and responses from https://cloud.google.com/compute/docs/metadata/predefined-metadata-keys, retrieved 2026-11-21.
+A request without `Metadata-Flavor: Google` or through a proxy is refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Quotas, machine types, reservations and images, as preflight reads them.
 
-Responses have the fields of the discovery documents of Compute Engine (regions, machineTypes, reservations, images) and of the reference of
-the Cloud Quotas API (https://docs.cloud.google.com/docs/quotas/reference/rest/v1/projects.locations.services.quotaInfos), read 2026-11-23.
+Responses have the fields in the Compute Engine discovery documents (regions, machineTypes, reservations, images) and in the Cloud Quotas API
+reference (https://docs.cloud.google.com/docs/quotas/reference/rest/v1/projects.locations.services.quotaInfos), retrieved 2026-11-23.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _QUOTA = re.compile(r"v1/projects/[^/]+/locations/global/services/compute\.googl
 
 
 def serves(service: str, rest: str) -> bool:
-    """Return whether a request is one of these."""
+    """Return whether a request is one of these read requests."""
     patterns = (_QUOTA,) if service == "cloudquotas" else (_REGION, _TYPE, _TYPES, _RESERVATION, _IMAGE) if service == "compute" else ()  # fmt: skip
     return any(pattern.fullmatch(unquote(rest)) for pattern in patterns)
 

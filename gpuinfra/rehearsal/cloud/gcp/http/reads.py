@@ -1,4 +1,4 @@
-"""Read calls of KMS, Filestore, Managed Lustre, networks, images, replication jobs, roles and metrics, as `gpuinfra adopt`, `gpuinfra ready`
+"""Read calls for KMS, Filestore, Managed Lustre, networks, images, replication jobs, roles and metrics, as `gpuinfra adopt`, `gpuinfra ready`
 and the preflight make them.
 
 The path after the service and its version is the resource's name, which is also its ID in the stand-in cloud.
@@ -58,7 +58,7 @@ def read(cloud: Cloud, service: str, request: Request, rest: str) -> Response:
 
 
 def metrics(cloud: Cloud, request: Request, rest: str) -> Response:
-    """Handle `GET v3/projects/PROJECT/timeSeries` of Cloud Monitoring. The stand-in replicates without a delay, and Google publishes no latency
+    """Handle `GET v3/projects/PROJECT/timeSeries` of Cloud Monitoring. The stand-in replicates without delay, and Google publishes no latency
     while no objects are replicated."""
     who = tokens.principal(cloud.store, request.headers.get("authorization", ""))
     if not who.is_operator or request.method != "GET" or rest != f"v3/projects/{PROJECT}/timeSeries":

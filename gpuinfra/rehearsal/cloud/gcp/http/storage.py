@@ -1,8 +1,8 @@
 """The Cloud Storage JSON API calls that nodes, the operator and Google's own client use.
 
-Objects are written whole (`media`, `multipart`), read whole or by range, listed and deleted; buckets are described.
-Each access token is looked up. Then the grants on the bucket and the project are evaluated, and then the retention
-policy. https://cloud.google.com/storage/docs/json_api/v1, read 2026-11-21.
+Objects are written whole (`media`, `multipart`), read whole or by range, listed and deleted. Buckets are described.
+Each request looks up the access token, and then evaluates the grants on the bucket and the project, and the retention
+policy. https://cloud.google.com/storage/docs/json_api/v1, retrieved 2026-11-21.
 """
 
 from __future__ import annotations
