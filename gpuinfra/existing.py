@@ -116,7 +116,7 @@ def _read(one: Field[Any], stack: str) -> Callable[[Any], Any]:
         if known is None and _required(one):
             raise pulumi.RunError(
                 f"the stack {stack} has no output {one.name}: its last `pulumi up` failed, or it creates different layers; "
-                f"run `pulumi up --stack {stack.rpartition('/')[2]}` first, then run it for this stack again"
+                f"run `pulumi up --stack {stack.rpartition('/')[2]}`, then run `pulumi up` again for this stack"
             )
         return one.default if known is None and one.default is not MISSING else known
 

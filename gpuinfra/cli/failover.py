@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.option(
     "--unreachable",
     is_flag=True,
-    help="Send no requests to the first region. Default: stop sending requests when it does not respond.",
+    help="Do not send any requests to the first region. By default, requests are sent until the region does not respond.",
 )
 @click.option(
     "--ignore",

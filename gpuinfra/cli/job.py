@@ -135,7 +135,7 @@ def _new_log(path: Path) -> BinaryIO:
     try:
         return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
     except FileExistsError:
-        raise UsageError(f"{path} exists; specify another folder with --logs") from None
+        raise UsageError(f"{path} already exists; specify a different folder with --logs") from None
 
 
 def _document(result: JobResult, folder: Path) -> dict[str, Any]:

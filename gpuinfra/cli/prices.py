@@ -30,7 +30,9 @@ def command(names: tuple[str, ...], region: str | None, own: Path | None, output
     """
     if names[0] == "update":
         if own or as_json:
-            raise click.UsageError(f"{'--prices' if own else '--json'} does not apply to update; remove it")
+            raise click.UsageError(
+                f"{'--prices' if own else '--json'} does not apply to `gpuinfra prices update`; remove it"
+            )
         return _update(names[1:], region, output)
     if output:
         raise click.UsageError("--output applies to `gpuinfra prices update FILE`; remove it to list prices")

@@ -78,8 +78,8 @@ def command(
     except KeyboardInterrupt:
         where = "" if folder == DEFAULT_FOLDER else f" --folder {folder}"
         raise Interrupted(
-            f"interrupted; the data of the rehearsal remains in {folder}; to continue, run "
-            f"`gpuinfra rehearse {action} {stack}{where}` again; to remove it, run `gpuinfra rehearse destroy {stack}{where}`"
+            f"interrupted; the rehearsal data remains in {folder}; to continue, run "
+            f"`gpuinfra rehearse {action} {stack}{where}` again; to remove the data, run `gpuinfra rehearse destroy {stack}{where}`"
         ) from None
     if as_json:
         click.echo(json.dumps(result.report, indent=2, sort_keys=True, default=str))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpuinfra.cli.options import FILE
 from gpuinfra.cli.plan import colored
 from gpuinfra.cli.stacks import exported, short_name
 from gpuinfra.errors import DeploymentError, Interrupted, SpecError, UsageError
 
 if TYPE_CHECKING:
-    from datetime import date
-
     from gpuinfra.clouds.preflight import Answers
+    from gpuinfra.cost.file import PriceFile
+    from gpuinfra.cost.model import Cost
     from gpuinfra.plan.model import Plan
     from gpuinfra.report.plan_json import PlanReport
     from gpuinfra.search.journal import Journal
@@ -33,8 +35,23 @@ SCHEMA = "gpuinfra.up/1"
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--no-search", is_flag=True, help="Do not try the alternatives in `fallback` if there is no capacity.")
 @click.option("--resume", is_flag=True, help="Continue a run that was killed or interrupted.")
+@click.option(
+    "--max-usd-per-hour",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="USD",
+    help="Maximum price of the stack. Before a more expensive alternative is deployed, the command asks; with --yes, it skips the alternative.",
+)
+@click.option("--prices", type=FILE, help="File with your own prices, which override the prices in the catalog.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and progress on stderr.")
-def command(stack: str, yes: bool, no_search: bool, resume: bool, as_json: bool) -> int:
+def command(
+    stack: str,
+    yes: bool,
+    no_search: bool,
+    resume: bool,
+    max_usd_per_hour: float | None,
+    prices: Path | None,
+    as_json: bool,
+) -> int:
     """Check STACK, deploy it, and search for capacity.
 
     The command runs the rules of `gpuinfra plan` and the checks of `gpuinfra plan --live`, and prints the price. An error stops it before
@@ -42,6 +59,8 @@ def command(stack: str, yes: bool, no_search: bool, resume: bool, as_json: bool)
 
     If the cloud has no capacity for a pool, the command removes the pool's groups, writes the next entry of its `fallback` to the
     stack file, and deploys again. Other errors, such as a quota or a missing permission, stop the search. The command prints all attempts.
+
+    With --max-usd-per-hour, nothing is created if the declared stack costs more, or if its price is unknown. --resume keeps this limit.
 
     The exit code is 0 if the nodes are verified, and 1 otherwise. `pulumi up` deploys the same stack without the checks and the search.
     """
@@ -57,19 +76,29 @@ def command(stack: str, yes: bool, no_search: bool, resume: bool, as_json: bool)
         searches = not no_search and any(pool.fallback for pool in declared.spec.pools)
         if searches:
             check_editable(declared, original)
-        asked = _check(declared, original, searches=searches)
+        given = {
+            "max_usd_per_hour": max_usd_per_hour, "prices": None if prices is None else str(prices.absolute())
+        }  # fmt: skip
+        options = {
+            **(journal.options if resume else {}),
+            **{name: value for name, value in given.items() if value is not None},
+        }
+        limit = Limit.of(options, asks=not yes and sys.stdin.isatty())
+        asked = _check(declared, original, limit, searches=searches, resume=resume)
         if not asked.live.ok:
             return _print(declared, asked, None, as_json=as_json)
         if not yes:
             _confirm()
-        if not resume:
-            journal.begin(declared.name)
-        search, problem = _search(declared, project, journal, searches=searches), None
+        if resume:
+            journal.remember(options)
+        else:
+            journal.begin(declared.name, options)
+        search, problem = _search(declared, project, journal, limit, searches=searches), None
         try:
             run(search, again=resume)
         except DeploymentError as error:
             problem = error
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, click.Abort):
             raise Interrupted(f"interrupted; to continue, run: gpuinfra up {_shown(stack)} --resume") from None
         click.echo("\n".join(["", "attempts", *(f"  {line}" for line in log(journal))]), err=True)
         code = _print(declared, asked, journal, as_json=as_json, ok=problem is None)
@@ -81,12 +110,58 @@ def command(stack: str, yes: bool, no_search: bool, resume: bool, as_json: bool)
 
 
 @dataclass(frozen=True, kw_only=True)
+class Limit:
+    """The price limit of a run, and the prices that it is compared with."""
+
+    usd_per_hour: float | None
+    """Maximum price of the stack, or None for no limit."""
+    prices: PriceFile | None
+    """The user's own prices."""
+    asks: bool
+    """Whether to ask before an alternative over the limit. If not, it is skipped."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any], *, asks: bool) -> Limit:
+        """Return the limit of `Journal.options`. Raises `UsageError` if it is not a number, `GpuinfraError` if the price file is invalid."""
+        from gpuinfra.cost.file import load
+
+        usd, prices = options.get("max_usd_per_hour"), options.get("prices")
+        if usd is not None and not math.isfinite(usd):
+            raise UsageError(f"--max-usd-per-hour is {usd}; allowed: a number greater than 0")
+        return cls(usd_per_hour=usd, prices=load(Path(prices)) if prices else None, asks=asks)
+
+    def report(self, stack: LoadedStack) -> PlanReport:
+        """Return findings and price of a stack."""
+        from gpuinfra.day import now, today
+        from gpuinfra.report.plan_json import report_of
+
+        return report_of(stack, today(), self.prices, now())
+
+    def exceeded(self, cost: Cost | None) -> str:
+        """Return why a price is over the limit, or an empty string. An unknown price is over the limit."""
+        if self.usd_per_hour is None or (cost and cost.nodes_priced and cost.usd_per_hour <= self.usd_per_hour):
+            return ""
+        costs = cost.in_words if cost else "an unknown amount"
+        return f"costs {costs}, and --max-usd-per-hour is {self.usd_per_hour:,.2f}"
+
+    def refuses(self, stack: LoadedStack) -> str:
+        """Return why an alternative must not be deployed, or an empty string. Asks if the price is over the limit."""
+        if self.usd_per_hour is None:
+            return ""
+        why = self.exceeded(self.report(stack).cost)
+        if why and self.asks and click.confirm(f"The next alternative {why}. Deploy it?", err=True):
+            return ""
+        return why
+
+
+@dataclass(frozen=True, kw_only=True)
 class Asked:
     """What is known before the deployment."""
 
     reports: Mapping[str, PlanReport]
     """Findings and price, keyed by placement name. The first entry is the declared placement."""
     live: Answers
+    limit: Limit
 
 
 def _stack(stack: str) -> tuple[LoadedStack, Path]:
@@ -117,25 +192,30 @@ def _start(journal: Journal, found: LoadedStack, *, resume: bool) -> LoadedStack
     if journal.unfinished and not resume:
         raise UsageError(
             f"a `gpuinfra up` of {found.name} that began at {journal.began} was interrupted; add --resume to continue it, "
-            f"or remove {journal.path} to start again with the stack file as it is"
+            f"or remove {journal.path} to start again with the current stack file"
         )
     if journal.original is None or not resume:
         return found
     return stack_in(parse(journal.original, found.path.name), found.path)
 
 
-def _check(declared: LoadedStack, original: str, *, searches: bool) -> Asked:
-    """Run the rules and the preflight, and print findings, price and answers on stderr. Raises `SpecError` for errors."""
+def _check(declared: LoadedStack, original: str, limit: Limit, *, searches: bool, resume: bool) -> Asked:
+    """Run the rules and the preflight, and print findings, price and answers on stderr.
+
+    Raises `SpecError` for errors, and `DeploymentError` if a new run is over the price limit.
+    """
     from gpuinfra.clouds.preflight import Answers
-    from gpuinfra.day import today
     from gpuinfra.doctor.cloud import live_rows
     from gpuinfra.report.plan_text import total
 
-    day = today()
-    reports = dict(_reports(declared, original, day, searches=searches))
+    reports = dict(_reports(declared, original, limit, searches=searches))
     first = next(iter(reports.values()))
     if not first.ok:
         raise SpecError(first.findings)
+    if not resume and (why := limit.exceeded(first.cost)):
+        raise DeploymentError(
+            f"{short_name(declared.name)} {why}; nothing was created; declare fewer or cheaper nodes, or raise the limit"
+        )
     for finding in first.findings:
         click.echo(colored(finding), err=True)
     live = Answers(rows=tuple(live_rows(declared)))
@@ -143,21 +223,20 @@ def _check(declared: LoadedStack, original: str, *, searches: bool) -> Asked:
     click.echo("", err=True)
     for place, report in reports.items():
         if report.cost:
-            click.echo(f"price  {place}: {total(report.cost)}", err=True)
-    return Asked(reports=reports, live=live)
+            over = "; over the limit" if limit.exceeded(report.cost) else ""
+            click.echo(f"price  {place}: {total(report.cost)}{over}", err=True)
+    return Asked(reports=reports, live=live, limit=limit)
 
 
-def _reports(declared: LoadedStack, original: str, day: date, *, searches: bool) -> list[tuple[str, PlanReport]]:
+def _reports(declared: LoadedStack, original: str, limit: Limit, *, searches: bool) -> list[tuple[str, PlanReport]]:
     """Return the report of each placement. Placements of several pools are listed one at a time."""
-    from gpuinfra.day import now
-    from gpuinfra.report.plan_json import report_of
     from gpuinfra.search.placements import described, stack_for
 
-    found = [("declared", report_of(declared, day, None, now()))]
+    found = [("declared", limit.report(declared))]
     for pool in declared.spec.pools if searches else ():
         for choice in range(len(pool.fallback)):
             there = stack_for(declared, original, {pool.name: choice})
-            found.append((f"{pool.name} on {described(declared.spec, pool.name, choice)}", report_of(there, day, None, now())))  # fmt: skip
+            found.append((f"{pool.name} on {described(declared.spec, pool.name, choice)}", limit.report(there)))
     return found
 
 
@@ -167,7 +246,7 @@ def _confirm() -> None:
     click.confirm("Deploy for this price?", abort=True, err=True)
 
 
-def _search(declared: LoadedStack, project: Path, journal: Journal, *, searches: bool) -> Search:
+def _search(declared: LoadedStack, project: Path, journal: Journal, limit: Limit, *, searches: bool) -> Search:
     from gpuinfra.day import now, today
     from gpuinfra.engine import find_engine
     from gpuinfra.engine.up import remove, up
@@ -200,6 +279,7 @@ def _search(declared: LoadedStack, project: Path, journal: Journal, *, searches:
         state=lambda: exported(declared.name),
         shortage=shortage,
         say=lambda line: click.echo(line, err=True),
+        over_limit=limit.refuses,
         searches=searches,
     )
 
@@ -219,8 +299,14 @@ def _print(declared: LoadedStack, asked: Asked, journal: Journal | None, *, as_j
             "ok": ok,
             "findings": [one.as_dict() for one in first.findings],
             "live": asked.live.as_dict(),
+            "max_usd_per_hour": asked.limit.usd_per_hour,
             "prices": [
-                {"placement": place, "usd_per_hour": one.cost.usd_per_hour, "usd_per_month": one.cost.usd_per_month}
+                {
+                    "placement": place,
+                    "usd_per_hour": one.cost.usd_per_hour,
+                    "usd_per_month": one.cost.usd_per_month,
+                    "over_limit": bool(asked.limit.exceeded(one.cost)),
+                }
                 for place, one in asked.reports.items()
                 if one.cost
             ],

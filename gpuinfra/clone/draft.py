@@ -138,10 +138,10 @@ def route_of(text: str, value: Any) -> Route:
             length = len(here) if isinstance(here, list) else 0
             if part > length:
                 raise UsageError(
-                    f"--set {_shown(text)} has the index {part}, but the list has {counted(length, 'entry', 'entries')}"
+                    f"--set {_shown(text)} uses index {part}, but the list has {counted(length, 'entry', 'entries')}"
                 )
         elif here is not None and not isinstance(here, dict):
-            raise UsageError(f"--set {_shown(text)} leads into {shown(here)}, which is not a mapping")
+            raise UsageError(f"--set {_shown(text)} selects a key of {shown(here)}, which is not a mapping")
         found.append(part)
     return tuple(found)
 

@@ -173,7 +173,7 @@ def not_read(second: Second) -> Iterator[Line]:
     region = second.fresh.request.region
     path = second.files[-1].path if second.files else None
     fix = f"gpuinfra doctor {path}" if path else ""
-    reason = f"`gpuinfra doctor` reads the permissions to deploy in {region}"
+    reason = f"not checked here; `gpuinfra doctor` checks the permissions that are required to deploy in {region}"
     yield Line(topic="permissions", name=region, state=SKIPPED, reason=reason, fix=fix)
     yield Line(topic="drill", name=region, state=SKIPPED, reason="no drill recorded")
 

@@ -65,5 +65,5 @@ def _json(variable: str) -> dict[str, Any]:
         return dict(json.loads(_content(os.environ[variable])))
     except (ValueError, TypeError):
         raise NoCredentials(
-            f"{variable} is neither the path nor the content of a key file; set it to one of the two, or unset it"
+            f"{variable} contains neither the path nor the contents of a key file; set it to one of them, or unset it"
         ) from None

@@ -242,7 +242,9 @@ def _unpack(payload: bytes, sha256: str, target: Path) -> None:
         for entry in archive:
             parts = Path(entry.name).parts
             if not entry.isreg() or ".." in parts or entry.name.startswith("/"):
-                raise Refused(f"the bundle contains {entry.name!r}, which is not a regular file inside it")
+                raise Refused(
+                    f"the bundle contains {entry.name!r}, which is not a regular file or has a path outside the bundle"
+                )
             path = target.joinpath(*parts)
             path.parent.mkdir(parents=True, exist_ok=True)
             source = archive.extractfile(entry)

@@ -173,7 +173,7 @@ class Connection:
             raise HostProblem(
                 Kind.TIMEOUT,
                 f"{self.host.title} did not respond within {limit_s:g} s",
-                "check that the machine is not overloaded; a started command continues on the host, so run this command again to see its state",
+                "check that the machine is not overloaded; a command that has already started keeps running on the host; run gpuinfra again to see its state",
             ) from None
         except (paramiko.SSHException, EOFError, OSError) as error:
             raise self._dropped(error_text(error)) from None
@@ -302,7 +302,7 @@ class Connection:
         return HostProblem(
             Kind.DROPPED,
             f"the connection to {self.host.title} was lost{' ' + when if when else ''}: {text}",
-            "a started command continues on the host; run this command again to see its state",
+            "a command that has already started keeps running on the host; run gpuinfra again to see its state",
         )
 
 

@@ -5,7 +5,8 @@ It is written before each action, so `--resume` can continue after a kill.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gpuinfra.handover.ports import GroupProblem
@@ -13,8 +14,18 @@ from gpuinfra.remote.stack_journal import StackJournal, now
 from gpuinfra.search.placements import Choices
 
 SCHEMA = "gpuinfra.up-journal/1"
-STARTED, READY, NO_CAPACITY, FAILED = "started", "ready", "no capacity", "failed"
-"""Results of an attempt. An attempt that was interrupted remains `started`."""
+STARTED, READY, NO_CAPACITY, FAILED, OVER_LIMIT = "started", "ready", "no capacity", "failed", "over the price limit"
+"""Results of an attempt. An attempt that was interrupted remains `started`. A placement over the price limit was not deployed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Skipped:
+    """A placement that is not deployed, because it is over the price limit."""
+
+    pool: str
+    placements: dict[str, str]
+    """Text of each placement, keyed by pool name."""
+    why: str
 
 
 class Journal(StackJournal):
@@ -62,11 +73,21 @@ class Journal(StackJournal):
         """Attempts in order: `placements`, `result`, `seconds`, `problems`."""
         return list(self._body.get("attempts") or [])
 
-    def begin(self, stack: str) -> None:
-        """Start a journal."""
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options that `--resume` uses again: `max_usd_per_hour` and `prices`, the path of a price file."""
+        return dict(self._body.get("options") or {})
+
+    def remember(self, options: Mapping[str, Any]) -> None:
+        """Record options of a resumed run. They replace earlier values."""
+        self._body["options"] = {**self.options, **options}
+        self._write()
+
+    def begin(self, stack: str, options: Mapping[str, Any] | None = None) -> None:
+        """Start a journal. See `options` for the keys."""
         self._body = {
             "schema": SCHEMA, "stack": stack, "file": str(self.stack_file), "began": now(), "ended": None,
-            "original": None, "choices": {}, "before": {}, "removing": [], "attempts": [],
+            "options": dict(options or {}), "original": None, "choices": {}, "before": {}, "removing": [], "attempts": [],
         }  # fmt: skip
         self._write()
 
@@ -84,8 +105,15 @@ class Journal(StackJournal):
         self._body["attempts"][-1] |= {"result": result, "seconds": round(seconds), "problems": rows}
         self._write()
 
-    def remove(self, pools: Iterable[str], choices: Choices, original: str) -> None:
-        """Record that the groups of these pools are removed, and the placements of the next attempt."""
+    def remove(self, pools: Iterable[str], choices: Choices, original: str, skipped: Sequence[Skipped] = ()) -> None:
+        """Record that the groups of these pools are removed, the placements that are skipped, and the placements of the next attempt."""
+        self._body["attempts"] += [
+            {
+                "placements": one.placements, "result": OVER_LIMIT, "started": now(), "seconds": None,
+                "problems": [{"group": one.pool, "kind": "price", "message": one.why}],
+            }
+            for one in skipped
+        ]  # fmt: skip
         self._body |= {
             "removing": list(pools), "before": self.choices, "choices": dict(choices), "original": self.original or original,
         }  # fmt: skip

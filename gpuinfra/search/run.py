@@ -10,7 +10,7 @@ from gpuinfra.engine.up import Failure, UpFailed
 from gpuinfra.errors import DeploymentError, UsageError
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.plan.model import Plan
-from gpuinfra.search.journal import FAILED, NO_CAPACITY, READY, STARTED, Journal
+from gpuinfra.search.journal import FAILED, NO_CAPACITY, OVER_LIMIT, READY, STARTED, Journal, Skipped
 from gpuinfra.search.outcome import Resources, Shortage, groups_in, patterns_of
 from gpuinfra.search.placements import (
     DECLARED,
@@ -25,7 +25,7 @@ from gpuinfra.search.placements import (
 )
 from gpuinfra.spec.load import LoadedStack
 
-ORDER = {STARTED: "interrupted", FAILED: "failed"}
+ORDER = {STARTED: "interrupted", FAILED: "failed", OVER_LIMIT: "skipped, because it is over the price limit"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +48,8 @@ class Search:
     """See `gpuinfra.search.outcome.shortage`."""
     say: Callable[[str], None]
     """Prints one line of progress."""
+    over_limit: Callable[[LoadedStack], str] = lambda _: ""
+    """Returns why an alternative must not be deployed at its price, or an empty string."""
     searches: bool = True
     """Whether to try the alternatives in `fallback`."""
     clock: Callable[[], float] = time.monotonic
@@ -66,7 +68,7 @@ def run(one: Search, *, again: bool) -> None:
             left = _settle(one, empty, again=again)
             one.journal.end()
             raise DeploymentError(
-                f"no placement of {', '.join(empty)} has capacity; the groups without capacity are removed{left}, and the stack file declares "
+                f"no placement of {', '.join(empty)} has capacity{_within(one.journal)}; the groups without capacity are removed{left}, and the stack file declares "
                 "the pool as before; add a `fallback` entry, or wait and run the command again"
             )
         try:
@@ -139,9 +141,8 @@ def _stack(one: Search, choices: Choices) -> LoadedStack:
 
 def _attempt(one: Search, *, again: bool) -> Shortage | None:
     """Deploy once. Return None if the stack is deployed, and the shortage if another placement can help. Raises `UpFailed` otherwise."""
-    journal, spec = one.journal, one.declared.spec
-    choices = journal.choices
-    journal.start({pool.name: described(spec, pool.name, choices.get(pool.name, DECLARED)) for pool in spec.pools})
+    journal = one.journal
+    journal.start(_described(one, journal.choices))
     begun = one.clock()
     try:
         one.deploy(again)
@@ -186,11 +187,28 @@ def _reasons(one: Search, short: Shortage) -> Iterator[str]:
 
 def _advance(one: Search, short: Shortage) -> None:
     """Choose the next placement of each pool without capacity, and record that its groups must be removed."""
-    choices = one.journal.choices
+    choices, skipped = one.journal.choices, list[Skipped]()
+    original = one.journal.original or read(one.declared.path)
     for pool in short.pools:
-        following_choice = following(one.declared.spec, pool, choices.get(pool, DECLARED))
-        choices[pool] = EXHAUSTED if following_choice is None else following_choice
-    one.journal.remove(short.pools, choices, read(one.declared.path))
+        choice = choices.get(pool, DECLARED)
+        while (choice := following(one.declared.spec, pool, choice)) is not None:
+            tried = {**choices, pool: choice}
+            why = one.over_limit(stack_for(one.declared, original, tried))
+            if not why:
+                break
+            skipped.append(Skipped(pool=pool, placements=_described(one, tried), why=why))
+        choices[pool] = EXHAUSTED if choice is None else choice
+    one.journal.remove(short.pools, choices, original, skipped)
+
+
+def _described(one: Search, choices: Choices) -> dict[str, str]:
+    """Return the text of each placement, keyed by pool name."""
+    spec = one.declared.spec
+    return {pool.name: described(spec, pool.name, choices.get(pool.name, DECLARED)) for pool in spec.pools}
+
+
+def _within(journal: Journal) -> str:
+    return " within the price limit" if any(row["result"] == OVER_LIMIT for row in journal.attempts) else ""
 
 
 def log(journal: Journal) -> list[str]:

@@ -419,7 +419,7 @@ def _infiniband(machine: MachineType, request: LockRequest, conflicts: _Conflict
 def _gpudirect_tcp(machine: MachineType, provider: str, request: LockRequest, conflicts: _Conflicts) -> Choice:
     row = {"tcpx": tables.TCPX, "tcpxo": tables.TCPXO}[provider]
     if not request.registry:
-        message = f"the NCCL plugin is a container image, nodes do not pull images from public registries, and software.registry is not set; the registry must contain {row.folder}/"
+        message = f"the NCCL plugin is a container image, but software.registry is not set, and nodes do not pull images from public registries; the registry must contain {row.folder}/"
         hint = "create a registry, such as an Artifact Registry remote repository of us-docker.pkg.dev/gce-ai-infra, and set software.registry; or set fabric: none"
         conflicts.add("registry", message, hint)
     if provider == "tcpx" and not (request.kernel and "tcpx" in request.kernel):

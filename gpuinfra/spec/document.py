@@ -53,7 +53,7 @@ def read(path: Path) -> Document:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        raise _error(file, f"is not valid UTF-8 at byte {problem.start}", "save the file as UTF-8") from None
+        raise _error(file, f"contains invalid UTF-8 at byte {problem.start}", "save the file as UTF-8") from None
     return parse(text, file)
 
 

@@ -144,7 +144,7 @@ def _checked(raw: bytes) -> Script:
     try:
         content = raw.decode("utf-8")
     except UnicodeDecodeError as problem:
-        return Script(problem=f"which is not valid UTF-8 at byte {problem.start}", hint="save the script as UTF-8")
+        return Script(problem=f"which contains invalid UTF-8 at byte {problem.start}", hint="save the script as UTF-8")
     first = content.partition("\n")[0]
     if not first.startswith("#!/"):
         return Script(
@@ -154,8 +154,6 @@ def _checked(raw: bytes) -> Script:
     if first.endswith("\r"):
         return Script(problem="which has Windows line endings", hint="save the script with Unix line endings")
     if contains_key(content):
-        hint = (
-            "let the script read it from a secret store with the node's identity; every user of a node can read a step"
-        )
+        hint = "have the script read it from a secret store with the node's identity; every user of a node can read the steps"
         return Script(problem="which contains a private key or an access token", hint=hint)
     return Script(content=content)

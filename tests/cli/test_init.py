@@ -133,7 +133,7 @@ def test_a_missing_option_is_one_finding_with_allowed_values(
         ),
         ([*P4D, "--name", "My_Cluster"], ["--name is 'My_Cluster'", "lowercase letters"]),
         ([*P4D, "--set", "budget"], ["--set is 'budget'", "PATH=VALUE"]),
-        ([*P4D, "--set", "pools[3].zone=x"], ["--set 'pools[3].zone' has the index 3"]),
+        ([*P4D, "--set", "pools[3].zone=x"], ["--set 'pools[3].zone' uses index 3"]),
         ([*P4D, "--set", "budgt.recipients=[a@example.com]"], ["budgt", "did you mean budget?"]),
         (
             ["--cloud", "gcp", "--region", "us-central1", "--machine", "a3-megagpu-8g"],

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click import UsageError as UsageProblem
 from click.testing import CliRunner, Result
 
 from gpuinfra.cli import up as cli
 from gpuinfra.clouds.preflight import Row, ok, problem, skipped
 from gpuinfra.engine.find import Engine
 from gpuinfra.errors import DeploymentError, Interrupted, SpecError, UsageError
+from gpuinfra.spec.load import read_stack
 from tests.rules.cases import TODAY
-from tests.search.world import STOCK_OUT, TEXT, World
+from tests.search.world import STOCK_OUT, TEXT, Killed, World
 
 ROWS = [ok("identity", "AWS", "account 000000000000"), skipped("account", "quota", "not checked without a permission")]
 
@@ -205,3 +209,93 @@ def test_file_that_the_engine_cannot_use_is_one_error(
     done = run("--yes", stack=str(folder / name))
     assert isinstance(done.exception, UsageError), done.exception
     assert words in str(done.exception)
+
+
+def test_stack_over_the_price_limit_is_not_deployed(world: World, tmp_path: Path) -> None:
+    """If the declared stack costs more than the limit, one error states both prices, and nothing is created."""
+    done = run("--yes", "--max-usd-per-hour", "5")
+    assert isinstance(done.exception, DeploymentError)
+    assert re.fullmatch(
+        r"find costs [0-9.]+ USD an hour, and --max-usd-per-hour is 5\.00; nothing was created; declare fewer or cheaper nodes, or raise the limit",
+        str(done.exception),
+    )
+    assert world.calls == []
+    assert journals(tmp_path) == []
+
+
+def test_alternatives_over_the_limit_are_marked_and_skipped(world: World) -> None:
+    """With `--yes`, only alternatives within the limit are deployed. The prices and the attempts show the others."""
+    world.refusals = {"use1-az4": STOCK_OUT, "use1-az6": STOCK_OUT}
+    prices = {one["placement"]: one for one in json.loads(run("--yes", "--json", "--no-search").stdout)["prices"]}
+    limit = prices["declared"]["usd_per_hour"] + 1
+    done = run("--yes", "--json", "--max-usd-per-hour", str(limit))
+    assert isinstance(done.exception, DeploymentError)
+    assert "within the price limit" in str(done.exception)
+    document = json.loads(done.stdout)
+    assert document["max_usd_per_hour"] == limit
+    assert [one["over_limit"] for one in document["prices"]] == [False, False, True]
+    assert [one["result"] for one in document["attempts"]] == ["no capacity", "no capacity", "over the price limit"]
+    assert "on-demand: " in done.stderr
+    assert "; over the limit\n" in done.stderr
+    assert not any("use1-az1" in call for call in world.calls)
+
+
+def test_resumed_run_keeps_its_limit(world: World, tmp_path: Path) -> None:
+    """A run that was killed keeps the limit and the price file, unless `--resume` gets other values."""
+    world.refusals = {"use1-az4": STOCK_OUT, "use1-az6": STOCK_OUT}
+    declared = cli.Limit.of({}, asks=False).report(read_stack(world.path)).cost
+    assert declared is not None
+    limit = declared.usd_per_hour + 1
+    world.kill_at = 3
+    with pytest.raises(Killed):
+        run("--yes", "--max-usd-per-hour", str(limit))
+    world.kill_at = 0
+    (path,) = journals(tmp_path)
+    assert json.loads(path.read_text())["options"] == {"max_usd_per_hour": limit}
+    assert "within the price limit" in str(run("--yes", "--resume").exception)
+    assert "use1-az1" not in " ".join(world.calls)
+    world.kill_at = world.moment + 3
+    with pytest.raises(Killed):
+        run("--yes", "--max-usd-per-hour", str(limit))
+    world.kill_at = 0
+    assert run("--yes", "--resume", "--max-usd-per-hour", str(limit + 1000)).return_value == 0
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_on_a_terminal_the_command_asks_before_an_alternative_over_the_limit(
+    answer: bool, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The question states the price and the limit, and a refused alternative is skipped."""
+    asked: list[str] = []
+    monkeypatch.setattr(cli.click, "confirm", lambda text, **_: asked.append(text) or answer)
+    limit = cli.Limit.of({"max_usd_per_hour": 5}, asks=True)
+    why = limit.refuses(read_stack(world.path))
+    assert re.fullmatch(r"The next alternative costs [0-9.]+ USD an hour, and --max-usd-per-hour is 5\.00\. Deploy it\?", asked[0])  # fmt: skip
+    assert bool(why) is not answer
+
+
+def test_unknown_price_is_over_the_limit(world: World) -> None:
+    """A stack whose nodes have no known price cannot be within a limit."""
+    known = cli.Limit.of({"max_usd_per_hour": 1000}, asks=False)
+    cost = known.report(read_stack(world.path)).cost
+    assert cost is not None
+    assert known.exceeded(cost) == ""
+    unknown = replace(cost, lines=tuple(replace(line, usd_per_unit_hour=None) for line in cost.lines))
+    assert known.exceeded(unknown) == (
+        "costs an unknown amount, because the price of its nodes is unknown, and --max-usd-per-hour is 1,000.00"
+    )
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "0", "-3", "much"])
+def test_limit_must_be_a_positive_number(world: World, value: str) -> None:
+    """A limit that is not a positive number is a usage error, and nothing is created."""
+    done = run("--yes", "--max-usd-per-hour", value)
+    assert isinstance(done.exception, UsageError | UsageProblem)
+    assert world.calls == []
+
+
+def test_own_prices_decide_about_the_limit(world: World, tmp_path: Path) -> None:
+    """`--prices` replaces the prices of the catalog in the comparison with the limit."""
+    own = tmp_path / "prices.yaml"
+    own.write_text("read: 2026-11-01\nsource: our agreement\nmachines: {p4d.24xlarge: {on_demand: 0.5, spot: 0.5}}\n")
+    assert run("--yes", "--max-usd-per-hour", "5", "--prices", str(own)).return_value == 0

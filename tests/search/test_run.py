@@ -224,3 +224,27 @@ def test_a_failed_last_deployment_is_stated(world: World, monkeypatch: pytest.Mo
         go(world)
     world.refusals = {}
     go(world)
+
+
+def test_alternatives_over_the_limit_are_skipped(world: World) -> None:
+    """An alternative over the price limit is not deployed, it is in the log with its price, and the next alternative is tried."""
+    world.refusals = {"use1-az4": STOCK_OUT}
+    world.over = {"use1-az6": "costs 70.00 USD an hour, and --max-usd-per-hour is 50.00"}
+    lines = go(world)
+    assert world.calls == ["up use1-az4", "remove train-gpu-spot-0", "up use1-az1 use1-az4"]
+    assert lines[2:4] == [
+        "2. gpu: p4d.24xlarge in use1-az6, spot; small: p4d.24xlarge in use1-az4, on-demand: skipped, because it is over the price limit",
+        "   gpu: price: costs 70.00 USD an hour, and --max-usd-per-hour is 50.00",
+    ]
+    assert lines[-1].endswith("ready after 0 s")
+
+
+def test_search_without_an_alternative_within_the_limit_ends(world: World) -> None:
+    """The error names the price limit, and the stack file is the same as before the search."""
+    world.refusals = {"use1-az4": STOCK_OUT}
+    world.over = dict.fromkeys(("use1-az6", "use1-az1"), "costs 70.00 USD an hour, and --max-usd-per-hour is 50.00")
+    with pytest.raises(DeploymentError, match="no placement of gpu has capacity within the price limit; the groups"):
+        go(world)
+    assert world.calls[:2] == ["up use1-az4", "remove train-gpu-spot-0"]
+    assert not any("use1-az1" in call or "use1-az6" in call for call in world.calls)
+    assert world.path.read_text() == TEXT

@@ -55,6 +55,8 @@ class World:
     refusals: dict[str, str] = field(default_factory=dict)
     """Zone -> message with which the groups of pool `gpu` are refused."""
     pool: str = "gpu"
+    over: dict[str, str] = field(default_factory=dict)
+    """Zone -> why an alternative of pool `gpu` in this zone is over the price limit."""
     groups: dict[str, str] = field(default_factory=dict)
     """URN -> zone of its nodes."""
     calls: list[str] = field(default_factory=list)
@@ -130,6 +132,7 @@ class World:
             state=self.state,
             shortage=shortage,
             say=self.lines.append,
+            over_limit=lambda loaded: self.over.get(str(loaded.spec.pools[0].zone), ""),
             searches=searches,
             clock=lambda: 0.0,
         )

@@ -188,15 +188,15 @@ class AwsProfile:
             return BilledCapacity(
                 requested=requested,
                 billed=_up(requested, step, step),
-                reason=f"with EFA, this tier is billed in steps of {step}",
+                reason=f"with EFA, this tier is billed in increments of {step} GiB",
             )
         if requested <= 1200:
-            return BilledCapacity(requested=requested, billed=1200, reason="1200 is the minimum")
+            return BilledCapacity(requested=requested, billed=1200, reason="1200 GiB is the minimum")
         step = 3600 if kind == "scratch_1" else 2400
         if requested <= 2400:
-            return BilledCapacity(requested=requested, billed=2400, reason="2400 is the next size after 1200")
+            return BilledCapacity(requested=requested, billed=2400, reason="2400 GiB is the next size after 1200 GiB")
         billed = 2400 + _up(requested - 2400, step, step)
-        return BilledCapacity(requested=requested, billed=billed, reason=f"billed in steps of {step}")
+        return BilledCapacity(requested=requested, billed=billed, reason=f"billed in increments of {step} GiB")
 
     def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str, region: str) -> FileSystemPlan:
         if isinstance(entry, Lustre):

@@ -204,7 +204,7 @@ class AzureProfile:
         _, step, _ = places.LUSTRE_SKUS.get(tier, places.LUSTRE_SKUS[DEFAULT_TIER])
         size = step * GIB_PER_TIB
         billed = max(size, -(-entry.size_gib // size) * size)
-        return BilledCapacity(requested=entry.size_gib, billed=billed, reason=f"billed in steps of {step} TiB")
+        return BilledCapacity(requested=entry.size_gib, billed=billed, reason=f"billed in increments of {step} TiB")
 
     def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str, region: str) -> FileSystemPlan:
         """Return a Managed Lustre file system, an NFS file share, or a mounted container."""

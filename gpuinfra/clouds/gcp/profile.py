@@ -243,7 +243,9 @@ class GcpProfile:
         step = next(size for up_to, size in steps if up_to is None or entry.size_gib <= up_to)
         billed = max(least, -(-entry.size_gib // step) * step)
         return BilledCapacity(
-            requested=entry.size_gib, billed=billed, reason=f"this tier is billed in steps of {step} from {least}"
+            requested=entry.size_gib,
+            billed=billed,
+            reason=f"this tier is billed in increments of {step} GiB, with a minimum of {least} GiB",
         )
 
     def file_system(self, entry: Lustre | Home | ObjectMount, name: str, zone: str, region: str) -> FileSystemPlan:

@@ -121,7 +121,7 @@ class MigMode(GpuTableCheck):
 
     id, name = "G12", "mig_mode"
     phase, severity = Phase.CORRECTNESS, Severity.BLOCK
-    hint = "run nvidia-smi -mig 0 (or 1), then reset the GPU or reboot the node"
+    hint = "run nvidia-smi -mig 1 if the pool uses MIG, or nvidia-smi -mig 0 if it does not; then reset the GPU or reboot the node"
     source = "utkuozdemir/nvidia_gpu_exporter: internal/captures (H100 and H200, driver 590.48.01, 2026-07-14)"
 
     def judge(self, found: Table, machine: Machine) -> Outcome:

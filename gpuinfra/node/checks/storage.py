@@ -146,8 +146,8 @@ class LustreOverEfa(Check):
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN
     probes = ("lnet",)
     hint = (
-        "compare lnetctl net show -v with a healthy node; the security groups of the nodes and the file system must allow all "
-        "traffic in both directions, and each must reference the other by its ID; then run systemctl restart gpuinfra-lnet and mount again"
+        "compare the output of lnetctl net show -v with that of a healthy node; the security groups of the nodes and the file system must allow all "
+        "traffic in both directions, and each must reference the other by its ID; then run systemctl restart gpuinfra-lnet and mount the file system again"
     )
     source = (
         "AWS: EFA with FSx for Lustre, https://docs.aws.amazon.com/fsx/latest/LustreGuide/efa-file-systems.html; "

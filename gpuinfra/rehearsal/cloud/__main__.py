@@ -82,7 +82,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m gpuinfra.rehearsal.cloud", description="Run the stand-in cloud of a rehearsal."
     )
-    parser.add_argument("--folder", type=Path, required=True, help="folder for the contents of the cloud and the nodes")
+    parser.add_argument("--folder", type=Path, required=True, help="folder for the data of the cloud and the nodes")
     parser.add_argument("--fault", action="append", default=[], help="fault to inject; can be repeated")
     parser.add_argument("--operation", default="rehearsal", help="name under which changes are recorded")
     parser.add_argument(

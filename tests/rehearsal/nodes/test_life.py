@@ -76,7 +76,7 @@ def test_failed_user_data_is_an_error_of_cloud_init(nodes: Nodes) -> None:
     nodes.launch()
     answer = json.loads(nodes.run("cloud-init status --format=json", code=1))
     assert answer["status"] == "error"
-    assert "exit code 3" in answer["errors"][0]
+    assert "1 failures (part-001) in 1 attempted commands" in answer["errors"][0]
     assert nodes.run("systemctl is-active cloud-final", code=3) == "failed"
 
 

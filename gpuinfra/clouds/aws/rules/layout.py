@@ -100,7 +100,7 @@ def shared_cards_have_one_interface(spec: ClusterSpec, today: date) -> Iterator[
         crowded = [card for card in singles if cards[card] > 1]
         if crowded:
             what = f"is {machine.name}, whose layout has more than one interface on card {crowded[0]}"
-            yield error(path, what, "put one interface on each odd card")
+            yield error(path, what, "put at most one interface on each odd-numbered card")
         fabric = tuple(sorted(nic.card for nic in machine.nics if nic.kind in FABRIC_KINDS))
         if singles and fabric and fabric not in (singles, singles[::2]):
             what = f"is {machine.name}, whose layout has fabric devices on cards {', '.join(map(str, fabric))}"

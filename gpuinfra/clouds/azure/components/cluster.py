@@ -118,7 +118,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
     ) -> dict[str, Any]:
         plan = self.plan
         if foundation.evidence_container_id is None:
-            raise ValueError("recovery requires a foundation that this stack creates")
+            raise ValueError("recovery requires that this stack creates the foundation")
         created = RegionClone(
             naming.logical(plan.name, "recovery"),
             RegionCloneArgs(

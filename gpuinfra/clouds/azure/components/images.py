@@ -22,7 +22,7 @@ def pinned_version(name: str, scope: Scope, pool: PoolPlan, parent: pulumi.Resou
         return None
     if image.source != "urn":
         raise ValueError(
-            f"the image source {image.source!r} of pool {pool.name!r} does not exist on Azure; allowed: 'id', 'urn'"
+            f"the image source {image.source!r} of pool {pool.name!r} is not supported on Azure; allowed: 'id', 'urn'"
         )
     publisher, offer, sku, version = image.ref.split(":")
     if version != "latest":

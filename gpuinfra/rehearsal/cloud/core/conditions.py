@@ -87,4 +87,4 @@ class Reader(ABC):
     def need(self, sign: str) -> None:
         """Consume a required sign."""
         if not self.take(sign):
-            raise ValueError(f"a {sign} is missing before {self.left()[:40]!r}")
+            raise ValueError(f"expected {sign} before {self.left()[:40]!r}")
