@@ -58,6 +58,6 @@ def test_missing_credentials_name_the_variables(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(PortUnavailable, match="GOOGLE_OAUTH_ACCESS_TOKEN"):
         check_credentials({"cloud": "gcp"})
     monkeypatch.setenv("GOOGLE_CREDENTIALS", "/no/such/file.json")
-    with pytest.raises(PortUnavailable, match="GOOGLE_CREDENTIALS is neither"):
+    with pytest.raises(PortUnavailable, match="GOOGLE_CREDENTIALS contains neither"):
         gcp.check_credentials()
     check_credentials({"cloud": "aws"})

@@ -174,7 +174,7 @@ def test_logs_are_private_and_new(lab: Lab, fleet: dict[str, Any], tmp_path: Pat
     assert [path.stat().st_mode & 0o777 for path in (folder, folder.parent, folder / "a.log")] == [0o700, 0o700, 0o600]
     again = subprocess.run([*words, "--logs", str(folder), "true"], capture_output=True, text=True, check=False)
     assert again.returncode == 2
-    assert "a.log exists" in again.stderr
+    assert "a.log already exists" in again.stderr
     assert (folder / "a.log").read_text().startswith("a/b.c")
 
 
