@@ -31,7 +31,7 @@ main() {
   end_dry_run
   in_series "$running" || die "kernel $running is running, but modules exist only for the series $KERNEL_SERIES"
   [[ -e /lib/modules/$running/build ]] ||
-    die "/lib/modules/$running/build is missing although linux-headers-$running is installed"
+    die "/lib/modules/$running/build is missing, although linux-headers-$running is installed"
   grep -q '^linux-' <<<"$(apt-mark showhold)" || die "apt-mark showhold lists no kernel package"
   record kernel "$running"
   proved "kernel $running has headers and is held"

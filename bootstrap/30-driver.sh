@@ -88,7 +88,7 @@ leave_nouveau() {
 keep_initialized() {
   local command
   command=$(systemctl cat "$PERSISTENCED" 2>/dev/null | sed -n 's/^ExecStart=\(..*\)/\1/p' | tail -n 1) || true
-  dry_run || [[ -n $command ]] || die "there is no unit $PERSISTENCED: the driver's user space is not completely installed"
+  dry_run || [[ -n $command ]] || die "the $PERSISTENCED unit does not exist: the driver's user-space components are not completely installed"
   command=${command//--no-persistence-mode/--persistence-mode}
   if put_file "$PERSISTENCE" "[Unit]
 StopWhenUnneeded=no
@@ -122,7 +122,7 @@ prove() {
     proprietary) ! grep -q 'Open Kernel Module' /proc/driver/nvidia/version || refuse "the open module is loaded, but the lock requires the proprietary one" ;;
     *) refuse "DRIVER_FLAVOUR is $DRIVER_FLAVOUR; allowed: open, proprietary" ;;
   esac
-  command -v nvidia-smi >/dev/null || die "nvidia-smi is missing: the driver's user space is not installed"
+  command -v nvidia-smi >/dev/null || die "nvidia-smi is missing: the driver's user-space components are not installed"
   # Do not query GPUs: a GPU that is off the bus fails every query, and the checks identify that GPU.
   answer=$(nvidia-smi --version 2>&1) || true
   version=$(sed -n 's/^NVIDIA-SMI version *: *//p' <<<"$answer")

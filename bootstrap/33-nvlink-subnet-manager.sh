@@ -35,7 +35,7 @@ main() {
   for module in mlx5_ib ib_umad; do
     module_loaded "$module" || die "module $module is not loaded"
   done
-  command -v ibstat >/dev/null || die "ibstat is missing, so fabric manager does not start; install infiniband-diags"
+  command -v ibstat >/dev/null || die "ibstat is missing, so the fabric manager does not start; install infiniband-diags"
   record nvlsm "$(package_version nvlsm)"
   proved "nvlsm $(package_version nvlsm) is installed, mlx5_ib and ib_umad are loaded"
 }

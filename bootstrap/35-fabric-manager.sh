@@ -31,7 +31,7 @@ main() {
   end_dry_run
   found=$(manager_version)
   [[ $found == "$driver" ]] ||
-    die "fabric manager is ${found:-absent}, but the driver is $driver; install the same version: $FABRIC_MANAGER_PACKAGE=$driver-*"
+    die "the fabric manager is ${found:-absent}, but the driver is $driver; install the same version: $FABRIC_MANAGER_PACKAGE=$driver-*"
   systemctl is-active --quiet "$UNIT" || die "$UNIT is not active: $(service_reason "$UNIT")"
   record fabric_manager "$found"
   proved "fabric manager $found is running"

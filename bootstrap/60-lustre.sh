@@ -11,7 +11,7 @@
 #         GPUINFRA_FILE_SYSTEMS             lines of `kind mount dns_name mount_name`, from node.json
 # Proves: the module matches the running kernel, each file system is mounted from its own server and accepts a write, and
 #         Lustre receives messages over EFA if it should use EFA.
-# With the argument `at-boot` it only configures LNet again after a reboot.
+# With the `at-boot` argument, it only configures LNet again after a reboot.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"

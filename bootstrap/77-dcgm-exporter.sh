@@ -55,7 +55,7 @@ StandardError=journal"; then
   # The first metrics appear after the first collection, which takes up to 30 s.
   retry 4 "reading the metrics at $address:$PORT" serves_temperatures
   ! metrics "http://127.0.0.1:$PORT/metrics" >/dev/null ||
-    die "port $PORT answers on the loopback address too; another program uses it, or another drop-in of $UNIT sets DCGM_EXPORTER_LISTEN"
+    die "port $PORT also answers on the loopback address; another program uses it, or another drop-in of $UNIT sets DCGM_EXPORTER_LISTEN"
   record dcgm_exporter "$(package_version "$PACKAGE")"
   proved "DCGM exporter $(package_version "$PACKAGE") serves the metrics of the GPUs at $address:$PORT"
 }

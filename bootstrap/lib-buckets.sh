@@ -58,7 +58,7 @@ mount_bucket() {
   unit=$(unit_of "$name")
   if (($4 > 0)); then
     scratch=$(mounted_scratch)
-    [[ -n $scratch ]] || dry_run || die "$mount has a cache of $4 GiB, but the local disks are not mounted; see the step 80-scratch"
+    [[ -n $scratch ]] || dry_run || die "$mount has a cache of $4 GiB, but the local disks are not mounted; see step 80-scratch"
   fi
   scratch=${scratch:+$scratch/gpuinfra-buckets/$name}
   config=$(client_config "$mount" "$3" "$4" "$bucket" "$scratch")

@@ -157,7 +157,7 @@ def user_data(node_config: Mapping[str, object]) -> str:
     profile = profile_of(cloud)
     if size >= profile.user_data_limit:
         raise GpuinfraError(
-            f"user data of pool {node_config.get('pool')!r} has {size} bytes; {profile.title} accepts fewer than {profile.user_data_limit}; "
+            f"user data of pool {node_config.get('pool')!r} has {size} bytes; {profile.title} accepts fewer than {profile.user_data_limit} bytes; "
             "use shorter names or fewer file systems"
         )
     return text

@@ -89,7 +89,7 @@ class Used:
         passed = [one.name for one in fields(given) if getattr(given, one.name) is not None]
         if unused := [name for name in passed if name not in self._names]:
             raise ValueError(
-                f"existing has {unused[0]}, which has no effect, because this stack creates that resource; remove it, or "
+                f"existing has {unused[0]}, which has no effect, because this stack creates that resource; remove the field, or "
                 "declare only the layers that this stack creates (use.foundation, use.site)"
             )
 

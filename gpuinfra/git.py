@@ -42,7 +42,7 @@ def file_at(reference: str, path: Path) -> Iterator[Path]:
     name = place.relative_to(root).as_posix()
     if _git(root, "cat-file", "-e", f"{commit}:{name}").returncode:
         raise UsageError(
-            f"{name} does not exist in {reference} ({commit[:12]}); specify a reference that contains it, "
+            f"{name} does not exist in {reference} ({commit[:12]}); specify a reference that contains the file, "
             "or omit --diff for a new stack"
         )
     with tempfile.TemporaryDirectory(prefix="gpuinfra-git-") as made:
@@ -72,9 +72,11 @@ def _git(folder: Path, *words: str, environment: dict[str, str] | None = None) -
             check=False,
         )
     except FileNotFoundError:
-        raise EnvironmentMissing("git is not installed; install it to compare with a Git reference") from None
+        raise EnvironmentMissing("git is not installed; install git to compare with a Git reference") from None
     except subprocess.TimeoutExpired:
-        raise EnvironmentMissing(f"`git {words[0]}` did not finish within {TIMEOUT_S} s; run it manually") from None
+        raise EnvironmentMissing(
+            f"`git {words[0]}` did not finish within {TIMEOUT_S} s; run the command manually"
+        ) from None
 
 
 def _reason(done: subprocess.CompletedProcess[str]) -> str:

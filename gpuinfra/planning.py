@@ -253,7 +253,7 @@ def _second_region(plan: Plan, today: date) -> float:
 
 
 def derived_limit(plan: Plan, cost: Cost, today: date) -> float:
-    """Return the monthly limit of a budget in USD: `cost` and the price of the second region plus 10 percent, in steps of 100."""
+    """Return the monthly limit of a budget in USD: `cost` and the price of the second region plus 10 percent, rounded up to a multiple of 100."""
     month = cost.usd_per_month + _second_region(plan, today)
     return float(max(100, math.ceil(month * 1.1 / 100) * 100))
 

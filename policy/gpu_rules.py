@@ -165,7 +165,7 @@ def price_limit(resources: Sequence[Resource], config: Config) -> Found:
         for machine, count in _nodes(one):
             price = _price(machine)
             if price is None:
-                yield one, f"the price of {machine} is not in the catalog of gpuinfra, so the limit cannot be checked"
+                yield one, f"the price of {machine} is not in the gpuinfra catalog, so the limit cannot be checked"
             else:
                 total += count * price
     if total > limit:

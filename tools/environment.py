@@ -53,7 +53,7 @@ def main() -> int:
         return 2
     if sys.version_info < MINIMUM_PYTHON:
         return missing(
-            f"python3 is {sys.version.split()[0]}; gpuinfra requires Python 3.11 or later: make ... PYTHON=python3.12"
+            f"python3 is {sys.version.split()[0]}; gpuinfra requires Python 3.11 or later; run make ... PYTHON=python3.12"
         )
     if is_installed(target):
         return 0
@@ -79,7 +79,7 @@ def install(target: str) -> int:
         made = subprocess.run([sys.executable, "-m", "venv", venv], capture_output=True, text=True)
         if made.returncode:
             output = (made.stdout + made.stderr).strip().splitlines() or [f"exit code {made.returncode}"]
-            return missing(f"python3 -m venv failed; on Debian and Ubuntu: apt install python3-venv ({output[-1]})")
+            return missing(f"python3 -m venv failed; on Debian and Ubuntu, run apt install python3-venv ({output[-1]})")
         (venv / ".base").touch()
     # Remove the stamps until the installation is complete. Other targets in this environment stay valid, because all files pin the same versions.
     valid = [target, *(name for name in VENVS if VENVS[name] == venv and name != target and fits(name))]

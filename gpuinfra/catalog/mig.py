@@ -64,7 +64,7 @@ def problem(gpu: Gpu | None, layout: Sequence[str]) -> str:
     """Return the reason why a GPU does not support this layout, or an empty string if it does."""
     known = PROFILES.get(gpu.key, ()) if gpu else ()
     if not known:
-        return f"{gpu.key if gpu else 'a machine without GPUs'} does not support MIG in gpuinfra; remove mig"
+        return f"gpuinfra does not support MIG on {gpu.key if gpu else 'a machine without GPUs'}; remove mig"
     by_name = {profile.name: profile for profile in known}
     for name, count in Counter(layout).items():
         if name not in by_name:

@@ -32,7 +32,7 @@ def command(stack: str, organization: str, project: str, profile: str | None, st
     `destroy` retains buckets, keys, audit logs, and file systems that hold the only copy of their data. Their names stay
     in use, so the next `pulumi up` fails when it tries to create them again. This command finds them with read-only
     calls to the account and prints the Pulumi commands that import them. The engine protects an imported resource until the next
-    `pulumi up`, so a `pulumi destroy` before that fails and does not delete any retained resource.
+    `pulumi up`, so a `pulumi destroy` before then fails and does not delete any retained resource.
     """
     from gpuinfra import naming
     from gpuinfra.adopt import find_retained, import_file, urns_in

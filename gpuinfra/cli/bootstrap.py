@@ -37,7 +37,7 @@ def command(target: Target, dry_run: bool, as_json: bool) -> int:
     """Install the software for STACK's pools on existing machines over SSH.
 
     This command runs the same steps that nodes run at first boot. The machines are the hosts in a hosts file or the nodes of STACK. The
-    steps run detached on each host and survive a lost connection. To follow them again, rerun the same command. Host keys are
+    steps run detached on each host and survive a lost connection. To follow the steps again, run the same command. Host keys are
     always verified and never added.
 
     The exit code is 0 if all steps are done on every host, and 1 otherwise.
@@ -45,7 +45,7 @@ def command(target: Target, dry_run: bool, as_json: bool) -> int:
     with hosts_for(target) as hosts:
         name = target.stack or hosts.stack
         if name is None:
-            raise UsageError("no stack is specified; specify STACK, or set it in the hosts file (stack: aws-p4d)")
+            raise UsageError("no stack is specified; specify STACK, or set `stack` in the hosts file (stack: aws-p4d)")
         what = str(target.hosts_file.resolve()) if target.hosts_file else name
         records = target.stacks.records / short_name(name) if target.stacks.records else None
         plan = plan_of(name)
@@ -80,7 +80,7 @@ def _bootstrap(
     record = Record(what, records)
     if record.before:
         done = sum(host.get("outcome") == "done" for host in record.before.get("hosts", {}).values())
-        progress.line(f"resuming the run from {record.before.get('started')}, which finished {done} hosts")
+        progress.line(f"resuming the run from {record.before.get('started')}, in which {done} hosts finished")
     record.begin({name: order.bundle.sha256 for name, order in orders.items()})
 
     def stage(host: Host, text: str) -> None:

@@ -21,15 +21,21 @@ GB = 1_000_000_000
 
 @click.command("cache")
 @click.argument("action", type=click.Choice(["show", "clean"]), default="show")
-@click.option("--engines", is_flag=True, help="Clean engines.")
-@click.option("--toolchains", is_flag=True, help="Clean Go toolchains.")
-@click.option("--bundles", is_flag=True, help="Clean bundles.")
-@click.option("--rehearsals", is_flag=True, help="Clean the rehearsals in --folder, with their state and reports.")
+@click.option("--engines", is_flag=True, help="Remove engines.")
+@click.option("--toolchains", is_flag=True, help="Remove Go toolchains.")
+@click.option("--bundles", is_flag=True, help="Remove bundles.")
+@click.option("--rehearsals", is_flag=True, help="Remove the rehearsals in --folder, with their state and reports.")
 @click.option(
-    "--all", "everything", is_flag=True, help="Clean all kinds, including entries that were used in the last day."
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Remove all kinds of entries, including entries that were used in the last day.",
 )
 @click.option(
-    "--limit", type=click.FloatRange(0), metavar="GB", help="Clean only until this size is reached, oldest first."
+    "--limit",
+    type=click.FloatRange(0),
+    metavar="GB",
+    help="Remove entries only until this size is left, least recently used first.",
 )
 @click.option("--dry-run", is_flag=True, help="Print what `clean` would remove without removing it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -48,8 +54,8 @@ def command(
 ) -> int:
     """Show the data that gpuinfra stores on this machine, or remove unused data.
 
-    `clean` removes engines of other versions, Go toolchains and bundles that were not used in the last day. gpuinfra creates them
-    again when it needs them. Rehearsals are removed only with --rehearsals or --all. Data that is in use is never removed.
+    `clean` removes engines of other versions, Go toolchains and bundles, except those that were used in the last day. gpuinfra creates
+    them again when it needs them. Rehearsals are removed only with --rehearsals or --all. Data that is in use is never removed.
     """
     from gpuinfra.engine.entries import BUNDLE, ENGINE, TOOLCHAIN, entries
     from gpuinfra.engine.keep import cache_folder
@@ -58,7 +64,7 @@ def command(
 
     chosen = {ENGINE: engines, TOOLCHAIN: toolchains, BUNDLE: bundles, kept.KIND: rehearsals}
     if action == "show" and (any(chosen.values()) or everything or limit is not None or dry_run):
-        raise UsageError("the options select what to remove; use `gpuinfra cache clean` with them")
+        raise UsageError("these options select what to remove; use them with `gpuinfra cache clean`")
     cache = cache_folder()
     found = [*entries(cache, read_module(), time.time()), *kept.rehearsals(folder)]
     if action == "show":

@@ -36,7 +36,7 @@ def command(
     expectation: Path | None,
     **output: Any,
 ) -> int:
-    """Run the checks now on the nodes of STACK or on the hosts that a file lists.
+    """Run the checks now on the nodes of STACK or on the hosts in a hosts file.
 
     This command connects over SSH, runs the probes, and judges their raw output locally. It leaves no files on the nodes. Checks in the speed
     phase use the GPUs and the fabric. While jobs are running, use --phase presence --phase correctness.

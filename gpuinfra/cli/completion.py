@@ -67,11 +67,13 @@ def command(action: str, shell: str | None) -> int:
     """Print the completion script of a shell, or install or remove it.
 
     `install` writes the script and, for bash and zsh, a block in the startup file of the shell. `uninstall` removes both. SHELL
-    defaults to the shell in $SHELL. To use the script without an installation, run `eval "$(gpuinfra completion bash)"`.
+    defaults to the shell in $SHELL. To use the script without installing it, run `eval "$(gpuinfra completion bash)"`.
     """
     if action in SHELLS:
         if shell is not None:
-            raise UsageError(f"SHELL is {shell}, but {action} prints a script; omit it, or use install {shell}")
+            raise UsageError(
+                f"SHELL is {shell}, but {action} prints a script; omit SHELL, or run `gpuinfra completion install {shell}`"
+            )
         click.echo(script(action))
         return 0
     name = shell or _own_shell()
@@ -134,7 +136,7 @@ def _own_shell() -> str:
     if name not in SHELLS:
         raise UsageError(
             f"SHELL is missing, and $SHELL is {name or 'empty'}; allowed: {', '.join(SHELLS)}; "
-            "run `gpuinfra completion install bash`, or another shell"
+            "specify a shell, such as `gpuinfra completion install bash`"
         )
     return name
 
@@ -159,7 +161,9 @@ def _without_block(text: str, path: Path) -> str:
         elif not inside:
             kept.append(line)
     if inside:
-        raise UsageError(f"{path} has the line {BEGIN!r} without {END!r}; remove the block, and run the command again")
+        raise UsageError(
+            f"{path} contains the line {BEGIN!r} without {END!r}; remove the block, and run the command again"
+        )
     return "".join(kept)
 
 

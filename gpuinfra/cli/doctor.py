@@ -23,7 +23,7 @@ def command(stack: str | None, as_json: bool, folder: Path) -> int:
     passphrase, and your credentials. With STACK, it checks only what STACK requires, including permissions, quotas, capacity and images in
     your account. It changes no resources and never prints a credential.
 
-    The exit code is 1 if there is a problem (error). Warnings and skipped items do not change the exit code.
+    The exit code is 1 if there is an error. Warnings and skipped items do not change the exit code.
     """
     from gpuinfra.clouds.preflight import Answers, Question
     from gpuinfra.doctor.machine import space

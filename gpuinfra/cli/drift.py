@@ -24,7 +24,7 @@ def command(stack: str, as_json: bool, stacks: Stacks) -> int:
     cloud nor the state. For each difference, it prints the command that fixes it. Hardware faults are not drift; see
     `gpuinfra verify`.
 
-    The exit code is 0 if there is no drift, 1 if there is drift, and 3 if no drift was found but a part could not be read.
+    The exit code is 0 if there is no drift, 1 if there is drift, and 3 if no drift was found but some data could not be read.
     """
     from gpuinfra.report import drift_text
 

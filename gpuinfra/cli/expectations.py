@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpuinfra.verification.read import Evidence
 
 Expectation = Mapping[str, Any]
-SOURCES = "specify STACK, set it in the hosts file (stack: aws-p4d), or specify --expectation FILE"
+SOURCES = "specify STACK, set `stack` in the hosts file (stack: aws-p4d), or specify --expectation FILE"
 
 
 def from_file(file: Path) -> Expectation:

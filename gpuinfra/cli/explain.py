@@ -10,8 +10,8 @@ import click
 def command(name: str) -> int:
     """Explain a field, rule, check, bootstrap step or Xid.
 
-    Examples: the field `pools.capacity.count`, a rule name from a finding, the check G3 or pcie_link,
-    the step 30-driver, the NVIDIA driver error xid-79.
+    Examples: the `pools.capacity.count` field, a rule name from a finding, the G3 or pcie_link check,
+    the 30-driver step, the NVIDIA driver error xid-79.
     """
     from gpuinfra.reference.explain import explain
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     "--ignore",
     multiple=True,
     metavar="TOPIC",
-    help="Continue even if this topic of `gpuinfra ready`, or `drain`, fails. Repeatable.",
+    help="Continue even if this topic of `gpuinfra ready` or the `drain` step fails. Repeatable.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the steps without performing them.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
@@ -61,7 +61,7 @@ def command(
 
     The command checks the second region, stops the nodes of the first region, waits for the replicas, disables the replication,
     deploys the stack files of the second region, imports the replicas into the file systems, and waits until the nodes are
-    verified. It prints each step before it runs it and records it in a journal, so `--resume` can continue after an interruption.
+    verified. It prints each step before the step runs and records the step in a journal, so `--resume` can continue after an interruption.
 
     If the first region does not respond, its steps are recorded, and `--resume` repeats them later.
 
@@ -167,7 +167,7 @@ def _start(journal: Journal, stack: str, region: str, files: Mapping[str, str], 
     if journal.exists and not resume:
         when = f"ended at {journal.ended}" if journal.ended else "is not finished"
         raise UsageError(
-            f"a failover of {stack} to {journal.region} {when}; add --resume to continue it, or remove {journal.path} to start again"
+            f"a failover of {stack} to {journal.region} {when}; add --resume to continue the failover, or remove {journal.path} to start again"
         )
 
 
@@ -185,7 +185,7 @@ def _show(plan_steps: tuple[Step, ...], journal: Journal, *, as_json: bool, stac
 
 def _confirm(plan_steps: tuple[Step, ...], journal: Journal) -> None:
     if not sys.stdin.isatty():
-        raise UsageError("a failover asks for confirmation, and stdin is not a terminal; add --yes")
+        raise UsageError("a failover requires confirmation, but stdin is not a terminal; add --yes")
     for number, step in enumerate(plan_steps, 1):
         click.echo(f"{number}/{len(plan_steps)} {step.name}: {step.what}", err=True)
     click.confirm("Run these steps?", abort=True, err=True)
@@ -199,7 +199,7 @@ def _report(result: Result, stack: str, region: str, *, as_json: bool) -> int:
         raise GpuinfraError(f"{result.problem}\n  to continue, run: {again}")
     if result.unreachable:
         click.echo(
-            f"the first region did not respond: {', '.join(result.unreachable)}; when it responds again, run: {again}",
+            f"the first region did not respond: {', '.join(result.unreachable)}; when the first region responds again, run: {again}",
             err=as_json,
         )
     click.echo(f"{stack} runs in {region}", err=as_json)

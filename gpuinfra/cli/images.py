@@ -28,7 +28,7 @@ def command(stack: str, live: bool, as_json: bool) -> int:
     """Show the image of each pool in STACK, newer releases of the same image family, and what they change.
 
     The command lists the releases that gpuinfra records, each with its source. Without --live, it does not query the cloud, so newer
-    releases can exist. With --live, the command sends read-only requests with your credentials. Without credentials, it reports which
+    releases might exist. With --live, the command sends read-only requests with your credentials. Without credentials, it reports which
     images it could not check.
     """
     from gpuinfra.clouds import profile_of
@@ -132,12 +132,12 @@ def _lines(pool: dict[str, Any]) -> Iterator[str]:
 def _answer(cloud: Mapping[str, Any]) -> str:
     """Return the cloud's answer on one line."""
     if "not_asked" in cloud:
-        return f"not asked: {cloud['not_asked']}" + (f"; fix: {cloud['fix']}" if cloud["fix"] else "")
+        return f"not queried: {cloud['not_asked']}" + (f"; fix: {cloud['fix']}" if cloud["fix"] else "")
     about = f"{cloud['ref']} is the newest image"
     if not cloud["newer"]:
         return f"{about}, which is not newer than the release of this pool"
     changed = ", ".join(
         f"{name} {old or NOT_KNOWN} -> {new or NOT_KNOWN}" for name, (old, new) in cloud["changes"].items()
     )
-    undated = "" if cloud["date"] else "; its name has no date, so select it as an object with `ref`"
+    undated = "" if cloud["date"] else "; its name has no date, so set `image` to an object with `ref` to select it"
     return f"{about}: {changed or 'no known change'}{undated}"

@@ -33,7 +33,7 @@ REQUIRED = ("cloud", "region", "machine")
 @click.option(
     "--capacity",
     metavar="KIND[,FIELD=VALUE]...",
-    help="Kind of capacity with its fields, such as reserved,id=ID. Default: on_demand, or spot if on_demand is not offered.",
+    help="Capacity kind and its fields, such as reserved,id=ID. Default: on_demand, or spot if on_demand is not offered.",
 )
 @click.option(
     "--storage",
@@ -60,9 +60,10 @@ def command(values: tuple[str, ...], yes: bool, output: Path | None, force: bool
     """Write the stack file of a new cluster.
 
     In a terminal, this command prompts for each option that is not specified, and shows the machine types and prices in the catalog.
-    Otherwise, --cloud, --region and --machine are required. It requires no cloud account or network access and creates no resources.
+    Without a terminal, --cloud, --region and --machine are required. The command requires no cloud account or network access and creates no
+    resources.
 
-    Outside a Pulumi project, it also writes Pulumi.yaml and the program __main__.py.
+    Outside a Pulumi project, the command also writes Pulumi.yaml and the program __main__.py.
     """
     from gpuinfra.clone.write import check_target, write_atomic
     from gpuinfra.day import now, today
@@ -81,7 +82,7 @@ def command(values: tuple[str, ...], yes: bool, output: Path | None, force: bool
     def check_path() -> None:
         path = path_of()
         if not force and output is None and path.exists():
-            raise UsageError(f"{path} exists; use a different --name or --output, or --force to replace it")
+            raise UsageError(f"{path} exists; use a different --name or --output, or add --force to replace the file")
         check_target(path, force=force)
         if not path.parent.is_dir():
             raise UsageError(
@@ -124,7 +125,7 @@ def _answer_all(answers: Answers, given: dict[str, Any], asks: bool, check_path:
 
     if NO_STORAGE in given["storage"] and len(given["storage"]) > 1:
         raise UsageError(
-            f"--storage is {NO_STORAGE} and also another value; remove --storage {NO_STORAGE}, or the others"
+            f"--storage {NO_STORAGE} cannot be combined with other values; remove --storage {NO_STORAGE} or the other values"
         )
     for option, question in QUESTIONS.items():
         value = given[option]
@@ -245,7 +246,7 @@ def _settable(finding: Finding) -> Finding:
 
     if finding.path not in all_fields():
         return finding
-    return replace(finding, hint=f"{finding.hint}; set it with --set {finding.path}=VALUE".removeprefix("; "))
+    return replace(finding, hint=f"{finding.hint}; use --set {finding.path}=VALUE".removeprefix("; "))
 
 
 def _show_next(path: Path, answers: Answers) -> None:

@@ -124,7 +124,7 @@ def measure_pairs(
     nodes = [name for name in by_name if name not in absent]
     if len(nodes) < 2:
         why = "".join(f"\n  {reason}" for reason in absent.values())
-        raise DeploymentError(f"{len(nodes)} of {len(by_name)} hosts can be reached; a pair needs two{why}")
+        raise DeploymentError(f"{len(nodes)} of {len(by_name)} hosts can be reached; a pair requires two hosts{why}")
     results = rounds.run_rounds(nodes, measure)
     run_on(nodes[:1], agent("clear_pairs"), parallel=1)
     labels = {host.name: host.label for host in hosts.hosts}

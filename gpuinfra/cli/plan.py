@@ -43,7 +43,7 @@ _COLORS = {Level.ERROR: "red", Level.WARN: "yellow", Level.INFO: "cyan"}
     "--diff",
     "against",
     metavar="STACK|FILE|GIT-REF",
-    help="Show the effect of a change from another declaration, or from an earlier commit of this one.",
+    help="Show what changes compared with another declaration, or from an earlier commit of this declaration.",
 )
 @click.option("--markdown", is_flag=True, help="With --diff: print Markdown for a pull request.")
 @click.option("--on", "day", metavar="DATE", help="Plan as of this day, such as 2026-12-01, instead of today.")
@@ -65,7 +65,7 @@ def command(
     This command creates no resources. Without --live, it requires no cloud account or network access. STACK is the name of a stack or the path
     to its file.
 
-    With --diff, it compares STACK with another declaration: resources that are added, removed, changed or replaced, price and findings.
+    With --diff, it compares STACK with another declaration, and shows the changes to resources, price and findings.
 
     The exit code is 1 if a finding, or a row of --live, is an error.
     """

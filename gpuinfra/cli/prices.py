@@ -17,9 +17,9 @@ SCHEMA = "gpuinfra.prices/1"
 
 @click.command("prices")
 @click.argument("names", metavar="STACK|MACHINE...|update FILE...", nargs=-1, required=True)
-@click.option("--region", help="List only the prices in this region. Not for a stack.")
+@click.option("--region", help="List only the prices in this region. Does not apply to a stack.")
 @click.option("--prices", "own", type=FILE, help="File with your own prices, which override the prices in the catalog.")
-@click.option("--output", type=FILE, help="Price file to write. Only for `update`.")
+@click.option("--output", type=FILE, help="Price file to write. Applies only to `update`.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/prices.md).")
 def command(names: tuple[str, ...], region: str | None, own: Path | None, output: Path | None, as_json: bool) -> int:
     """List each price of STACK, or the prices of MACHINE in every region, with date, source and certainty.
@@ -35,16 +35,16 @@ def command(names: tuple[str, ...], region: str | None, own: Path | None, output
             )
         return _update(names[1:], region, output)
     if output:
-        raise click.UsageError("--output applies to `gpuinfra prices update FILE`; remove it to list prices")
+        raise click.UsageError("--output applies to `gpuinfra prices update FILE`; remove --output to list prices")
     records = _records(names)
     stack = None
     if records:
         if own:
-            raise click.UsageError("--prices applies to a stack; remove it to list machine types")
+            raise click.UsageError("--prices applies only to a stack; remove --prices to list machine types")
         rows = [row for cloud, record in records for row in _of_machine(cloud, record, region)]
     else:
         if region:
-            raise click.UsageError("--region does not apply to a stack, which has one region; remove it")
+            raise click.UsageError("--region does not apply to a stack, which has one region; remove --region")
         stack, rows = _of_stack(names, own)
     if as_json:
         click.echo(json.dumps({"schema": SCHEMA, "stack": stack, "prices": rows}, indent=2))
@@ -62,7 +62,7 @@ def command(names: tuple[str, ...], region: str | None, own: Path | None, output
 def _update(files: Sequence[str], region: str | None, output: Path | None) -> int:
     if not files or output is None:
         raise click.UsageError(
-            "update requires a cloud's price files and --output; run: gpuinfra prices update FILE --output prices.yaml"
+            "`update` requires a cloud's price files and --output; run: gpuinfra prices update FILE --output prices.yaml"
         )
     from gpuinfra.cli.judgement import write_file
     from gpuinfra.cost.public import read_public, text

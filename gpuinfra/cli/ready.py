@@ -35,7 +35,7 @@ def command(stack: str, as_json: bool, stacks: Stacks) -> int:
     of the second region with the stack file of STACK. It changes nothing. For each line that is not ok, it prints the command that
     fixes it.
 
-    The exit code is 0 if the second region is ready, 1 if it is not, and 3 if a part could not be read and the rest is ready.
+    The exit code is 0 if the second region is ready, 1 if it is not, and 3 if some data could not be read and the rest is ready.
     """
     from gpuinfra.clouds.readiness import FAIL, UNREAD
     from gpuinfra.report import ready_text
@@ -91,7 +91,7 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
     plan = make_plan(loaded.spec, day)
     if plan.recovery is None or loaded.spec.recovery is None:
         raise UsageError(
-            f"{stack} has no `recovery`, so it has no second region; add it to the declaration (docs/declaring.md)"
+            f"{stack} has no `recovery`, so it has no second region; add `recovery` to the declaration (docs/declaring.md)"
         )
     second = second_of(loaded, project_of(loaded.path), day, os.environ)
     restore = stacks.restore.format(stack=short_name(stack))

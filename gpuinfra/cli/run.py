@@ -64,7 +64,7 @@ def command(
 ) -> int:
     """Run COMMAND on all nodes of STACK, or on the hosts in a hosts file.
 
-    A shell on each node interprets COMMAND. Without -N, it runs as root, and nodes with identical output are grouped. If the
+    A shell on each node interprets COMMAND. Without -N, COMMAND runs as root, and nodes with identical output are grouped. If the
     connection is lost, the command is not repeated, because it may already have run. With --hosts, omit STACK. The exit code
     is 0 if COMMAND exits with 0 on every node, and 1 otherwise.
 
@@ -101,7 +101,7 @@ def _refuse_unused(job: bool) -> None:
     )
     for name, option in unused.items():
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise UsageError(f"{option} has no effect {'with' if job else 'without'} -N; omit it")
+            raise UsageError(f"{option} has no effect {'with' if job else 'without'} -N; omit {option}")
 
 
 def _run(target: Target, hosts: Hosts, words: Sequence[str]) -> FleetResult[CommandResult]:

@@ -89,7 +89,7 @@ def _replaced(folder: Path) -> Iterator[None]:
     """Replace the files of an earlier run during a `with` block; if the block fails, they remain. Refuses a folder with other files."""
     if folder.is_dir() and (others := sorted({one.name for one in folder.iterdir()} - WRITTEN)):
         raise UsageError(
-            f"{folder} contains {others[0]}, which gpuinfra did not write; choose another folder with --output"
+            f"{folder} contains {others[0]}, which gpuinfra did not write; specify a different folder with --output"
         )
     private_folder(folder)
     folder.chmod(0o700)

@@ -83,7 +83,9 @@ def exported(name: str) -> list[dict[str, Any]]:
     short = short_name(name)
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", short):
         # The engine uses the selected stack if the name is empty or a path.
-        raise UsageError(f"{name} is not the name of a stack or the path of its file; specify one, such as aws-p4d")
+        raise UsageError(
+            f"{name} is not the name of a stack or the path of a stack file; specify a stack, such as aws-p4d"
+        )
     engine = find_engine(lambda line: click.echo(line, err=True))
     words = [str(engine.path), "stack", "export", "--stack", short, "--non-interactive"]
     done = subprocess.run(words, env=engine.environ(), capture_output=True, text=True, check=False)
@@ -97,7 +99,7 @@ def exported(name: str) -> list[dict[str, Any]]:
         found = json.loads(done.stdout)["deployment"].get("resources") or []
     except (ValueError, KeyError, AttributeError):
         raise DeploymentError(
-            f"`pulumi stack export` printed a document in an unknown format for {name}; update pulumi"
+            f"`pulumi stack export` printed a document in an unknown format for {name}; update Pulumi"
         ) from None
     return [one for one in found if isinstance(one, dict)]
 

@@ -39,7 +39,7 @@ SCHEMA = "gpuinfra.up/1"
     "--max-usd-per-hour",
     type=click.FloatRange(min=0, min_open=True),
     metavar="USD",
-    help="Maximum price of the stack. Before a more expensive alternative is deployed, the command asks; with --yes, it skips the alternative.",
+    help="Maximum price of the stack. The command asks for confirmation before it deploys a more expensive alternative; with --yes, it skips the alternative.",
 )
 @click.option("--prices", type=FILE, help="File with your own prices, which override the prices in the catalog.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and progress on stderr.")
@@ -54,8 +54,8 @@ def command(
 ) -> int:
     """Check STACK, deploy it, and search for capacity.
 
-    The command runs the rules of `gpuinfra plan` and the checks of `gpuinfra plan --live`, and prints the price. An error stops it before
-    anything is created. It then asks for confirmation, runs `pulumi up`, and waits until the nodes are verified.
+    The command runs the rules of `gpuinfra plan` and the checks of `gpuinfra plan --live`, and prints the price. If there is an error,
+    it stops before anything is created. Otherwise, it asks for confirmation, runs `pulumi up`, and waits until the nodes are verified.
 
     If the cloud has no capacity for a pool, the command removes the pool's groups, writes the next entry of its `fallback` to the
     stack file, and deploys again. Other errors, such as a quota or a missing permission, stop the search. The command prints all attempts.
@@ -172,12 +172,12 @@ def _stack(stack: str) -> tuple[LoadedStack, Path]:
     project = next((one for one in path.absolute().parents if (one / "Pulumi.yaml").is_file()), None)
     if project is None:
         raise UsageError(
-            f"{path} is not in a Pulumi project; run `gpuinfra init` to create one, and copy the file to it"
+            f"{path} is not in a Pulumi project; run `gpuinfra init` to create a project, and copy the file to it"
         )
     found = read_stack(path)
     if not found.route:
         raise UsageError(
-            f"{path} contains only a declaration, which the engine cannot read; put it in `config` under `gpuinfra:cluster`"
+            f"{path} contains only a declaration, which the engine cannot read; put the declaration in `config` under `gpuinfra:cluster`"
         )
     return found, project
 
@@ -191,7 +191,7 @@ def _start(journal: Journal, found: LoadedStack, *, resume: bool) -> LoadedStack
         raise UsageError(f"no `gpuinfra up` of {found.name} was interrupted on this machine; omit --resume")
     if journal.unfinished and not resume:
         raise UsageError(
-            f"a `gpuinfra up` of {found.name} that began at {journal.began} was interrupted; add --resume to continue it, "
+            f"a `gpuinfra up` of {found.name} that began at {journal.began} was interrupted; add --resume to continue the run, "
             f"or remove {journal.path} to start again with the current stack file"
         )
     if journal.original is None or not resume:
@@ -242,8 +242,8 @@ def _reports(declared: LoadedStack, original: str, limit: Limit, *, searches: bo
 
 def _confirm() -> None:
     if not sys.stdin.isatty():
-        raise UsageError("the deployment asks for confirmation, and stdin is not a terminal; add --yes")
-    click.confirm("Deploy for this price?", abort=True, err=True)
+        raise UsageError("the deployment requires confirmation, but stdin is not a terminal; add --yes")
+    click.confirm("Deploy at this price?", abort=True, err=True)
 
 
 def _search(declared: LoadedStack, project: Path, journal: Journal, limit: Limit, *, searches: bool) -> Search:

@@ -55,7 +55,7 @@ def set_capacity(pair: Pair, draft: Draft, machines: Mapping[str, MachineType]) 
         if not _set_pool(pair, draft, index, machines[pool.name], counts, why):
             return
         if pool.quota_vcpus is not None:
-            why = f"it is the quota in {pair.source}; request a quota in {pair.target}"
+            why = f"this quota applies only to {pair.source}; request a quota in {pair.target}"
             draft.set(("pools", index, "quota_vcpus"), None, why)
     floor, nodes = pair.spec.handover.floor, _nodes(draft)
     if floor is not None and floor > nodes > 0:
@@ -166,7 +166,7 @@ def _not_free(pair: Pair, entry: _Entry) -> Finding:
     allowed = listed(sorted(one.value for one in machine.capacity & pair.there.capacity_kinds))
     belongs = f"which belongs to {pair.source}, and" if entry.bound else "but"
     what = f"is {entry.kind.value}, {belongs} {machine.name} is sold only as {allowed or 'capacity that gpuinfra does not support'}"
-    hint = f"buy it in {pair.target} and set it with --set '{path}={{kind: {allowed}, id: ID, count: {count}}}'"
+    hint = f"buy capacity in {pair.target} and set it with --set '{path}={{kind: {allowed}, id: ID, count: {count}}}'"
     if allowed == "block":
         hint = f"buy a block in {pair.target} and set it with --set '{path}={{kind: block, id: ID, count: {count}, starts_at: TIME, ends_at: TIME}}'"
     return error(path, what, hint)

@@ -49,7 +49,7 @@ def parsed(pair: Pair, draft: Draft) -> ClusterSpec | None:
         for key, value in tags.items():
             if looks_secret(key) or looks_secret(value):
                 what = "has a tag that looks like a secret, and the clone contains no plaintext secrets"
-                draft.findings.append(error(f"--set {path}", what, "omit it"))
+                draft.findings.append(error(f"--set {path}", what, "omit this value"))
                 return None
     config = dict(pair.stack.config)
     apply({"config": config}, draft.config)

@@ -107,7 +107,7 @@ def put_given(draft: Draft, text: str, route: Route, value: object) -> None:
         draft.set(route, value, "set with --set")
     except (TypeError, IndexError):
         raise UsageError(
-            f"--set {_shown(text)} does not match a value in the clone; set the complete value that contains it"
+            f"--set {_shown(text)} does not match a value in the clone; use --set with the complete value of the parent field"
         ) from None
 
 

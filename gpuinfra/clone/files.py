@@ -69,7 +69,7 @@ def _list_secrets_provider(pair: Pair, draft: Draft) -> None:
             Manual(
                 path=found[0],
                 what="secrets provider of the clone",
-                why="it belongs to the stack's secrets provider; the clone gets its own, whose key must remain available if either region fails",
+                why="the clone cannot use the stack's secrets provider; it needs its own, whose key must remain available if either region fails",
                 command=f"pulumi stack init {pair.name} --secrets-provider=PROVIDER",
             )
         )
@@ -115,7 +115,7 @@ def _nodes(pair: Pair, draft: Draft, layers: Sequence[str], reference: str) -> D
     for layer in layers:
         nodes.set(("use", layer), reference, f"the {layer} that is deployed before the failover")
     for name in ("budget", "audit", "recovery") if "foundation" in layers else ():
-        nodes.set((name,), None, "it is in the foundation")
+        nodes.set((name,), None, "this section is in the foundation stack")
     if "site" in layers:
         nodes.set(("network", "machines"), None, "the site creates the networks")
     return nodes
@@ -140,7 +140,7 @@ def _file(
     edits += [((*pair.stack.route, *one.route), one.after) for one in changes]
     header = [
         f"second region of the stack {pair.stack.name} in {pair.source}, mode {pair.request.mode}, written by `gpuinfra clone`",
-        "lines that start with these words state the reason for a change; the next clone of this file removes them",
+        "comments that start with `clone:` state the reason for a change; the next clone of this file removes them",
     ]
     reasons = [*reasons_of(config, ()), *reasons_of(changes, pair.stack.route)]
     same = path.parent.resolve() == pair.stack.path.parent.resolve()

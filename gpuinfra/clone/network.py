@@ -61,7 +61,9 @@ def _unused(pair: Pair, name: str) -> Iterator[Finding]:
     """Yield an error for each option that has no effect in combination with `--set network.NAME`."""
     options = (("--cidr", pair.request.cidr is not None), ("--peer", bool(pair.request.peers)))
     for option in (option for option, given in options if given):
-        hint = "use one of the two options" if name == "cidr" else "omit it, because the clone creates no network"
+        hint = (
+            "use one of the two options" if name == "cidr" else "omit the option, because the clone creates no network"
+        )
         yield error(option, f"has no effect, because --set sets network.{name}", hint)
 
 

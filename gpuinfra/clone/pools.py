@@ -70,7 +70,7 @@ def _machine(
     what = f"is {old.name}, which the catalog does not list in {pair.target}, and no machine type there can replace it"
     if pair.across:
         what = f"is {old.name}, and no machine type that the {pair.there.title} catalog lists in {pair.target} can replace it"
-    hint = "use another region, or specify the machine type with --machine if you know that the region offers it"
+    hint = "use a different region, or specify the machine type with --machine if you know that the region offers it"
     draft.findings.append(error(path, what, hint))
     return None
 
@@ -87,10 +87,10 @@ def _warnings(pair: Pair, pool: Pool | None, old: MachineType, new: MachineType)
         return
     if new.gpu.memory_mib < find.SAME_MEMORY * old.gpu.memory_mib:
         what = f"is {new.name} with {new.gpu.memory_mib:,} MiB per GPU, but {old.name} has {old.gpu.memory_mib:,} MiB"
-        yield warn("--machine", what, "check that your jobs fit")
+        yield warn("--machine", what, "check that your jobs fit in the memory")
     if pool and pool.nodes > 1 and pool.fabric != "none" and old.fabric and new.fabric is None:
         what = f"is {new.name}, which has no fabric between nodes, but {old.name} has one"
-        yield warn("--machine", what, "check that your jobs do not require one")
+        yield warn("--machine", what, "check that your jobs do not require a fabric")
 
 
 def _why(pair: Pair, old: MachineType, new: MachineType, asked: str | None) -> str:

@@ -23,21 +23,23 @@ MAX_RPO = 10_080
 def request_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
     """Yield the first reason why the request is impossible for any stack."""
     if request.mode not in MODES:
-        yield error("--mode", f"is {shown(request.mode)}; allowed: {', '.join(MODES)}", "use one of these")
+        yield error("--mode", f"is {shown(request.mode)}; allowed: {', '.join(MODES)}", "use one of these modes")
         return
     name = spec.cloud if request.cloud is None else request.cloud
     if name not in CLOUDS:
-        yield error("--cloud", f"is {shown(name)}; allowed: {', '.join(CLOUDS)}", "use one of these")
+        yield error("--cloud", f"is {shown(name)}; allowed: {', '.join(CLOUDS)}", "use one of these clouds")
         return
     facts, cloud, region = second_region_of(name), profile_of(name), request.region
     if facts is None or second_region_of(spec.cloud) is None:
         yield error(
-            "--cloud", f"is {name}, which gpuinfra does not support as the cloud of a clone yet", "use another cloud"
+            "--cloud",
+            f"is {name}, which gpuinfra does not support as the cloud of a clone yet",
+            "use a different cloud",
         )
         return
     here, there = facts.partition(spec.where.region), facts.partition(region)
     if name == spec.cloud and here != there:
-        what = f"is {shown(region)} in the partition {there}, but the stack is in {here}: accounts, images, keys and peering do not cross partitions"
+        what = f"is {shown(region)} in the {there} partition, but the stack is in {here}: accounts, images, keys and peering do not cross partitions"
         yield error("--region", what, f"use a region of {here}")
     elif region not in cloud.regions:
         near = nearest(region, list(cloud.regions))
@@ -46,7 +48,7 @@ def request_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
             "--region", what, f"did you mean {near}?" if near else f"allowed: {listed(list(cloud.regions), 60)}"
         )
     elif name == spec.cloud and region == spec.where.region:
-        yield error("--region", f"is {region}, which is the region of the stack", "use a second region")
+        yield error("--region", f"is {region}, which is the region of the stack", "specify a different region")
     elif request.zone is not None and cloud.region_of_zone(request.zone, region) != region:
         first = cloud.first_zone(region)
         like = first if cloud.region_of_zone(first, region) else "1"
@@ -69,18 +71,20 @@ def _option_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
                 yield error(option, what, f"use the form {pools[0]}=N for each pool to change")
                 return
             if name != "*" and name not in pools:
-                yield error(option, f"has the pool {shown(name)}; the pools are {listed(pools)}", "use one of these")
+                yield error(
+                    option, f"has the pool {shown(name)}; the pools are {listed(pools)}", "use one of these pools"
+                )
                 return
     for name, count in request.count.items():
         if not 1 <= count <= 100_000:
             pool = f" for {name}" if name != "*" else ""
-            yield error("--count", f"is {shown(count)}{pool}; allowed: 1 to 100000", "use another number")
+            yield error("--count", f"is {shown(count)}{pool}; allowed: 1 to 100000", "use a number in this range")
             return
     option = "--cidr" if request.cidr is not None else "--peer" if request.peers else ""
     if option and "site" not in spec.made_layers and "cidr" not in spec.network.model_fields_set:
-        hint = "omit it"
+        hint = "omit the option"
         if spec.use.site:
-            hint = f"{hint} here, and use it for the clone of {shown(spec.use.site)}, which creates the network"
+            hint = f"{hint} here, and specify it for the clone of {shown(spec.use.site)}, which creates the network"
         yield error(option, "is set, but the clone does not create the network", hint)
         return
     own = None if spec.network.existing else network_of(spec.network.cidr)
@@ -91,7 +95,7 @@ def _option_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
     ):
         network = network_of(text)
         if network is None:
-            yield error(option, f"is {shown(text)}; allowed: an IPv4 network such as 10.80.0.0/16", "fix the range")
+            yield error(option, f"is {shown(text)}; allowed: an IPv4 network such as 10.80.0.0/16", "correct the range")
             return
         given.append((option, network))
     for option, network in given:
@@ -99,11 +103,11 @@ def _option_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
             continue
         if own and network.overlaps(own):
             what = f"is {network}, which overlaps {own}, the network of the stack, so the networks cannot be peered"
-            yield error("--cidr", what, "use another range, or omit the option")
+            yield error("--cidr", what, "use a different range, or omit the option")
             return
         for _, peer in given:
             if peer is not network and network.overlaps(peer):
-                yield error("--cidr", f"is {network}, which overlaps {peer} in --peer", "use another range")
+                yield error("--cidr", f"is {network}, which overlaps {peer} in --peer", "use a different range")
                 return
     if request.rpo_minutes is not None:
         yield from _rpo_findings(spec, request)
@@ -114,7 +118,7 @@ def _rpo_findings(spec: ClusterSpec, request: Request) -> Iterator[Finding]:
     rpo = request.rpo_minutes
     assert rpo is not None
     if not 1 <= rpo <= MAX_RPO:
-        yield error("--rpo", f"is {shown(rpo)}; allowed: 1 to {MAX_RPO} minutes", "use another number")
+        yield error("--rpo", f"is {shown(rpo)}; allowed: 1 to {MAX_RPO} minutes", "use a number in this range")
     elif not any(with_bucket(spec)):
         what = f"is {rpo}, but no file system of the stack has a bucket, and only buckets are replicated"
         yield error("--rpo", what, "link a bucket to the file system (bucket: auto), or omit the option")

@@ -43,7 +43,7 @@ def references(pair: Pair) -> dict[str, str]:
 def _setting(pair: Pair, draft: Draft, zones: Mapping[str, str], key: str, value: object) -> tuple[object, str]:
     if key == CLONE_OF:
         return (
-            (None, "this is the original region again")
+            (None, "the clone is in the original region")
             if pair.origin and pair.origin.region == pair.target
             else (value, "")
         )
@@ -62,8 +62,8 @@ def _setting(pair: Pair, draft: Draft, zones: Mapping[str, str], key: str, value
         _secret(pair, draft, key, "looks like a plaintext secret", secret=True)
         return None, "it looks like a secret, and the clone contains no plaintext secrets"
     if any(pair.source in one for one in _texts(value)):
-        _secret(pair, draft, key, f"names {pair.source}", secret=False)
-        return None, f"it names {pair.source}"
+        _secret(pair, draft, key, f"refers to {pair.source}", secret=False)
+        return None, f"it refers to {pair.source}"
     return value, ""
 
 

@@ -45,7 +45,7 @@ def check_images(pair: Pair, draft: Draft) -> None:
                 error(
                     f"{path}.ref",
                     what,
-                    f"run `{command}`, then add --set {path}.ref=IMAGE, or --set {path}=default",
+                    f"run `{command}` and add --set {path}.ref=IMAGE, or add --set {path}=default",
                 )
             )
 

@@ -67,7 +67,9 @@ def check_target(path: Path, *, force: bool) -> None:
 
 
 def _exists(path: Path) -> UsageError:
-    return UsageError(f"{path} exists; use a different path with --output, or --force to replace it")
+    return UsageError(
+        f"{path} already exists; use --output to specify a different path, or --force to replace the file"
+    )
 
 
 def check_path(path: Path) -> None:

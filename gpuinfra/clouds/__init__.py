@@ -41,7 +41,7 @@ def why_not_here(cloud: str) -> str | None:
 
 def install_hint(cloud: str) -> str:
     """Return the commands that install the packages of a cloud."""
-    return f"run pip install 'gpuinfra[{cloud}]', or in a checkout python3 tools/environment.py {cloud}"
+    return f"run `pip install 'gpuinfra[{cloud}]'`, or in a checkout, `python3 tools/environment.py {cloud}`"
 
 
 def requirements_of(cloud: str) -> list[tuple[str, str]]:

@@ -198,7 +198,7 @@ def site_subnet(site: SiteRefs, name: str, pool: PoolPlan) -> pulumi.Input[str]:
         if name not in known:
             raise ValueError(
                 f"the site has no subnet {name}, which pool {pool.name} ({pool.machine}) needs; it has {', '.join(sorted(known))}; "
-                f"add network.machines: [{pool.machine}] to the site's declaration and run `pulumi up` on that stack first"
+                f"add network.machines: [{pool.machine}] to the site's declaration and run `pulumi up` on the site stack first"
             )
         return known[name]
 
@@ -226,7 +226,7 @@ def site_bucket(site: SiteRefs, one: FileSystemPlan, key: str = "mount_name") ->
             if (entry["kind"], entry["mount"]) == ("object", one.mount):
                 return entry[key]
         raise ValueError(
-            f"the site created no bucket for {one.mount}; add the entry to the storage of the site's declaration and run `pulumi up` on that stack first"
+            f"the site created no bucket for {one.mount}; add the entry to `storage` in the site's declaration and run `pulumi up` on the site stack first"
         )
 
     if isinstance(site.file_systems, pulumi.Output):

@@ -1,4 +1,4 @@
-"""The requests to a cloud during a failover. Each cloud that supports `gpuinfra failover` has a module `failover` with a function `connect`.
+"""The requests to a cloud during a failover. Each cloud that supports `gpuinfra failover` has a `failover` module with a `connect` function.
 
 Each request can be repeated: the interrupted step runs again after an interruption.
 """

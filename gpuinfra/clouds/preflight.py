@@ -1,7 +1,7 @@
 """Questions for a cloud and for this machine before a deployment: the rows of an answer, and the code that asks questions in parallel.
 
-Rules (`gpuinfra/rules`) require only a declaration. A preflight sends read-only requests with the operator's credentials. The module
-`preflight` of each cloud's package defines the questions. `gpuinfra doctor` and `gpuinfra plan --live` show the same rows.
+Rules (`gpuinfra/rules`) require only a declaration. A preflight sends read-only requests with the operator's credentials. The
+`preflight` module in each cloud's package defines the questions. `gpuinfra doctor` and `gpuinfra plan --live` show the same rows.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def rejected(why: str, login: str) -> Unanswered:
 
 def denied(action: str, why: str) -> Unanswered:
     """Return the answer if the identity lacks the permission to ask."""
-    fix = "grant it to this identity (docs/doctor.md lists the permissions), or check this item yourself"
+    fix = "grant the permission to this identity (docs/doctor.md lists the permissions), or check this item yourself"
     return Unanswered(f"not checked, because the request is denied: {why}", f"the permission {action}", fix)
 
 

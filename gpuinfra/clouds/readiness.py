@@ -1,6 +1,6 @@
 """Whether the resources in the second region of a stack are ready, as lines of `gpuinfra ready`.
 
-Each cloud that supports `recovery` has a module `readiness` with a function `look`. It reads the replication, the replicas, the keys and
+Each cloud that supports `recovery` has a `readiness` module with a `look` function, which reads the replication, the replicas, the keys and
 the roles that the stack's state lists. The `preflight` questions about the second region's stack are also lines. All requests
 are read-only.
 """
@@ -68,7 +68,7 @@ class Question:
 def look(cloud: str, question: Question) -> Iterator[Line]:
     """Return the lines for a cloud. A cloud without the module has one line with the state `unread`, so its second region is never ready."""
     if not has_module(cloud, "readiness"):
-        reason = f"gpuinfra cannot read the replication on {cloud}; check it with the cloud's tools"
+        reason = f"gpuinfra cannot read the replication status on {cloud}; check it with the cloud's tools"
         yield Line(topic="replication", name=cloud, state=UNREAD, reason=reason, fix="pulumi stack output recovery")
         return
     yield from module_of(cloud, "readiness").look(question)
@@ -137,7 +137,7 @@ def deployed(question: Question, replicated: int, keys: int) -> Iterator[Line]:
     """Compare the numbers of replicated buckets and second-region keys in the state with the plan."""
     wanted, second = len(question.recovery.replicas), question.recovery.region
     if replicated < wanted:
-        reason = f"the state contains the replication of {replicated} of {wanted} buckets to {second}"
+        reason = f"the state contains replication to {second} for {replicated} of {wanted} buckets"
         yield Line(topic="replication", name="stack", state=FAIL, reason=reason)
     if not keys:
         yield Line(topic="key", name="stack", state=FAIL, reason=f"the state contains no key in {second}")

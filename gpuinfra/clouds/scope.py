@@ -31,7 +31,7 @@ class BaseScope:
     """Tags for every resource that supports tags."""
 
     def tagged(self, name: str, **more: str) -> dict[str, str]:
-        """Return the tags with the display name and additional tags. The keyword `gpuinfra_pool` becomes the tag `gpuinfra:pool`."""
+        """Return the tags with the display name and additional tags. The `gpuinfra_pool` keyword becomes the `gpuinfra:pool` tag."""
         return {**self.tags, "Name": name, **{key.replace("_", ":", 1): value for key, value in more.items()}}
 
     def unique_name(self, purpose: str, limit: int = 64) -> str:

@@ -109,7 +109,7 @@ def _mapping(value: object, where: str, reject) -> dict[str, object]:  # type: i
         return {}
     if isinstance(value, dict):
         return {str(key): item for key, item in value.items()}
-    reject(where, f"is {shown(value)}; allowed: a mapping", "write entries in the form name: value below it")
+    reject(where, f"is {shown(value)}; allowed: a mapping", "write entries in the form name: value below this key")
     return {}
 
 

@@ -73,7 +73,7 @@ def live_rows(stack: LoadedStack, topics: Collection[str] | None = None) -> list
     if any(row.state is State.ERROR for row in rows):
         return [*rows, not_asked(module.TOPICS or PLAN_TOPICS, "not checked without an identity")]
     if not module.TOPICS:
-        return [*rows, not_asked(PLAN_TOPICS, f"gpuinfra does not check them on {title} yet")]
+        return [*rows, not_asked(PLAN_TOPICS, f"gpuinfra does not check these topics on {title} yet")]
     asked = cloud.questions(make_plan(stack.spec, today(), now()))
     return [*rows, *answers((one for one in asked if topics is None or one.topic in topics), PLAN_DEADLINE_S)]
 
@@ -114,5 +114,5 @@ def _newest(cloud: Any, family: ImageFamily) -> NewestImage:
     except Unanswered as error:
         return NewestImage(why=error.found, fix=error.fix)
     if ref is None:
-        return NewestImage(why=f"{cloud.region} has no image of this family", fix="choose another `software.os`")
+        return NewestImage(why=f"{cloud.region} has no image of this family", fix="choose a different `software.os`")
     return NewestImage(ref=ref)

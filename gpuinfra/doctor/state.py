@@ -26,9 +26,9 @@ TOPIC = "state"
 
 FIXES = (
     (r"PULUMI_ACCESS_TOKEN must be set|not logged in|401", "a login", LOGIN),
-    (r"unable to open state directory|no such file or directory", "an existing folder", "mkdir -p the folder, or pulumi login with another one"),
-    (r"permission denied|AccessDenied|403|not authorized", "read and write access to the backend", "grant it to this identity, or pulumi login with another backend"),
-    (r"credentials", "credentials of the cloud that stores the state", "log in to that cloud, or pulumi login with another backend"),
+    (r"unable to open state directory|no such file or directory", "an existing folder", "create the folder, or run `pulumi login` with a different folder"),
+    (r"permission denied|AccessDenied|403|not authorized", "read and write access to the backend", "grant this identity access to the backend, or run `pulumi login` with a different backend"),
+    (r"credentials", "credentials of the cloud that stores the state", "log in to that cloud, or run `pulumi login` with a different backend"),
     (r"connection refused|no such host|timeout|deadline exceeded", "a connection to the backend", "check the network and the proxy (HTTPS_PROXY)"),
 )  # fmt: skip
 """Part of an error message of the Pulumi CLI -> what is needed and the fix. The first match applies. Messages of Pulumi 3.259."""
@@ -74,7 +74,7 @@ def secrets(url: str, provider: str | None) -> Iterator[Row]:
     if provider not in (None, "", "passphrase", "default"):
         yield ok(TOPIC, "secrets", f"secrets provider {without_login(one_line(provider))}")
     elif url.startswith(("https://", "http://")):
-        yield ok(TOPIC, "secrets", "Pulumi Cloud encrypts them")
+        yield ok(TOPIC, "secrets", "Pulumi Cloud encrypts the secrets")
     elif os.environ.get(PHRASE) is not None:
         yield ok(TOPIC, "secrets", f"{PHRASE} is set")
     elif file := os.environ.get(PHRASE_FILE):

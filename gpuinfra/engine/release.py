@@ -196,7 +196,9 @@ def _check(place: Path, module: Module) -> None:
     answer = child.run([place / "pulumi", "version"])
     if answer.returncode or answer.stdout.strip() != f"v{module.version}":
         output = (answer.stdout + answer.stderr).strip() or f"exit code {answer.returncode}"
-        raise NotAvailable(f"its pulumi does not run on this machine as v{module.version}: {output[-300:]}")
+        raise NotAvailable(
+            f"`pulumi` from the release does not run on this machine as v{module.version}: {output[-300:]}"
+        )
 
 
 def _reason(error: BaseException) -> str:

@@ -24,7 +24,7 @@ class Journal(StackJournal):
     COMMAND = "a failover"
     ENTRIES = "steps"
     ENTRIES_TYPE = dict
-    AGAIN = "remove it and start again; each step can be repeated"
+    AGAIN = "remove the file and start again; each step can be repeated"
 
     @property
     def exists(self) -> bool:

@@ -109,7 +109,7 @@ def _steps(one: Failing) -> Iterator[Step]:
         if mounts:
             yield Step(
                 name=f"import {second.loaded.name}",
-                what=f"import the objects of the replica into {', '.join(mounts)}",
+                what=f"import the replica objects into {', '.join(mounts)}",
                 run=lambda _, name=second.loaded.name: _import(one, name),
             )
     for second in one.stacks:
@@ -146,7 +146,7 @@ def _fence(one: Failing, groups: Sequence[str]) -> str:
             return f"no nodes are left in {counted(len(groups), 'group')}"
     found = ", ".join(f"{group} {count}" for group, count in left.items())
     raise DeploymentError(
-        f"nodes are still running after {LIMIT_S / 60:.0f} minutes: {found}; terminate them in the cloud console"
+        f"nodes are still running after {LIMIT_S / 60:.0f} minutes: {found}; terminate these nodes in the cloud console"
     )
 
 
@@ -167,7 +167,7 @@ def _drain(one: Failing) -> str:
     if DRAIN in one.ignore:
         return text
     raise DeploymentError(
-        f"after {LIMIT_S / 60:.0f} minutes, {text}; replicate them (`gpuinfra ready` prints the command), or add --ignore {DRAIN} to continue without them"
+        f"after {LIMIT_S / 60:.0f} minutes, {text}; replicate these objects (`gpuinfra ready` prints the command), or add --ignore {DRAIN} to continue without these objects"
     )
 
 
@@ -194,7 +194,7 @@ def _import(one: Failing, name: str) -> str:
         tasks = {task: file_system for task, file_system in tasks.items() if not one.cloud.import_ended(task)}
         if not tasks:
             return f"imported into {', '.join(found)}"
-    raise DeploymentError(f"the import is not finished after {LIMIT_S / 60:.0f} minutes: {', '.join(tasks)}")
+    raise DeploymentError(f"the import did not finish within {LIMIT_S / 60:.0f} minutes: {', '.join(tasks)}")
 
 
 def _verify(one: Failing, second: Second) -> str:

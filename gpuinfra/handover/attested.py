@@ -94,20 +94,22 @@ def check_proof(proof: Mapping[str, object], trust: Trust, now: datetime) -> tup
     All documents must come from the same machine, and their nonces must match the evidence's hash.
     """
     if proof.get("schema") != "gpuinfra.proof/1" or proof.get("cloud") != "azure":
-        raise IdentityRefused("its identity proof does not have the schema gpuinfra.proof/1 for azure")
+        raise IdentityRefused("the node's identity proof does not have the schema gpuinfra.proof/1 for azure")
     sha256, documents = proof.get("evidence_sha256"), proof.get("documents")
     if not isinstance(sha256, str) or not re.fullmatch(r"[0-9a-f]{64}", sha256):
-        raise IdentityRefused("its identity proof contains no evidence hash")
+        raise IdentityRefused("the node's identity proof contains no evidence hash")
     if not isinstance(documents, list) or len(documents) != DOCUMENTS:
-        raise IdentityRefused(f"its identity proof does not contain {DOCUMENTS} attested documents")
+        raise IdentityRefused(f"the node's identity proof does not contain {DOCUMENTS} attested documents")
     found = [read_document(document, trust, now) for document in documents]
     for one, nonce in zip(found, nonces(sha256), strict=True):
         if one.nonce != nonce:
-            raise IdentityRefused(f"Azure attested the nonce {one.nonce[:40]}, but its evidence requires {nonce}")
+            raise IdentityRefused(
+                f"Azure attested the nonce {one.nonce[:40]}, but the node's evidence requires {nonce}"
+            )
         if (one.vm_id, one.subscription) != (found[0].vm_id, found[0].subscription):
-            raise IdentityRefused("its identity proof contains documents from several machines")
+            raise IdentityRefused("the node's identity proof contains documents from several machines")
     if min(one.expires for one in found) <= now:
-        raise IdentityExpired("its attested documents have expired")
+        raise IdentityExpired("the node's attested documents have expired")
     return found[0], sha256
 
 
@@ -297,7 +299,7 @@ class Trust:
             self._given = ([x509.load_der_x509_certificate(data) for data in pinned], [])
         if not self._given[0]:
             raise PortUnavailable(
-                f"no root certificate to verify Azure's signatures; set {ROOTS_VARIABLE} to a file that contains one"
+                f"no root certificate to verify Azure's signatures; set {ROOTS_VARIABLE} to a file that contains a root certificate"
             )
         return self._given
 
@@ -323,7 +325,7 @@ class Trust:
                 except (OSError, ValueError) as error:
                     # A node can name any authority in the table, so the failure affects only this node.
                     raise IdentityUndecided(
-                        f"the certificate at {url}, which issued the certificate of its attested document, cannot be read: {error}; "
+                        f"the certificate at {url}, which issued the certificate of the node's attested document, cannot be read: {error}; "
                         f"save the certificate and its root in a file and set {ROOTS_VARIABLE} to the path of the file"
                     ) from None
             return self._fetched[url]

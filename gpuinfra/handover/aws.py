@@ -267,7 +267,7 @@ class StsIdentity:
                 self._account = str(self._sts.get_caller_identity()["Account"])
         if identity.account != self._account:
             raise IdentityRefused(
-                f"its evidence was signed in account {identity.account}, not in account {self._account}"
+                f"the node's evidence was signed in account {identity.account}, not in account {self._account}"
             )
         return identity
 
@@ -284,8 +284,8 @@ class StsIdentity:
             if error.code >= 500 or name in ("Throttling", "ThrottlingException", "RequestLimitExceeded"):
                 raise PortUnavailable(f"STS returned {error.code} {name}") from None
             if name in ("ExpiredToken", "RequestExpired", "RequestExpiredException") or "expired" in text.lower():
-                raise IdentityExpired(f"its identity proof is too old ({name})") from None
-            raise IdentityRefused(f"STS refused its identity proof: {name}") from None
+                raise IdentityExpired(f"the node's identity proof is too old ({name})") from None
+            raise IdentityRefused(f"STS refused the node's identity proof: {name}") from None
         except OSError as error:
             raise PortUnavailable(f"STS cannot be reached: {error}") from None
 
@@ -301,32 +301,38 @@ def check_proof(proof: dict[str, object], host: str) -> tuple[dict[str, str], st
     """Return the headers to send and the evidence hash that they sign. Raises `IdentityRefused` if the proof contains anything unexpected."""
     request = proof.get("request")
     if proof.get("schema") != "gpuinfra.proof/1" or not isinstance(request, dict):
-        raise IdentityRefused("its identity proof does not have the schema gpuinfra.proof/1")
+        raise IdentityRefused("the node's identity proof does not have the schema gpuinfra.proof/1")
     expected = {"method": "POST", "path": "/", "query": "", "body": PROOF_BODY}
     for name, value in expected.items():
         if request.get(name) != value:
-            raise IdentityRefused(f"its identity proof has {name} {str(request.get(name))[:80]!r}, expected {value!r}")
+            raise IdentityRefused(
+                f"the node's identity proof has {name} {str(request.get(name))[:80]!r}, expected {value!r}"
+            )
     raw = request.get("headers")
     if not isinstance(raw, dict):
-        raise IdentityRefused("its identity proof has no headers")
+        raise IdentityRefused("the node's identity proof has no headers")
     given = {str(k).lower(): str(v) for k, v in raw.items()}
     if len(given) != len(raw) or any("\n" in v or "\r" in v for v in given.values()):
-        raise IdentityRefused("its identity proof has duplicate or invalid headers")
+        raise IdentityRefused("the node's identity proof has duplicate or invalid headers")
     if given.get("host", "") != host:
-        raise IdentityRefused(f"its identity proof is for host {given.get('host', '')[:80]}, expected {host}")
+        raise IdentityRefused(f"the node's identity proof is for host {given.get('host', '')[:80]}, expected {host}")
     signed = re.search(r"SignedHeaders=([a-z0-9;-]+)", given.get("authorization", ""))
     names = set(signed[1].split(";")) if signed else set()
     lacking = {"host", "x-amz-date", "x-gpuinfra-evidence"} - names
     if lacking:
-        raise IdentityRefused(f"its identity proof does not sign {', '.join(sorted(lacking))}")
+        raise IdentityRefused(f"the node's identity proof does not sign {', '.join(sorted(lacking))}")
     if more := names - SIGNED_HEADERS.keys():
-        raise IdentityRefused(f"its identity proof signs {min(more)[:80]}, which is not a header of a node's request")
+        raise IdentityRefused(
+            f"the node's identity proof signs {min(more)[:80]}, which is not a header of a node's request"
+        )
     for name, form in SIGNED_HEADERS.items():
         if name in names and not re.fullmatch(form, given.get(name, "")):
-            raise IdentityRefused(f"its identity proof has {name} {given.get(name, '')[:80]!r}, which no node sends")
+            raise IdentityRefused(
+                f"the node's identity proof has {name} {given.get(name, '')[:80]!r}, which no node sends"
+            )
     sha256 = given.get("x-gpuinfra-evidence", "")
     if not re.fullmatch(r"[0-9a-f]{64}", sha256):
-        raise IdentityRefused("its identity proof contains no evidence hash")
+        raise IdentityRefused("the node's identity proof contains no evidence hash")
     send = {
         name: given[name]
         for name in names | {"authorization", "x-amz-security-token"}
@@ -347,10 +353,10 @@ def parse_caller(answer: bytes, sha256: str) -> Identity:
     result = root.findall(f"{_STS}GetCallerIdentityResult")
     arns = [(one.text or "") for one in result[0].findall(f"{_STS}Arn")] if len(result) == 1 else []
     if root.tag != f"{_STS}GetCallerIdentityResponse" or len(arns) != 1:
-        raise IdentityRefused("the response from STS to its identity proof is not a GetCallerIdentityResponse")
+        raise IdentityRefused("the response from STS to the node's identity proof is not a GetCallerIdentityResponse")
     match = re.fullmatch(r"arn:[\w-]+:sts::(\d{12}):assumed-role/([\w+=,.@-]+)/([\w+=,.@-]+)", arns[0])
     if match is None:
-        raise IdentityRefused(f"its evidence was signed by {arns[0][:120]}, which is not a node role")
+        raise IdentityRefused(f"the node's evidence was signed by {arns[0][:120]}, which is not a node role")
     return Identity(account=match[1], role=match[2], instance_id=match[3], evidence_sha256=sha256)
 
 

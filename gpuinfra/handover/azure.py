@@ -53,7 +53,7 @@ def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_ar
     """Return the ports for one subscription, which use the operator's credentials. `bucket` is the address of the evidence container."""
     if profile or role_arn:
         raise PortUnavailable(
-            "profile and role_arn apply to AWS only; on Azure, set the credentials in the environment"
+            "profile and role_arn apply only to AWS; on Azure, set the credentials in the environment"
         )
     rest = Rest()
     membership = ScaleSets(rest)
@@ -282,7 +282,7 @@ class AttestedIdentity:
         allowed = self.subscriptions()
         if document.subscription not in allowed:
             raise IdentityRefused(
-                f"its evidence was attested in subscription {document.subscription[:40]}, expected {', '.join(sorted(allowed)) or 'a subscription of its groups'}"
+                f"the node's evidence was attested in subscription {document.subscription[:40]}, expected {', '.join(sorted(allowed)) or 'a subscription of its groups'}"
             )
         return Identity(account=document.subscription, role="", instance_id=document.vm_id, evidence_sha256=sha256)
 

@@ -1,4 +1,4 @@
-"""Looks up the newest version of an Azure Marketplace image in one region: the plugin's function `gpuinfra:index:azureImageVersion`.
+"""Looks up the newest version of an Azure Marketplace image in one region: the plugin's `gpuinfra:index:azureImageVersion` function.
 
 The Azure provider does not have a function for this purpose. With the version `latest`, nodes that join a scale set later could get a different image.
 """
@@ -33,7 +33,7 @@ def newest(inputs: Mapping[str, object], rest: Rest) -> str:
     if not versions:
         named = ":".join(str(inputs[name]) for name in ("publisher", "offer", "sku"))
         raise PortUnavailable(
-            f"Azure offers no version of {named} in {inputs['region']}; choose another image or region"
+            f"Azure offers no version of {named} in {inputs['region']}; choose a different image or region"
         )
     return max(versions, key=_numbers)
 

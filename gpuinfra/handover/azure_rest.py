@@ -144,7 +144,7 @@ class Rest:
     def identity_type(self) -> str:
         """Return the type of the identity: `user`, `application`, or `identity` if the token does not contain it. Raises `PortUnavailable`.
 
-        The optional claim `idtyp` is documented in https://learn.microsoft.com/entra/identity-platform/optional-claims-reference
+        The optional `idtyp` claim is documented in https://learn.microsoft.com/entra/identity-platform/optional-claims-reference
         (retrieved 2026-11-22). Tokens of users contain the scopes (`scp`) that the user granted.
         """
         payload = self._token(self._scope).split(".")[1:2]
@@ -180,7 +180,9 @@ class Rest:
     def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
         parts = urllib.parse.urlsplit(url)
         if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
-            raise PortUnavailable(f"{url.split('?')[0][:200]} does not use TLS, so no token is sent to it")
+            raise PortUnavailable(
+                f"{url.split('?')[0][:200]} does not use TLS, so gpuinfra sends no token to this address"
+            )
         request = urllib.request.Request(url, data=body, headers=dict(headers), method=method)
         try:
             with _OPENER.open(request, timeout=self._timeout_s) as answer:

@@ -42,7 +42,7 @@ def module(cloud: str) -> Any:
         if has_module(cloud, "handover"):
             return module_of(cloud, "handover")
     raise PortUnavailable(
-        f"the handover does not support {cloud}; supported: {', '.join(CLOUDS)}; set `wait: none` to deploy without it"
+        f"the handover does not support {cloud}; supported: {', '.join(CLOUDS)}; set `wait: none` to deploy without the handover"
     )
 
 

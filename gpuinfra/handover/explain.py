@@ -29,7 +29,7 @@ def reasons(outcome: Outcome) -> list[str]:
         texts.append(f"{group}: {count} node{'s' if count > 1 else ''} never launched{_problem_text(own)}")
     for problem in outcome.problems:
         if problem.name and problem.name not in verdict.missing:
-            texts.append(f"{problem.name}: its outdated nodes are not replaced{_problem_text([problem])}")
+            texts.append(f"{problem.name}: its outdated nodes are not being replaced{_problem_text([problem])}")
     return texts
 
 
@@ -100,14 +100,14 @@ def hint(node: NodeVerdict, console: Iterable[str] = ()) -> str:
         return ""
     if never_reported(node):
         if not any(line.strip() for line in console):
-            return "the node may not have booted yet; set a longer deadline, and if it still does not report, terminate the instance so that its group replaces it"
-        return "read the end of its console log; if the log stops at a bootstrap step, fix the cause, then terminate the instance"
+            return "the node may not have booted yet; set a longer deadline, and if the node still does not report, terminate the instance so that its group replaces it"
+        return "read the end of the node's console log; if the log stops at a bootstrap step, fix the cause, then terminate the instance"
     if node.blocking:
         return str(node.blocking[0].get("hint") or "")
     if "launch template" in node.reason:
         return "start an instance refresh for the Auto Scaling group, or terminate the instance so that the group replaces it"
     if AWAITS_UPGRADE in node.reason:
-        return "run `pulumi up` again when its group has upgraded the node; if nothing changes, check the group's rolling upgrade"
+        return "run `pulumi up` again after the group upgrades the node; if the node remains outdated, check the group's rolling upgrade"
     if TOO_OLD in node.reason:
         return "run `systemctl status gpuinfra-recheck.timer gpuinfra-recheck.service` on the node, or terminate the instance so that its group replaces it"
     if node.outcome == "waiting":

@@ -68,7 +68,7 @@ def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_ar
     """Return the ports, which use the operator's credentials. The resource paths of the instance groups contain the project and the zone."""
     if profile or role_arn:
         raise PortUnavailable(
-            "profile and role_arn apply to AWS only; on Google Cloud, use Application Default Credentials, "
+            "profile and role_arn apply only to AWS; on Google Cloud, use Application Default Credentials, "
             "which can impersonate a service account (gcloud auth application-default login)"
         )
     environ = os.environ

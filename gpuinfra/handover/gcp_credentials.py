@@ -32,7 +32,7 @@ def find(scopes: Sequence[str]) -> tuple[Any, str | None]:
         from google.auth.exceptions import GoogleAuthError
         from google.oauth2.credentials import Credentials
     except ImportError:
-        raise NoCredentials("google-auth is not installed; install it with: pip install 'gpuinfra[gcp]'") from None
+        raise NoCredentials("google-auth is not installed; run: pip install 'gpuinfra[gcp]'") from None
     key = next((name for name in KEYS if os.environ.get(name)), None)
     try:
         if os.environ.get(TOKEN):
@@ -65,5 +65,5 @@ def _json(variable: str) -> dict[str, Any]:
         return dict(json.loads(_content(os.environ[variable])))
     except (ValueError, TypeError):
         raise NoCredentials(
-            f"{variable} contains neither the path nor the contents of a key file; set it to one of them, or unset it"
+            f"{variable} contains neither the path nor the contents of a key file; set the variable to a path or to the contents, or unset it"
         ) from None

@@ -50,20 +50,22 @@ class GoogleIdentity:
     def verify(self, proof: dict[str, object]) -> Identity:
         """Return the instance, the service account and the evidence hash from the token."""
         if proof.get("schema") != "gpuinfra.proof/1" or proof.get("cloud") != "gcp":
-            raise IdentityRefused("its identity proof does not have the schema gpuinfra.proof/1 for Google Cloud")
+            raise IdentityRefused(
+                "the node's identity proof does not have the schema gpuinfra.proof/1 for Google Cloud"
+            )
         token = proof.get("token")
         if not isinstance(token, str) or token.count(".") != 2 or len(token) > 16384:
-            raise IdentityRefused("its identity proof contains no identity token")
+            raise IdentityRefused("the node's identity proof contains no identity token")
         claims = self._verified_claims(token)
         if claims.get("iss") not in ISSUERS:
             raise IdentityRefused(
-                f"its identity token was issued by {str(claims.get('iss'))[:80]!r}, expected {ISSUERS[0]}"
+                f"the node's identity token was issued by {str(claims.get('iss'))[:80]!r}, expected {ISSUERS[0]}"
             )
         self._check_times(claims)
         audience = AUDIENCE.fullmatch(str(claims.get("aud")))
         if audience is None:
             raise IdentityRefused(
-                f"the audience of its identity token is {str(claims.get('aud'))[:80]!r}, expected an evidence hash"
+                f"the audience of the node's identity token is {str(claims.get('aud'))[:80]!r}, expected an evidence hash"
             )
         return self._identity(claims, audience[1])
 
@@ -71,13 +73,15 @@ class GoogleIdentity:
         google = claims.get("google")
         engine = google.get("compute_engine") if isinstance(google, dict) else None
         if not isinstance(engine, dict) or not engine.get("instance_id"):
-            raise IdentityRefused("its identity token contains no instance; it was requested without format=full")
+            raise IdentityRefused(
+                "the node's identity token contains no instance; it was requested without format=full"
+            )
         if claims.get("email_verified") is not True or not claims.get("email"):
-            raise IdentityRefused("its identity token contains no service account")
+            raise IdentityRefused("the node's identity token contains no service account")
         project, allowed = str(engine.get("project_id")), self._projects()
         if project not in allowed:
             raise IdentityRefused(
-                f"its evidence was signed in project {project[:80]}, but its group is in {', '.join(sorted(allowed)) or 'none'}"
+                f"the node's evidence was signed in project {project[:80]}, but its group is in {', '.join(sorted(allowed)) or 'none'}"
             )
         return Identity(
             account=project,
@@ -91,13 +95,13 @@ class GoogleIdentity:
         try:
             issued, expires = float(claims["iat"]), float(claims["exp"])
         except (KeyError, TypeError, ValueError):
-            raise IdentityRefused("its identity token contains no valid times") from None
+            raise IdentityRefused("the node's identity token contains no valid times") from None
         if issued > now + SKEW_S:
             raise IdentityRefused(
-                f"its identity token was issued {issued - now:.0f} s in the future; check this machine's clock"
+                f"the node's identity token was issued {issued - now:.0f} s in the future; check this machine's clock"
             )
         if now > expires + SKEW_S:
-            raise IdentityExpired(f"its identity token expired {now - expires:.0f} s ago")
+            raise IdentityExpired(f"the node's identity token expired {now - expires:.0f} s ago")
 
     def _verified_claims(self, token: str) -> dict[str, Any]:
         """Verify the signature and return the claims."""
@@ -109,12 +113,14 @@ class GoogleIdentity:
         first, _, second = head.partition(".")
         header, claims = _object(first), _object(second)
         if header.get("alg") != "RS256":
-            raise IdentityRefused(f"its identity token is signed with {str(header.get('alg'))[:20]!r}, expected RS256")
+            raise IdentityRefused(
+                f"the node's identity token is signed with {str(header.get('alg'))[:20]!r}, expected RS256"
+            )
         key = self._key(str(header.get("kid")))
         try:
             key.verify(_bytes(signature), head.encode("ascii"), padding.PKCS1v15(), hashes.SHA256())
         except (InvalidSignature, UnicodeEncodeError):
-            raise IdentityRefused("its identity token is not signed by Google") from None
+            raise IdentityRefused("the node's identity token is not signed by Google") from None
         return claims
 
     def _key(self, kid: str) -> Any:
@@ -124,7 +130,9 @@ class GoogleIdentity:
                 self._keys, self._fetched = read_keys(self._fetch()), self._clock()
             keys = self._keys
         if kid not in keys:
-            raise IdentityRefused(f"its identity token is signed with a key that Google does not publish: {kid[:60]!r}")
+            raise IdentityRefused(
+                f"the node's identity token is signed with a key that Google does not publish: {kid[:60]!r}"
+            )
         return keys[kid]
 
 
@@ -156,7 +164,7 @@ def _bytes(text: str) -> bytes:
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
-        raise IdentityRefused("its identity token is not base64url") from None
+        raise IdentityRefused("the node's identity token is not base64url") from None
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -165,5 +173,5 @@ def _object(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise IdentityRefused("its identity token contains no JSON object")
+        raise IdentityRefused("the node's identity token contains no JSON object")
     return found

@@ -212,19 +212,17 @@ def _judge_one(
         return verdict("waiting", "no evidence yet", settled=False)
     ref = submission.ref
     if member.launched is not None and ref.modified < member.launched.replace(microsecond=0):
-        return verdict("waiting", "its evidence is older than its launch and is ignored", settled=False)
+        return verdict("waiting", "the node's evidence is older than its launch and is ignored", settled=False)
     seen: dict[str, object] = {"boot_id": ref.boot_id, "evidence_key": ref.key, "evidence_sha256": submission.sha256}
     evidence, problem = _read(submission)
     if evidence is None:
         return verdict("refused", problem, settled=True, **seen)
     if pool.bundle_sha256 and evidence.get("bundle_sha256") != pool.bundle_sha256:
-        reason = (
-            f"it was set up by bundle {str(evidence.get('bundle_sha256'))[:12]}, expected {pool.bundle_sha256[:12]}"
-        )
+        reason = f"the node was set up by bundle {str(evidence.get('bundle_sha256'))[:12]}, expected {pool.bundle_sha256[:12]}"
         then = AWAITS_UPGRADE if member.renewed else "replace the node"
         return verdict("refused", f"{reason}; {then}", settled=not member.renewed, **seen)
     if submission.identity is None:
-        reason = submission.identity_problem or "its evidence has no identity proof yet"
+        reason = submission.identity_problem or "the node's evidence has no identity proof yet"
         return verdict(
             "refused" if submission.identity_final else "waiting", reason, settled=submission.identity_final, **seen
         )
@@ -233,13 +231,13 @@ def _judge_one(
         return verdict("refused", problem, settled=True, **seen)
     probes, journal = evidence.get("probes"), evidence.get("state")
     if not isinstance(probes, dict):
-        return verdict("refused", "its evidence contains no raw probe output", settled=True, **seen)
+        return verdict("refused", "the node's evidence contains no raw probe output", settled=True, **seen)
     journal = journal if isinstance(journal, dict) else None
     try:
         checks = tuple(judge_node(probes, pool.expectation, journal))
         result = verdict_of_checks(checks, pool.expectation)
     except ValueError as problem:
-        return verdict("refused", f"its evidence cannot be judged: {problem}", settled=True, **seen)
+        return verdict("refused", f"the node's evidence cannot be judged: {problem}", settled=True, **seen)
     seen["checks"], seen["blocking"] = checks, result.blockers
     seen["gpus"] = tuple(g for g in _list(evidence.get("gpus")) if isinstance(g, dict))
     seen["ssh_host_keys"] = host_keys(evidence.get("ssh_host_keys"))
@@ -251,7 +249,7 @@ def _judge_one(
     # The store's timestamp counts, not the node's clock. A node that is alive can still upload newer evidence.
     if now - ref.modified > MAX_EVIDENCE_AGE:
         hours = int((now - ref.modified).total_seconds() // 3600)
-        return verdict("waiting", f"its newest evidence was uploaded {hours} {TOO_OLD}", settled=False, **seen)
+        return verdict("waiting", f"the node's newest evidence was uploaded {hours} {TOO_OLD}", settled=False, **seen)
     return verdict("verified", "", settled=True, **seen)
 
 
@@ -281,24 +279,24 @@ def _read(submission: Submission) -> tuple[dict[str, object] | None, str]:
     try:
         evidence = json.loads(submission.data)
     except (ValueError, RecursionError):
-        return None, f"its evidence {ref.key} is not JSON"
+        return None, f"the node's evidence {ref.key} is not JSON"
     if not isinstance(evidence, dict) or evidence.get("schema") != EVIDENCE_SCHEMA:
-        return None, f"its evidence {ref.key} does not have the schema {EVIDENCE_SCHEMA}"
+        return None, f"the node's evidence {ref.key} does not have the schema {EVIDENCE_SCHEMA}"
     if evidence.get("instance_id") != ref.instance_id or evidence.get("boot_id") != ref.boot_id:
         return (
             None,
-            f"its evidence is from instance {evidence.get('instance_id')} and boot {evidence.get('boot_id')}, but is stored under {ref.instance_id}/{ref.boot_id}",
+            f"the node's evidence is from instance {evidence.get('instance_id')} and boot {evidence.get('boot_id')}, but is stored under {ref.instance_id}/{ref.boot_id}",
         )
     return evidence, ""
 
 
 def _identity_problem(submission: Submission, identity: Identity, pool: PoolExpected) -> str:
     if identity.instance_id != submission.ref.instance_id:
-        return f"its evidence was signed by {identity.instance_id}, not by {submission.ref.instance_id}"
+        return f"the node's evidence was signed by {identity.instance_id}, not by {submission.ref.instance_id}"
     if identity.evidence_sha256 != submission.sha256:
-        return "its identity proof signs different evidence"
+        return "the node's identity proof signs different evidence"
     if pool.node_role and identity.role != pool.node_role:
-        return f"its evidence was signed with role {identity.role}, but the role of its pool is {pool.node_role}"
+        return f"the node's evidence was signed with role {identity.role}, but the role of its pool is {pool.node_role}"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""gpuinfra's Pulumi provider: the resources `gpuinfra:index:NodesReady` and `gpuinfra:index:Upload`.
+"""gpuinfra's Pulumi provider: the `gpuinfra:index:NodesReady` and `gpuinfra:index:Upload` resources.
 
 Create and Update wait until every expected node is verified. Otherwise, they fail with the reasons. The state of a failed
 resource is kept, so the next `up` judges the nodes again. Read polls membership and evidence, so a replaced node appears as

@@ -53,6 +53,6 @@ def checked(value: str, name: str) -> str:
     parts = urlsplit(value if "://" in value else f"http://{value}")
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
         raise PortUnavailable(
-            f"{name} is {value[:200]}; allowed: an https address, or http on 127.0.0.1; correct it or unset it"
+            f"{name} is {value[:200]}; allowed: an https address, or http on 127.0.0.1; correct the value or unset {name}"
         )
     return value

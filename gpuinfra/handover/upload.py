@@ -95,7 +95,7 @@ def create(inputs: Mapping[str, object], rest: Rest, cancelled: threading.Event)
     if answer.status == 403 and _code(answer) == "AuthorizationFailure":
         raise PortUnavailable(
             f"{_address(inputs)}: AuthorizationFailure: the storage account's network rules block this machine; "
-            "add its public address to access.evidence_from, or run from inside the network"
+            "add this machine's public address to access.evidence_from, or run from inside the network"
         )
     if answer.status in (409, 412) and _exists(rest, url, found):
         return {**inputs, "url": _address(inputs)}

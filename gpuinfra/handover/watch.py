@@ -167,20 +167,20 @@ class Gatherer:
             return self._trusted[sha256], "", True
         raw = self._ports.store.proof(ref)
         if raw is None:
-            return None, "its evidence has no identity proof yet", False
+            return None, "the node's evidence has no identity proof yet", False
         if (sha256, hashlib.sha256(raw).hexdigest()) in self._refused:
             return None, self._refused[sha256, hashlib.sha256(raw).hexdigest()], True
         try:
             proof = json.loads(raw)
             if not isinstance(proof, dict):
-                raise IdentityRefused("its identity proof is not a JSON object")
+                raise IdentityRefused("the node's identity proof is not a JSON object")
             identity = self._ports.identity.verify(proof)
         except IdentityExpired as error:
             return None, f"{error}; the node signs a new proof every ten minutes", False
         except IdentityUndecided as error:
             return None, str(error), False
         except (IdentityRefused, ValueError, RecursionError) as error:
-            reason = str(error) if isinstance(error, IdentityRefused) else "its identity proof is not JSON"
+            reason = str(error) if isinstance(error, IdentityRefused) else "the node's identity proof is not JSON"
             self._refused[sha256, hashlib.sha256(raw).hexdigest()] = reason
             return None, reason, True
         self._trusted[sha256] = identity

@@ -1,4 +1,4 @@
-"""The wire format of the resource `gpuinfra:index:NodesReady` between engine, plugin and state.
+"""The wire format of the `gpuinfra:index:NodesReady` resource between engine, plugin and state.
 
 Names are in camelCase, as in every Pulumi provider. Values are plain. During a preview, a marker string represents an unknown value.
 """

@@ -75,7 +75,7 @@ class Answers:
             put(self.declaration, route_of(text, self.declaration), value)
         except (TypeError, IndexError):
             raise UsageError(
-                f"--set {text} does not match a value in the declaration; set the complete value that contains it"
+                f"--set {text} does not match a value in the declaration; use --set with the complete value of the parent field"
             ) from None
 
 

@@ -62,7 +62,7 @@ def check_project(project: Path | None) -> None:
     if project is not None and name != "python":
         given = f"has the runtime {shown(name)}" if name else "has no runtime"
         raise UsageError(
-            f"{project} {given}, but gpuinfra requires a project with the runtime python; run `gpuinfra init` in a folder outside of this project"
+            f"{project} {given}, but gpuinfra requires a project with the python runtime; run `gpuinfra init` in a folder outside this project"
         )
 
 
@@ -89,7 +89,7 @@ def files_of(answers: Answers, path: Path) -> tuple[NewFile, ...]:
     program = path.parent / PROGRAM
     if program.exists():
         raise UsageError(
-            f"{program} exists, but the folder has no {PROJECT}; run `gpuinfra init` in another folder, or write {PROJECT} first"
+            f"{program} exists, but the folder has no {PROJECT}; run `gpuinfra init` in a different folder, or write {PROJECT} first"
         )
     text = (shipped("stacks") / PROGRAM).read_text(encoding="utf-8")
     return (

@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
 
     verify = add("verify", _later("verify", "verify"), "probe and judge this node")
     verify.add_argument(
-        "--upload", action="store_true", help="store the evidence and upload it with the node's identity"
+        "--upload", action="store_true", help="store the evidence, and use the node's identity to upload it"
     )
     verify.add_argument(
         "--json", action="store_true", help="print the outcomes as JSON (the default if stdout is not a terminal)"
@@ -140,7 +140,7 @@ def _parser() -> argparse.ArgumentParser:
         )
     add("mounts", _printed("mounts", "mounts"), "test the mounted network file systems; print one JSON object")
     add("ports", _printed("ports", "ports"), "list the RDMA ports that the kernel reports; print one JSON object")
-    explain = add("explain", _explain, "show what a check proves, how it works, and what to do if it fails")
+    explain = add("explain", _explain, "show what a check verifies, how it works, and what to do if it fails")
     explain.add_argument("check", metavar="CHECK", help="ID or name of the check, such as G5 or ecc_errors")
     return parser
 

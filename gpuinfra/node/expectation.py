@@ -63,7 +63,7 @@ class Machine:
         pin = wanted.get("pin") if isinstance(wanted, Mapping) else None
         if not isinstance(bounds, (list, tuple)) or not bounds:
             if not isinstance(pin, str):
-                raise Unreadable("the machine's record has neither pin nor range for %s" % software)
+                raise Unreadable("the machine's record has neither a pin nor a range for %s" % software)
             bounds = ["==" + pin]
         for bound in bounds:
             if not _holds(value, bound):

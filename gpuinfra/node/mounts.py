@@ -7,7 +7,7 @@ name that does not exist. If the bucket accepts writes, it also writes, reads an
 Storage FUSE reads all pages before the first entry (gcsfuse v3.11.2, internal/fs/handle/dir_handle.go, retrieved 2026-11-22). This module
 measures and does not judge.
 
-Mountpoint for Amazon S3 and BlobFuse have the type `fuse` without a subtype, and the source is the program's own name instead of the bucket
+Mountpoint for Amazon S3 and BlobFuse have the `fuse` type without a subtype, and the source is the program's own name instead of the bucket
 name.
 """
 
@@ -25,7 +25,7 @@ from .console import Missing
 SCHEMA = "gpuinfra.mounts/1"
 FUSE = "fuse"
 PROGRAMS = ("mountpoint-s3", "blobfuse2")
-"""Sources of mounted buckets with the type `fuse`. User programs also have this type."""
+"""Sources of mounted buckets with the `fuse` type. User programs also have this type."""
 BUCKETS = ("fuse.gcsfuse", FUSE)
 KINDS = ("lustre", "nfs", "nfs4", *BUCKETS)
 ANSWER_S = 45.0

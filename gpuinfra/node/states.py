@@ -44,7 +44,7 @@ STATES = (
     State(
         r"Unable to determine the device handle for GPU",
         "a GPU no longer responds",
-        "drain the node, search the kernel log for Xid 79, reboot; replace the node if it happens again",
+        "drain the node, search the kernel log for Xid 79, and reboot the node; replace it if a GPU stops responding again",
     ),
     State(
         r"GPU is lost|\[GPU is lost\]",
@@ -93,7 +93,7 @@ STATES = (
     State(
         r"^timed out",
         "nvidia-smi does not respond: the driver or a GPU hangs",
-        "drain the node and read journalctl -k -b; reboot it, and replace it if it hangs again",
+        "drain the node and read journalctl -k -b; reboot the node, and replace it if nvidia-smi hangs again",
     ),
 )
 

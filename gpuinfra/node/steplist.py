@@ -72,7 +72,7 @@ def node_environment(config: Path, bundle: Path) -> Dict[str, str]:
     try:
         node = json.loads(config.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise Unusable(f"cannot read {config} ({error}); user data writes it") from None
+        raise Unusable(f"cannot read {config} ({error}); user data writes this file") from None
     systems = [
         " ".join(str(s.get(k) or "-") for k in ("kind", "mount", "dns_name", "mount_name"))
         for s in node.get("file_systems", [])

@@ -304,7 +304,7 @@ def _options(argv: Optional[Sequence[str]]) -> argparse.Namespace:
         "--retry-pause-s",
         type=float,
         default=5.0,
-        help="pause before the second attempt; each later pause is three times as long as the previous one",
+        help="pause in seconds before the second attempt; each later pause is three times as long as the previous one",
     )
     return parser.parse_args(argv)
 
@@ -338,5 +338,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         print(f"gpuinfra: {error}", file=sys.stderr)
     except OSError as error:
         full = "the disk is full: " if free_bytes(root) < FULL_BELOW_BYTES or error.errno == errno.ENOSPC else ""
-        print(f"gpuinfra: {full}{error}; the journal is intact, fix the cause and run again", file=sys.stderr)
+        print(
+            f"gpuinfra: {full}{error}; the journal is intact; fix the cause, and run the steps again", file=sys.stderr
+        )
     return ENVIRONMENT

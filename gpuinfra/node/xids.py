@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 TO_DO = {
     "nothing": "an application error: no action for the node",
-    "look": "watch whether the error recurs, and report it to the cloud's support if it does",
+    "look": "check whether the error recurs, and report it to the cloud's support if it does",
     "reset": "drain the node and reset the GPU, or reboot if it cannot be reset alone",
     "reboot": "drain and reboot the node; replace it if the error returns",
     "replace": "drain and replace the node: the hardware needs service",
@@ -46,7 +46,7 @@ XIDS: dict[int, Xid] = {
     54: Xid("auxiliary power is not connected", "drain", "replace"),
     62: Xid("power management unit halted", "drain", "reset"),
     63: Xid("row remapping recorded", "log", "nothing", "the row is remapped at the GPU's next reset, see G6"),
-    64: Xid("row remapping failed", "drain", "reset", "replace the node if it repeats"),
+    64: Xid("row remapping failed", "drain", "reset", "replace the node if the error recurs"),
     74: Xid("NVLink error", "drain", "reboot", "look for SXid lines: the switch may be at fault"),
     79: Xid("GPU has fallen off the bus", "drain", "reboot"),
     92: Xid("high rate of single-bit errors", "warn", "look", "see G5 and G6"),
@@ -60,7 +60,10 @@ XIDS: dict[int, Xid] = {
     137: Xid("NVLink privilege error", "log", "nothing"),
     140: Xid("unrecovered memory error", "drain", "reset"),
     143: Xid("GPU initialization error", "drain", "reset"),
-    **{number: Xid("NVLink 5 error", "warn", "look", "drain if the line contains Fatal") for number in range(144, 151)},
+    **{
+        number: Xid("NVLink 5 error", "warn", "look", "drain the node if the line contains Fatal")
+        for number in range(144, 151)
+    },
     151: Xid("key rotation error", "drain", "reboot"),
     154: Xid("recovery action changed", "drain", "reboot", "the line names the action that the driver requests"),
     155: Xid("NVLink software error", "drain", "reset"),
@@ -78,7 +81,7 @@ XIDS: dict[int, Xid] = {
     172: Xid("detail of an SRAM error (Xid 48)", "drain", "reset"),
 }
 
-UNKNOWN = Xid("not in the table", "drain", "reboot", "find it in NVIDIA's Xid catalog and add it to the table")
+UNKNOWN = Xid("not in the table", "drain", "reboot", "find the Xid in NVIDIA's Xid catalog, and add it to the table")
 
 ACTIONS_OF_154 = {
     "None": "nothing",

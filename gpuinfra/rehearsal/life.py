@@ -106,7 +106,7 @@ class _Life:
             raise StepFailed(f"adding a node changed other nodes: {', '.join(touched)}")
         if len(after) != len(before) + 1 and self.rehearses_nodes:
             raise StepFailed(f"{len(before)} nodes became {len(after)}; expected {len(before) + 1}")
-        return f"{len(before)} nodes became {len(after)}, the others untouched; {self._verified()}"
+        return f"{len(before)} nodes became {len(after)}, existing nodes untouched; {self._verified()}"
 
     def drift(self) -> str:
         target = _taggable(self.session.pulumi.resources())
@@ -125,7 +125,7 @@ class _Life:
         up = self._perform("up")
         if urn not in [changed for _, changed in up.progress.changed]:
             raise StepFailed(f"up did not restore the tags of {name_of(urn)}")
-        return f"refresh reported {changes_text(refresh.progress.changed)}; up restored it"
+        return f"refresh reported {changes_text(refresh.progress.changed)}; up restored the tags"
 
     def replace_node(self) -> str:
         cloud = self.session.cloud
@@ -138,7 +138,9 @@ class _Life:
             if len(now) >= len(nodes) and victim["instance_id"] not in now:
                 break
             if time.monotonic() > limit:
-                raise StepFailed(f"the group of {victim['label']} did not replace it within {REPLACE_TIMEOUT_S:.0f} s")
+                raise StepFailed(
+                    f"the group of {victim['label']} did not replace the node within {REPLACE_TIMEOUT_S:.0f} s"
+                )
             time.sleep(0.2)
         self._perform("refresh")
         # If the new node is already verified, the engine reports no change, because NodesReady compares inputs. The state is up to date in both cases.

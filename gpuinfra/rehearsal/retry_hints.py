@@ -18,9 +18,7 @@ _TRANSIENT = re.compile(
 )
 """Matches the messages of temporary cloud failures."""
 
-_CONTINUES = (
-    "created resources remain, and the run continues from there. If it fails again, read engine.log next to the report"
-)
+_CONTINUES = "created resources remain, and the next run continues with the other resources. If it fails again, read engine.log next to the report"
 
 
 def hint_for(error: str) -> str:

@@ -68,13 +68,15 @@ class HostAgent:
         if found["running"]:
             if found["current"] == order["sha256"]:
                 return found
-            raise Refused(f"another bundle, {str(found['current'])[:12]}, is being installed; wait until it finishes")
+            raise Refused(
+                f"another bundle, {str(found['current'])[:12]}, is being installed; wait until the installation finishes"
+            )
         before = found["node"] or {}
         for name in ("cluster", "pool"):
             if before.get(name) not in (None, order["node"][name]):
                 raise Refused(
                     f"this machine belongs to {name} {before.get(name)!r}, not to {order['node'][name]!r}; "
-                    f"to reassign it, remove {self.node_json} on the machine"
+                    f"to reassign the machine, remove {self.node_json} on it"
                 )
         self._install(order["sha256"], payload)
         node = dict(order["node"], **before)
@@ -114,7 +116,7 @@ class HostAgent:
         """Run the checks with the operator's node program, in a temporary folder."""
         if self.root != Path("/"):
             raise Refused(
-                f"checks require a running machine, and {self.root} contains the files of one that is not running"
+                f"checks require a running machine, and {self.root} contains the files of a machine that is not running"
             )
         with tempfile.TemporaryDirectory(prefix="gpuinfra-verify-") as folder:
             part, expectation = Path(folder, "node.pyz"), Path(folder, "expectation.json")

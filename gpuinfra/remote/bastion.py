@@ -57,11 +57,13 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m gpuinfra.remote.bastion", description="Azure Bastion as a proxy command."
     )
-    parser.add_argument("--name", required=True, help="name of the Bastion")
-    parser.add_argument("--resource-group", required=True, help="resource group of the Bastion")
+    parser.add_argument("--name", required=True, help="name of the Bastion host")
+    parser.add_argument("--resource-group", required=True, help="resource group of the Bastion host")
     parser.add_argument("--target", required=True, help="resource ID of the virtual machine or scale set instance")
     parser.add_argument(
-        "--subscription", default="", help="subscription of the Bastion (default: the subscription that the CLI uses)"
+        "--subscription",
+        default="",
+        help="subscription of the Bastion host (default: the subscription that the CLI uses)",
     )
     parser.add_argument("port", nargs="?", type=int, default=22, help="port on the machine (default: 22)")
     return parser.parse_args(argv)

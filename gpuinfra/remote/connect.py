@@ -120,5 +120,5 @@ class Connector:
             raise HostProblem(
                 Kind.UNREACHABLE,
                 f"{jump.name} did not forward a connection to {host.title} ({host.where}): {error_text(error)}",
-                "check that the jump host can reach it and that its sshd allows TCP forwarding",
+                "check that the jump host can reach the host and that sshd on the jump host allows TCP forwarding",
             ) from None

@@ -114,7 +114,7 @@ class Running:
 
     def _lost(self, text: str) -> HostProblem:
         problem = self._dropped(text)
-        return HostProblem(problem.kind, problem.reason, "the node stops the command; run it again")
+        return HostProblem(problem.kind, problem.reason, "the node stops the command; run the command again")
 
 
 class Connection:
@@ -173,7 +173,7 @@ class Connection:
             raise HostProblem(
                 Kind.TIMEOUT,
                 f"{self.host.title} did not respond within {limit_s:g} s",
-                "check that the machine is not overloaded; a command that has already started keeps running on the host; run gpuinfra again to see its state",
+                "check that the machine is not overloaded; a command that has already started keeps running on the host; run gpuinfra again to see the state of the command",
             ) from None
         except (paramiko.SSHException, EOFError, OSError) as error:
             raise self._dropped(error_text(error)) from None
@@ -251,7 +251,9 @@ class Connection:
                     reasons.append(f"the host accepts {', '.join(error.allowed_types)}")
                 except paramiko.AuthenticationException as error:
                     if not transport.is_active() and tried > 1:
-                        reasons.append("the host closed the connection after several keys; set identity to one key")
+                        reasons.append(
+                            "the host closed the connection after several keys were offered; set identity to one key"
+                        )
                         break
                     if "timeout" in str(error).lower():
                         raise HostProblem(
@@ -282,7 +284,7 @@ class Connection:
             return HostProblem(
                 Kind.UNUSABLE,
                 f"{self.host.title} offers no algorithm that gpuinfra accepts: {text}",
-                "update its sshd; weak algorithms cannot be enabled",
+                "update sshd on the host; weak algorithms cannot be enabled",
             )
         if self._proxy:
             return HostProblem(
@@ -302,7 +304,7 @@ class Connection:
         return HostProblem(
             Kind.DROPPED,
             f"the connection to {self.host.title} was lost{' ' + when if when else ''}: {text}",
-            "a command that has already started keeps running on the host; run gpuinfra again to see its state",
+            "a command that has already started keeps running on the host; run gpuinfra again to see the state of the command",
         )
 
 

@@ -99,7 +99,7 @@ def call_agent(
                     raise HostProblem(
                         _refusal_kind(found),
                         f"{host.title}: {found['refused']}",
-                        "fix this, then run the command again",
+                        "fix the problem, then run the command again",
                     )
                 return found
             break
@@ -245,7 +245,7 @@ class DryRun:
             raise HostProblem(
                 Kind.UNUSABLE,
                 f"{host.title}: {lines[-1] if lines else 'the dry run printed nothing'}",
-                "fix this on the host",
+                "fix the problem on the host",
             )
         return DryRunResult(lines=lines)
 

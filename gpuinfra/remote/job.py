@@ -194,7 +194,9 @@ def _connect(connector: Connector, hosts: Sequence[Host], stack: ExitStack, resu
             connector.close()
             connections = []
     if result.interrupted:
-        interrupted = HostProblem(Kind.INTERRUPTED, "the job was interrupted before it started", "run it again")
+        interrupted = HostProblem(
+            Kind.INTERRUPTED, "the job was interrupted before it started", "run the command again"
+        )
         result.first = Ended(hosts[0], problem=interrupted)
     else:
         result.first = next((one for one in result.nodes if one.problem), None)

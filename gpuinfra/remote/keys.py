@@ -37,7 +37,7 @@ def private_key(path: Path, reasons: list[str]) -> paramiko.PKey | None:
             except (paramiko.SSHException, OSError, ValueError, TypeError) as error:
                 locked = "passphrase" in str(error).lower() or "password" in str(error).lower()
                 _KEYS[path] = (
-                    f"{path} has a passphrase; add it to the agent (ssh-add)"
+                    f"{path} has a passphrase; add the key to the agent (ssh-add)"
                     if locked
                     else f"{path} cannot be used: {error}"
                 )

@@ -76,7 +76,7 @@ class HostTrust:
                 Kind.HOST_KEY_CHANGED,
                 f"{self.name} presented {presented}, expected {expected}",
                 "this could be a man-in-the-middle attack; if the machine was replaced, "
-                f"take its new key from its console or evidence and update {self.keys[0].where}",
+                f"take the new key from the machine's console or evidence and update {self.keys[0].where}",
             )
         signed = f" without a certificate of {self.authorities[0]}" if self.authorities else ""
         raise HostProblem(

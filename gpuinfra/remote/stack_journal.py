@@ -28,13 +28,13 @@ class StackJournal:
     """Key of the entries."""
     ENTRIES_TYPE: ClassVar[type]
     """Type of the entries."""
-    AGAIN = "remove it and start again"
+    AGAIN = "remove the file and start again"
     """What to do if the file is not a journal."""
 
     def __init__(self, stack_file: Path, folder: Path | None = None) -> None:
         """Open and lock the journal. Raises `GpuinfraError` if a different process holds it, or if the file is not a journal."""
         self.stack_file = stack_file.resolve()
-        running = f"{self.COMMAND} of {self.stack_file.name} is running, or the engine of an interrupted one is still running; wait until it finishes"
+        running = f"{self.COMMAND} of {self.stack_file.name} is running, or the engine of an interrupted run is still running; wait until the run finishes"
         self.path, self._lock = locked_file(self.FOLDER, str(self.stack_file), folder, running)
         try:
             self._body = self._read()

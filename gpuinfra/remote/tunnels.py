@@ -35,7 +35,7 @@ def hosts_of(
         raise UsageError(f"gpuinfra has no login for the cloud {cloud}; use --hosts FILE (docs/remote.md)")
     nodes = [node for node in nodes if node.address or not direct]
     if not nodes:
-        raise UsageError("the stack has no node with an address; deploy it first, or specify --hosts FILE")
+        raise UsageError("the stack has no node with an address; deploy the stack first, or specify --hosts FILE")
     tunnel = module_of(cloud, "tunnel")
     login: Login = tunnel.login(folder, resources)
     hosts = []

@@ -63,7 +63,7 @@ class Verify:
             raise HostProblem(
                 Kind.UNUSABLE,
                 f"{host.title} could not be checked: {one_line(output[-1])}",
-                "fix this on the host, then run the command again",
+                "fix the problem on the host, then run the command again",
             )
         return document
 
@@ -81,6 +81,6 @@ def _unpacked(host: Host, text: object) -> bytes:
         raise HostProblem(
             Kind.UNUSABLE,
             f"{host.title} returned data that is not evidence",
-            "log in to the host and run the node program there",
+            "log in to the host and run the node program on it",
         )
     return data.strip()

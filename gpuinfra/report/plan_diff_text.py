@@ -72,7 +72,7 @@ def _resources_line(diff: PlanDiff) -> str:
 
 def _price_line(old: Cost | None, new: Cost) -> str:
     if old is None:
-        return f"{new.in_words}; the price before the change is unknown, because that declaration has errors"
+        return f"{new.in_words}; the price before the change is unknown, because the earlier declaration has errors"
     if not (old.nodes_priced and new.nodes_priced):
         return f"{old.in_words} before, {new.in_words} after the change"
     least = "" if old.complete and new.complete else "; some prices are unknown, so both totals are minimums"
@@ -122,7 +122,7 @@ def _resources(changes: Sequence[ResourceChange]) -> _Section:
         for one in changes
     ]
     notes = {
-        REPLACED: "A replaced resource is deleted and created again. Data in it is lost, unless the resource is retained.",
+        REPLACED: "A replaced resource is deleted and created again. Its data is lost unless the resource is retained.",
         REMOVED: "A removed resource is deleted.",
         RETAINED: "A retained resource is removed from the stack's state, continues to exist and continues to incur costs.",
     }

@@ -135,7 +135,7 @@ def _cost(cost: Cost) -> Iterator[str]:
     for line in cost.unknown:
         yield f"  not included: {line}"
     if cost.stale:
-        yield f"  older than 100 days: {len(cost.stale)} of these prices; use `--prices FILE` to set your own prices"
+        yield f"  number of these prices that are older than 100 days: {len(cost.stale)}; use `--prices FILE` to set your own prices"
 
 
 def total(cost: Cost) -> str:

@@ -102,7 +102,7 @@ def capacity_kind_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding
         elif machine and kind not in machine.capacity:
             allowed = listed(sorted(k.value for k in machine.capacity))
             what = f"is {kind.value}, which {machine.name} does not offer; allowed: {allowed}"
-            yield error(f"{path}.kind", what, "use one of these, or a different machine type")
+            yield error(f"{path}.kind", what, "use one of these kinds, or a different machine type")
 
 
 def zone_offers_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -115,12 +115,14 @@ def zone_offers_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         if region not in machine.zones:
             seen = listed(sorted(machine.zones))
             what = f"is {machine.name}, which the catalog does not list in {region}; listed regions: {seen}"
-            yield warn(f"{path}.machine", what, "check that the region offers it, or use a different region")
+            yield warn(
+                f"{path}.machine", what, "check that the region offers the machine type, or use a different region"
+            )
             continue
         zone = pool.zone or spec.where.zone
         if zone and zones and zone not in zones:
             what = f"is {machine.name}, which the catalog does not list in {zone}; listed zones: {listed(list(zones))}"
-            yield warn(f"{path}.machine", what, "check that the zone offers it, or use a different zone")
+            yield warn(f"{path}.machine", what, "check that the zone offers the machine type, or use a different zone")
 
 
 def quota_covers_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -75,8 +75,10 @@ def recovery_region_offers_machines(spec: ClusterSpec, today: date) -> Iterator[
     region = declared[0].region
     for path, _, machine in pools_of(spec):
         if machine.zones and region not in machine.zones and region != spec.where.region:
-            what = f"is {region}, but the catalog does not list {machine.name} of {path} there; listed regions: {listed(sorted(machine.zones))}"
-            yield warn("recovery.region", what, "check that the region offers it, or use a different region")
+            what = f"is {region}, where the catalog does not list {machine.name} ({path}); listed regions: {listed(sorted(machine.zones))}"
+            yield warn(
+                "recovery.region", what, "check that the region offers the machine type, or use a different region"
+            )
 
 
 def recovery_covers_all_data(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -90,7 +92,7 @@ def recovery_covers_all_data(spec: ClusterSpec, today: date) -> Iterator[Finding
         path = f"storage[{index}]"
         if existing_of(entry):
             what = "is not replicated, because this stack does not manage the file system"
-            yield warn(f"{path}.existing", what, "replicate its files yourself, and write no checkpoints to it")
+            yield warn(f"{path}.existing", what, "replicate its files yourself, and do not write checkpoints to it")
             continue
         plan = plans[names[id(entry)]]
         if entry.kind == "home":

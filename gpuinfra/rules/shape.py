@@ -144,7 +144,7 @@ def site_storage_is_repeated(spec: ClusterSpec, today: date) -> Iterator[Finding
     """A cluster that uses the site of another stack lists the file systems that its nodes mount, because a plan does not read other stacks."""
     if spec.use.site and spec.pools and not spec.storage:
         what = "is empty, so nodes do not mount any file systems from use.site"
-        yield info("storage", what, "repeat the site's storage to mount it")
+        yield info("storage", what, "repeat the site's storage entries to mount the file systems")
 
 
 def canary_fits_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -62,7 +62,7 @@ def software_is_compatible(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def image_release_exists(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The release date of an image is a valid date, is not in the future, and belongs to a machine type for which the cloud publishes GPU images."""
+    """The release date of an image is a valid date, is not in the future, and is used only for machine types for which the cloud publishes GPU images."""
     cloud = profile_of(spec.cloud)
     for path, pool, machine in pools_of(spec):
         wanted = images.wanted(spec, pool)

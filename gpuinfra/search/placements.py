@@ -57,7 +57,7 @@ def text_for(declared: LoadedStack, original: str, choices: Choices) -> str:
     except Exception:  # The file has a form that cannot be edited in place, such as aliases.
         pass
     raise UsageError(
-        f"{declared.path} cannot be edited in place, because its pools use YAML aliases or merge keys; write the pools without them, or add --no-search"
+        f"{declared.path} cannot be edited in place, because its pools use YAML aliases or merge keys; write the pools without aliases and merge keys, or add --no-search"
     )
 
 

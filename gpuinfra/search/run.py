@@ -182,7 +182,7 @@ def _reasons(one: Search, short: Shortage) -> Iterator[str]:
         return
     without = [pool.name for pool in one.declared.spec.pools if pool.name in short.pools and not pool.fallback]
     if without:
-        yield f"  no other capacity was tried, because {', '.join(without)} has no `fallback`; list alternatives there (docs/declaring.md)"
+        yield f"  no other capacity was tried, because {', '.join(without)} has no `fallback`; list alternatives in `fallback` (docs/declaring.md)"
 
 
 def _advance(one: Search, short: Shortage) -> None:

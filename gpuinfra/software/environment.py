@@ -141,7 +141,9 @@ def _lustre(cloud: CloudSoftware, os: str, suite: str) -> dict[str, str]:
     """Return the variables that the step uses to fetch the client. `@KERNEL@` stands for the running kernel."""
     client, release = cloud.lustre, lustre_release(cloud, os)
     if client is None or release is None:
-        raise GpuinfraError(f"there is no Lustre client for {os} on this cloud; add it to the cloud's software.py")
+        raise GpuinfraError(
+            f"there is no Lustre client for {os} on this cloud; add a client to the cloud's software.py"
+        )
     return {
         "LUSTRE_REPOSITORY": client.repository.format(suite=suite),
         "LUSTRE_SUITE": client.suite.format(suite=suite),

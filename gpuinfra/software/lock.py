@@ -205,7 +205,7 @@ def _kernel(request: LockRequest, conflicts: _Conflicts) -> Choice:
     found = known.contents.get("kernel") if known else None
     if request.kernel and found and request.kernel != found:
         message = f"the image{_release_text(known)} contains kernel {found}, not {request.kernel}"
-        conflicts.add("kernel", message, f"set it to {found}, remove it, or choose another release of the image")
+        conflicts.add("kernel", message, f"set the kernel to {found}, remove it, or choose a different image release")
     if request.kernel:
         return Choice(name="kernel", version=request.kernel, why="requested; the bootstrap step verifies and holds it")
     series = ", ".join(request.cloud.kernels[request.os])
@@ -257,7 +257,7 @@ def _driver(machine: MachineType, request: LockRequest, conflicts: _Conflicts) -
     return Choice(name="driver", version=version, why=why, low=low, high=str(branch.branch + 1))
 
 
-_ANOTHER = "choose another release of the image, or set image: plain"
+_ANOTHER = "choose a different image release, or set image: plain"
 _UNKNOWN = "the image's own driver, whose version is not recorded; the bootstrap step accepts or rejects it"
 
 
@@ -286,7 +286,7 @@ def _fabric_manager(driver: Choice, request: LockRequest, conflicts: _Conflicts)
             f"fabric manager {request.fabric_manager} does not start with driver {driver.version}; "
             "the versions must be equal"
         )
-        conflicts.add("fabric_manager", message, "remove it to use the driver's version")
+        conflicts.add("fabric_manager", message, "remove the setting to use the driver's version")
     why = "NVSwitch requires a fabric manager of exactly the driver's version, otherwise CUDA fails with error 802"
     return Choice(name="fabric_manager", version=driver.version, why=why, low=driver.low, high=driver.high)
 
@@ -337,7 +337,7 @@ def _nccl(cuda: Choice, request: LockRequest, conflicts: _Conflicts) -> Choice:
     row = tables.CUDA[cuda.version]
     if request.nccl and key(request.nccl) != key(row.nccl):
         message = f"NCCL {request.nccl} is not the package for CUDA {cuda.version}; allowed: {row.nccl}"
-        conflicts.add("nccl", message, "remove it to use the lock's version")
+        conflicts.add("nccl", message, "remove the setting to use the lock's version")
     why = f"built for CUDA {cuda.version.split('.')[0]}; frameworks from PyPI contain their own NCCL"
     return Choice(name="nccl", version=row.nccl, why=why, low="2.23", high="3")
 
@@ -353,7 +353,11 @@ def _frameworks(machine: MachineType, driver: Choice, request: LockRequest, conf
         wheel = table.get(version) or next((w for v, w in table.items() if v.startswith(f"{version}.")), None)
         if wheel is None:
             message = f"{name} {version} is not in the lock; allowed: {', '.join(table)}"
-            conflicts.add(name, message, "use one of these versions, or remove it and check its CUDA version yourself")
+            conflicts.add(
+                name,
+                message,
+                "use one of these versions, or remove the entry and check the framework's CUDA version yourself",
+            )
             continue
         if not at_least(driver.version, str(wheel.min_driver)):
             message = f"{name} {version} contains CUDA {wheel.cuda}, which requires driver {wheel.min_driver}; the lock has {driver.version}"
@@ -382,7 +386,7 @@ def _docker() -> Choice:
 
 def _enroot(machine: MachineType, conflicts: _Conflicts) -> Choice:
     if machine.arch != "x86_64":
-        message = "the lock has checksums of enroot only for x86_64"
+        message = "the lock has enroot checksums only for x86_64"
         conflicts.add("enroot", message, "remove enroot, or use machine types with x86_64 processors")
     low, high = tables.ENROOT_RANGE
     why = "declared; the release contains the AppArmor profile that Ubuntu 24.04 requires"
@@ -424,9 +428,7 @@ def _gpudirect_tcp(machine: MachineType, provider: str, request: LockRequest, co
         conflicts.add("registry", message, hint)
     if provider == "tcpx" and not (request.kernel and "tcpx" in request.kernel):
         message = "GPUDirect-TCPX on this machine requires Google's kernel (linux-image-gcp-tcpx)"
-        hint = (
-            "set software.kernel to that kernel and image to one that contains it, or use a machine with TCPXO or RDMA"
-        )
+        hint = "set software.kernel to Google's kernel and image to an image that contains it, or use a machine type with TCPXO or RDMA"
         conflicts.add("tcpx", message, hint)
     if provider == "tcpxo" and machine.fabric and machine.fabric.older and "reserved" in request.kinds:
         message = "Google does not support TCPXO on this machine with a reservation"
@@ -439,7 +441,7 @@ def _gpudirect_tcp(machine: MachineType, provider: str, request: LockRequest, co
 def _lustre(request: LockRequest, conflicts: _Conflicts) -> Choice:
     if request.kernel and any(request.kernel.startswith(bad) for bad in tables.BROKEN_LUSTRE_KERNELS):
         message = f"kernel {request.kernel} breaks the ABI of the Lustre module"
-        conflicts.add("lustre_client", message, "use another kernel")
+        conflicts.add("lustre_client", message, "use a different kernel")
     release = lustre_release(request.cloud, request.os)
     if release is None:
         message = f"this cloud has no Lustre client for {request.os}"

@@ -20,7 +20,7 @@ _ENTRY = re.compile(r"(?:pools\[(?P<pool>\d+)\]\.capacity|storage)\[(?P<index>\d
 
 def capacity_not_offered(kind: str, cloud: str, offered: Iterable[str]) -> tuple[str, str]:
     """Return the message and the hint for a kind of capacity that the cloud does not offer."""
-    return f"is {kind}, which {cloud} does not offer; allowed: {listed(sorted(offered))}", "use one of these"
+    return f"is {kind}, which {cloud} does not offer; allowed: {listed(sorted(offered))}", "use one of these kinds"
 
 
 def storage_not_supported(kind: str, cloud: str, supported: Iterable[str]) -> tuple[str, str]:

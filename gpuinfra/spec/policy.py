@@ -42,7 +42,7 @@ class ExistingNetwork(SpecModel):
     id: Line = Field(examples=["vpc-0123456789abcdef0"])
     """VPC ID on AWS, resource ID of the virtual network on Azure, network name or path on Google Cloud."""
     subnets: dict[Line, Line] = Field(min_length=1, max_length=50, examples=[{"use1-az4": "subnet-0123456789abcdef0"}])
-    """Subnet for the nodes in each zone on AWS, or in each region on Azure and Google Cloud. On Azure, the key `storage-scratch-0` specifies the subnet of the file system at /scratch."""
+    """Subnet for the nodes in each zone on AWS, or in each region on Azure and Google Cloud. On Azure, the `storage-scratch-0` key specifies the subnet of the file system at /scratch."""
     dns_zones: dict[Line, Line] = Field(
         default_factory=dict,
         max_length=20,
@@ -105,7 +105,7 @@ class Software(SpecModel):
     packages: tuple[AptPackage, ...] = Field(default=(), max_length=50, examples=[["htop", "nvme-cli=2.8-1"]])
     """Ubuntu packages to install on each node after the bootstrap steps, from the node's repositories. A package with a version is held. Packages that the software lock manages are rejected."""
     steps: tuple[NodeStep, ...] = Field(default=(), max_length=20)
-    """Your own scripts, which run on the nodes after the bootstrap steps, in list order. The checks run after them."""
+    """Your own scripts, which run on the nodes after the bootstrap steps, in list order. The checks run after the scripts."""
     framework: Framework = Framework()
     """Machine learning frameworks that you plan to use, for compatibility checks."""
     kernel: (
@@ -161,9 +161,9 @@ class Audit(SpecModel):
     confirm_compliance: StrictBool = False
     """Confirms that the lock is irreversible. Must be true if `lock_mode` is `compliance`."""
     data_events: StrictBool = True
-    """Whether the trail also records reads and writes of objects. On AWS, these are the objects of the stack's buckets."""
+    """Whether the trail also records reads and writes of objects. On AWS, only objects in the stack's buckets are recorded, unless `all_buckets` is true."""
     all_buckets: StrictBool = False
-    """AWS: whether `data_events` records the objects in all buckets of the account. CIS 4.8 and 4.9 require it. AWS bills each event."""
+    """AWS: whether `data_events` applies to all buckets in the account. CIS 4.8 and 4.9 require it. AWS bills each event."""
     log_retention_days: Days = Field(default=365, ge=1, le=3653, examples=[365])
     """Retention of logs in the cloud's log service."""
 
@@ -174,7 +174,7 @@ class Budget(SpecModel):
     limit_usd_per_month: Annotated[Number, Unit("USD per month")] | None = Field(
         default=None, gt=0, le=1e9, examples=[60000]
     )
-    """Monthly budget for the cluster. If omitted, it is the plan's monthly price plus 10 percent. With `recovery` in mode `pilot-light` or `hot`, the price includes the stack in the second region."""
+    """Monthly budget for the cluster. If omitted, it is the plan's monthly price plus 10 percent. If `recovery.mode` is `pilot-light` or `hot`, the price includes the stack in the second region."""
     recipients: tuple[Email, ...] = Field(default=(), max_length=10, examples=[["gpu-budget@example.com"]])
     """Email addresses that receive alerts. If omitted, no alerts are sent, and a warning is reported."""
     thresholds_percent: tuple[Annotated[Percent, Field(ge=1, le=1000)], ...] = Field(
@@ -190,10 +190,10 @@ class Budget(SpecModel):
 
 
 class Ingress(SpecModel):
-    """Connections from other networks that the nodes accept."""
+    """Connections that the nodes accept from other networks."""
 
     sources: tuple[Cidr, ...] = Field(min_length=1, max_length=20, examples=[["10.0.0.0/16"]])
-    """Private IPv4 networks that can connect, such as a peered network or your offices behind a VPN. Nodes have no public address."""
+    """Private IPv4 networks that can connect, such as a peered network, or offices that connect through a VPN. Nodes have no public address."""
     ports: tuple[PortRange, ...] = Field(min_length=1, max_length=20, examples=[["8080", "9000-9100"]])
     """Ports of the nodes, as quoted numbers or ranges."""
     protocol: Literal["tcp", "udp"] = "tcp"
@@ -221,7 +221,7 @@ class Access(SpecModel):
     ssh_from: tuple[Cidr, ...] = Field(default=(), max_length=20, examples=[["203.0.113.0/24"]])
     """Azure and Google Cloud: networks that can connect to port 22 of the nodes. If omitted, port 22 is closed, and `gpuinfra ssh` uses the cloud's tunnel. On AWS, `gpuinfra ssh` uses Session Manager, which needs no open port."""
     ingress: tuple[Ingress, ...] = Field(default=(), max_length=20)
-    """Connections from other networks that the nodes accept, such as requests to an inference server. If omitted, nodes accept connections only from each other, from `ssh_from`, and from services of the cloud that the stack uses."""
+    """Connections that the nodes accept from other networks, such as requests to an inference server. If omitted, nodes accept connections only from each other, from `ssh_from`, and from services of the cloud that the stack uses."""
     operators: tuple[Line, ...] = Field(default=(), max_length=20, examples=[["group:gpu-operators@example.com"]])
     """Principals that can read evidence: IAM members on Google Cloud, object IDs on Azure. On AWS, attach the policies that `gpuinfra permissions` prints instead. If omitted on Azure, the deploying identity can read evidence. If set, include that identity."""
     evidence_from: tuple[Cidr, ...] = Field(default=(), max_length=100, examples=[["203.0.113.0/24"]])
@@ -256,7 +256,7 @@ class Handover(SpecModel):
     deadline_minutes: Annotated[StrictInt, Unit("minutes")] = Field(default=60, ge=1, le=1440, examples=[90])
     """Maximum time that `up` waits for the nodes."""
     on_failure: Literal["keep", "scale_to_zero"] = "keep"
-    """Action for nodes that fail verification. Only `keep` is implemented: the rule `fields_are_implemented` rejects other values."""
+    """Action for nodes that fail verification. Only `keep` is implemented: the `fields_are_implemented` rule rejects other values."""
     burn_in: Annotated[StrictInt, Unit("level of NVIDIA DCGM diagnostics")] = Field(default=1, ge=1, le=4, examples=[2])
     """DCGM diagnostics that each node must pass before handover. Level 1 takes seconds, level 2 takes minutes, level 3 takes up to an hour and includes a stress test that runs until temperatures are stable, and level 4 takes hours. Nodes are billed during this time."""
 

@@ -76,7 +76,7 @@ class Pool(OnTarget[On], SpecModel):
     capacity: Annotated[tuple[Capacity, ...], BeforeValidator(_as_list)] = Field(min_length=1, max_length=20)
     """Capacity of the pool: one entry, or a list of entries. Each entry creates one group of nodes."""
     fallback: tuple[Candidate, ...] = Field(default=(), max_length=20)
-    """Alternatives if no capacity is available for the pool, in order of preference. `gpuinfra up` tries them and writes the alternative that has capacity to the stack file. `pulumi up` ignores them."""
+    """Alternatives if no capacity is available for the pool, in order of preference. `gpuinfra up` tries them and updates the stack file with the alternative that has capacity. `pulumi up` ignores them."""
     zone: Line | None = Field(default=None, examples=["use1-az4"])
     """Zone of this pool. If omitted, the zone in `where` is used."""
     image: Image | None = None

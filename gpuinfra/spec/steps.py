@@ -71,7 +71,7 @@ class NodeStep(SpecModel):
     name: Name = Field(examples=["tuning"])
     """Name of the step. The plan, the logs and the evidence of the nodes show it as `own-<name>`."""
     file: StepFile | None = Field(default=None, examples=["setup/tuning.sh"])
-    """Script to run, relative to the folder of the stack file. It is part of the bundle, so a change of its content replaces or updates nodes like any other change. If omitted, set `url`."""
+    """Script to run, relative to the folder of the stack file. The script is part of the bundle, so a change to its content replaces or updates nodes like any other change. If omitted, set `url`."""
     url: StepUrl | None = Field(default=None, examples=["https://example.com/tuning.sh"])
     """Script that each node downloads. It must not require credentials. If omitted, set `file`."""
     sha256: Sha256 | None = Field(
@@ -125,7 +125,7 @@ def read_script(folder: Path, file: str) -> Script:
             return Script(problem="which is outside the folder of the stack file", hint=hint)
         if not path.exists():
             what = "which does not exist in the folder of the stack file"
-            return Script(problem=what, hint="create it, or correct the path")
+            return Script(problem=what, hint="create the file, or correct the path")
         if not path.is_file():
             what = "which is a folder" if path.is_dir() else "which is not a regular file"
             return Script(problem=what, hint="specify the path of one script")
@@ -154,6 +154,6 @@ def _checked(raw: bytes) -> Script:
     if first.endswith("\r"):
         return Script(problem="which has Windows line endings", hint="save the script with Unix line endings")
     if contains_key(content):
-        hint = "have the script read it from a secret store with the node's identity; every user of a node can read the steps"
+        hint = "let the script use the node's identity to read the key or token from a secret store; every user of a node can read the steps"
         return Script(problem="which contains a private key or an access token", hint=hint)
     return Script(content=content)

@@ -41,9 +41,9 @@ class ExistingFileSystem(SpecModel):
         ]
         | None
     ) = Field(default=None, examples=["a1b2c3d4"])
-    """Lustre: name in the mount source, which the cloud returns. Home directories: exported path; on AWS, the root of the file system if omitted. Required, except for home directories on AWS, and on Azure, where it is `lustrefs`."""
+    """Lustre: name in the mount source, which the cloud returns. Home directories: exported path; on AWS, the root of the file system if omitted. Required, except for home directories on AWS, and on Azure, where the name is `lustrefs`."""
     security_group: Line | None = Field(default=None, examples=["sg-0123456789abcdef0"])
-    """AWS: security group of the file servers or mount targets. The stack opens the ports between this group and the nodes on the nodes' side. Required on AWS."""
+    """AWS: security group of the file servers or mount targets. On the nodes' side, the stack opens the ports between this group and the nodes. Required on AWS."""
     efa_enabled: StrictBool = False
     """AWS: whether the file system was created with EFA. Required for `fabric`."""
     address_range: Annotated[str, text(r"^[0-9.]+/[0-9]+$", "a network such as 10.40.0.0/24", max_length=18)] | None = (
@@ -62,7 +62,7 @@ class Lustre(SpecModel):
     existing: ExistingFileSystem | None = None
     """Existing file system to mount. If omitted, the stack creates a file system."""
     capacity_gib: Gib | None = Field(default=None, ge=1, le=1_000_000_000, examples=[4800], validate_default=True)
-    """Usable size of the file system. Each cloud offers capacity in fixed steps. The plan rounds up to the next step and reports the result. Required unless `existing` is set."""
+    """Usable size of the file system. Each cloud offers capacity in fixed increments. The plan rounds the size up to the next increment and reports the result. Required unless `existing` is set."""
     throughput_mb_s_per_tib: Annotated[StrictInt, Unit("MB/s per TiB")] | None = Field(
         default=None, ge=1, le=10_000, examples=[250]
     )
@@ -90,7 +90,7 @@ class Lustre(SpecModel):
     )
     """AWS: provisioned metadata performance. If omitted, the service derives it from the capacity."""
     fabric: StrictBool = False
-    """AWS: whether clients connect over EFA. Requires `persistent_2`, machines on Nitro v4 or later, and larger capacity steps."""
+    """AWS: whether clients connect over EFA. Requires `persistent_2`, machines on Nitro v4 or later, and larger capacity increments."""
     backup_days: Days = Field(default=0, ge=0, le=90, examples=[7])
     """Retention of automatic backups. 0 disables them."""
     zone: Line | None = Field(default=None, examples=["use1-az4"])
@@ -111,7 +111,7 @@ class Lustre(SpecModel):
 
 
 class Home(SpecModel):
-    """Home directories over NFS: Amazon EFS on AWS, Filestore on Google Cloud. The rule `storage_kind_is_supported` rejects this kind on Azure."""
+    """Home directories over NFS: Amazon EFS on AWS, Filestore on Google Cloud. The `storage_kind_is_supported` rule rejects this kind on Azure."""
 
     kind: Literal["home"] = "home"
     """Selects home directories over NFS."""
@@ -135,11 +135,11 @@ class ObjectMount(SpecModel):
     key_arn: Line | None = Field(
         default=None, examples=["arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"]
     )
-    """AWS: ARN of the KMS key that encrypts an existing bucket. Nodes get permission to use it for objects. If omitted, nodes read only objects that S3 encrypts with its own keys."""
+    """AWS: ARN of the KMS key that encrypts an existing bucket. Nodes get permission to use the key for objects. If omitted, nodes can read only objects that S3 encrypts with its own keys."""
     read_only: StrictBool = True
     """Whether nodes mount the bucket read-only. Set to false to let all users of the nodes write and delete objects."""
     cache_gib: Gib | None = Field(default=None, ge=0, le=1_000_000, examples=[500])
-    """Size of the cache for objects on the local disks of each node. If omitted, a tenth of the local disks is used. 0 disables the cache. Machine types without local disks have no cache."""
+    """Size of the cache for objects on the local disks of each node. If omitted, a tenth of the capacity of the local disks is used. 0 disables the cache. Machine types without local disks have no cache."""
 
 
 Storage = Annotated[Lustre | Home | ObjectMount, Field(discriminator="kind")]

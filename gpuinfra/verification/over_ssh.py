@@ -26,7 +26,7 @@ def found_of(outcomes: Sequence[Outcome[bytes]], by_host: Mapping[str, tuple[str
                 newest.append(one)
                 continue
             kind, reason = "no evidence", one or f"{host.title} sent a document of a different kind"
-            hint = f"log in to {host.title} and run the checks there"
+            hint = f"log in to {host.title} and run the checks on the host"
         pool, expected = by_host[host.name]
         absent.append(
             Absent(

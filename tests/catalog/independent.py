@@ -85,7 +85,7 @@ def page() -> str:
     lines = [
         "# Comparison of the catalogs with independent sources",
         "",
-        "`python -m tests.catalog.independent` generates this page from `tests/catalog/independent.json`. A test checks that both match",
+        "`python -m tests.catalog.independent` generates this page from `tests/catalog/independent.json`. A test checks that the page and the file match",
         "the current records. vCPUs and GPUs must be equal. Memory may differ by 1 %, and prices by 2 %. A larger difference requires an explanation.",
         "",
         "| cloud | machine types | prices | compared facts | equal | explained |",

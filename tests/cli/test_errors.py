@@ -47,7 +47,7 @@ def test_missing_packages_of_a_cloud_are_reported_before_anything_starts(
     assert clouds.why_not_here("aws") is None
     assert main(["rehearse", "up", "gcp-a3high", "--folder", str(tmp_path)]) == 3
     (line,) = capsys.readouterr().err.splitlines()
-    assert "these packages are not installed: pulumi-gcp; run pip install 'gpuinfra[gcp]'" in line
+    assert "these packages are not installed: pulumi-gcp; run `pip install 'gpuinfra[gcp]'`" in line
     assert list(tmp_path.iterdir()) == []
 
     spec = {

@@ -118,18 +118,18 @@ def test_an_image_whose_name_has_no_date_is_shown(tmp_path: Path, google: Google
     """An image whose name has another form cannot be selected by its date."""
     google.answers[PATHS["image"]] = (200, image(name="ubuntu-accelerator-2404-amd64-with-nvidia-580-hotfix"))
     text = _live(tmp_path, "2026-08-20")
-    assert "its name has no date, so select it as an object with `ref`" in text
+    assert "its name has no date, so set `image` to an object with `ref` to select it" in text
     assert "to use the release" not in text
 
 
 def test_what_is_not_asked_is_stated(tmp_path: Path, google: Google, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without credentials, without an answer, or for an image without a family, the line states the reason, and the records are shown."""
     del google.answers[PATHS["image"]]
-    assert "not asked: us-central1 has no image of this family" in _live(tmp_path, "2026-08-20")
+    assert "not queried: us-central1 has no image of this family" in _live(tmp_path, "2026-08-20")
     assert "the image is not a release of one of the cloud's GPU images" in _live(tmp_path, "plain")
     monkeypatch.delenv(gcp_credentials.TOKEN)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
     text = _live(tmp_path, "2026-04-18")
-    assert "not asked: no credentials" in text
+    assert "not queried: no credentials" in text
     assert "fix: run `gcloud auth application-default login`" in text
     assert "newer    2026-08-20: driver unknown -> 580.173.02" in text

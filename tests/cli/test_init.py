@@ -120,11 +120,11 @@ def test_a_missing_option_is_one_finding_with_allowed_values(
         ([*P4D, "--storage", "object,mount=/data,bucket=b"], ["--storage [0].bucket is not a bucket name"]),
         (
             [*P4D, "--storage", "none", "--storage", "lustre,capacity_gib=4800"],
-            ["--storage is none and also another value"],
+            ["--storage none cannot be combined with other values"],
         ),
         (
             [*P4D, "--storage", "lustre,capacity_gib=4800", "--storage", "none"],
-            ["--storage is none and also another value"],
+            ["--storage none cannot be combined with other values"],
         ),
         ([*P4D, "--output", "missing/x.yaml"], ["missing/x.yaml is in a folder that does not exist"]),
         (
@@ -162,7 +162,7 @@ def test_an_existing_file_is_replaced_only_with_force(tmp_path: Path, capsys: py
     before = {name: (tmp_path / name).read_text() for name in written(tmp_path)}
     capsys.readouterr()
     assert main(["init", *P4D, "--count", "2"]) == 2
-    assert "Pulumi.train.yaml exists; use a different --name or --output, or --force" in capsys.readouterr().err
+    assert "Pulumi.train.yaml exists; use a different --name or --output, or add --force" in capsys.readouterr().err
     assert {name: (tmp_path / name).read_text() for name in written(tmp_path)} == before
     assert main(["init", *P4D, "--count", "2", "--force"]) == 0
     after = {name: (tmp_path / name).read_text() for name in written(tmp_path)}
@@ -220,7 +220,7 @@ def test_a_project_in_another_language_is_refused(
     assert main(["init", *P4D, "--force"]) == 2
     out, err = capsys.readouterr()
     assert (out, len(err.splitlines())) == ("", 1)
-    assert f"{tmp_path / PROJECT} {given}, but gpuinfra requires a project with the runtime python" in err
+    assert f"{tmp_path / PROJECT} {given}, but gpuinfra requires a project with the python runtime" in err
     assert written(tmp_path) == {PROJECT}
 
 

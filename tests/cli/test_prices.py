@@ -95,7 +95,7 @@ def test_region_selects_prices() -> None:
         (("p5.48xlrage",), "did you mean p5.48xlarge?"),
         (("p5.48xlarge", "nothing-like-it"), "'nothing-like-it' is not in the catalog"),
         (("aws-p4d", "--region", "us-east-1"), "--region does not apply to a stack"),
-        (("p5.48xlarge", "--prices", "own.yaml"), "--prices applies to a stack"),
+        (("p5.48xlarge", "--prices", "own.yaml"), "--prices applies only to a stack"),
         (("nowhere-at-all",), "stack 'nowhere-at-all' does not exist"),
     ],
 )

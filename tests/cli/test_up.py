@@ -123,7 +123,7 @@ def test_without_a_terminal_confirmation_is_one_error(world: World, tmp_path: Pa
     """Without `--yes`, nothing is deployed and no journal is written."""
     done = run()
     assert isinstance(done.exception, UsageError)
-    assert str(done.exception) == "the deployment asks for confirmation, and stdin is not a terminal; add --yes"
+    assert str(done.exception) == "the deployment requires confirmation, but stdin is not a terminal; add --yes"
     assert world.calls == []
     assert journals(tmp_path) == []
 
@@ -188,7 +188,7 @@ def test_interrupted_run_is_continued_only_with_resume(world: World, monkeypatch
     assert str(done.exception) == "interrupted; to continue, run: gpuinfra up find --resume"
     refused = run("--yes")
     assert isinstance(refused.exception, UsageError)
-    assert "add --resume to continue it" in str(refused.exception)
+    assert "add --resume to continue the run" in str(refused.exception)
     again = run("--yes", "--resume")
     assert again.return_value == 0, again.exception
     assert world.calls[-1] == "up use1-az4 use1-az6 again"

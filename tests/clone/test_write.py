@@ -122,7 +122,10 @@ def test_existing_file_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str
     target.write_text("mine")
     words = ["clone", str(file_of("aws-p4d")), "--region", "us-west-2", "--output", str(target)]
     assert main(words) == 2
-    assert "exists; use a different path with --output, or --force to replace it" in capsys.readouterr().err
+    assert (
+        "already exists; use --output to specify a different path, or --force to replace the file"
+        in capsys.readouterr().err
+    )
     assert target.read_text() == "mine"
     assert main([*words, "--force"]) == 0
     assert read_stack(target).spec.where.region == "us-west-2"

@@ -311,7 +311,7 @@ def test_unread_use_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
     "plan", [P4D, plan_of("aws-recovery"), plan_of("aws-existing-network")], ids=lambda plan: plan.name
 )
 def test_the_printed_policies_are_enough(monkeypatch: pytest.MonkeyPatch, plan: Plan) -> None:
-    """A role with exactly the policies of `gpuinfra permissions` has all permissions."""
+    """A role with exactly the policies that `gpuinfra permissions` prints has all permissions."""
     printed = simulator([dict(one) for one in permissions(plan).documents])
     row = of(ask(monkeypatch, plan, SimulatePrincipalPolicy=printed)[0], "permissions")
     assert (row.state, row.where) == (State.OK, "role deployer")

@@ -212,7 +212,7 @@ def test_quotas_of_family_region_and_spot(
 
 
 def test_actions_of_the_printed_role_are_enough(arm: Arm, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The role of `gpuinfra permissions` has all actions. Without one of them, the row names it, in any case of letters."""
+    """The role that `gpuinfra permissions` prints has all actions. Without one of them, the row names it, in any case of letters."""
     actions = list(permissions(PLAN).documents[0]["Actions"])
     arm.answers[PATHS["permissions"]] = roles({"actions": [one.upper() for one in actions], "notActions": []})
     assert of(ask(arm, monkeypatch), "permissions").state is State.OK

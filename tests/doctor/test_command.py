@@ -142,7 +142,10 @@ def test_a_cloud_without_questions_about_a_plan_says_so(
     monkeypatch.setattr("gpuinfra.clouds.azure.preflight.Preflight", Preflight)
     monkeypatch.setattr("gpuinfra.clouds.azure.preflight.TOPICS", ())
     assert main(["doctor", "azure-ndv4"]) == 0
-    assert "quota, machine, reservation, image: gpuinfra does not check them on Azure yet" in capsys.readouterr().out
+    assert (
+        "quota, machine, reservation, image: gpuinfra does not check these topics on Azure yet"
+        in capsys.readouterr().out
+    )
 
 
 def test_a_throttled_identity_is_not_skipped(monkeypatch: pytest.MonkeyPatch) -> None:

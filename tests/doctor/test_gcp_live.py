@@ -307,7 +307,7 @@ def test_permissions_that_cannot_be_tested_are_skipped(google: Google) -> None:
     ("disabled", "state", "said"),
     [
         ("file.googleapis.com", State.OK, "all "),
-        ("compute.googleapis.com", State.OK, "`pulumi up` enables them"),
+        ("compute.googleapis.com", State.OK, "`pulumi up` enables these APIs"),
         (
             "cloudbilling.googleapis.com",
             State.ERROR,

@@ -153,7 +153,7 @@ def test_engine_of_a_killed_run_excludes_the_next_one(stack: Path, tmp_path: Pat
     _until(started.exists)
     os.kill(pid, signal.SIGKILL)
     _wait(pid)
-    with pytest.raises(GpuinfraError, match="the engine of an interrupted one is still running"):
+    with pytest.raises(GpuinfraError, match="the engine of an interrupted run is still running"):
         opened(stack)
     stop.touch()
 

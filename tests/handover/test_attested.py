@@ -68,7 +68,7 @@ def test_the_nonces_depend_on_the_whole_hash() -> None:
 
 def test_document_for_other_evidence_is_refused(trust: Trust) -> None:
     """After a change of the evidence hash, the nonces of the documents no longer match."""
-    with pytest.raises(IdentityRefused, match="but its evidence requires"):
+    with pytest.raises(IdentityRefused, match="but the node's evidence requires"):
         check_proof(proof(sha256="aa" * 32), trust, NOW)
 
 

@@ -323,5 +323,5 @@ def test_failed_requests_are_reported(site: Site, ports: Ports, monkeypatch: pyt
     fresh = ports_of("gcp", region="us-central1", evidence_bucket="evidence-1", evidence_prefix=PREFIX)
     with pytest.raises(PortUnavailable, match=r"Google Cloud credentials: .*nowhere\.json"):
         fresh.membership.members(site.groups)
-    with pytest.raises(PortUnavailable, match="profile and role_arn apply to AWS only"):
+    with pytest.raises(PortUnavailable, match="profile and role_arn apply only to AWS"):
         ports_of("gcp", region="r", evidence_bucket="b", evidence_prefix="p", profile="me")

@@ -100,7 +100,7 @@ def test_evidence_has_a_maximum_age(hours: float, outcome: str) -> None:
     seen = Gatherer(fleet.ports, [pool(1)], judge_node=judge, now=lambda: now).poll().nodes[0]
     assert (seen.outcome, seen.settled) == (outcome, outcome == "verified")
     if outcome == "waiting":
-        assert seen.reason == "its newest evidence was uploaded 24 hours ago, so its GPUs are no longer verified"
+        assert seen.reason == "the node's newest evidence was uploaded 24 hours ago, so its GPUs are no longer verified"
         assert "gpuinfra-recheck.timer" in hint(seen)
 
 
@@ -430,11 +430,11 @@ def test_hint_for_an_empty_console_does_not_refer_to_it() -> None:
     outcome, _ = waited(fleet, Wait(deadline_s=0.3))
     text = "\n".join(reasons(outcome))
     assert "its console log is empty" in text
-    assert "read the end of its console log" not in text
+    assert "read the end of the node's console log" not in text
     assert "what to do: the node may not have booted yet; set a longer deadline" in text
     silent = outcome.verdict.nodes[1]
     assert node_entry(silent)["hint"] == hint(silent)
-    assert node_entry(silent, console=["step 30-driver"])["hint"].startswith("read the end of its console log")
+    assert node_entry(silent, console=["step 30-driver"])["hint"].startswith("read the end of the node's console log")
 
 
 def test_stock_out_is_reported_early() -> None:
@@ -574,4 +574,6 @@ def test_stopped_upgrade_is_reported() -> None:
     fleet.problems_ = [GroupProblem(group="asg-1", kind="unknown", message="Rolling Upgrade failed")]
     outcome, lines = waited(fleet, Wait(deadline_s=0.4))
     assert "asg-1: Rolling Upgrade failed" in lines
-    assert "gpu-reserved-0: its outdated nodes are not replaced: Rolling Upgrade failed" in "\n".join(reasons(outcome))
+    assert "gpu-reserved-0: its outdated nodes are not being replaced: Rolling Upgrade failed" in "\n".join(
+        reasons(outcome)
+    )

@@ -192,7 +192,7 @@ def test_refresh_finds_a_node_that_stopped_checking(stub: Any, fleet: Fleet) -> 
     seen = read(stub, state)
     assert (seen["ready"], seen["nodesVerified"], seen["gpusVerified"]) == (False, 1, 8)
     assert seen["nodes"][0]["outcome"] == "waiting"
-    assert "its newest evidence was uploaded 48" in seen["nodes"][0]["reason"]
+    assert "the node's newest evidence was uploaded 48" in seen["nodes"][0]["reason"]
     fleet.report(1, seq=2)
     assert read(stub, seen)["ready"] is True
 

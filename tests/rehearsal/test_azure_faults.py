@@ -40,7 +40,7 @@ def test_missing_capacity_on_azure(rehearse: Rehearse, stack: str, kind: str, co
     result = rehearse("up", stack, "--fault", f"cloud:no-capacity:{kind}", "--deadline", "60s")
     assert result.code == 1, result.out + result.err
     assert f'Code="{code}"' in result.out
-    assert "what to do: the cloud has no capacity for this machine type here" in result.out
+    assert "what to do: the cloud has no capacity for this machine type in the group's zone" in result.out
     again = rehearse("up", stack)
     assert again.code == 0, again.out[-4000:] + again.err
     assert again.report["totals"]["nodes_verified"] == again.report["totals"]["nodes"] > 1

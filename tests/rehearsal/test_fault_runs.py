@@ -101,7 +101,7 @@ def test_missing_capacity_is_reported_with_the_cloud_s_message(rehearse: Rehears
     tail = "\n".join(result.out.splitlines()[-LAST_LINES:])
     assert "gpu-spot-0: 2 nodes never launched" in tail
     assert "capacity" in tail
-    assert "what to do: the cloud has no capacity for this machine type here" in tail
+    assert "what to do: the cloud has no capacity for this machine type in the group's zone" in tail
     assert result.report["totals"] == result.report["totals"] | {"nodes": 4, "nodes_verified": 2, "gpus": 32}
 
 
@@ -130,7 +130,7 @@ def test_faults_on_google_cloud(rehearse: Rehearse) -> None:
         "G1 gpu_count: found 7, expected 8 GPUs",
         "N8 gvnics: found 4, expected 5 gVNICs",
         "gpu-spot-0: 2 nodes never launched: ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS: The zone ",
-        "what to do: the cloud has no capacity for this machine type here",
+        "what to do: the cloud has no capacity for this machine type in the group's zone",
     ):
         assert words in result.out, words
     assert result.report["totals"]["gpus_verified"] == 0

@@ -115,5 +115,5 @@ def test_interrupted_in_order(tmp_path: Path) -> None:
     assert process.returncode == 130, rest
     assert "Traceback" not in rest
     assert f"to continue, run `gpuinfra rehearse up aws-p4d --folder {root.parent}` again" in rest
-    assert f"to remove it, run `gpuinfra rehearse destroy aws-p4d --folder {root.parent}`" in rest
+    assert f"to remove the data, run `gpuinfra rehearse destroy aws-p4d --folder {root.parent}`" in rest
     assert marked(root) == []

@@ -120,7 +120,7 @@ def test_capacity_is_found_after_a_kill(cloud: str, tmp_path: Path) -> None:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         code, _, err = run.up()
-        assert (code, "add --resume to continue it" in err) == (2, True), err
+        assert (code, "add --resume to continue the run" in err) == (2, True), err
         code, out, err = run.up("--resume", "--json")
         assert code == 0, out + err
         document = json.loads(out)

@@ -62,7 +62,7 @@ def lines_after_failure(root: Path, nodes: list[dict[str, Any]], closing: tuple[
         ),
         (
             'creating VirtualMachineScaleSet (/s/x): Status=400 Code="InvalidParameter" Message="..."',
-            "the cloud does not accept these options together",
+            "the cloud does not accept this combination of options",
         ),
         (
             'creating VirtualMachineScaleSet (/s/x): Status=400 Code="NobodyKnows" Message="..."',

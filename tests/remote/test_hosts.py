@@ -123,7 +123,7 @@ def test_stack_outputs_become_hosts_with_the_host_keys_of_the_handover(tmp_path:
     folder.mkdir()
     twins = hosts_of([node, replace(node, id="i-2")], cloud="aws", region="r", direct=False, folder=folder).hosts
     assert [host.title for host in twins] == [node.id, "i-2"]
-    with pytest.raises(UsageError, match="deploy it first"):
+    with pytest.raises(UsageError, match="deploy the stack first"):
         hosts_of([], cloud="aws", region="r", direct=False, folder=tmp_path)
 
 

@@ -74,7 +74,7 @@ def test_the_text_lists_inputs_that_replace_first_and_explains_the_actions(diff:
     assert "storageCapacity: 7200 -> 4800 (replaces); tags.t0: not set -> " in text
     assert "and 2 more" in text
     assert "x" * 61 not in text
-    assert "Data in it is lost" in text
+    assert "Its data is lost" in text
     assert "continues to incur costs" in text
     assert "A removed resource" not in text
     assert "USD a month (-" in text

@@ -119,7 +119,7 @@ def look(plan: Plan, token: str, profile: str | None) -> Sequence[Found[Lookup]]
         import boto3
         from botocore.exceptions import BotoCoreError, ClientError
     except ImportError:
-        raise EnvironmentMissing("adopt needs boto3; install it with: pip install 'gpuinfra[aws]'") from None
+        raise EnvironmentMissing("`gpuinfra adopt` requires boto3; run: pip install 'gpuinfra[aws]'") from None
     try:
         return retained_in(Account(boto3.Session(profile_name=profile), plan, token), plan)
     except (BotoCoreError, ClientError) as problem:

@@ -163,7 +163,7 @@ def _ask(request: Callable[..., Any], missing: frozenset[str] = frozenset(), **a
             raise Unreachable(one_line(problem)) from None
         raise DeploymentError(one_line(problem)) from None
     except (SSLError, ProxyConnectionError) as problem:
-        raise DeploymentError(f"{one_line(problem)}; fix the connection of this machine") from None
+        raise DeploymentError(f"{one_line(problem)}; fix this machine's network connection") from None
     except (ConnectionError, HTTPClientError) as problem:
         raise Unreachable(one_line(problem)) from None
     except BotoCoreError as problem:

@@ -58,7 +58,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--user", required=True, help="user on the instance")
     parser.add_argument("--key", required=True, help="file that contains the public key")
     parser.add_argument("--region", default="", help="region of the instance (default: the region that the CLI uses)")
-    parser.add_argument("--address", default="", help="connect to this address instead of through Session Manager")
+    parser.add_argument(
+        "--address", default="", help="connect directly to this address instead of through Session Manager"
+    )
     parser.add_argument("port", nargs="?", type=int, default=22, help="port on the instance (default: 22)")
     return parser.parse_args(argv)
 

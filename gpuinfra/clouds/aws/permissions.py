@@ -28,7 +28,7 @@ SOURCE = "terraform-provider-aws 6 and the AWS service authorization reference, 
 _BY_NAME = "find an image by its name"
 _REFRESH = "handover: replace the other nodes after a verified canary"
 ASKED: dict[str, tuple[str, ...]] = {
-    "read the parameter of an image": ("ssm:GetParameter",),
+    "read an image's parameter": ("ssm:GetParameter",),
     _BY_NAME: ("ec2:DescribeImages",),
     "handover: list the instances": (
         "autoscaling:DescribeAutoScalingGroups",
@@ -50,8 +50,8 @@ READY: dict[str, tuple[str, ...]] = {
         "s3:ListBucket",
         "s3:GetObject",
     ),
-    "gpuinfra ready: read the lag and the failures of the replication": ("cloudwatch:GetMetricStatistics",),
-    "gpuinfra ready: read the keys and the role of the replicas": ("kms:DescribeKey", "iam:GetRole"),
+    "gpuinfra ready: read the replication lag and failures": ("cloudwatch:GetMetricStatistics",),
+    "gpuinfra ready: read the replica keys and the replication role": ("kms:DescribeKey", "iam:GetRole"),
     "gpuinfra ready: read the quotas": ("servicequotas:GetServiceQuota", "servicequotas:GetAWSDefaultServiceQuota"),
     "gpuinfra ready: find the machine types": ("ec2:DescribeInstanceTypeOfferings", "ec2:DescribeAvailabilityZones"),
     "gpuinfra ready: read the reservations": (
@@ -88,7 +88,7 @@ ACTIONS = {row.type: row.actions for row in RESOURCES}
 SSH: dict[str, tuple[str, ...]] = {
     "gpuinfra ssh: send a key to a node": ("ec2-instance-connect:SendSSHPublicKey",),
     "gpuinfra ssh: open a session to a node": ("ssm:StartSession",),
-    "gpuinfra ssh: use and end its session": (
+    "gpuinfra ssh: use and end the session": (
         "ssm:ResumeSession",
         "ssm:TerminateSession",
         "ssmmessages:OpenDataChannel",
@@ -106,7 +106,7 @@ _PROFILE = "aws:iam/instanceProfile:InstanceProfile"
 _DESCRIBED_BY_ID = frozenset({"DescribeVpcAttribute"})
 """EC2 Describe actions that support resource-level permissions."""
 _BY_BOUNDARY = frozenset({"iam:CreateRole", "iam:PutRolePolicy", "iam:DeleteRolePolicy", "iam:AttachRolePolicy", "iam:DetachRolePolicy", "iam:PutRolePermissionsBoundary"})  # fmt: skip
-"""Actions that support the condition `iam:PermissionsBoundary`. Service authorization reference, retrieved 2026-11-22."""
+"""Actions that support the `iam:PermissionsBoundary` condition. Service authorization reference, retrieved 2026-11-22."""
 _TAGGING = frozenset({"ec2:CreateTags", "ec2:DeleteTags", "kms:TagResource", "kms:UntagResource", "fsx:TagResource", "fsx:UntagResource",
                       "elasticfilesystem:TagResource", "elasticfilesystem:UntagResource"})  # fmt: skip
 
@@ -164,7 +164,7 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     ]
     if any(one.retained for one in resources(plan)):
         notes.append(
-            "the policies do not allow deletion of resources that destroy retains; to delete them later, add the permissions"
+            "the policies do not allow the deletion of resources that `destroy` retains; to delete them later, you need additional permissions"
         )
     return _permissions(plan, uses, notes)
 
@@ -336,7 +336,7 @@ def _ssh(plan: Plan, action: str, own: Mapping[str, str]) -> Iterator[_Scope]:
     """Return the scopes of a `gpuinfra ssh` request: the instances of the cluster, the SSH document, and sessions.
 
     The ID of a session starts with the name of the IAM user or of the role session, which is not in `aws:userid` alone
-    (`session/user-037a...`, aws/amazon-ssm-agent issue 514). The tag `aws:ssmmessages:session-id` contains the user ID
+    (`session/user-037a...`, aws/amazon-ssm-agent issue 514). The `aws:ssmmessages:session-id` tag contains the user ID
     (https://docs.aws.amazon.com/systems-manager/latest/userguide/getting-started-restrict-access-examples.html, example 4, retrieved 2026-11-22).
     A data channel also needs the token of its session, which only `ssm:StartSession` and `ssm:ResumeSession` return."""
     arn, region = f"arn:{partition(plan.region)}:", plan.region

@@ -169,7 +169,7 @@ class Preflight:
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         what = f"{len(missing)} of {counted(len(total), 'action')} denied: {', '.join(names[:SHOWN])}{more}"
         fix = f"run `gpuinfra permissions {plan.name}`, and attach the policies that it prints to {source} (docs/permissions.md)"
-        yield problem("permissions", where, what, "the policies of `gpuinfra permissions`", fix)
+        yield problem("permissions", where, what, "the policies that `gpuinfra permissions` prints", fix)
 
     def _principal(self) -> str:
         """Return the ARN of the user or role. The ARN of a session does not contain the path of its role, so the path is read from IAM."""
@@ -292,7 +292,7 @@ class Preflight:
         elif known.get("State") not in (None, "available"):
             messages = "; ".join(str(one.get("Message")) for one in known.get("Messages", ()))
             what = f"the zone is {known['State']}{f': {messages}' if messages else ''}"
-            yield warning("machine", where, what, "an available zone", "choose another zone, or wait")
+            yield warning("machine", where, what, "an available zone", "choose a different zone, or wait")
         filters = [{"Name": "instance-type", "Values": [machine]}]
         with asked("ec2:DescribeInstanceTypeOfferings"):
             offered = ec2.describe_instance_type_offerings(LocationType="availability-zone-id", Filters=filters)
@@ -304,7 +304,7 @@ class Preflight:
             yield problem("machine", where, f"not offered in {zone}", "a zone that offers the machine type", fix)
         else:
             what = f"not offered to this account in {self.region}"
-            fix = f"gpuinfra catalog {machine} lists regions; `gpuinfra clone STACK --region REGION` changes it"
+            fix = f"`gpuinfra catalog {machine}` lists regions; `gpuinfra clone STACK --region REGION` writes a declaration for a different region"
             yield problem("machine", where, what, "a region that offers the machine type", fix)
 
     def reservation(self, group: Group, machine: str) -> Iterator[Row]:
@@ -331,7 +331,7 @@ class Preflight:
                 where,
                 what,
                 "the ID of an existing reservation",
-                f"{listing} lists them; set `id` in the stack file",
+                f"`{listing}` lists the reservations; set `id` in the stack file",
             )
             return
         fitting = []
@@ -345,7 +345,9 @@ class Preflight:
         if not fitting:
             if len(found) > 1:
                 what = f"none of the {len(found)} reservations fits"
-                yield problem("reservation", where, what, f"{machine} in {group.zone}", f"{listing} lists them")
+                yield problem(
+                    "reservation", where, what, f"{machine} in {group.zone}", f"`{listing}` lists the reservations"
+                )
             return
         yield from _capacity(fitting, group, where, self.region)
 
@@ -536,7 +538,7 @@ def _mismatches(one: Mapping[str, Any], group: Group, machine: str) -> Iterator[
         yield (
             f"is for {one['InstanceType']}",
             f"a reservation of {machine}",
-            f"set `machine` to {one['InstanceType']}, or `id` to another reservation",
+            f"set `machine` to {one['InstanceType']}, or `id` to a different reservation",
         )
     zones = (one.get("AvailabilityZoneId"), one.get("AvailabilityZone"))
     if zones[0] and group.zone not in zones:
@@ -576,7 +578,7 @@ def _window(one: Mapping[str, Any], group: Group) -> Iterator[tuple[str, str, st
     starts, ends = _moment(group.starts_at), _moment(group.ends_at)
     if opens and starts and starts < opens:
         at = f"{opens:%Y-%m-%dT%H:%M:%SZ}"
-        yield f"starts at {at}, after the nodes", f"a start at {at}", f"set `starts_at` in the stack file to {at}"
+        yield f"starts at {at}, after the nodes start", f"a start at {at}", f"set `starts_at` in the stack file to {at}"
     if closes and ends and ends > closes:
         at = f"{closes:%Y-%m-%dT%H:%M:%SZ}"
         yield f"ends at {at}, before the nodes stop", f"an end at {at}", f"set `ends_at` in the stack file to {at}"
@@ -601,7 +603,7 @@ def _capacity(fitting: list[dict[str, Any]], group: Group, where: str, region: s
         )
         yield problem("reservation", where, have, f"{need} instances", fix)
     elif free < need and "active" in states and not overflow:
-        needed = f"{need} free instances, unless nodes of this stack use the others"
+        needed = f"{need} free instances, unless nodes of this stack use the other instances"
         yield warning(
             "reservation",
             where,

@@ -126,7 +126,7 @@ class AwsProfile:
             return _plain(
                 os, machine
             ), f"AWS publishes no {os} GPU image for {machine.arch}, so every step installs its software"
-        return image, "the AWS GPU image contains the driver, fabric manager, CUDA, EFA and the Lustre client"
+        return image, "the AWS GPU image contains the driver, the fabric manager, CUDA, EFA and the Lustre client"
 
     def disk(self, pool: Pool, machine: MachineType, image: Image) -> Disk:
         gpu = machine.gpu is not None

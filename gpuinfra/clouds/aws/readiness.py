@@ -146,7 +146,7 @@ class _Pair:
             yield Line(topic="failures", name=self._source, state=FAIL, reason=reason, fix=fix)
         else:
             yield Line(
-                topic="failures", name=self._source, state=OK, reason="no replication failed in the last 24 hours"
+                topic="failures", name=self._source, state=OK, reason="no replication failures in the last 24 hours"
             )
 
     def _metric(

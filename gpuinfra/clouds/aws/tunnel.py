@@ -1,6 +1,6 @@
 """SSH to nodes on AWS: EC2 Instance Connect accepts the key, and Systems Manager Session Manager forwards the connection.
 
-The package `ec2-instance-connect` in the image has an AuthorizedKeysCommand that reads the keys from the metadata
+The `ec2-instance-connect` package in the image has an AuthorizedKeysCommand that reads the keys from the metadata
 service (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/connect-linux-inst-eic.html, retrieved 2026-11-22). A key is valid
 for 60 seconds, so the proxy command sends it for each connection.
 """

@@ -16,33 +16,31 @@ ACTIONS = {row.type: row.actions for row in RESOURCES}
 """Maps a resource type to its actions by operation."""
 
 ASKED: dict[str, tuple[str, ...]] = {
-    "resolving the version of an image": (
+    "resolve the version of an image": (
         "Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/versions/read",
     ),
-    "the handover: listing nodes": (
+    "handover: list the nodes": (
         "Microsoft.Compute/virtualMachineScaleSets/read",
         "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/read",
         "Microsoft.Compute/virtualMachineScaleSets/networkInterfaces/read",
     ),
-    "the handover: finding why nodes are missing": (
+    "handover: find out why nodes are missing": (
         "Microsoft.Compute/virtualMachineScaleSets/instanceView/read",
         "Microsoft.Insights/eventtypes/values/read",
     ),
-    "the handover: reading the console of a node without evidence": (
+    "handover: read the console output of a node without evidence": (
         "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/retrieveBootDiagnosticsData/action",
     ),
 }
 """Requests that gpuinfra makes in addition to those for resources."""
 
 READY: dict[str, tuple[str, ...]] = {
-    "gpuinfra ready: reading the subscription": ("Microsoft.Resources/subscriptions/read",),
-    "gpuinfra ready: reading the lag of the replication": ("Microsoft.Insights/metrics/read",),
-    "gpuinfra ready: reading the quotas": ("Microsoft.Compute/locations/usages/read",),
-    "gpuinfra ready: finding the sizes": ("Microsoft.Compute/skus/read",),
-    "gpuinfra ready: reading the reservations": (
-        "Microsoft.Compute/capacityReservationGroups/capacityReservations/read",
-    ),
-    "gpuinfra ready: finding the images": (
+    "gpuinfra ready: read the subscription": ("Microsoft.Resources/subscriptions/read",),
+    "gpuinfra ready: read the replication lag": ("Microsoft.Insights/metrics/read",),
+    "gpuinfra ready: read the quotas": ("Microsoft.Compute/locations/usages/read",),
+    "gpuinfra ready: find the sizes": ("Microsoft.Compute/skus/read",),
+    "gpuinfra ready: read the reservations": ("Microsoft.Compute/capacityReservationGroups/capacityReservations/read",),
+    "gpuinfra ready: find the images": (
         "Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/versions/read",
         "Microsoft.Compute/images/read",
     ),
@@ -76,7 +74,9 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     if not read_only:
         notes.insert(1, "an owner of the subscription must register the resource providers once")
     if not read_only and any(one.retained for one in resources(plan)):
-        notes.append("the role cannot delete retained resources; to delete them later, you need additional permissions")
+        notes.append(
+            "the role does not allow the deletion of resources that `destroy` retains; to delete them later, you need additional permissions"
+        )
     if "Microsoft.Authorization/roleAssignments/write" in uses:
         notes.append(
             "an operator who can assign roles can extend their own permissions; restrict the roles that they can assign with a condition on the role assignment (Azure ABAC)"

@@ -169,7 +169,7 @@ class Preflight:
         more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
         what = f"{len(missing)} of {len(wanted)} missing: {', '.join(missing[:SHOWN])}{more}"
         fix = f"run `gpuinfra permissions {plan.name}`, create the role that it prints, and assign the role to the identity with the scope {scope} (docs/permissions.md)"
-        yield problem("permissions", where, what, "the role of `gpuinfra permissions`", fix)
+        yield problem("permissions", where, what, "the role that `gpuinfra permissions` prints", fix)
 
     def providers(self, plan: Plan) -> Iterator[Row]:
         """The resource providers of the stack are registered. The Pulumi provider does not register them."""
@@ -247,7 +247,7 @@ class Preflight:
 
     def _size(self, sku: Mapping[str, Any] | None, machine: str, zone: str) -> Row:
         where = f"{machine} in {self.region}" + (f", zone {zone}" if zone.isdigit() else "")
-        other = f"az vm list-skus --resource-type virtualMachines --size {machine} --all --output table lists regions"
+        other = f"`az vm list-skus --resource-type virtualMachines --size {machine} --all --output table` lists regions"
         if sku is None:
             return problem("machine", where, f"not offered in {self.region}", "a region that offers the size", other)
         restrictions = sku.get("restrictions") or ()
@@ -259,7 +259,7 @@ class Preflight:
                 where,
                 what,
                 "access to the size",
-                f"ask Azure support for access to the size, or choose another region: {other}",
+                f"ask Azure support for access to the size, or choose a different region: {other}",
             )
         offered = {str(name) for one in sku.get("locationInfo") or () for name in one.get("zones") or ()}
         shut = {
@@ -285,7 +285,7 @@ class Preflight:
             except Refused as error:
                 if error.status != 404:
                     raise
-                fix = "az capacity reservation group list --output table lists groups; set `id` in the stack file"
+                fix = "`az capacity reservation group list --output table` lists groups; set `id` in the stack file"
                 yield problem("reservation", where, "no such capacity reservation group", "an existing group", fix)
                 return
         fitting = [
@@ -310,10 +310,10 @@ class Preflight:
                 where,
                 have,
                 f"{need} VMs of {machine}",
-                fix if names else "add a reservation of the size to the group, or set `id`",
+                fix if names else "add a reservation of the size to the group, or set `id` to a different group",
             )
         elif free < need:
-            needed = f"{need} free VMs, unless nodes of this stack use the others"
+            needed = f"{need} free VMs, unless nodes of this stack use the other VMs"
             yield warning(
                 "reservation",
                 where,

@@ -127,7 +127,7 @@ class AzureProfile:
             ), "Azure publishes HPC images for x86_64 only, so every step installs its software"
         return (
             image,
-            "Azure's HPC image contains the driver, fabric manager, CUDA, InfiniBand and the Lustre client",
+            "Azure's HPC image contains the driver, the fabric manager, CUDA, InfiniBand and the Lustre client",
         )
 
     def disk(self, pool: Pool, machine: MachineType, image: Image) -> Disk:

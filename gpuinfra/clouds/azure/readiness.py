@@ -1,7 +1,7 @@
 """Reads the second region of a stack: replication policies, replicas, their lag, keys, roles and bundles.
 
 This module reads only the management API and the evidence container of the first region, so operators need no data role in a replica's account.
-The replication status of a blob is a header of the source blob. Azure does not publish the number of blobs that were not replicated.
+The replication status of a blob is in a header of the source blob. Azure does not publish the number of blobs that were not replicated.
 
 Requests and responses: the REST references of Storage (Object Replication Policies, Storage Accounts and Blob Containers), Key Vault (Keys),
 Authorization (Role Assignments) and Monitor (Metrics) and their models in the azure-mgmt packages, and Get Blob Properties
@@ -156,7 +156,9 @@ class _Pair:
                 if (one.get("sourceContainer"), one.get("destinationContainer")) == self._containers
             ]
             if not ours:
-                yield self._broken(f"no rule of the policy in the account {_last(account)} copies to {self.replica}")
+                yield self._broken(
+                    f"no rule of the replication policy in the account {_last(account)} copies to {self.replica}"
+                )
                 return
             if prefixes := (ours[0].get("filters") or {}).get("prefixMatch"):
                 yield self._broken(f"the rule copies only blobs whose names start with {', '.join(prefixes)}")
@@ -183,7 +185,7 @@ class _Pair:
         if uri in self._vaults:
             yield Line(topic="key", name=_last(account), state=OK, reason=f"uses a key in {second}")
         else:
-            used = f"a key of {uri}" if uri else "no key of a vault"
+            used = f"a key of {uri}" if uri else "a Microsoft-managed key"
             reason = f"the account uses {used}, not a key of this stack in {second}"
             yield Line(topic="key", name=_last(account), state=FAIL, reason=reason)
 

@@ -79,11 +79,11 @@ def _quotas(second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryComman
 
 def _data(second: str) -> Iterator[RecoveryCommand]:
     yield RecoveryCommand(
-        why="Managed Lustre exports only on request; run the command in the stack output `export_commands` after each checkpoint",
+        why="Managed Lustre exports only on request; run the command in the `export_commands` stack output after each checkpoint",
         command="pulumi stack output export_commands",
     )
     yield RecoveryCommand(
-        why="a replica is reachable only through private endpoints; run this for each replica after the network in the second region exists, with the values in the stack output `recovery`, and add the endpoint to the zone privatelink.blob.core.windows.net",
+        why="a replica is reachable only through private endpoints; run this command for each replica after the network in the second region exists, with the values in the `recovery` stack output, and add the endpoint to the private DNS zone privatelink.blob.core.windows.net",
         command=f"az network private-endpoint create --resource-group RESOURCE_GROUP --name NAME --location {second} --subnet SUBNET_ID "
         "--private-connection-resource-id ACCOUNT_ID --group-id blob --connection-name NAME",
     )

@@ -31,7 +31,7 @@ from gpuinfra.clouds.planned import (
 )
 from gpuinfra.plan.model import Plan
 
-KEY_REASON = "data that a key encrypts is lost without it"
+KEY_REASON = "data that a key encrypts is lost without the key"
 SETTINGS = "an account without its settings is not protected"
 HOLDS = "deleting a resource group deletes the retained resources in it"
 CONTAINS = "a retained file system is in it"

@@ -20,25 +20,25 @@ BILLING = "billing.budgets."
 ACTIONS = {row.type: row.actions for row in RESOURCES}
 """Maps a resource type to its permissions by operation."""
 
-PROJECT = "reading the project"
-IMPORT = "importing files from a bucket"
+PROJECT = "read the project"
+IMPORT = "import files from a bucket"
 ASKED: dict[str, tuple[str, ...]] = {
     PROJECT: ("resourcemanager.projects.get",),
-    "finding an image": ("compute.images.get", "compute.images.getFromFamily"),
-    "the handover: listing nodes": ("compute.instanceGroupManagers.get", "compute.instances.list"),
-    "the handover: reading evidence": ("storage.objects.list", "storage.objects.get"),
-    "the handover: reading the console of a node without evidence": ("compute.instances.getSerialPortOutput",),
+    "find an image": ("compute.images.get", "compute.images.getFromFamily"),
+    "handover: list the nodes": ("compute.instanceGroupManagers.get", "compute.instances.list"),
+    "handover: read the evidence": ("storage.objects.list", "storage.objects.get"),
+    "handover: read the console output of a node without evidence": ("compute.instances.getSerialPortOutput",),
     IMPORT: ("lustre.instances.importData", "lustre.operations.get"),
 }
 """Requests that gpuinfra makes in addition to those for resources."""
 
 READY: dict[str, tuple[str, ...]] = {
-    "gpuinfra ready: reading the lag and the failures of the replication": ("monitoring.timeSeries.list",),
-    "gpuinfra ready: reading the bundles in the replicas": ("storage.objects.get",),
-    "gpuinfra ready: reading the quotas": ("compute.regions.get", "cloudquotas.quotas.get"),
-    "gpuinfra ready: finding the machine types": ("compute.machineTypes.get", "compute.machineTypes.list"),
-    "gpuinfra ready: reading the reservations": ("compute.reservations.get",),
-    "gpuinfra ready: finding the images": ("compute.images.get", "compute.images.getFromFamily"),
+    "gpuinfra ready: read the replication lag and failures": ("monitoring.timeSeries.list",),
+    "gpuinfra ready: read the bundles in the replicas": ("storage.objects.get",),
+    "gpuinfra ready: read the quotas": ("compute.regions.get", "cloudquotas.quotas.get"),
+    "gpuinfra ready: find the machine types": ("compute.machineTypes.get", "compute.machineTypes.list"),
+    "gpuinfra ready: read the reservations": ("compute.reservations.get",),
+    "gpuinfra ready: find the images": ("compute.images.get", "compute.images.getFromFamily"),
 }
 """Requests of `gpuinfra ready` for a plan with `recovery`, in addition to reading the resources of the second region."""
 
@@ -58,9 +58,9 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     if not any(one.kind == "lustre" and one.bucket for one in plan.file_systems):
         requests.pop(IMPORT, None)
     if "foundation" in plan.layers:
-        requests["finding the service account that encrypts logs"] = ("logging.cmekSettings.get",)
+        requests["find the service account that encrypts logs"] = ("logging.cmekSettings.get",)
     if plan.recovery:
-        requests["finding the service account that replicates"] = ("storagetransfer.projects.getServiceAccount",)
+        requests["find the service account that replicates objects"] = ("storagetransfer.projects.getServiceAccount",)
         requests |= READY
     inputs = {"deleteDefaultRoutesOnCreate": data_networks(plan), "autoHealingPolicies": node_health(plan)}
     unset = frozenset(name for name, instances in inputs.items() if not any(instances))
@@ -84,7 +84,7 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
         )
     if any(one.retained for one in resources(plan)):
         notes.append(
-            "the role cannot delete resources that destroy retains; to delete them later, you need additional permissions"
+            "the role does not allow the deletion of resources that `destroy` retains; to delete them later, you need additional permissions"
         )
     notes.append(
         "a principal that can set the IAM policy of a project or a bucket can grant itself more permissions; Google has no narrower permission for creating a grant"

@@ -194,7 +194,7 @@ class Preflight:
         if reasons & {"SERVICE_DISABLED", "accessNotConfigured"}:
             fix = f"gcloud services enable {action} --project={self.project}"
             unanswered = failed(action, message)
-            unanswered.needed, unanswered.fix = f"the API {action}", fix
+            unanswered.needed, unanswered.fix = f"the {action} API", fix
             return unanswered
         if status == 429 or reasons & {"rateLimitExceeded", "RATE_LIMIT_EXCEEDED", "userRateLimitExceeded"}:
             return throttled(action, message)
@@ -227,7 +227,7 @@ class Preflight:
             more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
             what = f"{len(missing)} of {len(wanted)} missing: {', '.join(missing[:SHOWN])}{more}"
             fix = f"run `gpuinfra permissions {plan.name}`, create the role that it prints, and grant the role on the project (docs/permissions.md)"
-            yield problem("permissions", where, what, "the role of `gpuinfra permissions`", fix)
+            yield problem("permissions", where, what, "the role that `gpuinfra permissions` prints", fix)
         else:
             yield ok("permissions", where, f"all {len(wanted) - len(untested)} permissions are granted")
         skip = [*sorted(untested), *(one for one in names if one.startswith(BILLING))]
@@ -274,9 +274,9 @@ class Preflight:
         what = f"{', '.join(absent)} not enabled"
         fix = f"gcloud services enable {' '.join(absent)} --project={self.project}"
         if any(name.partition(".")[0] in FIRST for name in absent):
-            yield problem("api", where, what, "APIs that enable and find the others", fix)
+            yield problem("api", where, what, "the APIs that enable and find other APIs", fix)
         else:
-            yield ok("api", where, f"{what}; `pulumi up` enables them, or run {fix}")
+            yield ok("api", where, f"{what}; `pulumi up` enables these APIs, or run `{fix}`")
 
     # Quotas
 
@@ -391,7 +391,7 @@ class Preflight:
         have = f"{found.get('status')}, {total - used} of {total} free{end}"
         update = f"gcloud compute reservations update {name} --zone={group.zone} --project={project}"
         if kind and kind != machine:
-            fix = f"set `machine` to {kind}, or `id` to another reservation"
+            fix = f"set `machine` to {kind}, or `id` to a different reservation"
             yield problem("reservation", where, f"is for {kind}", f"a reservation of {machine}", fix)
         elif found.get("status") != "READY":
             yield problem(
@@ -400,14 +400,18 @@ class Preflight:
         elif specific and not found.get("specificReservationRequired"):
             fix = "create the reservation with --require-specific-reservation, because the nodes target it"
             yield problem(
-                "reservation", where, f"{have}, used by all matching VMs", "a reservation for VMs that target it", fix
+                "reservation",
+                where,
+                f"{have}, which all matching VMs can use",
+                "a reservation for VMs that target it",
+                fix,
             )
         elif specific and total < group.max_count:
             yield problem(
                 "reservation", where, have, f"{group.max_count} instances", f"{update} --vm-count={group.max_count}"
             )
         elif specific and total - used < group.max_count:
-            needed = f"{group.max_count} free instances, unless nodes of this stack use the others"
+            needed = f"{group.max_count} free instances, unless nodes of this stack use the other instances"
             yield warning("reservation", where, have, needed, f"{update} --vm-count={used + group.max_count}")
         elif not specific:
             yield warning(

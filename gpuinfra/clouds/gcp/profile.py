@@ -126,7 +126,7 @@ class GcpProfile:
         image = images.released(IMAGES, os, machine.arch, wanted, latest="family", dated="id")
         if not newest or image is None:
             return ubuntu, "Google publishes accelerator images for A3 and later, so every step installs its software"
-        return image, "Google's accelerator image contains the driver, fabric manager and a matching kernel"
+        return image, "Google's accelerator image contains the driver, the fabric manager and a matching kernel"
 
     def disk(self, pool: Pool, machine: MachineType, image: Image) -> Disk:
         """Return a Hyperdisk for families that require it, and a Persistent Disk for the others."""

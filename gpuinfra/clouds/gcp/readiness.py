@@ -139,7 +139,7 @@ class _Job:
             yield Line(topic="failures", name=self._source, state=FAIL, reason=reason, fix=fix)
         else:
             yield Line(
-                topic="failures", name=self._source, state=OK, reason="no replication failed in the last 24 hours"
+                topic="failures", name=self._source, state=OK, reason="no replication failures in the last 24 hours"
             )
 
     def _series(self, metric: str, period: timedelta, aligner: str) -> list[float]:

@@ -47,11 +47,11 @@ def _quotas(second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryComman
 
 def _data() -> Iterator[RecoveryCommand]:
     yield RecoveryCommand(
-        why="replication covers only new objects; run this once per bucket that already has objects, with the values in the stack output `recovery`",
+        why="replication covers only new objects; run this command once for each bucket that already contains objects, with the values in the `recovery` stack output",
         command="gcloud transfer jobs create gs://BUCKET gs://REPLICA",
     )
     yield RecoveryCommand(
-        why="Managed Lustre exports only on request; run the command in the stack output `export_commands` after each checkpoint",
+        why="Managed Lustre exports only on request; run the command in the `export_commands` stack output after each checkpoint",
         command="pulumi stack output export_commands",
     )
 

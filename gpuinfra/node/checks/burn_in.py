@@ -118,7 +118,7 @@ class SteadyHeat(Check):
     hint = "let the GPU cool down and repeat the stress test; a second slowdown means a cooling or power fault: replace the node"
     source = (
         "Azure/azurehpc-health-checks: customTests/azure_gpu_clock_throttling.nhc; nvidia-ml-py 13.615.71: pynvml.py; "
-        "hardware bits 0x8, 0x40, 0x80 are bad"
+        "hardware bits 0x8, 0x40, 0x80 are faults"
     )
 
     def parse(self, answers: Answers, machine: Machine) -> dict[str, Any]:

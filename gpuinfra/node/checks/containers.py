@@ -76,7 +76,7 @@ class ContainerRuntime(Check):
             return passed("docker answers", "docker answers")
         if declared and "runtime nvidia" not in found["docker"]:
             shown = "docker: %s" % (found["docker"] or "nothing")
-            return failed(shown, "runtime nvidia", "docker has no runtime nvidia, which docker run --gpus uses")
+            return failed(shown, "runtime nvidia", "docker has no nvidia runtime, which docker run --gpus uses")
         if not found:
             return Outcome(
                 "pass", "none", "a runtime that provides GPUs, or none", reason="no container runtime is installed"

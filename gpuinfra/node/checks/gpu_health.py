@@ -133,7 +133,7 @@ class Temperature(GpuTableCheck):
                 raise Unreadable("%s reports no temperature" % row.label)
             for name in shown:
                 if row.number(name) is None:
-                    raise Unreadable("%s reports no %s, but others do" % (row.label, name))
+                    raise Unreadable("%s reports no %s, but other GPUs do" % (row.label, name))
             wrong = []
             if not 0 < core < 85:
                 wrong.append("%g C" % core)

@@ -48,7 +48,7 @@ def with_notes(outcome: Outcome, notes: list[str]) -> Outcome:
 
 
 class Xids(Check):
-    """No GPU reported an Xid error in this boot that requires a drain. The table is `gpuinfra/node/xids.py`."""
+    """In this boot, no GPU reported an Xid error that requires a drain. The table is `gpuinfra/node/xids.py`."""
 
     id, name = "X1", "xid"
     phase, severity = Phase.CORRECTNESS, Severity.DRAIN

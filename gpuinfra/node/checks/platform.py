@@ -163,7 +163,7 @@ class NoNouveau(Check):
         return "nouveau" in loaded_modules(answers)
 
     def judge(self, found: bool, machine: Machine) -> Outcome:
-        return equal(found, False, reason="the module nouveau is loaded")
+        return equal(found, False, reason="the nouveau module is loaded")
 
 
 def loaded_modules(answers: Answers) -> frozenset[str]:

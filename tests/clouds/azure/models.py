@@ -67,7 +67,7 @@ REQUESTS = {
 }  # fmt: skip
 """Type -> its request."""
 WITHOUT = {
-    "monitor:DiagnosticSetting": "the client of Azure Monitor left out diagnostic settings in its version 7",
+    "monitor:DiagnosticSetting": "version 7 of the Azure Monitor client library removed diagnostic settings",
     "monitor:SubscriptionDiagnosticSetting": "the same",
 }
 """Types without a model, with the reason."""

@@ -71,7 +71,7 @@ def test_each_loss_ends_in_a_finding(host: NodeHost) -> None:
     code, said, _ = node.through()
     assert code == 0, said
     losses = {
-        "rm /etc/docker/daemon.json": ("C1", "docker has no runtime nvidia, which docker run --gpus uses"),
+        "rm /etc/docker/daemon.json": ("C1", "docker has no nvidia runtime, which docker run --gpus uses"),
         "apt-get -y remove docker-ce-cli docker-ce": ("C1", "the declaration lists docker, but it is not installed"),
         "apparmor_parser --remove /etc/apparmor.d/enroot": (
             "C5",

@@ -68,4 +68,4 @@ def test_an_exporter_that_listens_everywhere_fails_the_step(host: NodeHost) -> N
     )
     code, said = node.steps("--again")
     assert code == 1, said
-    assert "answers on the loopback address too" in said
+    assert "also answers on the loopback address" in said

@@ -44,17 +44,17 @@ def block_is_purchasable(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             path = f"pools[{i}].capacity[{j}]"
             if entry.count > BLOCK_MOST_NODES:
                 what = f"is {entry.count}; allowed: up to {BLOCK_MOST_NODES} nodes in one Capacity Block"
-                yield error(f"{path}.count", what, "use several blocks, with one entry for each")
+                yield error(f"{path}.count", what, "use several blocks, with one entry for each block")
             length = _length(entry)
             if length is None:
                 continue
             starts, days = length
             if days > BLOCK_MOST_DAYS or (days > 14 and days % 7):
                 what = f"is {days} days after the start; allowed: 1 to 14 days, or whole weeks up to {BLOCK_MOST_DAYS} days"
-                yield error(f"{path}.ends_at", what, "copy start and end from the Capacity Block")
+                yield error(f"{path}.ends_at", what, "copy the start and the end from the Capacity Block")
             if (starts.date() - today).days > BLOCK_AHEAD_DAYS:
                 what = f"is {entry.starts_at}; allowed: up to {BLOCK_AHEAD_DAYS} days ahead"
-                yield error(f"{path}.starts_at", what, "copy start and end from the Capacity Block")
+                yield error(f"{path}.starts_at", what, "copy the start and the end from the Capacity Block")
 
 
 def _length(entry: Block) -> tuple[datetime, int] | None:
@@ -149,7 +149,7 @@ def overflow_depends_on_on_demand(spec: ClusterSpec, today: date) -> Iterator[Fi
     for path, pool, machine in pools_of(spec):
         for j, entry in enumerate(pool.capacity):
             if isinstance(entry, Reserved) and entry.overflow and machine.family.startswith("p"):
-                what = "is true, so nodes beyond the reservation start on demand; on-demand capacity of P machine types is rarely available"
+                what = "is true, so nodes beyond the reservation start on demand; on-demand capacity for P machine types is rarely available"
                 yield info(f"{path}.capacity[{j}].overflow", what)
 
 

@@ -54,7 +54,7 @@ def primary_interface_has_address(spec: ClusterSpec, today: date) -> Iterator[Fi
         if len(first) != 1 or first[0].kind == "efa-only":
             found = ", ".join(nic.kind for nic in first) or "nothing"
             what = f"is {machine.name}, whose layout has {found} at card 0, device 0"
-            yield error(path, what, "put one interface of kind interface or efa at this position")
+            yield error(path, what, "put one interface of kind interface or efa at card 0, device 0")
 
 
 def interfaces_fit_cards(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -93,7 +93,7 @@ def card_supports_fabric(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def shared_cards_have_one_interface(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Cards that share an adapter have one interface, and fabric devices are on cards that do not share an adapter."""
+    """Cards that share an adapter have at most one interface each, and fabric devices are on cards that do not share an adapter."""
     for path, machine in _used(spec):
         singles = machine.limits.single_cards if machine.limits else ()
         cards = Counter(nic.card for nic in machine.nics)

@@ -44,7 +44,7 @@ def efa_pools_share_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             continue
         other_path, other = first.setdefault(machine.name, (path, zone))
         if other != zone:
-            what = f"is {zone}, but {other_path} with the same machine type is in {other}, and EFA does not cross zones"
+            what = f"is {zone}, but {other_path}, which has the same machine type, is in {other}, and EFA does not cross zones"
             yield warn(f"{path}.zone", what, "use one zone to run a job on both pools")
 
 
@@ -127,13 +127,15 @@ def root_disk_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         least = wanted.size_gib or 8 if isinstance(wanted, CustomImage) else ROOT_MIN_GIB if image.prebuilt else 8
         disk = PROFILE.disk(pool, machine, image)
         if disk.size_gib < least:
-            what = f"is {disk.size_gib}; the image needs {least}"
+            what = f"is {disk.size_gib}; the image needs {least} GiB"
             yield error(f"{path}.disk.size_gib", what, f"use {least} or more, or remove it")
         elif machine.gpu and not image.prebuilt and disk.size_gib < 100:
-            what = f"is {disk.size_gib}; driver, toolkit and containers need 50 GiB of free space"
+            what = f"is {disk.size_gib}; the driver, the toolkit and containers need 50 GiB of free space"
             yield warn(f"{path}.disk.size_gib", what, "use 100 or more")
         if disk.iops and disk.iops > disk.size_gib * GP3_IOPS_PER_GIB:
-            what = f"is {disk.iops}, which needs {-(-disk.iops // GP3_IOPS_PER_GIB)} GiB; the disk has {disk.size_gib}"
+            what = (
+                f"is {disk.iops}, which needs {-(-disk.iops // GP3_IOPS_PER_GIB)} GiB; the disk has {disk.size_gib} GiB"
+            )
             yield error(f"{path}.disk.iops", what, "raise size_gib, or lower iops")
         iops = disk.iops or 3000
         if disk.throughput_mib_s and disk.throughput_mib_s > iops * GP3_MIB_S_PER_IOPS:
@@ -142,14 +144,14 @@ def root_disk_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def image_fits_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A custom image has the architecture of the machine type, and is an AMI ID or an SSM parameter."""
+    """A custom image has the architecture of the machine type, and is specified as an AMI ID or an SSM parameter."""
     for path, pool, machine in pools_of(spec):
         wanted = images.wanted(spec, pool)
         if isinstance(wanted, CustomImage):
             where = images.where(pool, path)
             if wanted.arch != machine.arch:
                 what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
-                yield error(f"{where}.arch", what, "use an image with that architecture")
+                yield error(f"{where}.arch", what, "use an image with the architecture of the machine type")
             if not IMAGE.fullmatch(wanted.ref):
                 what = "is not an AMI ID; allowed: an ID such as ami-0123456789abcdef0, or an SSM parameter below /aws/service/"
                 yield error(f"{where}.ref", what, "copy it from the console")
@@ -190,7 +192,7 @@ def ingress_rules_fit(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def node_policies_are_limited(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The managed policies of the nodes are listed once, belong to the partition of the Region, and do not allow a node to change the evidence of other nodes or roles."""
+    """The managed policies of the nodes are listed once, belong to the partition of the Region, and do not allow a node to change roles or the evidence of other nodes."""
     home = f"arn:{partition(spec.where.region)}:"
     access = spec.access
     named = [(f"access.node_policies[{i}]", arn) for i, arn in enumerate(access.node_policies)]
@@ -206,7 +208,7 @@ def node_policies_are_limited(spec: ClusterSpec, today: date) -> Iterator[Findin
         if arn in access.node_policies[:i]:
             yield error(path, f"is {arn}, which is listed twice", "remove it")
         elif ":iam::aws:" in arn and arn.rpartition("/")[2] in BROAD_POLICIES:
-            what = f"is {arn}, which allows a node to change the evidence of other nodes or its own permissions"
+            what = f"is {arn}, which allows a node to change its own permissions or the evidence of other nodes"
             yield error(path, what, "use a policy that allows only the data that the nodes need")
 
 

@@ -45,7 +45,11 @@ def existing_fsx_or_efs_is_identified(spec: ClusterSpec, today: date) -> Iterato
         service = "FSx for Lustre" if lustre else "Amazon EFS"
         if not _FILE_SYSTEM.fullmatch(existing.id):
             what = f"is {shown(existing.id)}; allowed: the ID of an {service} file system, fs-0123456789abcdef0"
-            yield error(f"{path}.id", what, "use the ID, not the ARN, the name or the ID of a volume or a cache")
+            yield error(
+                f"{path}.id",
+                what,
+                "specify the ID of the file system; ARNs, names, and IDs of volumes or caches are not allowed",
+            )
             continue
         own = dns_name(existing.id, spec.where.region, lustre=lustre)
         # An unknown region has its own finding.
@@ -55,7 +59,7 @@ def existing_fsx_or_efs_is_identified(spec: ClusterSpec, today: date) -> Iterato
             yield error(f"{path}.address", what, "remove it")
         elif address and lustre and address != own and _ASSIGNED.fullmatch(address):
             what = f"is {shown(address)}, which is not a DNS name of the FSx file system {existing.id}; allowed: {own}, or another name of its servers"
-            yield error(f"{path}.address", what, "remove it, or correct the ID")
+            yield error(f"{path}.address", what, "remove the address, or correct the ID")
         if lustre and not existing.mount_name:
             command = f"aws fsx describe-file-systems --file-system-ids {existing.id} --query 'FileSystems[].LustreConfiguration.MountName'"
             yield error(f"{path}.mount_name", "is required for FSx for Lustre", f"run: {command}")
@@ -64,12 +68,14 @@ def existing_fsx_or_efs_is_identified(spec: ClusterSpec, today: date) -> Iterato
             yield error(f"{path}.mount_name", what, "use the mount name that FSx returns, without a path")
         if existing.security_group is None:
             what = "is required: the nodes reach only the security groups that the declaration specifies"
-            yield error(f"{path}.security_group", what, "use the group of the network interfaces of the file system")
+            yield error(
+                f"{path}.security_group", what, "use the security group of the file system's network interfaces"
+            )
         elif not _SECURITY_GROUP.fullmatch(existing.security_group):
             what = f"is {shown(existing.security_group)}; allowed: the ID of a security group, sg-0123456789abcdef0"
             yield error(f"{path}.security_group", what, "use the ID instead of the name")
         if existing.address_range:
-            what = "is set, but on AWS the rules of the nodes refer to security_group"
+            what = "is set, but on AWS the rules for the nodes refer to security_group"
             yield error(f"{path}.address_range", what, "remove it")
 
 
@@ -80,7 +86,7 @@ def homes_are_in_availability_zones(spec: ClusterSpec, today: date) -> Iterator[
     for i, entry in enumerate(spec.storage):
         if isinstance(entry, Home) and local:
             what = f"is home, but {listed(local)}, and EFS does not support mount targets in Local Zones"
-            yield error(f"storage[{i}].kind", what, "remove it, or use only Availability Zones")
+            yield error(f"storage[{i}].kind", what, "remove the home directories, or use only Availability Zones")
 
 
 def mounted_bucket_key_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -90,7 +96,11 @@ def mounted_bucket_key_is_valid(spec: ClusterSpec, today: date) -> Iterator[Find
             continue
         path = f"storage[{i}].key_arn"
         if entry.bucket == "auto":
-            yield error(path, "is set, but bucket is auto, which is encrypted with the stack's key", "remove it")
+            yield error(
+                path,
+                "is set, but bucket is auto, so the stack creates the bucket and encrypts it with the stack's key",
+                "remove it",
+            )
         elif not _KEY.fullmatch(entry.key_arn):
             what = f"is {shown(entry.key_arn)}; allowed: the ARN of a key, arn:aws:kms:REGION:ACCOUNT:key/ID"
             yield error(path, what, "use the ARN of the key, because permissions do not accept the ARN of an alias")
@@ -118,7 +128,7 @@ def lustre_size_is_billed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             continue
         capacity = PROFILE.lustre(entry)
         if capacity.billed != capacity.requested:
-            what = f"is {capacity.requested}, and {capacity.billed} is billed: {capacity.reason}"
+            what = f"is {capacity.requested}, and {capacity.billed} GiB is billed: {capacity.reason}"
             yield info(f"{path}.capacity_gib", what, f"use {capacity.billed}")
 
 
@@ -130,12 +140,12 @@ def lustre_efa_is_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]
             continue
         path, kind = f"storage[{index}]", entry.deployment or "persistent_2"
         if kind != "persistent_2":
-            yield error(f"{path}.fabric", f"is true, but {kind} has no EFA", "use persistent_2")
+            yield error(f"{path}.fabric", f"is true, but {kind} does not support EFA", "use persistent_2")
         for i, pool in enumerate(spec.pools):
             machine = machines.get(pool.machine)
             if machine and machine.gpu and machine.hypervisor in ("nitro-v3", "nitro-v2"):
                 what = f"is true, but {machine.name} of pools[{i}] uses {machine.hypervisor.replace('-', ' ')}, and EFA to FSx requires nitro v4"
-                yield error(f"{path}.fabric", what, "remove it; these nodes use TCP")
+                yield error(f"{path}.fabric", what, "remove fabric, so that these nodes use TCP")
                 break
 
 
@@ -213,7 +223,7 @@ def lustre_data_is_exported(spec: ClusterSpec, today: date) -> Iterator[Finding]
             what = "does not export everything to the bucket, so destroy retains the file system, which is billed until you delete it"
             yield info(f"{path}.{field}", what, hint)
         else:
-            what = f"does not export everything to the bucket, and {kind} is deleted with the stack: the other files are lost"
+            what = f"does not export everything to the bucket, and {kind} is deleted with the stack, so files that are not exported are lost"
             yield warn(f"{path}.{field}", what, hint)
 
 

@@ -44,7 +44,7 @@ def infiniband_pool_fits_scale_set(spec: ClusterSpec, today: date) -> Iterator[F
     for path, pool, machine in pools_of(spec):
         if _infiniband(pool, machine) and pool.nodes > FABRIC_LIMIT:
             what = f"has {pool.nodes} nodes; allowed: up to {FABRIC_LIMIT} in one InfiniBand fabric"
-            hint = "use several pools, which are separate fabrics"
+            hint = "use several pools; each pool is a separate fabric"
             yield error(f"{path}.capacity", what, hint)
 
 
@@ -86,22 +86,26 @@ def spot_is_cheaper(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                 and entry.max_price_usd is not None
                 and round(entry.max_price_usd, 5) != entry.max_price_usd
             ):
-                what = f"is {entry.max_price_usd}; allowed: up to five decimals"
+                what = f"is {entry.max_price_usd}; allowed: up to five decimal places"
                 yield error(f"{path}.capacity[{j}].max_price_usd", what, "round it")
 
 
 def image_fits_vm_size(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """An image that is selected by its ID has the architecture of the machine type, and is a resource ID or a marketplace image."""
+    """An image that is selected by its ID has the architecture of the machine type, and the ID is a resource ID or the URN of a marketplace image."""
     for path, pool, machine in pools_of(spec):
         wanted = images.wanted(spec, pool)
         if isinstance(wanted, CustomImage):
             where = images.where(pool, path)
             if wanted.arch != machine.arch:
                 what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
-                yield error(f"{where}.arch", what, "use an image with that architecture")
+                yield error(f"{where}.arch", what, "use an image with the architecture of the machine type")
             if not wanted.ref.startswith("/") and not URN.fullmatch(wanted.ref):
                 what = "is not an Azure image; allowed: a resource ID such as /subscriptions/.../images/my-image, or publisher:offer:sku:version"
-                yield error(f"{where}.ref", what, "copy it from `az vm image list`, or from the image in the portal")
+                yield error(
+                    f"{where}.ref",
+                    what,
+                    "copy the URN from `az vm image list`, or the resource ID from the image in the portal",
+                )
 
 
 def multi_node_pool_has_infiniband(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -137,9 +141,9 @@ def lustre_sku_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         capacity = PROFILE.lustre(entry)
         if capacity.billed > most * 1024:
             what = f"is {entry.capacity_gib}; allowed: up to {most * 1024} for {sku} without a support request"
-            yield error(f"{path}.capacity_gib", what, "lower it, or use another tier")
+            yield error(f"{path}.capacity_gib", what, "lower the capacity, or use a different tier")
         elif capacity.billed != capacity.requested:
-            what = f"is {capacity.requested}, and {capacity.billed} is billed: {capacity.reason}"
+            what = f"is {capacity.requested}, and {capacity.billed} GiB is billed: {capacity.reason}"
             yield info(f"{path}.capacity_gib", what, f"use {capacity.billed}")
         if entry.deployment or entry.version or entry.metadata_iops or entry.fabric or entry.backup_days:
             what = "has a field that only AWS supports (deployment, version, metadata_iops, fabric, backup_days)"
@@ -166,7 +170,7 @@ def lustre_zone_is_named(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     for i, entry in enumerate(spec.storage):
         if entry.kind == "lustre" and not entry.existing and not (entry.zone or spec.where.zone):
             what = f"is not set, so the file system is in zone {LUSTRE_ZONE} of {spec.where.region}, and Azure can place the nodes in another zone"
-            hint = "set where.zone to the zone that offers the machine in your subscription (az vm list-skus --zone); it cannot be changed later"
+            hint = "set where.zone to the zone that offers the machine in your subscription (`az vm list-skus --zone`); the zone cannot be changed later"
             yield warn(f"storage[{i}].zone", what, hint)
 
 
@@ -203,7 +207,7 @@ def file_systems_fit_network(spec: ClusterSpec, today: date) -> Iterator[Finding
 
 
 def node_subnet_is_large_enough(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The node subnet has an address for each node and the five addresses that Azure reserves."""
+    """The node subnet has enough addresses for the nodes and for the five addresses that Azure reserves."""
     try:
         network = ipaddress.ip_network(spec.network.cidr, strict=False)
     except ValueError:

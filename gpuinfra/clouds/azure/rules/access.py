@@ -33,7 +33,7 @@ _IMPORTER = 'az ad sp list --display-name "HPC Cache Resource Provider" --query 
 
 
 def evidence_account_is_reachable(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The evidence account allows access from the addresses where you run `up`, which writes bundles and reads evidence."""
+    """The evidence account allows access from the addresses from which you run `up`, which writes bundles and reads evidence."""
     if "foundation" not in spec.made_layers or spec.access.evidence_from:
         return
     if "site" in spec.made_layers and "cluster" in spec.made_layers and not spec.network.existing:
@@ -69,7 +69,7 @@ def node_roles_are_limited(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                 f"{path}.role", what, 'run `az role definition list --name AcrPull --query "[].name"` to get the ID'
             )
         if one.scope is None:
-            yield error(f"{path}.scope", "is required on Azure", "set it to the ID of the resource")
+            yield error(f"{path}.scope", "is required on Azure", "set it to the ID of the resource that the nodes use")
         elif not _RESOURCE.fullmatch(one.scope):
             what = f"is {shown(one.scope)}; allowed: the ID of a resource, /subscriptions/ID/resourceGroups/NAME/providers/TYPE/NAME"
             yield error(f"{path}.scope", what, "assign the role at the resource that the nodes use")
@@ -91,7 +91,7 @@ def evidence_ranges_are_public(spec: ClusterSpec, today: date) -> Iterator[Findi
             yield error(path, f"is {network}, which includes every address", "list the public ranges of your operators")
         elif any(network.overlaps(private) for private in _PRIVATE):
             what = f"is {network}, which is private; clients in the network use the private endpoint"
-            yield error(path, what, "remove it, or use the public address behind it")
+            yield error(path, what, "remove the range, or use the public addresses from which operators connect")
         elif wrong := host_bits(text):
             yield error(path, *wrong)
         elif network.prefixlen < 16:
@@ -146,7 +146,7 @@ def lustre_importer_is_named(spec: ClusterSpec, today: date) -> Iterator[Finding
             what = f"is {shown(entry.bucket)}; allowed: auto, or the ID of a container"
             yield error(f"{path}.bucket", what, _CONTAINER_FORM)
         if entry.importer_id is None and entry.bucket == "auto":
-            what = "is required: the importing service needs two roles on the account, and its object ID differs between tenants"
+            what = "is required: the importing service needs two roles on the account, and the object ID of the service differs between tenants"
             yield error(f"{path}.importer_id", what, f"run: {_IMPORTER}")
         elif entry.importer_id is not None and not _GUID.fullmatch(entry.importer_id):
             what = f"is {shown(entry.importer_id)}; allowed: an object ID"
@@ -229,7 +229,7 @@ def existing_lustre_is_identified(spec: ClusterSpec, today: date) -> Iterator[Fi
         for name in ("security_group", "efa_enabled", "address_range"):
             if getattr(existing, name):
                 where = "Google Cloud" if name == "address_range" else "AWS"
-                yield error(f"{path}.{name}", f"is set, but only {where} has it", "remove it")
+                yield error(f"{path}.{name}", f"is set, but only {where} supports it", "remove it")
 
 
 def reservation_is_group_id(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -260,7 +260,7 @@ def audit_settings_fit_azure(spec: ClusterSpec, today: date) -> Iterator[Finding
 
 
 def host_encryption_is_registered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The EncryptionAtHost feature is registered in the subscription, which is required once."""
+    """The EncryptionAtHost feature is registered in the subscription. Registration is required once for each subscription."""
     if spec.pools:
         what = "use encryption at host, a feature that must be registered once in the subscription"
         hint = "run: az feature register --namespace Microsoft.Compute --name EncryptionAtHost"
@@ -273,12 +273,12 @@ def renewal_batch_is_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding
         share = pool.renew.at_once_percent
         path = f"pools[{i}].renew"
         if share < MIN_BATCH_PERCENT:
-            what = f"is {share}; the minimum on Azure is {MIN_BATCH_PERCENT}, so gpuinfra uses this value"
+            what = f"is {share}; the minimum on Azure is {MIN_BATCH_PERCENT}, so gpuinfra uses the minimum"
             yield info(f"{path}.at_once_percent", what)
         batch = max(1, pool.nodes * max(share, MIN_BATCH_PERCENT) // 100)
         if "canary" in pool.renew.model_fields_set and pool.renew.canary != batch:
             what = f"is {pool.renew.canary}; on Azure the first batch is the canary, and its size is {batch}"
-            yield info(f"{path}.canary", what, "set at_once_percent for a different batch, or remove the canary")
+            yield info(f"{path}.canary", what, "set at_once_percent for a different batch size, or remove the canary")
 
 
 RULES = rules_in(vars())

@@ -63,7 +63,7 @@ class Scope(BaseScope):
         return with_defaults(opts, "gcp", fill)
 
     def labels(self, **more: str) -> dict[str, str]:
-        """Return the tags and additional labels as labels. The keyword `gpuinfra_pool` becomes the label `gpuinfra-pool`."""
+        """Return the tags and additional labels as labels. The `gpuinfra_pool` keyword becomes the `gpuinfra-pool` label."""
         return names.labels({**self.tags, **{key.replace("_", ":", 1): value for key, value in more.items()}})
 
     def physical_name(self, logical: str) -> str:

@@ -85,7 +85,7 @@ def gpudirect_stacks_are_not_mixed(spec: ClusterSpec, today: date) -> Iterator[F
 
 
 def subnets_have_enough_addresses(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Each subnet has an address for each node and the four addresses that Google Cloud reserves."""
+    """Each subnet has enough addresses for the nodes and for the four addresses that Google Cloud reserves."""
     if spec.network.existing:
         return
     try:
@@ -122,7 +122,7 @@ def network_quota_is_enough(spec: ClusterSpec, today: date) -> Iterator[Finding]
     """The network quota of the project covers a network for each interface."""
     names = {nic.network for _, pool, m in pools_of(spec) if pool.fabric != "none" for nic in m.nics}
     if len(names) > 5 and not spec.network.existing:
-        what = f"need {len(names)} networks from the project's quota, which also counts the network `default`"
+        what = f"need {len(names)} networks from the project's quota, which also counts the `default` network"
         yield info("pools", what, "check the quota in the console")
 
 
@@ -135,14 +135,14 @@ def disk_settings_fit_family(spec: ClusterSpec, today: date) -> Iterator[Finding
 
 
 def image_fits_architecture(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """An image that is selected by its ID has the architecture of the machine type, and is the path of an image or of an image family."""
+    """An image that is selected by its ID has the architecture of the machine type, and the ID is the path of an image or of an image family."""
     for path, pool, machine in pools_of(spec):
         wanted = images.wanted(spec, pool)
         if isinstance(wanted, CustomImage):
             where = images.where(pool, path)
             if wanted.arch != machine.arch:
                 what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
-                yield error(f"{where}.arch", what, "use an image with that architecture")
+                yield error(f"{where}.arch", what, "use an image with the architecture of the machine type")
             if not IMAGE_PATH.fullmatch(wanted.ref):
                 what = "is not a Google Cloud image; allowed: projects/P/global/images/I, or projects/P/global/images/family/F"
                 yield error(
@@ -166,9 +166,9 @@ def lustre_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         capacity = PROFILE.lustre(entry)
         if capacity.billed > most:
             what = f"is {entry.capacity_gib}; allowed: up to {most} for this tier"
-            yield error(f"{path}.capacity_gib", what, "lower it, or use another tier")
+            yield error(f"{path}.capacity_gib", what, "lower the capacity, or use a different tier")
         elif capacity.billed != capacity.requested:
-            what = f"is {capacity.requested}, and {capacity.billed} is billed: {capacity.reason}"
+            what = f"is {capacity.requested}, and {capacity.billed} GiB is billed: {capacity.reason}"
             yield info(f"{path}.capacity_gib", what, f"use {capacity.billed}")
         if entry.deployment or entry.version or entry.metadata_iops or entry.fabric or entry.backup_days:
             what = "has a field that only AWS supports (deployment, version, metadata_iops, fabric, backup_days)"
@@ -195,14 +195,14 @@ def used_bucket_name_is_valid(spec: ClusterSpec, today: date) -> Iterator[Findin
 
 
 def filestore_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A zonal Filestore has 1024 to 9984 GiB in steps of 256, or 10240 to 102400 GiB in steps of 2560."""
+    """A zonal Filestore instance has 1024 to 9984 GiB in increments of 256 GiB, or 10240 to 102400 GiB in increments of 2560 GiB."""
     for i, entry in enumerate(spec.storage):
         if entry.kind != "home" or entry.existing:
             continue
         size = entry.capacity_gib
         small, large = range(1_024, 9_984 + 1, 256), range(10_240, 102_400 + 1, 2_560)
         if size not in small and size not in large:
-            what = f"is {size}; allowed: 1024 to 9984 in steps of 256, or 10240 to 102400 in steps of 2560"
+            what = f"is {size}; allowed: 1024 to 9984 in increments of 256 GiB, or 10240 to 102400 in increments of 2560 GiB"
             least = next((one for one in (*small, *large) if one >= size), large[-1])
             yield error(f"storage[{i}].capacity_gib", what, f"use {least}")
 
@@ -227,16 +227,16 @@ def existing_instance_is_identified(spec: ClusterSpec, today: date) -> Iterator[
             yield error(f"{path}.mount_name", what, "use the file system name of the instance, without a path")
         if lustre and existing.address_range is None:
             what = "is required, because the servers open connections to the nodes"
-            yield error(f"{path}.address_range", what, "use the range of the instance in the peering of the network")
+            yield error(f"{path}.address_range", what, "use the instance's address range in the network peering")
         elif existing.address_range and not lustre:
-            what = "is set, but the servers of Filestore open no connections to the nodes"
+            what = "is set, but Filestore servers open no connections to the nodes"
             yield error(f"{path}.address_range", what, "remove it")
         elif existing.address_range and (problem := _not_private(existing.address_range)):
             what = f"is {shown(existing.address_range)}; allowed: {problem}"
             yield error(f"{path}.address_range", what, "use the range of the instance, such as 10.40.0.0/24")
         for name in ("security_group", "efa_enabled"):
             if getattr(existing, name):
-                yield error(f"{path}.{name}", "is set, but only AWS has it", "remove it")
+                yield error(f"{path}.{name}", "is set, but only AWS supports it", "remove it")
 
 
 def _not_private(text: str) -> str:

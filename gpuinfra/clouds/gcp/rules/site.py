@@ -84,7 +84,7 @@ BROAD_ROLES = frozenset(
 )
 """Predefined roles, without `roles/`, that contain one of the permissions storage.objects.create, storage.objects.delete, storage.buckets.setIamPolicy,
 resourcemanager.projects.setIamPolicy, iam.serviceAccounts.getAccessToken, iam.serviceAccounts.setIamPolicy and iam.serviceAccountKeys.create
-(roles of Google Cloud in iann0036/iam-dataset, MIT License, 2026-08-22). Roles of service agents are left out, because they cannot be assigned."""
+(roles of Google Cloud in iann0036/iam-dataset, MIT License, 2026-08-22). Service agent roles are excluded, because they cannot be assigned."""
 
 
 def labels_are_unique(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -183,7 +183,7 @@ def bucket_export_is_manual(spec: ClusterSpec, today: date) -> Iterator[Finding]
     for i, entry in enumerate(spec.storage):
         if isinstance(entry, Lustre) and entry.bucket is not None and "site" in spec.made_layers:
             what = f"is {entry.bucket}, and exports from {entry.mount} are manual, so destroy retains the file system, which is billed until you delete it"
-            hint = "to delete the file system, run the commands in the output export_commands before `destroy`, and delete it afterward"
+            hint = "to delete the file system, run the commands in the `export_commands` output before `destroy`, and delete the file system afterward"
             yield info(f"storage[{i}].bucket", what, hint)
 
 
@@ -204,7 +204,7 @@ def site_machines_are_known(spec: ClusterSpec, today: date) -> Iterator[Finding]
     for i, name in enumerate(spec.network.machines):
         if name not in known:
             near = nearest(name, list(known))
-            hint = f"did you mean {near}?" if near else "`gpuinfra catalog --cloud gcp` lists them"
+            hint = f"did you mean {near}?" if near else "`gpuinfra catalog --cloud gcp` lists the machine types"
             what = f"is {shown(name)}, which is not in the catalog of {PROFILE.title}"
             yield error(f"network.machines[{i}]", what, hint)
 

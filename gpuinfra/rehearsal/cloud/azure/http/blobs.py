@@ -108,7 +108,9 @@ class Blobs:
 
     def _put(self, request: Request, account: str, container: str, name: str) -> Response:
         if request.headers.get("x-ms-blob-type") != "BlockBlob" or request.query.get("comp"):
-            raise AzureError("InvalidHeaderValue", "A rehearsal supports only block blobs in one request.")
+            raise AzureError(
+                "InvalidHeaderValue", "A rehearsal supports only block blobs that are uploaded in one request."
+            )
         bucket = stores.bucket(account, container)
         with self.cloud.store.change():
             stores.writable(self.cloud.store, account, container)
