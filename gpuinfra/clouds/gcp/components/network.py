@@ -108,7 +108,7 @@ class Network(pulumi.ComponentResource):
         return ready_after(network.id, [self._peering(network, plan.service_range)] if plan.service_range else [])
 
     def _data_network(self, extra: ExtraNetwork) -> None:
-        """Create a network for one interface of each node. Flows are not logged, because the volume is terabits and all traffic is between nodes."""
+        """Create a network for one interface of each node. Flows are not logged, because the nodes exchange terabits per second, and all traffic is between nodes."""
         network = self._network(
             rows.DATA_NETWORK.logical(self._name, network=extra.name),
             extra.mtu,
