@@ -29,10 +29,10 @@ REQUESTS: dict[str, tuple[str, list[str], int, str]] = {
     "escape sequence as region": (AWS, ["--region", "us-\x1b[31mwest-2"], 1, "not a valid AWS region"),
     "secret as region": (AWS, ["--region", "ghp_0123456789abcdefABCDEF"], 1, "a string of 26 characters"),
     "long region": (AWS, ["--region", "x" * 100_000], 1, "a string of 100000 characters"),
-    "China": (AWS, ["--region", "cn-north-1"], 1, "partition aws-cn"),
-    "GovCloud": (AWS, ["--region", "us-gov-west-1"], 1, "partition aws-us-gov"),
-    "Azure China": (AZURE, ["--region", "chinaeast2"], 1, "partition AzureChinaCloud"),
-    "Azure Government": (AZURE, ["--region", "usgovvirginia"], 1, "partition AzureUSGovernment"),
+    "China": (AWS, ["--region", "cn-north-1"], 1, "aws-cn partition"),
+    "GovCloud": (AWS, ["--region", "us-gov-west-1"], 1, "aws-us-gov partition"),
+    "Azure China": (AZURE, ["--region", "chinaeast2"], 1, "AzureChinaCloud partition"),
+    "Azure Government": (AZURE, ["--region", "usgovvirginia"], 1, "AzureUSGovernment partition"),
     "region of another cloud": (AWS, ["--region", "us-central1"], 1, "not a valid AWS region"),
     "machine not sold in region": (AWS, ["--region", "sa-east-1"], 1, "the catalog does not list in sa-east-1"),
     "machine not sold in region of Google Cloud": (GCP, ["--region", "africa-south1"], 1, "does not list in africa-south1"),
@@ -116,7 +116,7 @@ REQUESTS: dict[str, tuple[str, list[str], int, str]] = {
     "image with a command": (AWS, ["--region", "us-west-2", "--set", "pools[0].image={ref: ami-0123456789abcdef0; reboot}"], 1, "is not an AMI ID"),
     "read-only folder": (AWS, ["--region", "us-west-2", "--output", "/proc/Pulumi.x.yaml"], 2, "/proc/Pulumi.x.yaml cannot be written"),
     "file as folder": (AWS, ["--region", "us-west-2", "--output", "Pulumi.aws-p4d.yaml/Pulumi.x.yaml"], 2, "which is not a path"),
-    "device as output": (AWS, ["--region", "us-west-2", "--output", "/dev/null"], 2, "/dev/null exists"),
+    "device as output": (AWS, ["--region", "us-west-2", "--output", "/dev/null"], 2, "/dev/null already exists"),
     "long output": (AWS, ["--region", "us-west-2", "--output", "x" * 5000], 2, "--output is a string of 5000 characters"),
     "empty output": (AWS, ["--region", "us-west-2", "--output", ""], 2, "is a folder"),
     "command as output": (AWS, ["--region", "us-west-2", "--output", "Pulumi.$(reboot).yaml"], 1, "--output has an invalid stack name: a string of 9 characters"),
@@ -207,7 +207,7 @@ def test_existing_output_has_one_finding(
     (tmp_path / file).write_text("mine")
     monkeypatch.setenv("COLUMNS", "200")
     assert main(["clone", str(tmp_path / "Pulumi.aws-p4d.yaml"), "--region", "us-west-2", "--mode", mode]) == 2
-    assert f"{file} exists" in capsys.readouterr().err
+    assert f"{file} already exists" in capsys.readouterr().err
     assert (tmp_path / file).read_text() == "mine"
     assert len(list(tmp_path.iterdir())) == 2
 

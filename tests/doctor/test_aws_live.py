@@ -386,7 +386,7 @@ def test_root_user_is_not_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     ("answer", "state", "found", "fix"),
     [
         (offerings("use1-az6"), State.ERROR, "not offered in use1-az4", "set `zone` in the stack file to use1-az6"),
-        (offerings(), State.ERROR, "not offered to this account in us-east-1", "gpuinfra catalog p4d.24xlarge"),
+        (offerings(), State.ERROR, "not offered to this account in us-east-1", "`gpuinfra catalog p4d.24xlarge` lists regions"),
     ],
 )
 def test_machine_that_is_not_offered(
@@ -468,7 +468,7 @@ def test_reservation_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> Non
     )
     row = of(ask(monkeypatch, P4D, DescribeCapacityReservations=answer)[0], "reservation")
     assert row.state is State.ERROR
-    assert row.fix.startswith("aws ec2 describe-capacity-reservations --region us-east-1")
+    assert row.fix.startswith("`aws ec2 describe-capacity-reservations --region us-east-1` lists the reservations")
 
 
 def _grouped() -> Plan:

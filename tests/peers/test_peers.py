@@ -376,7 +376,7 @@ def row_42(spec: ClusterSpec, plan: Plan, path: Path) -> None:
     value["storage"][0]["capacity_gib"] = 36001
     other = parse_spec(value)
     assert make_plan(other, TODAY).file_systems[0].capacity_gib == 54000
-    assert any("54000 is billed" in finding.message for finding in check(other, TODAY))
+    assert any("54000 GiB is billed" in finding.message for finding in check(other, TODAY))
 
 
 @row(43)
