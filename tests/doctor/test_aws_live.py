@@ -386,7 +386,12 @@ def test_root_user_is_not_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     ("answer", "state", "found", "fix"),
     [
         (offerings("use1-az6"), State.ERROR, "not offered in use1-az4", "set `zone` in the stack file to use1-az6"),
-        (offerings(), State.ERROR, "not offered to this account in us-east-1", "`gpuinfra catalog p4d.24xlarge` lists regions"),
+        (
+            offerings(),
+            State.ERROR,
+            "not offered to this account in us-east-1",
+            "`gpuinfra catalog p4d.24xlarge` lists regions",
+        ),
     ],
 )
 def test_machine_that_is_not_offered(
