@@ -7,7 +7,7 @@ readonly HOME_OF_BUNDLES=/opt/gpuinfra
 readonly STARTED=/run/gpuinfra-started.json
 
 main() {
-  trap 'log "user data failed on line $LINENO; this node will not report"' ERR
+  trap 'log "user data failed in line $LINENO; this node will not report"' ERR
   local sha256 archive
   mkdir -p /etc/gpuinfra "$HOME_OF_BUNDLES" /var/lib/gpuinfra
   node_json >/etc/gpuinfra/node.json.new

@@ -106,7 +106,7 @@ def test_missing_sdk_is_a_problem_only_for_the_cloud_of_a_stack(monkeypatch: pyt
     for required, state in ((True, State.ERROR), (False, State.SKIPPED)):
         (row,) = machine.sdk("aws", required=required)
         assert (row.state, row.found) == (state, "boto3 not installed")
-        assert row.fix.startswith("pip install 'gpuinfra[aws]'")
+        assert row.fix.startswith("`pip install 'gpuinfra[aws]'`")
 
 
 def test_sdk_of_another_version_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:

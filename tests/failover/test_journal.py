@@ -76,7 +76,7 @@ def test_file_that_is_no_journal_of_the_stack_is_refused(stack: Path, text: str)
     begun(stack).write_text(text)
     with pytest.raises(GpuinfraError, match="is not a journal of") as found:
         opened(stack)
-    assert "remove it" in str(found.value)
+    assert "remove the file" in str(found.value)
     with pytest.raises(GpuinfraError, match="is not a journal of"):
         opened(stack)  # The lock was released.
 
