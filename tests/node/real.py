@@ -1,7 +1,8 @@
 """Outputs of real machines, and what each check must find in them.
 
 `tests/recordings/outputs/` has one output per file. Its header names the machine, the source, the licence, and whether the text is an
-excerpt or written anew in the same shape, because its source has no licence. `tests/recordings/nvidia-smi/*.xml` are whole documents.
+excerpt or written anew in the same shape, because its source has no licence. `tests/recordings/nvidia-smi/*.xml` are whole documents, and `tests/recordings/evidence/*.json`
+are evidence that the node program recorded on a real machine.
 Run this file as a program to print the outcomes of all cases.
 """
 
@@ -26,6 +27,7 @@ from gpuinfra.node.probes import GPU_FIELDS, PROBES
 from tests.node.healthy import AZURE, H100, JOURNAL, P4D, RECORDINGS, healthy, machine, record
 
 OUTPUTS = RECORDINGS.parent / "outputs"
+EVIDENCE = RECORDINGS.parent / "evidence"
 LINUX = "2026-11-21T09:00:00+0000 gpu-1 kernel: Linux version 6.8.0-1040-aws (buildd@lcy02-amd64-000)\n"
 """The start of a kernel log, which the excerpts do not have."""
 
@@ -117,6 +119,8 @@ CASES: dict[str, Case] = {
     "gb10-dcgm-json-2": Case({"B6": "fail"}, expected={"gpus": 1, "burn_in": 2}, code=226),
     "dcgm-json-1": Case({"B6": "error"}, expected={"gpus": 1, "burn_in": 3}),
     "h100-nvbandwidth-1": Case({"B5": "pass"}),
+    "h100-nvbandwidth-2": Case({"B5": "pass"}, machine("aws", "p5.4xlarge")),
+    "h100-pair-1": Case({"B3": "fail"}, machine("aws", "p5.48xlarge")),
     "a100-nvbandwidth-1": Case({"B5": "error"}, code=1),
     "vm-showhold-1": Case({"D4": "pass"}),
     "vm-cloud-init-1": Case({"S1": "fail"}, code=2),
@@ -178,6 +182,27 @@ NCCL_LOGS = {
     "infiniband": "node-1:77:99 [3] NCCL INFO Using network IBext_v11\n",
 }
 """Fabric -> lines that NCCL prints, written anew in the shape of public logs (gIB 1.0.2; NCCL 2.32.3 on p5en; NCCL 2.29 with plugin v11)."""
+
+
+IDLE = {
+    **dict.fromkeys(["P3", "P4", "D1", "D2", "D5", "D8", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G9", "G10", "G11", "G12", "G13", "G14", "X1"], "pass"),
+    "P2": "fail", "N4": "fail",  # the machine has no kernel headers and no limits for locked memory
+    "D4": "warn",  # CUDA is held, the driver and the kernel are not
+    "B4": "fail",  # the machine has no fabric, so NCCL uses sockets
+}  # fmt: skip
+BUSY = {name: word for name, word in IDLE.items() if name[0] in "GX"} | {"D4": "warn", "N4": "fail", "G14": "warn"}
+MEASURED: dict[str, dict[str, str]] = {"h100-idle": IDLE, "h100-busy": BUSY}
+"""Evidence of a real machine -> the outcome of each check whose tools the machine has. `h100-busy` was recorded during matrix products."""
+
+
+def measured(name: str) -> dict[str, dict[str, Any]]:
+    """The outcomes of the checks in recorded evidence."""
+    probes = json.loads((EVIDENCE / f"{name}.json").read_text(encoding="utf-8"))["probes"]
+    wanted = {**machine("aws", "p5.4xlarge"), "required": sorted(MEASURED[name]), "skips": {}, "root_free_gib": 20}
+    kernel = probes["uname"]["stdout"].strip()
+    wanted["software"] = {**wanted["software"], "driver": {"pin": "580.159.04"}}
+    journal = {**JOURNAL, "recorded": {**JOURNAL["recorded"], "kernel": kernel, "driver": "580.159.04"}}
+    return {check["id"]: check for check in judge(probes, wanted, journal=journal)}
 
 
 def checks_of(probe: str) -> set[str]:
@@ -324,6 +349,8 @@ def tried() -> dict[str, tuple[int, int]]:
     verbatim.update(OF_CAPTURE)
     for name in DOCUMENTS:
         verbatim.update(list(document_outcomes(name)))
+    for name in MEASURED:
+        verbatim.update(list(MEASURED[name]))
     return {check: (verbatim[check], shaped[check]) for check in ALL}
 
 

@@ -7,7 +7,17 @@ import pytest
 from gpuinfra.node import nvsmi
 from gpuinfra.node.mig import instances
 from tests.node.healthy import RECORDINGS
-from tests.node.real import CASES, DOCUMENTS, document_outcomes, outcomes, outputs, reading
+from tests.node.real import (
+    CASES,
+    DOCUMENTS,
+    EVIDENCE,
+    MEASURED,
+    document_outcomes,
+    measured,
+    outcomes,
+    outputs,
+    reading,
+)
 
 
 def test_every_output_is_in_the_table() -> None:
@@ -51,3 +61,21 @@ def test_blackwell_documents_show_a_denied_feature() -> None:
     for name in ("b200-8", "gb200-4", "gb300-4"):
         log = nvsmi.parse((RECORDINGS / f"{name}.xml").read_text(encoding="utf-8"))
         assert {gpu.get("power_smoothing") for gpu in log.gpus} == {"Insufficient Permissions"}
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_every_check_judges_the_evidence_of_a_real_machine(name: str) -> None:
+    """Each check gives the outcome of the table for evidence that the node program recorded on a machine with one H100."""
+    found = measured(name)
+    assert {check: one["outcome"] for check, one in found.items()} == MEASURED[name], found
+
+
+def test_all_recorded_evidence_is_in_the_table() -> None:
+    """Each file has a row, and each row a file."""
+    assert {path.stem for path in EVIDENCE.glob("*.json")} == set(MEASURED)
+
+
+def test_sockets_are_found_in_the_log_of_a_real_run() -> None:
+    """NCCL 2.28.9 on a machine without a fabric names its socket network, and B4 reports the lines that explain it."""
+    reason = measured("h100-idle")["B4"]["reason"]
+    assert reason.startswith("NCCL uses Socket; NET/Plugin: Could not find: libnccl-net.so; NET/IB : No device found.")
