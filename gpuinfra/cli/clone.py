@@ -50,9 +50,9 @@ from gpuinfra.errors import UsageError
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="File of the clone. Default: Pulumi.STACK-REGION.yaml next to the stack file.",
+    help="The clone's stack file. Default: Pulumi.STACK-REGION.yaml next to the stack file.",
 )
-@click.option("--force", is_flag=True, help="Replace the file of the clone if it exists.")
+@click.option("--force", is_flag=True, help="Replace the clone's stack file if it exists.")
 @click.option("--dry-run", is_flag=True, help="Print the report and the file without writing the file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/second-region.md).")
 def command(

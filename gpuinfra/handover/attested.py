@@ -94,7 +94,7 @@ def check_proof(proof: Mapping[str, object], trust: Trust, now: datetime) -> tup
     All documents must come from the same machine, and their nonces must match the evidence's hash.
     """
     if proof.get("schema") != "gpuinfra.proof/1" or proof.get("cloud") != "azure":
-        raise IdentityRefused("the node's identity proof does not have the schema gpuinfra.proof/1 for azure")
+        raise IdentityRefused("the node's identity proof does not have the schema gpuinfra.proof/1 for Azure")
     sha256, documents = proof.get("evidence_sha256"), proof.get("documents")
     if not isinstance(sha256, str) or not re.fullmatch(r"[0-9a-f]{64}", sha256):
         raise IdentityRefused("the node's identity proof contains no evidence hash")

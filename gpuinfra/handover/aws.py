@@ -328,7 +328,7 @@ def check_proof(proof: dict[str, object], host: str) -> tuple[dict[str, str], st
     for name, form in SIGNED_HEADERS.items():
         if name in names and not re.fullmatch(form, given.get(name, "")):
             raise IdentityRefused(
-                f"the node's identity proof has {name} {given.get(name, '')[:80]!r}, which no node sends"
+                f"the node's identity proof has an invalid {name} header: {given.get(name, '')[:80]!r}"
             )
     sha256 = given.get("x-gpuinfra-evidence", "")
     if not re.fullmatch(r"[0-9a-f]{64}", sha256):

@@ -115,7 +115,10 @@ def _parser() -> argparse.ArgumentParser:
     pair.add_argument("--assignment", type=Path, metavar="FILE", help="default: /var/lib/gpuinfra/pair.json")
     for command, gib in ((nccl, 8.0), (pair, 2.0)):
         command.add_argument(
-            "--gib", type=float, default=gib, help="GiB to sum on each GPU; each GPU allocates twice as much memory"
+            "--gib",
+            type=float,
+            default=gib,
+            help="size of the all-reduce buffer on each GPU, in GiB; each GPU allocates two buffers",
         )
         command.add_argument("--rounds", type=int, default=20)
     add(

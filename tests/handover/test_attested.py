@@ -224,7 +224,7 @@ def test_documents_of_two_machines_are_refused(trust: Trust) -> None:
     ("change", "words"),
     [
         ({"schema": "gpuinfra.proof/2"}, "schema"),
-        ({"cloud": "aws"}, "for azure"),
+        ({"cloud": "aws"}, "for Azure"),
         ({"evidence_sha256": "x"}, "no evidence hash"),
         ({"documents": []}, "4 attested documents"),
         ({"documents": ["?", "?", "?", "?"]}, "cannot be read"),

@@ -7,7 +7,6 @@ code of the module changes. `docs/decisions/mutation.md` explains the choice of 
 from __future__ import annotations
 
 import ast
-import copy
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,10 +37,23 @@ def source_of(module: str) -> Path:
     return Path(__file__).parents[2] / (module.replace(".", "/") + ".py")
 
 
-def mutants(text: str) -> dict[str, ast.Module]:
-    """Name -> syntax tree of each mutant, in the order of the code."""
-    found: dict[str, ast.Module] = {}
+def mutants(text: str) -> list[str]:
+    """The name of each mutant, in the order of the code."""
+    return list(_places(ast.parse(text)))
+
+
+def mutant(text: str, name: str) -> ast.Module:
+    """The syntax tree of one mutant. Raises `KeyError` for an unknown name."""
     tree = ast.parse(text)
+    place, number = _places(tree)[name]
+    target = list(_nodes(tree))[place][1]
+    _replace(tree, target, list(_changes(target))[number])
+    return ast.fix_missing_locations(tree)
+
+
+def _places(tree: ast.Module) -> dict[str, tuple[int, int]]:
+    """Name of each mutant -> the position of the changed node, and of the change among those of the node."""
+    found: dict[str, tuple[int, int]] = {}
     for place, (function, node) in enumerate(_nodes(tree)):
         for number, changed in enumerate(_changes(node)):
             base = f"{function}: {_short(node)} -> {_short(changed)}"
@@ -49,10 +61,7 @@ def mutants(text: str) -> dict[str, ast.Module]:
             while name in found:
                 same += 1
                 name = f"{base} ({same})"
-            copied = copy.deepcopy(tree)
-            target = list(_nodes(copied))[place][1]
-            _replace(copied, target, list(_changes(target))[number])
-            found[name] = ast.fix_missing_locations(copied)
+            found[name] = (place, number)
     return found
 
 

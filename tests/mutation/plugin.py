@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.mutation.mutants import mutants, source_of
+from tests.mutation.mutants import mutant, source_of
 
 VARIABLE = "GPUINFRA_MUTANT"
 NOT_LOADED = 9
@@ -24,7 +24,7 @@ class Finder(importlib.abc.MetaPathFinder):
 
     def __init__(self, module: str, name: str) -> None:
         self._path = source_of(module)
-        self._module, self._tree = module, mutants(self._path.read_text(encoding="utf-8"))[name]
+        self._module, self._tree = module, mutant(self._path.read_text(encoding="utf-8"), name)
         self.loaded = False
         assert module not in sys.modules, f"{module} was imported before its mutant"
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
 
 import pytest
 
-from tests.mutation.mutants import mutants, sample, source_of
+from tests.mutation.mutants import mutant, mutants, sample, source_of
 from tests.mutation.run import TARGETS, outcome, sampled, survivors
 
 LISTED: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "survivors.json").read_text(encoding="utf-8"))
@@ -44,7 +45,9 @@ def test_a_mutant_has_one_change_and_a_name_without_lines() -> None:
         "f: a + 1 -> a - 1",
         "f: 1 -> 2",
     }
-    assert list(mutants("\n\n" + text)) == list(found)
+    assert mutants("\n\n" + text) == found
+    changed = ast.unparse(mutant(text, "f: a < b -> a <= b"))
+    assert changed == ast.unparse(ast.parse(text.replace("a < b", "a <= b")))
 
 
 def test_each_target_has_mutants_of_its_functions() -> None:

@@ -13,6 +13,7 @@ from .conftest import Finished, Rehearse, cloud_resources
 pytestmark = pytest.mark.usefixtures("needs_nodes")
 
 
+@pytest.mark.long
 def test_three_layers_make_one_cluster(rehearse: Rehearse) -> None:
     """Each layer uses the one below; nodes mount the site's file system; destroying the nodes leaves the other layers unchanged."""
     early = rehearse("up", "aws-site")

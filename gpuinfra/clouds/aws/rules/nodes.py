@@ -151,7 +151,7 @@ def image_fits_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             where = images.where(pool, path)
             if wanted.arch != machine.arch:
                 what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
-                yield error(f"{where}.arch", what, "use an image with the architecture of the machine type")
+                yield error(f"{where}.arch", what, "use an image that has the same architecture as the machine type")
             if not IMAGE.fullmatch(wanted.ref):
                 what = "is not an AMI ID; allowed: an ID such as ami-0123456789abcdef0, or an SSM parameter below /aws/service/"
                 yield error(f"{where}.ref", what, "copy it from the console")

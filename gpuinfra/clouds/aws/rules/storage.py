@@ -103,7 +103,11 @@ def mounted_bucket_key_is_valid(spec: ClusterSpec, today: date) -> Iterator[Find
             )
         elif not _KEY.fullmatch(entry.key_arn):
             what = f"is {shown(entry.key_arn)}; allowed: the ARN of a key, arn:aws:kms:REGION:ACCOUNT:key/ID"
-            yield error(path, what, "use the ARN of the key, because permissions do not accept the ARN of an alias")
+            yield error(
+                path,
+                what,
+                "use the ARN of the key, because IAM policies cannot grant access to a key by the ARN of an alias",
+            )
 
 
 def lustre_tier_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -98,7 +98,7 @@ def image_fits_vm_size(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             where = images.where(pool, path)
             if wanted.arch != machine.arch:
                 what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
-                yield error(f"{where}.arch", what, "use an image with the architecture of the machine type")
+                yield error(f"{where}.arch", what, "use an image that has the same architecture as the machine type")
             if not wanted.ref.startswith("/") and not URN.fullmatch(wanted.ref):
                 what = "is not an Azure image; allowed: a resource ID such as /subscriptions/.../images/my-image, or publisher:offer:sku:version"
                 yield error(

@@ -142,7 +142,7 @@ def image_fits_architecture(spec: ClusterSpec, today: date) -> Iterator[Finding]
             where = images.where(pool, path)
             if wanted.arch != machine.arch:
                 what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
-                yield error(f"{where}.arch", what, "use an image with the architecture of the machine type")
+                yield error(f"{where}.arch", what, "use an image that has the same architecture as the machine type")
             if not IMAGE_PATH.fullmatch(wanted.ref):
                 what = "is not a Google Cloud image; allowed: projects/P/global/images/I, or projects/P/global/images/family/F"
                 yield error(
