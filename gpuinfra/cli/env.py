@@ -79,10 +79,6 @@ def _document(plan: Plan, pool: PoolPlan, nodes: Sequence[Node]) -> dict[str, An
 
     expected = pool.expectation
     gpus = int(str(expected["gpus"]))
-    buckets: Any = expected.get("buckets", [])
-    mounts = dict.fromkeys(
-        [*_list(expected, "file_systems"), *_list(expected, "homes"), *(one["mount"] for one in buckets)]
-    )
     return {
         "schema": SCHEMA,
         "stack": plan.name,
@@ -93,10 +89,17 @@ def _document(plan: Plan, pool: PoolPlan, nodes: Sequence[Node]) -> dict[str, An
             for node in nodes
         ],
         "environment": environment([node.address for node in nodes], gpus),
-        "mounts": list(mounts),
+        "mounts": mounts(pool),
         "fabric": expected["fabric_provider"],
         "nccl_profile": PROFILE if expected["fabric_devices"] else None,
     }
+
+
+def mounts(pool: PoolPlan) -> list[str]:
+    """Return the folders of the node where file systems and buckets are mounted."""
+    expected = pool.expectation
+    buckets = [one["mount"] for one in _list(expected, "buckets")]
+    return [*dict.fromkeys([*_list(expected, "file_systems"), *_list(expected, "homes"), *buckets])]
 
 
 def _list(expected: dict[str, object], name: str) -> list[Any]:

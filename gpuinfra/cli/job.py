@@ -22,6 +22,8 @@ from gpuinfra.errors import INTERRUPTED, UsageError
 from gpuinfra.private_files import private_folder
 
 if TYPE_CHECKING:
+    from gpuinfra.plan.model import PoolPlan
+    from gpuinfra.remote.container import Container
     from gpuinfra.remote.hosts import Host, Hosts
     from gpuinfra.remote.job import Job, JobResult
 
@@ -31,7 +33,15 @@ LINE_BYTES = 64 * 1024
 
 
 def run_job(
-    target: Target, words: Sequence[str], *, nodes: int, per_gpu: bool, port: int, logs: Path | None, as_json: bool
+    target: Target,
+    words: Sequence[str],
+    *,
+    nodes: int,
+    per_gpu: bool,
+    port: int,
+    image: str | None,
+    logs: Path | None,
+    as_json: bool,
 ) -> int:
     """Run a job on the first `nodes` hosts. Returns the exit code of the command."""
     from gpuinfra.remote.job import Job
@@ -42,10 +52,13 @@ def run_job(
             what = "these hosts are available" if target.hosts_file else "these nodes are verified"
             names = some([one.label or one.name for one in chosen]) or "none"
             raise UsageError(f"-N is {nodes}, but only {what}: {names}; specify at most {len(chosen)}")
-        gpus = _gpus(target, hosts, chosen)
+        pool = _pool(target, hosts, chosen)
+        gpus = int(str(pool.expectation["gpus"])) if pool else 0
         if per_gpu and not gpus:
             raise UsageError("--per-gpu requires a stack, because a hosts file does not contain the number of GPUs")
-        job = Job(command=words[0] if len(words) == 1 else shlex.join(words), gpus=gpus, per_gpu=per_gpu, port=port)
+        container = _container(image, pool, per_gpu=per_gpu) if image else None
+        line = words[0] if len(words) == 1 else shlex.join(words)
+        job = Job(command=line, gpus=gpus, per_gpu=per_gpu, port=port, container=container)
         folder = _new_folder(target) if logs is None else logs
         private_folder(folder)
         result = _run(target, hosts, chosen, job, folder, quiet=as_json)
@@ -63,15 +76,43 @@ def run_job(
     return INTERRUPTED if result.interrupted else result.exit
 
 
-def _gpus(target: Target, hosts: Hosts, chosen: Sequence[Host]) -> int:
-    """Return the number of GPUs on each node, or 0 if it is unknown. Refuses nodes from several pools."""
+def _pool(target: Target, hosts: Hosts, chosen: Sequence[Host]) -> PoolPlan | None:
+    """Return the pool of the nodes, or None if it is unknown. Refuses nodes from several pools."""
     if target.stack is None or target.hosts_file is not None:
-        return 0
+        return None
     plan = plan_of(target.stack)
     pools = {pool_of(host, hosts, plan, target.pool) for host in chosen}
     if len(pools) > 1:
         raise UsageError(f"the nodes are in the pools {', '.join(sorted(pools))}; select one with --pool")
-    return next(int(str(pool.expectation["gpus"])) for pool in plan.pools if pool.name in pools)
+    return next(pool for pool in plan.pools if pool.name in pools)
+
+
+def _container(image: str, pool: PoolPlan | None, *, per_gpu: bool) -> Container:
+    """Return the container of the job. Refuses a job that cannot run in one."""
+    from gpuinfra.cli.env import mounts
+    from gpuinfra.remote.container import FABRICS, Container
+
+    if image.startswith("-") or not image.strip():
+        raise UsageError(
+            f"--container is {image!r}, which is not the name of an image; specify one such as nvcr.io/nvidia/pytorch:25.06-py3"
+        )
+    if per_gpu:
+        raise UsageError(
+            "--container cannot be combined with --per-gpu; omit --per-gpu, and start the processes with torchrun"
+        )
+    if pool is None:
+        raise UsageError(
+            "--container requires a stack, because a hosts file does not contain the container runtime; omit --hosts and specify STACK"
+        )
+    listed: Any = pool.expectation.get("containers", [])
+    if "docker" not in listed:
+        raise UsageError(
+            f"--container requires Docker, but software.containers is [{', '.join(listed)}]; add docker to software.containers, and deploy the stack"
+        )
+    fabric: Any = pool.expectation["fabric_provider"] if pool.expectation["fabric_devices"] else None
+    if fabric not in FABRICS:
+        raise UsageError(f"--container does not support {fabric}, the fabric of {pool.machine}; omit --container")
+    return Container(image=image, mounts=tuple(mounts(pool)))
 
 
 def _new_folder(target: Target) -> Path:

@@ -45,6 +45,7 @@ SHOWN_LINES = 200
     show_default=True,
     help="With -N: port on node 0, passed to COMMAND as MASTER_PORT.",
 )
+@click.option("--container", "image", metavar="IMAGE", help="With -N: run COMMAND in a container of this image on each node, with the node's GPUs, fabric and mounts.")  # fmt: skip
 @click.option(
     "--logs",
     type=click.Path(file_okay=False, path_type=Path),
@@ -59,6 +60,7 @@ def command(
     nodes: int | None,
     per_gpu: bool,
     port: int,
+    image: str | None,
     logs: Path | None,
     as_json: bool,
 ) -> int:
@@ -79,7 +81,7 @@ def command(
     if nodes is not None:
         from gpuinfra.cli.job import run_job
 
-        return run_job(target, given, nodes=nodes, per_gpu=per_gpu, port=port, logs=logs, as_json=as_json)
+        return run_job(target, given, nodes=nodes, per_gpu=per_gpu, port=port, image=image, logs=logs, as_json=as_json)
     with hosts_for(target) as hosts:
         ended = _run(target, hosts, given)
     if as_json:
@@ -97,7 +99,7 @@ def _refuse_unused(job: bool) -> None:
     unused = (
         {"timeout_s": "--timeout", "parallel": "--parallel"}
         if job
-        else {"per_gpu": "--per-gpu", "port": "--port", "logs": "--logs"}
+        else {"per_gpu": "--per-gpu", "port": "--port", "image": "--container", "logs": "--logs"}
     )
     for name, option in unused.items():
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:

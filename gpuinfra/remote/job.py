@@ -26,6 +26,7 @@ from gpuinfra.node.measure import MANAGERS
 from gpuinfra.remote import supervisor
 from gpuinfra.remote.connect import Connector
 from gpuinfra.remote.connection import Connection, Running
+from gpuinfra.remote.container import Container
 from gpuinfra.remote.hosts import Host
 from gpuinfra.remote.problem import HostProblem, Kind
 
@@ -52,6 +53,8 @@ class Job:
     per_gpu: bool = False
     """Whether to start one process for each GPU. Otherwise, one for each node."""
     port: int = PORT
+    container: Container | None = None
+    """The container in which the command runs. None: on the node itself."""
 
     def order(self, hosts: Sequence[Host], rank: int) -> dict[str, object]:
         """Return the order for the supervisor of one node."""
@@ -63,6 +66,7 @@ class Job:
             "per_gpu": self.per_gpu,
             "grace_s": GRACE_S,
             "managers": MANAGERS,
+            "container": self.container.order(rank, self.gpus) if self.container else None,
         }
 
 

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import json
 import os
+import pwd
 import select
 import signal
 import subprocess
@@ -38,6 +39,9 @@ def main() -> int:
     finally:
         try:
             _end(order["grace_s"])
+            if order["container"]:
+                # Containers are no descendants of this process. One whose client was killed still runs.
+                _quietly(["docker", "rm", "--force", order["container"]["name"]])
         finally:
             if manager:
                 subprocess.call(["sudo", "-n", "--", manager, "stop"], stdin=subprocess.DEVNULL)
@@ -69,7 +73,43 @@ def _start(order: dict[str, Any], local: int) -> subprocess.Popen[bytes]:
         sizes["WORLD_SIZE"] = int(order["environment"]["NNODES"]) * each
         environ.update({name: str(value) for name, value in sizes.items()})
     words = ["bash", "-l", "-c", order["command"]]
+    if order["container"]:
+        words = _docker(order["container"], order["environment"], order["command"])
     return subprocess.Popen(words, env=environ, stdin=subprocess.DEVNULL, start_new_session=True)
+
+
+def _docker(container: dict[str, Any], environment: dict[str, str], command: str) -> list[str]:
+    """Return the words that run the command in a container, as the same user as on the node.
+
+    The login user is not a member of the `docker` group, so the client runs as root. The command runs without the image's entrypoint.
+    """
+    user = pwd.getpwuid(os.getuid())
+    # Python and PyTorch read USER if the image does not contain the user. With TINI_KILL_PROCESS_GROUP, all processes receive SIGTERM.
+    shown = {**environment, "HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}
+    words = ["docker", "run", "--rm", "--init", "--name", container["name"], "--network", "host", "--ipc", "host"]
+    words += ["--ulimit", "memlock=-1", "--ulimit", "stack=67108864", "--env", "TINI_KILL_PROCESS_GROUP=1"]
+    words += ["--user", f"{user.pw_uid}:{user.pw_gid}", "--workdir", user.pw_dir]
+    words += ["--gpus", "all"] if container["gpus"] else []
+    for group in sorted({*os.getgroups()} - {user.pw_gid}):
+        words += ["--group-add", str(group)]
+    for name, value in shown.items():
+        words += ["--env", f"{name}={value}"]
+    for path in container["devices"]:
+        words += ["--device", path] if Path(path).exists() else []
+    for path in dict.fromkeys([user.pw_dir, *container["mounts"]]):
+        words += ["--mount", f"type=bind,source={path},target={path}"]
+    for path in container["paths"]:
+        words += ["--mount", f"type=bind,source={path},target={path},readonly"] if Path(path).exists() else []
+    # Not a login shell, because /etc/profile would replace the image's PATH.
+    script = f"[ ! -r {container['profile']} ] || . {container['profile']}\n{command}"
+    words += ["--entrypoint", "bash", container["image"], "-c", script]
+    return ["sudo", "-n", "--", *words]
+
+
+def _quietly(words: list[str]) -> None:
+    """Run a command as root, without its output."""
+    out = subprocess.DEVNULL
+    subprocess.call(["sudo", "-n", "--", *words], stdin=out, stdout=out, stderr=out)
 
 
 def _end(grace_s: float) -> None:
@@ -80,12 +120,19 @@ def _end(grace_s: float) -> None:
     while left := _descendants():
         if time.monotonic() >= until:
             number = signal.SIGKILL
+        roots: list[int] = []
         for pid in left:
             # One SIGTERM is enough, but a process can start others until it exits.
             if number == signal.SIGKILL or pid not in asked:
                 asked.add(pid)
-                with contextlib.suppress(ProcessLookupError, PermissionError):
+                try:
                     os.kill(pid, number)
+                except ProcessLookupError:
+                    pass
+                except PermissionError:  # a process of root, such as sudo
+                    roots.append(pid)
+        if roots:
+            _quietly(["kill", f"-{int(number)}", *map(str, roots)])
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass

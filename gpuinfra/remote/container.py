@@ -1,0 +1,48 @@
+"""The container in which a job runs on each node: its image, and what it shares with the node. `supervisor.py` starts it.
+
+The options come from these pages, retrieved on 2026-11-26:
+
+- Devices of the fabric: https://docs.aws.amazon.com/batch/latest/userguide/efa.html (`/dev/infiniband/uverbs0` with read, write and mknod).
+- Locked memory and shared memory: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html ("Docker").
+- gIB: NCCL loads the plugin in `/usr/local/gib`, which Google's recipes mount into the container
+  (GoogleCloudPlatform/container-engine-accelerators: gpudirect-rdma).
+
+TCPX and TCPXO are excluded, because Google's recipes for them run privileged containers.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+
+from gpuinfra.node.measure import PROFILE
+
+FABRICS = ("efa", "infiniband", "gib", None)
+"""The values of `fabric_provider` with which a job can run in a container. None: no fabric."""
+PATHS = (PROFILE, "/etc/nccl.conf", "/opt/microsoft", "/usr/local/gib")
+"""Files and folders with the settings and the plugin of the fabric. The container gets those that exist on the node, as read-only mounts."""
+DEVICES = ("/dev/infiniband", "/dev/gdrdrv")
+"""Devices for the container, if they exist on the node: the fabric, and GDRCopy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Container:
+    """The container of a job on each node."""
+
+    image: str
+    mounts: tuple[str, ...] = ()
+    """Mounted file systems of the node."""
+    token: str = field(default_factory=lambda: secrets.token_hex(4))
+    """Identifies the job in the names of its containers."""
+
+    def order(self, rank: int, gpus: int) -> dict[str, object]:
+        """Return the container's part of the order for the supervisor of one node."""
+        return {
+            "name": f"gpuinfra-{self.token}-{rank}",
+            "image": self.image,
+            "gpus": gpus,
+            "mounts": list(self.mounts),
+            "paths": list(PATHS),
+            "devices": list(DEVICES),
+            "profile": PROFILE,
+        }
