@@ -56,7 +56,7 @@ def run_job(
         gpus = int(str(pool.expectation["gpus"])) if pool else 0
         if per_gpu and not gpus:
             raise UsageError("--per-gpu requires a stack, because a hosts file does not contain the number of GPUs")
-        container = _container(image, pool, per_gpu=per_gpu) if image else None
+        container = container_of(image, pool, per_gpu=per_gpu) if image else None
         line = words[0] if len(words) == 1 else shlex.join(words)
         job = Job(command=line, gpus=gpus, per_gpu=per_gpu, port=port, container=container)
         folder = _new_folder(target) if logs is None else logs
@@ -87,7 +87,7 @@ def _pool(target: Target, hosts: Hosts, chosen: Sequence[Host]) -> PoolPlan | No
     return next(pool for pool in plan.pools if pool.name in pools)
 
 
-def _container(image: str, pool: PoolPlan | None, *, per_gpu: bool) -> Container:
+def container_of(image: str, pool: PoolPlan | None, *, per_gpu: bool) -> Container:
     """Return the container of the job. Refuses a job that cannot run in one."""
     from gpuinfra.cli.env import mounts
     from gpuinfra.remote.container import FABRICS, Container

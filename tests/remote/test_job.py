@@ -134,6 +134,8 @@ def test_nothing_starts_if_a_node_cannot_be_reached(lab: Lab, fleet: dict[str, A
         (("-N", "2", "--timeout", "5"), "--timeout has no effect with -N"),
         (("-N", "2", "--parallel", "5"), "--parallel has no effect with -N"),
         (("--per-gpu",), "--per-gpu has no effect without -N"),
+        (("-N", "2", "--container", "image"), "--container requires a stack"),
+        (("--container", "image"), "--container has no effect without -N"),
         (("--logs", "x"), "--logs has no effect without -N"),
     ],
 )
