@@ -12,6 +12,7 @@ ALLOWED = {
     "this machine has NCCL and GPUs": "the test is for machines without them",
     "this already runs as an ordinary user": "the other tests of the file cover this case",
     "this machine mounts no file system in user space": "containers have no /dev/fuse; tests on stand-in nodes restart a mounted bucket",
+    "GPUINFRA_TORCH_PYTHON is not set": "the packages of PyTorch contain gigabytes of CUDA",
     "there is no Python 3.9 on this machine": "Debian 12 has no package of it; another test parses each file as Python 3.9",
 }
 """Start of a skip reason, and why the skip is allowed on CI."""

@@ -50,8 +50,15 @@ def client(at: str, argv: list[str]) -> int:
 
 
 def serve(at: str) -> None:
-    """Accept clients until the process ends."""
+    """Accept clients until SIGTERM, which also ends all containers."""
     running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def end(number: int, frame: object) -> None:
+        for process in [*running.values()]:
+            os.killpg(process.pid, signal.SIGKILL)
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, end)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(at)
         server.listen()

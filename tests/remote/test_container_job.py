@@ -61,7 +61,7 @@ def runs(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         until(at.exists)
         yield run
     finally:
-        daemon.kill()
+        daemon.terminate()
         daemon.wait()
 
 
