@@ -68,7 +68,7 @@ def test_all_reduce(example: Any, before: str, launcher: str, ranks: int) -> Non
 
 def test_training_resumes_from_its_checkpoint(example: Any, tmp_path: Path) -> None:
     """A job that resumes computes the same losses as a job without interruption."""
-    line = f"{shlex.quote(PYTHON)} {TORCHRUN} {EXAMPLES}/train.py {CPU} --every 5"
+    line = f"{shlex.quote(PYTHON)} {EXAMPLES}/train.py {CPU} --every 5"
     first = example(f"{line} --steps 10 --checkpoint {tmp_path}/a/checkpoint")
     second = example(f"{line} --steps 20 --checkpoint {tmp_path}/a/checkpoint")
     whole = example(f"{line} --steps 20 --checkpoint {tmp_path}/b")
