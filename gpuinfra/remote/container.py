@@ -1,6 +1,6 @@
 """The container in which a job runs on each node: its image, and what it shares with the node. `supervisor.py` starts it.
 
-The options come from these pages, retrieved on 2026-11-26:
+The options come from these pages. Only the first one was retrieved, on 2026-11-26; the others are cited from memory:
 
 - Devices of the fabric: https://docs.aws.amazon.com/batch/latest/userguide/efa.html (`/dev/infiniband/uverbs0` with read, write and mknod).
 - Locked memory and shared memory: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html ("Docker").
