@@ -8,7 +8,8 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
 from typing import Any
@@ -29,6 +30,20 @@ _SEVERITY = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """The description of a rule, check, step or Xid."""
+
+    title: str
+    rows: tuple[tuple[str, str], ...]
+    """Labels and texts."""
+
+    def text(self) -> str:
+        """Format the entry in the layout of `FieldHelp.lines`."""
+        rows = (f"  {label:<9}" + textwrap.indent(value, " " * 11).lstrip() for label, value in self.rows)
+        return "\n".join((self.title, *rows))
+
+
 def explain(name: str) -> str:
     """Return all meanings of a name. If the name is unknown, raises `UsageError` with the nearest known name."""
     clean = re.sub(r"\[\d*\]", "", name).strip(".")
@@ -37,10 +52,10 @@ def explain(name: str) -> str:
     paths = [clean] if clean in fields else [path for path in fields if path.endswith(f".{clean}")]
     found = ["\n".join(field.lines()) for path in paths for field in fields[path]]
     for table, key in ((rules, clean), (checks, clean.upper()), (checks, clean), (steps, clean.removesuffix(".sh"))):
-        if key in table and table[key] not in found:
-            found.append(table[key])
+        if key in table and table[key].text() not in found:
+            found.append(table[key].text())
     if xid := re.fullmatch(r"(?i)xid[ -]?(\d+)", clean):
-        found.append(_xid(int(xid[1])))
+        found.append(known_xid(int(xid[1])).text())
     if found:
         return "\n\n".join(found)
     near = nearest(name, [*(path.rsplit(".", 1)[-1] for path in fields), *fields, *rules, *checks, *steps])
@@ -49,7 +64,7 @@ def explain(name: str) -> str:
 
 
 @cache
-def known_rules() -> dict[str, str]:
+def known_rules() -> dict[str, Entry]:
     """Return the description of each rule by name."""
     from gpuinfra.rules.run import all_rules
     from gpuinfra.rules.stack import region_agrees_with_provider, state_survives_the_region
@@ -61,7 +76,7 @@ def known_rules() -> dict[str, str]:
 
 
 @cache
-def known_checks() -> dict[str, str]:
+def known_checks() -> dict[str, Entry]:
     """Return the description of each check by ID and by name."""
     from gpuinfra.node.checks import ALL
 
@@ -69,7 +84,7 @@ def known_checks() -> dict[str, str]:
 
 
 @cache
-def known_steps() -> dict[str, str]:
+def known_steps() -> dict[str, Entry]:
     """Return the header of each bootstrap script by step name, with and without the number."""
     from gpuinfra.shipped import shipped
 
@@ -82,7 +97,7 @@ def known_steps() -> dict[str, str]:
     return steps
 
 
-def _check(check: Any) -> str:
+def _check(check: Any) -> Entry:
     from gpuinfra.node.probes import PROBES
 
     commands = (" ".join(PROBES[name].argv) for name in check.probes)
@@ -100,7 +115,8 @@ def _check(check: Any) -> str:
     )
 
 
-def _xid(number: int) -> str:
+def known_xid(number: int) -> Entry:
+    """Return the description of an Xid. The description of an unknown Xid says so."""
     from gpuinfra.node.xids import UNKNOWN, XIDS
 
     known = XIDS.get(number, UNKNOWN)
@@ -108,12 +124,5 @@ def _xid(number: int) -> str:
     return _entry(f"Xid {number}", (("meaning", known.meaning), ("severity", severity), ("action", known.action)))
 
 
-def _entry(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    """Format a title and labeled rows in the layout of `FieldHelp.lines`."""
-
-    def lines() -> Iterator[str]:
-        yield title
-        for label, text in rows:
-            yield f"  {label:<9}" + textwrap.indent(inspect.cleandoc(text), " " * 11).lstrip()
-
-    return "\n".join(lines())
+def _entry(title: str, rows: Iterable[tuple[str, str]]) -> Entry:
+    return Entry(title=title, rows=tuple((label, inspect.cleandoc(text)) for label, text in rows))

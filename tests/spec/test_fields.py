@@ -133,6 +133,6 @@ def test_every_rule_that_a_finding_names_is_explained() -> None:
 def test_every_rule_check_and_step_is_explained() -> None:
     """`gpuinfra explain` prints a title and a meaning for every rule, check and step."""
     for known in (known_rules(), known_checks(), known_steps()):
-        for name, text in known.items():
+        for name, text in ((name, entry.text()) for name, entry in known.items()):
             assert text in explain(name)
             assert re.match(r"(rule|check|step) \S.*\n  (meaning|header) +\S", text), text
