@@ -5,7 +5,7 @@ STACK ?= aws-p4d
 # Two test files in parallel; the tests of one file share their fixtures.
 TWO := -n 2 --dist loadfile
 
-.PHONY: rehearse test test-long lint bench lock clean engine dev
+.PHONY: rehearse test test-long lint bench docs sbom dist lock clean engine dev
 
 rehearse: ## deploy a stack on the real Pulumi engine, with a stand-in cloud and stand-in nodes
 	@$(PYTHON) tools/environment.py --for $(STACK)
@@ -29,11 +29,28 @@ bench: dev engine ## benchmarks; they report figures and never fail
 	@$(PYTHON) tools/environment.py bench
 	for file in bench/*.py; do $(BIN)/python "$$file" || exit 1; done
 
+docs: dev ## the documentation site in site/html; a broken link is an error
+	@$(PYTHON) tools/environment.py docs
+	rm -rf site
+	$(BIN)/python tools/docs_site/stage.py site/source
+	.venv-docs/bin/python -m sphinx -q -n -W --keep-going -c tools/docs_site site/source site/html
+	@echo "open site/html/index.html"
+
 dev:
 	@$(PYTHON) tools/environment.py dev
 
 engine: dev # built from source, because the tests test this project's language host
 	@$(BIN)/python -m gpuinfra.engine --build
+
+DIST ?= dist
+dist: dev sbom ## the wheel, the source distribution and the bills of materials; the same commit gives the same bytes
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m hatchling build -d $(DIST)
+
+sbom: ## one CycloneDX bill of materials per cloud: the locked Python packages of that cloud
+	@$(PYTHON) tools/environment.py sbom
+	mkdir -p $(DIST)
+	for cloud in aws azure gcp; do PYTHONWARNINGS=ignore::UserWarning .venv-sbom/bin/cyclonedx-py requirements requirements/$$cloud.txt \
+		--pyproject pyproject.toml --output-reproducible --output-file $(DIST)/gpuinfra-$$cloud.cdx.json || exit 1; done
 
 UV_LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command "make lock"
@@ -42,10 +59,10 @@ lock: dev ## update requirements/ to the newest versions that pyproject.toml all
 		--group dev --group build --output-file requirements/dev.txt
 	for cloud in aws azure gcp; do $(UV_LOCK) --upgrade pyproject.toml --extra $$cloud --group build \
 		--constraint requirements/dev.txt --output-file requirements/$$cloud.txt || exit 1; done
-	$(UV_LOCK) --upgrade --group bench \
-		--constraint requirements/dev.txt --output-file requirements/bench.txt
+	for tools in bench docs sbom; do $(UV_LOCK) --upgrade --group $$tools \
+		--constraint requirements/dev.txt --output-file requirements/$$tools.txt || exit 1; done
 	$(UV_LOCK) --upgrade requirements/uv.in --output-file requirements/uv.txt
 
 clean: ## remove all generated files, except engines in the user's cache
-	rm -rf .venv .venv-bench .rehearsal .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf .venv .venv-bench .venv-docs .venv-sbom .rehearsal .pytest_cache .ruff_cache .hypothesis dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Creates `.venv` from a hash-locked requirements file: `python3 tools/environment.py aws|azure|gcp|dev|bench`.
+"""Creates `.venv` from a hash-locked requirements file: `python3 tools/environment.py aws|azure|gcp|dev|bench|docs|sbom`.
 
 It uses only the standard library, because it runs before any package is installed.
 `--for STACK` installs only the SDK for the cloud of that stack.
-All targets except `bench` share one environment: `dev` includes the packages of each cloud's file, in the same versions.
-`bench` has its own environment, `.venv-bench`, with the tools that `bench/` compares gpuinfra with.
+The clouds and `dev` share one environment: `dev` includes the packages of each cloud's file, in the same versions.
+`bench`, `docs` and `sbom` each have their own environment with tools, such as `.venv-bench`, without gpuinfra.
 A stamp file, written last, records the installed files. An interrupted run leaves no stamp and is repeated.
 """
 
@@ -27,15 +27,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CLOUDS = ("aws", "azure", "gcp")
-VENVS = {**dict.fromkeys((*CLOUDS, "dev"), ROOT / ".venv"), "bench": ROOT / ".venv-bench"}
+TOOLS = ("bench", "docs", "sbom")
+VENVS = {**dict.fromkeys((*CLOUDS, "dev"), ROOT / ".venv"), **{name: ROOT / f".venv-{name}" for name in TOOLS}}
 WHAT = {
     "aws": "Pulumi with its AWS SDK (half a minute)",
     "azure": "Pulumi with its Azure SDK (a minute)",
     "gcp": "Pulumi with its Google Cloud SDK (half a minute)",
     "dev": "Pulumi with its AWS, Azure and Google Cloud SDKs, and the test tools (two minutes)",
     "bench": "the SSH tools that bench/ssh.py compares gpuinfra with",
+    "docs": "Sphinx, which builds the documentation site",
+    "sbom": "CycloneDX, which writes the bill of materials",
 }
-INCLUDES = {**{cloud: (cloud, "dev") for cloud in CLOUDS}, "dev": ("dev",), "bench": ("bench",)}
+INCLUDES = {**{cloud: (cloud, "dev") for cloud in CLOUDS}, **{name: (name,) for name in ("dev", *TOOLS)}}
 """Maps each target to the stamps that satisfy it."""
 MINIMUM_PYTHON = (3, 11)
 MISSING = 3
@@ -101,8 +104,9 @@ def install(target: str) -> int:
         progress("uv failed; installing with pip, which takes several minutes")
         if not run([*pip, "install", "--require-hashes", "-r", lock]):
             return missing(f"cannot install {lock.relative_to(ROOT)}; check that a Python package index is reachable")
-    ours = target != "bench"
-    if ours and not run([*pip, "install", "--no-deps", "--no-build-isolation", "--no-index", "--editable", ROOT]):
+    if target not in TOOLS and not run(
+        [*pip, "install", "--no-deps", "--no-build-isolation", "--no-index", "--editable", ROOT]
+    ):
         return missing("cannot install this checkout into .venv; see the output above")
 
     for name in valid:

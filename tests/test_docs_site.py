@@ -1,0 +1,137 @@
+"""The documentation site: navigation, links, the generated reference, and the messages on the page about troubleshooting."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuinfra.cli import COMMANDS
+from gpuinfra.reference.explain import known_checks, known_rules, known_steps
+from gpuinfra.reference.fields import all_fields
+
+ROOT = Path(__file__).parents[1]
+SITE = ROOT / "tools" / "docs_site"
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+OF_PULUMI = {"passphrase must be set with PULUMI_CONFIG_PASSPHRASE", "the stack is currently locked by"}
+"""Messages of Pulumi 3.259 (pkg/secrets/passphrase/manager.go, pkg/backend/diy/lock.go, retrieved 2026-11-26)."""
+
+
+@pytest.fixture(scope="module")
+def staged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sources of the site."""
+    folder = tmp_path_factory.mktemp("site") / "source"
+    subprocess.run([sys.executable, SITE / "stage.py", folder], check=True, timeout=120)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def texts(staged: Path) -> dict[str, str]:
+    """The text of each page by name."""
+    return {str(page.relative_to(staged)): page.read_text(encoding="utf-8") for page in staged.rglob("*.md")}
+
+
+def test_navigation_contains_every_page_once(texts: dict[str, str]) -> None:
+    """Each page except the home page is in exactly one list of the navigation, and each list contains only pages."""
+    listed: list[str] = []
+    for page, text in texts.items():
+        for block in re.findall(r"^```\{toctree\}\n(.*?)^```", text, re.M | re.S):
+            names = [line for line in block.splitlines() if line and not line.startswith(":")]
+            listed += [str((Path(page).parent / name).with_suffix(".md")) for name in names]
+    assert sorted(listed) == sorted(set(texts) - {"index.md"})
+    assert {"docs/README.md", "docs/decisions/README.md", "CHANGELOG.md", "reference/fields.md"} < set(listed)
+
+
+def test_links_of_the_site_are_alive(staged: Path, texts: dict[str, str]) -> None:
+    """Each relative link names a page or file of the site, and each anchor a heading of its page."""
+    anchors = {page: _anchors(text) for page, text in texts.items()}
+    dead = []
+    for page, text in texts.items():
+        for link in LINK.findall(_without_code(text)):
+            name, _, anchor = link.partition("#")
+            target = (staged / page).parent / name if name else staged / page
+            if "://" in link:
+                continue
+            known = anchors.get(str(target.resolve().relative_to(staged.resolve())), set())
+            if not target.is_file() or (anchor and anchor not in known):
+                dead.append(f"{page}: {link}")
+    assert not dead
+
+
+def test_reference_contains_every_name(texts: dict[str, str]) -> None:
+    """Each field, rule, check, step and command has a heading in the generated reference."""
+    headings = {page: set(re.findall(r"^##+ (.*)$", text, re.M)) for page, text in texts.items()}
+    assert {f"`{path}`" for path in all_fields()} == headings["reference/fields.md"]
+    assert {f"`{name}`" for name in known_rules()} == headings["reference/rules.md"]
+    titles = {" ".join(entry.title.split()[1:]) for entry in known_checks().values()}
+    assert {title.replace("`", "") for title in headings["reference/checks.md"]} == titles
+    titles = {entry.title.removeprefix("step ") for entry in known_steps().values()}
+    assert headings["reference/steps.md"] == {f"`{title}`" for title in titles}
+    assert {f"`gpuinfra {name}`" for name in COMMANDS} < headings["reference/commands.md"]
+
+
+def test_troubleshooting_messages_are_messages_of_the_code() -> None:
+    """The fixed words of each message on the page are in the code of gpuinfra or in the tables of cloud messages."""
+    text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    ours, clouds = text.split("## Messages of the clouds")
+    table, connections = clouds.split("## Connections")
+    files = [*(ROOT / "gpuinfra").rglob("*.py"), *(ROOT / "tools").glob("*.py"), ROOT / "plugin" / "__main__.py"]
+    code = _joined("\n".join(path.read_text(encoding="utf-8") for path in files))
+    tables = "".join(path.read_text() for path in (ROOT / "gpuinfra" / "handover").glob("refusals_*.json"))
+    messages = re.findall(r"^### `(.*)`$", ours + connections, re.M)
+    told = [message for row in re.findall(r"^\| (`.*?) \|", table, re.M) for message in re.findall(r"`(.*?)`", row)]
+    assert (len(messages), len(told)) >= (20, 15)
+    assert not [one for one in messages if one not in OF_PULUMI and not _occurs(one, code)]
+    assert not [one for one in told if not _occurs(one, tables)]
+
+
+@pytest.mark.long
+def test_site_is_built_without_warnings_and_a_dead_link_fails(staged: Path, tmp_path: Path) -> None:
+    """The strict build succeeds, diagrams and tables are marked up, and a link to a missing heading fails the build."""
+    prepared = subprocess.run(
+        [sys.executable, ROOT / "tools" / "environment.py", "docs"], capture_output=True, text=True, timeout=600
+    )
+    assert prepared.returncode == 0, prepared.stderr
+
+    def build(folder: str) -> subprocess.CompletedProcess[str]:
+        words = ["-m", "sphinx", "-q", "-n", "-W", "--keep-going", "-c", SITE, staged, tmp_path / folder]
+        python = ROOT / ".venv-docs" / "bin" / "python"
+        return subprocess.run([python, *words], capture_output=True, text=True, timeout=600)
+
+    first = build("first")
+    assert (first.returncode, first.stderr) == (0, "")
+    home = (tmp_path / "first" / "index.html").read_text(encoding="utf-8")
+    assert 'class="mermaid"' in home
+    assert "<table" in home
+    page = staged / "docs" / "start.md"
+    page.write_text(page.read_text(encoding="utf-8") + "\n[gone](deploying.md#gone)\n", encoding="utf-8")
+    second = build("second")
+    assert second.returncode != 0
+    assert "gone" in second.stderr
+
+
+def _anchors(text: str) -> set[str]:
+    """The anchors of a page, as GitHub derives them from headings."""
+    found: list[str] = []
+    for heading in re.findall(r"^#+ (.*)$", _without_code(text), re.M):
+        name = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        found.append(f"{name}-{found.count(name)}" if name in found else name)
+    return set(found)
+
+
+def _without_code(text: str) -> str:
+    return re.sub(r"^ *```.*?^ *```", "", text, flags=re.M | re.S)
+
+
+def _joined(code: str) -> str:
+    """Code in which adjacent strings of one message are joined."""
+    return re.sub(r'"\s*\n\s*f?"', "", code)
+
+
+def _occurs(message: str, where: str) -> bool:
+    """Each part of the message between values, which are in capital letters, occurs in the text."""
+    parts = [message] if " " not in message else re.split(r"\b(?:[A-Z]+|N)\b", message)
+    return all(part.strip(" ;:()") in where for part in parts)

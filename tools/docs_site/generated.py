@@ -1,0 +1,154 @@
+"""Generates the reference of the documentation site: fields, rules, checks, steps, Xids, commands and Python names.
+
+All text comes from the code, through the functions that `gpuinfra explain` and `gpuinfra --help` use.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import click
+
+import gpuinfra
+from gpuinfra.cli import GROUPS
+from gpuinfra.node.checks import ALL
+from gpuinfra.node.xids import XIDS
+from gpuinfra.reference.explain import Entry, known_checks, known_rules, known_steps, known_xid
+from gpuinfra.reference.fields import FieldHelp, all_fields
+from gpuinfra.report.tables import escaped
+
+SOURCE = "This page is generated from the code. "
+
+
+def pages() -> dict[str, str]:
+    """Return the text of each page by file name, in the order of the navigation."""
+    checks = known_checks()
+    steps = {entry.title: entry for entry in known_steps().values()}
+    return {
+        "fields.md": page(
+            "Fields of a declaration",
+            "`gpuinfra explain FIELD` prints the same text. [Declaring a cluster](../docs/declaring.md) explains how the fields work together.",
+            fields(),
+        ),
+        "rules.md": page(
+            "Rules",
+            "A finding contains the name of its rule. `gpuinfra explain NAME` prints the same text. [Rules and what they prevent](../docs/rules.md) lists the cloud errors that each rule prevents.",
+            (line for name, entry in sorted(known_rules().items()) for line in entry_lines(f"`{name}`", entry)),
+        ),
+        "checks.md": page(
+            "Node checks",
+            "`gpuinfra explain ID` prints the same text. [Checks](../docs/checks.md) explains evidence and verification.",
+            (
+                line
+                for check in ALL.values()
+                for line in entry_lines(f"{check.id} `{check.name}`", checks[check.id])
+            ),
+        ),
+        "steps.md": page(
+            "Bootstrap steps",
+            "`gpuinfra explain STEP` prints the same text. [Bootstrap](../docs/bootstrap.md) explains when each step runs.",
+            (
+                line
+                for title, entry in steps.items()
+                for line in [f"## `{title.removeprefix('step ')}`", "", *fence(entry.rows[0][1])]
+            ),
+        ),
+        "xids.md": page(
+            "Xids",
+            "An Xid is an error number of the NVIDIA driver in the kernel log. `gpuinfra explain xid-79` prints the same text.",
+            (line for number in sorted(XIDS) for line in entry_lines(f"Xid {number}", known_xid(number))),
+        ),
+        "commands.md": page(
+            "Commands and options",
+            "`gpuinfra COMMAND --help` prints the same text. [Commands](../docs/commands.md) has examples.",
+            commands(),
+        ),
+        "python.md": page(
+            "Python names",
+            "You can import these names from `gpuinfra`. [Using the library](../docs/library.md) has examples.",
+            names(),
+        ),
+    }  # fmt: skip
+
+
+def page(title: str, text: str, lines: Iterable[str]) -> str:
+    """Return a page with its title and an introduction. The table of contents beside the page lists two levels."""
+    return "\n".join(["---", "tocdepth: 2", "---", "", f"# {title}", "", SOURCE + text, "", *lines, ""])
+
+
+def fields() -> Iterator[str]:
+    """Yield one section for each top-level field, and one for each field in it."""
+    for path, variants in all_fields().items():
+        top = "." not in path
+        yield from [f"{'##' if top else '###'} `{path}`", ""]
+        for field in variants:
+            yield from field_lines(field)
+
+
+def field_lines(field: FieldHelp) -> Iterator[str]:
+    """Yield the description of a field as a paragraph and a list."""
+    if field.kinds:
+        yield from ["For " + ", ".join(f"`{field.tag}: {kind}`" for kind in field.kinds) + ":", ""]
+    yield from [inline(field.meaning), ""]
+    for label in ("type", "unit", "limits", "default"):
+        if (value := getattr(field, label)) not in ("", "none"):
+            yield f"- {label}: {inline(value)}"
+    if field.example:
+        yield f"- example: `{field.example}`"
+    yield ""
+
+
+def entry_lines(title: str, entry: Entry) -> Iterator[str]:
+    """Yield a section with the meaning as paragraphs and the other rows as a list."""
+    yield from [f"## {title}", ""]
+    (_, meaning), *rows = entry.rows
+    yield from [inline(part) + "\n" for part in meaning.split("\n\n")]
+    yield from [f"- {label}: " + (f"`{text}`" if label == "runs" else inline(text)) for label, text in rows]
+    yield ""
+
+
+def commands() -> Iterator[str]:
+    """Yield the help of each command, by group."""
+    for group, listed in GROUPS.items():
+        yield from [f"## {group}", ""]
+        for name in listed:
+            command = importlib.import_module(f"gpuinfra.cli.{name}").command
+            context = click.Context(command, info_name=f"gpuinfra {name}", terminal_width=100)
+            yield from [f"### `gpuinfra {name}`", "", *fence(command.get_help(context))]
+
+
+def names() -> Iterator[str]:
+    """Yield the signature and the docstring of each public name."""
+    for name in gpuinfra.__all__:
+        value = getattr(gpuinfra, name)
+        yield from [f"## `{name}`", ""]
+        if signature := call(name, value):
+            yield from fence(signature, "python")
+        yield from [inline(part) + "\n" for part in (inspect.getdoc(value) or "").split("\n\n")]
+
+
+def call(name: str, value: Any) -> str:
+    """Return the signature of a function or component. The models of a declaration have their fields as parameters."""
+    if hasattr(value, "model_fields"):
+        return f"{name}({', '.join(f'{field}=...' for field in value.model_fields)})"
+    return f"{name}{inspect.signature(value)}"
+
+
+def inline(text: str) -> str:
+    """Return text as Markdown on one line. Text between backticks stays code."""
+    parts = re.split(r"(`[^`]+`)", text)
+    return "".join(part if part.startswith("`") else spaced(part) for part in parts)
+
+
+def spaced(text: str) -> str:
+    """Return escaped text with the space at both ends, next to code."""
+    return f"{' ' if text[:1].isspace() else ''}{escaped(text.strip())}{' ' if text[-1:].isspace() else ''}"
+
+
+def fence(text: str, language: str = "text") -> list[str]:
+    """Return text as a code block."""
+    return [f"```{language}", text, "```", ""]
