@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -96,8 +97,10 @@ def test_site_is_built_without_warnings_and_a_dead_link_fails(staged: Path, tmp_
     )
     assert prepared.returncode == 0, prepared.stderr
 
+    sources = shutil.copytree(staged, tmp_path / "source")
+
     def build(folder: str) -> subprocess.CompletedProcess[str]:
-        words = ["-m", "sphinx", "-q", "-n", "-W", "--keep-going", "-c", SITE, staged, tmp_path / folder]
+        words = ["-m", "sphinx", "-q", "-n", "-W", "--keep-going", "-c", SITE, sources, tmp_path / folder]
         python = ROOT / ".venv-docs" / "bin" / "python"
         return subprocess.run([python, *words], capture_output=True, text=True, timeout=600)
 
@@ -106,7 +109,7 @@ def test_site_is_built_without_warnings_and_a_dead_link_fails(staged: Path, tmp_
     home = (tmp_path / "first" / "index.html").read_text(encoding="utf-8")
     assert 'class="mermaid"' in home
     assert "<table" in home
-    page = staged / "docs" / "start.md"
+    page = sources / "docs" / "start.md"
     page.write_text(page.read_text(encoding="utf-8") + "\n[gone](deploying.md#gone)\n", encoding="utf-8")
     second = build("second")
     assert second.returncode != 0

@@ -18,4 +18,6 @@ copybutton_exclude = ".linenos, .gp, .go, .c1"  # a comment after a command is n
 # Diagrams are drawn in the browser. By default, pages load Mermaid from jsDelivr; for a site without internet access,
 # MERMAID_JS is a path or address on its own server, such as /mermaid.esm.min.mjs.
 mermaid_version = "11.12.1"
+mermaid_height = "auto"
+mermaid_fullscreen_button = "↗"
 mermaid_use_local = os.environ.get("MERMAID_JS", "")
