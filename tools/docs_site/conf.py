@@ -7,6 +7,7 @@ extensions = ["myst_parser", "sphinxcontrib.mermaid", "sphinx_copybutton"]
 root_doc = "index"
 html_theme = "furo"
 html_title = "gpuinfra"
+smartquotes = False  # keeps the hyphens of options, such as --live
 html_copy_source = False
 html_show_sourcelink = False
 templates_path = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -64,7 +65,7 @@ def pages() -> dict[str, str]:
         ),
         "commands.md": page(
             "Commands and options",
-            "`gpuinfra COMMAND --help` prints the same text. [Commands](../docs/commands.md) has examples.",
+            "`gpuinfra COMMAND --help` prints the same information. [Commands](../docs/commands.md) has examples.",
             commands(),
         ),
         "python.md": page(
@@ -106,7 +107,7 @@ def entry_lines(title: str, entry: Entry) -> Iterator[str]:
     """Yield a section with the meaning as paragraphs and the other rows as a list."""
     yield from [f"## {title}", ""]
     (_, meaning), *rows = entry.rows
-    yield from [inline(part) + "\n" for part in meaning.split("\n\n")]
+    yield from paragraphs(meaning)
     yield from [f"- {label}: " + (f"`{text}`" if label == "runs" else inline(text)) for label, text in rows]
     yield ""
 
@@ -118,7 +119,11 @@ def commands() -> Iterator[str]:
         for name in listed:
             command = importlib.import_module(f"gpuinfra.cli.{name}").command
             context = click.Context(command, info_name=f"gpuinfra {name}", terminal_width=100)
-            yield from [f"### `gpuinfra {name}`", "", *fence(command.get_help(context))]
+            yield from [f"### `gpuinfra {name}`", "", *fence(command.get_usage(context).removeprefix("Usage: "))]
+            yield from paragraphs(command.help or "")
+            records = (option.get_help_record(context) for option in command.get_params(context))
+            yield from (f"- `{record[0]}`: {inline(record[1])}" for record in records if record and record[1])
+            yield ""
 
 
 def names() -> Iterator[str]:
@@ -127,8 +132,8 @@ def names() -> Iterator[str]:
         value = getattr(gpuinfra, name)
         yield from [f"## `{name}`", ""]
         if signature := call(name, value):
-            yield from fence(signature, "python")
-        yield from [inline(part) + "\n" for part in (inspect.getdoc(value) or "").split("\n\n")]
+            yield from fence(textwrap.fill(signature, 80, subsequent_indent="    "), "python")
+        yield from paragraphs(inspect.getdoc(value) or "")
 
 
 def call(name: str, value: Any) -> str:
@@ -136,6 +141,12 @@ def call(name: str, value: Any) -> str:
     if hasattr(value, "model_fields"):
         return f"{name}({', '.join(f'{field}=...' for field in value.model_fields)})"
     return f"{name}{inspect.signature(value)}"
+
+
+def paragraphs(text: str) -> Iterator[str]:
+    """Yield the paragraphs of a docstring. Click marks a paragraph with fixed lines by `\\b`."""
+    for part in inspect.cleandoc(text).split("\n\n"):
+        yield from fence(part.removeprefix("\b\n")) if part.startswith("\b") else [inline(part), ""]
 
 
 def inline(text: str) -> str:
