@@ -34,13 +34,14 @@ from gpuinfra.plan.model import (
 )
 from gpuinfra.plan.recovery import recovery_plan
 from gpuinfra.plan.steps import own_steps, steps
-from gpuinfra.plan.storage import created, existing_of, lnet_efa_devices, named, object_cache_gib
+from gpuinfra.plan.storage import created, existing_of, lnet_efa_devices, named, object_cache_gib, users_home
 from gpuinfra.plan.zones import Zoning
 from gpuinfra.software import environment
 from gpuinfra.software.pool import pool_lock
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import Pool
 from gpuinfra.spec.storage import ObjectMount
+from gpuinfra.words import counted
 
 
 def make_plan(spec: ClusterSpec, today: date, now: datetime | None = None) -> Plan:
@@ -156,6 +157,14 @@ def _pool(
     buckets = tuple(entry for entry in file_systems if entry.kind == "object") if cloud.software.buckets else ()
     guarded = () if pool.containers_reach_metadata else cloud.metadata_to_guard
     client = cloud.software.buckets.step if buckets and cloud.software.buckets else None
+    decisions.extend(
+        Decision(
+            path=f"{pool.name}.users.{user.name}",
+            chosen=f"{user.uid}, {users_home(homes)}/{user.name}{', sudo' if user.sudo else ''}",
+            why=f"the declaration lists the user with {counted(len(user.ssh_keys), 'key')}",
+        )
+        for user in spec.access.users
+    )
     todo = (
         *steps(
             machine,
@@ -166,6 +175,7 @@ def _pool(
             metadata=bool(cloud.metadata_to_guard),
             packages=bool(spec.software.packages),
             buckets=client,
+            users=bool(spec.access.users),
         ),
         *own_steps(spec.software.steps, pool.name),
     )
@@ -206,6 +216,8 @@ def _pool(
                 for entry in buckets
             ),
             packages=spec.software.packages,
+            users=spec.access.users,
+            users_home=users_home(homes),
         ),
         metadata_hop_limit=2 if pool.containers_reach_metadata else 1,
         subnet=cloud.subnet(zone),

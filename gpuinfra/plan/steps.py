@@ -24,6 +24,7 @@ def steps(
     metadata: bool = False,
     packages: bool = False,
     buckets: str | None = None,
+    users: bool = False,
 ) -> tuple[Step, ...]:
     """Return the steps for a pool in order. `metadata` is true if nodes restrict access to the metadata service, and `buckets` is the step that mounts buckets."""
     chosen = [
@@ -63,6 +64,8 @@ def steps(
         chosen.append(Step(id="60-lustre", timeout_s=900, retries=3, why="the cluster has a Lustre file system"))
     if home:
         chosen.append(Step(id="62-home", timeout_s=600, retries=3, why="the cluster has home directories"))
+    if users:
+        chosen.append(Step(id="64-users", timeout_s=300, retries=2, why="the declaration lists users"))
     if machine.gpu:
         chosen.append(Step(id="70-container-toolkit", timeout_s=900, retries=2, why="containers use the GPUs"))
     if lock.choice("enroot"):

@@ -12,7 +12,7 @@ from gpuinfra.clouds.machines import zoning_of
 from gpuinfra.clouds.profile import Rule
 from gpuinfra.findings import Finding, Level
 from gpuinfra.registry import CLOUDS, module_of
-from gpuinfra.rules import capacity, guard, money, places, recovery, shape, software, steps, storage
+from gpuinfra.rules import capacity, guard, money, places, recovery, shape, software, steps, storage, users
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 
@@ -24,6 +24,7 @@ COMMON: tuple[Rule, ...] = (
     *guard.RULES,
     *software.RULES,
     *steps.RULES,
+    *users.RULES,
     *money.RULES,
     *recovery.RULES,
 )

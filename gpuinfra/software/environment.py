@@ -8,6 +8,7 @@ from gpuinfra.software import tables
 from gpuinfra.software.cloud import CloudSoftware
 from gpuinfra.software.lock import Choice, Lock, lustre_release
 from gpuinfra.software.version import key
+from gpuinfra.spec.policy import User
 
 ROOT_FREE_GIB = 50
 """Free space in GiB that the driver, CUDA toolkit, and container images require on the root disk."""
@@ -24,6 +25,8 @@ def environment(
     guarded: tuple[str, ...] = (),
     buckets: tuple[str, ...] = (),
     packages: tuple[str, ...] = (),
+    users: tuple[User, ...] = (),
+    users_home: str = "",
 ) -> dict[str, str]:
     """Return the variables for the steps of a pool, sorted by name. Containers cannot reach the addresses in `guarded`.
 
@@ -44,6 +47,12 @@ def environment(
     }
     if packages:
         values["EXTRA_PACKAGES"] = " ".join(packages)
+    if users:
+        values["USERS_HOME"] = users_home
+    # One variable for each user, because Linux limits the length of one variable (128 KiB, execve(2)).
+    for number, user in enumerate(users):
+        keys = "; ".join(" ".join(key.split(" ")[:2]) for key in user.ssh_keys)
+        values[f"NODE_USER_{number}"] = f"{user.name} {user.uid} {'sudo' if user.sudo else '-'} {keys}"
     if driver := chosen.choice("driver"):
         values |= {
             **_version("DRIVER", driver),

@@ -20,6 +20,7 @@ from gpuinfra.spec.policy import (
     NodeRole,
     Software,
     Use,
+    User,
 )
 from gpuinfra.spec.pool import Candidate, Disk, Pool
 from gpuinfra.spec.steps import NodeStep
@@ -59,6 +60,7 @@ __all__ = [
     "Spot",
     "Storage",
     "Use",
+    "User",
     "parse_spec",
     "read_stack",
 ]

@@ -19,6 +19,15 @@ PublicKey = Annotated[
         "a public SSH key that begins with ssh-rsa or ssh-ed25519",
     ),
 ]
+UserName = Annotated[
+    str,
+    text(
+        r"^[a-z]([a-z0-9_-]{0,30}[a-z0-9])?$",
+        "lowercase letters, digits, hyphens and underscores, starting with a letter",
+        max_length=32,
+    ),
+]
+"""A name that useradd of Ubuntu accepts (useradd(8): at most 32 characters)."""
 Cidr = Annotated[str, text(r"^[0-9a-fA-F.:]{2,45}/\d{1,3}$", "a CIDR block such as 203.0.113.0/24")]
 PolicyArn = Annotated[
     str,
@@ -215,6 +224,25 @@ class NodeRole(SpecModel):
     """Google Cloud: project ID. If omitted, the project of the stack is used. Azure: resource ID, which is required."""
 
 
+class User(SpecModel):
+    """A user of the nodes, who logs in with an SSH key."""
+
+    name: UserName = Field(examples=["alice"])
+    """Login name, which is also the name of the user's group."""
+    uid: Annotated[StrictInt, Unit("user ID")] = Field(ge=2000, le=59_999, examples=[2001])
+    """ID of the user and of the user's group on every node. Files on shared file systems belong to this ID, so do not reuse the ID of a user that you remove."""
+    ssh_keys: tuple[PublicKey, ...] = Field(
+        min_length=1,
+        max_length=5,
+        examples=[
+            ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA alice@example.com"]
+        ],
+    )
+    """Public SSH keys of the user. Users have no password."""
+    sudo: StrictBool = False
+    """Whether the user can run commands as root, without a password."""
+
+
 class Access(SpecModel):
     """Access to nodes and evidence, in addition to the cloud's session service."""
 
@@ -232,6 +260,8 @@ class Access(SpecModel):
         examples=[["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEXAMPLEEXAMPLEEXAMPLEEXAMPLEEXAMPLEEXAMPLE ops@example.com"]],
     )
     """Azure: public SSH keys for logging in as user `gpuinfra`. If omitted, no key can log in. AWS and Google Cloud check your cloud identity instead."""
+    users: tuple[User, ...] = Field(default=(), max_length=50)
+    """Users to create on every node of every pool, on all clouds. Their home directories are on the home file system of the declaration, or on the root disk if there is none. If omitted, only the users of the image and of the cloud's login service exist."""
     node_policies: tuple[PolicyArn, ...] = Field(
         default=(), max_length=10, examples=[["arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly"]]
     )
@@ -282,4 +312,5 @@ __all__ = [
     "NodeRole",
     "Software",
     "Use",
+    "User",
 ]

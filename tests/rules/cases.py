@@ -32,6 +32,11 @@ GCP: dict[str, Any] = {
     "budget": {"recipients": ["ops@example.com"]},
 }
 _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA me"
+KEYS = (
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB alice@example.com",
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgIC",
+)
+_SHORT_RSA = "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAgQDBEREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREREQ=="
 _INGRESS = {"sources": ["10.0.0.0/16"], "ports": ["8080", "9000-9100"]}
 _PULL = "7f951dda-4ed3-4680-a7ca-43fe172d538d"
 _REGISTRY = "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/shared/providers/Microsoft.ContainerRegistry/registries/images"
@@ -42,6 +47,11 @@ BASES = {"aws": AWS, "azure": AZURE, "gcp": GCP}
 
 Change = dict[str, Any]
 Case = tuple[str, Change]
+
+
+def user(name: str, uid: int, *keys: str, **more: object) -> dict[str, object]:
+    """A declared user."""
+    return {"name": name, "uid": uid, "ssh_keys": list(keys or KEYS[:1]), **more}
 
 
 def declaration(case: Case) -> dict[str, Any]:
@@ -447,6 +457,7 @@ ACCEPTED: dict[str, list[Case]] = {
     "access_fields_have_an_effect": [
         ("azure", {"access": {"bastion": True, "evidence_from": ["203.0.113.0/24"], "ssh_keys": [_KEY]}}),
         ("gcp", {"access.ssh_from": ["10.0.0.0/8"]}),
+        *((cloud, {"access.users": [user("alice", 2001)]}) for cloud in ("aws", "azure", "gcp")),
     ],
     "all_buckets_are_recorded": [
         ("aws", {}),
@@ -490,6 +501,23 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"software.containers": ["docker", "enroot"]}),
         ("azure", {"software": {"image": "plain", "containers": ["enroot"]}}),
         ("gcp", {"software.containers": []}),
+    ],
+    "user_names_and_ids_are_unique": [
+        ("aws", {"access.users": [user("alice", 2001), user("bob", 2002, KEYS[1])]}),
+        ("gcp", {"access.users": []}),
+    ],
+    "user_name_is_not_reserved": [
+        ("azure", {"access.users": [user("alice", 2001), user("ubuntu-admin", 2002, KEYS[1])]}),
+        ("aws", {}),
+    ],
+    "user_keys_are_valid": [("aws", {"access.users": [user("alice", 2001, _KEY, *KEYS)]}), ("gcp", {})],
+    "user_key_identifies_one_user": [
+        ("gcp", {"access.users": [user("alice", 2001), user("bob", 2002, KEYS[1])]}),
+        ("aws", {}),
+    ],
+    "users_have_nodes": [
+        ("aws", {"access.users": [user("alice", 2001)]}),
+        ("aws", {"pools": None, "layers": ["foundation", "site"]}),
     ],
     "packages_are_listed_once": [
         ("aws", {"software.packages": ["htop", "nvme-cli=2.8-1"]}),
@@ -1358,6 +1386,29 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"software.containers": ["pyxis"]}),
         ("azure", {"software.containers": ["enroot", "docker", "enroot"]}),
         ("gcp", {"software.containers": ["enroot", "pyxis"]}),
+    ],
+    "user_names_and_ids_are_unique": [
+        ("aws", {"access.users": [user("alice", 2001), user("alice", 2002, KEYS[1])]}),
+        ("gcp", {"access.users": [user("alice", 2001), user("bob", 2001, KEYS[1])]}),
+    ],
+    "user_name_is_not_reserved": [
+        ("azure", {"access.users": [user("gpuinfra", 2001)]}),
+        ("aws", {"access.users": [user("ubuntu", 2001)]}),
+        ("aws", {"access.users": [user("systemd-user", 2001)]}),
+    ],
+    "user_keys_are_valid": [
+        ("aws", {"access.users": [user("alice", 2001, KEYS[0].split(" ")[0] + " " + KEYS[0].split(" ")[1][:-4])]}),
+        ("aws", {"access.users": [user("alice", 2001, KEYS[1].replace("ed25519", "rsa", 1))]}),
+        ("aws", {"access.users": [user("alice", 2001, _KEY[:-3] + "AAAA")]}),
+        ("aws", {"access.users": [user("alice", 2001, _SHORT_RSA)]}),
+        ("aws", {"access.users": [user("alice", 2001, "ssh-ed25519 " + "A" * 41)]}),
+    ],
+    "user_key_identifies_one_user": [
+        ("gcp", {"access.users": [user("alice", 2001), user("bob", 2002)]}),
+        ("aws", {"access.users": [user("alice", 2001, KEYS[0], KEYS[0].replace("alice", "bob"))]}),
+    ],
+    "users_have_nodes": [
+        ("aws", {"pools": None, "layers": ["foundation", "site"], "access.users": [user("alice", 2001)]}),
     ],
     "packages_are_listed_once": [
         ("aws", {"software.packages": ["htop", "htop"]}),

@@ -24,7 +24,9 @@ def _blocks(page: str, language: str) -> list[str]:
 def test_declaring_page_examples_are_valid(tmp_path: Path) -> None:
     """The YAML and the Python on the page are the same declaration without errors, the buckets, the existing file systems and the steps can be declared, and the price files can be loaded."""
     stack, buckets, existing, own, packages, *access, prices, by_region = _blocks("declaring.md", "yaml")
-    for block, clouds in zip(access, (("aws", "azure", "gcp"), ("aws",), ("gcp",), ("azure",)), strict=True):
+    for block, clouds in zip(
+        access, (("aws", "azure", "gcp"), ("aws", "azure", "gcp"), ("aws",), ("gcp",), ("azure",)), strict=True
+    ):
         opened: Any = parse(block, "declaring.md").value
         for cloud in clouds:
             fields = {f"access.{name}": value for name, value in opened["access"].items()}

@@ -80,7 +80,7 @@ class AzureProfile:
     )
     """https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources, retrieved 2026-11-22. Storage accounts have the shortest keys."""
     access_fields = frozenset(
-        {"ingress", "node_roles", "ssh_from", "operators", "evidence_from", "ssh_keys", "bastion"}
+        {"ingress", "node_roles", "ssh_from", "operators", "evidence_from", "ssh_keys", "bastion", "users"}
     )
     selects_buckets = False
     budget_currency: str | None = None

@@ -77,7 +77,7 @@ class GcpProfile:
     tag_limit = 64
     tag_form = None
     """Tags become labels."""
-    access_fields = frozenset({"ingress", "node_roles", "ssh_from", "operators"})
+    access_fields = frozenset({"ingress", "node_roles", "ssh_from", "operators", "users"})
     selects_buckets = False
     budget_currency: str | None = None
     replication = REPLICATION

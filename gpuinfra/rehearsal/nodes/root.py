@@ -26,7 +26,7 @@ PARTS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _EMPTY = """
 boot dev/pts dev/shm etc/apt/apt.conf.d etc/apt/keyrings etc/apt/preferences.d etc/apt/sources.list.d etc/default
 etc/depmod.d etc/ld.so.conf.d etc/modprobe.d etc/modules-load.d etc/profile.d etc/security/limits.d etc/ssh
-etc/sysctl.d etc/systemd/system etc/udev/rules.d etc/cloud home/ubuntu media mnt opt proc root run srv sys/class
+etc/skel etc/sysctl.d etc/systemd/system etc/udev/rules.d etc/cloud home/ubuntu media mnt opt proc root run srv sys/class
 sys/bus tmp usr/local/bin usr/local/sbin usr/local/lib var/cache/apt/archives var/crash var/lib/apt/lists
 var/lib/cloud var/lib/dpkg/info var/log var/spool var/tmp
 """

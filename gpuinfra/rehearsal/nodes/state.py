@@ -38,6 +38,7 @@ NODE_FAULTS: dict[str, str] = {
     "fabric-manager-stopped": "fabric manager exits after it starts",
     "lustre-mount-fails": "the file system's server does not respond",
     "home-mount-refused": "the server of the home directories denies access to the mount",
+    "accounts-locked": "a process of the image does not release its lock on /etc/passwd",
     "bucket-mount-refused": "the cloud denies the nodes' identity access to a mounted bucket",
     "bucket-missing": "a mounted bucket does not exist",
     "bucket-unreachable": "the service that stores a mounted bucket does not respond",

@@ -291,9 +291,10 @@ def apparmor_parser(argv: list[str]) -> int:
 
 
 def runuser(argv: list[str]) -> int:
-    """`runuser -u USER -- COMMAND...`. A stand-in node has one user, so the command runs as that user."""
+    """`runuser -u USER -- COMMAND...`. A stand-in node has one user, so the command runs as that user, with the name of `USER` for sudo."""
     command = argv[argv.index("--") + 1 :]
-    return os.waitstatus_to_exitcode(os.waitpid(os.posix_spawnp(command[0], command, os.environ), 0)[1])
+    environ = {**os.environ, "LOGNAME": argv[argv.index("-u") + 1]}
+    return os.waitstatus_to_exitcode(os.waitpid(os.posix_spawnp(command[0], command, environ), 0)[1])
 
 
 def dockerd(argv: list[str]) -> int:
