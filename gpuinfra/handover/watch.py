@@ -39,8 +39,10 @@ STALE_PATIENCE_S = 1500.0
 of the time. The only pauses are a warm-up and a checkpoint, which take ten minutes each on AWS."""
 CONSOLE_LINES = 15
 NOT_DUE = "not due"
-"""The wait ends for this reason if no node is expected yet, because a capacity block has not started or a request is queued."""
-NOT_DUE_TEXT = "no nodes are expected yet: the capacity block has not started, or the request is still queued"
+"""The wait ends for this reason if no node is expected yet, because all counts are 0, a capacity block has not started, or a request is queued."""
+NOT_DUE_TEXT = (
+    "no nodes are expected yet: all counts are 0, the capacity block has not started, or the request is still queued"
+)
 MAX_EVIDENCE_SEARCHED = 20
 """Maximum number of pieces of evidence to check per instance when searching for evidence that the instance itself signed."""
 READS_AT_ONCE = 10

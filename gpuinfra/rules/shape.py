@@ -150,7 +150,7 @@ def site_storage_is_repeated(spec: ClusterSpec, today: date) -> Iterator[Finding
 def canary_fits_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The canary is not larger than the pool. A larger canary replaces all nodes before one is verified."""
     for i, pool in enumerate(spec.pools):
-        if pool.renew.canary > pool.nodes:
+        if pool.nodes and pool.renew.canary > pool.nodes:
             what = f"is {pool.renew.canary}, but the pool has {counted(pool.nodes, 'node')}"
             yield error(f"pools[{i}].renew.canary", what, f"set it to at most {pool.nodes}, for example 1")
 

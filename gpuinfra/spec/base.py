@@ -66,6 +66,7 @@ Line = Annotated[str, text(r"^[^\x00-\x1f\x7f]+$", "one line of text", min_lengt
 
 Number = Annotated[FiniteFloat, Field(strict=True)]
 Nodes = Annotated[int, Field(strict=True, ge=1, le=100_000), Unit("nodes")]
+NodesOrNone = Annotated[int, Field(strict=True, ge=0, le=100_000), Unit("nodes")]
 Gib = Annotated[StrictInt, Unit("GiB")]
 Days = Annotated[StrictInt, Unit("days")]
 Hours = Annotated[StrictInt, Unit("hours")]

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool
 
-from gpuinfra.spec.base import Hours, Line, Nodes, Number, SpecModel, Unit, UtcTime
+from gpuinfra.spec.base import Hours, Line, Nodes, NodesOrNone, Number, SpecModel, Unit, UtcTime
 from gpuinfra.spec.generic import AnyTarget, Aws, Gcp, OnTarget
 
 
@@ -18,8 +18,8 @@ class OnDemand(OnTarget[AnyTarget], SpecModel):
 
     kind: Literal["on_demand"] = "on_demand"
     """Selects on-demand capacity."""
-    count: Nodes = Field(examples=[2])
-    """Number of nodes to run with this kind of capacity."""
+    count: NodesOrNone = Field(examples=[2])
+    """Number of nodes to run with this kind of capacity. 0 creates a group without nodes."""
 
 
 class Spot(OnTarget[AnyTarget], SpecModel):
@@ -27,8 +27,8 @@ class Spot(OnTarget[AnyTarget], SpecModel):
 
     kind: Literal["spot"] = "spot"
     """Selects spot capacity."""
-    count: Nodes = Field(examples=[2])
-    """Number of nodes to run with this kind of capacity."""
+    count: NodesOrNone = Field(examples=[2])
+    """Number of nodes to run with this kind of capacity. 0 creates a group without nodes."""
     strategy: Literal[
         "price-capacity-optimized", "capacity-optimized", "capacity-optimized-prioritized", "lowest-price"
     ] = "price-capacity-optimized"
@@ -48,8 +48,8 @@ class Reserved(OnTarget[AnyTarget], SpecModel):
         default=None, examples=["arn:aws:resource-groups:us-east-1:123456789012:group/gpu-reservations"]
     )
     """AWS: ARN of a resource group of capacity reservations. Set either `group_arn` or `id`."""
-    count: Nodes = Field(examples=[2])
-    """Number of nodes to run with this kind of capacity."""
+    count: NodesOrNone = Field(examples=[2])
+    """Number of nodes to run with this kind of capacity. 0 creates a group without nodes."""
     holds: Nodes | None = Field(default=None, examples=[16])
     """Number of nodes that the reservation covers. If set, a larger `count` is an error. If omitted, the size is not checked."""
     zone: Line | None = Field(default=None, examples=["use1-az4"])

@@ -313,6 +313,7 @@ ACCEPTED: dict[str, list[Case]] = {
     "canary_fits_pool": [
         ("aws", {"pools.0.renew": {"canary": 2}}),
         ("azure", {"pools.0.renew": {"canary": 0}}),
+        *((cloud, {f"{_C}.0.count": 0}) for cloud in BASES),
         ("gcp", {f"{_C}.1": {"kind": "on_demand", "count": 1}, "pools.0.renew": {"canary": 3}}),
     ],
     "foundation_fields_have_an_effect": [

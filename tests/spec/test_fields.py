@@ -103,18 +103,19 @@ def test_every_field_of_every_model_is_explained() -> None:
 
 
 def test_field_of_several_kinds_is_explained_for_each() -> None:
-    """`storage.capacity_gib` is explained for Lustre and for home directories, `pools.capacity.count` for all five kinds."""
+    """`storage.capacity_gib` is explained for Lustre and for home directories, `pools.capacity.count` for kinds that can have no nodes and for the others."""
     text = explain("storage.capacity_gib")
     assert "storage.capacity_gib (kind: lustre)" in text
     assert "storage.capacity_gib (kind: home)" in text
     assert "1 to 102,400" in text
-    assert "(kind: on_demand, spot, reserved, block, flex)" in explain("pools.capacity.count")
+    assert "(kind: on_demand, spot, reserved)" in explain("pools.capacity.count")
+    assert "(kind: block, flex)" in explain("pools.capacity.count")
     assert "where.zone (cloud: azure)" in explain("where.zone")
 
 
 def test_limits_are_those_of_the_model() -> None:
     """Ranges, lengths and patterns of the models appear in words, and every pattern has words."""
-    assert "limits   1 to 100,000" in explain("pools.capacity.count")
+    assert "limits   0 to 100,000" in explain("pools.capacity.count")
     assert "limits   more than 0, at most 1,000,000,000" in explain("budget.limit_usd_per_month")
     assert "limits   an absolute path such as /scratch; at most 128 characters" in explain("storage.mount")
     patterns = set(re.findall(r'"pattern": ("(?:[^"\\]|\\.)*")', FILE.read_text()))

@@ -23,7 +23,7 @@ def _errors(spec: object) -> list[str]:
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
-        ("pools.0.capacity.0.count", -1, ["pools[0].capacity[0].count is -1", "1 or more"]),
+        ("pools.0.capacity.0.count", -1, ["pools[0].capacity[0].count is -1", "0 or more"]),
         ("pools.0.capacity.0.count", True, ["count is true", "a whole number"]),
         ("pools.0.capacity.0.count", "2", ["count is '2'", "a whole number", "without quotes"]),
         ("pools.0.capacity.0.count", 1.5, ["count is 1.5", "a whole number"]),
@@ -111,7 +111,7 @@ def test_missing_field_beside_another_mistake_is_reported() -> None:
 
 def test_all_mistakes_are_reported_at_once() -> None:
     """Four mistakes yield four messages in one run."""
-    spec = declaration(("aws", {"name": "X", "pools.0.color": "red", "pools.0.capacity.0.count": 0, "audit.trial": 1}))
+    spec = declaration(("aws", {"name": "X", "pools.0.color": "red", "pools.0.capacity.0.count": -1, "audit.trial": 1}))
     assert len(_errors(spec)) == 4
 
 
@@ -167,7 +167,7 @@ def test_entry_without_a_list_is_reported_like_one_in_a_list() -> None:
     """For `capacity: {count: -1}`, the message shows -1 and the path of the entry."""
     messages = "\n".join(_errors(declaration(("aws", {"pools.0.capacity": {"kind": "spot", "count": -1}}))))
     assert (
-        "pools[0].capacity[0].count is -1; allowed: 1 or more; change the value (see gpuinfra explain pools.capacity.count)"
+        "pools[0].capacity[0].count is -1; allowed: 0 or more; change the value (see gpuinfra explain pools.capacity.count)"
         in messages
     )
 
