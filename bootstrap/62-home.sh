@@ -107,14 +107,18 @@ save_local_homes() {
 
 # Existing files are not overwritten: another node may have copied the home first, and its user may have changed it.
 restore_local_homes() {
-  local copy home
+  local copy home draft
   copy=$(saved_homes "$1")
   dry_run || [[ ! -d $copy ]] && return 0
   for home in "$copy"/*/; do
     home=${home%/}
     [[ -e $1/${home##*/} ]] || {
-      cp -a -- "$home" "$1/.${home##*/}.$(uname -n)"
-      mv -nT -- "$1/.${home##*/}.$(uname -n)" "$1/${home##*/}"
+      draft=$1/.${home##*/}.$(uname -n)
+      rm -rf -- "$draft"
+      cp -a -- "$home" "$draft"
+      # If the target exists, `mv -n` fails in coreutils 9.2 to 9.4 (Ubuntu 24.04) and succeeds in other versions: https://bugs.gnu.org/62572
+      mv -nT -- "$draft" "$1/${home##*/}" || [[ -e $1/${home##*/} ]]
+      rm -rf -- "$draft"
       changed "copied the home ${home##*/} to $1"
     }
   done
