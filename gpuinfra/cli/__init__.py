@@ -39,6 +39,7 @@ GROUPS = {
         "drift": "Compare cloud resources and nodes with what was deployed",
         "ready": "Check whether the second region is ready",
         "failover": "Move a stack to its second region",
+        "failback": "Move a stack back to its first region",
         "check": "Run the checks on the nodes now",
         "pairs": "Measure pairs of nodes to find a slow node",
         "run": "Run a command on all nodes, or a job on several nodes",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -87,21 +87,16 @@ def command(
             raise UsageError(
                 f"gpuinfra cannot fail over {stack} yet, because it does not support failover on {plan.cloud}"
             )
-        if missing := [
-            one.path.name
-            for one in found.second.fresh.files
-            if one.path not in {file.path for file in found.second.files}
-        ]:
-            raise UsageError(f"{', '.join(missing)} cannot be read; run `gpuinfra ready {stack}` for the fix")
+        check_files(found, stack)
         journal = Journal(found.loaded.path)
         try:
-            files = {one.name: _checksum(one) for one in (found.loaded, *found.second.files)}
+            files = {one.name: checksum(one) for one in (found.loaded, *found.second.files)}
             plan_steps = steps(_failing(found, stacks, cloud, journal, ignore))
             if dry_run:
-                return _show(plan_steps, journal, as_json=as_json, stack=found.loaded.name)
-            _start(journal, found.loaded.name, region, files, resume=resume)
+                return show(plan_steps, journal, as_json=as_json, stack=found.loaded.name)
+            start(journal, found.loaded.name, region, files, resume=resume)
             if not yes:
-                _confirm(plan_steps, journal)
+                confirm(plan_steps, journal)
             if not journal.exists:
                 journal.begin(found.loaded.name, region, files)
             result = run_steps(
@@ -113,25 +108,16 @@ def command(
             journal.close()
 
 
+def check_files(found: Paired, stack: str) -> None:
+    """Raise `UsageError` if a stack file of the second region cannot be read."""
+    read = {one.path for one in found.second.files}
+    if missing := [one.path.name for one in found.second.fresh.files if one.path not in read]:
+        raise UsageError(f"{', '.join(missing)} cannot be read; run `gpuinfra ready {stack}` for the fix")
+
+
 def _failing(found: Paired, stacks: Stacks, cloud: Failover, journal: Journal, ignore: tuple[str, ...]) -> Failing:
-    from gpuinfra.engine import find_engine
-    from gpuinfra.engine.up import up
     from gpuinfra.failover.steps import Failing, Second
-    from gpuinfra.handover.ports import PortUnavailable
     from gpuinfra.planning import make_plan
-    from gpuinfra.verification.store import polled
-
-    def deploy(name: str, again: bool) -> None:
-        engine = find_engine(lambda line: click.echo(line, err=True))
-        value = next(one.document.value for one in found.second.files if one.name == name and one.document)
-        secrets = value.get("secretsprovider") if isinstance(value, Mapping) else None
-        up(engine, name, stacks.project(name), output=sys.stderr, secrets=secrets, keep=[journal.lock], again=again)
-
-    def verdicts(resources: Resources) -> list[FleetVerdict]:
-        try:
-            return [one.verdict for one in polled(resources)]
-        except PortUnavailable as problem:
-            raise DeploymentError(f"the nodes cannot be read: {problem}") from None
 
     return Failing(
         stack=found.loaded.name,
@@ -141,14 +127,40 @@ def _failing(found: Paired, stacks: Stacks, cloud: Failover, journal: Journal, i
         stacks=tuple(Second(loaded=one, plan=make_plan(one.spec, found.second.today)) for one in found.second.files),
         cloud=cloud,
         ask=found.ask,
-        deploy=deploy,
+        deploy=deploy_with(found.second.files, stacks, journal),
         state=exported,
         verdicts=verdicts,
         ignore=frozenset(ignore),
     )
 
 
-def _checksum(loaded: LoadedStack) -> str:
+def deploy_with(files: Sequence[LoadedStack], stacks: Stacks, *journals: Journal, refresh: bool = False) -> Callable[[str, bool], None]:  # fmt: skip
+    """Return the function that deploys one of the stacks. The engine inherits the locks of the journals."""
+    from gpuinfra.engine import find_engine
+    from gpuinfra.engine.up import up
+
+    def deploy(name: str, again: bool) -> None:
+        engine = find_engine(lambda line: click.echo(line, err=True))
+        value = next(one.document.value for one in files if one.name == name and one.document)
+        secrets = value.get("secretsprovider") if isinstance(value, Mapping) else None
+        locks = [one.lock for one in journals]
+        up(engine, name, stacks.project(name), output=sys.stderr, secrets=secrets, keep=locks, again=again, refresh=refresh)  # fmt: skip
+
+    return deploy
+
+
+def verdicts(resources: Resources) -> list[FleetVerdict]:
+    """Read which nodes are verified."""
+    from gpuinfra.handover.ports import PortUnavailable
+    from gpuinfra.verification.store import polled
+
+    try:
+        return [one.verdict for one in polled(resources)]
+    except PortUnavailable as problem:
+        raise DeploymentError(f"the nodes cannot be read: {problem}") from None
+
+
+def checksum(loaded: LoadedStack) -> str:
     """Return the checksum of the declaration and the settings.
 
     When the engine creates a stack, it adds its encryption settings to the file, and writes numbers in settings as strings.
@@ -158,24 +170,27 @@ def _checksum(loaded: LoadedStack) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _start(journal: Journal, stack: str, region: str, files: Mapping[str, str], *, resume: bool) -> None:
-    """Check that `--resume` is set if, and only if, a journal exists for this failover."""
+def start(journal: Journal, stack: str, region: str, files: Mapping[str, str], *, resume: bool) -> None:
+    """Check that `--resume` is set if, and only if, a journal exists for this move."""
     if resume and not journal.exists:
-        raise UsageError(f"no failover of {stack} was started on this machine; omit --resume")
+        raise UsageError(f"no {journal.MOVE} of {stack} was started on this machine; omit --resume")
     if journal.exists:
         journal.check(region, files)
     if journal.exists and not resume:
         when = f"ended at {journal.ended}" if journal.ended else "is not finished"
         raise UsageError(
-            f"a failover of {stack} to {journal.region} {when}; add --resume to continue the failover, or remove {journal.path} to start again"
+            f"a {journal.MOVE} of {stack} to {journal.region} {when}; add --resume to continue the {journal.MOVE}, or remove {journal.path} to start again"
         )
 
 
-def _show(plan_steps: tuple[Step, ...], journal: Journal, *, as_json: bool, stack: str) -> int:
-    from gpuinfra.failover.run import Result
+def show(
+    plan_steps: tuple[Step, ...], journal: Journal, *, as_json: bool, stack: str, schema: str | None = None
+) -> int:
+    """Print the steps."""
+    from gpuinfra.failover.run import SCHEMA, Result
 
     if as_json:
-        click.echo(json.dumps(Result(steps=plan_steps, journal=journal).document(stack), indent=2))
+        click.echo(json.dumps(Result(steps=plan_steps, journal=journal).document(stack, schema or SCHEMA), indent=2))
         return 0
     for number, step in enumerate(plan_steps, 1):
         state = journal.state(step.name)
@@ -183,9 +198,10 @@ def _show(plan_steps: tuple[Step, ...], journal: Journal, *, as_json: bool, stac
     return 0
 
 
-def _confirm(plan_steps: tuple[Step, ...], journal: Journal) -> None:
+def confirm(plan_steps: tuple[Step, ...], journal: Journal) -> None:
+    """Print the steps and ask whether to run them."""
     if not sys.stdin.isatty():
-        raise UsageError("a failover requires confirmation, but stdin is not a terminal; add --yes")
+        raise UsageError(f"a {journal.MOVE} requires confirmation, but stdin is not a terminal; add --yes")
     for number, step in enumerate(plan_steps, 1):
         click.echo(f"{number}/{len(plan_steps)} {step.name}: {step.what}", err=True)
     click.confirm("Run these steps?", abort=True, err=True)

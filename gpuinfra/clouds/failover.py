@@ -1,4 +1,7 @@
-"""The requests to a cloud during a failover. Each cloud that supports `gpuinfra failover` has a `failover` module with a `connect` function.
+"""The requests to a cloud during a failover or a failback.
+
+Each cloud that supports `gpuinfra failover` has a `failover` module with a `connect` function, and each cloud that supports `gpuinfra failback` has
+a `failback` module with one.
 
 Each request can be repeated: the interrupted step runs again after an interruption.
 """
@@ -70,9 +73,74 @@ class Failover(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class Copy:
+    """An object to copy from a replica to the bucket in the first region."""
+
+    key: str
+    version: str
+    """Version in the replica."""
+    size: int
+    """Size in bytes."""
+    replaces: str | None
+    """ETag of the current version in the first region, or None if the bucket has no current version. The copy fails if it changes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conflict:
+    """An object whose version in the first region is not an earlier version of the one in the replica."""
+
+    key: str
+    reason: str
+    copy: Copy | None
+    """The copy to make if the conflict is ignored. None if the version in the first region is the later one, which stays current."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """How a bucket in the first region differs from its replica."""
+
+    copies: tuple[Copy, ...]
+    conflicts: tuple[Conflict, ...]
+    deleted: int
+    """Number of objects that were deleted in the replica and exist in the first region."""
+
+
+class Failback(Failover, Protocol):
+    """Requests to one cloud for a failback. Regions are named as in the failover."""
+
+    def compare(self, pair: Pair) -> Comparison:
+        """Compare a bucket in the first region with its replica."""
+        ...
+
+    def copy(self, pair: Pair, copies: Iterable[Copy]) -> None:
+        """Copy objects from the replica to the first region. Fails if an object in the first region has changed since `compare`."""
+        ...
+
+    def start_replication(self, pair: Pair) -> None:
+        """Enable the replication of a bucket in the first region, so that its replica also receives the copies."""
+        ...
+
+    def start_group(self, group: str) -> None:
+        """Allow a group in the first region to launch nodes. Its size does not change."""
+        ...
+
+    def start_command(self, group: str) -> str:
+        """Return the command that allows a group in the second region to launch nodes."""
+        ...
+
+
 def failover_of(cloud: str, region: str, second: str, config: Mapping[str, object]) -> Failover | None:
     """Return the requests to a cloud, or None if its package has no module `failover`. `config` contains the provider settings."""
     if not has_module(cloud, "failover"):
         return None
     found: Failover = module_of(cloud, "failover").connect(region, second, config)
+    return found
+
+
+def failback_of(cloud: str, region: str, second: str, config: Mapping[str, object]) -> Failback | None:
+    """Return the requests to a cloud for a failback, or None if its package has no module `failback`."""
+    if not has_module(cloud, "failback"):
+        return None
+    found: Failback = module_of(cloud, "failback").connect(region, second, config)
     return found

@@ -59,13 +59,15 @@ def up(
     keep: Sequence[int] = (),
     again: bool = False,
     exclude: Sequence[str] = (),
+    refresh: bool = False,
 ) -> None:
     """Create the stack if it does not exist, and deploy it. Raises `UpFailed` if the engine fails, and `DeploymentError` if the state cannot be read.
 
     `project` is the folder of `Pulumi.yaml`. A new stack gets the secrets provider `secrets`, or the default one. The engine
     inherits the file descriptors in `keep`. Set `again` if an earlier operation of this program was killed: its lock in the state backend is
     removed first. `exclude` contains URN patterns. The matching
-    resources, and the resources that depend on them, are neither created nor changed.
+    resources, and the resources that depend on them, are neither created nor changed. With `refresh`, the engine reads the resources
+    from the cloud first, so that it also restores what was changed outside the stack.
     """
     environment = engine.environ()
 
@@ -87,6 +89,7 @@ def up(
     with tempfile.TemporaryDirectory(prefix="gpuinfra-up-") as folder:
         events = Path(folder) / "events.jsonl"
         words = ["up", "--yes", "--skip-preview", "--stack", stack, "--event-log", str(events)]
+        words += ["--refresh"] if refresh else []
         for pattern in exclude:
             words += ["--exclude", pattern]
         words += ["--exclude-dependents"] if exclude else []

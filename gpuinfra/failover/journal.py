@@ -1,4 +1,4 @@
-"""The journal of a failover: a file in the user's state folder that records which steps are done.
+"""The journal of a failover or a failback: a file in the user's state folder that records which steps are done.
 
 It is written before and after each step.
 """
@@ -12,6 +12,7 @@ from gpuinfra.errors import UsageError
 from gpuinfra.remote.stack_journal import StackJournal, now
 
 SCHEMA = "gpuinfra.failover-journal/1"
+FAILBACK_SCHEMA = "gpuinfra.failback-journal/1"
 DONE, STARTED, FAILED, UNREACHABLE = "done", "started", "failed", "unreachable"
 """States of a step. A step without an entry has not started."""
 
@@ -22,13 +23,15 @@ class Journal(StackJournal):
     SCHEMA = SCHEMA
     FOLDER = "failover"
     COMMAND = "a failover"
+    MOVE = "failover"
+    """The move in words, for messages."""
     ENTRIES = "steps"
     ENTRIES_TYPE = dict
     AGAIN = "remove the file and start again; each step can be repeated"
 
     @property
     def exists(self) -> bool:
-        """Whether a failover was started."""
+        """Whether the move was started."""
         return bool(self._body)
 
     @property
@@ -38,13 +41,23 @@ class Journal(StackJournal):
 
     @property
     def region(self) -> str:
-        """Region of the failover."""
+        """Region to which the stack moves."""
         return str(self._body.get("to") or "")
+
+    @property
+    def began(self) -> str:
+        """Time at which the first step started, or an empty string."""
+        return str(self._body.get("began") or "")
+
+    @property
+    def unreachable(self) -> tuple[str, ...]:
+        """Steps for which the first region did not respond."""
+        return tuple(name for name in self._body.get("steps") or {} if self.state(name) == UNREACHABLE)
 
     def begin(self, stack: str, region: str, files: Mapping[str, str]) -> None:
         """Start a journal. `files` contains the checksum of each declaration, keyed by stack name."""
         self._body = {
-            "schema": SCHEMA, "stack": stack, "file": str(self.stack_file), "to": region, "files": dict(files),
+            "schema": self.SCHEMA, "stack": stack, "file": str(self.stack_file), "to": region, "files": dict(files),
             "began": now(), "ended": None, "steps": {},
         }  # fmt: skip
         self._write()
@@ -54,12 +67,12 @@ class Journal(StackJournal):
         again = f"or remove {self.path} and start again; each step can be repeated"
         if self.region != region:
             raise UsageError(
-                f"--to is {region}, but the failover in progress moves the stack to {self.region}; use --to {self.region}, {again}"
+                f"--to is {region}, but the {self.MOVE} in progress moves the stack to {self.region}; use --to {self.region}, {again}"
             )
         recorded = self._body.get("files") or {}
         if changed := sorted(name for name in {*recorded, *files} if recorded.get(name) != files.get(name)):
             raise UsageError(
-                f"the declaration of {', '.join(changed)} changed after the failover began ({self._body.get('began')}); undo the change, {again}"
+                f"the declaration of {', '.join(changed)} changed after the {self.MOVE} began ({self._body.get('began')}); undo the change, {again}"
             )
 
     def state(self, step: str) -> str | None:
@@ -83,3 +96,18 @@ class Journal(StackJournal):
         """Record the result of a step."""
         self._body["steps"][step] = {**self.entry(step), "state": state, "ended": now(), "found": found}
         self._write()
+
+    def retire(self) -> None:
+        """Rename the file, so that the next move starts with the first step."""
+        if self.exists:
+            self.path.replace(self.path.with_suffix(f".{str(self.ended or now()).replace(':', '')}.old"))
+            self._body = {}
+
+
+class FailbackJournal(Journal):
+    """The journal of a failback of one stack, locked until `close`."""
+
+    SCHEMA = FAILBACK_SCHEMA
+    FOLDER = "failback"
+    COMMAND = "a failback"
+    MOVE = "failback"

@@ -1,4 +1,4 @@
-"""Runs the steps of a failover, and records each in the journal before and after it runs."""
+"""Runs the steps of a failover or a failback, and records each in the journal before and after it runs."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Result:
         """Steps for which the first region did not respond."""
         return tuple(one.name for one in self.steps if self.journal.state(one.name) == UNREACHABLE)
 
-    def document(self, stack: str) -> dict[str, Any]:
+    def document(self, stack: str, schema: str = SCHEMA) -> dict[str, Any]:
         """Return the stable JSON form."""
         rows = [{"name": one.name, "what": one.what, "first_region": one.first, **_entry(self.journal, one.name)} for one in self.steps]  # fmt: skip
         return {
-            "schema": SCHEMA,
+            "schema": schema,
             "stack": stack,
             "region": self.journal.region,
             "ok": self.ok,
@@ -75,7 +75,7 @@ def run_steps(
         except Unreachable as problem:
             text = one_line(problem)
             if not step.first:
-                return _failed(steps, journal, step, f"{text}; the second region did not respond")
+                return _failed(steps, journal, step, f"{text}; {step.where} did not respond")
             if not reason:
                 try:
                     probe()

@@ -39,6 +39,8 @@ class Step:
     """Performs the step and returns what was done. The argument is true if an earlier run started the step.
 
     Raises `gpuinfra.clouds.failover.Unreachable` and `GpuinfraError`."""
+    where: str = "the second region"
+    """The region to which the step sends requests, for the message if it does not respond."""
     first: bool = False
     """Whether the step sends requests to the first region. If that region does not respond, the failover continues without this step."""
 
@@ -83,21 +85,27 @@ def steps(failing: Failing) -> tuple[Step, ...]:
 
 def _steps(one: Failing) -> Iterator[Step]:
     groups, pairs = one.cloud.groups(one.resources), one.cloud.pairs(one.resources)
-    yield Step(name="check", what=f"check whether {one.second} is ready", run=lambda _: _check(one))
+    yield Step(name="check", what=f"check whether {one.second} is ready", run=lambda _: check(one))
     if groups:
         what = f"scale to zero in {one.region}, and wait until no nodes are left: {', '.join(groups)}"
-        yield Step(name="fence", what=what, run=lambda _: _fence(one, groups), first=True)
+        yield Step(name="fence", what=what, run=lambda _: fence(one, groups), first=True)
     if pairs:
         names = ", ".join(pair.source for pair in pairs)
         what = f"wait until the replicas in {one.second} contain every object of {names}"
         yield Step(name=DRAIN, what=what, run=lambda _: _drain(one), first=True)
         what = f"disable the replication of {names}"
         yield Step(name="replication", what=what, run=lambda _: _stop_replication(one), first=True)
+    yield from deployed(one)
+
+
+def deployed(one: Failing, what: str = "the replica objects", *, refresh: bool = False, where: str = "the second region") -> Iterator[Step]:  # fmt: skip
+    """Return the steps that deploy the stacks, import the objects in their buckets, and wait for the nodes."""
     for second in one.stacks:
         name = second.loaded.name
         yield Step(
             name=f"up {name}",
-            what=f"deploy {second.loaded.path.name} with `pulumi up --stack {name}`",
+            what=f"deploy {second.loaded.path.name} with `pulumi up{' --refresh' if refresh else ''} --stack {name}`",
+            where=where,
             run=lambda again, name=name: _up(one, name, again),
         )
     for second in one.stacks:
@@ -109,7 +117,8 @@ def _steps(one: Failing) -> Iterator[Step]:
         if mounts:
             yield Step(
                 name=f"import {second.loaded.name}",
-                what=f"import the replica objects into {', '.join(mounts)}",
+                what=f"import {what} into {', '.join(mounts)}",
+                where=where,
                 run=lambda _, name=second.loaded.name: _import(one, name),
             )
     for second in one.stacks:
@@ -117,11 +126,13 @@ def _steps(one: Failing) -> Iterator[Step]:
             yield Step(
                 name=f"verify {second.loaded.name}",
                 what=f"wait until the nodes of {second.loaded.name} are verified",
+                where=where,
                 run=lambda _, second=second: _verify(one, second),
             )
 
 
-def _check(one: Failing) -> str:
+def check(one: Failing) -> str:
+    """Raise `DeploymentError` if a line has the state `fail`. Returns the number of lines for each state."""
     lines = list(one.ask())
     wrong = [line for line in lines if line.state == FAIL and line.topic not in one.ignore]
     if wrong:
@@ -136,11 +147,12 @@ def _check(one: Failing) -> str:
     return ", ".join(f"{count} {state}" for state, count in counts.items())
 
 
-def _fence(one: Failing, groups: Sequence[str]) -> str:
+def fence(one: Failing, groups: Sequence[str]) -> str:
+    """Scale the groups to zero, and wait until they have no nodes."""
     for group in groups:
         one.cloud.stop_group(group)
     left: dict[str, int] = {}
-    for _ in _polls(one):
+    for _ in polls(one):
         left = {group: count for group in groups if (count := one.cloud.running(group))}
         if not left:
             return f"no nodes are left in {counted(len(groups), 'group')}"
@@ -152,7 +164,7 @@ def _fence(one: Failing, groups: Sequence[str]) -> str:
 
 def _drain(one: Failing) -> str:
     missing: dict[str, list[str]] = {}
-    for _ in _polls(one):
+    for _ in polls(one):
         pairs = one.cloud.pairs(one.resources)
         missing = {pair.source: keys for pair in pairs if (keys := one.cloud.not_replicated(pair))}
         if not missing or DRAIN in one.ignore:
@@ -190,7 +202,7 @@ def _import(one: Failing, name: str) -> str:
             f"the state of {name} contains no file system that imports from a bucket; run `gpuinfra ready {one.stack}`"
         )
     tasks = {one.cloud.start_import(file_system): file_system for file_system in found}
-    for _ in _polls(one):
+    for _ in polls(one):
         tasks = {task: file_system for task, file_system in tasks.items() if not one.cloud.import_ended(task)}
         if not tasks:
             return f"imported into {', '.join(found)}"
@@ -200,7 +212,7 @@ def _import(one: Failing, name: str) -> str:
 def _verify(one: Failing, second: Second) -> str:
     name, handover = second.loaded.name, second.plan.handover
     waiting: list[str] = []
-    for _ in _polls(one, handover.deadline_s):
+    for _ in polls(one, handover.deadline_s):
         verdicts = one.verdicts(one.state(name))
         if not verdicts:
             raise DeploymentError(f"the state of {name} contains no nodes")
@@ -223,7 +235,7 @@ def _verify(one: Failing, second: Second) -> str:
     )
 
 
-def _polls(one: Failing, limit_s: float = LIMIT_S) -> Iterator[None]:
+def polls(one: Failing, limit_s: float = LIMIT_S) -> Iterator[None]:
     """Yield whenever the cloud is to be queried, at least once."""
     until = time.monotonic() + limit_s
     while True:

@@ -1,4 +1,4 @@
-"""The permissions of `gpuinfra ready` and `gpuinfra failover`, which a plan with `recovery` requires."""
+"""The permissions of `gpuinfra ready`, `failover` and `failback`, which a plan with `recovery` requires."""
 
 from __future__ import annotations
 
@@ -41,13 +41,15 @@ def test_requests_of_ready_are_in_the_list(cloud: str) -> None:
 
 CALLS = {
     "s3": {"get_bucket_replication": "s3:GetReplicationConfiguration", "put_bucket_replication": "s3:PutReplicationConfiguration",
-           "head_bucket": "s3:ListBucket", "head_object": "s3:GetObject", "list_object_versions": "s3:ListBucketVersions"},
+           "head_bucket": "s3:ListBucket", "head_object": "s3:GetObject", "list_object_versions": "s3:ListBucketVersions",
+           "copy_object": "s3:PutObject", "create_multipart_upload": "s3:PutObject", "upload_part_copy": "s3:PutObject",
+           "complete_multipart_upload": "s3:PutObject", "get_object_tagging": "s3:GetObjectVersionTagging"},
 }  # fmt: skip
 """Requests whose action has another name (https://docs.aws.amazon.com/AmazonS3/latest/userguide/using-with-s3-policy-actions.html, retrieved 2026-11-23)."""
 SERVICES = ("s3", "kms", "iam", "cloudwatch", "autoscaling", "fsx")
 
 
-@pytest.mark.parametrize("module", ["readiness", "failover"])
+@pytest.mark.parametrize("module", ["readiness", "failover", "failback"])
 def test_every_request_of_the_module_has_its_action(module: str) -> None:
     """Each client method in the source code is an operation of botocore, and its action is in the list of `ready` or `failover`."""
     source = (Path(aws.__file__).parent / f"{module}.py").read_text()
@@ -59,7 +61,8 @@ def test_every_request_of_the_module_has_its_action(module: str) -> None:
         for method in called & set(names):
             found[method] = CALLS.get(service, {}).get(method, f"{service}:{names[method]}")
     assert len(found) >= 6, found
-    listed = {action for group in (aws.READY if module == "readiness" else aws.FAILOVER).values() for action in group}
+    groups = {"readiness": aws.READY, "failover": aws.FAILOVER, "failback": aws.FAILBACK}[module]
+    listed = {action for group in groups.values() for action in group}
     assert {action for method, action in found.items() if method != "head_bucket"} <= listed
 
 
@@ -99,10 +102,33 @@ def test_a_failover_changes_only_the_groups_and_buckets_of_the_stack() -> None:
     assert not _allowed("s3:ListBucketVersions", "arn:aws:s3:::payroll", SECOND)
 
 
+def test_a_failback_stops_and_copies_only_what_belongs_to_the_stack() -> None:
+    """The groups of the second region can have another kind of capacity, and each key is used through S3 in its own region only."""
+    group = f"arn:aws:autoscaling:{SECOND}:000000000000:autoScalingGroup:u:autoScalingGroupName/"
+    for action in ("autoscaling:SuspendProcesses", "autoscaling:UpdateAutoScalingGroup"):
+        assert _allowed(action, f"{group}train-gpu-on_demand-0-0a1b2c3", SECOND)
+        assert not _allowed(action, f"{group}other-gpu-on_demand-0-0a1b2c3", SECOND)
+    assert not _allowed("autoscaling:DeleteAutoScalingGroup", f"{group}train-gpu-on_demand-0-0a1b2c3", SECOND)
+    replica = f"arn:aws:s3:::train-scratch-0-000000000000-{SECOND}-0a1b2c3d/checkpoint"
+    assert _allowed("s3:GetObjectVersion", replica, SECOND)
+    assert not _allowed("s3:GetObjectVersion", "arn:aws:s3:::payroll/checkpoint", SECOND)
+    documents = json.dumps([one for one in permissions_of(plan_of("aws-recovery")).documents])
+    for region, other in ((FIRST, SECOND), (SECOND, FIRST)):
+        (statement,) = [
+            one
+            for document in json.loads(documents)
+            for one in document["Statement"]
+            if one.get("Condition") == {"StringEquals": {"kms:ViaService": f"s3.{region}.amazonaws.com"}}
+        ]
+        assert region in statement["Resource"]
+        assert other not in statement["Resource"]
+
+
 def test_read_permissions_include_ready_and_no_failover() -> None:
     """With `--read`, the second region can be checked, but nothing can be moved to it."""
     read = {need.action for need in permissions_of(plan_of("aws-recovery"), read_only=True).needs}
     assert {action for group in aws.READY.values() for action in group} <= read
-    changes = {"autoscaling:SuspendProcesses", "autoscaling:UpdateAutoScalingGroup", "s3:PutReplicationConfiguration", "fsx:CreateDataRepositoryTask"}  # fmt: skip
+    changes = {"autoscaling:SuspendProcesses", "autoscaling:UpdateAutoScalingGroup", "s3:PutReplicationConfiguration", "fsx:CreateDataRepositoryTask",
+               "autoscaling:ResumeProcesses", "s3:GetObjectVersion", "s3:PutObjectTagging"}  # fmt: skip
     assert changes <= actions("aws-recovery")
     assert not changes & read

@@ -30,11 +30,16 @@ Client = Callable[[str, str], Any]
 
 def connect(region: str, second: str, config: Mapping[str, object]) -> AwsFailover:
     """Use the credentials from the environment, or from the profile `aws:profile`."""
+    return AwsFailover(client_of(config), region, second)
+
+
+def client_of(config: Mapping[str, object], read_s: int = READ_S) -> Client:
+    """Return the clients with these credentials. A request fails if its response takes longer than `read_s`."""
     import boto3
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError
 
-    limits = Config(connect_timeout=CONNECT_S, read_timeout=READ_S, retries={"total_max_attempts": 3, "mode": "standard"})  # fmt: skip
+    limits = Config(connect_timeout=CONNECT_S, read_timeout=read_s, retries={"total_max_attempts": 3, "mode": "standard"})  # fmt: skip
     try:
         session = boto3.session.Session(profile_name=str(config.get("aws:profile") or "") or None)
     except BotoCoreError as problem:
@@ -43,7 +48,7 @@ def connect(region: str, second: str, config: Mapping[str, object]) -> AwsFailov
     def client(service: str, where: str) -> Any:
         return session.client(service, region_name=where, config=limits)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
-    return AwsFailover(client, region, second)
+    return client
 
 
 class AwsFailover:
@@ -63,22 +68,22 @@ class AwsFailover:
         return tuple(dict.fromkeys(str(one.get("fileSystemId")) for one in links))
 
     def answers(self, pair: Pair) -> None:
-        _ask(self._client("s3", self._second).head_bucket, Bucket=pair.replica)
+        ask(self._client("s3", self._second).head_bucket, Bucket=pair.replica)
 
     def stop_group(self, group: str) -> None:
         client = self._client("autoscaling", self._first)
         if self._described(group) is None:
             return
         # Scheduled actions and instance refreshes set a size again, but they cannot launch instances.
-        _ask(client.suspend_processes, AutoScalingGroupName=group, ScalingProcesses=["Launch"])
-        _ask(client.update_auto_scaling_group, AutoScalingGroupName=group, MinSize=0, MaxSize=0, DesiredCapacity=0)
+        ask(client.suspend_processes, AutoScalingGroupName=group, ScalingProcesses=["Launch"])
+        ask(client.update_auto_scaling_group, AutoScalingGroupName=group, MinSize=0, MaxSize=0, DesiredCapacity=0)
 
     def running(self, group: str) -> int:
         return len((self._described(group) or {}).get("Instances") or [])
 
     def _described(self, group: str) -> Mapping[str, Any] | None:
         client = self._client("autoscaling", self._first)
-        found = _ask(client.describe_auto_scaling_groups, AutoScalingGroupNames=[group])["AutoScalingGroups"]
+        found = ask(client.describe_auto_scaling_groups, AutoScalingGroupNames=[group])["AutoScalingGroups"]
         return found[0] if found else None
 
     def not_replicated(self, pair: Pair) -> list[str]:
@@ -95,7 +100,7 @@ class AwsFailover:
         """Yield the key and version of each object and each delete marker in a bucket, in key order."""
         client, more = self._client("s3", region), {}
         while True:
-            page = _ask(client.list_object_versions, Bucket=bucket, **more)
+            page = ask(client.list_object_versions, Bucket=bucket, **more)
             found = [(str(one["Key"]), one) for one in (*page.get("Versions", ()), *page.get("DeleteMarkers", ()))]
             yield from sorted(found, key=lambda one: one[0].encode())
             if not page.get("IsTruncated"):
@@ -105,27 +110,30 @@ class AwsFailover:
             more = {name: value for name, value in markers.items() if value}
 
     def stop_replication(self, pair: Pair) -> None:
+        self._set_replication(pair, "Disabled")
+
+    def _set_replication(self, pair: Pair, status: str) -> None:
         client = self._client("s3", self._first)
-        found = _ask(client.get_bucket_replication, NO_REPLICATION, Bucket=pair.source)
+        found = ask(client.get_bucket_replication, NO_REPLICATION, Bucket=pair.source)
         if not found:
             return
         configuration = found["ReplicationConfiguration"]
-        rules = [{**rule, "Status": "Disabled"} for rule in configuration["Rules"]]
+        rules = [{**rule, "Status": status} for rule in configuration["Rules"]]
         if rules != configuration["Rules"]:
-            _ask(client.put_bucket_replication, Bucket=pair.source, ReplicationConfiguration={**configuration, "Rules": rules})  # fmt: skip
+            ask(client.put_bucket_replication, Bucket=pair.source, ReplicationConfiguration={**configuration, "Rules": rules})  # fmt: skip
 
     def start_import(self, file_system: str) -> str:
         client = self._client("fsx", self._second)
         filters = [{"Name": "file-system-id", "Values": [file_system]}, {"Name": "task-lifecycle", "Values": ["PENDING", "EXECUTING"]}]  # fmt: skip
-        for one in _ask(client.describe_data_repository_tasks, Filters=filters)["DataRepositoryTasks"]:
+        for one in ask(client.describe_data_repository_tasks, Filters=filters)["DataRepositoryTasks"]:
             if one["Type"] == IMPORT:
                 return str(one["TaskId"])
-        made = _ask(client.create_data_repository_task, Type=IMPORT, FileSystemId=file_system, Report={"Enabled": False})  # fmt: skip
+        made = ask(client.create_data_repository_task, Type=IMPORT, FileSystemId=file_system, Report={"Enabled": False})  # fmt: skip
         return str(made["DataRepositoryTask"]["TaskId"])
 
     def import_ended(self, task: str) -> bool:
         client = self._client("fsx", self._second)
-        (found,) = _ask(client.describe_data_repository_tasks, TaskIds=[task])["DataRepositoryTasks"]
+        (found,) = ask(client.describe_data_repository_tasks, TaskIds=[task])["DataRepositoryTasks"]
         failed = int((found.get("Status") or {}).get("FailedCount") or 0)
         if found["Lifecycle"] in ("FAILED", "CANCELED") or (found["Lifecycle"] == "SUCCEEDED" and failed):
             reason = (found.get("FailureDetails") or {}).get("Message") or f"{counted(failed, 'object')} failed"
@@ -142,7 +150,7 @@ def _pairs(resources: Iterable[Resource]) -> Iterator[Pair]:
             yield Pair(source=str(outputs.get("bucket")), replica=arn.rpartition(":")[2])
 
 
-def _ask(request: Callable[..., Any], missing: frozenset[str] = frozenset(), **arguments: Any) -> dict[str, Any]:
+def ask(request: Callable[..., Any], missing: frozenset[str] = frozenset(), **arguments: Any) -> dict[str, Any]:
     """Send a request. Returns an empty response for an error code in `missing`."""
     from botocore.exceptions import (  # fmt: skip
         BotoCoreError,

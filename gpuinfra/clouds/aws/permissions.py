@@ -79,7 +79,31 @@ FAILOVER: dict[str, tuple[str, ...]] = {
     ),
 }
 """Requests of `gpuinfra failover` in addition to the permissions to deploy the stack of the second Region."""
-_IN_BOTH = frozenset((*READY, *FAILOVER))
+_STOP_SECOND = "gpuinfra failback: stop the nodes of the second Region"
+_COPY = "gpuinfra failback: copy newer objects from the replicas"
+FAILBACK: dict[str, tuple[str, ...]] = {
+    _STOP_SECOND: (
+        "autoscaling:DescribeAutoScalingGroups",
+        "autoscaling:SuspendProcesses",
+        "autoscaling:UpdateAutoScalingGroup",
+    ),
+    "gpuinfra failback: let the groups of the first Region launch nodes": ("autoscaling:ResumeProcesses",),
+    _COPY: (
+        "s3:ListBucketVersions",
+        "s3:GetObject",
+        "s3:GetObjectVersion",
+        "s3:GetObjectVersionTagging",
+        "s3:PutObject",
+        "s3:PutObjectTagging",
+        "kms:Decrypt",
+        "kms:GenerateDataKey",
+    ),
+}
+"""Requests of `gpuinfra failback` in addition to `FAILOVER` and the permissions to deploy the stack.
+
+A copy reads a version and its tags, and writes an object and its tags (https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html,
+retrieved 2026-11-26)."""
+_IN_BOTH = frozenset((*READY, *FAILOVER, *FAILBACK))
 """Requests in the Region of the plan and in the second Region."""
 
 ACTIONS = {row.type: row.actions for row in RESOURCES}
@@ -96,7 +120,7 @@ SSH: dict[str, tuple[str, ...]] = {
 }
 """Requests of `gpuinfra ssh`, `run` and `verify --ssh`. The AWS CLI's Session Manager plugin sends the last of them."""
 
-_CHANGES = frozenset({_REFRESH, *SSH, *FAILOVER})
+_CHANGES = frozenset({_REFRESH, *SSH, *FAILOVER, *FAILBACK})
 """gpuinfra requests that change something or open a session."""
 
 _CLUSTER = "gpuinfra:cluster"
@@ -265,8 +289,9 @@ def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
     elif service == "s3":
         yield _scope(*_in_buckets(plan, action))
     elif action in ("kms:GenerateDataKey", "kms:Decrypt"):
-        keys = [f"{arn}kms:{plan.region}:*:key/*"]
-        yield _scope("UseKeysThroughS3", keys, StringEquals={"kms:ViaService": f"s3.{plan.region}.amazonaws.com"})
+        for region in regions if _COPY in types else [plan.region]:
+            via = {"kms:ViaService": f"s3.{region}.amazonaws.com"}
+            yield _scope("UseKeysThroughS3", [f"{arn}kms:{region}:*:key/*"], StringEquals=via)
     elif action == "kms:CreateGrant":
         keys = [f"{arn}kms:{plan.region}:*:key/*"]
         yield _scope("LetFileSystemUseItsKey", keys, Bool={"kms:GrantIsForAWSResource": "true"})
@@ -293,6 +318,10 @@ def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
         yield from _tagging(plan, action, own, regions)
     elif named := _named(plan, action, regions):
         yield _scope(service.capitalize(), named)
+        if _STOP_SECOND in types and plan.recovery and not call.startswith("Describe"):
+            # The group of a pool can have another kind of capacity in the second Region, which is part of its name.
+            group = f"{arn}autoscaling:{plan.recovery.region}:*:autoScalingGroup:*:autoScalingGroupName/"
+            yield _scope("StopSecondRegion", [f"{group}{plan.name}-{pool.name}-*" for pool in plan.pools])
     elif action.startswith(_BY_TAG):
         yield _scope("ChangeWhatIsTagged", _regional(action, regions), StringEquals=own)
         if action.startswith("ec2:Revoke") and "ec2/defaultSecurityGroup:DefaultSecurityGroup" in types:
@@ -479,7 +508,7 @@ def _named(plan: Plan, action: str, regions: Iterable[str]) -> list[str]:
 
 def _asked(plan: Plan) -> dict[str, tuple[str, ...]]:
     """Return the requests that gpuinfra makes for a plan."""
-    moves = {**READY, **FAILOVER} if plan.recovery else {}
+    moves = {**READY, **FAILOVER, **FAILBACK} if plan.recovery else {}
     if not plan.pools:
         return moves
     by_name = any(pool.image.source == "name" for pool in plan.pools)

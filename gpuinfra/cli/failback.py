@@ -1,0 +1,150 @@
+"""`gpuinfra failback`: moves a stack that failed over back to its first region."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuinfra.cli.failover import check_files, checksum, confirm, deploy_with, show, start, verdicts
+from gpuinfra.cli.ready import Paired, opened
+from gpuinfra.cli.stacks import exported, short_name, stacks_of
+from gpuinfra.errors import GpuinfraError, UsageError
+
+if TYPE_CHECKING:
+    from gpuinfra.clouds.failover import Failback, Failover
+    from gpuinfra.clouds.readiness import Line
+    from gpuinfra.failover.back import Returning
+    from gpuinfra.failover.journal import Journal
+    from gpuinfra.failover.run import Result
+    from gpuinfra.failover.steps import Second
+
+
+@click.command("failback")
+@click.argument("stack")
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="TOPIC",
+    help="Continue even if this topic of the check fails, or `conflicts`: continue even if objects in the first region are newer. Repeatable.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the steps without performing them.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--resume", is_flag=True, help="Continue a failback that was interrupted.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and progress on stderr.")
+def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resume: bool, as_json: bool) -> int:
+    """Move STACK back to its first region after a failover.
+
+    The command checks the first region, stops the nodes of the second region, copies the objects that are newer in the replicas to the
+    buckets of the first region, deploys STACK, imports the objects into the file systems, and waits until the nodes are verified. It
+    prints each step before the step runs and records the step in a journal, so `--resume` can continue after an interruption.
+
+    An object that is newer in the first region is never replaced. If there are such objects, the command lists them and stops.
+
+    The exit code is 0 if all steps ran, and 1 otherwise.
+    """
+    from gpuinfra.clouds.failover import failback_of, failover_of
+    from gpuinfra.clouds.readiness import TOPICS
+    from gpuinfra.failover.back import CONFLICTS, SCHEMA, left_to_do, steps
+    from gpuinfra.failover.journal import FailbackJournal, Journal
+    from gpuinfra.failover.run import run_steps
+
+    if unknown := [one for one in ignore if one not in (*TOPICS, CONFLICTS)]:
+        raise UsageError(f"--ignore is {unknown[0]!r}; allowed: {', '.join((*TOPICS, CONFLICTS))}")
+    stacks = stacks_of({})
+    with opened(stack, stacks) as found:
+        plan, name, region = found.plan, found.loaded.name, found.plan.region
+        forward = failback_of(plan.cloud, region, found.recovery.region, found.loaded.config)
+        back = failover_of(plan.cloud, found.recovery.region, region, found.loaded.config)
+        if forward is None or back is None:
+            raise UsageError(
+                f"gpuinfra cannot fail back {stack} yet, because it does not support failover on {plan.cloud}"
+            )
+        check_files(found, stack)
+        with closing(FailbackJournal(found.loaded.path)) as journal, closing(Journal(found.loaded.path)) as failover:
+            if journal.ended and failover.began > journal.ended:
+                journal.retire()
+            files = {one.name: checksum(one) for one in (found.loaded, *found.second.files)}
+            returning = _returning(found, forward, back, deploy_with([found.loaded], stacks, journal, failover, refresh=True), ignore)  # fmt: skip
+            plan_steps = steps(returning)
+            if dry_run:
+                return show(plan_steps, journal, as_json=as_json, stack=name, schema=SCHEMA)
+            start(journal, name, region, files, resume=resume)
+            _check_failover(failover, short_name(name))
+            if not yes:
+                confirm(plan_steps, journal)
+            if not journal.exists:
+                journal.begin(name, region, files)
+            left = left_to_do(returning, _second(found), found.recovery.mode)
+            result = run_steps(journal, plan_steps, lambda line: click.echo(line, err=as_json), _no_probe, unreachable=False)  # fmt: skip
+            if result.ok:
+                failover.retire()
+            return _report(result, name, region, left, as_json=as_json)
+
+
+def _returning(
+    found: Paired, forward: Failback, back: Failover, deploy: Callable[[str, bool], None], ignore: tuple[str, ...]
+) -> Returning:
+    from gpuinfra.clone.readiness import data
+    from gpuinfra.clouds.readiness import PREFLIGHT, of_preflight
+    from gpuinfra.doctor.cloud import live_rows
+    from gpuinfra.failover.back import Returning
+    from gpuinfra.failover.steps import Failing, Second
+
+    def ask() -> Iterator[Line]:
+        yield from (one for one in found.second.lines if one.topic != "state")
+        yield from data(found.loaded, found.second, found.resources)
+        yield from of_preflight(live_rows(found.loaded, PREFLIGHT))
+
+    failing = Failing(
+        stack=found.loaded.name,
+        region=found.recovery.region,
+        second=found.plan.region,
+        resources=[one for file in found.second.files for one in exported(file.name)],
+        stacks=(Second(loaded=found.loaded, plan=found.plan),),
+        cloud=back,
+        ask=ask,
+        deploy=deploy,
+        state=exported,
+        verdicts=verdicts,
+        ignore=frozenset(ignore),
+    )
+    return Returning(back=failing, forward=forward, resources=found.resources)
+
+
+def _second(found: Paired) -> tuple[Second, ...]:
+    from gpuinfra.failover.steps import Second
+    from gpuinfra.planning import make_plan
+
+    return tuple(Second(loaded=one, plan=make_plan(one.spec, found.second.today)) for one in found.second.files)
+
+
+def _check_failover(failover: Journal, stack: str) -> None:
+    """Raise `UsageError` if the failover on this machine has steps that did not run."""
+    again = f"run `gpuinfra failover {stack} --to {failover.region} --resume` first, or remove {failover.path} if the steps are not required"
+    if failover.exists and not failover.ended:
+        raise UsageError(f"the failover of {stack} is not finished; {again}")
+    if failover.unreachable:
+        raise UsageError(f"the first region did not respond to steps of the failover: {', '.join(failover.unreachable)}; {again}")  # fmt: skip
+
+
+def _no_probe() -> None:
+    """Do nothing: no step of a failback is skipped, so no other region must respond."""
+
+
+def _report(result: Result, stack: str, region: str, left: list[str], *, as_json: bool) -> int:
+    from gpuinfra.failover.back import SCHEMA
+
+    if as_json:
+        document = {**result.document(stack, SCHEMA), "left": left if result.ok else []}
+        del document["unreachable"]
+        click.echo(json.dumps(document, indent=2))
+    if not result.ok:
+        raise GpuinfraError(f"{result.problem}\n  to continue, run: gpuinfra failback {short_name(stack)} --resume")
+    click.echo(f"{stack} runs in {region}", err=as_json)
+    for line in left:
+        click.echo(f"left to do: {line}", err=as_json)
+    return 0

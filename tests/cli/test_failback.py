@@ -1,0 +1,131 @@
+"""The command `gpuinfra failback`: options, the journals, and its output. The cloud and the engine are stand-ins."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpuinfra.cli import failback as cli
+from gpuinfra.clouds import failover
+from gpuinfra.errors import GpuinfraError, UsageError
+from gpuinfra.failover.journal import Journal
+from tests.cli.test_failover import world as world
+from tests.cli.test_failover import written as written
+from tests.failover.returning import AHEAD, Returned
+from tests.failover.world import World
+
+
+@pytest.fixture
+def returned(world: World, monkeypatch: pytest.MonkeyPatch) -> Returned:
+    """Both regions after a failover, as the command reaches them."""
+    found = Returned()
+    mirror = found.mirror()
+    monkeypatch.setattr(failover, "failover_of", lambda *_: mirror)
+    monkeypatch.setattr(failover, "failback_of", lambda *_: found)
+    monkeypatch.setattr(cli, "exported", world._state)
+
+    def up(engine: object, name: str, project: Path, *, again: bool, refresh: bool, keep: list[int], **_: Any) -> None:
+        assert refresh
+        assert len(keep) == 2
+        found._ask("first", f"up {name}{' again' if again else ''}")
+
+    monkeypatch.setattr("gpuinfra.engine.up.up", up)
+    return found
+
+
+def run(*words: str) -> Result:
+    """Run the command."""
+    return CliRunner().invoke(cli.command, ["Pulumi.aws-recovery.yaml", *words], standalone_mode=False)
+
+
+def failed_over(*, ended: bool = True) -> Path:
+    """Write the journal of a failover and return its path."""
+    journal = Journal(Path("Pulumi.aws-recovery.yaml"))
+    journal.begin("aws-recovery", "us-west-2", {})
+    if ended:
+        journal.end()
+    journal.close()
+    return journal.path
+
+
+def test_failback_runs_and_states_what_is_left(returned: Returned) -> None:
+    """The last lines name the region and what is left to do, and the journal of the failover is renamed, so that a later failover can start."""
+    path = failed_over()
+    done = run("--yes")
+    assert done.return_value == 0, done.exception
+    lines = done.output.splitlines()
+    assert lines[0].startswith("1/8 check: check whether us-east-1 responds")
+    assert lines[-2] == "aws-recovery runs in us-east-1"
+    assert lines[-1].endswith("pulumi destroy --stack aws-recovery-us-west-2")
+    assert not path.exists()
+    assert len(list(path.parent.glob(f"{path.stem}.*.old"))) == 1
+    calls = list(returned.calls)
+    again = run("--yes")
+    assert isinstance(again.exception, UsageError)
+    assert "a failback of aws-recovery to us-east-1 ended at" in str(again.exception)
+    assert run("--yes", "--resume").return_value == 0
+    assert returned.calls == calls
+
+
+def test_dry_run_and_json(returned: Returned) -> None:
+    """A dry run requests nothing. The JSON form contains what is left to do."""
+    document = json.loads(run("--dry-run", "--json").stdout)
+    assert document["schema"] == "gpuinfra.failback/1"
+    assert [one["state"] for one in document["steps"]] == [None] * 8
+    assert "8/8 verify aws-recovery" in run("--dry-run").stdout
+    assert returned.calls == []
+    document = json.loads(run("--yes", "--json").stdout)
+    assert document["ok"] is True
+    assert len(document["left"]) == 1
+
+
+def test_conflict_names_the_command_that_continues(returned: Returned) -> None:
+    """The error lists the object and ends with the command; with the option, the failback continues."""
+    returned.conflicts.append(AHEAD)
+    done = run("--yes")
+    assert isinstance(done.exception, GpuinfraError)
+    assert "/late is newer in the first region" in str(done.exception)
+    assert str(done.exception).splitlines()[-1] == "  to continue, run: gpuinfra failback aws-recovery --resume"
+    assert run("--yes", "--resume", "--ignore", "conflicts").return_value == 0
+
+
+def test_unfinished_failover_is_refused(returned: Returned) -> None:
+    """A failover with steps that did not run continues first."""
+    path = failed_over(ended=False)
+    done = run("--yes")
+    assert isinstance(done.exception, UsageError)
+    assert "the failover of aws-recovery is not finished; run `gpuinfra failover aws-recovery --to us-west-2 --resume`" in str(done.exception)  # fmt: skip
+    body = json.loads(path.read_text())
+    path.write_text(json.dumps({**body, "ended": "2026-11-26T00:00:00Z", "steps": {"fence": {"state": "unreachable"}}}))
+    assert "did not respond to steps of the failover: fence" in str(run("--yes").exception)
+    assert returned.calls == []
+
+
+def test_second_failback_after_a_second_failover_starts_again(returned: Returned) -> None:
+    """The journal of a failback before the last failover is renamed."""
+    assert run("--yes").return_value == 0
+    path = failed_over()
+    body = json.loads(path.read_text())
+    path.write_text(json.dumps({**body, "began": "2999-01-01T00:00:00Z"}))
+    before = len(returned.calls)
+    assert run("--yes").return_value == 0
+    assert len(returned.calls) > before
+
+
+def test_wrong_calls_are_usage_errors(returned: Returned, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unknown topic, a missing confirmation, a resume without a start, and another cloud each are one error, and nothing is called."""
+    for words, text in (
+        (["--yes", "--ignore", "drain"], "--ignore is 'drain'; allowed: replication, "),
+        ([], "a failback requires confirmation"),
+        (["--yes", "--resume"], "no failback of aws-recovery was started"),
+    ):
+        done = run(*words)
+        assert isinstance(done.exception, UsageError), words
+        assert text in str(done.exception)
+    monkeypatch.setattr(failover, "failback_of", lambda *_: None)
+    assert "does not support failover on aws" in str(run("--yes").exception)
+    assert returned.calls == []
