@@ -29,7 +29,7 @@ bench: dev engine ## benchmarks; they report figures and never fail
 	@$(PYTHON) tools/environment.py bench
 	for file in bench/*.py; do $(BIN)/python "$$file" || exit 1; done
 
-docs: dev ## the documentation site in site/html; a broken link is an error
+docs: dev ## the documentation site in site/html; a broken link fails the build
 	@$(PYTHON) tools/environment.py docs
 	rm -rf site
 	$(BIN)/python tools/docs_site/stage.py site/source
@@ -43,7 +43,7 @@ engine: dev # built from source, because the tests test this project's language 
 	@$(BIN)/python -m gpuinfra.engine --build
 
 DIST ?= dist
-dist: dev sbom ## the wheel, the source distribution and the bills of materials; the same commit gives the same bytes
+dist: dev sbom ## the wheel, the source distribution and the bills of materials; builds of the same commit are identical
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m hatchling build -d $(DIST)
 
 sbom: ## one CycloneDX bill of materials per cloud: the locked Python packages of that cloud

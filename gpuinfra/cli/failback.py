@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "--ignore",
     multiple=True,
     metavar="TOPIC",
-    help="Continue even if this topic of the check fails, or `conflicts`: continue even if objects in the first region are newer. Repeatable.",
+    help="Continue even if this topic of the check fails. With `conflicts`, continue even if objects in the first region are newer. Repeatable.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the steps without performing them.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
@@ -132,7 +132,7 @@ def _check_failover(failover: Journal, stack: str) -> None:
 
 
 def _no_probe() -> None:
-    """Do nothing: no step of a failback is skipped, so no other region must respond."""
+    """Do nothing. A failback never skips a step, so it does not require a response from another region."""
 
 
 def _report(result: Result, stack: str, region: str, left: list[str], *, as_json: bool) -> int:

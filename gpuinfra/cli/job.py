@@ -88,13 +88,13 @@ def _pool(target: Target, hosts: Hosts, chosen: Sequence[Host]) -> PoolPlan | No
 
 
 def container_of(image: str, pool: PoolPlan | None, *, per_gpu: bool) -> Container:
-    """Return the container of the job. Refuses a job that cannot run in one."""
+    """Return the container of the job. Refuses a job that cannot run in a container."""
     from gpuinfra.cli.env import mounts
     from gpuinfra.remote.container import FABRICS, Container
 
     if image.startswith("-") or not image.strip():
         raise UsageError(
-            f"--container is {image!r}, which is not the name of an image; specify one such as nvcr.io/nvidia/pytorch:25.06-py3"
+            f"--container is {image!r}, which is not the name of an image; specify an image such as nvcr.io/nvidia/pytorch:25.06-py3"
         )
     if per_gpu:
         raise UsageError(
@@ -102,7 +102,7 @@ def container_of(image: str, pool: PoolPlan | None, *, per_gpu: bool) -> Contain
         )
     if pool is None:
         raise UsageError(
-            "--container requires a stack, because a hosts file does not contain the container runtime; omit --hosts and specify STACK"
+            "--container requires a stack, because a hosts file does not specify the container runtime; omit --hosts and specify STACK"
         )
     listed: Any = pool.expectation.get("containers", [])
     if "docker" not in listed:

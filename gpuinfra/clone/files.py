@@ -1,4 +1,4 @@
-"""Creates the stack files of the clone: one, or two in mode `pilot-light` for a stack that creates all layers."""
+"""Creates the stack files of the clone: one, or two in `pilot-light` mode for a stack that creates all layers."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _reference(pair: Pair, stack: str) -> str:
 def _standing(pair: Pair, draft: Draft, cloned: ClusterSpec, layers: Sequence[str]) -> Draft:
     """Return the stack that is deployed before the failover. `layers` are those that it creates."""
     standing, plan = Draft(draft.value), make_plan(cloned, pair.today)
-    standing.set(("layers",), list(layers), "mode pilot-light deploys these layers before the failover, without nodes")
+    standing.set(("layers",), list(layers), "pilot-light mode deploys these layers before the failover, without nodes")
     for name in ("pools", "handover"):
         standing.set((name,), None, "the nodes are in the other stack of the clone")
     if "site" in layers and plan.network and plan.network.extra:

@@ -100,7 +100,7 @@ class ClonedFile:
     text: str
     declaration: dict[str, Any]
     role: str
-    """`stack` for the only file. In mode `pilot-light`: `base` for the file that is deployed in advance, and `nodes` for the other."""
+    """`stack` for the only file. In `pilot-light` mode: `base` for the file that is deployed in advance, and `nodes` for the other."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ class Pair:
     name: str
     """Name of the clone's stack."""
     output: Path
-    """File of the clone. In mode `pilot-light`, the file with the nodes."""
+    """File of the clone. In `pilot-light` mode, the file with the nodes."""
     origin: Origin | None
     """Original of the stack, if the stack is a clone."""
     values: tuple[tuple[Route, object], ...]

@@ -48,7 +48,7 @@ def set_recovery(pair: Pair, draft: Draft) -> None:
         why = f"with mode {mode}, the site exists before the failover"
         draft.set(("recovery", "site_minutes"), None, why)
     else:
-        what = f"is required in mode cold; the stack has mode {recovery.mode} and does not set it"
+        what = f"is required in cold mode; the stack has mode {recovery.mode} and does not set it"
         hint = (
             f"add --set recovery.site_minutes=MINUTES, the measured time to create the site, or --mode {recovery.mode}"
         )

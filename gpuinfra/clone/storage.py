@@ -91,7 +91,7 @@ def _list_data(pair: Pair, draft: Draft, index: int, entry: Lustre | ObjectMount
         hint = f"use --set {path}.bucket=BUCKET to specify a bucket in {pair.target} that contains the data, or copy the data before you use the clone"
         draft.findings.append(warn(f"{path}.bucket", what, hint))
     early = (
-        f"; in mode cold, the bucket of the clone does not exist before the failover: create one in {pair.target} now and set it with --set {path}.bucket=BUCKET"
+        f"; in cold mode, the bucket of the clone does not exist before the failover: create one in {pair.target} now and set it with --set {path}.bucket=BUCKET"
         if new and pair.request.mode == "cold"
         else ""
     )

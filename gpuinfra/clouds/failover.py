@@ -83,7 +83,7 @@ class Copy:
     size: int
     """Size in bytes."""
     replaces: str | None
-    """ETag of the current version in the first region, or None if the bucket has no current version. The copy fails if it changes."""
+    """ETag of the current version in the first region, or None if the bucket has no current version. The copy fails if the ETag changes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +131,7 @@ class Failback(Failover, Protocol):
 
 
 def failover_of(cloud: str, region: str, second: str, config: Mapping[str, object]) -> Failover | None:
-    """Return the requests to a cloud, or None if its package has no module `failover`. `config` contains the provider settings."""
+    """Return the requests to a cloud, or None if the cloud's package has no `failover` module. `config` contains the provider settings."""
     if not has_module(cloud, "failover"):
         return None
     found: Failover = module_of(cloud, "failover").connect(region, second, config)
@@ -139,7 +139,7 @@ def failover_of(cloud: str, region: str, second: str, config: Mapping[str, objec
 
 
 def failback_of(cloud: str, region: str, second: str, config: Mapping[str, object]) -> Failback | None:
-    """Return the requests to a cloud for a failback, or None if its package has no module `failback`."""
+    """Return the requests to a cloud for a failback, or None if the cloud's package has no `failback` module."""
     if not has_module(cloud, "failback"):
         return None
     found: Failback = module_of(cloud, "failback").connect(region, second, config)

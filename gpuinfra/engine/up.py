@@ -67,7 +67,7 @@ def up(
     inherits the file descriptors in `keep`. Set `again` if an earlier operation of this program was killed: its lock in the state backend is
     removed first. `exclude` contains URN patterns. The matching
     resources, and the resources that depend on them, are neither created nor changed. With `refresh`, the engine reads the resources
-    from the cloud first, so that it also restores what was changed outside the stack.
+    from the cloud first, so that it also reverts changes that were made outside the stack.
     """
     environment = engine.environ()
 

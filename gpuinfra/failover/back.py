@@ -63,7 +63,7 @@ def _check(one: Returning, groups: Sequence[str], pairs: Sequence[Pair]) -> str:
     if running:
         nodes = ", ".join(f"{group} {count}" for group, count in running.items())
         raise DeploymentError(
-            f"nodes are running in {back.second}, so the stack did not fail over, or a failback is in progress: {nodes}; run `gpuinfra failover {back.stack} --to {back.region} --resume` to stop nodes that ran when {back.second} did not respond"
+            f"nodes are running in {back.second}, so the stack did not fail over, or a failback is in progress: {nodes}; run `gpuinfra failover {back.stack} --to {back.region} --resume` to stop nodes that were running when {back.second} did not respond"
         )
     for pair in pairs:
         back.cloud.answers(Pair(source=pair.replica, replica=pair.source))
@@ -75,13 +75,13 @@ def _check(one: Returning, groups: Sequence[str], pairs: Sequence[Pair]) -> str:
 
 
 def _compared(one: Returning, pairs: Sequence[Pair]) -> Mapping[Pair, Comparison]:
-    """Compare each bucket with its replica. Raises `DeploymentError` if objects are newer in the first region, unless this is ignored."""
+    """Compare each bucket with its replica. Raises `DeploymentError` if objects are newer in the first region, unless `conflicts` is ignored."""
     compared = {pair: one.forward.compare(pair) for pair in pairs}
     found = [(pair, conflict) for pair, each in compared.items() for conflict in each.conflicts]
     if found and CONFLICTS not in one.back.ignore:
         raise DeploymentError(
             f"{counted(len(found), 'object')} in {one.back.second} {'is' if len(found) == 1 else 'are'} newer than the replica or differ from it, and must not be replaced; compare both "
-            f"versions, or add --ignore {CONFLICTS} to keep both and make the version that was written last the current one: {_shown(found)}"
+            f"versions, or add --ignore {CONFLICTS} to keep both versions and make the version that was written last the current version: {_shown(found)}"
         )
     return compared
 
@@ -112,7 +112,7 @@ def _copy(one: Returning, pairs: Sequence[Pair]) -> str:
             return "; ".join([f"{counted(copied, 'object')} copied", *_kept(compared)])
     keys = [key for each in left.values() for key in each]
     raise DeploymentError(
-        f"after {LIMIT_S / 60:.0f} minutes, the replicas still change: {', '.join(keys[:SHOWN])}; stop what writes to {', '.join(pair.replica for pair in left)}"
+        f"after {LIMIT_S / 60:.0f} minutes, the replicas are still changing: {', '.join(keys[:SHOWN])}; stop the programs that write to {', '.join(pair.replica for pair in left)}"
     )
 
 
@@ -139,7 +139,7 @@ def left_to_do(one: Returning, stacks: Sequence[Second], mode: str) -> list[str]
     if mode == "hot":
         commands = [*(one.forward.start_command(group) for group in groups), *(f"pulumi up --refresh --stack {name}" for name in with_nodes)]  # fmt: skip
         return (
-            [f"start the nodes in {back.region} again, as mode hot requires: {' && '.join(commands)}"] if groups else []
+            [f"start the nodes in {back.region} again, as hot mode requires: {' && '.join(commands)}"] if groups else []
         )
     what = "the nodes" if mode == "pilot-light" else "the stack"
     return [

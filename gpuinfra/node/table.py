@@ -1,6 +1,6 @@
 """Parse the tables that `nvidia-smi --query-... --format=csv` prints, by column name and never by position.
 
-A cell can contain an error token even if the exit code is 0, so each cell is a value, absent or a failure.
+A cell can contain an error token even if the exit code is 0, so each cell is parsed as a value, an absent value or a failure.
 A public ECC check that reads columns by position tests a column that its query does not contain.
 """
 

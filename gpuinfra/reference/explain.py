@@ -116,7 +116,7 @@ def _check(check: Any) -> Entry:
 
 
 def known_xid(number: int) -> Entry:
-    """Return the description of an Xid. The description of an unknown Xid says so."""
+    """Return the description of an Xid. If the Xid is unknown, the description states this."""
     from gpuinfra.node.xids import UNKNOWN, XIDS
 
     known = XIDS.get(number, UNKNOWN)

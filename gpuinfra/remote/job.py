@@ -54,7 +54,7 @@ class Job:
     """Whether to start one process for each GPU. Otherwise, one for each node."""
     port: int = PORT
     container: Container | None = None
-    """The container in which the command runs. None: on the node itself."""
+    """The container in which the command runs. If None, the command runs on the node itself."""
 
     def order(self, hosts: Sequence[Host], rank: int) -> dict[str, object]:
         """Return the order for the supervisor of one node."""

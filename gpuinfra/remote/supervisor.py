@@ -40,7 +40,7 @@ def main() -> int:
         try:
             _end(order["grace_s"])
             if order["container"]:
-                # Containers are no descendants of this process. One whose client was killed still runs.
+                # A container is not a descendant of this process. It continues to run if its client is killed.
                 _quietly(["docker", "rm", "--force", order["container"]["name"]])
         finally:
             if manager:

@@ -133,9 +133,7 @@ def bucket_cache_fits_local_disks(spec: ClusterSpec, today: date) -> Iterator[Fi
             path, largest = max(buckets, key=lambda item: object_cache_gib(item[1], machine))
             own = object_cache_gib(largest, machine)
             others = f", and the caches of the other buckets use {total - own} GiB" if total > own else ""
-            what = (
-                f"uses {own} GiB{others}; allowed in total on {machine.name}: {most} GiB, 80 percent of its local disks"
-            )
+            what = f"uses {own} GiB{others}; the limit for all caches on {machine.name} is {most} GiB, 80 percent of its local disks"
             yield error(path, what, "reduce cache_gib" + (" of the buckets" if others else ""))
             return
 

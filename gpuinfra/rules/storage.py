@@ -42,7 +42,7 @@ def existing_file_system_uses_efa(spec: ClusterSpec, today: date) -> Iterator[Fi
             hint = "remove it; if the file system was created with EFA, set existing.efa_enabled to true"
             yield error(f"storage[{i}].fabric", what, hint)
         elif existing and existing.efa_enabled and entry.kind != "lustre":
-            what = f"is true, but a file system of kind {entry.kind} has no EFA"
+            what = f"is true, but a file system of kind {entry.kind} does not support EFA"
             yield error(f"storage[{i}].existing.efa_enabled", what, "remove it")
         elif existing and existing.efa_enabled and not fabric:
             what = "is true, but fabric is false, so nodes connect over TCP"

@@ -70,7 +70,7 @@ def users_have_nodes(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A stack with declared users creates nodes."""
     if spec.access.users and "cluster" not in spec.made_layers:
         what = "is not empty, but this stack does not create nodes"
-        yield error("access.users", what, "move it to the stack that creates the cluster layer")
+        yield error("access.users", what, "move the users to the stack that creates the cluster layer")
 
 
 def _key_problem(key: str) -> str | None:

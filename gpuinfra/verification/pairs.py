@@ -38,9 +38,9 @@ class PairsVerdict:
 
     good: tuple[str, ...] = ()
     slow: dict[str, str] = field(default_factory=dict)
-    """Node -> reason: slow with every partner, at least one of which is good with others."""
+    """Node -> reason: slow with every partner, at least one of which has a good result with another node."""
     slow_paths: tuple[tuple[str, str], ...] = ()
-    """Pairs that are slow although each of the two nodes is good with another partner."""
+    """Pairs that are slow, although each of the two nodes has a good result with another partner."""
     unknown: tuple[str, ...] = ()
     """Nodes that were paired only with unverified nodes. The cause can also be the fabric or the floor."""
 
@@ -90,7 +90,7 @@ def _is_good(node: str, results: list[PairResult]) -> bool:
 
 
 def _is_slow(node: str, results: list[PairResult]) -> bool:
-    """Return True if the node is slow with a partner that is good with another node."""
+    """Return True if the node is slow with a partner that has a good result with another node."""
     for result in results:
         if node in result.nodes and not result.good:
             (partner,) = result.nodes - {node}

@@ -97,7 +97,7 @@ def _never_launched(verdict: FleetVerdict) -> list[Absent]:
         Absent(
             name=group,
             outcome="not launched",
-            reason=f"the group has {count} node{'s' if count > 1 else ''} fewer than requested",
+            reason=f"the group has {count} fewer node{'s' if count > 1 else ''} than requested",
             hint="read the group's activity history in the cloud's console, then run `pulumi up` again",
         )
         for group, count in verdict.missing.items()

@@ -163,7 +163,7 @@ def test_replicas_that_keep_changing_end_the_run(tmp_path: Path, monkeypatch: py
     now = [0.0]
     monkeypatch.setattr("gpuinfra.failover.steps.time.monotonic", lambda: now.__setitem__(0, now[0] + 60) or now[0])
     result = run(Written(), tmp_path)
-    assert "copy: after 60 minutes, the replicas still change: model" in result.problem
+    assert "copy: after 60 minutes, the replicas are still changing: model" in result.problem
 
 
 @pytest.mark.parametrize(

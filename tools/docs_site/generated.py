@@ -144,19 +144,19 @@ def call(name: str, value: Any) -> str:
 
 
 def paragraphs(text: str) -> Iterator[str]:
-    """Yield the paragraphs of a docstring. Click marks a paragraph with fixed lines by `\\b`."""
+    """Yield the paragraphs of a docstring. Click marks a paragraph with fixed lines with `\\b`."""
     for part in inspect.cleandoc(text).split("\n\n"):
         yield from fence(part.removeprefix("\b\n")) if part.startswith("\b") else [inline(part), ""]
 
 
 def inline(text: str) -> str:
-    """Return text as Markdown on one line. Text between backticks stays code."""
+    """Return text as Markdown on one line. Text between backticks remains code."""
     parts = re.split(r"(`[^`]+`)", text)
     return "".join(part if part.startswith("`") else spaced(part) for part in parts)
 
 
 def spaced(text: str) -> str:
-    """Return escaped text with the space at both ends, next to code."""
+    """Return escaped text that keeps a space at each end, for text next to code."""
     return f"{' ' if text[:1].isspace() else ''}{escaped(text.strip())}{' ' if text[-1:].isspace() else ''}"
 
 

@@ -7,8 +7,8 @@ S3 checks the condition If-Match or If-None-Match when it writes an object, so a
 as the current version (CopyObject and CompleteMultipartUpload in the service model of botocore 1.44.5;
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html, retrieved 2026-11-26). In a versioned bucket, earlier versions remain as noncurrent versions.
 
-CopyObject accepts up to 5 GB, and UploadPartCopy larger objects (https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html, retrieved
-2026-11-26). This module copies objects above 128 MiB in parts, so that each request is short. The bucket deletes the parts of an interrupted copy after 7 days.
+CopyObject accepts up to 5 GB, and UploadPartCopy accepts larger objects (https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html, retrieved
+2026-11-26). This module copies objects larger than 128 MiB in parts, so that each request is short. The bucket deletes the parts of an interrupted copy after 7 days.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def _copy(client: Any, there: Any, pair: Pair, one: Copy) -> None:
         made = ask(client.complete_multipart_upload, CHANGED, **upload, MultipartUpload={"Parts": parts}, **guard)
     if not made:
         raise DeploymentError(
-            f"{one.key} in {pair.source} changed after the comparison and was not replaced; stop what writes to the bucket"
+            f"{one.key} in {pair.source} changed after the comparison and was not replaced; stop the programs that write to the bucket"
         )
 
 

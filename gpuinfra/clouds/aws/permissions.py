@@ -87,7 +87,7 @@ FAILBACK: dict[str, tuple[str, ...]] = {
         "autoscaling:SuspendProcesses",
         "autoscaling:UpdateAutoScalingGroup",
     ),
-    "gpuinfra failback: let the groups of the first Region launch nodes": ("autoscaling:ResumeProcesses",),
+    "gpuinfra failback: allow the groups of the first Region to launch nodes": ("autoscaling:ResumeProcesses",),
     _COPY: (
         "s3:ListBucketVersions",
         "s3:GetObject",
@@ -319,7 +319,7 @@ def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
     elif named := _named(plan, action, regions):
         yield _scope(service.capitalize(), named)
         if _STOP_SECOND in types and plan.recovery and not call.startswith("Describe"):
-            # The group of a pool can have another kind of capacity in the second Region, which is part of its name.
+            # In the second Region, the group of a pool can have another kind of capacity, which is part of the group's name.
             group = f"{arn}autoscaling:{plan.recovery.region}:*:autoScalingGroup:*:autoScalingGroupName/"
             yield _scope("StopSecondRegion", [f"{group}{plan.name}-{pool.name}-*" for pool in plan.pools])
     elif action.startswith(_BY_TAG):

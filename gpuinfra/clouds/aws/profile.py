@@ -79,7 +79,7 @@ class AwsProfile:
     tag_form = TagForm(
         key=r"[\w\s.:/=+\-@]{1,127}",
         value=r"[\w\s.:/=+\-@]{1,256}",
-        allowed="letters, digits, spaces and _ . : / = + - @, in keys of up to 127 characters",
+        allowed="letters, digits, spaces and _ . : / = + - @, with at most 127 characters in a key",
     )
     """https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html, retrieved 2026-11-22."""
     access_fields = frozenset({"ingress", "node_policies", "permissions_boundary", "users"})

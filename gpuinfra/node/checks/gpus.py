@@ -98,7 +98,7 @@ class PcieLink(GpuTableCheck):
             if min(now_width, top_width) < width:
                 wrong.append("x%d of x%d lanes (the slot allows x%d)" % (now_width, width, top_width))
             if top_gen != gen:
-                wrong.append("the link supports gen %d, the machine has gen %d" % (top_gen, gen))
+                wrong.append("the link supports gen %d, but the machine type has gen %d" % (top_gen, gen))
             elif now_gen != gen:
                 if 0 < now_gen < gen and clock_reasons(row) & 0x1:
                     resting += 1

@@ -90,7 +90,7 @@ class BootstrapSteps(Check):
                     % (step, shortened(str(entry.get("status")), 20), ": %s" % shortened(str(why), 400) if why else "")
                 )
             elif not re.match(r"^[0-9a-f]{64}$", str(entry.get("hash"))):
-                wrong.append("%s is done without a hash" % step)
+                wrong.append("%s is done, but its SHA-256 is missing" % step)
             elif own.get(step, entry["hash"]) != entry["hash"]:
                 wrong.append("%s is done with a script that has a different SHA-256" % step)
         done = len(wanted) - len(wrong)

@@ -43,7 +43,7 @@ def usermod(argv: list[str]) -> int:
 
 
 def chown(argv: list[str]) -> int:
-    """Check the owner and the paths. The kernel allows a change to root only."""
+    """Check the owner and the paths. The kernel allows only root as the new owner."""
     words = [word for word in argv if not word.startswith("-")]
     user, _, group = words[0].partition(":")
     if {user, group} <= {"root", "0", ""} or argv[0].startswith("--reference"):
@@ -56,7 +56,7 @@ def chown(argv: list[str]) -> int:
 
 
 def sshd(argv: list[str]) -> int:
-    """`sshd -T` prints the effective configuration. For a keyword, the first value counts."""
+    """`sshd -T` prints the effective configuration. The first value of a keyword applies."""
     if "-T" not in argv:
         return fail("sshd: the stand-in supports only -T")
     lines = [line.split() for path in sorted(walk("/etc/ssh/sshd_config.d")) for line in read_text(path).splitlines()]

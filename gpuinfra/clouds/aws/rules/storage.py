@@ -75,7 +75,7 @@ def existing_fsx_or_efs_is_identified(spec: ClusterSpec, today: date) -> Iterato
             what = f"is {shown(existing.security_group)}; allowed: the ID of a security group, sg-0123456789abcdef0"
             yield error(f"{path}.security_group", what, "use the ID instead of the name")
         if existing.address_range:
-            what = "is set, but on AWS the rules for the nodes refer to security_group"
+            what = "is set, but on AWS the security group rules of the nodes use security_group instead"
             yield error(f"{path}.address_range", what, "remove it")
 
 
@@ -86,7 +86,11 @@ def homes_are_in_availability_zones(spec: ClusterSpec, today: date) -> Iterator[
     for i, entry in enumerate(spec.storage):
         if isinstance(entry, Home) and local:
             what = f"is home, but {listed(local)}, and EFS does not support mount targets in Local Zones"
-            yield error(f"storage[{i}].kind", what, "remove the home directories, or use only Availability Zones")
+            yield error(
+                f"storage[{i}].kind",
+                what,
+                "remove the home directories, or use Availability Zones instead of Local Zones",
+            )
 
 
 def mounted_bucket_key_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -229,7 +229,7 @@ def existing_instance_is_identified(spec: ClusterSpec, today: date) -> Iterator[
             what = "is required, because the servers open connections to the nodes"
             yield error(f"{path}.address_range", what, "use the instance's address range in the network peering")
         elif existing.address_range and not lustre:
-            what = "is set, but Filestore servers open no connections to the nodes"
+            what = "is set, but Filestore servers do not open connections to the nodes"
             yield error(f"{path}.address_range", what, "remove it")
         elif existing.address_range and (problem := _not_private(existing.address_range)):
             what = f"is {shown(existing.address_range)}; allowed: {problem}"
