@@ -17,10 +17,10 @@ from gpuinfra.cli.stack_context import connector_to, hosts_for
 from gpuinfra.errors import DeploymentError, UsageError
 
 if TYPE_CHECKING:
+    from gpuinfra.node.pairs import PairResult
     from gpuinfra.remote.connect import Connector
     from gpuinfra.remote.fleet import Outcome
     from gpuinfra.remote.hosts import Host, Hosts
-    from gpuinfra.verification.pairs import PairResult
     from gpuinfra.verification.rounds import NodeResult
 
 Task = Callable[["Host"], dict[str, Any]]
@@ -71,12 +71,12 @@ def measure_pairs(
     options: Sequence[str] = (),
 ) -> int:
     """Measure until the verdict is final. `options` are passed to the node program. Raises `KeyboardInterrupt`."""
+    from gpuinfra.node.pairs import verdict
     from gpuinfra.remote.deliver import call_agent
     from gpuinfra.remote.fleet import Fleet
     from gpuinfra.remote.pair import PairTest, assignments
     from gpuinfra.report import pairs_text
     from gpuinfra.verification import rounds
-    from gpuinfra.verification.pairs import verdict
 
     by_name = {host.name: host for host in hosts.hosts}
     titles = {host.name: host.title for host in hosts.hosts}

@@ -1,6 +1,6 @@
 """Runs one half of an all-reduce between two hosts over SSH. The operator's node program is copied to the host and then removed.
 
-`gpuinfra.verification.pairs` chooses the pairs. `gpuinfra.node.pair` connects the two machines through a folder that both mount.
+`gpuinfra.node.pairs` chooses the pairs. `gpuinfra.node.pair` connects the two machines through a folder that both mount.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuinfra.node.judge import judge
-from gpuinfra.verification.pairs import PairResult, PairsVerdict, first_round, next_round
+from gpuinfra.node.pairs import PairResult, PairsVerdict, first_round, next_round
 
 SCHEMA = "gpuinfra.pairs/1"
 Pair = tuple[str, str]

@@ -13,10 +13,10 @@ import pytest
 
 from gpuinfra.cli import main
 from gpuinfra.cli.pairs import measure_pairs
+from gpuinfra.node.pairs import PairResult, verdict
 from gpuinfra.remote.hosts import Hosts
 from gpuinfra.report import pairs_text
 from gpuinfra.verification import rounds
-from gpuinfra.verification.pairs import PairResult, verdict
 from gpuinfra.verification.rounds import NodeResult
 from tests.node.healthy import GOOGLE
 from tests.node.test_nccl import libraries

@@ -8,14 +8,14 @@ after that, the suspect is the fabric or the floor, not a node.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Iterable, Sequence
 
 MOST_PARTNERS = 4
 """Maximum number of partners per node while no pair is fast. After that, the nodes are no longer the first suspects."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True)
 class PairResult:
     """The result of one measured pair."""
 
@@ -32,7 +32,7 @@ class PairResult:
         return frozenset((self.first, self.second))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True)
 class PairsVerdict:
     """The conclusion drawn from all results."""
 
@@ -51,7 +51,7 @@ def first_round(nodes: Sequence[str]) -> list[tuple[str, str]]:
     If nodes are ordered by rack or placement, short paths are measured first.
     """
     unique = list(dict.fromkeys(nodes))
-    return list(zip(unique[::2], unique[1::2], strict=False))
+    return list(zip(unique[::2], unique[1::2]))
 
 
 def next_round(nodes: Sequence[str], results: Iterable[PairResult]) -> list[tuple[str, str]]:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from gpuinfra.verification.pairs import MOST_PARTNERS, PairResult, PairsVerdict, first_round, next_round, verdict
+from gpuinfra.node.pairs import MOST_PARTNERS, PairResult, PairsVerdict, first_round, next_round, verdict
 
 
 def solve(
