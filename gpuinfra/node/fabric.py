@@ -1,0 +1,369 @@
+"""The protocol of `node.pyz fabric`: the nodes of a pool find each other, measure pairs in rounds, and find the slow node or path.
+
+The module is pure. Its only port is a store of small objects that are written once, read, and listed by prefix. `run` is a generator: it
+yields what the node does next (`Pause`, `Measure`), and the caller resumes it when that is done. `fabric_command.py` is the caller
+on a node, and `tests/node/fabric_world.py` is the caller for a simulated pool.
+
+The name of an object carries membership and outcomes, so one list request returns the state of all nodes, and the number of requests per
+node grows with the number of rounds. Each name contains its writer.
+
+    member/00/<name>/<incarnation>         a process joins; a restarted node has another incarnation
+    plan/03/<leader>/plan                  the pairs of round 3, or the verdict
+    result/03/<name>/<outcome>/<partner>   the outcome of round 3 on this node, which also shows that the node is alive
+
+The node with the first name is the leader. It publishes the plan of a round when every node of the previous round has an outcome or
+missed the deadline. If the leader dies, the next node of the plan takes over. If two leaders publish plans for one round, some partners do not
+arrive, and these pairs are measured in a later round.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any, Callable, Generator, Iterable, Iterator, Mapping, Protocol, Sequence, Union
+
+from .console import Missing
+from .outcome import shortened
+from .pairs import PairResult, next_round, verdict
+
+SCHEMA = "gpuinfra.fabric-plan/1"
+MAX_NODES = 1000
+"""Maximum number of nodes in one test. The simulation in the tests has this size."""
+MAX_BYTES = 1 << 20
+"""Maximum size of an object that a node reads."""
+MAX_ROUNDS = 64
+MAX_REASONS = 16
+"""Maximum number of failed outcomes whose reason the leader reads."""
+PASS, FAIL, ABSENT, BYE = "pass", "fail", "absent", "bye"
+"""Outcomes of one round on one node. `absent`: the partner did not arrive. `bye`: the node had no partner in this round."""
+_FIRST_PAUSE_S, _LAST_PAUSE_S = 2.0, 30.0
+
+
+class Store(Protocol):
+    """The objects of one run. Other nodes write some of them, so their content is not trusted."""
+
+    def put(self, key: str, data: bytes) -> bool:
+        """Write an object once. Return False if it already exists."""
+        ...
+
+    def get(self, key: str) -> bytes | None:
+        """Return an object, up to `MAX_BYTES`, or None if it does not exist."""
+        ...
+
+    def list(self, prefix: str) -> Sequence[str]:
+        """Return all keys that start with this prefix."""
+        ...
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Who takes part, and how long to wait."""
+
+    name: str
+    """Name of this node. It is unique in the pool."""
+    incarnation: str
+    """Name of this process. A later process on the same node has a greater incarnation."""
+    nodes: int
+    """Number of nodes in the pool. The first round starts when they have joined, or after `join_s`."""
+    join_s: float = 900.0
+    round_s: float = 1260.0
+    """Maximum duration of one round. It is longer than the time limits of a pair together."""
+    limit_s: float = 4 * 3600.0
+    """Maximum duration of the run."""
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Wait for this number of seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Run the all-reduce with this partner. The caller resumes with an `Outcome`."""
+
+    run: str
+    """Name that both nodes of the pair use for this all-reduce."""
+    partner: str
+    place: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of one all-reduce on this node."""
+
+    word: str
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The pairs of one round, or the verdict."""
+
+    round: int
+    leader: str
+    members: dict[str, str]
+    """Name -> incarnation of each node that takes part in this round, in the order of the names."""
+    pairs: tuple[tuple[str, str], ...] = ()
+    absent: dict[str, str] = field(default_factory=dict)
+    """Name -> incarnation of each node that left an earlier round without an outcome and has not joined again."""
+    verdict: Mapping[str, Any] | None = None
+
+    def partner(self, name: str) -> tuple[str, int] | None:
+        """Return the partner of a node and the place of this node, or None if it has no partner in this round."""
+        for first, second in self.pairs:
+            if name in (first, second):
+                return (second, 0) if name == first else (first, 1)
+        return None
+
+    def dumped(self) -> bytes:
+        """Return the object in the store. A pair is two positions in the list of members."""
+        place = {name: at for at, name in enumerate(self.members)}
+        shown: dict[str, Any] = {"schema": SCHEMA, "members": ["%s %s" % one for one in self.members.items()]}
+        shown["pairs"] = [[place[first], place[second]] for first, second in self.pairs]
+        shown["absent"] = ["%s %s" % one for one in self.absent.items()]
+        if self.verdict is not None:
+            shown["verdict"] = self.verdict
+        return json.dumps(shown, separators=(",", ":")).encode("ascii")
+
+
+def plan_of(number: int, leader: str, data: bytes) -> Plan | None:
+    """Return the plan in an object, or None if the object is not a plan."""
+    try:
+        shown = json.loads(data)
+        members, absent = (dict(one.split(" ") for one in shown[part]) for part in ("members", "absent"))
+        names, found = list(members), shown.get("verdict")
+        pairs = tuple((names[first], names[second]) for first, second in shown["pairs"])
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
+        return None
+    if shown.get("schema") != SCHEMA or not (found is None or _is_verdict(found)):
+        return None
+    if len({name for pair in pairs for name in pair}) != 2 * len(pairs):
+        return None
+    return Plan(number, leader, members, pairs, absent, found)
+
+
+def _is_verdict(found: object) -> bool:
+    lists = ("good", "slow_paths", "unknown")
+    return (
+        isinstance(found, dict)
+        and isinstance(found.get("slow"), dict)
+        and all(isinstance(found.get(one), list) for one in lists)
+    )
+
+
+def main_rounds(count: int) -> int:
+    """Return log2 of the number of nodes, rounded up."""
+    return max(0, count - 1).bit_length()
+
+
+def choose(number: int, names: Iterable[str], results: Iterable[PairResult]) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of a round. In the first log2(n) rounds k, node i measures with node i XOR 2^k; later rounds find the slow node.
+
+    A node without this partner, or with a partner that it already measured, has no partner in this round.
+    """
+    ordered, done = sorted(names), list(results)
+    measured = {one.nodes for one in done}
+    for power in range(number, main_rounds(len(ordered))):
+        found = ((at, at ^ (1 << power)) for at in range(len(ordered)))
+        pairs = tuple((ordered[at], ordered[other]) for at, other in found if at < other < len(ordered))
+        fresh = tuple(pair for pair in pairs if frozenset(pair) not in measured)
+        if fresh:
+            return fresh
+    return tuple(next_round(ordered, done))
+
+
+Step = Union[Pause, Measure]
+
+
+def run(settings: Settings, store: Store, clock: Callable[[], float]) -> Generator[Step, Any, Plan]:
+    """Take part until the verdict is final, and return the last plan. Raises `Missing` if this node cannot take part."""
+    return (yield from _Node(settings, store, clock).run())
+
+
+class _Node:
+    def __init__(self, settings: Settings, store: Store, clock: Callable[[], float]) -> None:
+        self._settings, self._store, self._clock = settings, store, clock
+        self._name, self._incarnation = settings.name, settings.incarnation
+        self._started = clock()
+        self._plan: Plan | None = None
+        """The last plan that this node read."""
+        self._words: dict[int, dict[str, tuple[str, str]]] = {}
+        """Round -> name -> outcome and partner, for a leader."""
+        self._invalid: set[str] = set()
+        self._turn = 0
+        """Number of nodes whose turn to publish the first plan is earlier. It can only increase, because nodes join."""
+
+    def run(self) -> Generator[Step, Any, Plan]:
+        self._join(self._incarnation)
+        while True:
+            was_member = self._takes_part()
+            self._plan = plan = yield from self._next_plan()
+            other = plan.members.get(self._name, self._incarnation)
+            if other > self._incarnation or (plan.verdict is not None and other != self._incarnation):
+                raise Missing(
+                    "another process takes part under the name %s, or this test already has a verdict; give each node its own name, and each test its own name"
+                    % self._name
+                )
+            if plan.verdict is not None:
+                return plan
+            if self._takes_part():
+                yield from self._measure(plan)
+            elif was_member:
+                # The leader saw no outcome of this node in time. It accepts this node as a new process.
+                self._join("%s-%02d" % (self._settings.incarnation, plan.round))
+
+    def _join(self, incarnation: str) -> None:
+        self._incarnation = incarnation
+        self._store.put("member/00/%s/%s" % (self._name, incarnation), b"{}")
+
+    def _takes_part(self) -> bool:
+        return self._plan is not None and self._plan.members.get(self._name) == self._incarnation
+
+    def _measure(self, plan: Plan) -> Generator[Step, Any, None]:
+        """Measure with the partner of this round, and store the outcome."""
+        found, outcome = plan.partner(self._name), Outcome(BYE)
+        if found is not None:
+            # The leader is part of the name, so nodes that follow different plans do not meet.
+            outcome = yield Measure("%02d-%s" % (plan.round, plan.leader), *found)
+        key = "result/%02d/%s/%s/%s" % (plan.round, self._name, outcome.word, found[0] if found else "-")
+        self._store.put(key, json.dumps({"reason": outcome.reason[:400]}).encode("ascii"))
+
+    def _next_plan(self) -> Generator[Step, Any, Plan]:
+        """Wait for a later plan, and publish it if it is this node's turn."""
+        begun, pause = self._clock(), _FIRST_PAUSE_S
+        while True:
+            plan = self._newest() or self._lead(self._clock() - begun)
+            if plan is not None:
+                return plan
+            if self._clock() - self._started > self._settings.limit_s:
+                raise Missing("the fabric test has no verdict after %d s" % self._settings.limit_s)
+            yield Pause(pause)
+            pause = min(pause * 1.5, _LAST_PAUSE_S)
+
+    def _newest(self) -> Plan | None:
+        """Return the plan of the latest round that follows this node's round. If a round has two plans, that of the first leader counts."""
+        after = -1 if self._plan is None else self._plan.round
+        for number, leader, _, key in sorted(self._entries("plan"), key=lambda one: (-one[0], one[1])):
+            if number > after and key not in self._invalid:
+                data = self._store.get(key)
+                plan = None if data is None else plan_of(number, leader, data)
+                if plan is not None:
+                    return plan
+                if data is not None:
+                    self._invalid.add(key)
+        return None
+
+    def _lead(self, waited: float) -> Plan | None:
+        """Publish the next plan if it is due and this node's turn. After each `round_s`, it is the next node's turn."""
+        before, settings = self._plan, self._settings
+        if before is None:
+            return self._lead_first(waited)
+        joined, patience = before.members, settings.round_s
+        if not self._takes_part():
+            return None
+        turn = list(joined).index(self._name)
+        if turn and waited < patience + turn * settings.round_s:
+            return None
+        reported = self._outcomes(before.round)
+        late = {name: one for name, one in joined.items() if name not in reported}
+        if late and waited < patience:
+            return None
+        left = {**before.absent, **late}
+        joined = {name: one for name, one in self._joined().items() if one > left.get(name, "")}
+        return self._publish(before.round + 1, joined, {name: one for name, one in left.items() if name not in joined})
+
+    def _lead_first(self, waited: float) -> Plan | None:
+        """Publish the first plan when all nodes have joined, or after `join_s`."""
+        settings = self._settings
+
+        def due() -> float:
+            return settings.join_s + self._turn * settings.round_s
+
+        if self._turn and waited < due():
+            return None
+        joined = self._joined()
+        if joined.get(self._name) != self._incarnation:
+            return None
+        self._turn = sum(name < self._name for name in joined)
+        complete = not self._turn and len(joined) >= settings.nodes
+        return self._publish(0, joined, {}) if complete or waited >= due() else None
+
+    def _publish(self, number: int, joined: Mapping[str, str], absent: dict[str, str]) -> Plan | None:
+        if len(joined) > MAX_NODES:
+            raise Missing("%d nodes take part; the fabric test supports at most %d" % (len(joined), MAX_NODES))
+        for earlier in range(number):
+            if earlier not in self._words:
+                self._outcomes(earlier)
+        members = {name: joined[name] for name in sorted(joined)}
+        results = _results(self._words)
+        pairs = choose(number, members, results) if number < MAX_ROUNDS else ()
+        found = None if pairs else self._verdict(members, results)
+        plan = Plan(number, self._name, members, pairs, absent, found)
+        # An object of an earlier process with this name stays, and the next poll reads it.
+        return plan if self._store.put("plan/%02d/%s/plan" % (number, self._name), plan.dumped()) else None
+
+    def _joined(self) -> dict[str, str]:
+        """Return the newest incarnation of each name."""
+        found: dict[str, str] = {}
+        for _, name, incarnation, _ in self._entries("member/00"):
+            found[name] = max(incarnation, found.get(name, ""))
+        return found
+
+    def _outcomes(self, number: int) -> dict[str, tuple[str, str]]:
+        """Return the outcome and the partner of each node in a round."""
+        found: dict[str, tuple[str, str]] = {}
+        for _, name, rest, _ in self._entries("result/%02d" % number):
+            word, _, partner = rest.partition("/")
+            found[name] = (word, partner)
+        self._words[number] = found
+        return found
+
+    def _entries(self, prefix: str) -> Iterator[tuple[int, str, str, str]]:
+        """Yield round, writer, remaining name and key of each object. Other names are skipped."""
+        for key in self._store.list(prefix + "/"):
+            match = _KEY.match(key)
+            if match:
+                yield int(match.group(1)), match.group(2), match.group(3), key
+
+    def _verdict(self, members: Mapping[str, str], results: list[PairResult]) -> dict[str, Any]:
+        bad = [one for one in results if not one.good]
+        read = {one.reason: _reason(self._store.get(one.reason)) for one in bad[:MAX_REASONS]}
+        found = verdict(list(members), [replace(one, reason=read.get(one.reason, "")) for one in results])
+        return {
+            "expected": self._settings.nodes,
+            "good": list(found.good),
+            "slow": dict(found.slow),
+            "slow_paths": [list(path) for path in found.slow_paths],
+            "unknown": list(found.unknown),
+        }
+
+
+def _results(words: Mapping[int, Mapping[str, tuple[str, str]]]) -> list[PairResult]:
+    """Return the pairs that both nodes measured. Until the verdict, the reason of a bad pair is the key of the outcome that states it."""
+    found = []
+    for number in sorted(words):
+        for name, (word, partner) in sorted(words[number].items()):
+            other, back = words[number].get(partner, ("", ""))
+            both = {word, other}
+            # Without a failure on either side, two nodes that did not meet show nothing about the path.
+            if name > partner or back != name or not (FAIL in both or both == {PASS}):
+                continue
+            failed = name if word == FAIL else partner
+            key = "result/%02d/%s/%s/%s" % (number, failed, FAIL, partner if failed == name else name)
+            good = both == {PASS}
+            found.append(PairResult(name, partner, good, "" if good else key))
+    return found
+
+
+def _reason(data: bytes | None) -> str:
+    """Return the reason in an outcome."""
+    try:
+        return shortened(str(json.loads(data or b"")["reason"]), 200)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+
+
+_KEY = re.compile(r"(?:member|plan|result)/(\d\d)/([A-Za-z0-9][A-Za-z0-9._:-]*)/(\S{1,200})$")

@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import functools
+import math
+import random
+
+import pytest
+
+from gpuinfra.node import fabric
+from gpuinfra.node.pairs import PairResult
+from tests.node.fabric_world import World
+
+
+@pytest.fixture(autouse=True)
+def each_plan_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand simulated nodes read the same plan, so it is parsed once."""
+    monkeypatch.setattr(fabric, "plan_of", functools.lru_cache(maxsize=64)(fabric.plan_of))
+
+
+def names(count: int) -> list[str]:
+    """Nodes in the order of their names."""
+    return [f"i-{at:017x}" for at in range(count)]
+
+
+def started(count: int, **changes: object) -> World:
+    """A pool in which every node runs the command within a minute."""
+    world = World(nodes=count, **changes)  # pyright: ignore[reportArgumentType]
+    at = random.Random(count)
+    for name in names(count):
+        world.start(name, time=at.uniform(0, 60))
+    return world
+
+
+def most(count: int) -> int:
+    """The maximum number of store requests per node: proportional to the number of rounds, log2 of the number of nodes."""
+    return 30 + 30 * max(1, math.ceil(math.log2(count)))
+
+
+def only(world: World) -> dict[str, object]:
+    """The verdict, which all nodes agree on."""
+    (found,) = world.verdicts()
+    return found
+
+
+@pytest.mark.parametrize("count", [2, 3, 8, 13, 64])
+def test_healthy_pool_is_measured_in_log2_rounds(count: int) -> None:
+    """Every node is good after log2(n) rounds, and no pair is measured twice."""
+    world = started(count)
+    world.run()
+    assert only(world) == {"expected": count, "good": names(count), "slow": {}, "slow_paths": [], "unknown": []}
+    assert {process.plan.round for process in world.processes if process.plan} == {fabric.main_rounds(count)}
+    assert set(world.measured.values()) == {1}
+    assert max(process.requests for process in world.processes) <= most(count)
+
+
+def test_a_thousand_nodes_find_the_slow_node_the_slow_path_and_the_dead_nodes() -> None:
+    """1,000 nodes with a slow node, a slow path, deaths, a restart and a late node agree on the verdict, with O(log n) requests per node."""
+    count, every = 1000, names(1000)
+    path = frozenset((every[300], every[301]))
+    world = World(nodes=count, slow=frozenset((every[77],)), slow_paths=frozenset((path,)))
+    at = random.Random(5)
+    for name in every:
+        world.start(name, time=at.uniform(0, 60) if name != every[900] else 1200.0)
+    dead = [every[5], every[412], every[998]]
+    for order, name in enumerate(dead):
+        world.kill(name, 1100.0 + 90 * order)
+    world.kill(every[640], 1150.0)
+    world.start(every[640], 1400.0)
+    world.run()
+    found = only(world)
+    assert list(found["slow"]) == [every[77]]  # pyright: ignore[reportArgumentType]
+    assert found["slow_paths"] == [sorted(path)]
+    assert found["unknown"] == []
+    assert set(found["good"]) == set(every) - {every[77]} - set(dead)  # pyright: ignore[reportArgumentType]
+    (last,) = {tuple(process.plan.absent) for process in world.processes if process.plan and process.alive}
+    assert list(last) == dead
+    assert max(process.requests for process in world.processes) <= most(count)
+    assert all(len(data) <= fabric.MAX_BYTES for data in world.objects.values())
+
+
+def test_requests_grow_with_the_logarithm() -> None:
+    """Sixteen times as many nodes need only the requests of four more rounds."""
+    found = {}
+    for count in (16, 256):
+        world = started(count)
+        world.run()
+        found[count] = max(process.requests for process in world.processes)
+    assert found[256] <= found[16] + 4 * 30
+
+
+@pytest.mark.parametrize("slow", [0, 1, 6])
+def test_one_slow_node_among_eight_is_named(slow: int) -> None:
+    """The slow node is named with the measured reason, also if it is the leader, and the other nodes are good."""
+    world = started(8, slow=frozenset((names(8)[slow],)))
+    world.run()
+    found = only(world)
+    assert list(found["slow"]) == [names(8)[slow]]  # pyright: ignore[reportArgumentType]
+    assert "61.0 of 150 GB/s" in str(found["slow"])
+    assert len(found["good"]) == 7  # pyright: ignore[reportArgumentType]
+
+
+def test_a_node_that_cannot_start_the_all_reduce_is_named() -> None:
+    """The partners of a node without NCCL wait in vain. The node is named with its own reason."""
+    world = started(8, broken=frozenset((names(8)[4],)))
+    world.run()
+    found = only(world)
+    assert list(found["slow"]) == [names(8)[4]]  # pyright: ignore[reportArgumentType]
+    assert "NCCL is not installed" in str(found["slow"])
+    assert len(found["good"]) == 7  # pyright: ignore[reportArgumentType]
+
+
+def test_a_pool_without_a_good_pair_names_no_node() -> None:
+    """If every pair is slow, the fabric or the floor is the suspect, and no node is named."""
+    world = started(6, slow=frozenset(names(6)))
+    world.run()
+    found = only(world)
+    assert (found["good"], found["slow"], found["unknown"]) == ([], {}, names(6))
+
+
+@pytest.mark.parametrize("moment", ["plan/00/", "plan/01/", "plan/02/", "plan/03/"])
+def test_the_next_node_takes_over_from_a_dead_leader(moment: str) -> None:
+    """A leader that dies at the moment at which it publishes a plan is replaced, and the verdict names it as absent."""
+    world = started(8)
+
+    def die(key: str) -> None:
+        if key.startswith(moment + names(8)[0]):
+            for process in world.processes:
+                process.alive = process.alive and process.name != names(8)[0]
+
+    world.before_put = die
+    world.run()
+    assert set(only(world)["good"]) >= set(names(8)[1:])  # pyright: ignore[reportArgumentType]
+    assert all(process.plan for process in world.processes if process.alive)
+
+
+def test_a_leader_that_stops_for_some_time_does_not_blame_a_node() -> None:
+    """The next node takes over from a leader that stops. When the leader continues, it reads the verdict, in which it is absent."""
+    first = names(8)[0]
+    world = started(8, stopped={first: (75.0, 9000.0)})
+    world.run()
+    found = only(world)
+    assert (found["good"], found["slow"]) == (names(8)[1:], {})
+    assert [list(process.plan.absent) for process in world.processes if process.plan] == [[first]] * 8
+
+
+def test_a_node_that_misses_a_round_joins_again() -> None:
+    """A node that stops for longer than a round joins again as a new process and is good."""
+    late = names(8)[6]
+    world = started(8, stopped={late: (130.0, 1450.0)})
+    world.run()
+    assert only(world)["good"] == names(8)
+    assert sum(key.startswith(f"member/00/{late}/") for key in world.objects) == 2
+
+
+def test_two_nodes_with_one_name_are_reported() -> None:
+    """One of two processes under the same name takes part. The other one ends with the name and what to do."""
+    world = started(4)
+    world.start(names(4)[2], 10.0, incarnation="a-second-one")
+    world.run()
+    ended = [process for process in world.processes if process.problem]
+    assert [process.name for process in ended] == [names(4)[2]]
+    assert f"another process takes part under the name {names(4)[2]}" in ended[0].problem
+    assert only(world)["good"] == names(4)
+
+
+def test_an_earlier_incarnation_under_the_same_name_is_reported() -> None:
+    """A second process whose clock is behind never takes part, and does not report the verdict of the first process."""
+    world = started(4)
+    world.start(names(4)[2], 700.0, incarnation="0")
+    world.run()
+    assert [process.problem[:15] for process in world.processes if process.problem] == ["another process"]
+    assert only(world)["good"] == names(4)
+
+
+def test_a_missing_node_delays_the_start_and_the_verdict_states_the_expected_number() -> None:
+    """The first round starts after the join time without a node that never joins."""
+    world = World(nodes=5)
+    for name in names(4):
+        world.start(name)
+    world.run()
+    assert (only(world)["good"], only(world)["expected"]) == (names(4), 5)
+    assert world.now >= fabric.Settings(name="x", incarnation="1", nodes=5).join_s
+
+
+def test_a_restarted_node_measures_again() -> None:
+    """A node that restarts in the middle of a pair takes part in a later round and is good."""
+    world = started(8)
+    world.kill(names(8)[3], 100.0)
+    world.start(names(8)[3], 150.0)
+    world.run()
+    assert only(world)["good"] == names(8)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b"\xff",
+        b"null",
+        b'{"schema":"gpuinfra.fabric-plan/1","members":["a 1"],"absent":[],"pairs":[[0,1]]}',
+        b'{"schema":"gpuinfra.fabric-plan/1","members":["a 1","b 1"],"absent":[],"pairs":[[0,0]]}',
+        b'{"schema":"gpuinfra.fabric-plan/1","members":["a"],"absent":[],"pairs":[]}',
+        b'{"schema":"gpuinfra.fabric-plan/1","members":["a 1"],"absent":[],"pairs":[],"verdict":1}',
+        b'{"schema":"gpuinfra.fabric-plan/1","members":[],"absent":[],"pairs":[],"verdict":{}}',
+        b'{"members":[],"absent":[],"pairs":[]}',
+        b'{"schema":"other","members":[],"absent":[],"pairs":[]}',
+    ],
+)
+def test_invalid_plans_are_ignored(data: bytes) -> None:
+    """The content of the store comes from other machines: an invalid plan does not stop the pool."""
+    assert fabric.plan_of(0, "a", data) is None
+    world = started(4)
+    for key in ("plan/00/a/plan", "plan/x/a/plan", "result/00/../pass"):
+        world.add(key, data)
+    world.run()
+    assert only(world)["good"] == names(4)
+
+
+def test_plan_is_the_same_after_the_store() -> None:
+    """A plan of 1,000 nodes with long names is within the size limit and is read back unchanged."""
+    members = {f"{at:08d}-0000-0000-0000-000000000000": "6926e9aa-1234" for at in range(fabric.MAX_NODES)}
+    plan = fabric.Plan(1, "a", members, fabric.choose(0, members, []), {"b": "2"})
+    assert fabric.plan_of(1, "a", plan.dumped()) == plan
+    assert len(plan.dumped()) < fabric.MAX_BYTES // 2
+
+
+def test_pairs_are_not_repeated_after_a_death() -> None:
+    """If a death shifts the positions, pairs that are already measured are skipped."""
+    results = [PairResult("a", "b", True), PairResult("c", "d", True)]
+    assert fabric.choose(1, ["a", "c", "d"], results) == (("a", "d"),)
+    assert fabric.choose(0, ["a", "b"], results) == ()
