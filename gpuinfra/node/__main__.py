@@ -113,7 +113,21 @@ def _parser() -> argparse.ArgumentParser:
         "run an all-reduce between this node and its assigned partner; print one JSON object",
     )
     pair.add_argument("--assignment", type=Path, metavar="FILE", help="default: /var/lib/gpuinfra/pair.json")
-    for command, gib in ((nccl, 8.0), (pair, 2.0)):
+    fabric = add(
+        "fabric",
+        _later("fabric_command", "fabric_command"),
+        "measure pairs of nodes in rounds until the slow node or path is found; run it on all nodes at the same time; print one JSON object",
+    )
+    fabric.add_argument("--store", type=Path, required=True, metavar="FOLDER", help="folder that all nodes mount")
+    fabric.add_argument(
+        "--run", dest="run_name", required=True, metavar="NAME", help="name of this test, the same on all nodes"
+    )
+    fabric.add_argument("--nodes", type=int, required=True, help="number of nodes that take part")
+    fabric.add_argument("--name", help="name of this node; default: the instance ID, or the host name outside a cloud")
+    fabric.add_argument(
+        "--join", type=float, default=900, metavar="SECONDS", help="maximum wait for all nodes (default: %(default)s)"
+    )
+    for command, gib in ((nccl, 8.0), (pair, 2.0), (fabric, 2.0)):
         command.add_argument(
             "--gib",
             type=float,
@@ -137,7 +151,7 @@ def _parser() -> argparse.ArgumentParser:
         _later("measure", "mig_command"),
         "create the MIG instances that the pool declares; exit code 194 requests a reboot",
     )
-    for command in (verify, mig):
+    for command in (verify, mig, fabric):
         command.add_argument(
             "--expectation", type=Path, default=BUNDLE / "expectation.json", help="default: %(default)s"
         )

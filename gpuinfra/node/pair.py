@@ -2,7 +2,7 @@
 
 Two nodes find each other through a store, without SSH, MPI or a framework: the first one creates NCCL's ID and stores
 it, the second node responds, and both join. A store is the evidence bucket (each node writes under its own name and
-reads its partner's rendezvous) or a folder that both nodes mount. `gpuinfra.verification.pairs` decides which nodes are paired; an assignment names
+reads its partner's rendezvous) or a folder that both nodes mount. `gpuinfra.node.pairs` decides which nodes are paired; an assignment names
 the run, the partner and the place. `nccl.py` runs the collective; if a collective hangs, its process is terminated.
 """
 
@@ -26,7 +26,9 @@ from .outcome import shortened
 ASSIGNMENT = Path("/var/lib/gpuinfra/pair.json")
 WAIT_S, LIMIT_S = 300.0, 600.0
 """Maximum wait for the partner, and maximum duration of a run, in seconds."""
-_PAUSE_S = 1.0
+NOT_ARRIVED = "did not arrive within"
+"""Part of the message about a partner that is missing. `fabric_command.py` recognizes it."""
+_PAUSE_S, _LAST_PAUSE_S = 1.0, 15.0
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")
 
 
@@ -169,7 +171,7 @@ def _await(
     wait: Callable[[float], None],
     clock: Callable[[], float],
 ) -> dict[str, Any]:
-    started = clock()
+    started, pause = clock(), _PAUSE_S
     while True:
         data = store.get(assignment["partner"], _name(assignment, place))
         if data is not None:
@@ -188,8 +190,9 @@ def _await(
                 raise Missing("the rendezvous of %s has no valid number of GPUs" % assignment["partner"])
             return answer
         if clock() - started >= wait_s:
-            raise Missing("%s did not arrive within %d s" % (assignment["partner"], wait_s))
-        wait(_PAUSE_S)
+            raise Missing("%s %s %d s" % (assignment["partner"], NOT_ARRIVED, wait_s))
+        wait(pause)
+        pause = min(pause * 1.5, _LAST_PAUSE_S)
 
 
 def run(

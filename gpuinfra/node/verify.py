@@ -215,7 +215,7 @@ def _make_evidence(
         # A configured node without a journal did not bootstrap, so judge it like a node with an empty journal.
         journal=journal if journal is not None or not node else {},
         probes=probes,
-        instance_id=_instance_id(node),
+        instance_id=instance_id(node),
         boot_id=evidence.boot_id(),
         seq=folder.next_number(),
         previous=None if newest is None else evidence.sha256(newest[2]),
@@ -240,7 +240,7 @@ def _upload(document: dict[str, Any]) -> str | None:
     return None
 
 
-def _instance_id(node: dict[str, Any]) -> str:
+def instance_id(node: dict[str, Any]) -> str:
     """Return the node's ID: the cloud's instance ID, or the host name outside a cloud."""
     if node.get("cloud") not in (None, "none"):
         from . import cloud

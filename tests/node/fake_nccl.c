@@ -31,14 +31,15 @@ struct pending { const void *send; void *receive; size_t count; struct comm *com
 static int current = 0, group = 0, communicators = 0, collectives = 0;
 static struct memory memories[MOST * 4];
 static struct pending queue[MOST];
+static unsigned pair_id = 0;
 static int queued = 0, initialized[MOST], waiting_ranks = 0, waiting_total = 0;
 
 /* Writes this process's sums to a file and reads those of the other process. Both number their collectives equally. */
 static void meet(uint32_t *sum, size_t count, int first) {
     const char *folder = getenv("FAKE_PAIR");
     char mine[512], part[512], other[512];
-    snprintf(mine, sizeof mine, "%s/sum-%d-%d", folder, collectives, first ? 1 : 0);
-    snprintf(other, sizeof other, "%s/sum-%d-%d", folder, collectives, first ? 0 : 1);
+    snprintf(mine, sizeof mine, "%s/sum-%u-%d-%d", folder, pair_id, collectives, first ? 1 : 0);
+    snprintf(other, sizeof other, "%s/sum-%u-%d-%d", folder, pair_id, collectives, first ? 0 : 1);
     snprintf(part, sizeof part, "%.500s.part", mine);
     FILE *file = fopen(part, "wb");
     if (!file || fwrite(sum, 4, count, file) != count || fclose(file) || rename(part, mine)) _exit(71);
@@ -154,13 +155,16 @@ ncclResult_t ncclGetVersion(int *version) { *version = 22707; return 0; }
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
     if (ordered_to_fail("ncclGetUniqueId")) return 2;
     for (int i = 0; i < 128; i++) id->internal[i] = (char)(i == 5 ? 0 : i * 7 + 1);
+    pair_id = (unsigned)getpid();
+    memcpy(id->internal + 8, &pair_id, sizeof pair_id);
     return 0;
 }
 ncclResult_t ncclCommInitRank(struct comm **comm, int ranks, ncclUniqueId id, int rank) {
     if (ordered_to_fail("ncclCommInitRank")) return 2;
     if (!group) violation("ncclCommInitRank of several devices outside a group hangs for ever");
+    memcpy(&pair_id, id.internal + 8, sizeof pair_id);
     for (int i = 0; i < 128; i++)
-        if (id.internal[i] != (char)(i == 5 ? 0 : i * 7 + 1)) violation("the unique id did not arrive whole");
+        if ((i < 8 || i > 11) && id.internal[i] != (char)(i == 5 ? 0 : i * 7 + 1)) violation("the unique id did not arrive whole");
     if (rank < 0 || rank >= ranks || initialized[rank]) violation("a rank that cannot be");
     initialized[rank] = 1;
     waiting_ranks++;

@@ -30,7 +30,7 @@ class Machine:
             (folder / name).write_text(json.dumps(content))
         monkeypatch.setattr(verify, "NODE", folder / "node.json")
         monkeypatch.setattr(verify, "STATE", folder / "state.json")
-        monkeypatch.setattr(verify, "_instance_id", lambda _: "i-1")
+        monkeypatch.setattr(verify, "instance_id", lambda _: "i-1")
         monkeypatch.setattr(verify, "_upload", self._upload)
         monkeypatch.setattr(evidence, "EvidenceFolder", lambda: self.folder)
         monkeypatch.setattr(evidence, "boot_id", lambda: BOOT)

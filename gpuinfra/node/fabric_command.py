@@ -1,0 +1,165 @@
+"""`node.pyz fabric`: the nodes of a pool find each other in a shared folder, measure pairs, and find the slow node or path.
+
+`fabric.py` defines the protocol. This module runs it: each all-reduce is `node.pyz pair` in a separate process, and check B3 judges it with the
+machine's floor and the expected NCCL plugin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import secrets
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+from . import fabric, pair
+from .console import NODE, NOT_VERIFIED, OK, WRONG_USE, Missing, load, optional, print_message
+from .judge import judge
+from .probe import run as run_probe
+from .probes import PROBES
+
+_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+
+
+class Folder:
+    """A folder that all nodes mount, for example on Lustre."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def put(self, key: str, data: bytes) -> bool:
+        """Write a file once. The link makes the complete file visible and fails if the name exists."""
+        target = self.path / key
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, part = tempfile.mkstemp(prefix=".part-", dir=str(target.parent))
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            os.link(part, target)
+        except FileExistsError:
+            return False
+        finally:
+            os.unlink(part)
+        return True
+
+    def get(self, key: str) -> bytes | None:
+        """Return a file, up to the size limit, or None."""
+        try:
+            with open(self.path / key, "rb") as file:
+                return file.read(fabric.MAX_BYTES)
+        except FileNotFoundError:
+            return None
+
+    def list(self, prefix: str) -> list[str]:
+        """Return all files below a folder."""
+        found = []
+        for folder, _, names in os.walk(self.path / prefix):
+            inner = Path(folder).relative_to(self.path).as_posix()
+            found += ["%s/%s" % (inner, name) for name in names if not name.startswith(".part-")]
+        return found
+
+
+def fabric_command(args: argparse.Namespace) -> int:
+    """Take part in the fabric test, and print the verdict as one JSON object."""
+    expectation = load(
+        args.expectation, "the bundle's expectation", "start gpuinfra-bootstrap, or set --expectation FILE"
+    )
+    problem = _problem(args, expectation)
+    if problem:
+        print_message(problem)
+        return WRONG_USE
+    node = optional(NODE) or {}
+    name = args.name or _own_name(node)
+    if not _NAME.match(name):
+        raise Missing("the name of this node is %r; set --name to letters, digits, dots and dashes" % name[:80])
+    settings = fabric.Settings(
+        name=name,
+        incarnation="%010d-%s" % (time.time(), secrets.token_hex(2)),
+        nodes=args.nodes,
+        join_s=args.join,
+        round_s=PROBES["pair"].timeout_s + 60.0,
+    )
+    try:
+        folder = args.store / _session(node, args.run_name)
+        plan = _take_part(settings, folder, expectation, ("--gib", str(args.gib), "--rounds", str(args.rounds)))
+    except OSError as error:
+        raise Missing("the folder %s cannot be used: %s" % (args.store, error)) from None
+    if name not in plan.members and name not in plan.absent:
+        raise Missing("the fabric test %s ended before this node joined; start another one" % args.run_name)
+    found = dict(plan.verdict or {})
+    bad = found["slow"] or found["slow_paths"] or found["unknown"] or plan.absent
+    complete = not bad and len(found["good"]) >= args.nodes
+    shown = {"schema": "gpuinfra.fabric/1", "run": args.run_name, "node": name, "verified": complete}
+    print(json.dumps({**shown, "rounds": plan.round, **found, "absent": list(plan.absent)}))
+    return OK if name in found["good"] else NOT_VERIFIED
+
+
+def _problem(args: argparse.Namespace, expectation: Mapping[str, Any]) -> str:
+    """Return what is wrong with the options or the machine, or an empty string."""
+    if not expectation.get("fabric_provider"):
+        return "%s has no fabric, so there is nothing to measure" % expectation.get("machine")
+    if not _NAME.match(args.run_name):
+        return "--run is %r; use letters, digits, dots and dashes" % args.run_name[:80]
+    if not 2 <= args.nodes <= fabric.MAX_NODES:
+        return "--nodes is %d; it must be between 2 and %d" % (args.nodes, fabric.MAX_NODES)
+    if not args.store.is_absolute():
+        return "--store is %s; specify the absolute path of a folder that all nodes mount" % args.store
+    if not 0 < args.gib <= 64 or not 0 < args.rounds <= 10_000 or not 0 < args.join <= 86400:
+        return "--gib must be between 0 and 64, --rounds between 1 and 10000, and --join between 0 and 86400"
+    return ""
+
+
+def _own_name(node: dict[str, Any]) -> str:
+    from .verify import instance_id
+
+    return instance_id(node)
+
+
+def _session(node: Mapping[str, Any], run: str) -> str:
+    """Return the folder of one test. Nodes of another pool, or with another bundle, do not meet."""
+    bundle = node.get("bundle")
+    sha256 = bundle.get("sha256") if isinstance(bundle, Mapping) else None
+    return "fabric-%s-%s-%s" % (node.get("pool") or "nodes", str(sha256 or "none")[:12], run)
+
+
+def _take_part(
+    settings: fabric.Settings, folder: Path, expectation: Mapping[str, Any], options: Sequence[str]
+) -> fabric.Plan:
+    steps = fabric.run(settings, Folder(folder), time.monotonic)
+    answer: Any = None
+    while True:
+        try:
+            step = steps.send(answer)
+        except StopIteration as ended:
+            return ended.value
+        if isinstance(step, fabric.Pause):
+            time.sleep(step.seconds)
+            answer = None
+        else:
+            answer = _measure(settings.name, step, folder / "pairs", expectation, options)
+            print_message("all-reduce with %s: %s %s" % (step.partner, answer.word, answer.reason))
+
+
+def _measure(
+    name: str, step: fabric.Measure, folder: Path, expectation: Mapping[str, Any], options: Sequence[str]
+) -> fabric.Outcome:
+    """Run the all-reduce in a separate process, because a collective that hangs ends only with its process."""
+    assignment = {
+        "schema": "gpuinfra.pair-assignment/1", "run": step.run, "self": name, "partner": step.partner, "place": step.place,
+        "store": str(folder),
+    }  # fmt: skip
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(assignment, file)
+        file.flush()
+        probe = PROBES["pair"]
+        record = run_probe((*probe.argv, "--assignment", file.name, *options), probe)
+    if pair.NOT_ARRIVED in record["stderr"]:
+        return fabric.Outcome(fabric.ABSENT, record["stderr"])
+    (check,) = judge({"pair": record}, {**expectation, "required": ["B3"], "skips": {}})
+    if check["outcome"] == "pass":
+        return fabric.Outcome(fabric.PASS)
+    return fabric.Outcome(fabric.FAIL, str(check["reason"]))
