@@ -37,7 +37,8 @@ MAX_REASONS = 16
 """Maximum number of failed outcomes whose reason the leader reads."""
 PASS, FAIL, ABSENT, BYE = "pass", "fail", "absent", "bye"
 """Outcomes of one round on one node. `absent`: the partner did not arrive. `bye`: the node had no partner in this round."""
-_FIRST_PAUSE_S, _LAST_PAUSE_S = 2.0, 30.0
+_FIRST_PAUSE_S, _LAST_PAUSE_S = 2.0, 60.0
+"""First and longest wait between two polls, in seconds. The longest wait is shorter than the time for which a node waits for its partner."""
 
 
 class Store(Protocol):

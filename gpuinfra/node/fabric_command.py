@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from . import fabric, pair
+from .checks.speed import known_floor
 from .console import NODE, NOT_VERIFIED, OK, WRONG_USE, Missing, load, optional, print_message
+from .expectation import Machine
 from .judge import judge
 from .probe import run as run_probe
 from .probes import PROBES
@@ -102,6 +104,11 @@ def _problem(args: argparse.Namespace, expectation: Mapping[str, Any]) -> str:
     """Return what is wrong with the options or the machine, or an empty string."""
     if not expectation.get("fabric_provider"):
         return "%s has no fabric, so there is nothing to measure" % expectation.get("machine")
+    if known_floor(Machine(expectation, {}), "B3") is None:
+        return (
+            "the record of %s has no floor for check B3, so every pair would fail; measure two healthy nodes and add their figure to the record"
+            % expectation.get("machine")
+        )
     if not _NAME.match(args.run_name):
         return "--run is %r; use letters, digits, dots and dashes" % args.run_name[:80]
     if not 2 <= args.nodes <= fabric.MAX_NODES:

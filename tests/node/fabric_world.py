@@ -43,6 +43,7 @@ class World:
     processes: list[Process] = field(default_factory=list)
     measured: Counter[frozenset[str]] = field(default_factory=Counter)
     before_put: Callable[[str], None] = lambda key: None
+    on_meeting: Callable[[frozenset[str]], None] = lambda pair: None
     stopped: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Nodes that do nothing between two times, such as a machine that swaps."""
 
@@ -132,6 +133,7 @@ class World:
         if other is not None and other.alive and theirs == process.name:
             pair = frozenset((process.name, other.name))
             self.measured[pair] += 1
+            self.on_meeting(pair)
             bad = bool(pair & self.slow) or pair in self.slow_paths
             outcome = fabric.Outcome(fabric.FAIL, "61.0 of 150 GB/s") if bad else fabric.Outcome(fabric.PASS)
             for one, partner in ((process, other), (other, process)):

@@ -32,8 +32,8 @@ def started(count: int, **changes: object) -> World:
 
 
 def most(count: int) -> int:
-    """The maximum number of store requests per node: proportional to the number of rounds, log2 of the number of nodes."""
-    return 30 + 30 * max(1, math.ceil(math.log2(count)))
+    """The maximum number of store requests per node: 30 for each of log2(n) rounds, and 60 to join and to replace a dead leader."""
+    return 60 + 30 * max(1, math.ceil(math.log2(count)))
 
 
 def only(world: World) -> dict[str, object]:
@@ -53,25 +53,30 @@ def test_healthy_pool_is_measured_in_log2_rounds(count: int) -> None:
     assert max(process.requests for process in world.processes) <= most(count)
 
 
-def test_a_thousand_nodes_find_the_slow_node_the_slow_path_and_the_dead_nodes() -> None:
-    """1,000 nodes with a slow node, a slow path, deaths, a restart and a late node agree on the verdict, with O(log n) requests per node."""
-    count, every = 1000, names(1000)
-    path = frozenset((every[300], every[301]))
-    world = World(nodes=count, slow=frozenset((every[77],)), slow_paths=frozenset((path,)))
-    at = random.Random(5)
+@pytest.mark.parametrize("count", [128, 1000])
+def test_a_large_pool_finds_the_slow_node_the_slow_path_and_the_dead_nodes(count: int) -> None:
+    """Nodes of a pool with a slow node, a slow path, deaths, a restart and a late node agree on the verdict, with O(log n) requests per node."""
+    every = names(count)
+
+    def at(share: float) -> str:
+        return every[int(share * count)]
+
+    path = frozenset((at(0.3), every[every.index(at(0.3)) ^ 1]))
+    world = World(nodes=count, slow=frozenset((at(0.077),)), slow_paths=frozenset((path,)))
+    moment = random.Random(5)
     for name in every:
-        world.start(name, time=at.uniform(0, 60) if name != every[900] else 1200.0)
-    dead = [every[5], every[412], every[998]]
+        world.start(name, time=moment.uniform(0, 60) if name != at(0.9) else 1200.0)
+    dead = [at(0.02), at(0.412), at(0.998)]
     for order, name in enumerate(dead):
         world.kill(name, 1100.0 + 90 * order)
-    world.kill(every[640], 1150.0)
-    world.start(every[640], 1400.0)
+    world.kill(at(0.64), 1150.0)
+    world.start(at(0.64), 1400.0)
     world.run()
     found = only(world)
-    assert list(found["slow"]) == [every[77]]  # pyright: ignore[reportArgumentType]
+    assert list(found["slow"]) == [at(0.077)]  # pyright: ignore[reportArgumentType]
     assert found["slow_paths"] == [sorted(path)]
     assert found["unknown"] == []
-    assert set(found["good"]) == set(every) - {every[77]} - set(dead)  # pyright: ignore[reportArgumentType]
+    assert set(found["good"]) == set(every) - {at(0.077)} - set(dead)  # pyright: ignore[reportArgumentType]
     (last,) = {tuple(process.plan.absent) for process in world.processes if process.plan and process.alive}
     assert list(last) == dead
     assert max(process.requests for process in world.processes) <= most(count)
@@ -139,7 +144,7 @@ def test_a_leader_that_stops_for_some_time_does_not_blame_a_node() -> None:
     world = started(8, stopped={first: (75.0, 9000.0)})
     world.run()
     found = only(world)
-    assert (found["good"], found["slow"]) == (names(8)[1:], {})
+    assert (found["good"], found["slow"], found["slow_paths"]) == (names(8)[1:], {}, [])
     assert [list(process.plan.absent) for process in world.processes if process.plan] == [[first]] * 8
 
 
@@ -148,8 +153,24 @@ def test_a_node_that_misses_a_round_joins_again() -> None:
     late = names(8)[6]
     world = started(8, stopped={late: (130.0, 1450.0)})
     world.run()
-    assert only(world)["good"] == names(8)
+    found = only(world)
+    assert (found["good"], found["slow_paths"]) == (names(8), [])
     assert sum(key.startswith(f"member/00/{late}/") for key in world.objects) == 2
+
+
+def test_two_nodes_that_do_not_meet_are_not_a_slow_path() -> None:
+    """A node that stops when the first round starts does not meet its partner. Both nodes are good in later rounds."""
+    late, world = names(8)[6], started(8)
+
+    def stop(key: str) -> None:
+        if key.startswith("plan/00/"):
+            world.stopped[late] = (world.now, world.now + 300)
+
+    world.before_put = stop
+    world.run()
+    found = only(world)
+    assert (found["good"], found["slow_paths"]) == (names(8), [])
+    assert sum(key.startswith("result/00/") and "/absent/" in key for key in world.objects) == 2
 
 
 def test_two_nodes_with_one_name_are_reported() -> None:
@@ -182,13 +203,31 @@ def test_a_missing_node_delays_the_start_and_the_verdict_states_the_expected_num
     assert world.now >= fabric.Settings(name="x", incarnation="1", nodes=5).join_s
 
 
-def test_a_restarted_node_measures_again() -> None:
-    """A node that restarts in the middle of a pair takes part in a later round and is good."""
-    world = started(8)
-    world.kill(names(8)[3], 100.0)
-    world.start(names(8)[3], 150.0)
+def test_a_node_that_restarts_during_an_all_reduce_measures_again() -> None:
+    """The partner's all-reduce fails, but this is not a slow path. The restarted node takes part in a later round and is good."""
+    world, restarted = started(8), names(8)[3]
+
+    def die(pair: frozenset[str]) -> None:
+        if restarted in pair and sum(world.measured[one] for one in world.measured if restarted in one) == 1:
+            world.kill(restarted, world.now)
+            world.start(restarted, world.now + 50)
+
+    world.on_meeting = die
     world.run()
-    assert only(world)["good"] == names(8)
+    found = only(world)
+    assert (found["good"], found["slow_paths"]) == (names(8), [])
+    assert sum(key.startswith(f"member/00/{restarted}/") for key in world.objects) == 2
+    assert any(key.startswith("result/00/") and key.endswith(f"/fail/{restarted}") for key in world.objects)
+
+
+def test_a_slow_path_without_a_second_partner_is_found_in_a_further_round() -> None:
+    """After log2(n) rounds, the last of three nodes is slow with its only partner. A further round shows that the path is slow, not the node."""
+    path = frozenset((names(3)[0], names(3)[2]))
+    world = started(3, slow_paths=frozenset((path,)))
+    world.run()
+    found = only(world)
+    assert (found["good"], found["slow"], found["slow_paths"]) == (names(3), {}, [sorted(path)])
+    assert {process.plan.round for process in world.processes if process.plan} == {fabric.main_rounds(3) + 1}
 
 
 @pytest.mark.parametrize(

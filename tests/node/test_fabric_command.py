@@ -83,10 +83,20 @@ def test_invalid_options_are_usage_errors(
     assert not (tmp_path / "shared").exists()
 
 
-def test_a_machine_without_a_fabric_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A machine type without a fabric has nothing to measure."""
-    assert main(options(tmp_path, "vm-0", 2, fabric_provider=None)) == 2
-    assert "has no fabric, so there is nothing to measure" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"fabric_provider": None}, "has no fabric, so there is nothing to measure"),
+        ({"floors": []}, "has no floor for check B3, so every pair would fail"),
+    ],
+)
+def test_a_machine_that_cannot_be_measured_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], message: str
+) -> None:
+    """A machine type needs a fabric and a floor."""
+    assert main(options(tmp_path, "vm-0", 2, **changes)) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "shared").exists()
 
 
 def test_an_invalid_name_and_an_unusable_folder_are_reported(
