@@ -37,6 +37,7 @@ GROUPS = {
         "verify": "Judge the evidence that nodes uploaded",
         "nodes": "List the nodes: state, verified since, price per hour",
         "drift": "Compare cloud resources and nodes with what was deployed",
+        "replace": "Replace faulty nodes, with evidence for the provider",
         "ready": "Check whether the second region is ready",
         "failover": "Move a stack to its second region",
         "failback": "Move a stack back to its first region",

@@ -191,6 +191,7 @@ COMPLETED: dict[str, Complete] = {
     "init.storage": completes(kind_values("storage", "none")),
     "ssh.words": ssh_word,
     "cp.words": stack_or_file,
+    "replace.nodes": completes(node_values),
 }
 """Functions that complete values, keyed by parameter, or by command and parameter. Click itself completes commands, option names, and fixed option values."""
 

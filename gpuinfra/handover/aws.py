@@ -181,6 +181,16 @@ class AutoScalingMembership:
             found.append(group.name)
         return found
 
+    def replace(self, group: GroupExpected, instance_id: str) -> None:
+        """Terminate an instance. The group launches a new instance, because the desired capacity does not change.
+
+        https://docs.aws.amazon.com/autoscaling/ec2/APIReference/API_TerminateInstanceInAutoScalingGroup.html (retrieved 2026-11-26).
+        """
+        with _cloud_errors():
+            self._autoscaling.terminate_instance_in_auto_scaling_group(
+                InstanceId=instance_id, ShouldDecrementDesiredCapacity=False
+            )
+
 
 _CARRIED = ("MinHealthyPercentage", "MaxHealthyPercentage", "InstanceWarmup")
 

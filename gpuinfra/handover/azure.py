@@ -134,6 +134,17 @@ class ScaleSets:
         """Do nothing, because the scale set continues on its own after a healthy batch."""
         return []
 
+    def replace(self, group: GroupExpected, instance_id: str) -> None:
+        """Redeploy a virtual machine: Azure shuts it down, moves it to a different host, and starts it. It keeps its ID and its OS disk.
+
+        A deletion would decrease the capacity of the scale set, and a reimage keeps the host.
+        https://learn.microsoft.com/rest/api/compute/virtual-machine-scale-set-vms/redeploy (retrieved 2026-11-26).
+        """
+        arm_id = self._arm_ids.get(instance_id)
+        if arm_id is None:
+            raise PortUnavailable(f"{instance_id} is not in the scale set {group.group.rpartition('/')[2]}")
+        self._rest.arm(f"{arm_id}/redeploy", API_COMPUTE, post=True)
+
     def problems(self, groups: Sequence[GroupExpected]) -> list[GroupProblem]:
         """Return current errors, and operations that failed in the last two hours and did not succeed later."""
         found: list[GroupProblem] = []

@@ -126,9 +126,15 @@ class Client:
                 self._session = _session()
             return self._session
 
-    def json(self, method: str, url: str, parameters: Mapping[str, str] | None = None) -> dict[str, Any]:
+    def json(
+        self,
+        method: str,
+        url: str,
+        parameters: Mapping[str, str] | None = None,
+        body: Mapping[str, object] | None = None,
+    ) -> dict[str, Any]:
         """Send a request and parse the response as a JSON object."""
-        return self._object(self._request(method, url, parameters), url)
+        return self._object(self._request(method, url, parameters, body=body), url)
 
     @staticmethod
     def _object(answer: Any, url: str) -> dict[str, Any]:
@@ -168,14 +174,15 @@ class Client:
         *,
         missing: bool = False,
         stream: bool = False,
+        body: Mapping[str, object] | None = None,
     ) -> Any:
         import requests
         from google.auth.exceptions import GoogleAuthError
 
         try:
             answer = self._open().request(
-                method, url, params=dict(parameters or {}), timeout=TIMEOUT_S, stream=stream, allow_redirects=False
-            )
+                method, url, params=dict(parameters or {}), json=body, timeout=TIMEOUT_S, stream=stream, allow_redirects=False
+            )  # fmt: skip
         except GoogleAuthError as error:
             raise PortUnavailable(f"Google Cloud credentials: {' '.join(str(error).split())}") from error
         except (requests.RequestException, OSError) as error:
@@ -249,6 +256,17 @@ class ManagedInstances:
     def proceed(self, groups: Sequence[GroupExpected]) -> list[str]:
         """Do nothing, because the group continues on its own after a healthy batch."""
         return []
+
+    def replace(self, group: GroupExpected, instance_id: str) -> None:
+        """Recreate an instance: the group deletes it and creates an instance with the same name and a new number.
+
+        https://cloud.google.com/compute/docs/reference/rest/v1/instanceGroupManagers/recreateInstances (retrieved 2026-11-26).
+        """
+        path = self.path_of(instance_id)
+        if not path:
+            raise PortUnavailable(f"{instance_id} is not in the group {group.group}")
+        instance = path[path.rfind("zones/") :]
+        self._client.json("POST", f"{self._url(group_path(group.group))}/recreateInstances", body={"instances": [instance]})  # fmt: skip
 
     def problems(self, groups: Sequence[GroupExpected]) -> list[GroupProblem]:
         """Return failed creations that did not succeed later, newest first."""

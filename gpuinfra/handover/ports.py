@@ -159,6 +159,14 @@ class Membership(Protocol):
         """
         ...
 
+    def replace(self, group: GroupExpected, instance_id: str) -> None:
+        """Request that a group moves a node to a different host. The capacity of the group does not change.
+
+        Returns before the replacement exists. On AWS and Google Cloud, the replacement has a different instance ID. On Azure, the node
+        keeps its ID and gets a new boot ID. The instance must be in the last result of `members`.
+        """
+        ...
+
 
 class EvidenceStore(Protocol):
     """Evidence store: the evidence that nodes uploaded."""

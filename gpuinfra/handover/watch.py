@@ -209,6 +209,11 @@ class Gatherer:
         ready = [group for group in self.groups if _has_verified_canary(verdict, group.name)]
         return self._ports.membership.proceed(ready) if ready else []
 
+    def replace(self, node: NodeVerdict) -> None:
+        """Request that the group of a node replaces the node. Raises `PortUnavailable`."""
+        (group,) = (one for one in self.groups if one.name == node.group)
+        self._ports.membership.replace(group, node.instance_id)
+
     def console(self, instance_id: str) -> list[str]:
         """Return the end of a console log. If the log is unavailable, return an empty string, so that the actual finding is still reported."""
         try:

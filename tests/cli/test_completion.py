@@ -51,6 +51,7 @@ CASES: dict[str, tuple[list[str], set[str], set[str]]] = {
     "GPU": (["catalog", "--gpu", "B"], {"B200", "B300"}, {"H100"}),
     "fixed value": (["catalog", "--cloud", "az"], {"azure"}, {"aws"}),
     "node": (["ssh", "mine", "gpu-"], {"gpu-1", "gpu-2"}, set()),
+    "node to replace": (["replace", "mine", "gpu-"], {"gpu-1", "gpu-2"}, set()),
 }
 """Words of a command line, values that are offered, and values that are not."""
 

@@ -75,6 +75,9 @@ class Fleet:
     proceeded: list[list[str]] = field(default_factory=list)
     """Groups that the handover asked to continue, per call."""
     on_proceed: Callable[[Any], list[str]] | None = None
+    replaced: list[tuple[str, str]] = field(default_factory=list)
+    """Group and instance of each requested replacement."""
+    on_replace: Callable[[str], None] | None = None
     consoles: dict[str, list[str]] = field(default_factory=dict)
     unavailable: int = 0
     verified: list[str] = field(default_factory=list)
@@ -130,6 +133,11 @@ class Fleet:
     def proceed(self, groups: Any) -> list[str]:
         self.proceeded.append([group.name for group in groups])
         return self.on_proceed(groups) if self.on_proceed else []
+
+    def replace(self, group: Any, instance_id: str) -> None:
+        self.replaced.append((group.group, instance_id))
+        if self.on_replace:
+            self.on_replace(instance_id)
 
     def problems(self, groups: Any) -> list[GroupProblem]:
         return list(self.problems_)

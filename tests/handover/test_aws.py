@@ -247,3 +247,15 @@ def test_only_a_refresh_that_ended_at_its_canary_continues(refreshes: list[dict[
         group = GroupExpected(name="gpu-0", group="asg-1", count=3)
         assert AutoScalingMembership(client, None).proceed([group]) == (["gpu-0"] if starts else [])
         stub.assert_no_pending_responses()
+
+
+def test_replacement_keeps_the_desired_capacity() -> None:
+    """A replaced instance is terminated through its group, which launches another instance. The request follows botocore's model."""
+    client = boto3.client("autoscaling", region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
+    group = GroupExpected(name="gpu-0", group="asg-1", count=3)
+    with Stubber(client) as stub:
+        stub.add_response("terminate_instance_in_auto_scaling_group", {}, {"InstanceId": "i-1", "ShouldDecrementDesiredCapacity": False})  # fmt: skip
+        AutoScalingMembership(client, None).replace(group, "i-1")
+        stub.add_client_error("terminate_instance_in_auto_scaling_group", "ScalingActivityInProgress", "in progress")
+        with pytest.raises(PortUnavailable, match="in progress"):
+            AutoScalingMembership(client, None).replace(group, "i-1")

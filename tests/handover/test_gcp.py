@@ -30,6 +30,7 @@ from gpuinfra.rehearsal.cloud.gcp import ids
 from gpuinfra.rehearsal.cloud.gcp import tokens as gcp_tokens
 from gpuinfra.rehearsal.nodes import endpoints
 from tests.clouds.gcp import discovery
+from tests.clouds.gcp.requests import Call
 from tests.rehearsal.cloud import google
 from tests.rehearsal.cloud.conftest import Client, Made
 
@@ -325,3 +326,33 @@ def test_failed_requests_are_reported(site: Site, ports: Ports, monkeypatch: pyt
         fresh.membership.members(site.groups)
     with pytest.raises(PortUnavailable, match="profile and role_arn apply only to AWS"):
         ports_of("gcp", region="r", evidence_bucket="b", evidence_prefix="p", profile="me")
+
+
+def test_recreated_instance_keeps_its_name_and_gets_another_number(
+    site: Site, ports: Ports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request and the response follow Google's document; the group then has an instance with the same name and a new number."""
+    monkeypatch.setattr(fleet_module, "_SETTLE_S", 0)
+    sent: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
+    original = gcp.Client.json
+
+    def json_(client: gcp.Client, method: str, url: str, parameters: Any = None, body: Any = None) -> dict[str, Any]:
+        answer = original(client, method, url, parameters, body)
+        sent.extend([(url, body, answer)] if body else [])
+        return answer
+
+    monkeypatch.setattr(gcp.Client, "json", json_)
+    old = ports.membership.members(site.groups)[0]
+    ports.membership.replace(site.groups[0], old.instance_id)
+    site.cloud.fleet.reconcile()
+    new = [one for one in ports.membership.members(site.groups) if one.resource == old.resource]
+    assert [one.instance_id != old.instance_id for one in new] == [True]
+    ((url, body, answer),) = sent
+    method = "instanceGroupManagers.recreateInstances"
+    project, zone, name = gcp.group_path(site.group.id).values()
+    call = Call("compute.v1", method, {"project": project, "zone": zone, "instanceGroupManager": name}, body)
+    assert url.endswith(f"{site.group.id}/recreateInstances")
+    assert discovery.findings(call) == []
+    assert discovery.answer_findings("compute.v1", method, answer) == []
+    with pytest.raises(PortUnavailable, match="is not in the group"):
+        ports.membership.replace(site.groups[0], "1")

@@ -120,7 +120,12 @@ SSH: dict[str, tuple[str, ...]] = {
 }
 """Requests of `gpuinfra ssh`, `run` and `verify --ssh`. The AWS CLI's Session Manager plugin sends the last of them."""
 
-_CHANGES = frozenset({_REFRESH, *SSH, *FAILOVER, *FAILBACK})
+REPLACE: dict[str, tuple[str, ...]] = {
+    "gpuinfra replace: terminate an instance": ("autoscaling:TerminateInstanceInAutoScalingGroup",),
+}
+"""Requests of `gpuinfra replace` in addition to those of the handover and of `gpuinfra ssh`."""
+
+_CHANGES = frozenset({_REFRESH, *SSH, *REPLACE, *FAILOVER, *FAILBACK})
 """gpuinfra requests that change something or open a session."""
 
 _CLUSTER = "gpuinfra:cluster"
@@ -512,7 +517,7 @@ def _asked(plan: Plan) -> dict[str, tuple[str, ...]]:
     if not plan.pools:
         return moves
     by_name = any(pool.image.source == "name" for pool in plan.pools)
-    asked = {**ASKED, **SSH}
+    asked = {**ASKED, **SSH, **REPLACE}
     return {**{purpose: asked[purpose] for purpose in asked if by_name or purpose != _BY_NAME}, **moves}
 
 

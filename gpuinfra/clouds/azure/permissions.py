@@ -34,6 +34,13 @@ ASKED: dict[str, tuple[str, ...]] = {
 }
 """Requests that gpuinfra makes in addition to those for resources."""
 
+REPLACE: dict[str, tuple[str, ...]] = {
+    "gpuinfra replace: move a node to a different host": (
+        "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/redeploy/action",
+    ),
+}
+"""Requests of `gpuinfra replace` in addition to those of the handover."""
+
 READY: dict[str, tuple[str, ...]] = {
     "gpuinfra ready: read the subscription": ("Microsoft.Resources/subscriptions/read",),
     "gpuinfra ready: read the replication lag": ("Microsoft.Insights/metrics/read",),
@@ -53,10 +60,10 @@ FUNCTIONS: dict[str, str] = {}
 
 def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     """Return the role definition for operators of the plan, with the reason for each action. With `read_only`, it allows no changes."""
-    requests = {**(ASKED if plan.pools else {}), **(READY if plan.recovery else {})}
+    requests = {**({**ASKED, **REPLACE} if plan.pools else {}), **(READY if plan.recovery else {})}
     uses = uses_of(resources(plan), ACTIONS, requests)
     if read_only:
-        uses = reads_of(uses, frozenset())
+        uses = reads_of(uses, frozenset(REPLACE))
     document: dict[str, Any] = {
         "Name": f"gpuinfra {plan.name}{' read' if read_only else ''}",
         "IsCustom": True,

@@ -32,6 +32,11 @@ ASKED: dict[str, tuple[str, ...]] = {
 }
 """Requests that gpuinfra makes in addition to those for resources."""
 
+REPLACE: dict[str, tuple[str, ...]] = {
+    "gpuinfra replace: recreate an instance": ("compute.instanceGroupManagers.update",),
+}
+"""Requests of `gpuinfra replace` in addition to those of the handover."""
+
 READY: dict[str, tuple[str, ...]] = {
     "gpuinfra ready: read the replication lag and failures": ("monitoring.timeSeries.list",),
     "gpuinfra ready: read the bundles in the replicas": ("storage.objects.get",),
@@ -54,7 +59,7 @@ FUNCTIONS = {
 
 def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     """Return the roles for operators of a plan, with the uses of each permission. With `read_only`, they allow no changes."""
-    requests = dict(ASKED) if plan.pools else {PROJECT: ASKED[PROJECT]}
+    requests = {**ASKED, **REPLACE} if plan.pools else {PROJECT: ASKED[PROJECT]}
     if not any(one.kind == "lustre" and one.bucket for one in plan.file_systems):
         requests.pop(IMPORT, None)
     if "foundation" in plan.layers:
@@ -66,7 +71,7 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     unset = frozenset(name for name, instances in inputs.items() if not any(instances))
     uses = uses_of(resources(plan), ACTIONS, requests, unset)
     if read_only:
-        uses = reads_of(uses, frozenset({IMPORT}))
+        uses = reads_of(uses, frozenset({IMPORT, *REPLACE}))
     project = [one for one in sorted(uses) if not one.startswith(BILLING)]
     billing = [one for one in sorted(uses) if one.startswith(BILLING)]
     to, of = ("read", " read") if read_only else ("operate", "")

@@ -1,7 +1,8 @@
 """The GPUs of a stand-in node: their addresses, identities, and all values that tools print.
 
 `models.py` contains the values that differ between models. The rest of each output is in `gpu.xml` and `query-gpu.txt`.
-Identities are clearly synthetic and differ between instances, so a replacement node has different GPUs.
+Identities are clearly synthetic and differ between instances, so a replacement node has different GPUs. A
+node that moved to a different host also has different GPUs.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def gpus(state: State) -> list[tuple[int, Gpu]]:
     faults = device_faults.active(state)
     driver = state.get("driver", {})
     blackwell = record["ARCH"] == "Blackwell"
-    tail = _number(state.get("instance", {}).get("id", ""))
+    instance = state.get("instance", {})
+    tail = _number(instance.get("id", "")) + instance.get("moves", 0) * 16**8
     found = []
     for index in range(state["hardware"]["gpus"]):
         domain, bus, device = layout_table.gpu_address(state, record["ARCH"], index).upper().split(":")

@@ -15,6 +15,8 @@ class Instance(TypedDict):
     id: str
     name: NotRequired[str]
     cloud: NotRequired[str]
+    moves: NotRequired[int]
+    """How often the machine moved to a different host."""
 
 
 class Hardware(TypedDict):

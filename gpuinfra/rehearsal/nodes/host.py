@@ -81,6 +81,10 @@ class NodeHost:
         """Terminate the processes of a node and boot it with a new boot ID."""
         self._call(lambda: self._reboot(self._nodes[instance_id]))
 
+    def redeploy(self, instance_id: str) -> None:
+        """Boot a node on a different host: with the same disk, a new boot ID, different GPUs and no faults."""
+        self._call(lambda: self._redeploy(self._nodes[instance_id]))
+
     def terminate(self, instance_id: str) -> None:
         """Terminate a node. Its folder moves to `nodes/.gone/`."""
         self._call(lambda: self._terminate(instance_id))
@@ -349,6 +353,17 @@ class NodeHost:
 
     def _reboot(self, node: Node) -> None:
         self._kill(node)
+        self._request_start(node, resume=False)
+
+    def _redeploy(self, node: Node) -> None:
+        self._kill(node)
+        path = node.folder / "standin" / "standin.json"
+        state = json.loads(path.read_text(encoding="utf-8"))
+        state["instance"]["moves"] = state["instance"].get("moves", 0) + 1
+        state["faults"] = []
+        partial = path.with_name(".standin.json")
+        partial.write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
+        partial.replace(path)
         self._request_start(node, resume=False)
 
     def _suspend(self, node: Node) -> None:

@@ -507,3 +507,29 @@ def test_the_replication_of_a_blob_is_read_from_its_source(
     assert (metric.error_code, metric.timeseries) == ("Success", [])
     azure.delete(replica)
     assert status() == []
+
+
+def test_redeployed_machine_keeps_its_id(cloud: Cloud, group: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request has the path of Azure's client. The machine keeps its ID, and the scale set its capacity."""
+    from azure.mgmt.compute.operations import _operations as azure
+
+    rest = operator(cloud, monkeypatch)
+    sets, groups = ports.ScaleSets(rest), [GroupExpected(name="gpu", group=group.id, count=2)]
+    before = sets.members(groups)
+    asked: list[str] = []
+    arm = rest.arm
+
+    def recorded(path: str, api: str, query: Any = None, *, post: bool = False) -> dict[str, Any]:
+        asked.extend([path] if post else [])
+        return arm(path, api, query, post=post)
+
+    monkeypatch.setattr(rest, "arm", recorded)
+    sets.replace(groups[0], before[0].instance_id)
+    monkeypatch.setattr(rest, "arm", arm)
+    _, _, subscription, _, resources, *_, name, _, number = before[0].resource.split("/")
+    documented = azure.build_virtual_machine_scale_set_vms_redeploy_request(resources, name, number, subscription)
+    assert (documented.method, documented.url.partition("?")[0]) == ("POST", asked[0])
+    assert [one.instance_id for one in sets.members(groups)] == [one.instance_id for one in before]
+    assert cloud.fleet.instances()[before[0].instance_id]["moves"] == 1
+    with pytest.raises(PortUnavailable, match="is not in the scale set"):
+        sets.replace(groups[0], "another")

@@ -389,3 +389,15 @@ def test_accidents_can_be_injected(cloud: Cloud, server: Server, node: dict[str,
     assert aws.read(made.token, made.id).id == ""
     with pytest.raises(urllib.error.HTTPError, match="400"):
         control(server, "drift", {"type": made.token, "id": "vpc-none", "set": {}})
+
+
+def test_group_replaces_a_terminated_instance(cloud: Cloud, server: Server, node: dict[str, Any]) -> None:
+    """The response has the activity; the group launches another instance; an unknown instance is refused as by AWS."""
+    scaling = client(server, "autoscaling", credentials.operator(cloud.store))
+    call = scaling.terminate_instance_in_auto_scaling_group
+    answer = call(InstanceId=node["id"], ShouldDecrementDesiredCapacity=False)
+    assert answer["Activity"]["StatusCode"] == "InProgress"
+    cloud.fleet.reconcile()
+    assert [one["id"] for one in cloud.fleet.running()] != [node["id"]]
+    assert len(cloud.fleet.running()) == 1
+    assert refused(call, InstanceId="i-1", ShouldDecrementDesiredCapacity=False) == "ValidationError"

@@ -35,6 +35,7 @@ _ARM: tuple[tuple[str, str], ...] = (
     (r".*/virtualMachineScaleSets/[^/]+/virtualMachines", f"{_SETS}/virtualMachines/read"),
     (r".*/virtualMachineScaleSets/[^/]+/networkInterfaces", f"{_SETS}/networkInterfaces/read"),
     (r".*/virtualMachines/[^/]+/retrieveBootDiagnosticsData", f"{_SETS}/virtualMachines/retrieveBootDiagnosticsData/action"),
+    (r".*/virtualMachines/[^/]+/redeploy", f"{_SETS}/virtualMachines/redeploy/action"),
     (r".*/virtualMachines/[^/]+/simulateEviction", f"{_SETS}/virtualMachines/simulateEviction/action"),
 )  # fmt: skip
 """Maps the path of an Azure Resource Manager request to its action. Resource provider operations, retrieved 2026-11-21."""

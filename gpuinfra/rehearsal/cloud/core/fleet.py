@@ -129,6 +129,16 @@ class Fleet:
             if now is not None:
                 self.store.put("instance", id, now | {"new_disk": False})
 
+    def redeploy(self, id: str) -> None:
+        """Move an instance to a different host and boot it. It keeps its ID and its disk."""
+        with self.store.change():
+            instance = self.store.get("instance", id)
+            if instance is None or instance["state"] == "terminated":
+                return
+            self.store.put("instance", id, instance | {"moves": instance.get("moves", 0) + 1, "health": "Unknown"})
+        if self.host:
+            self.host.redeploy(id)
+
     def abandon(self, group: Resource) -> None:
         """Terminate the instances of a deleted group."""
         for instance in self.of_group(group):

@@ -101,6 +101,22 @@ def serve(store: Store, group: Resource) -> None:
         store.put("gcp-request", id, {**one, "state": "SUCCEEDED"})
 
 
+def recreate(store: Store, group: Resource, name: str) -> None:
+    """Keep a name for the instance that replaces a recreated instance."""
+    with store.change():
+        kept = store.get("gcp-names", group.id) or {"names": []}
+        store.put("gcp-names", group.id, {"names": [*kept["names"], name]})
+
+
+def _kept_name(store: Store, group: Resource) -> str:
+    """Take the name of a recreated instance. Returns an empty string if there is none."""
+    kept = store.get("gcp-names", group.id) or {"names": []}
+    if not kept["names"]:
+        return ""
+    store.put("gcp-names", group.id, {"names": kept["names"][1:]})
+    return str(kept["names"][0])
+
+
 def data_of(store: Store, group: Resource) -> dict[str, Any]:
     """Return the inputs of the group's newest template, or an empty mapping if it has none."""
     links = [str(one.get("instanceTemplate") or "") for one in versions_of(group)]
@@ -209,7 +225,7 @@ class ManagedGroups(GroupKind):
             "region": zone.rpartition("-")[0],
             "zone": zone,
             "zone_id": zone,
-            "vm": f"{base}-{_four(serial)}",
+            "vm": _kept_name(cloud.store, group) or f"{base}-{_four(serial)}",
             "machine": str(data.get("machineType") or ""),
             "image_id": image,
             "os": os,

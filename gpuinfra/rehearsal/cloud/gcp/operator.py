@@ -24,6 +24,7 @@ _COMPUTE = {
     ("instanceGroupManagers", "listManagedInstances"): "compute.instanceGroupManagers.get",
     ("instanceGroupManagers", "listErrors"): "compute.instanceGroupManagers.get",
     ("instanceGroupManagers", "resizeRequests"): "compute.instanceGroupManagers.get",
+    ("instanceGroupManagers", "recreateInstances"): "compute.instanceGroupManagers.update",
     ("instances", "serialPort"): "compute.instances.getSerialPortOutput",
 }
 """Maps the collection and method of a Compute Engine request to its permission. Source: each method's reference page, retrieved 2026-11-21."""

@@ -54,6 +54,7 @@ class Queries:
             ("autoscaling", "DescribeScalingActivities"): self._activities,
             ("autoscaling", "DescribeInstanceRefreshes"): self._refreshes,
             ("autoscaling", "StartInstanceRefresh"): self._start_refresh,
+            ("autoscaling", "TerminateInstanceInAutoScalingGroup"): self._terminate,
             ("ec2", "DescribeInstances"): self._instances,
             ("ec2", "GetConsoleOutput"): self._console,
             ("ec2", "DescribeInstanceTypeOfferings"): self._offerings,
@@ -90,6 +91,8 @@ class Queries:
             elif service != "sts":
                 self._read_only(verified)
                 named = asked.get("AutoScalingGroupName") if action.startswith("Start") else None
+                if action.startswith("Terminate"):
+                    named = (self.cloud.store.get("instance", asked.get("InstanceId", "")) or {}).get("group")
                 where = operator.group_arn(named, verified.region) if named else "*"
                 self.cloud.operator.check(operator, operator.http(f"{service}:{action}", where, verified.region))
             return _answer(service, action, found(asked, verified))
@@ -199,16 +202,9 @@ class Queries:
         group = asked.get("AutoScalingGroupName", "")
         page, token = _page(self.cloud.fleet.activities(verified.region, group), asked, "MaxRecords")
         return {
-            "Activities": [
-                {
-                    "ActivityId": one["id"], "AutoScalingGroupName": one["group"], "Description": one["description"], "Cause": one["cause"],
-                    "StartTime": _iso(one["start"]), "EndTime": _iso(one["end"]), "StatusCode": one["status"], "StatusMessage": one["message"] or None,
-                    "Progress": 100, "Details": "{}",
-                }
-                for one in page
-            ],
+            "Activities": [_activity(one) for one in page],
             "NextToken": token,
-        }  # fmt: skip
+        }
 
     def _refreshes(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
         """Describe the newest refresh of a group. The stand-in does not keep older refreshes."""
@@ -247,6 +243,21 @@ class Queries:
         self.cloud.store.log("StartInstanceRefresh", GROUP, name, "")
         self.cloud.wake()
         return {"InstanceRefreshId": made}
+
+    def _terminate(self, asked: dict[str, str], verified: signatures.Verified) -> dict[str, Any]:
+        """Terminate an instance. Its group launches a new instance. The stand-in does not decrement the desired capacity."""
+        id = asked.get("InstanceId", "")
+        instance = self.cloud.store.get("instance", id)
+        if asked.get("ShouldDecrementDesiredCapacity") != "false":
+            raise CloudError("ValidationError", "ShouldDecrementDesiredCapacity=true is not supported in a rehearsal")
+        why = f"instance {id} was taken out of service in response to a user request."
+        if instance is None or instance["region"] != verified.region or not self.cloud.fleet.terminate(id, why):
+            raise CloudError(
+                "ValidationError", "Instance Id not found - No managed instance found for instance ID: " + id
+            )
+        self.cloud.store.log("TerminateInstanceInAutoScalingGroup", GROUP, id, "")
+        newest = self.cloud.fleet.activities(verified.region, instance["group"])[0]
+        return {"Activity": _activity(newest) | {"StatusCode": "InProgress", "EndTime": None, "Progress": 0}}
 
     # EC2
 
@@ -310,6 +321,14 @@ class Queries:
         who = verified.key.principal
         if who.kind != "operator":
             raise CloudError("AccessDenied", f"User: {who.arn} is not authorized to perform this action", status=403)
+
+
+def _activity(one: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "ActivityId": one["id"], "AutoScalingGroupName": one["group"], "Description": one["description"], "Cause": one["cause"],
+        "StartTime": _iso(one["start"]), "EndTime": _iso(one["end"]), "StatusCode": one["status"], "StatusMessage": one["message"] or None,
+        "Progress": 100, "Details": "{}",
+    }  # fmt: skip
 
 
 def _instance(one: Mapping[str, Any]) -> dict[str, Any]:

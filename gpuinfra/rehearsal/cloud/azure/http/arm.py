@@ -181,7 +181,9 @@ class ResourceManager:
         return answer
 
     def _act(self, group: Resource, rest: str) -> dict[str, Any]:
-        match = re.fullmatch(r"virtualMachines/(\d+)/(retrieveBootDiagnosticsData|simulateEviction)", rest, re.I)
+        match = re.fullmatch(
+            r"virtualMachines/(\d+)/(retrieveBootDiagnosticsData|simulateEviction|redeploy)", rest, re.I
+        )
         if match is None:
             raise _unsupported(f"{rest} of a scale set")
         one = next((one for one in self._members(group) if one["index"] == int(match[1])), None)
@@ -197,6 +199,10 @@ class ResourceManager:
                     status=409,
                 )
             self.cloud.fleet.terminate(one["id"], "the Spot machine was evicted")
+            return {}
+        if match[2].lower() == "redeploy":
+            self.cloud.fleet.redeploy(one["id"])
+            self.cloud.store.log("redeploy", group.type, f"{group.id}/virtualMachines/{one['index']}", "")
             return {}
         if not one["console"]:
             raise AzureError(

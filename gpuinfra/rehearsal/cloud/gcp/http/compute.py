@@ -6,6 +6,7 @@ Other requests are refused.
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from urllib.parse import unquote
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, json_response
 from gpuinfra.rehearsal.cloud.gcp import operator, tokens
 from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError, invalid
-from gpuinfra.rehearsal.cloud.gcp.groups import GROUP, REQUEST, size_of, waiting
+from gpuinfra.rehearsal.cloud.gcp.groups import GROUP, REQUEST, recreate, size_of, waiting
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, last, path_of
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ _ZONAL = re.compile(
 _PAGE = 500
 
 Asked = dict[str, str]
+_BODY = "$body"
+"""Key of the request body among the query parameters."""
 
 
 class Compute:
@@ -41,6 +44,7 @@ class Compute:
             ("POST", "instanceGroupManagers", "listManagedInstances"): self._members,
             ("GET", "instanceGroupManagers", "listErrors"): self._errors,
             ("GET", "instanceGroupManagers", "resizeRequests"): self._requests,
+            ("POST", "instanceGroupManagers", "recreateInstances"): self._recreate,
             ("GET", "instances", ""): self._instances,
             ("GET", "instances", "serialPort"): self._serial,
         }
@@ -56,7 +60,7 @@ class Compute:
             raise GoogleError("forbidden", f"Required '{what}' permission for '{rest.removeprefix('v1/')}'", status=403)
         asks = operator.compute(at["what"], at["name"], at["action"] or "", rest.removeprefix("v1/"))
         self.cloud.operator.check(operator, asks)
-        return json_response(answer(at, request.query))
+        return json_response(answer(at, {**request.query, _BODY: request.body.decode("utf-8", "replace")}))
 
     # Groups
 
@@ -127,6 +131,30 @@ class Compute:
                 item["creationTimestamp"] = _moment(one.created)
             found.append(item)
         return _paged(found, asked, "items")
+
+    def _recreate(self, at: re.Match[str], asked: Asked) -> dict[str, Any]:
+        """Recreate instances. The new instances have the same names and different numbers."""
+        group = self._find(at)
+        try:
+            wanted = [last(str(one)) for one in json.loads(asked[_BODY])["instances"]]
+        except (ValueError, KeyError, TypeError):
+            raise invalid("Invalid value for field 'instances'") from None
+        have = {one["vm"]: one for one in self.cloud.fleet.of_group(group)}
+        if missing := [name for name in wanted if name not in have]:
+            raise invalid(
+                f"Invalid value for field 'instances': '{missing[0]}'. Instance is not a member of the group."
+            )
+        for name in wanted:
+            recreate(self.cloud.store, group, name)
+            self.cloud.fleet.terminate(
+                have[name]["id"], "compute.instances.repair.recreateInstance: requested by a user"
+            )
+        self.cloud.store.log("recreateInstances", GROUP, group.id, "")
+        zone = f"{_ROOT}projects/{at['project']}/zones/{at['zone']}"
+        return {
+            "kind": "compute#operation", "name": f"operation-{self.cloud.store.next('gcp-operation')}", "zone": zone, "status": "DONE", "progress": 100,
+            "operationType": "compute.instanceGroupManagers.recreateInstances", "targetLink": _ROOT + group.id,
+        }  # fmt: skip
 
     # Instances
 

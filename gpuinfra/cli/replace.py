@@ -1,0 +1,230 @@
+"""`gpuinfra replace`: replaces faulty nodes, and collects the evidence for the provider."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuinfra.cli.options import stack_options
+from gpuinfra.cli.stack_context import active_stack, connector_to, plan_of
+from gpuinfra.cli.stacks import Stacks, short_name
+from gpuinfra.errors import DeploymentError, GpuinfraError, UsageError
+from gpuinfra.words import titled
+
+if TYPE_CHECKING:
+    from gpuinfra.cli.stack_context import ActiveStack
+    from gpuinfra.clouds.vendor import Vendor
+    from gpuinfra.plan.model import Plan
+    from gpuinfra.verification.replacement import Replaced, Replacement, Target
+
+SCHEMA = "gpuinfra.replace/1"
+
+
+@click.command("replace")
+@click.argument("stack")
+@click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
+@click.option("--save", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Write the evidence and the reports to this folder. Default: replace-STACK-TIME in the current folder.")  # fmt: skip
+@click.option("--report-only", is_flag=True, help="Only write the evidence and the reports. Do not replace the nodes.")
+@click.option("--dry-run", is_flag=True, help="Print the steps without performing them.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until the replacements are verified.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--direct", is_flag=True, help="Connect to private addresses instead of through the cloud's tunnel.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and progress on stderr.")
+@stack_options
+def command(
+    stack: str,
+    nodes: tuple[str, ...],
+    save: Path | None,
+    report_only: bool,
+    dry_run: bool,
+    no_wait: bool,
+    yes: bool,
+    direct: bool,
+    as_json: bool,
+    stacks: Stacks,
+) -> int:
+    """Replace each NODE of STACK with a node on a different host.
+
+    NODE is a label (gpu-1) or an instance ID. The command writes the evidence and a report for the cloud provider to a folder, asks for
+    confirmation, stops the jobs on the nodes, requests the replacement from the node group, and waits until the replacements
+    are verified. Data on the local disks of the nodes is lost.
+
+    The exit code is 0 if each replacement is verified. It is 1 if a replacement is not verified, or if it has the GPUs of
+    the node that it replaces.
+    """
+    from gpuinfra.clouds.vendor import vendor_of
+    from gpuinfra.handover.ports import PortUnavailable
+    from gpuinfra.verification.replacement import Replaced, Replacement, limit_of, targets, write_report
+    from gpuinfra.verification.store import polled
+
+    _refuse_unused(report_only=report_only, dry_run=dry_run, no_wait=no_wait, yes=yes, direct=direct, save=save)
+    plan = plan_of(stack)
+    vendor = vendor_of(plan.cloud)
+    short = short_name(stack)
+    folder = save or Path(f"replace-{short}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+    with active_stack(stack, stacks) as active:
+        if stacks.notice:
+            click.echo(stacks.notice, err=as_json)
+        try:
+            found = targets(polled(active.resources), nodes)
+        except PortUnavailable as problem:
+            raise DeploymentError(f"the nodes of {stack} cannot be read: {problem}") from None
+        replacement = Replacement(nodes=[Replaced(target=one) for one in found])
+        if dry_run:
+            return _show(short, folder, replacement, vendor, wait=not no_wait, as_json=as_json, stacks=stacks)
+        for one in found:
+            files = write_report(folder, f"{short}{stacks.options}", plan.region, one, vendor)
+            click.echo(f"{one.title}: evidence and report in {files[0].parent}; {files[0].parent / 'SEND.txt'} describes how to send the report", err=as_json)  # fmt: skip
+        if report_only:
+            return _end(short, folder, replacement, "reported", as_json=as_json, stacks=stacks)
+        if not yes:
+            _confirm(found, vendor)
+        _drain(active, plan, replacement, direct, err=as_json)
+        _request(replacement, err=as_json)
+        if no_wait:
+            return _end(short, folder, replacement, "requested", as_json=as_json, stacks=stacks)
+        return _wait(short, folder, replacement, vendor, plan.region, limit_of(active.resources), as_json=as_json, stacks=stacks)  # fmt: skip
+
+
+def _refuse_unused(*, report_only: bool, dry_run: bool, no_wait: bool, yes: bool, direct: bool, save: Path | None) -> None:  # fmt: skip
+    """Refuse options that have no effect."""
+    alone = "--report-only" if report_only else "--dry-run" if dry_run else ""
+    unused = {
+        "--dry-run": report_only and dry_run,
+        "--no-wait": report_only and no_wait,
+        "--yes": bool(alone) and yes,
+        "--direct": bool(alone) and direct,
+        "--save": dry_run and save is not None,
+    }
+    for option, given in unused.items():
+        if given:
+            raise UsageError(f"{option} has no effect with {alone}; omit {option}")
+
+
+def _steps(folder: Path, target: Target, vendor: Vendor, *, wait: bool) -> list[str]:
+    steps = [
+        f"write the evidence and the report for the provider to {folder / target.node.label}",
+        "stop the jobs on the node",
+        vendor.ACTION,
+    ]
+    return [*steps, "wait until the replacement is verified, and compare its GPUs"] if wait else steps
+
+
+def _show(short: str, folder: Path, replacement: Replacement, vendor: Vendor, *, wait: bool, as_json: bool, stacks: Stacks) -> int:  # fmt: skip
+    if as_json:
+        return _end(short, folder, replacement, "planned", as_json=True, stacks=stacks)
+    for one in replacement.nodes:
+        click.echo(_described(one.target))
+        for number, step in enumerate(_steps(folder, one.target, vendor, wait=wait), 1):
+            click.echo(f"  {number}. {step}")
+    return 0
+
+
+def _described(target: Target) -> str:
+    node = target.node
+    reason = f": {node.reason}" if node.reason else ""
+    return f"{target.title}, {node.machine} in {node.zone or node.group}, {node.outcome}{reason}"
+
+
+def _confirm(found: Sequence[Target], vendor: Vendor) -> None:
+    if not sys.stdin.isatty():
+        raise UsageError("a replacement requires confirmation, but stdin is not a terminal; add --yes")
+    for one in found:
+        click.echo(_described(one), err=True)
+    click.echo(f"For each node: stop its jobs, then {vendor.ACTION}. Data on local disks is lost.", err=True)
+    click.confirm("Replace these nodes?", abort=True, err=True)
+
+
+def _drain(active: ActiveStack, plan: Plan, replacement: Replacement, direct: bool, *, err: bool) -> None:
+    """Stop the jobs on each node. A node that cannot be reached is replaced anyway, because its replacement also ends its jobs."""
+    from gpuinfra.remote.drain import drain
+    from gpuinfra.remote.problem import HostProblem
+    from gpuinfra.words import counted
+
+    for one in replacement.nodes:
+        try:
+            hosts = active.hosts(plan, direct)
+            host = next((host for host in hosts.hosts if host.name == one.target.node.instance_id), None)
+            if host is None:
+                raise DeploymentError("the node is not in the state of the stack")
+            with connector_to(hosts, ()) as connector, connector.connect(host) as connection:
+                one.drain = f"{counted(drain(connection, sudo=host.sudo), 'process', 'processes')} stopped"
+        except (GpuinfraError, HostProblem) as problem:
+            one.drain = f"jobs not stopped: {problem}; they end when the node is replaced"
+        click.echo(f"{one.target.title}: {one.drain}", err=err)
+
+
+def _request(replacement: Replacement, *, err: bool) -> None:
+    from gpuinfra.handover.ports import PortUnavailable
+
+    done: list[str] = []
+    for one in replacement.nodes:
+        try:
+            one.target.poll.gatherer.replace(one.target.node)
+        except PortUnavailable as problem:
+            before = f"; already requested: {', '.join(done)}" if done else ""
+            raise DeploymentError(f"{one.target.title} cannot be replaced: {problem}{before}") from None
+        done.append(one.target.title)
+        click.echo(f"{one.target.title}: replacement requested", err=err)
+
+
+def _wait(short: str, folder: Path, replacement: Replacement, vendor: Vendor, region: str, limit_s: float, *, as_json: bool, stacks: Stacks) -> int:  # fmt: skip
+    from gpuinfra.verification.replacement import findings, wait
+
+    wait(replacement, limit_s, lambda line: click.echo(line, err=as_json))
+    problems = list(findings(replacement, vendor, region))
+    for one in replacement.nodes:
+        if one.ok and one.new:
+            click.echo(f"{one.target.title} is replaced by {titled(one.new.label, one.new.instance_id)}, which is verified", err=as_json)  # fmt: skip
+    if any(one.new and one.new.instance_id != one.target.node.instance_id for one in replacement.nodes):
+        click.echo(f"to use the replacements in `gpuinfra ssh` and `run`, run: {stacks.restore.format(stack=short)}", err=as_json)  # fmt: skip
+    _end(short, folder, replacement, "replaced", as_json=as_json, stacks=stacks)
+    if problems:
+        raise GpuinfraError("\n".join(problems))
+    return 0
+
+
+def _end(short: str, folder: Path, replacement: Replacement, status: str, *, as_json: bool, stacks: Stacks) -> int:
+    if as_json:
+        document = {
+            "schema": SCHEMA,
+            "stack": short,
+            "status": status,
+            "folder": None if status == "planned" else str(folder),
+            "nodes": [_entry(one) for one in replacement.nodes],
+            **stacks.marks,
+        }
+        click.echo(json.dumps(document, indent=2, ensure_ascii=True))
+    return 0
+
+
+def _entry(one: Replaced) -> dict[str, Any]:
+    from gpuinfra.verification.replacement import uuids
+
+    old, new = one.target.node, one.new
+    return {
+        "label": old.label,
+        "instance_id": old.instance_id,
+        "group": old.group,
+        "zone": old.zone,
+        "outcome": old.outcome,
+        "reason": old.reason,
+        "gpu_uuids": sorted(uuids(old)),
+        "jobs": one.drain or None,
+        "replacement": None
+        if new is None
+        else {
+            "label": new.label,
+            "instance_id": new.instance_id,
+            "outcome": new.outcome,
+            "reason": new.reason,
+            "gpu_uuids": sorted(uuids(new)),
+            "same_host": bool(one.uuids),
+        },
+    }

@@ -1,0 +1,90 @@
+"""The report about a faulty node for the cloud provider. Each cloud has a `vendor` module with `files`, `ACTION` and `SAME_HOST`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gpuinfra.errors import UsageError
+from gpuinfra.registry import has_module, module_of
+
+MISSING_GPU, LINKS = frozenset({"P1", "G1"}), frozenset({"F2", "F3", "F4", "F5", "X2"})
+"""Checks that a missing GPU fails, and checks of NVLink and NVSwitch. docs/checks.md lists the names of all checks."""
+SPEED = frozenset({"B2", "B3", "B5", "B7", "N5"})
+"""Checks of the speed."""
+GPU_CHECKS = MISSING_GPU | LINKS | frozenset({"G5", "G6", "G10", "G11", "G13", "B1", "B6", "X1"})
+"""Checks that fail if a GPU is not usable."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Faulty:
+    """One node, as its newest evidence describes it."""
+
+    stack: str
+    label: str
+    instance_id: str
+    resource: str
+    """Path of the instance in the cloud's tools, if it differs from the instance ID."""
+    group: str
+    """The cloud's name of the group."""
+    region: str
+    zone: str
+    machine: str
+    outcome: str
+    reason: str
+    observed: str
+    """Time at which the checks of the evidence ended, in UTC, or the current time if there is no evidence."""
+    boot_id: str
+    gpus: tuple[Mapping[str, str], ...]
+    """`index`, `uuid`, `serial` and `pci` of each GPU that the node listed."""
+    gpus_expected: int
+    failed: tuple[Mapping[str, Any], ...]
+    """The checks that prevent the node from being verified, root causes first."""
+    xids: tuple[int, ...]
+    """The Xids in the kernel log of this boot that require a drain."""
+
+    @property
+    def failed_ids(self) -> frozenset[str]:
+        """IDs of the failed checks."""
+        return frozenset(str(one.get("id")) for one in self.failed)
+
+    @property
+    def summary(self) -> str:
+        """The problem in one line."""
+        text = "; ".join(f"{one.get('id')} {one.get('name')}: {one.get('reason')}" for one in self.failed)
+        return " ".join((text or self.reason or "no check failed").split())[:800]
+
+    def facts(self) -> Iterator[str]:
+        """Yield the lines that every report contains."""
+        yield f"Time (UTC): {self.observed}"
+        yield f"Machine type: {self.machine}"
+        yield f"Boot ID: {self.boot_id or 'unknown'}"
+        yield f"GPUs: {len(self.gpus)} of {self.gpus_expected} listed by nvidia-smi"
+        for gpu in self.gpus:
+            yield f"  GPU {gpu['index']}: UUID {gpu['uuid']}, serial number {gpu['serial']}, PCI {gpu['pci']}"
+        yield f"Xids in this boot: {', '.join(map(str, self.xids)) or 'none'}"
+        yield "Failed checks:" if self.failed else f"Failed checks: none ({self.reason or self.outcome})"
+        for one in self.failed:
+            yield f"  {one.get('id')} {one.get('name')}: {' '.join(str(one.get('reason')).split())}"
+
+
+class Vendor(Protocol):
+    """The report of one cloud."""
+
+    ACTION: str
+    """What a replacement does."""
+    SAME_HOST: str
+    """What to do if a replacement has the GPUs of the replaced node. `{instance}`, `{group}` and `{region}` are placeholders."""
+
+    def files(self, node: Faulty) -> Mapping[str, str]:
+        """Return the files of a report: name -> content."""
+        ...
+
+
+def vendor_of(cloud: str) -> Vendor:
+    """Return the report of a cloud. Raises `UsageError` if its package has no module `vendor`."""
+    if not has_module(cloud, "vendor"):
+        raise UsageError(f"where.cloud is {cloud}, for which gpuinfra has no report for the provider")
+    found: Vendor = module_of(cloud, "vendor")
+    return found

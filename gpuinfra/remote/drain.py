@@ -1,0 +1,60 @@
+"""Stops the jobs on one node without a scheduler: jobs of `gpuinfra run -N`, and processes that use a GPU.
+
+A process that uses a GPU has an open `/dev/nvidiaN` device. Processes of system services are not stopped, such as the persistence daemon and DCGM.
+A job of `gpuinfra run -N` then also ends on its other nodes (docs/jobs.md). A process gets SIGTERM, and SIGKILL after 20 s.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpuinfra.errors import DeploymentError
+from gpuinfra.remote.connection import Connection
+
+LIMIT_S = 120.0
+
+# The character class keeps the pattern from matching the process that reads it.
+SCRIPT = r"""
+busy() {
+    for folder in /proc/[0-9]*; do
+        id=${folder#/proc/}
+        if tr '\0' ' ' <"$folder/cmdline" 2>/dev/null | grep -q '[g]puinfra-supervisor'; then
+            echo "$id"
+        elif ! grep -q '/system\.slice/[^/]*\.service' "$folder/cgroup" 2>/dev/null &&
+            ls -l "$folder/fd" 2>/dev/null | grep -q ' /dev/nvidia[0-9]'; then
+            echo "$id"
+        fi
+    done
+}
+found=$(busy)
+count=$(echo $found | wc -w)
+waited=0
+while [ -n "$found" ] && [ "$waited" -lt 30 ]; do
+    signal=TERM
+    [ "$waited" -ge 20 ] && signal=KILL
+    if [ "$waited" -eq 0 ] || [ "$signal" = KILL ]; then
+        for id in $found; do kill -s "$signal" "$id" 2>/dev/null; done
+    fi
+    sleep 1
+    waited=$((waited + 1))
+    found=$(busy)
+done
+echo "stopped=$count left=$(echo $found | wc -w)"
+"""
+
+
+def drain(connection: Connection, *, sudo: bool) -> int:
+    """Stop the jobs on a node. Returns the number of processes that were running. Raises `HostProblem` and `DeploymentError`."""
+    answer = connection.run("sudo -n -- sh -s" if sudo else "sh -s", SCRIPT.encode(), limit_s=LIMIT_S)
+    return stopped(answer.exit, answer.output.decode("utf-8", "replace"))
+
+
+def stopped(code: int, output: str) -> int:
+    """Return the number of processes that the script stopped. Raises `DeploymentError` if processes are left."""
+    match = re.search(r"^stopped=(\d+) left=(\d+)$", output, re.M)
+    if code != 0 or match is None:
+        last = (output.strip() or "no output").splitlines()[-1]
+        raise DeploymentError(f"the command that stops jobs failed with exit code {code}: {last}")
+    if int(match[2]):
+        raise DeploymentError(f"{match[2]} of {match[1]} processes did not end after SIGKILL")
+    return int(match[1])
