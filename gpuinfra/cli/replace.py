@@ -147,12 +147,16 @@ def _drain(active: ActiveStack, plan: Plan, replacement: Replacement, direct: bo
     from gpuinfra.remote.problem import HostProblem
     from gpuinfra.words import counted
 
+    hosts, reason = None, "the node is not in the state of the stack"
+    try:
+        hosts = active.hosts(plan, direct)
+    except GpuinfraError as problem:
+        reason = str(problem)
     for one in replacement.nodes:
         try:
-            hosts = active.hosts(plan, direct)
-            host = next((host for host in hosts.hosts if host.name == one.target.node.instance_id), None)
-            if host is None:
-                raise DeploymentError("the node is not in the state of the stack")
+            host = next((host for host in hosts.hosts if host.name == one.target.node.instance_id), None) if hosts else None  # fmt: skip
+            if hosts is None or host is None:
+                raise DeploymentError(reason)
             with connector_to(hosts, ()) as connector, connector.connect(host) as connection:
                 one.drain = f"{counted(drain(connection, sudo=host.sudo), 'process', 'processes')} stopped"
         except (GpuinfraError, HostProblem) as problem:
