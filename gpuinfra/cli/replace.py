@@ -186,6 +186,8 @@ def _wait(short: str, folder: Path, replacement: Replacement, vendor: Vendor, re
     for one in replacement.nodes:
         if one.ok and one.new:
             click.echo(f"{one.target.title} is replaced by {titled(one.new.label, one.new.instance_id)}, which is verified", err=as_json)  # fmt: skip
+            if one.same_host is None:
+                click.echo(f"the GPU UUIDs of {one.target.title} are unknown, so the hosts were not compared", err=as_json)  # fmt: skip
     if any(one.new and one.new.instance_id != one.target.node.instance_id for one in replacement.nodes):
         click.echo(f"to use the replacements in `gpuinfra ssh` and `run`, run: {stacks.restore.format(stack=short)}", err=as_json)  # fmt: skip
     _end(short, folder, replacement, "replaced", as_json=as_json, stacks=stacks)
@@ -229,6 +231,6 @@ def _entry(one: Replaced) -> dict[str, Any]:
             "outcome": new.outcome,
             "reason": new.reason,
             "gpu_uuids": sorted(uuids(new)),
-            "same_host": bool(one.uuids),
+            "same_host": one.same_host,
         },
     }

@@ -59,13 +59,20 @@ class Replaced:
         return uuids(self.target.node) & uuids(self.new) if self.new else frozenset()
 
     @property
+    def same_host(self) -> bool | None:
+        """Whether the replacement runs on the same host. None if the UUIDs of the GPUs of one of the nodes are unknown."""
+        if self.new is None or not uuids(self.target.node) or not uuids(self.new):
+            return None
+        return bool(self.uuids)
+
+    @property
     def ended(self) -> bool:
         """Whether the verdict on the replacement is final."""
         return self.new is not None and self.new.settled and self.new.outcome != "waiting"
 
     @property
     def ok(self) -> bool:
-        """Whether the replacement is verified and runs on a different host."""
+        """Whether the replacement is verified and has no GPU of the replaced node."""
         return self.new is not None and self.new.outcome == "verified" and not self.uuids
 
 

@@ -95,6 +95,16 @@ def test_host_that_comes_back_is_recognized(fleet: Fleet) -> None:
     assert document["nodes"][0]["replacement"]["same_host"] is True
 
 
+def test_unknown_gpus_are_not_compared(fleet: Fleet) -> None:
+    """If the replaced node listed no GPUs, the result does not state that the replacement runs on a different host."""
+    fleet.report(1, document={"gpus": []}, modified=LAUNCHED + timedelta(hours=1))
+    fleet.on_replace = replaced_by(fleet, 3)
+    done = run("gpu-1", "--yes", "--json")
+    assert done.exception is None, done.exception
+    assert json.loads(done.stdout)["nodes"][0]["replacement"]["same_host"] is None
+    assert f"the GPU UUIDs of gpu-1 ({instance(1)}) are unknown, so the hosts were not compared" in done.stderr
+
+
 def test_failed_replacement_has_its_findings(fleet: Fleet) -> None:
     """A replacement that fails a check on a different host is an error with the failed check."""
     fleet.on_replace = replaced_by(fleet, 3, gpus=6)

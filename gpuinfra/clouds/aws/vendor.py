@@ -1,9 +1,9 @@
 """The text of a case for AWS Support about a faulty node. Pure.
 
-AWS has no public request that reports a GPU host as faulty: `ReportInstanceStatus` collects feedback and does not repair the instance. AWS Support asks for the
-instance ID, the Region and the time zone of the times
-(https://docs.aws.amazon.com/awssupport/latest/user/case-management.html and
-https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_ReportInstanceStatus.html, retrieved 2026-11-26).
+The EC2 API has no request that reports a GPU host as faulty. With `ReportInstanceStatus`, AWS collects feedback to improve its status checks. The instance must be running
+(https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_ReportInstanceStatus.html and the EC2 model of botocore, retrieved 2026-11-26).
+Technical cases require a support plan above Basic Support (https://docs.aws.amazon.com/awssupport/latest/user/case-management.html, retrieved 2026-11-26).
+The content of the case does not follow an AWS page: it is not verified that AWS Support requires these facts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ def files(node: Faulty) -> dict[str, str]:
     """Return the text of the case."""
     lines = [
         f"Subject: Faulty GPU host: {node.machine} {node.instance_id} in {node.zone or node.region}",
-        "Service: Elastic Compute Cloud (EC2 - Linux). Category: Instance Issue.",
         "",
         f"The instance {node.instance_id} does not pass our hardware checks. Please inspect its host and remove the host from service until it is repaired.",
         "",
@@ -36,7 +35,8 @@ def files(node: Faulty) -> dict[str, str]:
         "Attached: evidence.json (output of nvidia-smi, lspci and the kernel log) and console.log (console output of the instance).",
     ]
     send = (
-        "Open a case in AWS Support Center (https://console.aws.amazon.com/support) with aws-support.txt as its description, and attach the other files.\n"
-        f"Also report the status: aws ec2 report-instance-status --instances {node.instance_id} --status impaired --reason-codes other --region {node.region}\n"
+        "Open a technical case about EC2 in AWS Support Center (https://console.aws.amazon.com/support) with aws-support.txt as its description, and attach the "
+        "other files. A technical case requires a support plan above Basic Support.\n"
+        f"Also report the status while the instance runs: aws ec2 report-instance-status --instances {node.instance_id} --status impaired --reason-codes other --region {node.region}\n"
     )
     return {"aws-support.txt": "\n".join(lines) + "\n", "SEND.txt": send}
