@@ -113,7 +113,7 @@ def test_a_missing_option_is_one_finding_with_allowed_values(
         ([*P4D, "--capacity", "flex,max_run_hours=2"], ["--capacity kind is flex", "does not offer"]),
         ([*P4D, "--capacity", "reserved"], ["--capacity has neither id nor group_arn"]),
         ([*P4D, "--capacity", "spot,id"], ["--capacity is", "KIND[,FIELD=VALUE]..."]),
-        ([*P4D, "--count", "0"], ["--count is 0", "1 or more"]),
+        ([*P4D, "--count", "-1"], ["--count is -1", "0 or more"]),
         ([*P4D, "--count", "two"], ["--count is 'two'", "a whole number"]),
         ([*P4D, "--storage", "lustr"], ["--storage", "did you mean lustre?"]),
         ([*P4D, "--storage", "lustre,capacity_gib=4.8TiB"], ["capacity_gib is '4.8TiB'"]),

@@ -34,7 +34,7 @@ WRONG = {
     ),
     "count": (
         GOOD.replace("count: 2}\n    storage", "count: -1}\n    storage"),
-        ["pools[0].capacity[1].count is -1", "1 or more"],
+        ["pools[0].capacity[1].count is -1", "0 or more"],
     ),
     "field": (GOOD.replace("mount: /scratch", "mont: /scratch"), ["storage[0].mont", "did you mean mount?"]),
     "unit": (
