@@ -23,7 +23,7 @@ FILES = sorted(
 )
 UBUNTU = {
     "apt-daily.timer": "apt", "apt-daily-upgrade.timer": "apt", "cloud-config.service": "cloud-init", "nftables.service": "nftables",
-    "nfs-client.target": "nfs-common",
+    "nfs-client.target": "nfs-common", "ssh.service": "openssh-server",
 }  # fmt: skip
 """Units of Ubuntu's packages that the steps name and the stand-in's base image does not model."""
 KINDS = "|".join(re.escape(kind) for kind in TYPES if kind != ".mount")
