@@ -28,6 +28,7 @@ FIRST, SECOND = "us-east-1", "us-west-2"
 PAIR = Pair(source="first-data", replica="second-data")
 BUCKET, ROLE = "aws:s3/bucket:Bucket", "aws:iam/role:Role"
 LUSTRE, LINK = "aws:fsx/lustreFileSystem:LustreFileSystem", "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"  # fmt: skip
+FILE_SYSTEM, OTHER_FILE_SYSTEM = "fs-0123456789abcdef0", "fs-0123456789abcdef1"
 TRUST = json.dumps({"Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}]})  # fmt: skip
 
 
@@ -158,10 +159,10 @@ def test_a_changed_file_of_a_checkpoint_is_found(cloud: Cloud, boto: Any) -> Non
 def test_a_replica_is_imported_into_a_file_system(cloud: Cloud, boto: Any) -> None:
     """The import of a linked file system ends, and a file system without a link is refused."""
     one = AwsFailover(boto, FIRST, SECOND)
-    for name in ("fs-1", "fs-2"):
+    for name in (FILE_SYSTEM, OTHER_FILE_SYSTEM):
         cloud.existing(LUSTRE, name, {"storageCapacity": 4800, "subnetIds": "subnet-0", "region": SECOND})
-    link = {"fileSystemId": "fs-1", "fileSystemPath": "/", "dataRepositoryPath": f"s3://{PAIR.replica}", "region": SECOND}  # fmt: skip
+    link = {"fileSystemId": FILE_SYSTEM, "fileSystemPath": "/", "dataRepositoryPath": f"s3://{PAIR.replica}", "region": SECOND}  # fmt: skip
     cloud.existing(LINK, "dra-1", link)
-    assert one.import_ended(one.start_import("fs-1"))
+    assert one.import_ended(one.start_import(FILE_SYSTEM))
     with pytest.raises(DeploymentError, match="no data repository association"):
-        one.start_import("fs-2")
+        one.start_import(OTHER_FILE_SYSTEM)
