@@ -12,7 +12,7 @@ from gpuinfra.cli.options import folder_option
 
 
 @click.command(name="rehearse", short_help="Run a stack on Pulumi's engine with stand-ins for the cloud and the nodes")
-@click.argument("action", type=click.Choice(["preview", "up", "refresh", "destroy", "life"]))
+@click.argument("action", type=click.Choice(["preview", "up", "refresh", "destroy", "life", "drill"]))
 @click.argument("stack")
 @click.option(
     "--fault",
@@ -33,6 +33,14 @@ from gpuinfra.cli.options import folder_option
     help="Grant the operator only the permissions that `gpuinfra permissions` prints.",
 )
 @click.option("--without-nodes", is_flag=True, help="Rehearse the cloud only: nodes do not start and are not verified.")
+@click.option("--to", metavar="REGION", help="drill: the second region, as declared in `recovery.region`.")
+@click.option(
+    "--replication-lag",
+    "lag_minutes",
+    type=click.IntRange(min=0),
+    metavar="MINUTES",
+    help="drill: replication lag that the stand-in cloud simulates. Default: the replication time in the plan.",
+)
 @click.option("--on", metavar="DATE", help="Rehearse as of this day, for example 2026-12-01. Default: today.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON on stdout and progress on stderr.")
 @folder_option
@@ -43,6 +51,8 @@ def command(
     deadline: str | None,
     least_privilege: bool,
     without_nodes: bool,
+    to: str | None,
+    lag_minutes: int | None,
     on: str | None,
     as_json: bool,
     folder: Path,
@@ -52,17 +62,20 @@ def command(
     The program, the engine, the bootstrap steps and the checks are real. The cloud and the nodes are stand-ins on this
     machine. A rehearsal deploys no cloud resources, incurs no costs, and requires no cloud account.
 
-    ACTION is preview, up, refresh, destroy or life. `life` runs preview, up, up again, add a node, drift, replace a
-    node, destroy, adopt and up after destroy, and checks the effect of each step.
+    ACTION is preview, up, refresh, destroy, life or drill. `life` runs preview, up, up again, add a node, drift, replace a
+    node, destroy, adopt and up after destroy, and checks the effect of each step. `drill` lets the first region of a stack
+    with `recovery` fail, runs `gpuinfra failover`, and compares the recovery point and time with the declaration.
     """
     from gpuinfra.day import read_day
-    from gpuinfra.errors import Interrupted
+    from gpuinfra.errors import Interrupted, UsageError
     from gpuinfra.rehearsal.folder import DEFAULT_FOLDER
     from gpuinfra.rehearsal.run import rehearse
     from gpuinfra.rehearsal.session import Options
     from gpuinfra.report.progress import view_for
     from gpuinfra.report.rehearsal_text import summary_lines
 
+    if action != "drill" and (to or lag_minutes is not None):
+        raise UsageError(f"{'--to' if to else '--replication-lag'} is an option of `gpuinfra rehearse drill`; omit it")
     view = view_for(sys.stderr if as_json else sys.stdout)
     options = Options(
         stack=stack,
@@ -74,7 +87,7 @@ def command(
         on=read_day(on, "--on") if on else None,
     )
     try:
-        result = rehearse(action, options, view)
+        result = rehearse(action, options, view, to, lag_minutes)
     except KeyboardInterrupt:
         where = "" if folder == DEFAULT_FOLDER else f" --folder {folder}"
         raise Interrupted(

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from gpuinfra.errors import EnvironmentMissing
 from gpuinfra.rehearsal.actions import Result, errors_of, finish, perform
+from gpuinfra.rehearsal.drill import check_options, run_drill
 from gpuinfra.rehearsal.life import run_life
 from gpuinfra.rehearsal.session import Options, Session, open_session
 from gpuinfra.report.progress import View
 
 
-def rehearse(action: str, options: Options, view: View) -> Result:
-    """Run `action` and write its report."""
+def rehearse(
+    action: str, options: Options, view: View, to: str | None = None, lag_minutes: int | None = None
+) -> Result:
+    """Run `action` and write its report. `to` and `lag_minutes` are the second region and the replication lag of a drill."""
+    if action == "drill":
+        check_options(options, to)
     with open_session(options, view) as session:
-        if action in ("up", "life"):
+        if action in ("up", "life", "drill"):
             _require_nodes(session)
+        if action == "drill":
+            return run_drill(session, lag_minutes)
         if action == "life":
             return run_life(session)
         operation = perform(session, action)

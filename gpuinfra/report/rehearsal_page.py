@@ -8,7 +8,7 @@ from typing import Any
 from gpuinfra.report.html import render
 from gpuinfra.report.nodes import node_view
 from gpuinfra.report.prices import excluded, hour_tile, price_table, summary
-from gpuinfra.report.tables import Cell, Column, Table, kept_table, previewed_table
+from gpuinfra.report.tables import Cell, Column, Table, drill_table, kept_table, previewed_table
 
 BANNER = (
     "This is a rehearsal: the program and the engine are real, and the cloud and the nodes are stand-ins on this machine. "
@@ -41,6 +41,7 @@ def page(report: Mapping[str, Any]) -> str:
         life=Table(["", "step", Column("result", wrap=True)], [
             (Cell(badge="pass" if step["ok"] else "fail"), step["step"], step["found"]) for step in report.get("life", [])
         ]),
+        drill=drill_table(report["drill"]) if report.get("drill") else None,
         nodes=[node_view(node) for node in report.get("nodes", [])],
         price={
             "summary": summary(cost) if cost else NO_PRICE,

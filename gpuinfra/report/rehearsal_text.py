@@ -14,7 +14,7 @@ from gpuinfra.handover.judge import describe
 from gpuinfra.handover.watch import NOT_DUE_TEXT
 from gpuinfra.report import tables
 from gpuinfra.report.nodes import checks_text, gpus_text
-from gpuinfra.report.tables import Cell, Column, Table, previewed_table
+from gpuinfra.report.tables import Cell, Column, Table, drill_table, previewed_table
 
 MAX_FAILED_NODES = 8
 MAX_NODES = 32
@@ -26,6 +26,7 @@ def summary_lines(report: Mapping[str, Any], folder: Path, closing: Sequence[str
         *_engine(report),
         *_previewed(report),
         *_life(report),
+        *_drill(report),
         *_nodes(report),
         *_permissions(report),
         *_cost(report),
@@ -56,7 +57,7 @@ def _failed_nodes(report: Mapping[str, Any]) -> list[str]:
 
 def _engine(report: Mapping[str, Any]) -> list[str]:
     runs = report["engine"]["runs"]
-    if not runs or report["action"] == "life":
+    if not runs or report["action"] in ("life", "drill"):
         return []
     counts = runs[-1]["operations"]
     changed = {op: n for op, n in counts.items() if op != "same"}
@@ -76,6 +77,19 @@ def _life(report: Mapping[str, Any]) -> list[str]:
         (Cell(badge="ok" if step["ok"] else "failed"), step["step"], step["found"]) for step in report.get("life", [])
     ]
     return tables.text(Table(["", "", Column(wrap=True)], rows), header=False)
+
+
+def _drill(report: Mapping[str, Any]) -> list[str]:
+    drill = report.get("drill")
+    if not drill:
+        return []
+    lines = tables.text(drill_table(drill), header=False)
+    for name in ("rpo", "rto"):
+        target = drill[name]
+        reached = "not reached" if target["reached_minutes"] is None else f"{target['reached_minutes']:.1f} minutes"
+        lines.append(f"{name.upper()}: {reached}, declared: {target['declared_minutes']} minutes, {'met' if target['met'] else 'missed'}")  # fmt: skip
+    lines.append("not included, because the duration is unknown: " + "; ".join(drill["not_included"]))
+    return lines
 
 
 def _nodes(report: Mapping[str, Any]) -> list[str]:

@@ -28,7 +28,7 @@ GOOD, WARN, BAD, QUIET = "good", "warn", "bad", "quiet"
 COLORS = {GOOD: "green", WARN: "yellow", BAD: "red", QUIET: "bright_black"}
 OUTCOMES = {
     "verified": GOOD, "pass": GOOD, "ok": GOOD, "ready": GOOD, "skip": QUIET, "note": QUIET, "info": QUIET, "not rehearsed": QUIET,
-    "planned": QUIET, "warn": WARN, "drifted": WARN, "waiting": WARN, "estimate": WARN, "look": WARN,
+    "planned": QUIET, "simulated": QUIET, "warn": WARN, "drifted": WARN, "waiting": WARN, "estimate": WARN, "look": WARN,
 }  # fmt: skip
 """The display style of each outcome. All other outcomes are displayed as bad."""
 
@@ -187,3 +187,16 @@ def kept_table(rows: Any) -> Table:
     """Return the table of resources that `destroy` retains, with name, type and reason."""
     made = [(Cell(str(name), strong=True), Cell(str(type_), code=True), reason) for name, type_, reason in rows]
     return Table(["name", Column("type", wrap=True), Column("reason", wrap=True)], made)
+
+
+def drill_table(drill: Mapping[str, Any]) -> Table:
+    """Return the timeline of a drill: the measured steps, then the simulated times of the cloud."""
+    rows = [
+        (Cell(badge="ok" if one["ok"] else "failed"), one["step"], "-" if one["seconds"] is None else f"{one['seconds']:g} s", one["found"])
+        for one in drill["steps"]
+    ]  # fmt: skip
+    rows += [
+        (Cell(badge="simulated"), f"{one['target']}: {one['what']}", f"{one['minutes']:g} min", one["how"])
+        for one in drill["simulated"]
+    ]
+    return Table(["", "step", Column("time", right=True), Column("result", wrap=True)], rows)

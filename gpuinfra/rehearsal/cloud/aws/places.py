@@ -12,6 +12,10 @@ _ZONES = {"us-east-1": 6, "us-west-2": 4, "ap-northeast-1": 4, "ap-northeast-2":
 """Regions with more than three zones.
 https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-availability-zones.html, retrieved 2026-11-21."""
 
+CONTROL_REGION = "us-east-1"
+"""Region of the control planes of services that are not regional, such as IAM. Changes of bucket settings depend on it too
+(https://docs.aws.amazon.com/whitepapers/latest/aws-fault-isolation-boundaries/global-services.html, retrieved 2026-11-22)."""
+
 
 def zones(region: str) -> list[tuple[str, str]]:
     """Return (name, ID) of each zone: `("us-east-1b", "use1-az1")`."""

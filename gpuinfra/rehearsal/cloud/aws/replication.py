@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
-from gpuinfra.rehearsal.cloud.core import replication
+from gpuinfra.rehearsal.cloud.core import outage, replication
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
 if TYPE_CHECKING:
@@ -15,11 +16,28 @@ CONFIGURATION = "aws:s3/bucketReplicationConfig:BucketReplicationConfig"
 
 
 def run(store: Store) -> None:
-    """Copy the objects that enabled rules cover and that the replicas lack."""
+    """Copy the objects that enabled rules cover and that the replicas lack. A region with an outage copies nothing."""
+    for source, replica, since in _enabled(store):
+        replication.copy(store, source, replica, since)
+
+
+def latency(store: Store, source: str, replica: str) -> float | None:
+    """Return the age in seconds of the oldest object that is waiting for replication, or None if no object is waiting."""
+    ages = [
+        age
+        for from_, to, since in _enabled(store)
+        if (from_, to) == (source, replica)
+        for _, age in replication.waiting(store, source, replica, since)
+    ]
+    return max(ages, default=None)
+
+
+def _enabled(store: Store) -> Iterator[tuple[str, str, float]]:
+    """Yield the source, the replica and the time of creation of each enabled rule in a region without an outage."""
     for one in store.list(CONFIGURATION):
         for rule in one.plain.get("rules") or []:
-            if rule.get("status") == "Enabled":
-                replication.copy(store, str(one.plain.get("bucket")), _replica(rule), one.created)
+            if rule.get("status") == "Enabled" and not outage.affects(store, one.region):
+                yield str(one.plain.get("bucket")), _replica(rule), one.created
 
 
 def _replica(rule: dict[str, Any]) -> str:

@@ -6,8 +6,21 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.aws import access, credentials, filled, ids, operator, replacements, schedules, texts
+from gpuinfra.clouds.aws.regions import PREFIXES
+from gpuinfra.rehearsal.cloud.aws import (
+    access,
+    credentials,
+    filled,
+    ids,
+    operator,
+    places,
+    replacements,
+    replication,
+    schedules,
+    texts,
+)
 from gpuinfra.rehearsal.cloud.aws.groups import AutoScaling
+from gpuinfra.rehearsal.cloud.core import outage
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.ids import Count, kebab, module
 from gpuinfra.rehearsal.cloud.core.interfaces import Subject
@@ -20,6 +33,9 @@ if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.store import Store
 
 _ID_PREFIXES = ("vpc-", "subnet-", "sg-", "cr-", "rtb-", "lt-", "ami-", "fs-", "eipalloc-")
+
+
+BUCKET_SETTINGS = re.compile(r"aws:s3/bucket(?!Object(v2)?:)")
 
 
 class Aws(StandIn):
@@ -102,6 +118,9 @@ class Aws(StandIn):
             "/": lambda request: (queries if (request.method, request.raw_path) == ("POST", "/") else objects)(request),
         }
 
+    def required_regions(self, token: str, region: str) -> tuple[str, ...]:
+        return (region or places.CONTROL_REGION, *([places.CONTROL_REGION] if BUCKET_SETTINGS.match(token) else []))
+
     def operator_credentials(self, cloud: Cloud) -> dict[str, str]:
         """Return a key pair."""
         key = credentials.operator(cloud.store)
@@ -122,7 +141,9 @@ class Aws(StandIn):
         schedules.run_due(cloud.store)
 
     def control_actions(self, cloud: Cloud) -> Mapping[str, Action]:
-        """Handle POST `schedule` `{"name"}`: run a group's scheduled action now."""
+        """Handle POST `schedule` `{"name"}`: run a group's scheduled action now. Handle POST `outage` `{"region"}`: start the
+        outage of a Region, or end all outages if the value is null.
+        """
 
         def schedule(asked: dict[str, Any]) -> dict[str, Any]:
             if not schedules.run(cloud.store, str(asked["name"])):
@@ -130,7 +151,18 @@ class Aws(StandIn):
             cloud.wake()
             return {"name": asked["name"]}
 
-        return {"schedule": schedule}
+        def fail(asked: dict[str, Any]) -> dict[str, Any]:
+            region = asked["region"]
+            if region is None:
+                outage.end(cloud.store)
+            elif region in PREFIXES:
+                replication.run(cloud.store)  # The replication that is due is complete before the outage.
+                outage.begin(cloud.store, region)
+            else:
+                raise ValueError(f"{region} is not a Region; allowed: {', '.join(PREFIXES)}")
+            return {"region": region}
+
+        return {"schedule": schedule, "outage": fail}
 
 
 STAND_IN = Aws

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.rehearsal.cloud.core import behaviors, ids, registry, synth, texts, wire
+from gpuinfra.rehearsal.cloud.core import behaviors, ids, outage, registry, synth, texts, wire
 from gpuinfra.rehearsal.cloud.core.behavior import Behavior
 from gpuinfra.rehearsal.cloud.core.errors import AnswerLost, CloudError, CreatedButFailed
 from gpuinfra.rehearsal.cloud.core.faults import Faults
@@ -69,6 +69,7 @@ class Cloud:
 
     def create(self, call: Call) -> None:
         """Create a resource atomically. Fills in its ID and outputs."""
+        self._require(call.token, call.region, "create", call.urn)
         fault = self.faults.of_call(call.token)
         if fault == "error":
             error = registry.of_token(call.token).unavailable.filled(
@@ -140,6 +141,7 @@ class Cloud:
 
     def update(self, call: Call, old: Resource) -> None:
         """Update a resource in place."""
+        self._require(call.token, old.region, "update", call.urn)
         behavior = behaviors.of(call.token)
         call.old, call.id, call.region = old, old.id, old.region
         try:
@@ -160,6 +162,7 @@ class Cloud:
 
     def delete(self, resource: Resource, urn: str = "") -> None:
         """Delete a resource, unless the cloud refuses the deletion."""
+        self._require(resource.type, resource.region, "delete", urn)
         behavior = behaviors.of(resource.type)
         try:
             if urn:
@@ -174,6 +177,14 @@ class Cloud:
             self.store.log("delete", resource.type, resource.id, urn, error.code)
             raise
         self.wake()
+
+    def _require(self, token: str, region: str, verb: str, urn: str) -> None:
+        """Refuse a change that requires a region with an outage."""
+        try:
+            outage.refuse(self.store, registry.of_token(token).required_regions(token, region), f"{verb} {token}")
+        except CloudError as error:
+            self.store.log(verb, token, "", urn, error.code)
+            raise
 
     def find(self, token: str, id: str, region: str) -> Resource | None:
         """Find a resource by the ID that the engine or the user provides: its own ID, or an import ID."""

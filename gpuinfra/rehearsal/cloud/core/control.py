@@ -19,6 +19,8 @@ Every request must include the token that the process prints at startup. Respons
 | POST `terminate` `{"instance_id"}` | terminates an instance, as a hardware failure does |
 | POST `reboot` `{"instance_id"}` | reboots an instance |
 | POST `existing` `{"type", "id", "inputs", "region"}` | adds a resource that predates the rehearsal, with its known fields |
+| POST `clock` `{"at"}` | sets the time of object changes and of the replication; null resets it to the current time |
+| POST `replication` `{"lag_s"}` | sets the age at which objects are replicated |
 | POST `external` `{"id", ...}` | describes an existing resource, for example a reservation with 2 instances: `{"id": "cr-...", "count": 2}` |
 
 Some clouds add their own requests (`StandIn.control_actions`).
@@ -32,7 +34,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.core import behaviors, ids, registry, wire
+from gpuinfra.rehearsal.cloud.core import behaviors, ids, registry, replication, store, wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, json_response
 from gpuinfra.rehearsal.cloud.core.stand_in import Action
@@ -69,6 +71,8 @@ class Control:
             ("POST", "terminate"): self._terminate,
             ("POST", "reboot"): self._reboot,
             ("POST", "external"): self._external,
+            ("POST", "clock"): self._clock,
+            ("POST", "replication"): self._replication,
             ("POST", "existing"): self._existing,
         }
         for stand_in in registry.installed():
@@ -189,6 +193,14 @@ class Control:
         self.cloud.store.put("external", str(asked["id"]), {key: value for key, value in asked.items() if key != "id"})
         self.cloud.wake()
         return {"id": asked["id"]}
+
+    def _clock(self, asked: dict[str, Any]) -> dict[str, Any]:
+        self.cloud.store.put(store.CLOCK, store.CLOCK, {"at": asked["at"]})
+        return {"at": asked["at"]}
+
+    def _replication(self, asked: dict[str, Any]) -> dict[str, Any]:
+        replication.set_lag(self.cloud.store, float(asked["lag_s"]))
+        return {"lag_s": asked["lag_s"]}
 
     def _existing(self, asked: dict[str, Any]) -> dict[str, Any]:
         self.cloud.existing(

@@ -19,7 +19,7 @@ from google.protobuf.any_pb2 import Any as Packed
 from google.protobuf.empty_pb2 import Empty
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
 
-from gpuinfra.rehearsal.cloud.core import behaviors, ids, invoke, registry, synth, wire
+from gpuinfra.rehearsal.cloud.core import behaviors, ids, invoke, outage, registry, synth, wire
 from gpuinfra.rehearsal.cloud.core.check import Failure, check
 from gpuinfra.rehearsal.cloud.core.cloud import Cloud
 from gpuinfra.rehearsal.cloud.core.diff import diff
@@ -172,6 +172,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         region = known.get("region") if isinstance(known.get("region"), str) else configuration.region
         found = self.cloud.find(token, request.id, region)
         try:
+            where = found.region if found else region
+            outage.refuse(self.cloud.store, self._stand_in.required_regions(token, where), f"read {token}")
             self.cloud.operator.check_resource(self.cloud.store, "read", token, known, region, found)
         except CloudError as error:
             context.abort(grpc.StatusCode.UNKNOWN, error.reported(f"reading {ids.class_name(token)} ({request.id})"))
@@ -237,6 +239,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     def Invoke(self, request, context):
         try:
             region, asked = self._configuration(context).region, wire.read(request.args)
+            outage.refuse(self.cloud.store, [region], request.tok)
             self.cloud.operator.check_function(request.tok, wire.plain(asked), region)
             answer = invoke.answer(self.cloud, request.tok, asked, region)
         except NotDeclared as error:

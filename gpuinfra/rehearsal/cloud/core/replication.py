@@ -1,7 +1,7 @@
-"""Bucket replication without delay.
+"""Bucket replication.
 
-The clouds replicate an object within minutes after it is written. The stand-in copies objects when a request reads a bucket, so each read
-sees the replicated objects. Deletions, and objects that are older than the replication, are not replicated.
+The clouds replicate an object within minutes after it is written. The stand-in copies objects when a request reads a bucket, without
+delay or after the lag that the control interface sets. Deletions, and objects that are older than the replication, are not replicated.
 """
 
 from __future__ import annotations
@@ -11,11 +11,34 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.store import Store
 
+_LAG = "replication-lag"
+
+
+def set_lag(store: Store, seconds: float) -> None:
+    """Set the age at which objects are copied."""
+    store.put(_LAG, _LAG, {"seconds": seconds})
+
+
+def lag(store: Store) -> float:
+    """Return the age at which objects are copied, in seconds."""
+    return float((store.get(_LAG, _LAG) or {}).get("seconds") or 0)
+
+
+def waiting(store: Store, source: str, replica: str, since: float) -> list[tuple[str, float]]:
+    """Return the key and the age in seconds of each object that was written after the replication was created and that the replica lacks."""
+    known = {(key, etag) for key, _, etag, _ in store.objects(replica)}
+    now = store.now()
+    return [
+        (key, now - modified)
+        for key, _, etag, modified in store.objects(source)
+        if modified >= since and (key, etag) not in known
+    ]
+
 
 def copy(store: Store, source: str, replica: str, since: float) -> None:
     """Copy the objects that were written after the replication was created and that the replica lacks."""
-    known = {(key, etag) for key, _, etag, _ in store.objects(replica)}
-    for key, _, etag, modified in store.objects(source):
-        found = store.object(source, key) if modified >= since and (key, etag) not in known else None
+    least = lag(store)
+    for key, age in waiting(store, source, replica, since):
+        found = store.object(source, key) if age >= least else None
         if found is not None:
             store.put_object(replica, key, found.body, found.meta)

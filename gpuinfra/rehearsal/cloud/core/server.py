@@ -10,7 +10,7 @@ import traceback
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
-from gpuinfra.rehearsal.cloud.core import registry
+from gpuinfra.rehearsal.cloud.core import outage, registry
 from gpuinfra.rehearsal.cloud.core.control import PREFIX, Control
 from gpuinfra.rehearsal.cloud.core.http import Request, Response
 
@@ -73,6 +73,9 @@ class _Handler(BaseHTTPRequestHandler):
         request = Request(self.command, path, query, headers, self.rfile.read(int(length)))
         try:
             response = self.server.route(request)
+        except outage.NoResponse:
+            self.close_connection = True
+            return
         except Exception:  # a defect in a service returns a 500 with its reason instead of breaking the connection
             response = Response(500, traceback.format_exc().encode())
         self._send(response)

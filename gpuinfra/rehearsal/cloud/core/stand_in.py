@@ -123,6 +123,10 @@ class StandIn:
 
     # Services, credentials and hooks
 
+    def required_regions(self, token: str, region: str) -> tuple[str, ...]:
+        """Return the regions whose APIs a change of a resource of this type requires."""
+        return (region,)
+
     def services(self, cloud: Cloud) -> Mapping[str, Service]:
         """Return the HTTP services, keyed by path prefix. The longest matching prefix wins."""
         return {}

@@ -24,6 +24,9 @@ from typing import Any
 
 from gpuinfra.rehearsal.cloud.core import wire
 
+CLOCK = "clock"
+"""Kind of the entry that contains the time of object changes."""
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS resources (
   type TEXT NOT NULL, region TEXT NOT NULL, id TEXT NOT NULL,
@@ -222,9 +225,13 @@ class Store:
 
     # Objects
 
+    def now(self) -> float:
+        """Return the time of object changes: the current time, unless the control interface set another time."""
+        return float((self.get(CLOCK, CLOCK) or {}).get("at") or time.time())
+
     def put_object(self, bucket: str, key: str, body: bytes, meta: dict[str, Any] | None = None) -> StoredObject:
         etag = hashlib.md5(body, usedforsecurity=False).hexdigest()
-        stored = StoredObject(bucket, key, body, etag, time.time(), dict(meta or {}))
+        stored = StoredObject(bucket, key, body, etag, self.now(), dict(meta or {}))
         self._run(
             "INSERT INTO objects VALUES (?,?,?,?,?,?) ON CONFLICT(bucket, key) DO UPDATE SET"
             " body=excluded.body, etag=excluded.etag, modified=excluded.modified, meta=excluded.meta",

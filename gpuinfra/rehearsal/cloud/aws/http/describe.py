@@ -1,4 +1,4 @@
-"""Read calls of KMS, CloudWatch Logs, FSx, EFS, EC2 and IAM that `gpuinfra adopt` and `gpuinfra ready` use.
+"""Calls of KMS, CloudWatch Logs, FSx, EFS, EC2 and IAM that `gpuinfra adopt`, `gpuinfra ready` and `gpuinfra failover` use.
 
 KMS, CloudWatch Logs and FSx use AWS's JSON protocol: the `X-Amz-Target` header contains the action, and requests and
 responses are JSON.
@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.aws import operator
+from gpuinfra.rehearsal.cloud.aws import operator, replication
 from gpuinfra.rehearsal.cloud.aws.behaviors.network import MOUNT_TARGET
-from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT
+from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT, hexa
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.store import Resource
 
 Filters = Mapping[str, Sequence[str]]
+LINK = "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation"
+_TASK = "data-repository-task"
 
 
 def describe_key(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
@@ -90,10 +92,54 @@ def describe_homes(cloud: Cloud, asked: Mapping[str, str], region: str) -> dict[
 
 
 def get_metric_statistics(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
-    """Return no data points. S3 publishes no replication metrics while no objects are waiting, and the stand-in replicates
-    without delay."""
+    """Return the age of the oldest object that is waiting for replication. S3 publishes no replication metrics while no objects are waiting."""
     cloud.operator.check(operator, operator.http("cloudwatch:GetMetricStatistics", "*", region))
-    return {"Label": str(asked.get("MetricName")), "Datapoints": []}
+    given = {one["Name"]: one["Value"] for one in asked.get("Dimensions") or []}
+    pair = str(given.get("SourceBucket")), str(given.get("DestinationBucket"))
+    latency = replication.latency(cloud.store, *pair) if asked.get("MetricName") == "ReplicationLatency" else None
+    point = {"Timestamp": int(time.time()), "Maximum": latency, "Unit": "Seconds"}
+    return {"Label": str(asked.get("MetricName")), "Datapoints": [] if latency is None else [point]}
+
+
+def create_data_repository_task(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
+    """Import the metadata of the objects in the buckets that are linked to a file system. The task ends when it is created."""
+    id = str(asked.get("FileSystemId"))
+    cloud.operator.check(operator, operator.http("fsx:CreateDataRepositoryTask", "*", region))
+    if cloud.store.find("aws:fsx/lustreFileSystem:LustreFileSystem", id, region) is None:
+        raise CloudError("FileSystemNotFound", f"File system '{id}' does not exist.")
+    if asked.get("Type") != "IMPORT_METADATA_FROM_REPOSITORY":
+        raise CloudError("BadRequest", f"tasks of the type {asked.get('Type')} are not supported in a rehearsal")
+    paths = [str(one.plain["dataRepositoryPath"]) for one in cloud.store.list(LINK) if one.region == region and one.plain.get("fileSystemId") == id]  # fmt: skip
+    if not paths:
+        raise CloudError("BadRequest", f"File system '{id}' has no data repository association.")
+    count = 0
+    for path in paths:
+        bucket, _, prefix = path.removeprefix("s3://").partition("/")
+        count += len(cloud.store.objects(bucket, prefix))
+    task = {
+        "TaskId": f"task-{hexa(cloud.store.next('task'), 17)}", "Lifecycle": "SUCCEEDED", "Type": asked["Type"],
+        "CreationTime": int(time.time()), "StartTime": int(time.time()), "EndTime": int(time.time()), "FileSystemId": id,
+        "Status": {"TotalCount": count, "SucceededCount": count, "FailedCount": 0},
+    }  # fmt: skip
+    cloud.store.put(_TASK, task["TaskId"], {**task, "region": region})
+    return {"DataRepositoryTask": {**task, "Lifecycle": "PENDING"}}
+
+
+def describe_data_repository_tasks(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
+    """Describe tasks by ID, or by the filters `file-system-id` and `task-lifecycle`."""
+    cloud.operator.check(operator, operator.http("fsx:DescribeDataRepositoryTasks", "*", region))
+    held = {id: one for id, one in cloud.store.all(_TASK).items() if one["region"] == region}
+    wanted = [str(one) for one in asked.get("TaskIds") or []]
+    if missing := [one for one in wanted if one not in held]:
+        raise CloudError("DataRepositoryTaskNotFound", f"Data repository task '{missing[0]}' does not exist.")
+    filters = {str(one["Name"]): one["Values"] for one in asked.get("Filters") or []}
+    found = [
+        {key: value for key, value in one.items() if key != "region"}
+        for id, one in held.items()
+        if (not wanted or id in wanted)
+        and _passes(filters, {"file-system-id": one["FileSystemId"], "task-lifecycle": one["Lifecycle"]})
+    ]
+    return {"DataRepositoryTasks": found}
 
 
 def _log_of(one: Resource) -> dict[str, str]:
@@ -109,6 +155,8 @@ JSON_ACTIONS: dict[str, Callable[[Cloud, Mapping[str, Any], str], dict[str, Any]
     "GraniteServiceVersion20100801.GetMetricStatistics": get_metric_statistics,
     "Logs_20140328.DescribeLogGroups": describe_log_groups,
     "AWSSimbaAPIService_v20180301.DescribeFileSystems": describe_file_systems,
+    "AWSSimbaAPIService_v20180301.CreateDataRepositoryTask": create_data_repository_task,
+    "AWSSimbaAPIService_v20180301.DescribeDataRepositoryTasks": describe_data_repository_tasks,
 }
 
 

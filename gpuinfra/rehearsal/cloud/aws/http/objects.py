@@ -17,6 +17,7 @@ from urllib.parse import quote
 from xml.sax.saxutils import escape
 
 from gpuinfra.rehearsal.cloud.aws import access, credentials, replication, signatures
+from gpuinfra.rehearsal.cloud.core import outage
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, content
 
@@ -52,6 +53,7 @@ class Objects:
         if not access.exists(self.cloud.store, bucket):
             self._allow(who, "s3:ListBucket", f"arn:aws:s3:::{bucket}", {})
             raise CloudError("NoSuchBucket", "The specified bucket does not exist", status=404)
+        outage.refuse(self.cloud.store, [access.bucket_region(self.cloud.store, bucket)], f"the bucket {bucket}")
         replication.run(self.cloud.store)
         return self._object(request, who, bucket, key) if key else self._bucket(request, who, bucket)
 

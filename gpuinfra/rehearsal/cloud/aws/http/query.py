@@ -17,7 +17,7 @@ from gpuinfra.rehearsal.cloud.aws import credentials, operator, places, refreshe
 from gpuinfra.rehearsal.cloud.aws.groups import GROUP, desired
 from gpuinfra.rehearsal.cloud.aws.http import describe, offers, sessions
 from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT
-from gpuinfra.rehearsal.cloud.core import ids
+from gpuinfra.rehearsal.cloud.core import ids, outage
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.http import Request, Response
 
@@ -75,7 +75,7 @@ class Queries:
     def __call__(self, request: Request) -> Response:
         service = "sts"
         try:
-            verified = signatures.verify(request, lambda key: credentials.by_id(self.cloud.store, key))
+            verified = self._verify(request)
             service = verified.service
             if (target := request.headers.get("x-amz-target")) is not None:
                 return self._json(target, request, verified)
@@ -115,11 +115,19 @@ class Queries:
             self.cloud.store.log("POST", verified.service, target, "", error.code)
             return Response(error.status, json.dumps({"__type": error.code, "message": error.message}).encode(), kind)
 
+    def _verify(self, request: Request) -> signatures.Verified:
+        """Verify the signature. Raises `NoResponse` if the region of the service has an outage. IAM is in us-east-1 for every Region of the request."""
+        verified = signatures.verify(request, lambda key: credentials.by_id(self.cloud.store, key))
+        region = places.CONTROL_REGION if verified.service == "iam" else verified.region
+        if outage.affects(self.cloud.store, region):
+            raise outage.NoResponse(region)
+        return verified
+
     def efs(self, request: Request) -> Response:
         """Handle GET `/2015-02-01/file-systems`, which uses the REST protocol with JSON."""
         kind = "application/json"
         try:
-            verified = signatures.verify(request, lambda key: credentials.by_id(self.cloud.store, key))
+            verified = self._verify(request)
             self._read_only(verified)
             if (request.method, request.path) != ("GET", "/2015-02-01/file-systems"):
                 raise CloudError("BadRequest", f"{request.method} {request.path} is not supported in a rehearsal")
