@@ -113,7 +113,7 @@ def test_a_failover_sees_that_the_first_region_does_not_respond(cloud: Cloud, bo
         lambda: one.stop_group("gpu"),
         lambda: one.not_replicated(PAIR),
         lambda: one.stop_replication(PAIR),
-        lambda: failover._ask(boto("iam", SECOND).get_role, RoleName="r"),
+        lambda: failover.ask(boto("iam", SECOND).get_role, RoleName="r"),
     ):
         with pytest.raises(Unreachable):
             request()
