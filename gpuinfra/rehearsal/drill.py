@@ -346,7 +346,8 @@ class _Drill:
     def _client(self, region: str) -> Any:
         import boto3
 
-        return boto3.client("s3", region_name=region)
+        # boto3's default session would keep the credentials of an earlier rehearsal in this process.
+        return boto3.session.Session().client("s3", region_name=region)
 
     def _environment(self) -> dict[str, str]:
         return {**self.session.pulumi.env, "XDG_STATE_HOME": str(self.session.folder.root / "journals")}
