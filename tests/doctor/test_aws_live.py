@@ -24,6 +24,7 @@ import pytest
 from gpuinfra.cli import main
 from gpuinfra.clouds.aws import preflight
 from gpuinfra.clouds.aws.permissions import permissions, statements
+from gpuinfra.clouds.aws.simulation import denial
 from gpuinfra.clouds.preflight import Row, State, answers
 from gpuinfra.plan.model import Plan
 from gpuinfra.rehearsal.cloud.aws.policy import decide
@@ -363,8 +364,8 @@ def test_explicit_deny_on_one_resource_is_a_denial() -> None:
     allowed = {"EvalResourceName": "a", "EvalResourceDecision": "allowed"}
     for other, reason in (("implicitDeny", None), ("explicitDeny", " (explicit deny)")):
         single = [allowed, {"EvalResourceName": "b", "EvalResourceDecision": other}]
-        assert preflight._denial({"EvalDecision": other, "ResourceSpecificResults": single}) == reason
-    assert preflight._denial({"EvalDecision": "implicitDeny"}) == ""
+        assert denial({"EvalDecision": other, "ResourceSpecificResults": single}) == reason
+    assert denial({"EvalDecision": "implicitDeny"}) == ""
 
 
 def test_denied_simulation_is_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 import boto3
 import pytest
 
-from gpuinfra.clouds.aws import permissions as aws
+from gpuinfra.clouds.aws import requests as aws
 from gpuinfra.clouds.permissions import permissions_of
 from gpuinfra.clouds.readiness import PREFLIGHT
 from gpuinfra.planning import make_plan
-from gpuinfra.registry import module_of
+from gpuinfra.registry import has_module, module_of
 from gpuinfra.rehearsal.cloud.aws import operator
 from tests.clouds.stacks import TODAY, plan_of, spec_of
 
@@ -34,7 +34,8 @@ def test_requests_of_ready_are_in_the_list(cloud: str) -> None:
     assert {action for topic in PREFLIGHT for action in reads[topic]} <= with_recovery
     spec = spec_of(RECOVERY[cloud]).model_copy(update={"recovery": None})
     without = {need.action for need in permissions_of(make_plan(spec, TODAY)).needs}
-    added = {action for group in module_of(cloud, "permissions").READY.values() for action in group}
+    requests = module_of(cloud, "requests" if has_module(cloud, "requests") else "permissions")
+    added = {action for group in requests.READY.values() for action in group}
     assert added <= with_recovery
     assert len(added - without) >= 4
 

@@ -15,6 +15,7 @@ from typing import Any
 from gpuinfra.clouds.aws import instances
 from gpuinfra.clouds.aws.profile import USER
 from gpuinfra.clouds.aws.regions import partition
+from gpuinfra.clouds.aws.requests import CHANGES, COPY, IN_BOTH, SSH, STOP_SECOND, asked
 from gpuinfra.clouds.aws.resources import RESOURCES, resources
 from gpuinfra.clouds.permissions import Permissions, collect, reads_of, uses_of
 from gpuinfra.naming import TOKEN_LENGTH, bucket_name, unique_name
@@ -25,108 +26,8 @@ POLICY_LIMIT = 6144
 POLICIES_OF_A_ROLE = 10
 SOURCE = "terraform-provider-aws 6 and the AWS service authorization reference, retrieved 2026-11-21; compared with the permissions in CloudFormation schemas"
 
-_BY_NAME = "find an image by its name"
-_REFRESH = "handover: replace the other nodes after a verified canary"
-ASKED: dict[str, tuple[str, ...]] = {
-    "read an image's parameter": ("ssm:GetParameter",),
-    _BY_NAME: ("ec2:DescribeImages",),
-    "handover: list the instances": (
-        "autoscaling:DescribeAutoScalingGroups",
-        "autoscaling:DescribeScalingActivities",
-        "ec2:DescribeInstances",
-    ),
-    _REFRESH: (
-        "autoscaling:DescribeInstanceRefreshes",
-        "autoscaling:StartInstanceRefresh",
-    ),
-    "handover: read the evidence": ("s3:ListBucket", "s3:GetObject", "kms:Decrypt"),
-    "handover: read the console output of a node without evidence": ("ec2:GetConsoleOutput",),
-}
-"""Requests that gpuinfra makes. `sts:GetCallerIdentity` requires no permission."""
-
-READY: dict[str, tuple[str, ...]] = {
-    "gpuinfra ready: read the replication and the replicas": (
-        "s3:GetReplicationConfiguration",
-        "s3:ListBucket",
-        "s3:GetObject",
-    ),
-    "gpuinfra ready: read the replication lag and failures": ("cloudwatch:GetMetricStatistics",),
-    "gpuinfra ready: read the replica keys and the replication role": ("kms:DescribeKey", "iam:GetRole"),
-    "gpuinfra ready: read the quotas": ("servicequotas:GetServiceQuota", "servicequotas:GetAWSDefaultServiceQuota"),
-    "gpuinfra ready: find the machine types": ("ec2:DescribeInstanceTypeOfferings", "ec2:DescribeAvailabilityZones"),
-    "gpuinfra ready: read the reservations": (
-        "ec2:DescribeCapacityReservations",
-        "resource-groups:ListGroupResources",
-    ),
-    "gpuinfra ready: find the images": ("ssm:GetParameter", "ec2:DescribeImages"),
-}
-"""Requests of `gpuinfra ready` for a plan with `recovery`."""
-FAILOVER: dict[str, tuple[str, ...]] = {
-    "gpuinfra failover: stop the nodes of the first Region": (
-        "autoscaling:DescribeAutoScalingGroups",
-        "autoscaling:SuspendProcesses",
-        "autoscaling:UpdateAutoScalingGroup",
-    ),
-    "gpuinfra failover: compare the buckets with their replicas": ("s3:ListBucketVersions",),
-    "gpuinfra failover: stop the replication": (
-        "s3:GetReplicationConfiguration",
-        "s3:PutReplicationConfiguration",
-        "iam:PassRole",
-    ),
-    "gpuinfra failover: import a replica into a file system": (
-        "fsx:CreateDataRepositoryTask",
-        "fsx:DescribeDataRepositoryTasks",
-    ),
-}
-"""Requests of `gpuinfra failover` in addition to the permissions to deploy the stack of the second Region."""
-_STOP_SECOND = "gpuinfra failback: stop the nodes of the second Region"
-_COPY = "gpuinfra failback: copy newer objects from the replicas"
-FAILBACK: dict[str, tuple[str, ...]] = {
-    _STOP_SECOND: (
-        "autoscaling:DescribeAutoScalingGroups",
-        "autoscaling:SuspendProcesses",
-        "autoscaling:UpdateAutoScalingGroup",
-    ),
-    "gpuinfra failback: allow the groups of the first Region to launch nodes": ("autoscaling:ResumeProcesses",),
-    _COPY: (
-        "s3:ListBucketVersions",
-        "s3:GetObject",
-        "s3:GetObjectVersion",
-        "s3:GetObjectVersionTagging",
-        "s3:PutObject",
-        "s3:PutObjectTagging",
-        "kms:Decrypt",
-        "kms:GenerateDataKey",
-    ),
-}
-"""Requests of `gpuinfra failback` in addition to `FAILOVER` and the permissions to deploy the stack.
-
-A copy reads a version and its tags, and writes an object and its tags (https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html,
-retrieved 2026-11-26)."""
-_IN_BOTH = frozenset((*READY, *FAILOVER, *FAILBACK))
-"""Requests in the Region of the plan and in the second Region."""
-
 ACTIONS = {row.type: row.actions for row in RESOURCES}
 """Maps a resource type to its actions by operation."""
-
-SSH: dict[str, tuple[str, ...]] = {
-    "gpuinfra ssh: send a key to a node": ("ec2-instance-connect:SendSSHPublicKey",),
-    "gpuinfra ssh: open a session to a node": ("ssm:StartSession",),
-    "gpuinfra ssh: use and end the session": (
-        "ssm:ResumeSession",
-        "ssm:TerminateSession",
-        "ssmmessages:OpenDataChannel",
-    ),
-}
-"""Requests of `gpuinfra ssh`, `run` and `verify --ssh`. The AWS CLI's Session Manager plugin sends the last of them."""
-
-REPLACE: dict[str, tuple[str, ...]] = {
-    "gpuinfra replace: terminate an instance": ("autoscaling:TerminateInstanceInAutoScalingGroup",),
-}
-"""Requests of `gpuinfra replace` in addition to those of the handover and of `gpuinfra ssh`."""
-
-_CHANGES = frozenset({_REFRESH, *SSH, *REPLACE, *FAILOVER, *FAILBACK})
-"""gpuinfra requests that change something or open a session."""
 
 _CLUSTER = "gpuinfra:cluster"
 _ACCOUNT, _TOKEN = "?" * 12, "?" * TOKEN_LENGTH
@@ -180,7 +81,7 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     """Return the policies for a plan, with the reason for every action. With `read_only`, they allow no changes."""
     uses = _uses(plan)
     if read_only:
-        uses = reads_of(uses, _CHANGES)
+        uses = reads_of(uses, CHANGES)
         notes = [
             "access to the Pulumi state is not included: `pulumi preview` and `gpuinfra drift` need s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket on an S3 backend, which stores a lock during each command"
         ]
@@ -233,7 +134,7 @@ def _uses(plan: Plan) -> dict[str, list[tuple[str, str]]]:
     unset |= set() if plan.network is not None and plan.network.interface_endpoints else {"privateDnsEnabled"}
     if not any(one.type.startswith("aws:s3/bucketObjectLock") for one in planned):
         unset.add("objectLockEnabled")
-    return uses_of(planned, ACTIONS, _asked(plan), frozenset(unset))
+    return uses_of(planned, ACTIONS, asked(plan), frozenset(unset))
 
 
 def _escalation(plan: Plan) -> str:
@@ -294,7 +195,7 @@ def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
     elif service == "s3":
         yield _scope(*_in_buckets(plan, action))
     elif action in ("kms:GenerateDataKey", "kms:Decrypt"):
-        for region in regions if _COPY in types else [plan.region]:
+        for region in regions if COPY in types else [plan.region]:
             via = {"kms:ViaService": f"s3.{region}.amazonaws.com"}
             yield _scope("UseKeysThroughS3", [f"{arn}kms:{region}:*:key/*"], StringEquals=via)
     elif action == "kms:CreateGrant":
@@ -323,7 +224,7 @@ def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
         yield from _tagging(plan, action, own, regions)
     elif named := _named(plan, action, regions):
         yield _scope(service.capitalize(), named)
-        if _STOP_SECOND in types and plan.recovery and not call.startswith("Describe"):
+        if STOP_SECOND in types and plan.recovery and not call.startswith("Describe"):
             # In the second Region, the group of a pool can have another kind of capacity, which is part of the group's name.
             group = f"{arn}autoscaling:{plan.recovery.region}:*:autoScalingGroup:*:autoScalingGroupName/"
             yield _scope("StopSecondRegion", [f"{group}{plan.name}-{pool.name}-*" for pool in plan.pools])
@@ -411,7 +312,7 @@ def _tagging(plan: Plan, action: str, own: Mapping[str, str], regions: list[str]
 def _regions(plan: Plan, types: set[str]) -> list[str]:
     """Return the Regions of the resources of these types and of gpuinfra's own requests. The Region of the plan is first."""
     found = {one.region or plan.region for one in resources(plan) if one.type.removeprefix("aws:") in types}
-    if plan.recovery and types & _IN_BOTH:
+    if plan.recovery and types & IN_BOTH:
         found |= {plan.region, plan.recovery.region}
     return sorted(found or {plan.region}, key=lambda region: (region != plan.region, region))
 
@@ -509,16 +410,6 @@ def _named(plan: Plan, action: str, regions: Iterable[str]) -> list[str]:
         alarms = ["*"] if call == "DescribeAlarms" else _generated(plan, "aws:cloudwatch/metricAlarm:MetricAlarm")
         return [f"{arn}cloudwatch:{region}:*:alarm:{name}" for region in regions for name in alarms]
     return []
-
-
-def _asked(plan: Plan) -> dict[str, tuple[str, ...]]:
-    """Return the requests that gpuinfra makes for a plan."""
-    moves = {**READY, **FAILOVER, **FAILBACK} if plan.recovery else {}
-    if not plan.pools:
-        return moves
-    by_name = any(pool.image.source == "name" for pool in plan.pools)
-    asked = {**ASKED, **SSH, **REPLACE}
-    return {**{purpose: asked[purpose] for purpose in asked if by_name or purpose != _BY_NAME}, **moves}
 
 
 def _scope(sid: str, resources: Iterable[str], **conditions: Mapping[str, Any]) -> _Scope:

@@ -7,37 +7,33 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from shlex import quote
 from typing import Any
 
 from gpuinfra.catalog.records import CapacityKind
+from gpuinfra.clouds.aws.api_errors import LOGIN, asked, code_of
 from gpuinfra.clouds.aws.catalog import MACHINES
 from gpuinfra.clouds.aws.permissions import statements
 from gpuinfra.clouds.aws.recovery import quota_request
+from gpuinfra.clouds.aws.reservations import capacity, mismatches, moment
+from gpuinfra.clouds.aws.simulation import concrete, context, denial
 from gpuinfra.clouds.preflight import (
     Question,
     Row,
     Unanswered,
-    denied,
     failed,
     no_credentials,
     ok,
     problem,
     quota_needs,
-    rejected,
     skipped,
-    throttled,
     together,
-    unreachable,
     warning,
 )
 from gpuinfra.plan.model import Group, Image, Plan, PoolPlan
 from gpuinfra.software.images import ImageFamily
 from gpuinfra.words import counted
 
-LOGIN = "run `aws sso login` or `aws configure`, or set AWS_PROFILE"
 CREDENTIALS = ("AWS_ACCESS_KEY_ID",)
 """Environment variables that contain credentials."""
 SETTINGS = {"aws:profile": False, "aws:accessKey": True, "aws:assumeRoleWithWebIdentity": True}
@@ -47,7 +43,6 @@ CONNECT_S, READ_S, ATTEMPTS = 3.0, 5.0, 3
 SIMULATIONS_AT_ONCE = 12
 SHOWN = 12
 """Maximum number of denied actions that a row lists."""
-EXPIRES_SOON = timedelta(days=7)
 
 TOPICS = ("permissions", "quota", "machine", "reservation", "image")
 """Topics of the questions about a plan."""
@@ -61,17 +56,6 @@ READS: dict[str, tuple[str, ...]] = {
     "image": ("ssm:GetParameter", "ec2:DescribeImages"),
 }  # fmt: skip
 """Maps a topic to the permissions that its requests require. `docs/doctor.md` contains them as a policy."""
-
-THROTTLED = frozenset({"Throttling", "ThrottlingException", "ThrottledException", "RequestLimitExceeded", "TooManyRequestsException",
-                       "RequestThrottled", "RequestThrottledException", "EC2ThrottledException", "SlowDown"})  # fmt: skip
-"""Error codes of throttled requests, as `botocore.retries.standard.ThrottledRetryableChecker` lists them (botocore 1.40)."""
-DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError", "UnauthorizedException"})  # fmt: skip
-INVALID = frozenset({"ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "UnrecognizedClientException",
-                     "InvalidAccessKeyId", "SignatureDoesNotMatch", "AuthFailure", "RequestExpired", "IncompleteSignature"})  # fmt: skip
-"""Error codes for credentials that AWS does not accept. EC2 API reference and IAM common errors, retrieved 2026-11-22."""
-
-COMING = frozenset({"pending", "scheduled", "payment-pending", "assessing", "delayed"})
-"""States of a reservation that is not usable yet. The other states, except `active`, are final."""
 
 
 class Preflight:
@@ -182,12 +166,12 @@ class Preflight:
     def _simulation(self, source: str, plan: Plan, statement: Mapping[str, Any]) -> Callable[[], dict[str, str]]:
         """Return a call that simulates one statement and returns its denied actions with the reason."""
         resources = statement["Resource"]
-        arns = [_concrete(one, self.account) for one in ([resources] if isinstance(resources, str) else resources)]
+        arns = [concrete(one, self.account) for one in ([resources] if isinstance(resources, str) else resources)]
         arguments: dict[str, Any] = {
             "PolicySourceArn": source,
             "ActionNames": list(statement["Action"]),
             "ResourceArns": arns,
-            "ContextEntries": _context(statement.get("Condition", {}), plan.region),
+            "ContextEntries": context(statement.get("Condition", {}), plan.region),
         }
 
         def simulate() -> dict[str, str]:
@@ -198,7 +182,7 @@ class Preflight:
                     marker = {"Marker": page["Marker"]} if page["Marker"] else {}
                     page = self.client("iam").simulate_principal_policy(**arguments, **marker)
                     for result in page.get("EvaluationResults", ()):
-                        if (reason := _denial(result)) is not None:
+                        if (reason := denial(result)) is not None:
                             denials[str(result["EvalActionName"])] = reason
             return denials
 
@@ -336,7 +320,7 @@ class Preflight:
             return
         fitting = []
         for one in found:
-            reasons = list(_mismatches(one, group, machine))
+            reasons = list(mismatches(one, group, machine))
             if not reasons:
                 fitting.append(one)
             elif len(found) == 1:
@@ -349,7 +333,7 @@ class Preflight:
                     "reservation", where, what, f"{machine} in {group.zone}", f"`{listing}` lists the reservations"
                 )
             return
-        yield from _capacity(fitting, group, where, self.region)
+        yield from capacity(fitting, group, where, self.region)
 
     def _members(self, arn: str) -> list[str]:
         with asked("resource-groups:ListGroupResources"):
@@ -368,7 +352,7 @@ class Preflight:
             yield problem("image", where, f"not found in {self.region}", needed, fix)
             return
         about = f"{found['ImageId']} {found.get('Name', '')}".strip()
-        made = _moment(found.get("CreationDate"))
+        made = moment(found.get("CreationDate"))
         age = f", {(datetime.now(UTC) - made).days} days old" if made else ""
         if found.get("State") != "available":
             yield problem(
@@ -384,7 +368,7 @@ class Preflight:
         elif (least := _root_gib(found)) > pool.disk.size_gib:
             fix = f"set `disk.size_gib` of pool {pool.name} to {least}"
             yield problem("image", where, f"{about} has a root volume of {least} GiB", f"a disk of {least} GiB", fix)
-        elif (end := _moment(found.get("DeprecationTime"))) and end < datetime.now(UTC):
+        elif (end := moment(found.get("DeprecationTime"))) and end < datetime.now(UTC):
             what = f"{about}{age}, deprecated since {end:%Y-%m-%d}"
             yield warning(
                 "image",
@@ -435,86 +419,12 @@ def _session(region: str, profile: str | None) -> Any:
     return boto3.session.Session(region_name=region, profile_name=profile)
 
 
-@contextmanager
-def asked(action: str) -> Iterator[None]:
-    """Convert botocore errors to `Unanswered`. Other error codes remain errors, so the caller can handle them."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    try:
-        yield
-    except ClientError as error:
-        code, message = code_of(error), str(error.response.get("Error", {}).get("Message", ""))
-        why = f"{code}: {message}" if message else code
-        if code in INVALID:
-            raise rejected(why, LOGIN) from None
-        if code in DENIED:
-            raise denied(action, why) from None
-        if code in THROTTLED:
-            raise throttled(action, why) from None
-        raise failed(action, why) from None
-    except BotoCoreError as error:
-        raise unreachable(action, str(error)) from None
-
-
-def code_of(error: Any) -> str:
-    """Return the error code of a `ClientError`."""
-    return str(error.response.get("Error", {}).get("Code", ""))
-
-
 def _kind(arn: str) -> str:
     """Return the type and the name of an identity from its ARN: `role deployer`, `user ana`, `root user`."""
     kind, _, name = arn.rpartition(":")[2].partition("/")
     if kind == "assumed-role":
         return f"role {name.partition('/')[0]}"
     return f"{kind} {name.rpartition('/')[2]}" if name else f"{kind} user"
-
-
-def _concrete(pattern: str, account: str) -> str:
-    """Return an ARN that a pattern of the policies matches, with the account and example names."""
-    if pattern == "*":
-        return pattern
-    parts = pattern.replace("?" * 12, account).split(":", 5)
-    if len(parts) == 6 and parts[4] == "*":
-        parts[4] = account
-    if len(parts) == 6 and parts[3] == "*":
-        parts[3] = "us-east-1"
-    return ":".join(parts).replace("?", "a").replace("*", "example")
-
-
-def _context(conditions: Mapping[str, Mapping[str, Any]], region: str) -> list[dict[str, Any]]:
-    """Return values of condition keys that meet the conditions of a statement."""
-    values: dict[str, str] = {"aws:RequestedRegion": region}
-    for operator, keys in conditions.items():
-        for key, wanted in keys.items():
-            one = str(wanted if isinstance(wanted, str) else wanted[0])
-            if operator == "Null":
-                if one == "false":
-                    values.setdefault(key, "example")
-            elif "${aws:userid}" in one:
-                values |= {key: "example", "aws:userid": "example"}
-            else:
-                values[key] = one
-    kinds = {"true": "boolean", "false": "boolean"}
-    return [
-        {"ContextKeyName": key, "ContextKeyValues": [value], "ContextKeyType": kinds.get(value, "string")}
-        for key, value in values.items()
-    ]
-
-
-def _denial(result: Mapping[str, Any]) -> str | None:
-    """Return the reason in parentheses if a simulated action is denied, or None if it is allowed.
-
-    An action counts as allowed if it is allowed on one of the resources, because a statement lists resources of several types.
-    """
-    single = [str(one["EvalResourceDecision"]) for one in result.get("ResourceSpecificResults", ())]
-    decisions = single or [str(result["EvalDecision"])]
-    if "explicitDeny" not in decisions and "allowed" in decisions:
-        return None
-    if not result.get("OrganizationsDecisionDetail", {}).get("AllowedByOrganizations", True):
-        return " (service control policy)"
-    if not result.get("PermissionsBoundaryDecisionDetail", {}).get("AllowedByPermissionsBoundary", True):
-        return " (permissions boundary)"
-    return " (explicit deny)" if "explicitDeny" in decisions else ""
 
 
 def _groups(plan: Plan) -> Iterator[tuple[Group, PoolPlan]]:
@@ -532,93 +442,6 @@ def _target(group: Group) -> str:
     return f"{group.name}: {group.reservation_id or group.reservation_group_arn}"
 
 
-def _mismatches(one: Mapping[str, Any], group: Group, machine: str) -> Iterator[tuple[str, str, str]]:
-    """Yield what was found, what is needed and the fix, if nodes of a group cannot start in a reservation."""
-    if one["InstanceType"] != machine:
-        yield (
-            f"is for {one['InstanceType']}",
-            f"a reservation of {machine}",
-            f"set `machine` to {one['InstanceType']}, or `id` to a different reservation",
-        )
-    zones = (one.get("AvailabilityZoneId"), one.get("AvailabilityZone"))
-    if zones[0] and group.zone not in zones:
-        yield f"is in {zones[0]}", f"a reservation in {group.zone}", f"set `zone` in the stack file to {zones[0]}"
-    if (one.get("ReservationType") == "capacity-block") != (group.kind == "block"):
-        kinds = {"capacity-block": "a Capacity Block", "default": "a capacity reservation"}
-        found = kinds.get(str(one.get("ReservationType")), kinds["default"])
-        yield (
-            f"is {found}",
-            f"capacity of kind {group.kind}",
-            f"set `kind` to {'reserved' if group.kind == 'block' else 'block'}",
-        )
-    state = str(one["State"])
-    if state not in COMING and state != "active":
-        yield (
-            f"is {state}",
-            "an active reservation",
-            "buy or create another reservation, and set `id` in the stack file",
-        )
-    elif state in COMING and group.kind != "block":
-        start = _moment(one.get("StartDate"))
-        when = f" and starts at {start:%Y-%m-%d %H:%M} UTC" if start else ""
-        yield f"is {state}{when}", "an active reservation", "run the command again when it is active"
-    if group.kind == "block":
-        yield from _window(one, group)
-    placement = str(one.get("PlacementGroupArn") or "").rpartition("/")[2]
-    if placement and group.placement_group != placement:
-        yield (
-            f"is in placement group {placement}",
-            "nodes in the same placement group",
-            f"set `placement_group` to {placement}",
-        )
-
-
-def _window(one: Mapping[str, Any], group: Group) -> Iterator[tuple[str, str, str]]:
-    opens, closes = _moment(one.get("StartDate")), _moment(one.get("EndDate"))
-    starts, ends = _moment(group.starts_at), _moment(group.ends_at)
-    if opens and starts and starts < opens:
-        at = f"{opens:%Y-%m-%dT%H:%M:%SZ}"
-        yield f"starts at {at}, after the nodes start", f"a start at {at}", f"set `starts_at` in the stack file to {at}"
-    if closes and ends and ends > closes:
-        at = f"{closes:%Y-%m-%dT%H:%M:%SZ}"
-        yield f"ends at {at}, before the nodes stop", f"an end at {at}", f"set `ends_at` in the stack file to {at}"
-
-
-def _capacity(fitting: list[dict[str, Any]], group: Group, where: str, region: str) -> Iterator[Row]:
-    """Yield the row about the number of instances and the end of reservations that fit."""
-    total = sum(int(one.get("TotalInstanceCount", 0)) for one in fitting)
-    free = sum(int(one.get("AvailableInstanceCount", 0)) for one in fitting)
-    ends = min((end for one in fitting if (end := _moment(one.get("EndDate")))), default=None)
-    states = sorted({str(one["State"]) for one in fitting})
-    modes = sorted({str(one.get("InstanceMatchCriteria")) for one in fitting if one.get("InstanceMatchCriteria")})
-    until = f", until {ends:%Y-%m-%d %H:%M} UTC" if ends else ", no end date"
-    have = f"{', '.join([*states, *modes])}, {free} of {total} free{until}"
-    need, overflow = group.max_count, group.reservation_preference == "capacity-reservations-first"
-    if total < need and not overflow:
-        raise_ = f"aws ec2 modify-capacity-reservation --capacity-reservation-id {quote(str(fitting[0]['CapacityReservationId']))} --instance-count {need} --region {region}"
-        fix = (
-            "reduce `count` in the stack file"
-            if group.kind == "block" or len(fitting) > 1
-            else f"reduce `count` in the stack file, or {raise_}"
-        )
-        yield problem("reservation", where, have, f"{need} instances", fix)
-    elif free < need and "active" in states and not overflow:
-        needed = f"{need} free instances, unless nodes of this stack use the other instances"
-        yield warning(
-            "reservation",
-            where,
-            have,
-            needed,
-            "stop other instances in the reservation, or reduce `count` in the stack file",
-        )
-    elif ends and group.kind == "reserved" and ends - datetime.now(UTC) < EXPIRES_SOON:
-        ident = quote(str(fitting[0]["CapacityReservationId"]))
-        fix = f"aws ec2 modify-capacity-reservation --capacity-reservation-id {ident} --end-date-type unlimited --region {region}"
-        yield warning("reservation", where, have, "a reservation that outlasts the nodes", fix)
-    else:
-        yield ok("reservation", where, f"{have}, {need} needed")
-
-
 def _root_gib(image: Mapping[str, Any]) -> int:
     root = image.get("RootDeviceName")
     sizes = [
@@ -627,12 +450,3 @@ def _root_gib(image: Mapping[str, Any]) -> int:
         if one.get("DeviceName") == root
     ]
     return int(max(sizes, default=0))
-
-
-def _moment(value: object) -> datetime | None:
-    """Return a time in UTC. boto3 returns some times as objects and some as text."""
-    if isinstance(value, str) and value:
-        value = datetime.fromisoformat(value)
-    if not isinstance(value, datetime):
-        return None
-    return value if value.tzinfo else value.replace(tzinfo=UTC)

@@ -1,0 +1,115 @@
+"""The requests that gpuinfra sends to AWS, by purpose, with the actions that they require. The provider's requests are in the resource table."""
+
+from __future__ import annotations
+
+from gpuinfra.plan.model import Plan
+
+BY_NAME = "find an image by its name"
+REFRESH = "handover: replace the other nodes after a verified canary"
+ASKED: dict[str, tuple[str, ...]] = {
+    "read an image's parameter": ("ssm:GetParameter",),
+    BY_NAME: ("ec2:DescribeImages",),
+    "handover: list the instances": (
+        "autoscaling:DescribeAutoScalingGroups",
+        "autoscaling:DescribeScalingActivities",
+        "ec2:DescribeInstances",
+    ),
+    REFRESH: (
+        "autoscaling:DescribeInstanceRefreshes",
+        "autoscaling:StartInstanceRefresh",
+    ),
+    "handover: read the evidence": ("s3:ListBucket", "s3:GetObject", "kms:Decrypt"),
+    "handover: read the console output of a node without evidence": ("ec2:GetConsoleOutput",),
+}
+"""Requests that gpuinfra makes. `sts:GetCallerIdentity` requires no permission."""
+
+READY: dict[str, tuple[str, ...]] = {
+    "gpuinfra ready: read the replication and the replicas": (
+        "s3:GetReplicationConfiguration",
+        "s3:ListBucket",
+        "s3:GetObject",
+    ),
+    "gpuinfra ready: read the replication lag and failures": ("cloudwatch:GetMetricStatistics",),
+    "gpuinfra ready: read the replica keys and the replication role": ("kms:DescribeKey", "iam:GetRole"),
+    "gpuinfra ready: read the quotas": ("servicequotas:GetServiceQuota", "servicequotas:GetAWSDefaultServiceQuota"),
+    "gpuinfra ready: find the machine types": ("ec2:DescribeInstanceTypeOfferings", "ec2:DescribeAvailabilityZones"),
+    "gpuinfra ready: read the reservations": (
+        "ec2:DescribeCapacityReservations",
+        "resource-groups:ListGroupResources",
+    ),
+    "gpuinfra ready: find the images": ("ssm:GetParameter", "ec2:DescribeImages"),
+}
+"""Requests of `gpuinfra ready` for a plan with `recovery`."""
+FAILOVER: dict[str, tuple[str, ...]] = {
+    "gpuinfra failover: stop the nodes of the first Region": (
+        "autoscaling:DescribeAutoScalingGroups",
+        "autoscaling:SuspendProcesses",
+        "autoscaling:UpdateAutoScalingGroup",
+    ),
+    "gpuinfra failover: compare the buckets with their replicas": ("s3:ListBucketVersions",),
+    "gpuinfra failover: stop the replication": (
+        "s3:GetReplicationConfiguration",
+        "s3:PutReplicationConfiguration",
+        "iam:PassRole",
+    ),
+    "gpuinfra failover: import a replica into a file system": (
+        "fsx:CreateDataRepositoryTask",
+        "fsx:DescribeDataRepositoryTasks",
+    ),
+}
+"""Requests of `gpuinfra failover` in addition to the permissions to deploy the stack of the second Region."""
+STOP_SECOND = "gpuinfra failback: stop the nodes of the second Region"
+COPY = "gpuinfra failback: copy newer objects from the replicas"
+FAILBACK: dict[str, tuple[str, ...]] = {
+    STOP_SECOND: (
+        "autoscaling:DescribeAutoScalingGroups",
+        "autoscaling:SuspendProcesses",
+        "autoscaling:UpdateAutoScalingGroup",
+    ),
+    "gpuinfra failback: allow the groups of the first Region to launch nodes": ("autoscaling:ResumeProcesses",),
+    COPY: (
+        "s3:ListBucketVersions",
+        "s3:GetObject",
+        "s3:GetObjectVersion",
+        "s3:GetObjectVersionTagging",
+        "s3:PutObject",
+        "s3:PutObjectTagging",
+        "kms:Decrypt",
+        "kms:GenerateDataKey",
+    ),
+}
+"""Requests of `gpuinfra failback` in addition to `FAILOVER` and the permissions to deploy the stack.
+
+A copy reads a version and its tags, and writes an object and its tags (https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html,
+retrieved 2026-11-26)."""
+IN_BOTH = frozenset((*READY, *FAILOVER, *FAILBACK))
+"""Requests in the Region of the plan and in the second Region."""
+
+SSH: dict[str, tuple[str, ...]] = {
+    "gpuinfra ssh: send a key to a node": ("ec2-instance-connect:SendSSHPublicKey",),
+    "gpuinfra ssh: open a session to a node": ("ssm:StartSession",),
+    "gpuinfra ssh: use and end the session": (
+        "ssm:ResumeSession",
+        "ssm:TerminateSession",
+        "ssmmessages:OpenDataChannel",
+    ),
+}
+"""Requests of `gpuinfra ssh`, `run` and `verify --ssh`. The AWS CLI's Session Manager plugin sends the last of them."""
+
+REPLACE: dict[str, tuple[str, ...]] = {
+    "gpuinfra replace: terminate an instance": ("autoscaling:TerminateInstanceInAutoScalingGroup",),
+}
+"""Requests of `gpuinfra replace` in addition to those of the handover and of `gpuinfra ssh`."""
+
+CHANGES = frozenset({REFRESH, *SSH, *REPLACE, *FAILOVER, *FAILBACK})
+"""gpuinfra requests that change something or open a session."""
+
+
+def asked(plan: Plan) -> dict[str, tuple[str, ...]]:
+    """Return the requests that gpuinfra makes for a plan."""
+    moves = {**READY, **FAILOVER, **FAILBACK} if plan.recovery else {}
+    if not plan.pools:
+        return moves
+    by_name = any(pool.image.source == "name" for pool in plan.pools)
+    known = {**ASKED, **SSH, **REPLACE}
+    return {**{purpose: known[purpose] for purpose in known if by_name or purpose != BY_NAME}, **moves}
