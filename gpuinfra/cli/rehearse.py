@@ -24,7 +24,7 @@ from gpuinfra.cli.options import folder_option
 @click.option(
     "--deadline",
     metavar="TIME",
-    help="Maximum wait for the nodes, for example 90s. Default: 240s. A deployment uses the deadline from the stack file.",
+    help="Maximum time to wait for the nodes, such as 90s. Default: 240s. A deployment uses the deadline from the stack file.",
 )
 @click.option(
     "--under-least-permissions",
