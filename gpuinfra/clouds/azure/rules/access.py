@@ -167,7 +167,7 @@ def mounted_container_is_valid(spec: ClusterSpec, today: date) -> Iterator[Findi
 
 
 def lustre_import_uses_account_keys(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Managed Lustre imports with an account key, which CIS 9.3.1.3 requires to be disabled."""
+    """Managed Lustre imports with an account key, but CIS 9.3.1.3 requires that account keys are disabled."""
     for i, entry in enumerate(spec.storage):
         if isinstance(entry, Lustre) and entry.bucket == "auto":
             what = "is auto, so its storage account allows access with account keys, which Managed Lustre requires for imports"
