@@ -21,7 +21,7 @@ GROUPS = {
         "init": "Write the stack file of a new cluster",
         "plan": "Validate a stack; show its topology, software and price",
         "catalog": "List machine types with GPUs, fabric, prices and regions",
-        "prices": "List prices with date, source and certainty",
+        "prices": "List prices with their dates and sources",
         "images": "Show the image of each pool, newer releases and their changes",
         "clone": "Write the stack file for a second region",
         "permissions": "Print the minimum permissions to deploy a stack",
@@ -34,7 +34,7 @@ GROUPS = {
         "bootstrap": "Install software on existing machines over SSH",
     },
     "Operate": {
-        "verify": "Judge the evidence that nodes uploaded",
+        "verify": "Evaluate the evidence that nodes uploaded",
         "nodes": "List the nodes: state, verified since, price per hour",
         "drift": "Compare cloud resources and nodes with what was deployed",
         "replace": "Replace faulty nodes, with evidence for the provider",

@@ -37,7 +37,7 @@ def command(target: Target, dry_run: bool, as_json: bool) -> int:
     """Install the software for STACK's pools on existing machines over SSH.
 
     This command runs the same steps that nodes run at first boot. The machines are the hosts in a hosts file or the nodes of STACK. The
-    steps run detached on each host and survive a lost connection. To follow the steps again, run the same command. Host keys are
+    steps run detached on each host, and continue if the connection is lost. To follow the steps again, run the same command. Host keys are
     always verified and never added.
 
     The exit code is 0 if all steps are done on every host, and 1 otherwise.

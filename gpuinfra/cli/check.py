@@ -38,7 +38,7 @@ def command(
 ) -> int:
     """Run the checks now on the nodes of STACK or on the hosts in a hosts file.
 
-    This command connects over SSH, runs the probes, and judges their raw output locally. It leaves no files on the nodes. Checks in the speed
+    This command connects over SSH, runs the probes, and evaluates their raw output locally. It leaves no files on the nodes. Checks in the speed
     phase use the GPUs and the fabric. While jobs are running, use --phase presence --phase correctness.
 
     The exit code is 0 if every node is verified, and 1 otherwise.

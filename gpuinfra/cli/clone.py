@@ -71,8 +71,8 @@ def command(
     """Write a stack file that deploys STACK in a second region, with the reason for each change.
 
     This command requires no cloud account or network and creates no resources. It replaces the fields that depend
-    on the region. It also lists what a stack file cannot copy, such as a
-    reservation or a quota, and prints the command that provides each item.
+    on the region. It also lists the items that are not part of a stack file, such as
+    reservations and quotas, with a command for each item.
 
     The exit code is 1 if the clone is not possible. The report then lists alternatives.
     """

@@ -124,7 +124,7 @@ def expectation_option(command: Any) -> Any:
     """Add `--expectation`."""
     return _with(
         command,
-        click.option("--expectation", type=FILE, metavar="FILE", help="Judge the evidence against this expectation.json instead of the plan of STACK."),
+        click.option("--expectation", type=FILE, metavar="FILE", help="Evaluate the evidence against this expectation.json instead of the plan of STACK."),
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ SCHEMA = "gpuinfra.prices/1"
 @click.option("--output", type=FILE, help="Price file to write. Applies only to `update`.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (docs/prices.md).")
 def command(names: tuple[str, ...], region: str | None, own: Path | None, output: Path | None, as_json: bool) -> int:
-    """List each price of STACK, or the prices of MACHINE in every region, with date, source and certainty.
+    """List each price of STACK, or the prices of MACHINE in every region, with date and source.
 
     A price that is marked as an estimate does not come from the provider's price list. Its note shows the calculation.
 

@@ -24,7 +24,7 @@ from gpuinfra.cli.options import folder_option
 @click.option(
     "--deadline",
     metavar="TIME",
-    help="Maximum wait for the nodes, for example 90s. Default: 240s. A deployment uses the deadline from the stack file.",
+    help="Maximum time to wait for the nodes, such as 90s. Default: 240s. A deployment uses the deadline from the stack file.",
 )
 @click.option(
     "--under-least-permissions",
@@ -63,8 +63,8 @@ def command(
     machine. A rehearsal deploys no cloud resources, incurs no costs, and requires no cloud account.
 
     ACTION is preview, up, refresh, destroy, life or drill. `life` runs preview, up, up again, add a node, drift, replace a
-    node, destroy, adopt and up after destroy, and checks the effect of each step. `drill` lets the first region of a stack
-    with `recovery` fail, runs `gpuinfra failover`, and compares the recovery point and time with the declaration.
+    node, destroy, adopt and up after destroy, and checks the effect of each step. `drill` simulates a failure of the first
+    region of a stack with `recovery`, runs `gpuinfra failover`, and compares the recovery point and time with the declaration.
     """
     from gpuinfra.day import read_day
     from gpuinfra.errors import Interrupted, UsageError

@@ -55,12 +55,12 @@ def command(
     """Check STACK, deploy it, and search for capacity.
 
     The command runs the rules of `gpuinfra plan` and the checks of `gpuinfra plan --live`, and prints the price. If there is an error,
-    it stops before anything is created. Otherwise, it asks for confirmation, runs `pulumi up`, and waits until the nodes are verified.
+    the command exits before it creates any resources. Otherwise, it asks for confirmation, runs `pulumi up`, and waits until the nodes are verified.
 
     If the cloud has no capacity for a pool, the command removes the pool's groups, writes the next entry of its `fallback` to the
-    stack file, and deploys again. Other errors, such as a quota or a missing permission, stop the search. The command prints all attempts.
+    stack file, and deploys again. Other errors, such as a low quota or a missing permission, stop the search. The command prints all attempts.
 
-    With --max-usd-per-hour, nothing is created if the declared stack costs more, or if its price is unknown. --resume keeps this limit.
+    With --max-usd-per-hour, the command creates no resources if the declared stack costs more, or if its price is unknown. --resume keeps this limit.
 
     The exit code is 0 if the nodes are verified, and 1 otherwise. `pulumi up` deploys the same stack without the checks and the search.
     """

@@ -17,13 +17,13 @@ from gpuinfra.errors import UsageError
 
 @click.command("verify")
 @click.argument("stack", required=False)
-@click.option("--evidence", type=click.Path(path_type=Path), metavar="DIR", help="Judge the evidence in this folder or file instead of the bucket of STACK.")  # fmt: skip
+@click.option("--evidence", type=click.Path(path_type=Path), metavar="DIR", help="Evaluate the evidence in this folder or file instead of the bucket of STACK.")  # fmt: skip
 @judgement_options
 @stack_options
 def command(stack: str | None, evidence: Path | None, expectation: Path | None, stacks: Stacks, **output: Any) -> int:
-    """Judge the evidence that the nodes of STACK uploaded to its evidence bucket.
+    """Evaluate the evidence that the nodes of STACK uploaded to its evidence bucket.
 
-    This command reads the newest evidence of each node, verifies who signed it, and judges the raw output against the
+    This command reads the newest evidence of each node, verifies who signed it, and compares the raw output with the
     plan. It prints the action for each node: nothing, look, configure, reset, reboot or replace. It does not contact
     the nodes; to run the checks on the nodes now, use `gpuinfra check`.
 

@@ -123,7 +123,7 @@ def _replaced(pair: Pair, draft: Draft, entry: _Entry) -> tuple[dict[str, Any] |
         return kept, "zone, placement group and size belong to the stack's reservation"
     if not entry.bound and entry.kind in kinds:
         keep = {key: value for key, value in raw.items() if not (pair.across and key in ("strategy", "max_price_usd"))}
-        return keep, f"{pair.there.title} has no such settings" if keep != raw else ""
+        return keep, f"{pair.there.title} does not support these settings" if keep != raw else ""
     if entry.bound:
         _list_purchase(pair, draft, entry)
     if not kinds:
@@ -150,7 +150,7 @@ def _list_purchase(pair: Pair, draft: Draft, entry: _Entry) -> None:
     usd = f"{each * entry.count:,.2f} USD an hour, used or not" if each else "an unknown price"
     bills = "; the command creates the reservation, and billing starts immediately, even if no node runs"
     if wanted is CapacityKind.BLOCK:
-        bills = "; the command lists offers and buys nothing"
+        bills = "; the command lists offers and does not buy capacity"
     draft.manual.append(
         Manual(
             path=entry.path,

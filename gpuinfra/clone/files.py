@@ -100,7 +100,7 @@ def _set_budget(pair: Pair, standing: Draft, plan: Plan) -> None:
     if not (plan.budget and plan.budget.derived and whole.nodes_priced):
         return
     both = " and of its second region before a failover" if plan.recovery and plan.recovery.mode != "cold" else ""
-    why = f"the price of the whole clone{both} plus 10 percent, because this stack has no nodes from which the limit can be derived"
+    why = f"the price of the entire clone{both} plus 10 percent, because the limit cannot be derived from a stack without nodes"
     if whole is not after:
         why = f"{why}; at the prices of {pair.source}, because some prices of {pair.target} are unknown"
     priced = plan if whole is after else replace(plan, region=pair.source)

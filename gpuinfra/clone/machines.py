@@ -104,7 +104,7 @@ def zone_for(
     if not zones:
         return (
             None,
-            f"the catalog lists no zones in {region} for these machine types, so the plan chooses the zone",
+            f"the catalog does not list zones in {region} for these machine types, so the plan chooses the zone",
         )
     free = [zone for zone in zones if zone not in taken.values()] or zones
     same = [zone for zone in free if cloud.zone_number(zone) == cloud.zone_number(old)]

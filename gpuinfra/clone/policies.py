@@ -14,7 +14,7 @@ def set_policies(pair: Pair, draft: Draft) -> None:
         draft.set(("audit", "bucket"), None, f"the bucket is in {pair.source}; the clone creates its own")
     if pair.across:
         if spec.audit.all_buckets and not pair.there.selects_buckets:
-            draft.set(("audit", "all_buckets"), None, f"{pair.there.title} has no such setting")
+            draft.set(("audit", "all_buckets"), None, f"{pair.there.title} does not support this setting")
         if pair.there.budget_currency not in (None, spec.budget.currency):
             why = f"{pair.there.title} accepts only budgets in {pair.there.budget_currency}"
             draft.set(("budget", "currency"), None, why)

@@ -37,7 +37,7 @@ def set_storage(pair: Pair, draft: Draft) -> None:
             continue
         if pair.across and isinstance(entry, Lustre):
             for name in sorted(pair.own_facts.storage_fields - pair.facts.storage_fields):
-                draft.set(("storage", index, name), None, f"{pair.there.title} has no such setting")
+                draft.set(("storage", index, name), None, f"{pair.there.title} does not support this setting")
             tier = entry.throughput_mb_s_per_tib
             if tier and tier not in pair.facts.tiers:
                 near = nearest_value(pair.facts.tiers, tier)

@@ -87,7 +87,7 @@ def download(cache: Path, module: Module, progress: Progress) -> Path | None:
         archive.unlink(missing_ok=True)
     except (NotAvailable, tarfile.TarError, EOFError) as error:
         _known[address] = str(error)
-        progress(f"engine: the release of Pulumi is not used: {error}; building the engine from source instead")
+        progress(f"engine: Pulumi's release cannot be used: {error}; building the engine from source instead")
         return None
     progress(f"engine: Pulumi {module.version} is ready after {time.monotonic() - started:.0f} s: {folder}")
     return folder

@@ -181,7 +181,7 @@ class Rest:
         parts = urllib.parse.urlsplit(url)
         if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
             raise PortUnavailable(
-                f"{url.split('?')[0][:200]} does not use TLS, so gpuinfra sends no token to this address"
+                f"{url.split('?')[0][:200]} does not use TLS, so gpuinfra does not send a token to this address"
             )
         request = urllib.request.Request(url, data=body, headers=dict(headers), method=method)
         try:

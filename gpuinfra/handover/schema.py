@@ -46,7 +46,7 @@ def package_schema(version: str) -> dict[str, object]:
         "trust": {
             "type": "array",
             "items": _STRING,
-            "description": "Environment variables that changed what proves an identity, in the form NAME=VALUE.",
+            "description": "Environment variables that change how identities are verified, in the form NAME=VALUE.",
         },
     }
     return {

@@ -273,7 +273,7 @@ def watch(
                 log(f"{name}: the canary is verified; replacing the other nodes")
                 stale_since = None
         except PortUnavailable as error:
-            log(f"the cloud does not respond, retrying: {error}")
+            log(f"the cloud does not respond; retrying: {error}")
         try:
             outdated = {node.group: 0 for node in verdict.nodes if node.stale}
             problems = gatherer.problems({**outdated, **verdict.missing})
@@ -356,7 +356,7 @@ def _poll(
             left = wait.deadline_s - (clock() - start)
             if left <= 0 or wait.mode == "none":
                 raise
-            log(f"the cloud does not respond, retrying: {error}")
+            log(f"the cloud does not respond; retrying: {error}")
             if cancelled.wait(min(pause, left)):
                 return None
             pause = min(pause * 2, POLL_MAX_S)

@@ -139,7 +139,7 @@ def _replicate(
     how = f"{replication.service}: {commitment.share} of objects, each individually, within {commitment.lag_minutes} minutes up to {gbps:g} Gbit/s ({quota})"
     if export_gbps <= gbps:
         return RecoveryPart(what=what, minutes=float(commitment.lag_minutes), how=how), transfer
-    at = f"the export at {export_gbps:,.1f} Gbit/s exceeds this rate, so nothing is guaranteed; {size_mb / 1000:,.1f} GB at {gbps:g} Gbit/s takes {transfer:,.1f} minutes"
+    at = f"the export at {export_gbps:,.1f} Gbit/s exceeds this rate, so the cloud does not guarantee a time; {size_mb / 1000:,.1f} GB at {gbps:g} Gbit/s takes {transfer:,.1f} minutes"
     return RecoveryPart(what=what, minutes=commitment.lag_minutes + transfer, how=f"{how}; {at}"), transfer
 
 

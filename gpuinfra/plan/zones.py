@@ -59,7 +59,10 @@ def _common(
         {zone for zone in zones if zone not in opt_in} for _, machine in known if (zones := offered(machine, region))
     ]
     if not lists:
-        return fallback, "the catalog lists no zones for these machine types, so the first zone of the region is used"
+        return (
+            fallback,
+            "the catalog does not list zones for these machine types, so the first zone of the region is used",
+        )
     common = set.intersection(*lists)
     if shared := [zone for zone in declared if zone in common]:
         return shared[0], "the zone of another pool, which offers every machine type"

@@ -160,7 +160,7 @@ class _Drill:
     def _up_primary(self) -> str:
         for one in self._names():
             if any(self.session.folder.state.glob(f".pulumi/stacks/*/{one}.json")):
-                raise _Failed(f"{one} is already deployed in this rehearsal, and a drill starts without it; delete {self.session.folder.root}, and run the command again")  # fmt: skip
+                raise _Failed(f"{one} is already deployed in this rehearsal, but a drill must start without this stack; delete {self.session.folder.root}, and run the command again")  # fmt: skip
         operation = perform(self.session, "up")
         if not operation.ok:
             raise _Failed("\n".join(errors_of(operation)))

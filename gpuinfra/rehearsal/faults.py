@@ -15,8 +15,8 @@ from gpuinfra.plan.model import Plan
 from gpuinfra.words import counted
 
 CLOUD_FAULTS = {
-    "no-capacity": "cloud:no-capacity:<pool, kind or zone>   groups launch no nodes and report the cloud's capacity error",
-    "no-quota": "cloud:no-quota:<pool, kind or zone>      groups launch no nodes and report the cloud's quota error",
+    "no-capacity": "cloud:no-capacity:<pool, kind or zone>   groups do not launch nodes, and report the cloud's capacity error",
+    "no-quota": "cloud:no-quota:<pool, kind or zone>      groups do not launch nodes, and report the cloud's quota error",
     "error": "cloud:error:<resource type>:<n>              the first n create operations of that type fail",
     "partial": "cloud:partial:<resource type>:<n>            the first n create operations of that type succeed and return an error",
     "lost": "cloud:lost:<resource type>:<n>               the first n create operations of that type succeed and return no response",

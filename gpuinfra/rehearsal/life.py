@@ -91,7 +91,7 @@ class _Life:
             raise StepFailed(f"the second up changed {changes_text(operation.progress.changed)}")
         if self._journals() != before:
             raise StepFailed("the second up changed the journal or the boot of a node")
-        return f"no changes, nodes untouched; {self._verified()}"
+        return f"no changes to resources or nodes; {self._verified()}"
 
     def add_node(self) -> str:
         if self.session.loaded is None:
@@ -105,8 +105,10 @@ class _Life:
         if touched:
             raise StepFailed(f"adding a node changed other nodes: {', '.join(touched)}")
         if len(after) != len(before) + 1 and self.rehearses_nodes:
-            raise StepFailed(f"{len(before)} nodes became {len(after)}; expected {len(before) + 1}")
-        return f"{len(before)} nodes became {len(after)}, existing nodes untouched; {self._verified()}"
+            raise StepFailed(
+                f"the number of nodes changed from {len(before)} to {len(after)}; expected {len(before) + 1}"
+            )
+        return f"the number of nodes changed from {len(before)} to {len(after)}, and the existing nodes are unchanged; {self._verified()}"
 
     def drift(self) -> str:
         target = _taggable(self.session.pulumi.resources())

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 NOT_SHOWN = (
     "quotas and permissions of a real account",
-    "capacity: whether the cloud has these instances available, and how long provisioning takes",
+    "capacity: whether these instances are available in the cloud, and how long provisioning takes",
     "cloud-side validation beyond the rules that the stand-in implements",
     "bandwidth: NVLink, the fabric, the file system and object storage are not measured",
     "hardware: device output is synthetic; its sources are listed below",

@@ -51,8 +51,8 @@ def broken_nodes(folder: Folder, rehearsals: Path, nodes: Iterable[Mapping[str, 
     stack = shlex.quote(folder.stack)
     where = "" if rehearsals == DEFAULT_FOLDER else f" --folder {shlex.quote(str(rehearsals))}"
     line = (
-        f"broken by --fault until the node is replaced, like real hardware: {', '.join(broken)}; for new nodes, run "
-        f"gpuinfra rehearse destroy {stack}{where}, then gpuinfra rehearse up {stack}{where} without that --fault"
+        f"these nodes stay broken until they are replaced, as with real hardware: {', '.join(broken)}; to get new nodes, run "
+        f"gpuinfra rehearse destroy {stack}{where}, then gpuinfra rehearse up {stack}{where} without the fault"
     )
     return (line,)
 

@@ -105,7 +105,7 @@ def _site(plan: Plan) -> Iterator[str]:
         locked = f"locked for {plan.audit.lock_days} days ({plan.audit.lock_mode.lower()})"
         yield from _field("audit", f"trail for the entire account, {locked}")
     if plan.budget:
-        notified = f"notifies {', '.join(plan.budget.recipients)}" if plan.budget.recipients else "no one is notified"
+        notified = f"notifies {', '.join(plan.budget.recipients)}" if plan.budget.recipients else "no recipients"
         both = " and of the second region" if plan.recovery and plan.recovery.mode != "cold" else ""
         source = f"from the price of this plan{both}" if plan.budget.derived else "as declared"
         limit = f"{plan.budget.limit_usd_per_month:,.0f} USD a month"

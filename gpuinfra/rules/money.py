@@ -38,7 +38,7 @@ def price_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 def budget_has_recipients(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The budget alert has at least one recipient."""
     if "foundation" in spec.made_layers and not spec.budget.recipients:
-        what = "is empty, so no one is notified when the budget is exceeded"
+        what = "is empty, so no alert is sent when the budget is exceeded"
         yield warn("budget.recipients", what, "add an email address")
 
 

@@ -203,7 +203,7 @@ def tags_are_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def fields_are_implemented(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A field that gpuinfra does not implement yet is not set."""
+    """Fields that gpuinfra does not implement yet are not set."""
     if spec.handover.on_failure != "keep":
         what = f"is {spec.handover.on_failure}, which is not implemented; allowed: keep"
         yield error("handover.on_failure", what, "remove it, and manually delete nodes that fail verification")

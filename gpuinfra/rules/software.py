@@ -104,12 +104,14 @@ def nvlink_domain_has_its_service(spec: ClusterSpec, today: date) -> Iterator[Fi
 
 
 def container_runtimes_are_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Each container runtime is listed once and can be installed. Pyxis is a plugin of Slurm, which is not supported."""
+    """Each container runtime is listed once and can be installed. Pyxis is a Slurm plugin, and gpuinfra does not support Slurm."""
     listed = spec.software.containers
     for name in sorted({name for name in listed if listed.count(name) > 1}):
         yield error("software.containers", f"lists {name} {listed.count(name)} times", "list each runtime once")
     if "pyxis" in listed:
-        what = "lists pyxis, which is a plugin of Slurm and is compiled for one Slurm release; gpuinfra does not support schedulers"
+        what = (
+            "lists pyxis, a Slurm plugin that is compiled for one Slurm release; gpuinfra does not support schedulers"
+        )
         yield error("software.containers", what, "remove pyxis, and use enroot to run containers on the nodes")
 
 

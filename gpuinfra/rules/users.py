@@ -42,7 +42,7 @@ def user_name_is_not_reserved(spec: ClusterSpec, today: date) -> Iterator[Findin
     """The name of a declared user is not the name of a user or group of Ubuntu, of the cloud, or of the software on the nodes."""
     for i, user in enumerate(spec.access.users):
         if user.name in _RESERVED or user.name.startswith(_RESERVED_PREFIX):
-            what = f"is {user.name}, which is the name of a user or group of the system"
+            what = f"is {user.name}, which is the name of a system user or group"
             yield error(f"access.users[{i}].name", what, "use another name")
 
 

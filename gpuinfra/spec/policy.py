@@ -166,7 +166,7 @@ class Audit(SpecModel):
     lock_days: Days = Field(default=365, ge=1, le=36500, examples=[365])
     """Period during which audit records cannot be deleted."""
     lock_mode: Literal["governance", "compliance"] = "governance"
-    """Protection of the locked records. With `compliance`, no one can shorten the lock, not even the root user of the account."""
+    """Protection of the locked records. With `compliance`, the lock cannot be shortened, not even by the root user of the account."""
     confirm_compliance: StrictBool = False
     """Confirms that the lock is irreversible. Must be true if `lock_mode` is `compliance`."""
     data_events: StrictBool = True

@@ -121,7 +121,7 @@ def read_script(folder: Path, file: str) -> Script:
     try:
         path, inside = (folder / file).resolve(), folder.resolve()
         if not path.is_relative_to(inside):
-            hint = "move the script into this folder, or below it"
+            hint = "move the script into this folder or one of its subfolders"
             return Script(problem="which is outside the folder of the stack file", hint=hint)
         if not path.exists():
             what = "which does not exist in the folder of the stack file"

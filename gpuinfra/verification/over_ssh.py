@@ -10,7 +10,7 @@ from gpuinfra.verification.read import Absent, Evidence, Found, parse
 if TYPE_CHECKING:
     from gpuinfra.remote.fleet import Outcome
 
-ABOUT = "Checked over SSH on hosts with verified host keys, and judged on this machine from the raw output."
+ABOUT = "Checked over SSH on hosts with verified host keys, and evaluated on this machine from the raw output."
 
 
 def found_of(outcomes: Sequence[Outcome[bytes]], by_host: Mapping[str, tuple[str, Mapping[str, Any]]]) -> Found:

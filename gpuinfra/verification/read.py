@@ -15,7 +15,7 @@ from gpuinfra.errors import UsageError
 SCHEMA = "gpuinfra.evidence/1"
 MAX_BYTES = 8 * 1024 * 1024
 """Twice the maximum size that a node writes. Larger files are refused."""
-FROM_A_FOLDER = "Judged from the evidence alone. Only the handover verifies who signed it."
+FROM_A_FOLDER = "Evaluated only from the evidence. Only the handover verifies who signed it."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -101,7 +101,7 @@ def targets(polls: Sequence[Poll], names: Iterable[str]) -> tuple[Target, ...]:
             raise UsageError(f"NODE is {name}; allowed: a label or an instance ID of a node in the groups ({known})")
         if len(matching) > 1:
             ids = ", ".join(one.node.instance_id for one in matching)
-            raise UsageError(f"NODE is {name}, which names several nodes; specify an instance ID: {ids}")
+            raise UsageError(f"NODE is {name}, which matches several nodes; specify an instance ID: {ids}")
         found[matching[0].node.instance_id] = matching[0]
     return tuple(found.values())
 

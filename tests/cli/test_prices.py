@@ -1,4 +1,4 @@
-"""`gpuinfra prices`: prices of machine types and stacks with date, source and certainty."""
+"""`gpuinfra prices`: prices of machine types and stacks with dates and sources."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_an_offer_file_has_the_on_demand_prices_of_shared_linux_instances(tmp_pa
         "p5.48xlarge": {ON_DEMAND: {"us-east-1": 55.04}},
     }
     assert found.read == date(2026, 9, 24)
-    assert found.source == "AWS price list of AmazonEC2 of 2026-09-24"
+    assert found.source == "AWS price list for AmazonEC2 of 2026-09-24"
     price = found.node("p5.48xlarge", ON_DEMAND, "us-east-1")
     assert price is not None
     assert found.node("p5.48xlarge", ON_DEMAND, "us-west-2") is None

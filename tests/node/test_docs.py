@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "checks.md"
 def table() -> str:
     """The table of checks for the page."""
     rows = [
-        "| id | name | phase | severity | proves | real outputs | in their shape |",
+        "| id | name | phase | severity | proves | real outputs | rewritten outputs |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     counts = tried()

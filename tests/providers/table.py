@@ -21,7 +21,7 @@ def written() -> str:
 
 def _counts() -> str:
     rows = [
-        "| cloud | recordings | exchanges replayed | recorded calls that they stand for | resource types | differences that remain |",
+        "| cloud | recordings | exchanges replayed | recorded calls that they represent | resource types | remaining differences |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     groups = [

@@ -22,7 +22,7 @@ def test_life_of_a_p4d_cluster(rehearse: Rehearse) -> None:
         "preview", "up", "up again", "add a node", "drift", "replace a node", "destroy", "adopt", "up after destroy",
     ]  # fmt: skip
     assert all(s["ok"] for s in steps.values())
-    assert "no changes, nodes untouched" in steps["up again"]["found"]
+    assert "no changes to resources or nodes" in steps["up again"]["found"]
     assert result.report["totals"]["nodes_verified"] == 5
     under = result.report["permissions"]
     assert (under["refused"], under["unused"]) == ([], [])
@@ -72,7 +72,7 @@ def assert_lived(result: Finished) -> None:
     steps = {s["step"]: s for s in result.report["life"]}
     assert all(s["ok"] for s in steps.values())
     assert "replace a node" in steps
-    assert "no changes, nodes untouched" in steps["up again"]["found"]
+    assert "no changes to resources or nodes" in steps["up again"]["found"]
     assert result.report["totals"]["nodes_verified"] == result.report["totals"]["nodes"] > 1
     under, rights = result.report["permissions"], result.report["rights"]
     assert (under["refused"], under["unused"]) == ([], [])

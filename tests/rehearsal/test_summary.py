@@ -102,7 +102,7 @@ def test_nodes_with_a_fault_are_listed_with_the_commands_that_replace_them(tmp_p
     )
     (line,) = closing = broken_nodes(folder, Path(".rehearsal"), [bad, sound, well, node("gpu-4", "i-4", "failed")])
     assert "gpu-1 (gpu-missing);" in line
-    assert "gpuinfra rehearse destroy try, then gpuinfra rehearse up try without that --fault" in line
+    assert "gpuinfra rehearse destroy try, then gpuinfra rehearse up try without the fault" in line
     assert not [label for label in ("gpu-2", "gpu-3", "gpu-4") if label in line]
     assert lines_after_failure(tmp_path, [bad], closing)[-1] == line
     (elsewhere,) = broken_nodes(folder, tmp_path / "a b", [bad])

@@ -264,5 +264,5 @@ def test_wrong_arguments_are_refused(fleet: Fleet, words: tuple[str, ...], messa
 def test_label_of_several_nodes_needs_an_id(fleet: Fleet) -> None:
     """Two clusters of a stack can have nodes with the same label."""
     polls = (polled(fleet, 2), polled(fleet, 2))
-    with pytest.raises(UsageError, match="names several nodes; specify an instance ID"):
+    with pytest.raises(UsageError, match="matches several nodes; specify an instance ID"):
         targets(polls, ["gpu-1"])

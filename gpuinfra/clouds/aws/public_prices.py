@@ -62,7 +62,7 @@ def document(value: Any, today: date) -> PublicFile | None:
 
 def _file(published: object, prices: list[PublicPrice]) -> PublicFile:
     read = day(published)
-    return PublicFile(f"AWS price list of {OFFER} of {read}", read, tuple(prices))
+    return PublicFile(f"AWS price list for {OFFER} of {read}", read, tuple(prices))
 
 
 def _offer(value: dict[str, Any]) -> Iterator[PublicPrice]:

@@ -3,7 +3,7 @@
 The EC2 API has no request that reports a GPU host as faulty. With `ReportInstanceStatus`, AWS collects feedback to improve its status checks. The instance must be running
 (https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_ReportInstanceStatus.html and the EC2 model of botocore, retrieved 2026-11-26).
 Technical cases require a support plan above Basic Support (https://docs.aws.amazon.com/awssupport/latest/user/case-management.html, retrieved 2026-11-26).
-The content of the case does not follow an AWS page: it is not verified that AWS Support requires these facts.
+The content of the case is not from an AWS page. Whether AWS Support requires these facts has not been verified.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gpuinfra.clouds.vendor import Faulty
 
 ACTION = "terminate the instance; its Auto Scaling group launches another instance"
 SAME_HOST = (
-    "send aws-support.txt to AWS Support, and keep the faulty instance on its host, outside the service of its group, until AWS repairs the host: "
+    "send aws-support.txt to AWS Support, and keep the faulty instance on its host, in standby, until AWS repairs the host: "
     "`aws autoscaling enter-standby --instance-ids {instance} --auto-scaling-group-name {group} --no-should-decrement-desired-capacity --region {region}`. "
     "The group then launches another instance, which requires free capacity. The instance in standby is billed"
 )

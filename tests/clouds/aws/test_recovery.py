@@ -263,7 +263,7 @@ def test_an_export_above_the_replication_rate_has_no_guarantee() -> None:
     """A period above the rate is not covered, so the transfer is added to the 15 minutes, also if the average of the interval is below the rate."""
     part = _part("replicate")
     assert part.minutes == pytest.approx(15 + 100 * 2**30 * 8 / 1e9 / 60, abs=0.01)
-    assert "the export at 9.4 Gbit/s exceeds this rate, so nothing is guaranteed" in part.how
+    assert "the export at 9.4 Gbit/s exceeds this rate, so the cloud does not guarantee a time" in part.how
 
 
 @pytest.mark.parametrize("fields", [{"export_mb_s": 125}, {"replication_gbps": 9.4}])

@@ -153,7 +153,7 @@ def image_fits_machine(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                 what = f"is {wanted.arch}, but {machine.name} is {machine.arch}"
                 yield error(f"{where}.arch", what, "use an image that has the same architecture as the machine type")
             if not IMAGE.fullmatch(wanted.ref):
-                what = "is not an AMI ID; allowed: an ID such as ami-0123456789abcdef0, or an SSM parameter below /aws/service/"
+                what = "is not an AMI ID; allowed: an ID such as ami-0123456789abcdef0, or an SSM parameter under /aws/service/"
                 yield error(f"{where}.ref", what, "copy it from the console")
 
 

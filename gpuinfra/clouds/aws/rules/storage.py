@@ -80,7 +80,7 @@ def existing_fsx_or_efs_is_identified(spec: ClusterSpec, today: date) -> Iterato
 
 
 def homes_are_in_availability_zones(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A stack with home directories uses no Local Zone: EFS supports mount targets only in Availability Zones (EFS user guide, "Creating mount targets", retrieved 2026-11-22)."""
+    """A stack with home directories does not use a Local Zone: EFS supports mount targets only in Availability Zones (EFS user guide, "Creating mount targets", retrieved 2026-11-22)."""
     zones = [("where.zone", spec.where.zone), *((f"pools[{i}].zone", pool.zone) for i, pool in enumerate(spec.pools))]
     local = [f"{path} is {zone}" for path, zone in zones if zone in PROFILE.opt_in_zones]
     for i, entry in enumerate(spec.storage):

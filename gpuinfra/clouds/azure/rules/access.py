@@ -76,7 +76,7 @@ def node_roles_are_limited(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def evidence_ranges_are_public(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The firewall of a storage account accepts public IPv4 ranges without host bits. The whole internet is not allowed."""
+    """The firewall of a storage account accepts public IPv4 ranges without host bits. A range that includes all addresses is not allowed."""
     for i, text in enumerate(spec.access.evidence_from):
         path = f"access.evidence_from[{i}]"
         try:
@@ -154,7 +154,7 @@ def lustre_importer_is_named(spec: ClusterSpec, today: date) -> Iterator[Finding
 
 
 def mounted_container_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A mounted container is `auto` or a resource ID, and has no `key_arn`, because Azure Storage itself uses the key of an account."""
+    """A mounted container is `auto` or a resource ID, and has no `key_arn`, because Azure Storage uses the key of the account for all clients."""
     for i, entry in enumerate(spec.storage):
         if not isinstance(entry, ObjectMount):
             continue
@@ -167,7 +167,7 @@ def mounted_container_is_valid(spec: ClusterSpec, today: date) -> Iterator[Findi
 
 
 def lustre_import_uses_account_keys(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Managed Lustre imports with an account key, which CIS 9.3.1.3 requires to be disabled."""
+    """Managed Lustre imports with an account key, but CIS 9.3.1.3 requires that account keys are disabled."""
     for i, entry in enumerate(spec.storage):
         if isinstance(entry, Lustre) and entry.bucket == "auto":
             what = "is auto, so its storage account allows access with account keys, which Managed Lustre requires for imports"

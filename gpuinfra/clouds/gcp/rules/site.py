@@ -234,7 +234,7 @@ def registry_is_artifact_registry(spec: ClusterSpec, today: date) -> Iterator[Fi
     """The registry is an Artifact Registry repository, to which gpuinfra grants nodes read access."""
     registry = spec.software.registry
     if registry and names.repository(registry) is None:
-        what = f"is {shown(registry)}, which is not an Artifact Registry repository, so gpuinfra grants nodes no access to it"
+        what = f"is {shown(registry)}, which is not an Artifact Registry repository, so gpuinfra does not grant nodes access to it"
         hint = "use LOCATION-docker.pkg.dev/PROJECT/REPOSITORY, or make sure that nodes can read the registry"
         yield info("software.registry", what, hint)
 
