@@ -18,6 +18,7 @@ from gpuinfra.shipped import shipped
 from gpuinfra.spec.capacity import Capacity
 from gpuinfra.spec.document import read
 from gpuinfra.spec.load import KEY
+from gpuinfra.spec.meanings import meaning
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 
@@ -157,8 +158,7 @@ def _lines(answers: Answers, schema: str) -> Iterator[str]:
 
 
 def _section(_: Answers, name: str, value: object) -> Iterator[str]:
-    info = ClusterSpec.model_fields.get(name)
-    yield from _comment(info.description if info else "")
+    yield from _comment(meaning(ClusterSpec, name) if name in ClusterSpec.model_fields else "")
     yield f"{name}: {flow(value)}"
 
 
@@ -192,8 +192,7 @@ def _kind(entry: Mapping[str, Any], annotation: Any) -> str:
 
 
 def _storage(_: Answers, name: str, value: list[dict[str, Any]]) -> Iterator[str]:
-    info = ClusterSpec.model_fields[name]
-    yield from _comment(info.description or "")
+    yield from _comment(meaning(ClusterSpec, name))
     yield f"{name}:"
     yield from (f"  - {flow(entry)}" for entry in value)
 
@@ -201,7 +200,7 @@ def _storage(_: Answers, name: str, value: list[dict[str, Any]]) -> Iterator[str
 _SECTIONS = {"pools": _pools, "storage": _storage}
 
 
-def _comment(text: str | None) -> list[str]:
+def _comment(text: str) -> list[str]:
     return [f"# {' '.join(text.split())}"] if text else []
 
 

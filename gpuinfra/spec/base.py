@@ -14,6 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictInt, Valid
 from gpuinfra.spec.formats import text
 
 if TYPE_CHECKING:
+    from pydantic import GetJsonSchemaHandler
+    from pydantic_core import CoreSchema
+
     # A type checker reads the fields of the sections from pydantic's own metaclass.
     from pydantic._internal._model_construction import ModelMetaclass as _SpecType
 else:
@@ -35,9 +38,18 @@ else:
 class SpecModel(BaseModel, metaclass=_SpecType):
     """A section in a declaration. Invalid values raise `SpecError` with all findings."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, validate_default=False, hide_input_in_errors=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False, hide_input_in_errors=True)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Add the docstrings of the fields to the JSON schema."""
+        from gpuinfra.spec.meanings import meanings
+
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema)["properties"]
+        for name, text in meanings(cls).items():
+            properties[name]["description"] = text
+        return schema
 
 
 @dataclass(frozen=True)

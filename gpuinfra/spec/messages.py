@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from gpuinfra.findings import Finding, Level
 from gpuinfra.spec.formats import FORMATS, REASONS
+from gpuinfra.spec.meanings import meaning
 from gpuinfra.spec.shown import looks_secret, shown
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def _message(kind: str, context: dict[str, Any], given: object, route: Loc, owne
     if kind == "missing":
         info = model.model_fields.get(last) if model else None
         example = f", for example {last}: {info.examples[0]}" if info and info.examples else ""
-        about = (info.description or "").split(". ")[0].rstrip(".") if info else ""
+        about = meaning(model, last).split(". ")[0].rstrip(".") if model and info else ""
         return "is missing", f"add it{example}" + (f" ({about})" if about else "")
     if kind in ("union_tag_not_found", "union_tag_invalid"):
         tag, allowed = str(context.get("discriminator", "kind")).strip("'"), _tags(field)
