@@ -7,7 +7,7 @@ because the unit is part of the field's name.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictInt, ValidationError
 
@@ -15,10 +15,10 @@ from gpuinfra.spec.formats import text
 
 if TYPE_CHECKING:
     from pydantic import GetJsonSchemaHandler
-    from pydantic_core import CoreSchema
 
     # A type checker reads the fields of the sections from pydantic's own metaclass.
     from pydantic._internal._model_construction import ModelMetaclass as _SpecType
+    from pydantic_core import CoreSchema
 else:
 
     class _SpecType(type(BaseModel)):
@@ -38,7 +38,7 @@ else:
 class SpecModel(BaseModel, metaclass=_SpecType):
     """A section in a declaration. Invalid values raise `SpecError` with all findings."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False, hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False, defer_build=True, hide_input_in_errors=True)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
@@ -47,9 +47,17 @@ class SpecModel(BaseModel, metaclass=_SpecType):
 
         schema = handler(core_schema)
         properties = handler.resolve_ref_schema(schema)["properties"]
-        for name, text in meanings(cls).items():
-            properties[name]["description"] = text
+        for name, words in meanings(cls).items():
+            properties[name]["description"] = words
         return schema
+
+
+Section = TypeVar("Section", bound=SpecModel)
+
+
+def defaults(section: type[Section]) -> Section:
+    """Return a section in which every field has its default. The section is not validated, so that its validator is built on first use."""
+    return section.model_construct()
 
 
 @dataclass(frozen=True)

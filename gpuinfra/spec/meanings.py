@@ -11,6 +11,7 @@ import inspect
 import sys
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 
 from pydantic import BaseModel
 
@@ -40,7 +41,7 @@ def _docstrings(module: str) -> dict[str, dict[str, str]]:
 
 
 def _fields(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
-    for field, below in zip(body, body[1:], strict=False):
+    for field, below in pairwise(body):
         match field, below:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                 yield name, inspect.cleandoc(text)

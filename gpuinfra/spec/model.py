@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from gpuinfra.spec.base import Hours, Line, Name, SpecModel
+from gpuinfra.spec.base import Hours, Line, Name, SpecModel, defaults
 from gpuinfra.spec.generic import AtPlace, Place
 from gpuinfra.spec.machines import MachineRecord
 from gpuinfra.spec.policy import Access, Audit, Budget, Handover, Network, Software, Use
@@ -35,17 +35,17 @@ class ClusterSpec(AtPlace[Place], SpecModel):
     """Pools of nodes, each with one machine type. A stack without the cluster layer has no pools."""
     storage: tuple[Storage, ...] = Field(default=(), max_length=20)
     """File systems that all nodes mount, such as Lustre."""
-    network: Network = Network()
+    network: Network = defaults(Network)
     """Addresses, outbound connections, and flow logs of the network."""
-    software: Software = Software()
+    software: Software = defaults(Software)
     """Image, driver, CUDA, and framework versions."""
-    audit: Audit = Audit()
+    audit: Audit = defaults(Audit)
     """Audit trail settings, including the locked bucket."""
-    budget: Budget = Budget()
+    budget: Budget = defaults(Budget)
     """Limit and recipients of the budget alert."""
-    access: Access = Access()
+    access: Access = defaults(Access)
     """Users and networks that can access nodes and evidence."""
-    handover: Handover = Handover()
+    handover: Handover = defaults(Handover)
     """Number of nodes that `up` waits for, and the deadline."""
     recovery: Recovery | None = None
     """Second region and recovery targets. If omitted, nothing is replicated to a different region."""
@@ -55,7 +55,7 @@ class ClusterSpec(AtPlace[Place], SpecModel):
         default=None, min_length=1, max_length=3, examples=[["foundation", "site"]]
     )
     """Layers that this stack creates. If omitted, the stack creates every layer that is not in `use`. Without pools, it creates only the foundation and the site."""
-    use: Use = Use()
+    use: Use = defaults(Use)
     """Layers that other stacks create."""
     duration_hours: Hours | None = Field(default=None, ge=1, le=87_600, examples=[720])
     """Planned lifetime of the cluster. It is used to calculate the total price. If omitted, only prices per hour and per month are shown."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, StrictInt
 
-from gpuinfra.spec.base import Days, Line, Number, Percent, SpecModel, Unit, Version
+from gpuinfra.spec.base import Days, Line, Number, Percent, SpecModel, Unit, Version, defaults
 from gpuinfra.spec.formats import text
 from gpuinfra.spec.image import Image, Os
 from gpuinfra.spec.steps import AptPackage, NodeStep
@@ -115,7 +115,7 @@ class Software(SpecModel):
     """Ubuntu packages to install on each node after the bootstrap steps, from the node's repositories. A package with a version is held. Packages that the software lock manages are rejected."""
     steps: tuple[NodeStep, ...] = Field(default=(), max_length=20)
     """Your own scripts, which run on the nodes after the bootstrap steps, in list order. The checks run after the scripts."""
-    framework: Framework = Framework()
+    framework: Framework = defaults(Framework)
     """Machine learning frameworks that you plan to use, for compatibility checks."""
     kernel: (
         Annotated[

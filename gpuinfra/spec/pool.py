@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt
 
-from gpuinfra.spec.base import Gib, Line, Name, Percent, SpecModel, Unit, Vcpus
+from gpuinfra.spec.base import Gib, Line, Name, Percent, SpecModel, Unit, Vcpus, defaults
 from gpuinfra.spec.capacity import Capacity
 from gpuinfra.spec.formats import text
 from gpuinfra.spec.generic import On, OnTarget
@@ -83,7 +83,7 @@ class Pool(OnTarget[On], SpecModel):
     """Image of this pool's nodes. `default` selects the newest release of the cloud's GPU image. A date such as `2026-10-06` selects the release with that date. `plain` selects Ubuntu without GPU software, which the bootstrap steps then install. A mapping selects an image by its ID. If omitted, `software.image` is used."""
     os: Os | None = None
     """Operating system of this pool's nodes. If omitted, `software.os` is used. For an image that is selected by ID, set the `os` field of the image instead."""
-    disk: Disk = Disk()
+    disk: Disk = defaults(Disk)
     """Root disk of each node."""
     containers_reach_metadata: StrictBool = False
     """Whether containers on a bridge network can reach the metadata service and use the node's role. If false, access is blocked by the metadata hop limit (1 instead of 2) on AWS, and by a packet filter on Azure and Google Cloud. Containers on the host network always have access."""
@@ -91,7 +91,7 @@ class Pool(OnTarget[On], SpecModel):
     """Use of the machine's fabric network: `auto` uses it if the machine has one, `required` rejects machines without one, `none` does not use it."""
     mig: tuple[MigProfile, ...] = Field(default=(), max_length=7, examples=[["3g.40gb", "3g.40gb"]])
     """MIG instances to create on each GPU, by profile. If omitted, GPUs are not partitioned. A partitioned GPU has no NVLink, which slows down jobs that use several GPUs."""
-    renew: Window = Window()
+    renew: Window = defaults(Window)
     """How this pool's nodes are replaced when their template changes."""
     quota_vcpus: Vcpus | None = Field(default=None, ge=0, examples=[1000])
     """Your account's vCPU quota for this machine family. If set, a pool that exceeds the quota is an error. If omitted, the quota is not checked."""
