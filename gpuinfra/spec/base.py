@@ -38,7 +38,9 @@ else:
 class SpecModel(BaseModel, metaclass=_SpecType):
     """A section in a declaration. Invalid values raise `SpecError` with all findings."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=False, defer_build=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=False, defer_build=True, hide_input_in_errors=True
+    )
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
