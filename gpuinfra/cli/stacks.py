@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -78,6 +77,8 @@ def stacks_of(given: dict[str, Any]) -> Stacks:
 
 def exported(name: str) -> list[dict[str, Any]]:
     """Return the resources of a deployed stack from its state backend."""
+    import subprocess
+
     from gpuinfra.engine import find_engine
 
     short = short_name(name)

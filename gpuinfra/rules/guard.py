@@ -10,6 +10,7 @@ from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import pools_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
+from gpuinfra.spec.base import defaults
 from gpuinfra.spec.messages import host_bits, listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.policy import Access, Audit, Network
@@ -170,12 +171,12 @@ def audit_trail_is_enabled(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 def weakened_protection_is_reported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A setting that provides less protection than its default is allowed but reported."""
-    audit, usual = spec.audit, Audit()
+    audit, usual = spec.audit, defaults(Audit)
     own_network = "site" in spec.made_layers and spec.network.existing is None
     if own_network and spec.access.ssh_from:
         what = f"opens port 22 of every node to {listed(list(spec.access.ssh_from))}"
         yield info("access.ssh_from", what, "remove the setting to keep port 22 closed")
-    if own_network and spec.network.flow_log_days < (days := Network().flow_log_days):
+    if own_network and spec.network.flow_log_days < (days := defaults(Network).flow_log_days):
         what = f"is {spec.network.flow_log_days}; flow logs are kept for {days} days by default"
         yield warn("network.flow_log_days", what, f"remove the setting to keep flow logs for {days} days")
     if "foundation" not in spec.made_layers or audit.trail != "create":

@@ -11,8 +11,6 @@ from gpuinfra.clouds import images, profile_of
 from gpuinfra.clouds.machines import pools_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error
-from gpuinfra.node.dcgm import LEVELS
-from gpuinfra.node.heat import LIMIT_S as HEAT_S
 from gpuinfra.software.pool import pool_lock
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.model import ClusterSpec
@@ -27,20 +25,15 @@ _PATHS = {
 
 
 _STEPS_S = 20 * 60
-_NEEDED_MINUTES = {
-    1: 0,
-    2: math.ceil((_STEPS_S + LEVELS[2][1]) / 60),
-    3: math.ceil((_STEPS_S + LEVELS[3][1] + HEAT_S) / 60),
-    4: math.ceil((_STEPS_S + LEVELS[4][1] + HEAT_S) / 60),
-}
-"""Maps each burn-in level to the maximum number of minutes between a node's first boot and its evidence. Every deadline covers level 1."""
+"""Maximum duration of the bootstrap steps in seconds."""
 
 
 def software_is_compatible(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Driver, fabric manager, CUDA, NCCL, frameworks, fabric, and Lustre client are compatible with each other and with the machine type."""
     cloud = profile_of(spec.cloud)
-    declared = {f"software.{name}" for name, value in spec.software.model_dump(exclude_defaults=True).items() if value}
-    declared |= {f"software.framework.{name}" for name in spec.software.framework.model_dump(exclude_defaults=True)}
+    software = spec.model_dump(include={"software"}, exclude_defaults=True).get("software", {})
+    declared = {f"software.{name}" for name, value in software.items() if value}
+    declared |= {f"software.framework.{name}" for name in software.get("framework", {})}
     for path, pool, machine in pools_of(spec):
         image, _ = cloud.image(spec, pool, machine)
         found = pool_lock(spec, pool, machine, cloud.software, image).conflicts
@@ -134,8 +127,15 @@ def mig_layout_fits(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 def deadline_covers_burn_in(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The handover deadline is long enough for the burn-in level."""
-    level, needed = LEVELS[spec.handover.burn_in][0], _NEEDED_MINUTES[spec.handover.burn_in]
-    if spec.handover.deadline_minutes < needed and spec.handover.wait != "none" and spec.pools:
+    if spec.handover.burn_in == 1 or spec.handover.wait == "none" or not spec.pools:
+        return  # Every deadline covers level 1.
+    from gpuinfra.node.dcgm import LEVELS
+    from gpuinfra.node.heat import LIMIT_S
+
+    level, limit_s = LEVELS[spec.handover.burn_in]
+    heat_s = LIMIT_S if spec.handover.burn_in > 2 else 0
+    needed = math.ceil((_STEPS_S + limit_s + heat_s) / 60)
+    if spec.handover.deadline_minutes < needed:
         yield error(
             "handover.deadline_minutes",
             f"is {spec.handover.deadline_minutes}, but the steps and burn-in level {spec.handover.burn_in} ({level}) take up to {needed} minutes",

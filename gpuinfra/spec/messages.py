@@ -6,7 +6,6 @@ import ipaddress
 import types
 from collections.abc import Iterator
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
@@ -86,6 +85,8 @@ def nearest(word: str, known: list[str]) -> str | None:
     lower = {name.lower(): name for name in known}
     if word.lower() in lower:
         return lower[word.lower()]
+    from difflib import get_close_matches
+
     close = get_close_matches(word.lower(), list(lower), n=12, cutoff=0.55)
     return lower[min(close, key=lambda one: _distance(word.lower(), one))] if close else None
 
