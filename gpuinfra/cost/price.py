@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING
@@ -34,9 +34,10 @@ REPLICATED = (
 
 def price(plan: Plan, today: date, prices: PriceFile | None = None, *, duration_hours: int | None = None) -> Cost:
     """Return the price of a plan. `prices` is your own price file."""
-    lines = tuple(_lines(plan, prices))
+    resources = _resources(plan)
+    lines = tuple(_lines(plan, resources, prices))
     dates = [line.read for line in lines if line.read]
-    counts = Counter((type_, one.reason) for type_, one in _unpriced(plan))
+    counts = Counter((type_, one.reason) for type_, one in _unpriced(resources))
     listed = tuple(f"{count} x {type_}: {reason}" for (type_, reason), count in sorted(counts.items()))
     missing = tuple(f"{line.what}: {line.note or 'price unknown'}" for line in lines if line.usd_per_unit_hour is None)
     return Cost(
@@ -55,10 +56,10 @@ def price(plan: Plan, today: date, prices: PriceFile | None = None, *, duration_
     )
 
 
-def _unpriced(plan: Plan) -> Iterator[tuple[str, Counted]]:
+def _unpriced(resources: Iterable[PlannedResource]) -> Iterator[tuple[str, Counted]]:
     """Yield the module and type, such as `filestore Instance`, of each resource whose hourly or monthly price is not in the catalog,
     and the reason."""
-    for one in _resources(plan):
+    for one in resources:
         if one.kind and one.kind.price.fixed:
             module, _, name = one.type.split(":", 1)[1].partition(":")
             yield f"{module.partition('/')[0]} {name}", one.kind.price
@@ -71,8 +72,8 @@ def _resources(plan: Plan) -> tuple[PlannedResource, ...]:
     return found
 
 
-def _lines(plan: Plan, prices: PriceFile | None) -> Iterator[Line]:
-    cloud = profile_of(plan.cloud)
+def _lines(plan: Plan, resources: Iterable[PlannedResource], prices: PriceFile | None) -> Iterator[Line]:
+    cloud, each = profile_of(plan.cloud), _each(resources)
     for pool in plan.pools:
         machine = cloud.machines.get(pool.machine)
         for group in pool.groups:
@@ -80,8 +81,8 @@ def _lines(plan: Plan, prices: PriceFile | None) -> Iterator[Line]:
         yield from _disks(pool, plan, cloud.service_prices, prices)
     for file_system in plan.file_systems:
         yield from _file_system(file_system, plan, cloud.service_prices, prices)
-    yield from _counted(plan, cloud.service_prices, prices)
-    yield from _network(plan, cloud.service_prices, prices)
+    yield from _counted(plan, each, cloud.service_prices, prices)
+    yield from _network(plan, each, cloud.service_prices, prices)
     yield from _replication(plan, cloud.service_prices, prices)
 
 
@@ -170,7 +171,9 @@ def _file_system(
     yield _line(what, "storage", entry.capacity_gib, "GiB-month", found, plan)
 
 
-def _network(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None) -> Iterator[Line]:
+def _network(
+    plan: Plan, each: Counter[Counted], known: tuple[ServicePrice, ...], prices: PriceFile | None
+) -> Iterator[Line]:
     network = plan.network
     if network is None or "site" not in plan.layers:
         return
@@ -188,22 +191,24 @@ def _network(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | No
         address = _service("address_hour", plan, known, prices)
         yield hourly(gateways, "public address of the NAT gateway", address)
     # An endpoint that is billed once, regardless of its subnets, is counted with the resources.
-    if network.interface_endpoints and not any(row.item == "endpoint_hour" for row in _each(plan)):
+    if network.interface_endpoints and not any(row.item == "endpoint_hour" for row in each):
         count = len(network.interface_endpoints) * sum(s.role == "nodes" for s in network.subnets)
         yield hourly(count, "interface endpoint", _service("endpoint_hour", plan, known, prices))
 
 
-def _counted(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None) -> Iterator[Line]:
+def _counted(
+    plan: Plan, each: Counter[Counted], known: tuple[ServicePrice, ...], prices: PriceFile | None
+) -> Iterator[Line]:
     """Yield a line for each kind of resource that is billed by the hour or month, regardless of its size."""
-    for row, count in sorted(_each(plan).items(), key=lambda one: one[0].each):
+    for row, count in sorted(each.items(), key=lambda one: one[0].each):
         unit = (row.item or "").rpartition("_")[2]
         found = _service(row.item or "", plan, known, prices)
         yield _line(f"{count} x {row.each}", "service", count, unit, found, plan)
 
 
-def _each(plan: Plan) -> Counter[Counted]:
+def _each(resources: Iterable[PlannedResource]) -> Counter[Counted]:
     """Count the resources that are billed as one unit of a price item."""
-    return Counter(one.kind.price for one in _resources(plan) if one.kind and one.kind.price.each)
+    return Counter(one.kind.price for one in resources if one.kind and one.kind.price.each)
 
 
 def _replication(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None) -> Iterator[Line]:
