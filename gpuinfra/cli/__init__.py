@@ -7,6 +7,7 @@ command named `command`, imported on first use, so `gpuinfra plan` does not load
 from __future__ import annotations
 
 import errno
+import gc
 import importlib
 import os
 import sys
@@ -197,4 +198,6 @@ def prefixed(text: str) -> list[str]:
 
 def run() -> None:
     """Entry point of the installed script."""
+    # A command imports modules with many objects that it never frees. With the default threshold of 700, Python searches them for garbage a hundred times.
+    gc.set_threshold(50_000)
     sys.exit(main())

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import date
 from pathlib import Path
 
 import pytest
+from pydantic import Field, create_model
 
 from gpuinfra.errors import SpecError, UsageError
 from gpuinfra.findings import Level
 from gpuinfra.reference.schema import FILE, text
 from gpuinfra.rules import load_stack
+from gpuinfra.spec.base import SpecModel
 from gpuinfra.spec.load import find_stack, stack_name
+from gpuinfra.spec.meanings import meaning
 
 TODAY = date(2026, 11, 21)
 ROOT = Path(__file__).parents[2]
@@ -108,3 +113,36 @@ def test_unknown_stack_suggests_the_nearest(monkeypatch: pytest.MonkeyPatch) -> 
 def test_shipped_schema_is_current() -> None:
     """The shipped schema equals the schema of the models (`python -m gpuinfra.reference.schema` writes it)."""
     assert FILE.read_text() == text()
+
+
+_BUILT = """
+from gpuinfra.spec import read_stack
+from gpuinfra.spec.base import SpecModel
+
+def built(section):
+    return [*([section.__name__] if section.__pydantic_complete__ else []), *(name for one in section.__subclasses__() for name in built(one))]
+
+print(built(SpecModel), SpecModel.model_config.get("use_attribute_docstrings"))
+read_stack("aws-p4d")
+print(built(SpecModel))
+"""
+
+
+def test_a_stack_builds_one_validator() -> None:
+    """Importing the sections builds no validator and parses no source code, and reading a stack builds only the validator of the
+    declaration. Both are slow."""
+    done = subprocess.run([sys.executable, "-c", _BUILT], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[] None", "['ClusterSpec']"]
+
+
+def test_a_section_without_source_code_has_its_own_descriptions() -> None:
+    """A field that a program creates has the description that it declares, or none, in messages and in the schema."""
+    section = create_model(
+        "Place", __base__=SpecModel, region=(str, Field(description="A region.")), zone=(str, ""), __module__="created"
+    )
+    assert (meaning(section, "region"), meaning(section, "zone")) == ("A region.", "")
+    fields = section.model_json_schema()["properties"]
+    assert fields["region"]["description"] == "A region."
+    assert "description" not in fields["zone"]
+    with pytest.raises(SpecError, match=r"region is missing; add it \(A region\)"):
+        section()
