@@ -199,5 +199,5 @@ def prefixed(text: str) -> list[str]:
 def run() -> None:
     """Entry point of the installed script."""
     # A command imports modules with many objects that it never frees. With the default threshold of 700, Python searches them for garbage a hundred times.
-    gc.set_threshold(50_000)
+    gc.set_threshold(200_000)
     sys.exit(main())
