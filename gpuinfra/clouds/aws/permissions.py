@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from gpuinfra.clouds.aws.regions import partition
 from gpuinfra.clouds.aws.requests import CHANGES, COPY, IN_BOTH, SSH, STOP_SECOND, asked
 from gpuinfra.clouds.aws.resources import RESOURCES, resources
 from gpuinfra.clouds.permissions import Permissions, collect, reads_of, uses_of
+from gpuinfra.clouds.planned import PlannedResource
 from gpuinfra.naming import TOKEN_LENGTH, bucket_name, unique_name
 from gpuinfra.plan.model import Plan
 
@@ -65,6 +66,10 @@ _PASSED_TO = {
     "cloudtrail.amazonaws.com": ("cloudtrail/trail:Trail",),
     "s3.amazonaws.com": ("s3/bucketReplicationConfig:BucketReplicationConfig",),
 }
+
+
+_Planned = Sequence[PlannedResource]
+"""The resources of a plan. They are listed once, because every action needs them."""
 
 
 @dataclass(frozen=True)
@@ -146,8 +151,9 @@ def _escalation(plan: Plan) -> str:
 
 def _statements(plan: Plan, uses: Mapping[str, list[tuple[str, str]]]) -> Iterator[dict[str, Any]]:
     scopes: dict[_Scope, set[str]] = defaultdict(set)
+    planned = tuple(resources(plan))
     for action, needed in uses.items():
-        for scope in _scopes(plan, action, {type_.removeprefix("aws:") for type_, _ in needed}):
+        for scope in _scopes(plan, planned, action, {type_.removeprefix("aws:") for type_, _ in needed}):
             scopes[scope].add(action)
     named: Counter[str] = Counter()
     for scope in sorted(scopes, key=lambda one: (one.sid, one.resources)):
@@ -160,13 +166,13 @@ def _statements(plan: Plan, uses: Mapping[str, list[tuple[str, str]]]) -> Iterat
         yield {**statement, "Condition": conditions} if conditions else statement
 
 
-def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
+def _scopes(plan: Plan, planned: _Planned, action: str, types: set[str]) -> Iterator[_Scope]:
     """Return the resources and conditions for an action."""
     service, _, call = action.partition(":")
     arn = f"arn:{partition(plan.region)}:"
     own = {f"aws:ResourceTag/{_CLUSTER}": plan.name}
-    regions = _regions(plan, types)
-    roles = [f"{arn}iam::*:role/{name}" for name in _generated(plan, "aws:iam/role:Role")]
+    regions = _regions(plan, planned, types)
+    roles = [f"{arn}iam::*:role/{name}" for name in _generated(planned, "aws:iam/role:Role")]
     if action == "iam:PassRole":
         to = sorted(service for service, of in _PASSED_TO.items() if types & set(of))
         yield _scope("PassRoles", roles, StringEquals={"iam:PassedToService": _one(to)})
@@ -180,7 +186,7 @@ def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
                 "LetFileSystemReadItsBucket",
                 [f"{arn}iam::*:role/aws-service-role/s3.data-source.lustre.fsx.amazonaws.com/*"],
             )
-        profiles = [f"{arn}iam::*:instance-profile/{name}" for name in _generated(plan, _PROFILE)]
+        profiles = [f"{arn}iam::*:instance-profile/{name}" for name in _generated(planned, _PROFILE)]
         boundary = plan.roles.permissions_boundary if action in _BY_BOUNDARY else None
         limit = {"StringEquals": {"iam:PermissionsBoundary": boundary}} if boundary else {}
         if call in ("AttachRolePolicy", "DetachRolePolicy"):
@@ -222,7 +228,7 @@ def _scopes(plan: Plan, action: str, types: set[str]) -> Iterator[_Scope]:
         yield _scope("NameEndpoints", [f"{arn}route53:::hostedzone/*"])
     elif action in _TAGGING:
         yield from _tagging(plan, action, own, regions)
-    elif named := _named(plan, action, regions):
+    elif named := _named(plan, planned, action, regions):
         yield _scope(service.capitalize(), named)
         if STOP_SECOND in types and plan.recovery and not call.startswith("Describe"):
             # In the second Region, the group of a pool can have another kind of capacity, which is part of the group's name.
@@ -309,9 +315,9 @@ def _tagging(plan: Plan, action: str, own: Mapping[str, str], regions: list[str]
         yield _scope("TagFileSystems", where, StringEquals=request, Null=untagged)
 
 
-def _regions(plan: Plan, types: set[str]) -> list[str]:
+def _regions(plan: Plan, planned: _Planned, types: set[str]) -> list[str]:
     """Return the Regions of the resources of these types and of gpuinfra's own requests. The Region of the plan is first."""
-    found = {one.region or plan.region for one in resources(plan) if one.type.removeprefix("aws:") in types}
+    found = {one.region or plan.region for one in planned if one.type.removeprefix("aws:") in types}
     if plan.recovery and types & IN_BOTH:
         found |= {plan.region, plan.recovery.region}
     return sorted(found or {plan.region}, key=lambda region: (region != plan.region, region))
@@ -336,9 +342,9 @@ def _regional(action: str, regions: Iterable[str]) -> list[str]:
     return ["*"]
 
 
-def _generated(plan: Plan, type_: str) -> list[str]:
+def _generated(planned: _Planned, type_: str) -> list[str]:
     """Return the names that the provider generates for resources of a type: the logical name, a hyphen and seven characters."""
-    return [f"{one.name}-{'?' * 7}" for one in resources(plan) if one.type == type_]
+    return [f"{one.name}-{'?' * 7}" for one in planned if one.type == type_]
 
 
 def _buckets(plan: Plan) -> list[str]:
@@ -366,7 +372,7 @@ def _in_buckets(plan: Plan, action: str) -> tuple[str, list[str]]:
     return "Buckets", buckets
 
 
-def _named(plan: Plan, action: str, regions: Iterable[str]) -> list[str]:
+def _named(plan: Plan, planned: _Planned, action: str, regions: Iterable[str]) -> list[str]:
     """Return the ARNs of the resources that the plan creates, if the service supports them for this action."""
     service, _, call = action.partition(":")
     arn, where = f"arn:{partition(plan.region)}:", f"{plan.region}:*"
@@ -375,7 +381,7 @@ def _named(plan: Plan, action: str, regions: Iterable[str]) -> list[str]:
         return unique_name(plan.name, purpose, _TOKEN, limit)
 
     if service == "autoscaling" and not call.startswith("Describe"):
-        groups = _generated(plan, "aws:autoscaling/group:Group")
+        groups = _generated(planned, "aws:autoscaling/group:Group")
         return [f"{arn}autoscaling:{where}:autoScalingGroup:*:autoScalingGroupName/{name}" for name in groups]
     if service == "logs" and call != "DescribeLogGroups":
         names = [f"/gpuinfra/{unique('trail')}"] if any(instances.trails(plan)) else []
@@ -403,11 +409,11 @@ def _named(plan: Plan, action: str, regions: Iterable[str]) -> list[str]:
         ]
         return [f"{arn}kms:{name}" for name in (*names, *(f"{region}:*:key/*" for region in regions))]
     if service == "sns" and call not in ("GetSubscriptionAttributes", "Unsubscribe"):
-        topics = _generated(plan, "aws:sns/topic:Topic")
+        topics = _generated(planned, "aws:sns/topic:Topic")
         return [f"{arn}sns:{region}:*:{name}" for region in regions for name in topics]
     if service == "cloudwatch" and call != "GetMetricStatistics":
         # CloudWatch lists alarms before it filters them by name.
-        alarms = ["*"] if call == "DescribeAlarms" else _generated(plan, "aws:cloudwatch/metricAlarm:MetricAlarm")
+        alarms = ["*"] if call == "DescribeAlarms" else _generated(planned, "aws:cloudwatch/metricAlarm:MetricAlarm")
         return [f"{arn}cloudwatch:{region}:*:alarm:{name}" for region in regions for name in alarms]
     return []
 

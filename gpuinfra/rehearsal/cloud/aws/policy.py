@@ -87,10 +87,16 @@ def _conditions(request: AccessRequest, conditions: Mapping[str, Mapping[str, An
 
 
 def _like(pattern: str, value: str, blind: bool = False) -> bool:
+    return _compiled(pattern, blind).fullmatch(value) is not None
+
+
+@lru_cache(maxsize=16384)
+def _compiled(pattern: str, blind: bool) -> re.Pattern[str]:
+    """Return the expression of a pattern. A deployment evaluates the same patterns for each of its requests."""
     expression = "".join(
         ".*" if part == "*" else "." if part == "?" else re.escape(part) for part in re.split(r"([*?])", pattern)
     )
-    return re.fullmatch(expression, value, re.S | (re.I if blind else 0)) is not None
+    return re.compile(expression, re.S | (re.I if blind else 0))
 
 
 _OPERATORS = {
@@ -111,6 +117,8 @@ _OPERATORS = {
 
 def _fill(pattern: str, request: AccessRequest) -> str:
     """Replace policy variables such as `${aws:userid}`. An unknown variable does not match anything."""
+    if "${" not in pattern:
+        return pattern
     return re.sub(r"\$\{([^}]+)\}", lambda found: request.context.get(found.group(1), "\0unknown"), pattern)
 
 
