@@ -4,6 +4,8 @@ BIN := .venv/bin
 STACK ?= aws-p4d
 # Two test files in parallel; the tests of one file share their fixtures.
 TWO := -n 2 --dist loadfile
+# The tests start thousands of Python processes, and each would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: rehearse test test-long lint bench docs sbom dist lock clean engine dev
 

@@ -1,0 +1,50 @@
+"""Random command lines and stack files end with a documented exit code and a message."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.fuzzed import ROOT, problem_of
+
+ALONE = ["unshare", "--user", "--map-root-user", "--net"]
+COUNT = 250
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(4))
+def test_random_command_lines_end_with_a_documented_exit_code(tmp_path: Path, seed: int) -> None:
+    """No command line has a traceback, an internal error, control characters in its output, or an exit code without a message.
+
+    The commands run without credentials, an engine, programs on the PATH, or a network.
+    """
+    if shutil.which("unshare") is None or subprocess.run([*ALONE, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine has no network namespaces")
+    words = [sys.executable, "-m", "tests.cli.fuzzed", str(seed), str(COUNT), str(tmp_path)]
+    done = subprocess.run([*ALONE, *words], cwd=ROOT, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = json.loads(done.stdout)
+    assert found["wrong"] == []
+    assert sum(found["codes"].values()) == COUNT
+    assert {"0", "1", "2"} <= set(found["codes"])
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "problem"),
+    [
+        (0, "fine", None),
+        (2, "Usage: ...", None),
+        (1, "", "no message"),
+        (7, "x", "exit code 7"),
+        (1, "gpuinfra: internal error: KeyError", "a traceback or an internal error"),
+        (0, "\x1b[31mred", "control characters in the output"),
+    ],
+)
+def test_an_unexpected_result_is_found(code: int, output: str, problem: str | None) -> None:
+    """Each property of a result is checked."""
+    assert problem_of(code, output) == problem
