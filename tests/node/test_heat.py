@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 
@@ -7,7 +8,8 @@ import pytest
 
 from gpuinfra.node import heat
 from gpuinfra.node.console import Missing
-from gpuinfra.node.table import Row
+from gpuinfra.node.table import Row, parse
+from tests.node.real import EVIDENCE
 
 LOAD = [sys.executable, "-c", "import time; time.sleep(60)"]
 
@@ -48,6 +50,24 @@ def test_it_ends_at_a_steady_temperature() -> None:
     assert found["ended"] is None
     first = found["gpus"][0]
     assert (first["first_c"], first["highest_c"], first["new_errors"], first["busy_percent"]) == (30, 66, 0, 100)
+
+
+def test_recorded_samples_of_a_real_gpu_become_steady() -> None:
+    """The samples of an H100 under load result in the recorded evidence: the temperature is steady after four minutes, and not before."""
+    text = (EVIDENCE.parent / "heat/h100-80gb-hbm3.csv").read_text(encoding="ascii")
+    header, *lines = [line for line in text.splitlines() if line]
+    samples = [list(parse(f"{header}\n{line}\n").rows) for line in lines if line != header]
+    recorded = json.loads(json.loads((EVIDENCE / "h100-heat.json").read_text())["probes"]["heat"]["stdout"])
+    clock, left = Clock(), iter(samples)
+    step_s = recorded["seconds"] / (len(samples) - 1)
+    found = heat.measure(
+        1800, heat=LOAD, sample=lambda: next(left), wait=lambda _: clock.wait(step_s), clock=clock.read
+    )
+    assert (found["steady"], list(left)) == (True, [])
+    assert found["seconds"] == recorded["seconds"]
+    # Each recorded sample was taken just before that of the measurement.
+    assert found["gpus"] == [{**gpu, "highest_w": pytest.approx(gpu["highest_w"], abs=1)} for gpu in recorded["gpus"]]
+    assert not heat.is_steady([(number * step_s, rows) for number, rows in enumerate(samples[:-1])])
 
 
 def test_events_during_the_load_are_recorded() -> None:
