@@ -27,6 +27,8 @@ class Pair:
 
     source: str
     replica: str
+    job: str = ""
+    """Replication job, on clouds where a job replicates the bucket."""
 
 
 class Failover(Protocol):
@@ -83,7 +85,7 @@ class Copy:
     size: int
     """Size in bytes."""
     replaces: str | None
-    """ETag of the current version in the first region, or None if the bucket has no current version. The copy fails if the ETag changes."""
+    """ETag or generation of the current version in the first region, or None if the bucket has no current version. The copy fails if it changes."""
 
 
 @dataclass(frozen=True, kw_only=True)
