@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, content, json_response
-from gpuinfra.rehearsal.cloud.gcp import access, operator, tokens
+from gpuinfra.rehearsal.cloud.gcp import access, objects, operator, outages, tokens
 from gpuinfra.rehearsal.cloud.gcp.behaviors.replication import replicate
 from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError, invalid
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT_NUMBER
@@ -48,6 +48,7 @@ class Storage:
         if not access.exists(self.cloud.store, bucket):
             self._allow(who, access.LOOK, bucket)
             raise GoogleError("notFound", "The specified bucket does not exist.", status=404)
+        outages.refuse(self.cloud.store, outages.of_bucket(self.cloud.store, bucket), f"the bucket {bucket}")
         replicate(self.cloud.store)
         if match["how"] == "upload/":
             return self._put(request, who, bucket)
@@ -82,18 +83,18 @@ class Storage:
             if found is None:
                 raise _gone(bucket, name)
             self._keep(bucket, name, found)
-            self.cloud.store.remove_object(bucket, name)
+            objects.remove(self.cloud.store, bucket, name)
             return Response(204)
         if request.method != "GET":
             raise GoogleError("methodNotAllowed", f"{request.method} is not supported in a rehearsal", status=405)
         self._allow(who, access.GET, bucket, name)
-        if found is None:
+        if found is None or request.query.get("generation") not in (None, str(objects.generation(found))):
             raise _gone(bucket, name)
         if request.query.get("alt") != "media":
-            return json_response(_described(found))
+            return json_response(objects.described(self.cloud.store, found))
         headers = {
-            "X-Goog-Generation": str(_generation(found)),
-            "X-Goog-Hash": f"md5={_md5(found)}",
+            "X-Goog-Generation": str(objects.generation(found)),
+            "X-Goog-Hash": f"md5={objects.md5(found)}",
             "ETag": found.etag,
         }
         kind = str(found.meta.get("content-type") or "application/octet-stream")
@@ -108,14 +109,13 @@ class Storage:
         with self.cloud.store.change():
             there = self.cloud.store.object(bucket, name)
             wanted = request.query.get("ifGenerationMatch")
-            if wanted is not None and wanted != str(_generation(there) if there else 0):
+            if wanted is not None and wanted != str(objects.generation(there) if there else 0):
                 raise GoogleError("conditionNotMet", _UNMET, status=412)
             if there is not None:
                 self._allow(who, access.DELETE, bucket, name)  # overwriting requires the delete permission
                 self._keep(bucket, name, there)
-            number = 1_000_000_000_000_000 + self.cloud.store.next("generation")
-            stored = self.cloud.store.put_object(bucket, name, body, {"content-type": kind, "generation": number})
-        return json_response(_described(stored))
+            stored = objects.write(self.cloud.store, bucket, name, body, {"content-type": kind})
+        return json_response(objects.described(self.cloud.store, stored))
 
     def _keep(self, bucket: str, name: str, found: StoredObject) -> None:
         """Refuse the request while the bucket's retention policy protects the object."""
@@ -164,7 +164,7 @@ class Storage:
             if folder:
                 folders.append(folder)
             elif (found := self.cloud.store.object(bucket, key)) is not None:
-                items.append(_described(found))
+                items.append(objects.listed(objects.described(self.cloud.store, found)))
         return {"kind": "storage#objects", "items": items, "prefixes": folders}
 
 
@@ -186,23 +186,6 @@ def _upload(request: Request) -> tuple[str, str, bytes]:
     last = request.body.split(b"--" + boundary.encode())[2]
     content = last.partition(b"\r\n\r\n")[2].removesuffix(b"\r\n")
     return str(about.get("name") or name), str(about.get("contentType") or parts[1].get_content_type()), content  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def _described(found: StoredObject) -> dict[str, Any]:
-    moment = _moment(found.modified)
-    return {
-        "kind": "storage#object", "id": f"{found.bucket}/{found.key}/{_generation(found)}", "name": found.key, "bucket": found.bucket,
-        "generation": str(_generation(found)), "metageneration": "1", "size": str(len(found.body)), "md5Hash": _md5(found), "etag": found.etag,
-        "contentType": found.meta.get("content-type"), "timeCreated": moment, "updated": moment, "storageClass": "STANDARD",
-    }  # fmt: skip
-
-
-def _generation(found: StoredObject) -> int:
-    return int(found.meta.get("generation") or 1)
-
-
-def _md5(found: StoredObject) -> str:
-    return base64.b64encode(bytes.fromhex(found.etag)).decode()
 
 
 def _gone(bucket: str, name: str) -> GoogleError:
