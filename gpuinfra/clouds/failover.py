@@ -128,7 +128,9 @@ class Failback(Failover, Protocol):
         ...
 
     def start_command(self, group: str) -> str:
-        """Return the command that allows a group in the second region to launch nodes."""
+        """Return the command that allows a group in the second region to launch nodes, or an empty string if `up` is sufficient.
+
+        `groups` was called with the resources of the group's stack."""
         ...
 
 

@@ -30,6 +30,7 @@ from gpuinfra.words import counted
 GROUP = "gcp:compute/instanceGroupManager:InstanceGroupManager"
 JOB = "gcp:storage/transferJob:TransferJob"
 FILE_SYSTEM = "gpuinfra:gcp:SharedFilesystem"
+REQUEST = "gcp:compute/resizeRequest:ResizeRequest"
 QUEUED = ("ACCEPTED", "CREATING")
 """States of a resize request that can still add instances to its group."""
 THREADS = 16
@@ -52,11 +53,18 @@ class GcpFailover:
         self._api = api
         self._contents: dict[tuple[str, str, str], Content] = {}
         """Bucket, name and generation -> content, which never changes."""
+        self._queued: dict[str, list[str]] = {}
+        """Group -> names of the resize requests in the states of the stacks."""
         self._imports: dict[str, str] = {}
         """File system -> path in Cloud Storage."""
 
     def groups(self, resources: Iterable[Resource]) -> tuple[str, ...]:
-        return tuple(str(one.get("id")) for one in resources if one.get("type") == GROUP)
+        found = [*resources]
+        for one in found:
+            group, _, request = str(one.get("id")).partition("/resizeRequests/")
+            if one.get("type") == REQUEST and request:
+                self._queued.setdefault(group, []).append(request)
+        return tuple(str(one.get("id")) for one in found if one.get("type") == GROUP)
 
     def pairs(self, resources: Iterable[Resource]) -> tuple[Pair, ...]:
         return tuple(_pairs(resources))
@@ -67,7 +75,7 @@ class GcpFailover:
         return tuple(found)
 
     def answers(self, pair: Pair) -> None:
-        self._api.sent("GET", STORAGE, _objects(pair.replica), {"maxResults": "1", "fields": "items(name)"})
+        self._api.sent("GET", STORAGE, objects_of(pair.replica), {"maxResults": "1", "fields": "items(name)"})
 
     def stop_group(self, group: str) -> None:
         for request in self._requests(group):
@@ -102,7 +110,7 @@ class GcpFailover:
 
     def _listed(self, bucket: str, **more: str) -> Iterator[Object]:
         asked = {"fields": f"items({FIELDS}),nextPageToken", **more}
-        for page in self._api.pages("GET", STORAGE, _objects(bucket), asked):
+        for page in self._api.pages("GET", STORAGE, objects_of(bucket), asked):
             yield from page.get("items") or []
 
     def content(self, bucket: str, one: Object) -> Content | None:
@@ -111,7 +119,7 @@ class GcpFailover:
         if key not in self._contents:
             found: Object | None = one
             if not one.get("crc32c"):
-                path = f"{_objects(bucket)}/{quote(key[1], safe='')}"
+                path = f"{objects_of(bucket)}/{quote(key[1], safe='')}"
                 found = self._api.ask("GET", STORAGE, path, {"generation": key[2], "fields": FIELDS})
             if found is None:
                 return None
@@ -154,7 +162,8 @@ def same(one: Content, other: Content) -> bool:
     return bool(one[1]) and one[:2] == other[:2] and (not one[2] or not other[2] or one[2] == other[2])
 
 
-def _objects(bucket: str) -> str:
+def objects_of(bucket: str) -> str:
+    """Return the path of the objects of a bucket."""
     return f"storage/v1/b/{quote(bucket, safe='')}/o"
 
 

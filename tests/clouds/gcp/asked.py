@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -12,6 +12,7 @@ from gpuinfra.handover.gcp import RequestFailed
 from tests.clouds.gcp.discovery import answer_findings, document, findings
 from tests.clouds.gcp.requests import Call
 
+_TYPED: dict[str, Callable[[str], object]] = {"integer": int, "boolean": lambda value: value == "true"}
 LUSTRE = "https://lustre.googleapis.com/v1/"
 
 
@@ -25,8 +26,8 @@ class Google:
     def expect(self, api: str, method: str, params: Mapping[str, str], answer: Any, body: Any = None) -> None:
         """Add a request. It must be valid by the discovery document, and so must its response."""
         about = _method(api, method)
-        numbers = {name for name, one in about["parameters"].items() if one.get("type") == "integer"}
-        typed = {name: int(value) if name in numbers else value for name, value in params.items()}
+        kinds = {name: str(one.get("type")) for name, one in about["parameters"].items()}
+        typed = {name: _TYPED.get(kinds.get(name, ""), str)(value) for name, value in params.items()}
         assert findings(Call(api, method, typed, body)) == []
         path = about["path"]
         for name in re.findall(r"\{\+?(\w+)\}", path):
