@@ -1,4 +1,4 @@
-"""Objects of Cloud Storage, with generations and checksums. A bucket with versioning keeps descriptions of its noncurrent versions.
+"""Objects of Cloud Storage, with generations and checksums. A bucket with versioning keeps its noncurrent versions.
 
 https://cloud.google.com/storage/docs/json_api/v1/objects and https://cloud.google.com/storage/docs/object-versioning, retrieved 2026-11-26.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +21,12 @@ _POLYNOMIAL = 0x82F63B78
 _CHECKSUMS = ("crc32c", "md5Hash")
 
 
-def write(store: Store, bucket: str, name: str, body: bytes, about: Mapping[str, Any]) -> StoredObject:
-    """Write an object with a new generation. `about` contains its content type and its custom metadata."""
+def write(store: Store, bucket: str, name: str, body: bytes, meta: Mapping[str, Any]) -> StoredObject:
+    """Write an object with a new generation. `meta` contains its content type and its custom metadata."""
     with store.change():
         _retire(store, bucket, name)
         number = 1_000_000_000_000_000 + store.next("generation")
-        return store.put_object(bucket, name, body, {**about, "generation": number})
+        return store.put_object(bucket, name, body, {**meta, "generation": number})
 
 
 def remove(store: Store, bucket: str, name: str) -> None:
@@ -36,11 +36,21 @@ def remove(store: Store, bucket: str, name: str) -> None:
         store.remove_object(bucket, name)
 
 
-def noncurrent(store: Store, bucket: str) -> Iterator[dict[str, Any]]:
-    """Return the descriptions of the noncurrent versions in a bucket."""
-    for one in store.all(_OLD).values():
-        if one["bucket"] == bucket:
-            yield one
+def version(store: Store, bucket: str, name: str, number: str) -> tuple[dict[str, Any], bytes, dict[str, Any]] | None:
+    """Return the description of a generation, its content, and its content type and custom metadata."""
+    found = store.object(bucket, name)
+    if found is not None and number == str(generation(found)):
+        return described(store, found), found.body, about(found)
+    old = store.get(_OLD, f"{bucket}/{name}/{number}")
+    return (old["described"], base64.b64decode(old["body"]), old["about"]) if old else None
+
+
+def versions(store: Store, bucket: str, prefix: str = "") -> list[dict[str, Any]]:
+    """Return the descriptions of all versions in a bucket, sorted by name and generation."""
+    old = [one["described"] for one in store.all(_OLD).values() if one["described"]["bucket"] == bucket]
+    live = [found for key, *_ in store.objects(bucket, prefix) if (found := store.object(bucket, key)) is not None]
+    every = [*(one for one in old if one["name"].startswith(prefix)), *(described(store, found) for found in live)]
+    return sorted(every, key=lambda one: (one["name"].encode(), int(one["generation"])))
 
 
 def generation(found: StoredObject) -> int:
@@ -60,10 +70,10 @@ def described(store: Store, found: StoredObject) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def listed(about: Mapping[str, Any]) -> dict[str, Any]:
+def listed(full: Mapping[str, Any]) -> dict[str, Any]:
     """Return the description of an object as in a list, which does not contain the checksums of objects that are encrypted with a customer-managed key
     (https://cloud.google.com/storage/docs/encryption/customer-managed-keys#restrictions, as quoted in apache/airflow issue 34980, retrieved 2026-11-26)."""
-    return {name: value for name, value in about.items() if "kmsKeyName" not in about or name not in _CHECKSUMS}
+    return {name: value for name, value in full.items() if "kmsKeyName" not in full or name not in _CHECKSUMS}
 
 
 def md5(found: StoredObject) -> str:
@@ -75,8 +85,13 @@ def _retire(store: Store, bucket: str, name: str) -> None:
     made = store.find(BUCKET, bucket)
     there = store.object(bucket, name)
     if there is not None and made is not None and (made.plain.get("versioning") or {}).get("enabled"):
-        about = {**described(store, there), "timeDeleted": _moment(store.now())}
-        store.put(_OLD, about["id"], about)
+        old = {**described(store, there), "timeDeleted": _moment(store.now())}
+        store.put(_OLD, old["id"], {"described": old, "body": base64.b64encode(there.body).decode(), "about": about(there)})  # fmt: skip
+
+
+def about(found: StoredObject) -> dict[str, Any]:
+    """Return the content type and the custom metadata of an object."""
+    return {name: value for name, value in found.meta.items() if name != "generation"}
 
 
 def _key_of(store: Store, bucket: str) -> str:

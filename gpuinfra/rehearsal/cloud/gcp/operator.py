@@ -26,6 +26,7 @@ _COMPUTE = {
     ("instanceGroupManagers", "resizeRequests"): "compute.instanceGroupManagers.get",
     ("instanceGroupManagers", "resize"): "compute.instanceGroupManagers.update",
     ("instanceGroupManagers", "resizeRequests/cancel"): "compute.instanceGroupManagers.update",
+    ("instanceGroupManagers", "resizeRequests/-"): "compute.instanceGroupManagers.update",
     ("instanceGroupManagers", "recreateInstances"): "compute.instanceGroupManagers.update",
     ("instances", "serialPort"): "compute.instances.getSerialPortOutput",
 }

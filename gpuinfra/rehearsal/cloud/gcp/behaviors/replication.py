@@ -130,7 +130,7 @@ def replicate(store: Store) -> None:
                 continue
             there = store.object(replica, key)
             if there is None or there.etag != etag:
-                objects.write(store, replica, key, found.body, {name: value for name, value in found.meta.items() if name != "generation"})  # fmt: skip
+                objects.write(store, replica, key, found.body, objects.about(found))
             store.put(_COPIED, known, {"job": job.id, "generation": number, "at": at, "latency_s": least})
 
 

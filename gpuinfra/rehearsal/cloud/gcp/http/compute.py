@@ -46,6 +46,7 @@ class Compute:
             ("GET", "instanceGroupManagers", "listErrors"): self._errors,
             ("GET", "instanceGroupManagers", "resizeRequests"): self._requests,
             ("POST", "instanceGroupManagers", "resizeRequests/cancel"): self._cancel,
+            ("DELETE", "instanceGroupManagers", "resizeRequests/-"): self._forget,
             ("POST", "instanceGroupManagers", "resize"): self._resize,
             ("POST", "instanceGroupManagers", "recreateInstances"): self._recreate,
             ("GET", "instances", ""): self._instances,
@@ -158,6 +159,18 @@ class Compute:
         self.cloud.store.put("gcp-request", id, {**found, "state": "CANCELLED"})
         self.cloud.wake()
         return self._done(at, "compute.instanceGroupManagerResizeRequests.cancel", id)
+
+    def _forget(self, at: re.Match[str], asked: Asked) -> dict[str, Any]:
+        """Delete a resize request that no longer waits for capacity."""
+        id = f"{self._find(at).id}/resizeRequests/{at['item']}"
+        found, known = self.cloud.store.find(REQUEST, id), self.cloud.store.get("gcp-request", id) or {}
+        if found is None:
+            raise GoogleError("notFound", f"The resource '{id}' was not found", status=404)
+        if known.get("state") == "ACCEPTED":
+            raise invalid(f"Resize request '{at['item']}' is ACCEPTED and cannot be deleted.")
+        self.cloud.store.remove(found)
+        self.cloud.store.drop("gcp-request", id)
+        return self._done(at, "compute.instanceGroupManagerResizeRequests.delete", id)
 
     def _recreate(self, at: re.Match[str], asked: Asked) -> dict[str, Any]:
         """Recreate instances. The new instances have the same names and different numbers."""

@@ -1,6 +1,6 @@
 """The Cloud Storage JSON API calls that nodes, the operator and Google's own client use.
 
-Objects are written whole (`media`, `multipart`), read whole or by range, listed and deleted. Buckets are described.
+Objects are written whole (`media`, `multipart`), copied (`rewrite`), read whole or by range, listed and deleted. Buckets are described.
 Each request looks up the access token, and then evaluates the grants on the bucket and the project, and the retention
 policy. https://cloud.google.com/storage/docs/json_api/v1, retrieved 2026-11-21.
 """
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _PATH = re.compile(
     r"(?P<how>(?:upload|download)/)?storage/v1/b(?:/(?P<bucket>[^/]+)(?P<objects>/o(?:/(?P<name>.+))?)?)?"
 )
+_REWRITE = re.compile(r"(?P<source>.+)/rewriteTo/b/(?P<bucket>[^/]+)/o/(?P<name>.+)")
 _UNMET = "At least one of the pre-conditions you specified did not hold."
 
 
@@ -85,10 +86,18 @@ class Storage:
             self._keep(bucket, name, found)
             objects.remove(self.cloud.store, bucket, name)
             return Response(204)
+        if request.method == "POST" and (match := _REWRITE.fullmatch(name)):
+            return self._rewrite(request, who, (bucket, match["source"]), (match["bucket"], match["name"]))
         if request.method != "GET":
             raise GoogleError("methodNotAllowed", f"{request.method} is not supported in a rehearsal", status=405)
         self._allow(who, access.GET, bucket, name)
-        if found is None or request.query.get("generation") not in (None, str(objects.generation(found))):
+        if number := request.query.get("generation"):
+            kept = objects.version(self.cloud.store, bucket, name, number)
+            if kept is None:
+                raise _gone(bucket, name)
+            if request.query.get("alt") != "media":
+                return json_response(kept[0])
+        if found is None or number not in (None, "", str(objects.generation(found))):
             raise _gone(bucket, name)
         if request.query.get("alt") != "media":
             return json_response(objects.described(self.cloud.store, found))
@@ -105,6 +114,11 @@ class Storage:
         name, kind, body = _upload(request)
         if not name:
             raise GoogleError("required", "Required parameter: name", status=400)
+        stored = self._store(request, who, bucket, name, body, {"content-type": kind})
+        return json_response(objects.described(self.cloud.store, stored))
+
+    def _store(self, request: Request, who: tokens.Principal, bucket: str, name: str, body: bytes, meta: dict[str, Any]) -> StoredObject:  # fmt: skip
+        """Write an object, if the condition `ifGenerationMatch` holds."""
         self._allow(who, access.CREATE, bucket, name)
         with self.cloud.store.change():
             there = self.cloud.store.object(bucket, name)
@@ -114,8 +128,23 @@ class Storage:
             if there is not None:
                 self._allow(who, access.DELETE, bucket, name)  # overwriting requires the delete permission
                 self._keep(bucket, name, there)
-            stored = objects.write(self.cloud.store, bucket, name, body, {"content-type": kind})
-        return json_response(objects.described(self.cloud.store, stored))
+            return objects.write(self.cloud.store, bucket, name, body, meta)
+
+    def _rewrite(self, request: Request, who: tokens.Principal, source: tuple[str, str], target: tuple[str, str]) -> Response:  # fmt: skip
+        """Copy an object with one request."""
+        self._allow(who, access.GET, *source)
+        if not access.exists(self.cloud.store, target[0]):
+            raise GoogleError("notFound", "The specified bucket does not exist.", status=404)
+        outages.refuse(self.cloud.store, outages.of_bucket(self.cloud.store, target[0]), f"the bucket {target[0]}")
+        live = self.cloud.store.object(*source)
+        number = request.query.get("sourceGeneration") or str(objects.generation(live) if live else 0)
+        found = objects.version(self.cloud.store, *source, number)
+        if found is None:
+            raise _gone(*source)
+        stored = self._store(request, who, *target, found[1], found[2])
+        size = str(len(found[1]))
+        shown = objects.described(self.cloud.store, stored)
+        return json_response({"kind": "storage#rewriteResponse", "totalBytesRewritten": size, "objectSize": size, "done": True, "resource": shown})  # fmt: skip
 
     def _keep(self, bucket: str, name: str, found: StoredObject) -> None:
         """Refuse the request while the bucket's retention policy protects the object."""
@@ -152,6 +181,9 @@ class Storage:
         items: list[dict[str, Any]] = []
         folders: list[str] = []
         last = ""
+        if query.get("versions") == "true":
+            every = [objects.listed(one) for one in objects.versions(self.cloud.store, bucket, prefix)]
+            return {"kind": "storage#objects", "items": every}
         for key, *_ in self.cloud.store.objects(bucket, prefix):
             rest = key[len(prefix) :]
             folder = prefix + rest.split(delimiter)[0] + delimiter if delimiter and delimiter in rest else ""
