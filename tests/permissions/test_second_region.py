@@ -67,13 +67,13 @@ def test_every_request_of_the_module_has_its_action(module: str) -> None:
     assert {action for method, action in found.items() if method != "head_bucket"} <= listed
 
 
-def test_a_failover_on_google_cloud_has_its_permissions() -> None:
-    """The permissions of each request are in the role of a plan with `recovery`, and changes are not in its read role."""
-    listed = {action for group in gcp.FAILOVER.values() for action in group}
+def test_moves_on_google_cloud_have_their_permissions() -> None:
+    """The permissions of a failover and a failback are in the role of a plan with `recovery`, and changes are not in its read role."""
+    listed = {action for group in (*gcp.FAILOVER.values(), *gcp.FAILBACK.values()) for action in group}
     assert listed <= actions("gcp-recovery")
     read = {need.action for need in permissions_of(plan_of("gcp-recovery"), read_only=True).needs}
     changes = {action for action in listed if not action.endswith((".get", ".list"))}
-    assert changes == {"compute.instanceGroupManagers.update", "storagetransfer.jobs.update", "lustre.instances.importData"}  # fmt: skip
+    assert changes == {"compute.instanceGroupManagers.update", "storagetransfer.jobs.update", "lustre.instances.importData", "storage.objects.create", "storage.objects.delete"}  # fmt: skip
     assert not changes & read
 
 
