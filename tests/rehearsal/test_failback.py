@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from gpuinfra.rehearsal.session import Options, Session, open_session
 from gpuinfra.report.progress import view_for
 
 from .test_drill import google_stack
+
+
+DAY_S = 86_400
 
 
 def run(session: Session, *words: str) -> dict[str, Any]:
@@ -40,6 +44,8 @@ def test_a_stack_on_google_cloud_fails_back(tmp_path: Path) -> None:
         own = session.pulumi
         assert run_drill(session).ok
         session.pulumi = own
+        # The checkpoints have the simulated times of the drill.
+        session.cloud.ask("clock", {"at": time.time() + DAY_S})
         resumed = run(session, "failover", "--to", "us-east4", "--resume")
         assert {one["state"] for one in resumed["steps"]} == {"done"}
         cloud = failover_of("gcp", "us-central1", "us-east4", {})
