@@ -27,6 +27,8 @@ class Pair:
 
     source: str
     replica: str
+    job: str = ""
+    """Replication job, on clouds where a job replicates the bucket."""
 
 
 class Failover(Protocol):
@@ -83,7 +85,7 @@ class Copy:
     size: int
     """Size in bytes."""
     replaces: str | None
-    """ETag of the current version in the first region, or None if the bucket has no current version. The copy fails if the ETag changes."""
+    """ETag or generation of the current version in the first region, or None if the bucket has no current version. The copy fails if it changes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +128,9 @@ class Failback(Failover, Protocol):
         ...
 
     def start_command(self, group: str) -> str:
-        """Return the command that allows a group in the second region to launch nodes."""
+        """Return the command that allows a group in the second region to launch nodes, or an empty string if `up` is sufficient.
+
+        `groups` was called with the resources of the group's stack."""
         ...
 
 

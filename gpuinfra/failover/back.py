@@ -134,10 +134,11 @@ def _launch(one: Returning, groups: Sequence[str]) -> str:
 def left_to_do(one: Returning, stacks: Sequence[Second], mode: str) -> list[str]:
     """Return what the user does in the second region after the failback, with commands. `stacks` are those of the second region."""
     back = one.back
-    groups = back.cloud.groups(back.resources)
+    groups = one.forward.groups(back.resources)
     with_nodes = [each.loaded.name for each in stacks if each.plan.pools]
     if mode == "hot":
-        commands = [*(one.forward.start_command(group) for group in groups), *(f"pulumi up --refresh --stack {name}" for name in with_nodes)]  # fmt: skip
+        starts = [command for group in groups if (command := one.forward.start_command(group))]
+        commands = [*starts, *(f"pulumi up --refresh --stack {name}" for name in with_nodes)]  # fmt: skip
         return (
             [f"start the nodes in {back.region} again, as hot mode requires: {' && '.join(commands)}"] if groups else []
         )

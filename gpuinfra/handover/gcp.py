@@ -98,6 +98,15 @@ def _session() -> Any:
     return AuthorizedSession(credentials)
 
 
+class RequestFailed(PortUnavailable):
+    """A request without a usable response."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        """Status of the response, or None if there is none."""
+
+
 def public_keys(url: str) -> dict[str, Any]:
     """Return Google's public keys. The request contains no credentials, because the keys are public and the address can be changed."""
     import requests
@@ -186,15 +195,16 @@ class Client:
         except GoogleAuthError as error:
             raise PortUnavailable(f"Google Cloud credentials: {' '.join(str(error).split())}") from error
         except (requests.RequestException, OSError) as error:
-            raise PortUnavailable(
-                f"{_without_query(url)} cannot be reached: {' '.join(str(error).split())[:300]}"
-            ) from error
+            local = isinstance(error, requests.exceptions.SSLError | requests.exceptions.ProxyError)
+            problem = f"{_without_query(url)} cannot be reached: {' '.join(str(error).split())[:300]}"
+            raise (PortUnavailable if local else RequestFailed)(problem) from error
         if missing and answer.status_code == 404:
             answer.close()
             return None
         if answer.status_code != 200:
             with answer:
-                raise PortUnavailable(f"{_without_query(url)} returned status {answer.status_code}: {_message(answer)}")
+                problem = f"{_without_query(url)} returned status {answer.status_code}: {_message(answer)}"
+                raise RequestFailed(problem, answer.status_code)
         return answer
 
 

@@ -33,6 +33,7 @@ from gpuinfra.rehearsal import processes, workload
 from gpuinfra.rehearsal.actions import Result, errors_of, finish, perform
 from gpuinfra.rehearsal.applied_environment import applied
 from gpuinfra.rehearsal.folder import edit_stack, write_atomically
+from gpuinfra.rehearsal.object_stores import pattern_of, store_of
 from gpuinfra.rehearsal.session import Options, Session, read_options
 from gpuinfra.spec.load import LoadedStack, read_stack, stack_name
 
@@ -40,7 +41,6 @@ CHECKPOINTS = 3
 MARGIN_MINUTES = 1
 """Time between the failure and the moment at which the last checkpoint would be replicated."""
 MOST_ERRORS = 10
-STAND_IN_ACCOUNT = "000000000000"
 _ERROR = re.compile(r"\*\*\w+ failed\*\* error: (.+)")
 """The message about a resource in the output of the engine."""
 _STEP = re.compile(r"\d+/\d+ |    (done|unreachable) ")
@@ -223,8 +223,7 @@ class _Drill:
         def change(declaration: dict[str, Any]) -> None:
             for entry in declaration.get("storage") or []:
                 for replica in replicas:
-                    pattern = re.escape(replica).replace(STAND_IN_ACCOUNT, r"\d{12}")
-                    if re.fullmatch(pattern, str(entry.get("bucket"))):
+                    if re.fullmatch(pattern_of(self.plan.cloud, replica), str(entry.get("bucket"))):
                         entry["bucket"] = replica
 
         edit_stack(replace(self.session.folder, stack=path.name.removeprefix("Pulumi.").removesuffix(".yaml")), change)
@@ -249,8 +248,9 @@ class _Drill:
         for number in range(1, CHECKPOINTS + 1):
             self._set_clock(begin, number * self.interval + self.export)
             with applied(self.session.pulumi.env):
+                objects = store_of(self.plan.cloud, self.plan.region)
                 for source in buckets:
-                    workload.write(self._client(self.plan.region), source, number)
+                    workload.write(objects, source, number)
         self.failure = CHECKPOINTS * self.interval + self.export + self.planned_lag - MARGIN_MINUTES
         self._set_clock(begin, self.failure)
         return (
@@ -328,7 +328,7 @@ class _Drill:
         newest = []
         for replica in self._buckets().values():
             with applied(self.session.pulumi.env):
-                found, wrong = workload.complete(self._client(self.recovery.region), replica, numbers)
+                found, wrong = workload.complete(store_of(self.plan.cloud, self.recovery.region), replica, numbers)
             if wrong:
                 raise _Failed(f"the replica {replica} has wrong or missing files: {', '.join(wrong)}")
             if not found:
@@ -342,12 +342,6 @@ class _Drill:
             self.missed.append(f"{name} missed: {reached:.1f} minutes, declared: {declared} minutes")
 
     # Helpers
-
-    def _client(self, region: str) -> Any:
-        import boto3
-
-        # boto3's default session would keep the credentials of an earlier rehearsal in this process.
-        return boto3.session.Session().client("s3", region_name=region)
 
     def _environment(self) -> dict[str, str]:
         return {**self.session.pulumi.env, "XDG_STATE_HOME": str(self.session.folder.root / "journals")}

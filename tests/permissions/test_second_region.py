@@ -10,6 +10,7 @@ import boto3
 import pytest
 
 from gpuinfra.clouds.aws import requests as aws
+from gpuinfra.clouds.gcp import permissions as gcp
 from gpuinfra.clouds.permissions import permissions_of
 from gpuinfra.clouds.readiness import PREFLIGHT
 from gpuinfra.planning import make_plan
@@ -65,6 +66,16 @@ def test_every_request_of_the_module_has_its_action(module: str) -> None:
     groups = {"readiness": aws.READY, "failover": aws.FAILOVER, "failback": aws.FAILBACK}[module]
     listed = {action for group in groups.values() for action in group}
     assert {action for method, action in found.items() if method != "head_bucket"} <= listed
+
+
+def test_moves_on_google_cloud_have_their_permissions() -> None:
+    """The permissions of a failover and a failback are in the role of a plan with `recovery`, and changes are not in its read role."""
+    listed = {action for group in (*gcp.FAILOVER.values(), *gcp.FAILBACK.values()) for action in group}
+    assert listed <= actions("gcp-recovery")
+    read = {need.action for need in permissions_of(plan_of("gcp-recovery"), read_only=True).needs}
+    changes = {action for action in listed if not action.endswith((".get", ".list"))}
+    assert changes == {"compute.instanceGroupManagers.update", "storagetransfer.jobs.update", "lustre.instances.importData", "storage.objects.create", "storage.objects.delete"}  # fmt: skip
+    assert not changes & read
 
 
 def _allowed(action: str, resource: str, region: str) -> bool:

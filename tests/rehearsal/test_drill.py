@@ -17,10 +17,10 @@ from gpuinfra.report.document import report_schema
 from gpuinfra.report.progress import view_for
 from gpuinfra.shipped import shipped
 
-from .conftest import Rehearse
+from .conftest import Finished, Rehearse
 from .validate import violations
 
-FILE = shipped("stacks") / "Pulumi.aws-recovery.yaml"
+FILE, GOOGLE = (shipped("stacks") / f"Pulumi.{name}-recovery.yaml" for name in ("aws", "gcp"))
 
 
 def stack(folder: Path, *, first: str, mode: str) -> Path:
@@ -29,7 +29,17 @@ def stack(folder: Path, *, first: str, mode: str) -> Path:
     if first == "us-west-2":
         text = text.replace("us-east-1", "?").replace("us-west-2", "us-east-1").replace("?", "us-west-2")
         text = text.replace("use1-az4", "usw2-az2")
-    text = re.sub(r"kind: reserved.*count: 2", "kind: on_demand, count: 1", text).replace("mode: cold", f"mode: {mode}")
+    return written(folder, text, "on_demand", mode)
+
+
+def google_stack(folder: Path, *, mode: str) -> Path:
+    """`gcp-recovery` with one spot node and this mode."""
+    return written(folder, GOOGLE.read_text(), "spot", mode)
+
+
+def written(folder: Path, text: str, kind: str, mode: str) -> Path:
+    """A stack file with one node of this kind and this mode."""
+    text = re.sub(r"kind: reserved.*count: 2", f"kind: {kind}, count: 1", text).replace("mode: cold", f"mode: {mode}")
     if mode != "cold":
         text = re.sub(r"\n *site_minutes: \d+", "", text)
     path = folder / "Pulumi.recovery.yaml"
@@ -43,7 +53,23 @@ def stack(folder: Path, *, first: str, mode: str) -> Path:
 def test_a_stack_fails_over_within_its_targets(first: str, mode: str, rehearse: Rehearse, tmp_path: Path) -> None:
     """The nodes in the second region are verified, the newest replicated checkpoint is complete, and both targets are met."""
     second = {"us-west-2": "us-east-1", "us-east-1": "us-west-2"}[first]
-    done = rehearse("drill", str(stack(tmp_path, first=first, mode=mode)), "--to", second, "--json")
+    meets_targets(rehearse("drill", str(stack(tmp_path, first=first, mode=mode)), "--to", second, "--json"))
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("needs_nodes")
+@pytest.mark.parametrize("mode", ["hot", "pilot-light", "cold"])
+def test_a_stack_on_google_cloud_fails_over_within_its_targets(mode: str, rehearse: Rehearse, tmp_path: Path) -> None:
+    """The nodes in the second region are verified with the imported replica, in each mode."""
+    done = rehearse("drill", str(google_stack(tmp_path, mode=mode)), "--to", "us-east4", "--json")
+    meets_targets(done)
+    site = "recovery-us-east4-base" if mode == "pilot-light" else "recovery-us-east4"
+    imported = next(one["found"] for one in done.report["drill"]["steps"] if one["step"] == f"failover: import {site}")
+    assert "imported into projects/standin-project/locations/us-east4-" in imported
+
+
+def meets_targets(done: Finished) -> None:
+    """Check the report of a drill."""
     assert done.code == 0, done.out + done.err
     report = done.report
     assert violations(report, report_schema()) == []
@@ -104,7 +130,7 @@ def test_broken_protections_fail_the_drill(tmp_path: Path) -> None:
         ("aws-recovery", [], "--to is missing; allowed: us-west-2"),
         ("aws-recovery", ["--to", "us-west-1"], "--to is us-west-1; allowed: us-west-2"),
         ("azure-recovery", ["--to", "eastus2"], "does not support failover on azure"),
-        ("gcp-recovery", ["--to", "us-east4"], "does not support failover on gcp"),
+        ("gcp-recovery", ["--to", "us-east1"], "--to is us-east1; allowed: us-east4"),
         ("aws-recovery", ["--to", "us-west-2", "--without-nodes"], "--without-nodes is not supported in a drill"),
     ],
 )

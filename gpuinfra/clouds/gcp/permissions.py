@@ -47,6 +47,36 @@ READY: dict[str, tuple[str, ...]] = {
 }
 """Requests of `gpuinfra ready` for a plan with `recovery`, in addition to reading the resources of the second region."""
 
+FAILOVER: dict[str, tuple[str, ...]] = {
+    "gpuinfra failover: stop the nodes of the first region": (
+        "compute.instanceGroupManagers.get",
+        "compute.instanceGroupManagers.update",
+    ),
+    "gpuinfra failover: compare the buckets with their replicas": ("storage.objects.get", "storage.objects.list"),
+    "gpuinfra failover: stop the replication": ("storagetransfer.jobs.get", "storagetransfer.jobs.update"),
+    "gpuinfra failover: import a replica into a file system": (
+        "lustre.instances.importData",
+        "lustre.operations.get",
+        "lustre.operations.list",
+    ),
+}
+"""Requests of `gpuinfra failover` in addition to the permissions to deploy the stack of the second region. Sources: the pages of the methods, retrieved 2026-11-26."""
+
+FAILBACK: dict[str, tuple[str, ...]] = {
+    "gpuinfra failback: allow queued groups to launch nodes": (
+        "compute.instanceGroupManagers.get",
+        "compute.instanceGroupManagers.update",
+    ),
+    "gpuinfra failback: copy newer objects from the replicas": (
+        "storage.objects.create",
+        "storage.objects.delete",
+        "storage.objects.get",
+        "storage.objects.list",
+    ),
+}
+"""Requests of `gpuinfra failback` in addition to `FAILOVER` and the permissions to deploy the stack. An object that replaces another one requires
+`storage.objects.delete`, although the bucket keeps the replaced version (https://cloud.google.com/storage/docs/access-control/iam-json, retrieved 2026-11-26)."""
+
 FUNCTIONS = {
     "gcp:organizations/getProject:getProject": "resourcemanager.projects.get",
     "gcp:compute/getImage:getImage": "compute.images.getFromFamily",
@@ -66,12 +96,12 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
         requests["find the service account that encrypts logs"] = ("logging.cmekSettings.get",)
     if plan.recovery:
         requests["find the service account that replicates objects"] = ("storagetransfer.projects.getServiceAccount",)
-        requests |= READY
+        requests |= {**READY, **FAILOVER, **FAILBACK}
     inputs = {"deleteDefaultRoutesOnCreate": data_networks(plan), "autoHealingPolicies": node_health(plan)}
     unset = frozenset(name for name, instances in inputs.items() if not any(instances))
     uses = uses_of(resources(plan), ACTIONS, requests, unset)
     if read_only:
-        uses = reads_of(uses, frozenset({IMPORT, *REPLACE}))
+        uses = reads_of(uses, frozenset({IMPORT, *REPLACE, *FAILOVER, *FAILBACK}))
     project = [one for one in sorted(uses) if not one.startswith(BILLING)]
     billing = [one for one in sorted(uses) if one.startswith(BILLING)]
     to, of = ("read", " read") if read_only else ("operate", "")

@@ -47,7 +47,9 @@ def _job(gcp: Client, name: str = "", **options: Any) -> Made:
         "gcsDataSink": {"bucketName": "replica-1"},
         "transferOptions": {"overwriteWhen": "DIFFERENT", **options},
     }
-    return gcp.create(JOB, {"name": name, "description": "replicates", "replicationSpec": spec}, "job")
+    return gcp.create(
+        JOB, {"name": name, "description": "replicates", "status": "ENABLED", "replicationSpec": spec}, "job"
+    )
 
 
 def test_the_service_assigns_the_name_of_a_job(gcp: Client) -> None:

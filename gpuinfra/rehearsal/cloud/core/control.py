@@ -18,6 +18,7 @@ Every request must include the token that the process prints at startup. Respons
 | POST `vanish` `{"type", "id"}` | removes a resource, even if others depend on it |
 | POST `terminate` `{"instance_id"}` | terminates an instance, as a hardware failure does |
 | POST `reboot` `{"instance_id"}` | reboots an instance |
+| POST `outage` `{"region"}` | starts the outage of a region; null ends all outages |
 | POST `existing` `{"type", "id", "inputs", "region"}` | adds a resource that predates the rehearsal, with its known fields |
 | POST `clock` `{"at"}` | sets the time of object changes and of the replication; null resets it to the current time |
 | POST `replication` `{"lag_s"}` | sets the age at which objects are replicated |
@@ -34,7 +35,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.core import behaviors, ids, registry, replication, store, wire
+from gpuinfra.rehearsal.cloud.core import behaviors, ids, outage, registry, replication, store, wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, json_response
 from gpuinfra.rehearsal.cloud.core.stand_in import Action
@@ -73,6 +74,7 @@ class Control:
             ("POST", "external"): self._external,
             ("POST", "clock"): self._clock,
             ("POST", "replication"): self._replication,
+            ("POST", "outage"): self._outage,
             ("POST", "existing"): self._existing,
         }
         for stand_in in registry.installed():
@@ -201,6 +203,19 @@ class Control:
     def _replication(self, asked: dict[str, Any]) -> dict[str, Any]:
         replication.set_lag(self.cloud.store, float(asked["lag_s"]))
         return {"lag_s": asked["lag_s"]}
+
+    def _outage(self, asked: dict[str, Any]) -> dict[str, Any]:
+        region = asked["region"]
+        if region is None:
+            outage.end(self.cloud.store)
+            return {"region": region}
+        for stand_in in registry.installed():
+            if region in stand_in.regions():
+                stand_in.replicate(self.cloud.store)  # The replication that is due is complete before the outage.
+                outage.begin(self.cloud.store, region)
+                return {"region": region}
+        allowed = ", ".join(one for stand_in in registry.installed() for one in stand_in.regions())
+        raise ValueError(f"{region} is not a region; allowed: {allowed}")
 
     def _existing(self, asked: dict[str, Any]) -> dict[str, Any]:
         self.cloud.existing(

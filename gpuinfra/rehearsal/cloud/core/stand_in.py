@@ -127,6 +127,17 @@ class StandIn:
         """Return the regions whose APIs a change of a resource of this type requires."""
         return (region,)
 
+    def place_of(self, store: Store, inputs: Mapping[str, Any]) -> str:
+        """Return the region of a resource on a cloud whose IDs include it. Empty for a global resource."""
+        return ""
+
+    def regions(self) -> Iterable[str]:
+        """Return the regions that can have an outage."""
+        return ()
+
+    def replicate(self, store: Store) -> None:
+        """Copy the objects whose replication is due."""
+
     def services(self, cloud: Cloud) -> Mapping[str, Service]:
         """Return the HTTP services, keyed by path prefix. The longest matching prefix wins."""
         return {}

@@ -88,6 +88,14 @@ def grow(store: Store, group: Resource, by: int) -> None:
     store.put("gcp-size", group.id, {"declared": declared, "size": size_of(store, group) + by})
 
 
+def resize(store: Store, group: Resource, size: int) -> None:
+    """Set the target size of a group."""
+    with store.change():
+        store.drop("gcp-size", group.id)
+        changed = {"targetSize": size}
+        store.update(replace(group, inputs={**group.inputs, **changed}, outputs={**group.outputs, **changed}))
+
+
 def waiting(store: Store, group: Resource) -> dict[str, dict[str, Any]]:
     """Return the accepted resize requests of a group that are not yet fulfilled, by ID."""
     every = store.all("gcp-request")

@@ -24,6 +24,9 @@ _COMPUTE = {
     ("instanceGroupManagers", "listManagedInstances"): "compute.instanceGroupManagers.get",
     ("instanceGroupManagers", "listErrors"): "compute.instanceGroupManagers.get",
     ("instanceGroupManagers", "resizeRequests"): "compute.instanceGroupManagers.get",
+    ("instanceGroupManagers", "resize"): "compute.instanceGroupManagers.update",
+    ("instanceGroupManagers", "resizeRequests/cancel"): "compute.instanceGroupManagers.update",
+    ("instanceGroupManagers", "resizeRequests/-"): "compute.instanceGroupManagers.update",
     ("instanceGroupManagers", "recreateInstances"): "compute.instanceGroupManagers.update",
     ("instances", "serialPort"): "compute.instances.getSerialPortOutput",
 }

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from gpuinfra.clouds.gcp.regions import REGIONS
 from gpuinfra.rehearsal.cloud.core.behavior import Behavior
 from gpuinfra.rehearsal.cloud.core.ids import Count, last
 from gpuinfra.rehearsal.cloud.core.interfaces import Subject
 from gpuinfra.rehearsal.cloud.core.rights import grant
 from gpuinfra.rehearsal.cloud.core.stand_in import Action, StandIn
-from gpuinfra.rehearsal.cloud.gcp import ids, operator, replacements, texts, tokens
+from gpuinfra.rehearsal.cloud.gcp import ids, operator, outages, replacements, texts, tokens
 from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError
 from gpuinfra.rehearsal.cloud.gcp.groups import ManagedGroups, preempt
 
@@ -64,6 +65,17 @@ class GoogleCloud(StandIn):
         if name == "zone" and len(path) == 1:
             return f"{about.region or self.default_region}-a"
         return None
+
+    def place_of(self, store: Store, inputs: Mapping[str, Any]) -> str:
+        return outages.of_resource(store, inputs)
+
+    def regions(self) -> Iterable[str]:
+        return sorted(REGIONS)
+
+    def replicate(self, store: Store) -> None:
+        from gpuinfra.rehearsal.cloud.gcp.behaviors import replication
+
+        replication.replicate(store)
 
     def services(self, cloud: Cloud) -> Mapping[str, Service]:
         from gpuinfra.rehearsal.cloud.gcp.http import PREFIX, Google

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpuinfra.rehearsal.cloud.core import replication, wire
+from gpuinfra.rehearsal.cloud.core import outage, replication, wire
 from gpuinfra.rehearsal.cloud.core.behavior import Behavior, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
-from gpuinfra.rehearsal.cloud.gcp import access
+from gpuinfra.rehearsal.cloud.gcp import access, objects, outages
 from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, PROJECT_NUMBER
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.interfaces import Call, Cloud
-    from gpuinfra.rehearsal.cloud.core.store import Store
+    from gpuinfra.rehearsal.cloud.core.store import Resource, Store
 
 TRANSFER_AGENT = f"project-{PROJECT_NUMBER}@storage-transfer-service.iam.gserviceaccount.com"
 STORAGE_AGENT = f"service-{PROJECT_NUMBER}@gs-project-accounts.iam.gserviceaccount.com"
+_COPIED, _ENABLED = "gcp-replicated", "gcp-replicates-since"
 FIRST_JOB = 1_000_000_000_000_000_000
 
 _EVENTS = {
@@ -77,6 +79,11 @@ class TransferJob(Behavior):
                 raise GoogleError("notFound", f"The {words} bucket {name} does not exist.", status=404)
             _require(cloud, TRANSFER_AGENT, needed, f"{words} bucket", name)
 
+    def before_update(self, cloud: Cloud, call: Call) -> None:
+        assert call.old is not None
+        if call.plain.get("status") == "ENABLED" != call.old.plain.get("status"):
+            _enabled(cloud.store, call.old)
+
     def created(self, cloud: Cloud, call: Call) -> None:
         call.outputs["name"] = f"transferJobs/{call.id.rpartition('/')[2]}"
         spec = wire.plain(call.outputs.get("replicationSpec"))
@@ -92,13 +99,53 @@ class TransferJob(Behavior):
     updated = created
 
 
+def set_status(store: Store, job: Resource, status: str) -> Resource:
+    """Enable or disable a job."""
+    if status == "ENABLED" != job.plain.get("status"):
+        _enabled(store, job)
+    changed = replace(job, inputs={**job.inputs, "status": status}, outputs={**job.outputs, "status": status})
+    store.update(changed)
+    return changed
+
+
+def _enabled(store: Store, job: Resource) -> None:
+    """Record that a job replicates objects that are written from now on. It does not replicate objects that were written while it was disabled."""
+    store.put(_ENABLED, job.id, store.now())
+
+
 def replicate(store: Store) -> None:
-    """Copy the objects that enabled jobs cover."""
+    """Copy each new generation that enabled jobs cover, once. A region with an outage copies nothing."""
+    least = replication.lag(store)
+    for job, source, replica in _jobs(store):
+        if any(outage.affects(store, outages.of_bucket(store, one)) for one in (source, replica)):
+            continue
+        since = max(job.created, float(store.get(_ENABLED, job.id) or 0))
+        for key, _, etag, modified in store.objects(source):
+            at = modified + least
+            found = store.object(source, key) if modified >= since and at <= store.now() else None
+            if found is None:
+                continue
+            number, known = objects.generation(found), f"{job.id} {key}"
+            if (store.get(_COPIED, known) or {}).get("generation") == number:
+                continue
+            there = store.object(replica, key)
+            if there is None or there.etag != etag:
+                objects.write(store, replica, key, found.body, objects.about(found))
+            store.put(_COPIED, known, {"job": job.id, "generation": number, "at": at, "latency_s": least})
+
+
+def latency(store: Store, source: str, replica: str, period_s: float) -> float | None:
+    """Return the longest latency in seconds of the objects that were replicated in this period until now, or None if no objects were replicated."""
+    jobs = [job.id for job, *pair in _jobs(store) if pair == [source, replica]]
+    since = store.now() - period_s
+    return max((one["latency_s"] for one in store.all(_COPIED).values() if one["job"] in jobs and one["at"] >= since), default=None)  # fmt: skip
+
+
+def _jobs(store: Store) -> Iterator[tuple[Resource, str, str]]:
     for one in store.list(TransferJob.types[0]):
         spec = one.plain.get("replicationSpec")
         if spec and one.plain.get("status") == "ENABLED":
-            source, replica = (str(spec[key]["bucketName"]) for key in ("gcsDataSource", "gcsDataSink"))
-            replication.copy(store, source, replica, one.created)
+            yield one, str(spec["gcsDataSource"]["bucketName"]), str(spec["gcsDataSink"]["bucketName"])
 
 
 def _require(cloud: Cloud, email: str, permissions: tuple[str, ...], words: str, name: str) -> None:

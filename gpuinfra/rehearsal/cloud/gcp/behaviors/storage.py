@@ -11,6 +11,7 @@ from gpuinfra.clouds.gcp.regions import LUSTRE_TIERS
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.behavior import Behavior, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
+from gpuinfra.rehearsal.cloud.gcp import objects
 from gpuinfra.rehearsal.cloud.gcp.access import BUCKET, retained_until
 from gpuinfra.rehearsal.cloud.gcp.behaviors.network import FILESTORE, LUSTRE, connected
 from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError, invalid, missing
@@ -109,14 +110,11 @@ class BucketObject(Behavior):
         except ValueError as error:
             raise invalid(str(error)) from error
         kind = str(plain.get("contentType") or "application/octet-stream")
-        number = 1_000_000_000_000_000 + cloud.store.next("generation")
-        stored = cloud.store.put_object(
-            plain["bucket"], plain["name"], body, {"content-type": kind, "generation": number}
-        )
+        stored = objects.write(cloud.store, plain["bucket"], plain["name"], body, {"content-type": kind})
         base = f"https://www.googleapis.com/storage/v1/b/{plain['bucket']}/o/{plain['name']}"
         call.outputs |= {
             "md5hexhash": stored.etag,
-            "generation": number,
+            "generation": objects.generation(stored),
             "contentType": kind,
             "outputName": plain["name"],
             "selfLink": base,
@@ -127,7 +125,7 @@ class BucketObject(Behavior):
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
         plain = resource.plain
-        cloud.store.remove_object(plain["bucket"], plain["name"])
+        objects.remove(cloud.store, plain["bucket"], plain["name"])
 
     def before_delete(self, cloud: Cloud, resource: Resource) -> None:
         plain = resource.plain

@@ -6,6 +6,7 @@
 | `storage/storage/v1/...`, `storage/upload/...`, `storage/download/...` | Cloud Storage, JSON API | nodes, the operator: STORAGE_EMULATOR_HOST |
 | `cloudkms/v1/...`, `logging/v2/...`, `lustre/v1/...`, `file/v1/...`, `compute/v1/projects/<project>/global/...` | reads of retained resources | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_<service> |
 | `storagetransfer/v1/...`, `iam/v1/...`, `monitoring/v3/...` | reads of replication resources | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_<service> |
+| `storagetransfer/v1/transferJobs/...`, `lustre/v1/...:importData`, `lustre/v1/.../operations` | changes of replication jobs, imports into Managed Lustre | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_<service> |
 | `compute/v1/projects/...` | groups, instances, serial ports, quotas, machine types, reservations, images | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE |
 | `cloudquotas/v1/...` | quotas | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDQUOTAS |
 | `oslogin/v1/users/<email>:importSshPublicKey` | OS Login profiles | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_OSLOGIN |
@@ -22,7 +23,7 @@ from urllib.parse import parse_qsl
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, json_response
 from gpuinfra.rehearsal.cloud.gcp import tokens
-from gpuinfra.rehearsal.cloud.gcp.http import logins, offers, reads
+from gpuinfra.rehearsal.cloud.gcp.http import logins, offers, reads, transfers
 from gpuinfra.rehearsal.cloud.gcp.http.compute import Compute
 from gpuinfra.rehearsal.cloud.gcp.http.metadata import Metadata
 from gpuinfra.rehearsal.cloud.gcp.http.storage import Storage
@@ -49,6 +50,8 @@ class Google:
                 return self._storage(request, rest)
             if offers.serves(where, rest):
                 return offers.answer(self.cloud, request, rest)
+            if transfers.serves(where, request.method, rest):
+                return transfers.answer(self.cloud, where, request, rest)
             if reads.serves(where, rest):
                 return reads.read(self.cloud, where, request, rest)
             if where == "monitoring":

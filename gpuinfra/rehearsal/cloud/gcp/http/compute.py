@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, json_response
-from gpuinfra.rehearsal.cloud.gcp import operator, tokens
+from gpuinfra.rehearsal.cloud.gcp import operator, outages, tokens
 from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError, invalid
-from gpuinfra.rehearsal.cloud.gcp.groups import GROUP, REQUEST, recreate, size_of, waiting
+from gpuinfra.rehearsal.cloud.gcp.groups import GROUP, REQUEST, recreate, resize, size_of, waiting
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT, last, path_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 _ROOT = "https://www.googleapis.com/compute/v1/"
 _ZONAL = re.compile(
-    r"v1/projects/(?P<project>[^/]+)/zones/(?P<zone>[^/]+)/(?P<what>[^/]+)(?:/(?P<name>[^/]+)(?:/(?P<action>[^/]+))?)?"
+    r"v1/projects/(?P<project>[^/]+)/zones/(?P<zone>[^/]+)/(?P<what>[^/]+)"
+    r"(?:/(?P<name>[^/]+)(?:/(?P<action>[^/]+)(?:/(?P<item>[^/]+)(?:/(?P<verb>[^/]+))?)?)?)?"
 )
 _PAGE = 500
 
@@ -44,6 +45,9 @@ class Compute:
             ("POST", "instanceGroupManagers", "listManagedInstances"): self._members,
             ("GET", "instanceGroupManagers", "listErrors"): self._errors,
             ("GET", "instanceGroupManagers", "resizeRequests"): self._requests,
+            ("POST", "instanceGroupManagers", "resizeRequests/cancel"): self._cancel,
+            ("DELETE", "instanceGroupManagers", "resizeRequests/-"): self._forget,
+            ("POST", "instanceGroupManagers", "resize"): self._resize,
             ("POST", "instanceGroupManagers", "recreateInstances"): self._recreate,
             ("GET", "instances", ""): self._instances,
             ("GET", "instances", "serialPort"): self._serial,
@@ -52,13 +56,15 @@ class Compute:
     def __call__(self, request: Request, rest: str) -> Response:
         who = tokens.principal(self.cloud.store, request.headers.get("authorization", ""))
         at = _ZONAL.fullmatch(unquote(rest))
-        answer = self._answers.get((request.method, at["what"], at["action"] or "")) if at else None
+        action = "/".join(part for part in (at["action"], at["item"] and (at["verb"] or "-")) if part) if at else ""
+        answer = self._answers.get((request.method, at["what"], action)) if at else None
         if at is None or answer is None:
             raise GoogleError("notFound", f"{request.method} {rest[:160]} is not supported in a rehearsal", status=404)
         if not who.is_operator:
             what = f"compute.{at['what']}.{'list' if at['name'] is None else 'get'}"
             raise GoogleError("forbidden", f"Required '{what}' permission for '{rest.removeprefix('v1/')}'", status=403)
-        asks = operator.compute(at["what"], at["name"], at["action"] or "", rest.removeprefix("v1/"))
+        outages.refuse(self.cloud.store, outages.region(at["zone"]), f"{at['what']} in {at['zone']}")
+        asks = operator.compute(at["what"], at["name"], action, rest.removeprefix("v1/"))
         self.cloud.operator.check(operator, asks)
         return json_response(answer(at, {**request.query, _BODY: request.body.decode("utf-8", "replace")}))
 
@@ -132,6 +138,40 @@ class Compute:
             found.append(item)
         return _paged(found, asked, "items")
 
+    def _resize(self, at: re.Match[str], asked: Asked) -> dict[str, Any]:
+        """Set the target size of a group. The group creates or deletes instances afterward."""
+        group = self._find(at)
+        if not asked.get("size", "").isdigit():
+            raise invalid(f"Invalid value for field 'size': '{asked.get('size')}'.")
+        resize(self.cloud.store, group, int(asked["size"]))
+        self.cloud.store.log("resize", GROUP, group.id, "")
+        self.cloud.wake()
+        return self._done(at, "compute.instanceGroupManagers.resize", group.id)
+
+    def _cancel(self, at: re.Match[str], asked: Asked) -> dict[str, Any]:
+        """Cancel a resize request that waits for capacity."""
+        id = f"{self._find(at).id}/resizeRequests/{at['item']}"
+        found = self.cloud.store.get("gcp-request", id)
+        if found is None:
+            raise GoogleError("notFound", f"The resource '{id}' was not found", status=404)
+        if found["state"] != "ACCEPTED":
+            raise invalid(f"Resize request '{at['item']}' is {found['state']} and cannot be cancelled.")
+        self.cloud.store.put("gcp-request", id, {**found, "state": "CANCELLED"})
+        self.cloud.wake()
+        return self._done(at, "compute.instanceGroupManagerResizeRequests.cancel", id)
+
+    def _forget(self, at: re.Match[str], asked: Asked) -> dict[str, Any]:
+        """Delete a resize request that no longer waits for capacity."""
+        id = f"{self._find(at).id}/resizeRequests/{at['item']}"
+        found, known = self.cloud.store.find(REQUEST, id), self.cloud.store.get("gcp-request", id) or {}
+        if found is None:
+            raise GoogleError("notFound", f"The resource '{id}' was not found", status=404)
+        if known.get("state") == "ACCEPTED":
+            raise invalid(f"Resize request '{at['item']}' is ACCEPTED and cannot be deleted.")
+        self.cloud.store.remove(found)
+        self.cloud.store.drop("gcp-request", id)
+        return self._done(at, "compute.instanceGroupManagerResizeRequests.delete", id)
+
     def _recreate(self, at: re.Match[str], asked: Asked) -> dict[str, Any]:
         """Recreate instances. The new instances have the same names and different numbers."""
         group = self._find(at)
@@ -150,10 +190,13 @@ class Compute:
                 have[name]["id"], "compute.instances.repair.recreateInstance: requested by a user"
             )
         self.cloud.store.log("recreateInstances", GROUP, group.id, "")
+        return self._done(at, "compute.instanceGroupManagers.recreateInstances", group.id)
+
+    def _done(self, at: re.Match[str], what: str, target: str) -> dict[str, Any]:
         zone = f"{_ROOT}projects/{at['project']}/zones/{at['zone']}"
         return {
             "kind": "compute#operation", "name": f"operation-{self.cloud.store.next('gcp-operation')}", "zone": zone, "status": "DONE", "progress": 100,
-            "operationType": "compute.instanceGroupManagers.recreateInstances", "targetLink": _ROOT + group.id,
+            "operationType": what, "targetLink": _ROOT + target,
         }  # fmt: skip
 
     # Instances

@@ -7,11 +7,13 @@ The path after the service and its version is the resource's name, which is also
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, json_response
-from gpuinfra.rehearsal.cloud.gcp import operator, tokens
+from gpuinfra.rehearsal.cloud.gcp import operator, outages, tokens
+from gpuinfra.rehearsal.cloud.gcp.behaviors import replication
 from gpuinfra.rehearsal.cloud.gcp.behaviors.functions import image
 from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT
@@ -30,6 +32,7 @@ _TYPES = {
     "compute": ("gcp:compute/network:Network", "gcp:compute/globalAddress:GlobalAddress"),
 }
 """Maps a service to the resource types that it serves."""
+_LATENCY = "storagetransfer.googleapis.com/transferjob/replication_latency"
 _IMAGE = re.compile(r"projects/(?P<project>[^/]+)/global/images/(?P<family>family/)?(?P<name>[^/]+)")
 _CONNECTION = "gcp:servicenetworking/connection:Connection"
 
@@ -53,18 +56,30 @@ def read(cloud: Cloud, service: str, request: Request, rest: str) -> Response:
         return json_response({"kind": "compute#image", **image(cloud, wanted, "")})
     if request.method != "GET" or found is None:
         raise GoogleError("notFound", f"Resource '{name}' was not found", status=404)
+    located = re.search(r"/locations/([^/]+)/", name)
+    outages.refuse(cloud.store, outages.region(located and located[1]), f"'{name}'")
     cloud.operator.check(operator, operator.required(cloud.store, "read", found.type, {}, found.region, found))
     return json_response({"name": name, **_shown(cloud, found)})
 
 
 def metrics(cloud: Cloud, request: Request, rest: str) -> Response:
-    """Handle `GET v3/projects/PROJECT/timeSeries` of Cloud Monitoring. The stand-in replicates without delay, and Google publishes no latency
-    while no objects are replicated."""
+    """Handle `GET v3/projects/PROJECT/timeSeries` of Cloud Monitoring, for the latency of a replication job. The interval ends at the time of the
+    stand-in. Google publishes no latency while no objects are replicated. Replications do not fail."""
     who = tokens.principal(cloud.store, request.headers.get("authorization", ""))
     if not who.is_operator or request.method != "GET" or rest != f"v3/projects/{PROJECT}/timeSeries":
         raise GoogleError("forbidden", f"Permission denied on '{rest[:200]}' (or it may not exist)", status=403)
     cloud.operator.check(operator, operator.storage("monitoring.timeSeries.list", f"projects/{PROJECT}"))
-    return json_response({})
+    text, start, end = (request.query.get(name, "") for name in ("filter", "interval.startTime", "interval.endTime"))
+    source, replica = (re.search(rf'metric\.labels\.{side}_bucket = "([^"]+)"', text) for side in ("source", "destination"))  # fmt: skip
+    if _LATENCY not in text or source is None or replica is None:
+        return json_response({})
+    period = datetime.fromisoformat(end) - datetime.fromisoformat(start)
+    found = replication.latency(cloud.store, source[1], replica[1], period.total_seconds())
+    if found is None:
+        return json_response({})
+    point = {"interval": {"startTime": start, "endTime": end}, "value": {"doubleValue": found * 1000}}
+    labels = {"source_bucket": source[1], "destination_bucket": replica[1]}
+    return json_response({"timeSeries": [{"metric": {"type": _LATENCY, "labels": labels}, "points": [point]}]})
 
 
 def _shown(cloud: Cloud, found: Resource) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The Cloud Storage JSON API calls that nodes, the operator and Google's own client use.
 
-Objects are written whole (`media`, `multipart`), read whole or by range, listed and deleted. Buckets are described.
+Objects are written whole (`media`, `multipart`), copied (`rewrite`), read whole or by range, listed and deleted. Buckets are described.
 Each request looks up the access token, and then evaluates the grants on the bucket and the project, and the retention
 policy. https://cloud.google.com/storage/docs/json_api/v1, retrieved 2026-11-21.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, content, json_response
-from gpuinfra.rehearsal.cloud.gcp import access, operator, tokens
+from gpuinfra.rehearsal.cloud.gcp import access, objects, operator, outages, tokens
 from gpuinfra.rehearsal.cloud.gcp.behaviors.replication import replicate
 from gpuinfra.rehearsal.cloud.gcp.errors import GoogleError, invalid
 from gpuinfra.rehearsal.cloud.gcp.ids import PROJECT_NUMBER
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _PATH = re.compile(
     r"(?P<how>(?:upload|download)/)?storage/v1/b(?:/(?P<bucket>[^/]+)(?P<objects>/o(?:/(?P<name>.+))?)?)?"
 )
+_REWRITE = re.compile(r"(?P<source>.+)/rewriteTo/b/(?P<bucket>[^/]+)/o/(?P<name>.+)")
 _UNMET = "At least one of the pre-conditions you specified did not hold."
 
 
@@ -48,6 +49,7 @@ class Storage:
         if not access.exists(self.cloud.store, bucket):
             self._allow(who, access.LOOK, bucket)
             raise GoogleError("notFound", "The specified bucket does not exist.", status=404)
+        outages.refuse(self.cloud.store, outages.of_bucket(self.cloud.store, bucket), f"the bucket {bucket}")
         replicate(self.cloud.store)
         if match["how"] == "upload/":
             return self._put(request, who, bucket)
@@ -82,18 +84,26 @@ class Storage:
             if found is None:
                 raise _gone(bucket, name)
             self._keep(bucket, name, found)
-            self.cloud.store.remove_object(bucket, name)
+            objects.remove(self.cloud.store, bucket, name)
             return Response(204)
+        if request.method == "POST" and (match := _REWRITE.fullmatch(name)):
+            return self._rewrite(request, who, (bucket, match["source"]), (match["bucket"], match["name"]))
         if request.method != "GET":
             raise GoogleError("methodNotAllowed", f"{request.method} is not supported in a rehearsal", status=405)
         self._allow(who, access.GET, bucket, name)
-        if found is None:
+        if number := request.query.get("generation"):
+            kept = objects.version(self.cloud.store, bucket, name, number)
+            if kept is None:
+                raise _gone(bucket, name)
+            if request.query.get("alt") != "media":
+                return json_response(kept[0])
+        if found is None or number not in (None, "", str(objects.generation(found))):
             raise _gone(bucket, name)
         if request.query.get("alt") != "media":
-            return json_response(_described(found))
+            return json_response(objects.described(self.cloud.store, found))
         headers = {
-            "X-Goog-Generation": str(_generation(found)),
-            "X-Goog-Hash": f"md5={_md5(found)}",
+            "X-Goog-Generation": str(objects.generation(found)),
+            "X-Goog-Hash": f"md5={objects.md5(found)}",
             "ETag": found.etag,
         }
         kind = str(found.meta.get("content-type") or "application/octet-stream")
@@ -104,18 +114,37 @@ class Storage:
         name, kind, body = _upload(request)
         if not name:
             raise GoogleError("required", "Required parameter: name", status=400)
+        stored = self._store(request, who, bucket, name, body, {"content-type": kind})
+        return json_response(objects.described(self.cloud.store, stored))
+
+    def _store(self, request: Request, who: tokens.Principal, bucket: str, name: str, body: bytes, meta: dict[str, Any]) -> StoredObject:  # fmt: skip
+        """Write an object, if the condition `ifGenerationMatch` holds."""
         self._allow(who, access.CREATE, bucket, name)
         with self.cloud.store.change():
             there = self.cloud.store.object(bucket, name)
             wanted = request.query.get("ifGenerationMatch")
-            if wanted is not None and wanted != str(_generation(there) if there else 0):
+            if wanted is not None and wanted != str(objects.generation(there) if there else 0):
                 raise GoogleError("conditionNotMet", _UNMET, status=412)
             if there is not None:
                 self._allow(who, access.DELETE, bucket, name)  # overwriting requires the delete permission
                 self._keep(bucket, name, there)
-            number = 1_000_000_000_000_000 + self.cloud.store.next("generation")
-            stored = self.cloud.store.put_object(bucket, name, body, {"content-type": kind, "generation": number})
-        return json_response(_described(stored))
+            return objects.write(self.cloud.store, bucket, name, body, meta)
+
+    def _rewrite(self, request: Request, who: tokens.Principal, source: tuple[str, str], target: tuple[str, str]) -> Response:  # fmt: skip
+        """Copy an object with one request."""
+        self._allow(who, access.GET, *source)
+        if not access.exists(self.cloud.store, target[0]):
+            raise GoogleError("notFound", "The specified bucket does not exist.", status=404)
+        outages.refuse(self.cloud.store, outages.of_bucket(self.cloud.store, target[0]), f"the bucket {target[0]}")
+        live = self.cloud.store.object(*source)
+        number = request.query.get("sourceGeneration") or str(objects.generation(live) if live else 0)
+        found = objects.version(self.cloud.store, *source, number)
+        if found is None:
+            raise _gone(*source)
+        stored = self._store(request, who, *target, found[1], found[2])
+        size = str(len(found[1]))
+        shown = objects.described(self.cloud.store, stored)
+        return json_response({"kind": "storage#rewriteResponse", "totalBytesRewritten": size, "objectSize": size, "done": True, "resource": shown})  # fmt: skip
 
     def _keep(self, bucket: str, name: str, found: StoredObject) -> None:
         """Refuse the request while the bucket's retention policy protects the object."""
@@ -152,6 +181,9 @@ class Storage:
         items: list[dict[str, Any]] = []
         folders: list[str] = []
         last = ""
+        if query.get("versions") == "true":
+            every = [objects.listed(one) for one in objects.versions(self.cloud.store, bucket, prefix)]
+            return {"kind": "storage#objects", "items": every}
         for key, *_ in self.cloud.store.objects(bucket, prefix):
             rest = key[len(prefix) :]
             folder = prefix + rest.split(delimiter)[0] + delimiter if delimiter and delimiter in rest else ""
@@ -164,7 +196,7 @@ class Storage:
             if folder:
                 folders.append(folder)
             elif (found := self.cloud.store.object(bucket, key)) is not None:
-                items.append(_described(found))
+                items.append(objects.listed(objects.described(self.cloud.store, found)))
         return {"kind": "storage#objects", "items": items, "prefixes": folders}
 
 
@@ -186,23 +218,6 @@ def _upload(request: Request) -> tuple[str, str, bytes]:
     last = request.body.split(b"--" + boundary.encode())[2]
     content = last.partition(b"\r\n\r\n")[2].removesuffix(b"\r\n")
     return str(about.get("name") or name), str(about.get("contentType") or parts[1].get_content_type()), content  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def _described(found: StoredObject) -> dict[str, Any]:
-    moment = _moment(found.modified)
-    return {
-        "kind": "storage#object", "id": f"{found.bucket}/{found.key}/{_generation(found)}", "name": found.key, "bucket": found.bucket,
-        "generation": str(_generation(found)), "metageneration": "1", "size": str(len(found.body)), "md5Hash": _md5(found), "etag": found.etag,
-        "contentType": found.meta.get("content-type"), "timeCreated": moment, "updated": moment, "storageClass": "STANDARD",
-    }  # fmt: skip
-
-
-def _generation(found: StoredObject) -> int:
-    return int(found.meta.get("generation") or 1)
-
-
-def _md5(found: StoredObject) -> str:
-    return base64.b64encode(bytes.fromhex(found.etag)).decode()
 
 
 def _gone(bucket: str, name: str) -> GoogleError:
