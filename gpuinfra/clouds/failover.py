@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from gpuinfra.registry import has_module, module_of
 
@@ -27,6 +27,11 @@ class Pair:
 
     source: str
     replica: str
+
+
+def label(name: str) -> str:
+    """Return a name for messages: a resource ID without the subscription and the resource group, or another name unchanged."""
+    return name.rpartition("/providers/")[2]
 
 
 class Failover(Protocol):
@@ -70,6 +75,15 @@ class Failover(Protocol):
 
     def import_ended(self, task: str) -> bool:
         """Return whether an import has finished. Raises `DeploymentError` if it failed."""
+        ...
+
+
+@runtime_checkable
+class ReadOnlyReplicas(Protocol):
+    """Requests to a cloud whose replicas are read-only while the second region has a replication policy."""
+
+    def open_replica(self, pair: Pair) -> None:
+        """Allow the second region to write to a replica. Sends requests to the second region only."""
         ...
 
 

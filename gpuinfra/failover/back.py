@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuinfra.clouds.failover import Comparison, Conflict, Failback, Pair
+from gpuinfra.clouds.failover import Comparison, Conflict, Failback, Pair, label
 from gpuinfra.errors import DeploymentError
 from gpuinfra.failover.steps import LIMIT_S, SHOWN, Failing, Resources, Second, Step, check, deployed, fence, polls
 from gpuinfra.words import counted
@@ -39,11 +39,11 @@ def steps(one: Returning) -> tuple[Step, ...]:
 def _steps(one: Returning) -> Iterator[Step]:
     back, pairs = one.back, one.forward.pairs(one.resources)
     groups, second = one.forward.groups(one.resources), back.cloud.groups(back.resources)
-    names = ", ".join(pair.source for pair in pairs)
+    names = ", ".join(label(pair.source) for pair in pairs)
     what = f"check whether {back.second} responds and has no nodes, and compare the buckets with their replicas"
     yield Step(name="check", what=what, run=lambda _: _check(one, groups, pairs), where=f"{FIRST}, or a replica,")
     if second:
-        what = f"scale to zero in {back.region}, and wait until no nodes are left: {', '.join(second)}"
+        what = f"scale to zero in {back.region}, and wait until no nodes are left: {', '.join(map(label, second))}"
         yield Step(name="fence", what=what, run=lambda _: fence(back, second))
     if pairs:
         what = f"enable the replication of {names}, so that the replicas receive the copies"
@@ -51,7 +51,7 @@ def _steps(one: Returning) -> Iterator[Step]:
         what = f"copy the objects that are newer in the replicas, and wait until {names} {'contains' if len(pairs) == 1 else 'contain'} every object"
         yield Step(name="copy", what=what, run=lambda _: _copy(one, pairs), where="a region")
     if groups:
-        what = f"allow {', '.join(groups)} to launch nodes in {back.second}"
+        what = f"allow {', '.join(map(label, groups))} to launch nodes in {back.second}"
         yield Step(name="launch", what=what, run=lambda _: _launch(one, groups), where=FIRST)
     yield from deployed(back, "the copied objects", refresh=True, where=FIRST)
 
@@ -61,7 +61,7 @@ def _check(one: Returning, groups: Sequence[str], pairs: Sequence[Pair]) -> str:
     found = check(back)
     running = {group: count for group in groups if (count := one.forward.running(group))}
     if running:
-        nodes = ", ".join(f"{group} {count}" for group, count in running.items())
+        nodes = ", ".join(f"{label(group)} {count}" for group, count in running.items())
         raise DeploymentError(
             f"nodes are running in {back.second}, so the stack did not fail over, or a failback is in progress: {nodes}; run `gpuinfra failover {back.stack} --to {back.region} --resume` to stop nodes that were running when {back.second} did not respond"
         )
@@ -87,7 +87,7 @@ def _compared(one: Returning, pairs: Sequence[Pair]) -> Mapping[Pair, Comparison
 
 
 def _shown(found: Sequence[tuple[Pair, Conflict]]) -> str:
-    rows = [f"\n  {pair.source}/{conflict.key} {conflict.reason}" for pair, conflict in found[:SHOWN]]
+    rows = [f"\n  {label(pair.source)}/{conflict.key} {conflict.reason}" for pair, conflict in found[:SHOWN]]
     return "".join(rows) + (f"\n  and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
 
 
@@ -112,7 +112,7 @@ def _copy(one: Returning, pairs: Sequence[Pair]) -> str:
             return "; ".join([f"{counted(copied, 'object')} copied", *_kept(compared)])
     keys = [key for each in left.values() for key in each]
     raise DeploymentError(
-        f"after {LIMIT_S / 60:.0f} minutes, the replicas are still changing: {', '.join(keys[:SHOWN])}; stop the programs that write to {', '.join(pair.replica for pair in left)}"
+        f"after {LIMIT_S / 60:.0f} minutes, the replicas are still changing: {', '.join(keys[:SHOWN])}; stop the programs that write to {', '.join(label(pair.replica) for pair in left)}"
     )
 
 

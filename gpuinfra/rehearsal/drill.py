@@ -24,7 +24,7 @@ from typing import Any
 from gpuinfra.clone.make import clone
 from gpuinfra.clone.model import Request
 from gpuinfra.clone.readiness import Second, data, second_of
-from gpuinfra.clouds.failover import failover_of
+from gpuinfra.clouds.failover import failover_of, label
 from gpuinfra.clouds.readiness import FAIL
 from gpuinfra.errors import GpuinfraError, UsageError
 from gpuinfra.plan.model import RecoveryPlan
@@ -33,6 +33,7 @@ from gpuinfra.rehearsal import processes, workload
 from gpuinfra.rehearsal.actions import Result, errors_of, finish, perform
 from gpuinfra.rehearsal.applied_environment import applied
 from gpuinfra.rehearsal.folder import edit_stack, write_atomically
+from gpuinfra.rehearsal.object_store import object_store
 from gpuinfra.rehearsal.session import Options, Session, read_options
 from gpuinfra.spec.load import LoadedStack, read_stack, stack_name
 
@@ -40,7 +41,6 @@ CHECKPOINTS = 3
 MARGIN_MINUTES = 1
 """Time between the failure and the moment at which the last checkpoint would be replicated."""
 MOST_ERRORS = 10
-STAND_IN_ACCOUNT = "000000000000"
 _ERROR = re.compile(r"\*\*\w+ failed\*\* error: (.+)")
 """The message about a resource in the output of the engine."""
 _STEP = re.compile(r"\d+/\d+ |    (done|unreachable) ")
@@ -217,14 +217,13 @@ class _Drill:
                 raise _Failed(f"`{wrong[0].fix}` failed: {(done.stderr or done.stdout).strip()}")
 
     def _adapt(self, path: Path) -> None:
-        """Replace the account in the names of the replicas by the stand-in account."""
-        replicas = [one.replica for one in self.cloud.pairs(self.resources)]
+        """Replace the replicas in the account of the user by those in the stand-in account."""
+        replicas, store = [one.replica for one in self.cloud.pairs(self.resources)], self._store(self.recovery.region)
 
         def change(declaration: dict[str, Any]) -> None:
             for entry in declaration.get("storage") or []:
                 for replica in replicas:
-                    pattern = re.escape(replica).replace(STAND_IN_ACCOUNT, r"\d{12}")
-                    if re.fullmatch(pattern, str(entry.get("bucket"))):
+                    if store.is_replica(str(entry.get("bucket")), replica):
                         entry["bucket"] = replica
 
         edit_stack(replace(self.session.folder, stack=path.name.removeprefix("Pulumi.").removesuffix(".yaml")), change)
@@ -246,15 +245,18 @@ class _Drill:
         begin = time.time()
         self.session.cloud.ask("replication", {"lag_s": self.lag * 60})
         buckets = self._buckets()
+        with applied(self.session.pulumi.env):
+            self._store(self.plan.region).admit(self.session.cloud.ask, [*buckets, *buckets.values()])
         for number in range(1, CHECKPOINTS + 1):
             self._set_clock(begin, number * self.interval + self.export)
             with applied(self.session.pulumi.env):
+                store = self._store(self.plan.region)
                 for source in buckets:
-                    workload.write(self._client(self.plan.region), source, number)
+                    workload.write(store, source, number)
         self.failure = CHECKPOINTS * self.interval + self.export + self.planned_lag - MARGIN_MINUTES
         self._set_clock(begin, self.failure)
         return (
-            f"{CHECKPOINTS} checkpoints with {workload.FILES} files each in {', '.join(buckets)}, one every {self.interval:g} simulated minutes; "
+            f"{CHECKPOINTS} checkpoints with {workload.FILES} files each in {', '.join(map(label, buckets))}, one every {self.interval:g} simulated minutes; "
             f"simulated replication lag: {self.lag:g} minutes"
         )
 
@@ -328,11 +330,11 @@ class _Drill:
         newest = []
         for replica in self._buckets().values():
             with applied(self.session.pulumi.env):
-                found, wrong = workload.complete(self._client(self.recovery.region), replica, numbers)
+                found, wrong = workload.complete(self._store(self.recovery.region), replica, numbers)
             if wrong:
-                raise _Failed(f"the replica {replica} has wrong or missing files: {', '.join(wrong)}")
+                raise _Failed(f"the replica {label(replica)} has wrong or missing files: {', '.join(wrong)}")
             if not found:
-                raise _Failed(f"the replica {replica} contains no complete checkpoint, so the RPO of {self.recovery.rpo.declared_minutes} minutes is missed")  # fmt: skip
+                raise _Failed(f"the replica {label(replica)} contains no complete checkpoint, so the RPO of {self.recovery.rpo.declared_minutes} minutes is missed")  # fmt: skip
             newest.append(max(found))
         self.rpo = self.failure - min(newest) * self.interval
         return f"checkpoint {min(newest)} of {CHECKPOINTS} is the newest in the replicas, and its checksums are correct"
@@ -343,11 +345,8 @@ class _Drill:
 
     # Helpers
 
-    def _client(self, region: str) -> Any:
-        import boto3
-
-        # boto3's default session would keep the credentials of an earlier rehearsal in this process.
-        return boto3.session.Session().client("s3", region_name=region)
+    def _store(self, region: str) -> workload.ObjectStore:
+        return object_store(self.plan.cloud, region)
 
     def _environment(self) -> dict[str, str]:
         return {**self.session.pulumi.env, "XDG_STATE_HOME": str(self.session.folder.root / "journals")}

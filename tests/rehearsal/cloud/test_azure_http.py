@@ -472,7 +472,7 @@ def test_the_replication_of_a_blob_is_read_from_its_source(
         settings = {"isVersioningEnabled": True, "changeFeed": {"enabled": True}}
         azure.create(properties, {"resourceGroupName": "rg", "accountName": name, "blobServicesName": "default", **settings}, name)  # fmt: skip
     first, second = (f"{container.id.partition('/storageAccounts/')[0]}/storageAccounts/{name}" for name in ("evidence0a1b", "replica"))  # fmt: skip
-    rule = {"sourceContainer": "evidence", "destinationContainer": "evidence"}
+    rule = {"sourceContainer": "evidence", "destinationContainer": "evidence", "filters": {"minCreationTime": "1601-01-01T00:00:00Z"}}  # fmt: skip
 
     def policy(on: str, id: str, rule: dict[str, Any]) -> Made:
         inputs = {

@@ -20,7 +20,6 @@ from gpuinfra.rehearsal.cloud.aws import (
     texts,
 )
 from gpuinfra.rehearsal.cloud.aws.groups import AutoScaling
-from gpuinfra.rehearsal.cloud.core import outage
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.ids import Count, kebab, module
 from gpuinfra.rehearsal.cloud.core.interfaces import Subject
@@ -46,6 +45,7 @@ class Aws(StandIn):
     moving_settings = ()
     identity_inputs = ("region",)
     group_kinds = (AutoScaling(),)
+    regions = PREFIXES
     unavailable = CloudError(
         "ServiceUnavailable",
         "The request has failed due to a temporary failure of the server. (injected by --fault)",
@@ -121,6 +121,9 @@ class Aws(StandIn):
     def required_regions(self, token: str, region: str) -> tuple[str, ...]:
         return (region or places.CONTROL_REGION, *([places.CONTROL_REGION] if BUCKET_SETTINGS.match(token) else []))
 
+    def replicate(self, store: Store) -> None:
+        replication.run(store)
+
     def operator_credentials(self, cloud: Cloud) -> dict[str, str]:
         """Return a key pair."""
         key = credentials.operator(cloud.store)
@@ -141,9 +144,7 @@ class Aws(StandIn):
         schedules.run_due(cloud.store)
 
     def control_actions(self, cloud: Cloud) -> Mapping[str, Action]:
-        """Handle POST `schedule` `{"name"}`: run a group's scheduled action now. Handle POST `outage` `{"region"}`: start the
-        outage of a Region, or end all outages if the value is null.
-        """
+        """Handle POST `schedule` `{"name"}`: run a group's scheduled action now."""
 
         def schedule(asked: dict[str, Any]) -> dict[str, Any]:
             if not schedules.run(cloud.store, str(asked["name"])):
@@ -151,18 +152,7 @@ class Aws(StandIn):
             cloud.wake()
             return {"name": asked["name"]}
 
-        def fail(asked: dict[str, Any]) -> dict[str, Any]:
-            region = asked["region"]
-            if region is None:
-                outage.end(cloud.store)
-            elif region in PREFIXES:
-                replication.run(cloud.store)  # The replication that is due is complete before the outage.
-                outage.begin(cloud.store, region)
-            else:
-                raise ValueError(f"{region} is not a Region; allowed: {', '.join(PREFIXES)}")
-            return {"region": region}
-
-        return {"schedule": schedule, "outage": fail}
+        return {"schedule": schedule}
 
 
 STAND_IN = Aws

@@ -20,6 +20,7 @@ Every request must include the token that the process prints at startup. Respons
 | POST `reboot` `{"instance_id"}` | reboots an instance |
 | POST `existing` `{"type", "id", "inputs", "region"}` | adds a resource that predates the rehearsal, with its known fields |
 | POST `clock` `{"at"}` | sets the time of object changes and of the replication; null resets it to the current time |
+| POST `outage` `{"region"}` | starts the outage of a region; null ends all outages |
 | POST `replication` `{"lag_s"}` | sets the age at which objects are replicated |
 | POST `external` `{"id", ...}` | describes an existing resource, for example a reservation with 2 instances: `{"id": "cr-...", "count": 2}` |
 
@@ -34,7 +35,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.core import behaviors, ids, registry, replication, store, wire
+from gpuinfra.rehearsal.cloud.core import behaviors, ids, outage, registry, replication, store, wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, json_response
 from gpuinfra.rehearsal.cloud.core.stand_in import Action
@@ -74,6 +75,7 @@ class Control:
             ("POST", "clock"): self._clock,
             ("POST", "replication"): self._replication,
             ("POST", "existing"): self._existing,
+            ("POST", "outage"): self._outage,
         }
         for stand_in in registry.installed():
             self._actions |= {("POST", name): action for name, action in stand_in.control_actions(cloud).items()}
@@ -201,6 +203,18 @@ class Control:
     def _replication(self, asked: dict[str, Any]) -> dict[str, Any]:
         replication.set_lag(self.cloud.store, float(asked["lag_s"]))
         return {"lag_s": asked["lag_s"]}
+
+    def _outage(self, asked: dict[str, Any]) -> dict[str, Any]:
+        region = asked["region"]
+        if region is None:
+            outage.end(self.cloud.store)
+            return {"region": region}
+        cloud = next((one for one in registry.installed() if region in one.regions), None)
+        if cloud is None:
+            raise ValueError(f"{region} is not a region of a cloud that can have an outage")
+        cloud.replicate(self.cloud.store)
+        outage.begin(self.cloud.store, region)
+        return {"region": region}
 
     def _existing(self, asked: dict[str, Any]) -> dict[str, Any]:
         self.cloud.existing(

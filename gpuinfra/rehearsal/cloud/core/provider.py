@@ -173,7 +173,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         found = self.cloud.find(token, request.id, region)
         try:
             where = found.region if found else region
-            outage.refuse(self.cloud.store, self._stand_in.required_regions(token, where), f"read {token}")
+            regions = self._stand_in.regions_of(self.cloud.store, token, where, request.id, known, change=False)
+            outage.refuse(self.cloud.store, regions, f"read {token}")
             self.cloud.operator.check_resource(self.cloud.store, "read", token, known, region, found)
         except CloudError as error:
             context.abort(grpc.StatusCode.UNKNOWN, error.reported(f"reading {ids.class_name(token)} ({request.id})"))

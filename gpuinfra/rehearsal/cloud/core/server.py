@@ -80,7 +80,7 @@ class _Handler(BaseHTTPRequestHandler):
             response = Response(500, traceback.format_exc().encode())
         self._send(response)
 
-    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _serve
+    do_GET = do_PUT = do_POST = do_PATCH = do_HEAD = do_DELETE = _serve
 
     def _send(self, response: Response) -> None:
         self.send_response(response.status)

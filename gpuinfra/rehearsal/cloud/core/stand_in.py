@@ -13,7 +13,7 @@ folder uses this class:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.core import ids
@@ -60,6 +60,8 @@ class StandIn:
     type."""
     texts: tuple[Text, ...] = ()
     """Allowed characters and lengths of text fields. The first row that matches an input applies."""
+    regions: Collection[str] = ()
+    """Regions that can have an outage."""
     permissions: PermissionModel | None = None
     """Determines the calls of an operation and whether a policy allows them."""
 
@@ -126,6 +128,15 @@ class StandIn:
     def required_regions(self, token: str, region: str) -> tuple[str, ...]:
         """Return the regions whose APIs a change of a resource of this type requires."""
         return (region,)
+
+    def regions_of(
+        self, store: Store, token: str, region: str, id: str, inputs: Mapping[str, Any], *, change: bool
+    ) -> tuple[str, ...]:
+        """Return the regions whose APIs a change or a read of this resource requires. The ID is empty for a new resource."""
+        return self.required_regions(token, region)
+
+    def replicate(self, store: Store) -> None:
+        """Replicate the objects that are due, before an outage stops the replication."""
 
     def services(self, cloud: Cloud) -> Mapping[str, Service]:
         """Return the HTTP services, keyed by path prefix. The longest matching prefix wins."""
