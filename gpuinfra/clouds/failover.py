@@ -131,9 +131,19 @@ class Failback(Failover, Protocol):
         """Copy objects from the replica to the first region. Fails if an object in the first region has changed since `compare`."""
         ...
 
+
+@runtime_checkable
+class DisabledReplication(Protocol):
+    """Requests to a cloud where a failover disables the replication and keeps its configuration."""
+
     def start_replication(self, pair: Pair) -> None:
         """Enable the replication of a bucket in the first region, so that its replica also receives the copies."""
         ...
+
+
+@runtime_checkable
+class SuspendedGroups(Protocol):
+    """Requests to a cloud where a failover suspends launches in the groups."""
 
     def start_group(self, group: str) -> None:
         """Allow a group in the first region to launch nodes. Its size does not change."""

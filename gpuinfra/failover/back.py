@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuinfra.clouds.failover import Comparison, Conflict, Failback, Pair, label
+from gpuinfra.clouds.failover import Comparison, Conflict, DisabledReplication, Failback, Pair, SuspendedGroups, label
 from gpuinfra.errors import DeploymentError
 from gpuinfra.failover.steps import LIMIT_S, SHOWN, Failing, Resources, Second, Step, check, deployed, fence, polls
 from gpuinfra.words import counted
@@ -45,14 +45,15 @@ def _steps(one: Returning) -> Iterator[Step]:
     if second:
         what = f"scale to zero in {back.region}, and wait until no nodes are left: {', '.join(map(label, second))}"
         yield Step(name="fence", what=what, run=lambda _: fence(back, second))
-    if pairs:
+    if pairs and isinstance(disabled := one.forward, DisabledReplication):
         what = f"enable the replication of {names}, so that the replicas receive the copies"
-        yield Step(name="replication", what=what, run=lambda _: _replicate(one, pairs), where=FIRST)
+        yield Step(name="replication", what=what, run=lambda _: _replicate(disabled, pairs), where=FIRST)
+    if pairs:
         what = f"copy the objects that are newer in the replicas, and wait until {names} {'contains' if len(pairs) == 1 else 'contain'} every object"
         yield Step(name="copy", what=what, run=lambda _: _copy(one, pairs), where="a region")
-    if groups:
+    if groups and isinstance(suspended := one.forward, SuspendedGroups):
         what = f"allow {', '.join(map(label, groups))} to launch nodes in {back.second}"
-        yield Step(name="launch", what=what, run=lambda _: _launch(one, groups), where=FIRST)
+        yield Step(name="launch", what=what, run=lambda _: _launch(suspended, groups), where=FIRST)
     yield from deployed(back, "the copied objects", refresh=True, where=FIRST)
 
 
@@ -91,9 +92,9 @@ def _shown(found: Sequence[tuple[Pair, Conflict]]) -> str:
     return "".join(rows) + (f"\n  and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
 
 
-def _replicate(one: Returning, pairs: Sequence[Pair]) -> str:
+def _replicate(cloud: DisabledReplication, pairs: Sequence[Pair]) -> str:
     for pair in pairs:
-        one.forward.start_replication(pair)
+        cloud.start_replication(pair)
     return f"the replication of {counted(len(pairs), 'bucket')} is enabled"
 
 
@@ -125,9 +126,9 @@ def _kept(compared: Mapping[Pair, Comparison]) -> Iterator[str]:
         yield f"{counted(deleted, 'object')} deleted in the second region and kept in the first region"
 
 
-def _launch(one: Returning, groups: Sequence[str]) -> str:
+def _launch(cloud: SuspendedGroups, groups: Sequence[str]) -> str:
     for group in groups:
-        one.forward.start_group(group)
+        cloud.start_group(group)
     return f"{counted(len(groups), 'group')} can launch nodes"
 
 
@@ -136,13 +137,12 @@ def left_to_do(one: Returning, stacks: Sequence[Second], mode: str) -> list[str]
     back = one.back
     groups = back.cloud.groups(back.resources)
     with_nodes = [each.loaded.name for each in stacks if each.plan.pools]
+    suspended = one.forward if isinstance(one.forward, SuspendedGroups) else None
     if mode == "hot":
-        commands = [*(one.forward.start_command(group) for group in groups), *(f"pulumi up --refresh --stack {name}" for name in with_nodes)]  # fmt: skip
+        commands = [*(suspended.start_command(group) for group in groups if suspended), *(f"pulumi up --refresh --stack {name}" for name in with_nodes)]  # fmt: skip
         return (
             [f"start the nodes in {back.region} again, as hot mode requires: {' && '.join(commands)}"] if groups else []
         )
     what = "the nodes" if mode == "pilot-light" else "the stack"
-    return [
-        f"remove {what} in {back.region}, because the groups cannot launch nodes and the resources are billed: pulumi destroy --stack {name}"
-        for name in with_nodes
-    ]
+    why = "the groups cannot launch nodes and the resources are billed" if suspended else "the resources are billed"
+    return [f"remove {what} in {back.region}, because {why}: pulumi destroy --stack {name}" for name in with_nodes]

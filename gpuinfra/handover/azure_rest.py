@@ -132,6 +132,10 @@ class Rest:
             method, url, {"Authorization": f"Bearer {token}", "x-ms-version": BLOB_VERSION, **(headers or {})}, body
         )
 
+    def storage_token(self) -> str:
+        """Return a token for blob storage, which a request to copy a blob contains."""
+        return self._token(STORAGE_SCOPE)
+
     def blob_base(self, container: str) -> str:
         """Return the address of a container: the given address, or an address under the endpoint that the environment sets."""
         from gpuinfra.node.azure import blob_url

@@ -19,7 +19,9 @@ from gpuinfra.handover.azure_rest import raise_for
 if TYPE_CHECKING:
     from gpuinfra.handover.azure_rest import Rest
 
-_MARK = "or-"
+COPY_OF = "gpuinfra_copy_of"
+"""Metadata key of a blob that a failback copied, with the ETag in the replica. Metadata keys must be C# identifiers."""
+_STATUS = "or-"
 _MOST_PAGES = 100_000
 
 
@@ -51,8 +53,10 @@ class Blob:
     metadata: Mapping[str, str]
 
     def same_content(self, other: Blob | None) -> bool:
-        """Return whether both blobs have checksums, and the checksums and sizes are equal."""
-        return other is not None and bool(self.md5) and (self.md5, self.size) == (other.md5, other.size)
+        """Return whether this blob is a copy of the other one, or both have the same checksum and size."""
+        if other is None:
+            return False
+        return self.metadata.get(COPY_OF) == other.etag or (bool(self.md5) and (self.md5, self.size) == (other.md5, other.size))  # fmt: skip
 
 
 def blobs(rest: Rest, base: str) -> Iterator[Blob]:
@@ -83,6 +87,6 @@ def _blob(found: Xml.Element) -> Blob:
         md5=held.get("Content-MD5", ""),
         modified=parsedate_to_datetime(held["Last-Modified"]).astimezone(UTC),
         kind=held.get("BlobType", ""),
-        replication={one.tag.removeprefix(_MARK): one.text or "" for one in found.find("OrMetadata") or ()},
+        replication={one.tag.removeprefix(_STATUS): one.text or "" for one in found.find("OrMetadata") or ()},
         metadata={one.tag.lower(): one.text or "" for one in found.find("Metadata") or ()},
     )

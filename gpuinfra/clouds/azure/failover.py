@@ -16,7 +16,7 @@ and Storage Cache (Import Jobs) and their models in the azure-mgmt packages. All
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
@@ -144,13 +144,18 @@ class AzureFailover:
         """Return the ID of the policy in an account that replicates the pair, and the ID of its rule. Returns None if there is none."""
         containers = (last(pair.source), last(pair.replica))
         accounts = (last(account_of(pair.source)), last(account_of(pair.replica)))
+        for policy, names, rules in self._policies(account):
+            for rule in rules:
+                if names == accounts and (rule.get("sourceContainer"), rule.get("destinationContainer")) == containers:
+                    return policy, str(rule.get("ruleId"))
+        return None
+
+    def _policies(self, account: str) -> Iterator[tuple[str, tuple[str, str], list[dict[str, Any]]]]:
+        """Yield the ID of each policy of an account, the names of the source and destination accounts, and the rules."""
         for one in asked_or([], lambda: list(self._rest.pages(f"{account}/objectReplicationPolicies", STORAGE))):
             held = one.get("properties") or {}
             names = (last(str(held.get("sourceAccount"))), last(str(held.get("destinationAccount"))))
-            for rule in held.get("rules") or []:
-                if names == accounts and (rule.get("sourceContainer"), rule.get("destinationContainer")) == containers:
-                    return str(held.get("policyId")), str(rule.get("ruleId"))
-        return None
+            yield str(held.get("policyId")), names, held.get("rules") or []
 
     def _delete_policy(self, pair: Pair, account: str) -> None:
         found = self._policy(pair, account)

@@ -62,7 +62,7 @@ class Regions(Rest):
         self.listed: list[str] = []
         self.page = 2
         self.puts: list[tuple[str, Mapping[str, str], bytes | None]] = []
-        self.put_status = 201
+        self.put_status, self.put_code = 201, ""
 
     def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
         parts, query = urlsplit(url), {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
@@ -91,7 +91,11 @@ class Regions(Rest):
         assert headers["Authorization"].startswith("Bearer ")
         if method == "PUT":
             self.puts.append((parts.path + (f"?{parts.query}" if parts.query else ""), headers, body))
-            return Answer(status=self.put_status, headers={"x-ms-error-code": "ConditionNotMet"}, body=b"")
+            return Answer(status=self.put_status, headers={"x-ms-error-code": self.put_code}, body=b"")
+        if method == "HEAD":
+            return Answer(
+                status=200, headers={"x-ms-meta-Owner": "1000", "Content-Type": "text/plain", "ETag": '"e"'}, body=b""
+            )
         account = parts.netloc.partition(".")[0]
         assert query["restype"] == "container"
         found = self.blobs.get(f"{account}{parts.path}", 404)

@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from gpuinfra.clouds.azure import failover as azure_failover
+from gpuinfra.clouds.azure.failback import AzureFailback
 from gpuinfra.clouds.azure.failover import AzureFailover
 from gpuinfra.clouds.failover import Pair, Unreachable
 from gpuinfra.errors import DeploymentError
@@ -192,6 +193,29 @@ def test_a_replica_can_be_written_after_its_policy_is_deleted(cloud: Cloud, rest
     one.stop_replication(pair)
     one.stop_replication(pair)
     assert rest.arm(f"{azure_failover.account_of(pair.source)}/objectReplicationPolicies", azure_failover.STORAGE)["value"] == []  # fmt: skip
+
+
+def test_a_failback_copies_what_the_second_region_wrote(cloud: Cloud, rest: Rest, pair: Pair) -> None:
+    """Blobs are copied once, and a blob that changed in the first region after the failover is a conflict."""
+    blobs, one = admitted(cloud, rest, pair), AzureFailback(rest, FIRST, SECOND)
+    for name in ("kept", "changed", "both"):
+        blobs.put(pair.source, name, b"first")
+    assert one.not_replicated(pair) == []
+    one.stop_replication(pair)
+    one.open_replica(pair)
+    ask(cloud, "clock", at=time.time() + 60)
+    for name in ("changed", "both", "new"):
+        blobs.put(pair.replica, name, b"second")
+    blobs.put(pair.source, "both", b"late")
+    found = one.compare(pair)
+    assert {copy.key: copy.replaces is None for copy in found.copies} == {"changed": False, "new": True}
+    assert [conflict.key for conflict in found.conflicts] == ["both"]
+    one.copy(pair, found.copies)
+    assert {name: blobs.get(pair.source, name) for name in blobs.keys(pair.source, "")} == {"kept": b"first", "changed": b"second", "new": b"second", "both": b"late"}  # fmt: skip
+    again = one.compare(pair)
+    assert (again.copies, [conflict.key for conflict in again.conflicts]) == ((), ["both"])
+    with pytest.raises(DeploymentError, match="changed after the comparison and was not replaced"):
+        one.copy(pair, found.copies)
 
 
 def test_conditions_of_writes_are_checked(cloud: Cloud, rest: Rest, pair: Pair) -> None:

@@ -17,6 +17,8 @@ from gpuinfra.rehearsal.cloud.core import outage, replication, wire
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.store import Store
 
+_STATUS = "azure-replication-status"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
@@ -59,6 +61,17 @@ def run(store: Store) -> None:
     for rule in rules(store):
         if not any(_down(store, account) for account, _ in (rule.source, rule.replica)):
             replication.copy(store, stores.bucket(*rule.source), stores.bucket(*rule.replica), rule.since)
+            _record(store, rule)
+
+
+def _record(store: Store, rule: Rule) -> None:
+    """Store the status of the blobs that the replica has. A blob keeps its status after the policy is deleted, until the blob is written again."""
+    source = stores.bucket(*rule.source)
+    waiting = {key for key, _ in replication.waiting(store, source, stores.bucket(*rule.replica), rule.since)}
+    known: dict[str, dict[str, str]] = store.get(_STATUS, source) or {}
+    found = {f"{key} {etag}": {**known.get(f"{key} {etag}", {}), **({rule.mark: "complete"} if key not in waiting and modified >= rule.since else {})} for key, _, etag, modified in store.objects(source)}  # fmt: skip
+    if found != known:
+        store.put(_STATUS, source, found)
 
 
 def _down(store: Store, account: str) -> bool:
@@ -76,16 +89,11 @@ def pending(store: Store, policy: str) -> list[float]:
 
 
 def statuses(store: Store, account: str, container: str) -> dict[str, dict[str, str]]:
-    """Return the replication status of the blobs in a container by name. A blob that waits for replication has no status.
+    """Return the replication status of the blobs in a container by name. A blob that waits for replication has no status. Microsoft does not document whether a blob
+    keeps its status after the policy is deleted.
 
     https://learn.microsoft.com/rest/api/storageservices/list-blobs, retrieved 2026-11-26: `or-{policy-id}_{rule-id}`.
     """
-    found: dict[str, dict[str, str]] = {}
-    for rule in rules(store):
-        if rule.source == (account, container):
-            source = stores.bucket(account, container)
-            waiting = {key for key, _ in replication.waiting(store, source, stores.bucket(*rule.replica), rule.since)}
-            for key, _, _, modified in store.objects(source):
-                if key not in waiting and modified >= rule.since:
-                    found.setdefault(key, {})[rule.mark] = "complete"
-    return found
+    source = stores.bucket(account, container)
+    known: dict[str, dict[str, str]] = store.get(_STATUS, source) or {}
+    return {key: known.get(f"{key} {etag}", {}) for key, _, etag, _ in store.objects(source)}

@@ -11,6 +11,7 @@ import base64
 from collections.abc import Mapping
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 from xml.sax.saxutils import escape
 
 from gpuinfra.rehearsal.cloud.azure import identity, places, replication, stores
@@ -77,7 +78,7 @@ class Blobs:
             raise AzureError("ContainerNotFound", "The specified container does not exist.", status=404)
         if listing:
             return self._list(account, container, request.query)
-        return self._blob(request, account, container, name, held)
+        return self._blob(request, who, account, container, name, held)
 
     def _container(self, who: identity.Principal, account: str, place: str | None) -> Response:
         """Return the properties of a container. The role requires the action on the container, not a data action."""
@@ -97,10 +98,18 @@ class Blobs:
         stores.delete_container(self.cloud.store, place)
         return Response(202)
 
-    def _blob(self, request: Request, account: str, container: str, name: str, held: StoredObject | None) -> Response:
+    def _blob(
+        self,
+        request: Request,
+        who: identity.Principal,
+        account: str,
+        container: str,
+        name: str,
+        held: StoredObject | None,
+    ) -> Response:
         bucket = stores.bucket(account, container)
         if request.method == "PUT":
-            return self._put(request, account, container, name)
+            return self._put(request, who, account, container, name)
         if held is None:
             raise AzureError("BlobNotFound", "The specified blob does not exist.", status=404)
         if request.method == "DELETE":
@@ -126,7 +135,7 @@ class Blobs:
         wanted = request.headers.get("x-ms-range") or request.headers.get("range", "")
         return content(held.body, wanted if held.body else "", kind, headers, unsatisfiable)
 
-    def _put(self, request: Request, account: str, container: str, name: str) -> Response:
+    def _put(self, request: Request, who: identity.Principal, account: str, container: str, name: str) -> Response:
         if request.headers.get("x-ms-blob-type") != "BlockBlob" or request.query.get("comp"):
             raise AzureError(
                 "InvalidHeaderValue", "A rehearsal supports only block blobs that are uploaded in one request."
@@ -143,11 +152,30 @@ class Blobs:
                 _etag(there.etag) if there else ""
             ):
                 raise AzureError("ConditionNotMet", "The condition specified using HTTP conditional header(s) is not met.", status=412)  # fmt: skip
+            body = self._source(request, who) if "x-ms-copy-source" in request.headers else request.body
             meta: dict[str, Any] = {"content-type": request.headers.get("content-type", "application/octet-stream")}
             if metadata := {key.removeprefix("x-ms-meta-"): value for key, value in request.headers.items() if key.startswith("x-ms-meta-")}:  # fmt: skip
                 meta["metadata"] = metadata
-            stored = self.cloud.store.put_object(bucket, name, request.body, meta)
+            stored = self.cloud.store.put_object(bucket, name, body, meta)
         return Response(201, headers={"ETag": f'"{_etag(stored.etag)}"', "x-ms-request-server-encrypted": "true"})
+
+    def _source(self, request: Request, who: identity.Principal) -> bytes:
+        """Return the content of the blob from which Put Blob From URL copies. The caller needs network access to both accounts."""
+        path = unquote(urlsplit(request.headers["x-ms-copy-source"]).path).removeprefix("/.azure/blob/")
+        account, container, name = path.split("/", 2)
+        reader = identity.of_token(self.cloud.store, request.headers.get("x-ms-copy-source-authorization", ""), AUDIENCES)  # fmt: skip
+        place = stores.container_id(self.cloud.store, account, container)
+        attributes = {f"{identity.BLOBS.rpartition('/')[0]}:name": container, f"{identity.BLOBS}:path": name}
+        stores.reachable(self.cloud.store, account, who)
+        if place is None or not identity.may(self.cloud, reader, (f"{identity.BLOBS}/read",), place, attributes):
+            raise AzureError("CannotVerifyCopySource", "This request is not authorized to perform this operation.", status=403)  # fmt: skip
+        found = self.cloud.store.object(stores.bucket(account, container), name)
+        if found is None:
+            raise AzureError("CannotVerifyCopySource", "The specified blob does not exist.", status=404)
+        wanted = request.headers.get("x-ms-source-if-match", "").strip('"')
+        if wanted and wanted != _etag(found.etag):
+            raise AzureError("SourceConditionNotMet", "The source condition specified using HTTP conditional header(s) is not met.", status=412)  # fmt: skip
+        return found.body
 
     def _list(self, account: str, container: str, query: dict[str, str]) -> Response:
         prefix, marker = query.get("prefix", ""), query.get("marker", "")
@@ -160,7 +188,7 @@ class Blobs:
         def extras(key: str) -> str:
             found = self.cloud.store.object(stores.bucket(account, container), key) if metadata else None
             shown = _element("Metadata", found.meta.get("metadata", {})) if found else ""
-            return shown + (_element("OrMetadata", statuses[key]) if key in statuses else "<OrMetadata />")
+            return shown + _element("OrMetadata", statuses.get(key, {}))
 
         blobs = "".join(
             f"<Blob><Name>{escape(key)}</Name><Properties><Last-Modified>{formatdate(modified, usegmt=True)}</Last-Modified>"
