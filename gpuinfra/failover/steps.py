@@ -173,7 +173,7 @@ def _drain(one: Failing) -> str:
             missing = {pair.source: keys for pair in pairs if (keys := one.cloud.not_replicated(pair))}
         except DeploymentError as problem:
             if DRAIN not in one.ignore:
-                raise DeploymentError(f"{problem}; or add --ignore {DRAIN} to continue without a comparison") from None
+                raise DeploymentError(f"{problem}; or add --ignore {DRAIN} to continue anyway") from None
             return f"the buckets were not compared with their replicas: {problem}"
         if not missing or DRAIN in one.ignore:
             break

@@ -109,16 +109,20 @@ class AzureFailback(AzureFailover):
         kept = {name: value for name, value in head.headers.items() if name.lower().startswith("x-ms-meta-") and name.lower() != f"x-ms-meta-{COPY_OF}"}  # fmt: skip
         guard = {"If-None-Match": "*"} if one.replaces is None else {"If-Match": _quoted(one.replaces)}
         final = {**kept, f"x-ms-meta-{COPY_OF}": one.version, **guard}
-        read = {"x-ms-copy-source": there, "x-ms-source-if-match": _quoted(one.version), "x-ms-copy-source-authorization": f"Bearer {asked(self._rest.storage_token)}"}  # fmt: skip
+
+        def read() -> dict[str, str]:
+            token = asked(self._rest.storage_token)  # A large blob can take longer than the lifetime of a token.
+            return {"x-ms-copy-source": there, "x-ms-source-if-match": _quoted(one.version), "x-ms-copy-source-authorization": f"Bearer {token}"}  # fmt: skip
+
         if one.size <= PART:
-            self._put(here, {"x-ms-blob-type": "BlockBlob", **read, **final}, one)
+            self._put(here, {"x-ms-blob-type": "BlockBlob", **read(), **final}, one)
             return
         size = max(PART, -(-one.size // MOST_PARTS))
 
         def part(number: int) -> str:
             span = f"bytes={number * size}-{min((number + 1) * size, one.size) - 1}"
             block = b64encode(f"{number:08}".encode()).decode()
-            self._put(f"{here}?comp=block&blockid={quote(block)}", {**read, "x-ms-source-range": span}, one)
+            self._put(f"{here}?comp=block&blockid={quote(block)}", {**read(), "x-ms-source-range": span}, one)
             return block
 
         blocks = _together(part, range(-(-one.size // size)))

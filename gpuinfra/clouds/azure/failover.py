@@ -41,6 +41,7 @@ CONFLICTS = "OverwriteAlways"
 """The import replaces a file whose blob has changed, even if the file was read before."""
 RUNNING = ("InProgress", "Cancelling")
 UNAVAILABLE = frozenset({408, 429})
+SHOWN = 5
 
 _Result = TypeVar("_Result")
 
@@ -96,7 +97,14 @@ class AzureFailover:
         mark = self._mark(pair)
         unknown = [one for one in source if one.replication.get(mark) != "complete"]
         copies = {one.name: one for one in self._list(pair.replica)} if unknown else {}
-        return sorted(one.name for one in unknown if not one.same_content(copies.get(one.name)))
+        missing = sorted(one.name for one in unknown if not one.same_content(copies.get(one.name)))
+        if missing and self._policy(pair, account_of(pair.replica)) is None:
+            # A resumed failover, after the first region did not respond.
+            names = ", ".join(missing[:SHOWN]) + (" ..." if len(missing) > SHOWN else "")
+            raise DeploymentError(
+                f"{counted(len(missing), 'blob')} of {last(account_of(pair.source))}/{last(pair.source)} {'is' if len(missing) == 1 else 'are'} not in the replica, and Azure does not replicate blobs after the `replicas` step: {names}; copy these blobs yourself if the second region needs them"
+            )
+        return missing
 
     def stop_replication(self, pair: Pair) -> None:
         self._delete_policy(pair, account_of(pair.source))

@@ -87,6 +87,16 @@ def test_without_a_policy_the_contents_are_compared() -> None:
     assert failing(rest).not_replicated(PAIR) == ["b\x01 %"]
 
 
+@pytest.mark.parametrize("listed", [{"value": []}, 404])
+def test_blobs_that_can_no_longer_be_replicated_stop_a_resumed_failover(listed: Any) -> None:
+    """After the replica was opened, waiting has no effect, so the blobs that are missing are an error. Without missing blobs, there is none."""
+    opened = {**ACCOUNTS, f"{REPLICAS[1]}/objectReplicationPolicies": listed}
+    late = [blob(str(number)) for number in range(6)]
+    with pytest.raises(DeploymentError, match=r"6 blobs of trainscratch/data are not in the replica, .*: 0, 1, 2, 3, 4 \.\.\.; copy these blobs yourself"):  # fmt: skip
+        failing(Regions(opened, {SOURCE: late, REPLICA: []})).not_replicated(PAIR)
+    assert failing(Regions(opened, {SOURCE: late, REPLICA: late})).not_replicated(PAIR) == []
+
+
 def test_private_account_names_the_requirement() -> None:
     """If the firewall refuses the listing, the message states the network and the role that the machine requires."""
     with pytest.raises(DeploymentError, match=r"trainscratch/data cannot be listed: AuthorizationFailure.*; run the command on a machine with a private endpoint"):  # fmt: skip
