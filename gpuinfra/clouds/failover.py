@@ -131,6 +131,12 @@ class Failback(Failover, Protocol):
         """Copy objects from the replica to the first region. Fails if an object in the first region has changed since `compare`."""
         ...
 
+    def start_command(self, group: str) -> str:
+        """Return the command that allows a group in the second region to launch nodes, or an empty string if `up` is sufficient.
+
+        `groups` was called with the resources of the group's stack."""
+        ...
+
 
 @runtime_checkable
 class DisabledReplication(Protocol):
@@ -147,10 +153,6 @@ class SuspendedGroups(Protocol):
 
     def start_group(self, group: str) -> None:
         """Allow a group in the first region to launch nodes. Its size does not change."""
-        ...
-
-    def start_command(self, group: str) -> str:
-        """Return the command that allows a group in the second region to launch nodes."""
         ...
 
 

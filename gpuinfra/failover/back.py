@@ -135,14 +135,18 @@ def _launch(cloud: SuspendedGroups, groups: Sequence[str]) -> str:
 def left_to_do(one: Returning, stacks: Sequence[Second], mode: str) -> list[str]:
     """Return what the user does in the second region after the failback, with commands. `stacks` are those of the second region."""
     back = one.back
-    groups = back.cloud.groups(back.resources)
+    groups = one.forward.groups(back.resources)
     with_nodes = [each.loaded.name for each in stacks if each.plan.pools]
-    suspended = one.forward if isinstance(one.forward, SuspendedGroups) else None
     if mode == "hot":
-        commands = [*(suspended.start_command(group) for group in groups if suspended), *(f"pulumi up --refresh --stack {name}" for name in with_nodes)]  # fmt: skip
+        starts = [command for group in groups if (command := one.forward.start_command(group))]
+        commands = [*starts, *(f"pulumi up --refresh --stack {name}" for name in with_nodes)]
         return (
             [f"start the nodes in {back.region} again, as hot mode requires: {' && '.join(commands)}"] if groups else []
         )
     what = "the nodes" if mode == "pilot-light" else "the stack"
-    why = "the groups cannot launch nodes and the resources are billed" if suspended else "the resources are billed"
+    why = (
+        "the groups cannot launch nodes and the resources are billed"
+        if isinstance(one.forward, SuspendedGroups)
+        else "the resources are billed"
+    )
     return [f"remove {what} in {back.region}, because {why}: pulumi destroy --stack {name}" for name in with_nodes]

@@ -33,7 +33,7 @@ from gpuinfra.rehearsal import processes, workload
 from gpuinfra.rehearsal.actions import Result, errors_of, finish, perform
 from gpuinfra.rehearsal.applied_environment import applied
 from gpuinfra.rehearsal.folder import edit_stack, write_atomically
-from gpuinfra.rehearsal.object_store import object_store
+from gpuinfra.rehearsal.object_stores import admit, pattern_of, store_of
 from gpuinfra.rehearsal.session import Options, Session, read_options
 from gpuinfra.spec.load import LoadedStack, read_stack, stack_name
 
@@ -218,12 +218,12 @@ class _Drill:
 
     def _adapt(self, path: Path) -> None:
         """Replace the replicas in the account of the user by those in the stand-in account."""
-        replicas, store = [one.replica for one in self.cloud.pairs(self.resources)], self._store(self.recovery.region)
+        replicas = [one.replica for one in self.cloud.pairs(self.resources)]
 
         def change(declaration: dict[str, Any]) -> None:
             for entry in declaration.get("storage") or []:
                 for replica in replicas:
-                    if store.is_replica(str(entry.get("bucket")), replica):
+                    if re.fullmatch(pattern_of(self.plan.cloud, replica), str(entry.get("bucket"))):
                         entry["bucket"] = replica
 
         edit_stack(replace(self.session.folder, stack=path.name.removeprefix("Pulumi.").removesuffix(".yaml")), change)
@@ -245,14 +245,13 @@ class _Drill:
         begin = time.time()
         self.session.cloud.ask("replication", {"lag_s": self.lag * 60})
         buckets = self._buckets()
-        with applied(self.session.pulumi.env):
-            self._store(self.plan.region).admit(self.session.cloud.ask, [*buckets, *buckets.values()])
+        admit(self.plan.cloud, self.session.cloud.ask, [*buckets, *buckets.values()])
         for number in range(1, CHECKPOINTS + 1):
             self._set_clock(begin, number * self.interval + self.export)
             with applied(self.session.pulumi.env):
-                store = self._store(self.plan.region)
+                objects = store_of(self.plan.cloud, self.plan.region)
                 for source in buckets:
-                    workload.write(store, source, number)
+                    workload.write(objects, source, number)
         self.failure = CHECKPOINTS * self.interval + self.export + self.planned_lag - MARGIN_MINUTES
         self._set_clock(begin, self.failure)
         return (
@@ -330,7 +329,7 @@ class _Drill:
         newest = []
         for replica in self._buckets().values():
             with applied(self.session.pulumi.env):
-                found, wrong = workload.complete(self._store(self.recovery.region), replica, numbers)
+                found, wrong = workload.complete(store_of(self.plan.cloud, self.recovery.region), replica, numbers)
             if wrong:
                 raise _Failed(f"the replica {label(replica)} has wrong or missing files: {', '.join(wrong)}")
             if not found:
@@ -344,9 +343,6 @@ class _Drill:
             self.missed.append(f"{name} missed: {reached:.1f} minutes, declared: {declared} minutes")
 
     # Helpers
-
-    def _store(self, region: str) -> workload.ObjectStore:
-        return object_store(self.plan.cloud, region)
 
     def _environment(self) -> dict[str, str]:
         return {**self.session.pulumi.env, "XDG_STATE_HOME": str(self.session.folder.root / "journals")}

@@ -12,12 +12,12 @@ import pytest
 from gpuinfra.clouds.azure.failover import STOPPED, account_of
 from gpuinfra.handover.azure_rest import Rest
 from gpuinfra.rehearsal.applied_environment import applied
-from gpuinfra.rehearsal.azure_blobs import AzureBlobs
 from gpuinfra.rehearsal.drill import _Drill
+from gpuinfra.rehearsal.object_stores import admit, store_of
 from gpuinfra.rehearsal.session import Options, open_session
 from gpuinfra.report.progress import view_for
 
-from .test_drill import azure_stack
+from .test_azure_drill import azure_stack
 
 
 @pytest.mark.long
@@ -40,8 +40,8 @@ def test_a_stack_on_azure_fails_over_and_back(tmp_path: Path) -> None:
             return {one["name"]: one["found"] for one in document["steps"]} | {"left": document.get("left")}
 
         with applied(session.pulumi.env):
-            blobs = AzureBlobs(Rest())
-            blobs.admit(session.cloud.ask, [name for pair in pairs for name in (pair.source, pair.replica)])
+            blobs = store_of("azure", "southcentralus")
+            admit("azure", session.cloud.ask, [name for pair in pairs for name in (pair.source, pair.replica)])
             for name in ("kept", "changed"):
                 blobs.put(source, name, b"first")
         over = move("failover", file, "--to", "eastus2")

@@ -56,37 +56,6 @@ def test_a_stack_fails_over_within_its_targets(first: str, mode: str, rehearse: 
     assert {one["outcome"] for one in report["nodes"]} == {"verified"}
 
 
-AZURE = shipped("stacks") / "Pulumi.azure-recovery.yaml"
-
-
-def azure_stack(folder: Path, mode: str) -> Path:
-    """`azure-recovery` with one node, and with this mode."""
-    text = AZURE.read_text().replace("count: 2", "count: 1").replace("mode: cold", f"mode: {mode}")
-    if mode != "cold":
-        text = re.sub(r"\n *site_minutes: \d+", "", text)
-    path = folder / "Pulumi.recovery.yaml"
-    path.write_text(text)
-    return path
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("needs_nodes")
-@pytest.mark.parametrize("mode", ["hot", "pilot-light", "cold"])
-def test_a_stack_on_azure_fails_over_within_its_targets(mode: str, rehearse: Rehearse, tmp_path: Path) -> None:
-    """In each mode, the nodes in the second region are verified, the newest replicated checkpoint is complete, and both targets are met."""
-    done = rehearse("drill", str(azure_stack(tmp_path, mode)), "--to", "eastus2", "--json")
-    assert done.code == 0, done.out + done.err
-    drill = done.report["drill"]
-    assert violations(done.report, report_schema()) == []
-    assert drill["rpo"]["met"]
-    assert drill["rto"]["met"]
-    states = {one["step"]: one["found"] for one in drill["steps"]}
-    assert "did not respond" in states["failover: fence"]
-    assert "2 replicas can be written" in states["failover: replicas"]
-    assert "checkpoint 2 of 3" in states["data"]
-    assert {one["outcome"] for one in done.report["nodes"]} == {"verified"}
-
-
 def drilled(path: Path, root: Path, broken: Callable[[Session], list[str]] = lambda _: []) -> tuple[Result, list[str]]:
     """Deploy the stack without its nodes, break protections, and run the drill. Returns its result and what `broken` returns."""
     options = Options(stack=str(path), folder=root, without_nodes=True)

@@ -56,6 +56,9 @@ class AzureFailback(AzureFailover):
     `pulumi up --refresh` creates the replication policies again, and it restores the size of the scale sets, so there are no requests for them.
     """
 
+    def start_command(self, group: str) -> str:
+        return ""
+
     def compare(self, pair: Pair) -> Comparison:
         stopped, replicated = self._stopped(pair), self._replicated(pair)
         first, second = ({one.name: one for one in self._list(id_)} for id_ in (pair.source, pair.replica))

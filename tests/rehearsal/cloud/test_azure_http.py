@@ -506,6 +506,7 @@ def test_the_replication_of_a_blob_is_read_from_its_source(
     (metric,) = monitor.Response.deserialize(answer).value
     assert (metric.error_code, metric.timeseries) == ("Success", [])
     azure.delete(replica)
+    rest.blob("PUT", url, {"x-ms-blob-type": "BlockBlob"}, b"two")
     assert status() == []
 
 

@@ -16,13 +16,13 @@ from gpuinfra.clouds.failover import Pair, Unreachable
 from gpuinfra.errors import DeploymentError
 from gpuinfra.handover.azure_rest import Refused, Rest, raise_for
 from gpuinfra.rehearsal import workload
-from gpuinfra.rehearsal.azure_blobs import AzureBlobs
 from gpuinfra.rehearsal.cloud.azure import identity
 from gpuinfra.rehearsal.cloud.azure.behaviors.storage import LUSTRE
 from gpuinfra.rehearsal.cloud.azure.ids import SUBSCRIPTION
 from gpuinfra.rehearsal.cloud.core import fleet as fleet_module
 from gpuinfra.rehearsal.cloud.core.cloud import Cloud
 from gpuinfra.rehearsal.cloud.core.server import Server
+from gpuinfra.rehearsal.object_stores.azure import Blobs, admit
 from tests.rehearsal.cloud import microsoft
 from tests.rehearsal.cloud.conftest import Client, Made
 from tests.rehearsal.cloud.test_azure_http import environment
@@ -77,11 +77,10 @@ def failing(rest: Rest) -> AzureFailover:
     return AzureFailover(rest, FIRST, SECOND)
 
 
-def admitted(cloud: Cloud, rest: Rest, pair: Pair) -> AzureBlobs:
+def admitted(cloud: Cloud, rest: Rest, pair: Pair) -> Blobs:
     """The blobs, after the operator got a role and a machine in the private network."""
-    blobs = AzureBlobs(rest)
-    blobs.admit(lambda action, body: ask(cloud, action, **body), [pair.source, pair.replica])
-    return blobs
+    admit(lambda action, body: ask(cloud, action, **body), [pair.source, pair.replica])
+    return Blobs(rest)
 
 
 @pytest.mark.parametrize(

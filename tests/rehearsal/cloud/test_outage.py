@@ -21,7 +21,7 @@ from gpuinfra.rehearsal.cloud.core.cloud import Cloud
 from gpuinfra.rehearsal.cloud.core.control import Control
 from gpuinfra.rehearsal.cloud.core.http import Request
 from gpuinfra.rehearsal.cloud.core.server import Server
-from gpuinfra.rehearsal.s3_objects import S3Objects
+from gpuinfra.rehearsal.object_stores.aws import S3
 
 from .conftest import Client
 
@@ -128,9 +128,9 @@ def test_objects_are_replicated_after_the_lag(cloud: Cloud, boto: Any) -> None:
     ask(cloud, "replication", lag_s=900)
     for number, at in ((1, 0), (2, 1800)):
         ask(cloud, "clock", at=begin + at)
-        workload.write(S3Objects(boto("s3", FIRST)), PAIR.source, number)
+        workload.write(S3(boto("s3", FIRST)), PAIR.source, number)
     ask(cloud, "clock", at=begin + 1800 + 840)
-    assert workload.complete(S3Objects(boto("s3", SECOND)), PAIR.replica, [1, 2]) == ([1], [])
+    assert workload.complete(S3(boto("s3", SECOND)), PAIR.replica, [1, 2]) == ([1], [])
     dimensions = {"SourceBucket": PAIR.source, "DestinationBucket": PAIR.replica, "RuleId": "all"}
     answer = boto("cloudwatch", SECOND).get_metric_statistics(
         Namespace="AWS/S3", MetricName="ReplicationLatency", Statistics=["Maximum"], Period=300, StartTime=0, EndTime=1,
@@ -140,20 +140,20 @@ def test_objects_are_replicated_after_the_lag(cloud: Cloud, boto: Any) -> None:
     ask(cloud, "outage", region=FIRST)
     ask(cloud, "clock", at=None)
     ask(cloud, "replication", lag_s=0)
-    assert workload.complete(S3Objects(boto("s3", SECOND)), PAIR.replica, [1, 2]) == ([1], [])
+    assert workload.complete(S3(boto("s3", SECOND)), PAIR.replica, [1, 2]) == ([1], [])
 
 
 @pytest.mark.usefixtures("buckets")
 def test_a_changed_file_of_a_checkpoint_is_found(cloud: Cloud, boto: Any) -> None:
     """A checkpoint with a file whose checksum is wrong, or that is missing, is not complete."""
-    workload.write(S3Objects(boto("s3", FIRST)), PAIR.source, 1)
+    workload.write(S3(boto("s3", FIRST)), PAIR.source, 1)
     s3 = boto("s3", SECOND)
-    assert workload.complete(S3Objects(s3), PAIR.replica, [1]) == ([1], [])
+    assert workload.complete(S3(s3), PAIR.replica, [1]) == ([1], [])
     keys = [f"{workload.PREFIX}/checkpoint-1/shard-{index}" for index in (0, 2)]
     ask(cloud, "outage", region=FIRST)
     s3.put_object(Bucket=PAIR.replica, Key=keys[0], Body=b"changed")
     s3.delete_object(Bucket=PAIR.replica, Key=keys[1])
-    assert workload.complete(S3Objects(s3), PAIR.replica, [1]) == ([], keys)
+    assert workload.complete(S3(s3), PAIR.replica, [1]) == ([], keys)
 
 
 @pytest.mark.usefixtures("buckets")

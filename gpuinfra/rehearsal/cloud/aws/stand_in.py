@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.clouds.aws.regions import PREFIXES
@@ -45,7 +45,6 @@ class Aws(StandIn):
     moving_settings = ()
     identity_inputs = ("region",)
     group_kinds = (AutoScaling(),)
-    regions = PREFIXES
     unavailable = CloudError(
         "ServiceUnavailable",
         "The request has failed due to a temporary failure of the server. (injected by --fault)",
@@ -120,6 +119,9 @@ class Aws(StandIn):
 
     def required_regions(self, token: str, region: str) -> tuple[str, ...]:
         return (region or places.CONTROL_REGION, *([places.CONTROL_REGION] if BUCKET_SETTINGS.match(token) else []))
+
+    def regions(self) -> Iterable[str]:
+        return PREFIXES
 
     def replicate(self, store: Store) -> None:
         replication.run(store)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.clouds.azure.regions import PAIRS, UNPAIRED
@@ -47,7 +47,6 @@ class Azure(StandIn):
         "The server is temporarily unable to handle the request. (injected by --fault)",
         status=503,
     )
-    regions = frozenset((*PAIRS, *UNPAIRED))
     permissions = operator
     texts = texts.TEXTS
 
@@ -92,6 +91,9 @@ class Azure(StandIn):
         self, store: Store, token: str, region: str, id: str, inputs: Mapping[str, Any], *, change: bool
     ) -> tuple[str, ...]:
         return places.regions(store, token, id, inputs, change=change) if outage.active(store) else ()
+
+    def regions(self) -> Iterable[str]:
+        return (*PAIRS, *UNPAIRED)
 
     def replicate(self, store: Store) -> None:
         replication.run(store)

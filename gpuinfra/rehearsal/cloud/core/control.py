@@ -18,9 +18,9 @@ Every request must include the token that the process prints at startup. Respons
 | POST `vanish` `{"type", "id"}` | removes a resource, even if others depend on it |
 | POST `terminate` `{"instance_id"}` | terminates an instance, as a hardware failure does |
 | POST `reboot` `{"instance_id"}` | reboots an instance |
+| POST `outage` `{"region"}` | starts the outage of a region; null ends all outages |
 | POST `existing` `{"type", "id", "inputs", "region"}` | adds a resource that predates the rehearsal, with its known fields |
 | POST `clock` `{"at"}` | sets the time of object changes and of the replication; null resets it to the current time |
-| POST `outage` `{"region"}` | starts the outage of a region; null ends all outages |
 | POST `replication` `{"lag_s"}` | sets the age at which objects are replicated |
 | POST `external` `{"id", ...}` | describes an existing resource, for example a reservation with 2 instances: `{"id": "cr-...", "count": 2}` |
 
@@ -74,8 +74,8 @@ class Control:
             ("POST", "external"): self._external,
             ("POST", "clock"): self._clock,
             ("POST", "replication"): self._replication,
-            ("POST", "existing"): self._existing,
             ("POST", "outage"): self._outage,
+            ("POST", "existing"): self._existing,
         }
         for stand_in in registry.installed():
             self._actions |= {("POST", name): action for name, action in stand_in.control_actions(cloud).items()}
@@ -209,12 +209,13 @@ class Control:
         if region is None:
             outage.end(self.cloud.store)
             return {"region": region}
-        cloud = next((one for one in registry.installed() if region in one.regions), None)
-        if cloud is None:
-            raise ValueError(f"{region} is not a region of a cloud that can have an outage")
-        cloud.replicate(self.cloud.store)
-        outage.begin(self.cloud.store, region)
-        return {"region": region}
+        for stand_in in registry.installed():
+            if region in stand_in.regions():
+                stand_in.replicate(self.cloud.store)  # The replication that is due is complete before the outage.
+                outage.begin(self.cloud.store, region)
+                return {"region": region}
+        allowed = ", ".join(one for stand_in in registry.installed() for one in stand_in.regions())
+        raise ValueError(f"{region} is not a region; allowed: {allowed}")
 
     def _existing(self, asked: dict[str, Any]) -> dict[str, Any]:
         self.cloud.existing(

@@ -173,7 +173,9 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         found = self.cloud.find(token, request.id, region)
         try:
             where = found.region if found else region
-            regions = self._stand_in.regions_of(self.cloud.store, token, where, request.id, known, change=False)
+            regions = self._stand_in.regions_of(
+                self.cloud.store, token, where, request.id, found.plain if found else known, change=False
+            )
             outage.refuse(self.cloud.store, regions, f"read {token}")
             self.cloud.operator.check_resource(self.cloud.store, "read", token, known, region, found)
         except CloudError as error:

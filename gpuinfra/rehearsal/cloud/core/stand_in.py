@@ -13,7 +13,7 @@ folder uses this class:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.core import ids
@@ -60,8 +60,6 @@ class StandIn:
     type."""
     texts: tuple[Text, ...] = ()
     """Allowed characters and lengths of text fields. The first row that matches an input applies."""
-    regions: Collection[str] = ()
-    """Regions that can have an outage."""
     permissions: PermissionModel | None = None
     """Determines the calls of an operation and whether a policy allows them."""
 
@@ -133,10 +131,18 @@ class StandIn:
         self, store: Store, token: str, region: str, id: str, inputs: Mapping[str, Any], *, change: bool
     ) -> tuple[str, ...]:
         """Return the regions whose APIs a change or a read of this resource requires. The ID is empty for a new resource."""
-        return self.required_regions(token, region)
+        return self.required_regions(token, region or self.place_of(store, inputs))
+
+    def place_of(self, store: Store, inputs: Mapping[str, Any]) -> str:
+        """Return the region of a resource on a cloud whose IDs include it. Empty for a global resource."""
+        return ""
+
+    def regions(self) -> Iterable[str]:
+        """Return the regions that can have an outage."""
+        return ()
 
     def replicate(self, store: Store) -> None:
-        """Replicate the objects that are due, before an outage stops the replication."""
+        """Copy the objects whose replication is due."""
 
     def services(self, cloud: Cloud) -> Mapping[str, Service]:
         """Return the HTTP services, keyed by path prefix. The longest matching prefix wins."""
