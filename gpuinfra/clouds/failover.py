@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from gpuinfra.registry import has_module, module_of
 
@@ -29,6 +29,11 @@ class Pair:
     replica: str
     job: str = ""
     """Replication job, on clouds where a job replicates the bucket."""
+
+
+def label(name: str) -> str:
+    """Return a name for messages: a resource ID without the subscription and the resource group, or another name unchanged."""
+    return name.rpartition("/providers/")[2]
 
 
 class Failover(Protocol):
@@ -72,6 +77,15 @@ class Failover(Protocol):
 
     def import_ended(self, task: str) -> bool:
         """Return whether an import has finished. Raises `DeploymentError` if it failed."""
+        ...
+
+
+@runtime_checkable
+class ReadOnlyReplicas(Protocol):
+    """Requests to a cloud whose replicas are read-only while the second region has a replication policy."""
+
+    def open_replica(self, pair: Pair) -> None:
+        """Allow the second region to write to a replica. Sends requests to the second region only."""
         ...
 
 
@@ -119,18 +133,28 @@ class Failback(Failover, Protocol):
         """Copy objects from the replica to the first region. Fails if an object in the first region has changed since `compare`."""
         ...
 
-    def start_replication(self, pair: Pair) -> None:
-        """Enable the replication of a bucket in the first region, so that its replica also receives the copies."""
-        ...
-
-    def start_group(self, group: str) -> None:
-        """Allow a group in the first region to launch nodes. Its size does not change."""
-        ...
-
     def start_command(self, group: str) -> str:
         """Return the command that allows a group in the second region to launch nodes, or an empty string if `up` is sufficient.
 
         `groups` was called with the resources of the group's stack."""
+        ...
+
+
+@runtime_checkable
+class DisabledReplication(Protocol):
+    """Requests to a cloud where a failover disables the replication and keeps its configuration."""
+
+    def start_replication(self, pair: Pair) -> None:
+        """Enable the replication of a bucket in the first region, so that its replica also receives the copies."""
+        ...
+
+
+@runtime_checkable
+class SuspendedGroups(Protocol):
+    """Requests to a cloud where a failover suspends launches in the groups."""
+
+    def start_group(self, group: str) -> None:
+        """Allow a group in the first region to launch nodes. Its size does not change."""
         ...
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpuinfra.clouds.failover import Comparison, Conflict, Failback, Pair
+from gpuinfra.clouds.failover import Comparison, Conflict, DisabledReplication, Failback, Pair, SuspendedGroups, label
 from gpuinfra.errors import DeploymentError
 from gpuinfra.failover.steps import LIMIT_S, SHOWN, Failing, Resources, Second, Step, check, deployed, fence, polls
 from gpuinfra.words import counted
@@ -39,20 +39,21 @@ def steps(one: Returning) -> tuple[Step, ...]:
 def _steps(one: Returning) -> Iterator[Step]:
     back, pairs = one.back, one.forward.pairs(one.resources)
     groups, second = one.forward.groups(one.resources), back.cloud.groups(back.resources)
-    names = ", ".join(pair.source for pair in pairs)
+    names = ", ".join(label(pair.source) for pair in pairs)
     what = f"check whether {back.second} responds and has no nodes, and compare the buckets with their replicas"
     yield Step(name="check", what=what, run=lambda _: _check(one, groups, pairs), where=f"{FIRST}, or a replica,")
     if second:
-        what = f"scale to zero in {back.region}, and wait until no nodes are left: {', '.join(second)}"
+        what = f"scale to zero in {back.region}, and wait until no nodes are left: {', '.join(map(label, second))}"
         yield Step(name="fence", what=what, run=lambda _: fence(back, second))
-    if pairs:
+    if pairs and isinstance(disabled := one.forward, DisabledReplication):
         what = f"enable the replication of {names}, so that the replicas receive the copies"
-        yield Step(name="replication", what=what, run=lambda _: _replicate(one, pairs), where=FIRST)
+        yield Step(name="replication", what=what, run=lambda _: _replicate(disabled, pairs), where=FIRST)
+    if pairs:
         what = f"copy the objects that are newer in the replicas, and wait until {names} {'contains' if len(pairs) == 1 else 'contain'} every object"
         yield Step(name="copy", what=what, run=lambda _: _copy(one, pairs), where="a region")
-    if groups:
-        what = f"allow {', '.join(groups)} to launch nodes in {back.second}"
-        yield Step(name="launch", what=what, run=lambda _: _launch(one, groups), where=FIRST)
+    if groups and isinstance(suspended := one.forward, SuspendedGroups):
+        what = f"allow {', '.join(map(label, groups))} to launch nodes in {back.second}"
+        yield Step(name="launch", what=what, run=lambda _: _launch(suspended, groups), where=FIRST)
     yield from deployed(back, "the copied objects", refresh=True, where=FIRST)
 
 
@@ -61,7 +62,7 @@ def _check(one: Returning, groups: Sequence[str], pairs: Sequence[Pair]) -> str:
     found = check(back)
     running = {group: count for group in groups if (count := one.forward.running(group))}
     if running:
-        nodes = ", ".join(f"{group} {count}" for group, count in running.items())
+        nodes = ", ".join(f"{label(group)} {count}" for group, count in running.items())
         raise DeploymentError(
             f"nodes are running in {back.second}, so the stack did not fail over, or a failback is in progress: {nodes}; run `gpuinfra failover {back.stack} --to {back.region} --resume` to stop nodes that were running when {back.second} did not respond"
         )
@@ -87,13 +88,13 @@ def _compared(one: Returning, pairs: Sequence[Pair]) -> Mapping[Pair, Comparison
 
 
 def _shown(found: Sequence[tuple[Pair, Conflict]]) -> str:
-    rows = [f"\n  {pair.source}/{conflict.key} {conflict.reason}" for pair, conflict in found[:SHOWN]]
+    rows = [f"\n  {label(pair.source)}/{conflict.key} {conflict.reason}" for pair, conflict in found[:SHOWN]]
     return "".join(rows) + (f"\n  and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
 
 
-def _replicate(one: Returning, pairs: Sequence[Pair]) -> str:
+def _replicate(cloud: DisabledReplication, pairs: Sequence[Pair]) -> str:
     for pair in pairs:
-        one.forward.start_replication(pair)
+        cloud.start_replication(pair)
     return f"the replication of {counted(len(pairs), 'bucket')} is enabled"
 
 
@@ -112,7 +113,7 @@ def _copy(one: Returning, pairs: Sequence[Pair]) -> str:
             return "; ".join([f"{counted(copied, 'object')} copied", *_kept(compared)])
     keys = [key for each in left.values() for key in each]
     raise DeploymentError(
-        f"after {LIMIT_S / 60:.0f} minutes, the replicas are still changing: {', '.join(keys[:SHOWN])}; stop the programs that write to {', '.join(pair.replica for pair in left)}"
+        f"after {LIMIT_S / 60:.0f} minutes, the replicas are still changing: {', '.join(keys[:SHOWN])}; stop the programs that write to {', '.join(label(pair.replica) for pair in left)}"
     )
 
 
@@ -125,9 +126,9 @@ def _kept(compared: Mapping[Pair, Comparison]) -> Iterator[str]:
         yield f"{counted(deleted, 'object')} deleted in the second region and kept in the first region"
 
 
-def _launch(one: Returning, groups: Sequence[str]) -> str:
+def _launch(cloud: SuspendedGroups, groups: Sequence[str]) -> str:
     for group in groups:
-        one.forward.start_group(group)
+        cloud.start_group(group)
     return f"{counted(len(groups), 'group')} can launch nodes"
 
 
@@ -138,12 +139,14 @@ def left_to_do(one: Returning, stacks: Sequence[Second], mode: str) -> list[str]
     with_nodes = [each.loaded.name for each in stacks if each.plan.pools]
     if mode == "hot":
         starts = [command for group in groups if (command := one.forward.start_command(group))]
-        commands = [*starts, *(f"pulumi up --refresh --stack {name}" for name in with_nodes)]  # fmt: skip
+        commands = [*starts, *(f"pulumi up --refresh --stack {name}" for name in with_nodes)]
         return (
             [f"start the nodes in {back.region} again, as hot mode requires: {' && '.join(commands)}"] if groups else []
         )
     what = "the nodes" if mode == "pilot-light" else "the stack"
-    return [
-        f"remove {what} in {back.region}, because the groups cannot launch nodes and the resources are billed: pulumi destroy --stack {name}"
-        for name in with_nodes
-    ]
+    why = (
+        "the groups cannot launch nodes and the resources are billed"
+        if isinstance(one.forward, SuspendedGroups)
+        else "the resources are billed"
+    )
+    return [f"remove {what} in {back.region}, because {why}: pulumi destroy --stack {name}" for name in with_nodes]

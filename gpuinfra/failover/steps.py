@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuinfra.clone.storage import with_bucket
-from gpuinfra.clouds.failover import Failover
+from gpuinfra.clouds.failover import Failover, ReadOnlyReplicas, label
 from gpuinfra.clouds.readiness import FAIL, Line
 from gpuinfra.errors import DeploymentError
 from gpuinfra.handover.judge import FleetVerdict
@@ -87,14 +87,17 @@ def _steps(one: Failing) -> Iterator[Step]:
     groups, pairs = one.cloud.groups(one.resources), one.cloud.pairs(one.resources)
     yield Step(name="check", what=f"check whether {one.second} is ready", run=lambda _: check(one))
     if groups:
-        what = f"scale to zero in {one.region}, and wait until no nodes are left: {', '.join(groups)}"
+        what = f"scale to zero in {one.region}, and wait until no nodes are left: {', '.join(map(label, groups))}"
         yield Step(name="fence", what=what, run=lambda _: fence(one, groups), first=True)
     if pairs:
-        names = ", ".join(pair.source for pair in pairs)
+        names = ", ".join(label(pair.source) for pair in pairs)
         what = f"wait until the replicas in {one.second} contain every object of {names}"
         yield Step(name=DRAIN, what=what, run=lambda _: _drain(one), first=True)
         what = f"disable the replication of {names}"
         yield Step(name="replication", what=what, run=lambda _: _stop_replication(one), first=True)
+    if pairs and isinstance(cloud := one.cloud, ReadOnlyReplicas):
+        what = f"allow writes to {', '.join(label(pair.replica) for pair in pairs)}"
+        yield Step(name="replicas", what=what, run=lambda _: _open_replicas(one, cloud))
     yield from deployed(one)
 
 
@@ -156,7 +159,7 @@ def fence(one: Failing, groups: Sequence[str]) -> str:
         left = {group: count for group in groups if (count := one.cloud.running(group))}
         if not left:
             return f"no nodes are left in {counted(len(groups), 'group')}"
-    found = ", ".join(f"{group} {count}" for group, count in left.items())
+    found = ", ".join(f"{label(group)} {count}" for group, count in left.items())
     raise DeploymentError(
         f"nodes are still running after {LIMIT_S / 60:.0f} minutes: {found}; terminate these nodes in the cloud console"
     )
@@ -166,14 +169,20 @@ def _drain(one: Failing) -> str:
     missing: dict[str, list[str]] = {}
     for _ in polls(one):
         pairs = one.cloud.pairs(one.resources)
-        missing = {pair.source: keys for pair in pairs if (keys := one.cloud.not_replicated(pair))}
+        try:
+            missing = {pair.source: keys for pair in pairs if (keys := one.cloud.not_replicated(pair))}
+        except DeploymentError as problem:
+            if DRAIN not in one.ignore:
+                raise DeploymentError(f"{problem}; or add --ignore {DRAIN} to continue anyway") from None
+            return f"the buckets were not compared with their replicas: {problem}"
         if not missing or DRAIN in one.ignore:
             break
     total = sum(map(len, missing.values()))
     if not total:
         return "the replicas contain every object"
     found = "; ".join(
-        f"{bucket}: {', '.join(keys[:SHOWN])}{' ...' if len(keys) > SHOWN else ''}" for bucket, keys in missing.items()
+        f"{label(bucket)}: {', '.join(keys[:SHOWN])}{' ...' if len(keys) > SHOWN else ''}"
+        for bucket, keys in missing.items()
     )
     text = f"{counted(total, 'object')} {'is' if total == 1 else 'are'} not in the replicas: {found}"
     if DRAIN in one.ignore:
@@ -188,6 +197,13 @@ def _stop_replication(one: Failing) -> str:
     for pair in pairs:
         one.cloud.stop_replication(pair)
     return f"the replication of {counted(len(pairs), 'bucket')} is disabled"
+
+
+def _open_replicas(one: Failing, cloud: ReadOnlyReplicas) -> str:
+    pairs = one.cloud.pairs(one.resources)
+    for pair in pairs:
+        cloud.open_replica(pair)
+    return f"{counted(len(pairs), 'replica')} can be written"
 
 
 def _up(one: Failing, name: str, again: bool) -> str:
@@ -205,8 +221,10 @@ def _import(one: Failing, name: str) -> str:
     for _ in polls(one):
         tasks = {task: file_system for task, file_system in tasks.items() if not one.cloud.import_ended(task)}
         if not tasks:
-            return f"imported into {', '.join(found)}"
-    raise DeploymentError(f"the import did not finish within {LIMIT_S / 60:.0f} minutes: {', '.join(tasks)}")
+            return f"imported into {', '.join(map(label, found))}"
+    raise DeploymentError(
+        f"the import did not finish within {LIMIT_S / 60:.0f} minutes: {', '.join(map(label, tasks))}"
+    )
 
 
 def _verify(one: Failing, second: Second) -> str:

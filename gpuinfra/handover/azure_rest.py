@@ -56,6 +56,10 @@ class Refused(PortUnavailable):
         self.status, self.code = status, code
 
 
+class NotReached(PortUnavailable):
+    """The service did not respond."""
+
+
 class Rest:
     """Sends requests with one credential."""
 
@@ -77,6 +81,12 @@ class Rest:
         """Send one request to `path` (an ARM ID with a suffix) and return the response."""
         url = f"{self._management}{path}?{urllib.parse.urlencode({'api-version': api, **(query or {})})}"
         return self._arm(url, post)
+
+    def arm_change(self, method: str, path: str, api: str, body: Mapping[str, Any] | None = None) -> Answer:
+        """Send one request that changes or reads `path`, and return the response with its headers. Raises `Refused` for an error."""
+        url = f"{self._management}{path}?{urllib.parse.urlencode({'api-version': api})}"
+        headers = {"Authorization": f"Bearer {self._token(self._scope)}", "Content-Type": "application/json"}
+        return raise_for(self._send(method, url, headers, None if body is None else json.dumps(body).encode()))
 
     def pages(self, path: str, api: str, query: Mapping[str, str] | None = None) -> Iterator[dict[str, Any]]:
         """Return all entries of a paginated list."""
@@ -121,6 +131,10 @@ class Rest:
         return self._send(
             method, url, {"Authorization": f"Bearer {token}", "x-ms-version": BLOB_VERSION, **(headers or {})}, body
         )
+
+    def storage_token(self) -> str:
+        """Return a token for blob storage, which a request to copy a blob contains."""
+        return self._token(STORAGE_SCOPE)
 
     def blob_base(self, container: str) -> str:
         """Return the address of a container: the given address, or an address under the endpoint that the environment sets."""
@@ -190,7 +204,7 @@ class Rest:
         except urllib.error.HTTPError as error:
             return Answer(status=error.code, headers=dict(error.headers), body=error.read(64 * 1024))
         except OSError as error:
-            raise PortUnavailable(f"{parts.netloc} cannot be reached: {error}") from None
+            raise NotReached(f"{parts.netloc} cannot be reached: {error}") from None
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

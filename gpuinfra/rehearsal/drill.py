@@ -24,7 +24,7 @@ from typing import Any
 from gpuinfra.clone.make import clone
 from gpuinfra.clone.model import Request
 from gpuinfra.clone.readiness import Second, data, second_of
-from gpuinfra.clouds.failover import failover_of
+from gpuinfra.clouds.failover import failover_of, label
 from gpuinfra.clouds.readiness import FAIL
 from gpuinfra.errors import GpuinfraError, UsageError
 from gpuinfra.plan.model import RecoveryPlan
@@ -33,7 +33,7 @@ from gpuinfra.rehearsal import processes, workload
 from gpuinfra.rehearsal.actions import Result, errors_of, finish, perform
 from gpuinfra.rehearsal.applied_environment import applied
 from gpuinfra.rehearsal.folder import edit_stack, write_atomically
-from gpuinfra.rehearsal.object_stores import pattern_of, store_of
+from gpuinfra.rehearsal.object_stores import admit, pattern_of, store_of
 from gpuinfra.rehearsal.session import Options, Session, read_options
 from gpuinfra.spec.load import LoadedStack, read_stack, stack_name
 
@@ -217,7 +217,7 @@ class _Drill:
                 raise _Failed(f"`{wrong[0].fix}` failed: {(done.stderr or done.stdout).strip()}")
 
     def _adapt(self, path: Path) -> None:
-        """Replace the account in the names of the replicas by the stand-in account."""
+        """Replace the replicas in the account of the user by those in the stand-in account."""
         replicas = [one.replica for one in self.cloud.pairs(self.resources)]
 
         def change(declaration: dict[str, Any]) -> None:
@@ -245,6 +245,7 @@ class _Drill:
         begin = time.time()
         self.session.cloud.ask("replication", {"lag_s": self.lag * 60})
         buckets = self._buckets()
+        admit(self.plan.cloud, self.session.cloud.ask, [*buckets, *buckets.values()])
         for number in range(1, CHECKPOINTS + 1):
             self._set_clock(begin, number * self.interval + self.export)
             with applied(self.session.pulumi.env):
@@ -254,7 +255,7 @@ class _Drill:
         self.failure = CHECKPOINTS * self.interval + self.export + self.planned_lag - MARGIN_MINUTES
         self._set_clock(begin, self.failure)
         return (
-            f"{CHECKPOINTS} checkpoints with {workload.FILES} files each in {', '.join(buckets)}, one every {self.interval:g} simulated minutes; "
+            f"{CHECKPOINTS} checkpoints with {workload.FILES} files each in {', '.join(map(label, buckets))}, one every {self.interval:g} simulated minutes; "
             f"simulated replication lag: {self.lag:g} minutes"
         )
 
@@ -330,9 +331,9 @@ class _Drill:
             with applied(self.session.pulumi.env):
                 found, wrong = workload.complete(store_of(self.plan.cloud, self.recovery.region), replica, numbers)
             if wrong:
-                raise _Failed(f"the replica {replica} has wrong or missing files: {', '.join(wrong)}")
+                raise _Failed(f"the replica {label(replica)} has wrong or missing files: {', '.join(wrong)}")
             if not found:
-                raise _Failed(f"the replica {replica} contains no complete checkpoint, so the RPO of {self.recovery.rpo.declared_minutes} minutes is missed")  # fmt: skip
+                raise _Failed(f"the replica {label(replica)} contains no complete checkpoint, so the RPO of {self.recovery.rpo.declared_minutes} minutes is missed")  # fmt: skip
             newest.append(max(found))
         self.rpo = self.failure - min(newest) * self.interval
         return f"checkpoint {min(newest)} of {CHECKPOINTS} is the newest in the replicas, and its checksums are correct"

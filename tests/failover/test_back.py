@@ -49,6 +49,27 @@ def test_second_region_stops_before_the_copy_and_the_copy_ends_before_the_first_
     assert found == "1 object copied; 1 object deleted in the second region and kept in the first region"
 
 
+class Simple(Returned):
+    """A cloud where a failover neither suspends launches nor keeps a disabled replication."""
+
+    start_replication = start_group = None  # pyright: ignore[reportAssignmentType]
+
+    def start_command(self, group: str) -> str:
+        return ""
+
+
+def test_a_cloud_without_suspended_groups_has_no_steps_for_them(tmp_path: Path) -> None:
+    """Without a disabled replication and suspended groups, the deployment restores both, and the commands that are left contain only the deployment."""
+    world = Simple()
+    result = run(world, tmp_path)
+    assert result.ok, result.problem
+    assert [one.name for one in result.steps] == ["check", "fence", "copy", "up aws-recovery", "import aws-recovery", "verify aws-recovery"]  # fmt: skip
+    (line,) = left_to_do(world.returning("hot"), world.second("hot"), "hot")
+    assert line.endswith("as hot mode requires: pulumi up --refresh --stack aws-recovery-us-west-2")
+    (line,) = left_to_do(world.returning("cold"), world.second("cold"), "cold")
+    assert "because the resources are billed: pulumi destroy" in line
+
+
 @pytest.mark.parametrize("moment", range(1, len(CALLS) + 1))
 def test_kill_at_every_request_resumes(tmp_path: Path, moment: int) -> None:
     """After a kill before any request, the resumed run repeats only the interrupted step, and ends with the same data."""

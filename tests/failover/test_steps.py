@@ -10,7 +10,9 @@ import pytest
 
 from gpuinfra.clone.model import Mode
 from gpuinfra.clouds import readiness
+from gpuinfra.clouds.failover import Pair
 from gpuinfra.clouds.readiness import FAIL, UNREAD, Line
+from gpuinfra.errors import DeploymentError
 from gpuinfra.failover.journal import DONE, FAILED, UNREACHABLE, Journal
 from gpuinfra.failover.run import Result, probe_of, run_steps
 from gpuinfra.failover.steps import steps
@@ -51,6 +53,38 @@ def test_nodes_stop_before_replication_and_replication_before_the_second_region(
         "check", "fence", "drain", "replication", "up aws-recovery-us-west-2", "import aws-recovery-us-west-2",
         "verify aws-recovery-us-west-2",
     ]  # fmt: skip
+
+
+class ReadOnly(World):
+    """A world whose replicas are read-only while they are replicated."""
+
+    def open_replica(self, pair: Pair) -> None:
+        self._ask("second", f"open {pair.replica}")
+
+
+@pytest.mark.parametrize("down", [set(), {"first"}])
+def test_read_only_replicas_are_opened_before_the_second_region_starts(down: set[str], tmp_path: Path) -> None:
+    """The second region can write to the replicas before its stacks are deployed, even if the first region does not respond."""
+    world = ReadOnly(down=down)
+    result = run(world, tmp_path)
+    assert result.ok
+    assert states(result)["replicas"] == DONE
+    assert world.calls[-3:] == ["open scratch-second", "up aws-recovery-us-west-2", "import fs-1"]
+
+
+def test_a_bucket_that_cannot_be_compared_can_be_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refused comparison stops the failover, and `--ignore drain` continues and records the reason."""
+
+    def refused(*_: object) -> list[str]:
+        raise DeploymentError("the firewall refused the request")
+
+    world = World()
+    monkeypatch.setattr(world, "not_replicated", refused)
+    result = run(world, tmp_path)
+    assert "the firewall refused the request; or add --ignore drain" in result.problem
+    again = run(world, tmp_path, ignore="drain")
+    assert again.ok
+    assert "were not compared with their replicas: the firewall refused" in str(again.journal.entry("drain")["found"])
 
 
 @pytest.mark.parametrize(

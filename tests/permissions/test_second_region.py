@@ -16,6 +16,7 @@ from gpuinfra.clouds.readiness import PREFLIGHT
 from gpuinfra.planning import make_plan
 from gpuinfra.registry import has_module, module_of
 from gpuinfra.rehearsal.cloud.aws import operator
+from gpuinfra.rehearsal.cloud.azure import operator as azure_operator
 from tests.clouds.stacks import TODAY, plan_of, spec_of
 
 RECOVERY = {"aws": "aws-recovery", "azure": "azure-recovery", "gcp": "gcp-recovery"}
@@ -134,6 +135,27 @@ def test_a_failback_stops_and_copies_only_what_belongs_to_the_stack() -> None:
         ]
         assert region in statement["Resource"]
         assert other not in statement["Resource"]
+
+
+def test_requests_of_a_failover_on_azure_are_in_the_list() -> None:
+    """A role with the printed actions allows each request of a failover, and the role with `--read` allows no changes."""
+    document = (json.dumps(permissions_of(plan_of("azure-recovery")).documents[0]),)
+    read = (json.dumps(permissions_of(plan_of("azure-recovery"), read_only=True).documents[0]),)
+    scope = "/subscriptions/s/resourceGroups/g/providers"
+    requests = [
+        ("PATCH", f"{scope}/Microsoft.Compute/virtualMachineScaleSets/gpu"),
+        ("PATCH", f"{scope}/Microsoft.Storage/storageAccounts/a"),
+        ("DELETE", f"{scope}/Microsoft.Storage/storageAccounts/a/objectReplicationPolicies/p"),
+        ("PUT", f"{scope}/Microsoft.StorageCache/amlFilesystems/f/importJobs/j"),
+    ]
+    for method, path in requests:
+        (request,) = azure_operator.http(path, method)
+        assert azure_operator.allows(document, request)[0], request
+        assert not azure_operator.allows(read, request)[0], request
+    for path in (f"{scope}/Microsoft.StorageCache/amlFilesystems/f/importJobs", requests[2][1].rpartition("/")[0]):
+        (request,) = azure_operator.http(path)
+        assert azure_operator.allows(document, request)[0], request
+    assert any("Storage Blob Data Reader" in note for note in permissions_of(plan_of("azure-recovery")).notes)
 
 
 def test_read_permissions_include_ready_and_no_failover() -> None:

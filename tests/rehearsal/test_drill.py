@@ -129,7 +129,7 @@ def test_broken_protections_fail_the_drill(tmp_path: Path) -> None:
         ("aws-p4d", ["--to", "us-west-2"], "has no `recovery`"),
         ("aws-recovery", [], "--to is missing; allowed: us-west-2"),
         ("aws-recovery", ["--to", "us-west-1"], "--to is us-west-1; allowed: us-west-2"),
-        ("azure-recovery", ["--to", "eastus2"], "does not support failover on azure"),
+        ("azure-recovery", ["--to", "westus"], "--to is westus; allowed: eastus2"),
         ("gcp-recovery", ["--to", "us-east1"], "--to is us-east1; allowed: us-east4"),
         ("aws-recovery", ["--to", "us-west-2", "--without-nodes"], "--without-nodes is not supported in a drill"),
     ],

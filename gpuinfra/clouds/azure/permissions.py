@@ -54,16 +54,41 @@ READY: dict[str, tuple[str, ...]] = {
 }
 """Requests of `gpuinfra ready` for a plan with `recovery`, in addition to reading the resources of the second region."""
 
+FAILOVER: dict[str, tuple[str, ...]] = {
+    "gpuinfra failover: stop the nodes of the first region": (
+        "Microsoft.Compute/virtualMachineScaleSets/read",
+        "Microsoft.Compute/virtualMachineScaleSets/write",
+        "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/read",
+    ),
+    "gpuinfra failover: stop the replication": (
+        "Microsoft.Storage/storageAccounts/objectReplicationPolicies/read",
+        "Microsoft.Storage/storageAccounts/objectReplicationPolicies/delete",
+    ),
+    "gpuinfra failover: record when the second region starts to write to a replica": (
+        "Microsoft.Storage/storageAccounts/read",
+        "Microsoft.Storage/storageAccounts/write",
+    ),
+    "gpuinfra failover: import a replica into a file system": (
+        "Microsoft.StorageCache/amlFilesystems/read",
+        "Microsoft.StorageCache/amlFilesystems/importJobs/read",
+        "Microsoft.StorageCache/amlFilesystems/importJobs/write",
+    ),
+}
+"""Requests of `gpuinfra failover` in addition to the permissions to deploy the stack of the second region.
+
+Resource provider operations of Microsoft.Compute, Microsoft.Storage and Microsoft.StorageCache (MicrosoftDocs/azure-docs,
+articles/role-based-access-control/permissions), retrieved 2026-11-26."""
+
 FUNCTIONS: dict[str, str] = {}
 """Maps an SDK function to its action. `getClientConfig` requires none."""
 
 
 def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     """Return the role definition for operators of the plan, with the reason for each action. With `read_only`, it allows no changes."""
-    requests = {**({**ASKED, **REPLACE} if plan.pools else {}), **(READY if plan.recovery else {})}
+    requests = {**({**ASKED, **REPLACE} if plan.pools else {}), **({**READY, **FAILOVER} if plan.recovery else {})}
     uses = uses_of(resources(plan), ACTIONS, requests)
     if read_only:
-        uses = reads_of(uses, frozenset(REPLACE))
+        uses = reads_of(uses, frozenset((*REPLACE, *FAILOVER)))
     document: dict[str, Any] = {
         "Name": f"gpuinfra {plan.name}{' read' if read_only else ''}",
         "IsCustom": True,
@@ -80,6 +105,10 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     ]
     if not read_only:
         notes.insert(1, "an owner of the subscription must register the resource providers once")
+    if plan.recovery and not read_only:
+        notes.append(
+            "to compare the blobs of a container with its replica, `gpuinfra failover` requires a role that can read blobs, such as Storage Blob Data Reader, on the account of the container and on the account of its replica"
+        )
     if not read_only and any(one.retained for one in resources(plan)):
         notes.append(
             "the role does not allow the deletion of resources that `destroy` retains; to delete them later, you need additional permissions"

@@ -11,7 +11,8 @@ Authorization (Role Assignments) and Monitor (Metrics) and their models in the a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import Any
@@ -86,7 +87,12 @@ def lines(question: Question, get: Get, head: Head, now: datetime) -> Iterator[L
     vaults = {str(one.get("id")): one for one in question.of_type(VAULT) if _location(one.get("outputs")) == second}
     keys = [id_ for one in question.of_type(KEY) if _vault_of(id_ := str(one.get("id"))) in vaults]
     uris = {_uri(((one.get("outputs") or {}).get("properties") or {}).get("vaultUri")) for one in vaults.values()}
-    pairs = [_Pair(question, get, now, uris, **one) for one in _policies(question)]
+    pairs = [
+        _Pair(
+            question, get, now, uris, policy=one.policy, accounts=(one.source, one.replica), containers=one.containers
+        )
+        for one in policies(question.of_type(POLICY))
+    ]
     yield from deployed(question, len(pairs), len(keys))
     for pair in pairs:
         yield from of_pair(pair.source, pair.replica, pair)
@@ -105,21 +111,35 @@ def lines(question: Question, get: Get, head: Head, now: datetime) -> Iterator[L
                 yield from asked("bundle", name, lambda c=container, n=name, p=pair: p.bundle(head, c, n))
 
 
-def _policies(question: Question) -> Iterator[dict[str, Any]]:
-    """Return the accounts and the containers of each policy that the state contains in both accounts."""
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """A replication policy that a state contains in both accounts."""
+
+    policy: str
+    source: str
+    """ID of the account in the first region."""
+    replica: str
+    """ID of the account in the second region."""
+    containers: tuple[str, str]
+    """Names of the containers in both accounts."""
+
+
+def policies(resources: Iterable[Resource]) -> Iterator[Policy]:
+    """Return the replication policies that a state contains in both accounts."""
     held: dict[str, dict[str, Resource]] = defaultdict(dict)
-    for one in question.of_type(POLICY):
-        account, _, policy = str(one.get("id")).rpartition("/objectReplicationPolicies/")
-        held[policy][account] = one
+    for one in resources:
+        if one.get("type") == POLICY:
+            account, _, policy = str(one.get("id")).rpartition("/objectReplicationPolicies/")
+            held[policy][account] = one
     for policy, accounts in held.items():
         outputs = next(iter(accounts.values())).get("outputs") or {}
         rule = (outputs.get("rules") or [{}])[0]
         # Azure returns the names of the accounts or their IDs.
-        by_name = {_last(account): account for account in accounts}
-        first, second = (by_name.get(_last(str(outputs.get(name)))) for name in ("sourceAccount", "destinationAccount"))
+        by_name = {last(account): account for account in accounts}
+        first, second = (by_name.get(last(str(outputs.get(name)))) for name in ("sourceAccount", "destinationAccount"))
         if first and second:
             containers = (str(rule.get("sourceContainer")), str(rule.get("destinationContainer")))
-            yield {"policy": policy, "accounts": (first, second), "containers": containers}
+            yield Policy(policy=policy, source=first, replica=second, containers=containers)
 
 
 class _Pair:
@@ -139,7 +159,7 @@ class _Pair:
         self._question, self._get, self._now, self._vaults, self._policy = question, get, now, vaults, policy
         self._accounts, self._containers = accounts, containers
         self.source, self.replica = (
-            f"{_last(account)}/{name}" for account, name in zip(accounts, containers, strict=True)
+            f"{last(account)}/{name}" for account, name in zip(accounts, containers, strict=True)
         )
 
     def replication(self) -> Iterator[Line]:
@@ -147,7 +167,7 @@ class _Pair:
         for account in self._accounts:
             answer = self._get(self._path(account), STORAGE, {})
             if answer is None:
-                yield self._broken(f"the account {_last(account)} does not have the replication policy {self._policy}")
+                yield self._broken(f"the account {last(account)} does not have the replication policy {self._policy}")
                 return
             rules = (answer.get("properties") or {}).get("rules") or []
             ours = [
@@ -157,7 +177,7 @@ class _Pair:
             ]
             if not ours:
                 yield self._broken(
-                    f"no rule of the replication policy in the account {_last(account)} copies to {self.replica}"
+                    f"no rule of the replication policy in the account {last(account)} copies to {self.replica}"
                 )
                 return
             if prefixes := (ours[0].get("filters") or {}).get("prefixMatch"):
@@ -183,11 +203,11 @@ class _Pair:
         encryption = (answer.get("properties") or {}).get("encryption") or {}
         uri = _uri((encryption.get("keyvaultproperties") or {}).get("keyvaulturi"))
         if uri in self._vaults:
-            yield Line(topic="key", name=_last(account), state=OK, reason=f"uses a key in {second}")
+            yield Line(topic="key", name=last(account), state=OK, reason=f"uses a key in {second}")
         else:
             used = f"a key of {uri}" if uri else "a Microsoft-managed key"
             reason = f"the account uses {used}, not a key of this stack in {second}"
-            yield Line(topic="key", name=_last(account), state=FAIL, reason=reason)
+            yield Line(topic="key", name=last(account), state=FAIL, reason=reason)
 
     def lag(self) -> Iterator[Line]:
         """Azure publishes the number of pending operations by age. The lag is the upper limit of the oldest age."""
@@ -261,7 +281,7 @@ def _key(get: Get, name: str) -> Iterator[Line]:
     answer = get(name, KEYS, {})
     enabled = (((answer or {}).get("properties") or {}).get("attributes") or {}).get("enabled")
     state = None if answer is None else "enabled" if enabled else "disabled"
-    fix = f"az keyvault key set-attributes --vault-name {_last(_vault_of(name))} --name {_last(name)} --enabled true"
+    fix = f"az keyvault key set-attributes --vault-name {last(_vault_of(name))} --name {last(name)} --enabled true"
     yield key(_short(name), state, fix)
 
 
@@ -284,10 +304,11 @@ def _vault_of(key_id: str) -> str:
 
 
 def _short(key_id: str) -> str:
-    return f"{_last(_vault_of(key_id))}/{_last(key_id)}"
+    return f"{last(_vault_of(key_id))}/{last(key_id)}"
 
 
-def _last(path: str) -> str:
+def last(path: str) -> str:
+    """Return the last segment of a path."""
     return path.rpartition("/")[2]
 
 

@@ -1,12 +1,17 @@
 """Object storage of a rehearsed stack, read and written through the API of its cloud, as the workload of a drill does.
 
-Each cloud whose stacks can be drilled has a module here with the functions `connect` and `pattern`.
+Each cloud whose stacks can be drilled has a module here with the functions `connect` and `pattern`. The module has the function `admit` if the operator
+of a stack has no access to its buckets.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+Ask = Callable[[str, Mapping[str, Any]], object]
+"""Sends a request to the control interface of the stand-in cloud."""
 
 
 class ObjectStore(Protocol):
@@ -35,3 +40,10 @@ def pattern_of(cloud: str, bucket: str) -> str:
     """Return a regular expression for the names that a bucket of the stand-in account has in other accounts."""
     found: str = importlib.import_module(f"{__name__}.{cloud}").pattern(bucket)
     return found
+
+
+def admit(cloud: str, ask: Ask, buckets: Iterable[str]) -> None:
+    """Allow the operator to read and write these buckets, on a cloud where a stack does not allow it."""
+    allow = getattr(importlib.import_module(f"{__name__}.{cloud}"), "admit", None)
+    if allow is not None:
+        allow(ask, buckets)

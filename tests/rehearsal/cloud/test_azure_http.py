@@ -472,7 +472,7 @@ def test_the_replication_of_a_blob_is_read_from_its_source(
         settings = {"isVersioningEnabled": True, "changeFeed": {"enabled": True}}
         azure.create(properties, {"resourceGroupName": "rg", "accountName": name, "blobServicesName": "default", **settings}, name)  # fmt: skip
     first, second = (f"{container.id.partition('/storageAccounts/')[0]}/storageAccounts/{name}" for name in ("evidence0a1b", "replica"))  # fmt: skip
-    rule = {"sourceContainer": "evidence", "destinationContainer": "evidence"}
+    rule = {"sourceContainer": "evidence", "destinationContainer": "evidence", "filters": {"minCreationTime": "1601-01-01T00:00:00Z"}}  # fmt: skip
 
     def policy(on: str, id: str, rule: dict[str, Any]) -> Made:
         inputs = {
@@ -506,6 +506,7 @@ def test_the_replication_of_a_blob_is_read_from_its_source(
     (metric,) = monitor.Response.deserialize(answer).value
     assert (metric.error_code, metric.timeseries) == ("Success", [])
     azure.delete(replica)
+    rest.blob("PUT", url, {"x-ms-blob-type": "BlockBlob"}, b"two")
     assert status() == []
 
 

@@ -39,6 +39,15 @@ _ARM: tuple[tuple[str, str], ...] = (
     (r".*/virtualMachines/[^/]+/simulateEviction", f"{_SETS}/virtualMachines/simulateEviction/action"),
 )  # fmt: skip
 """Maps the path of an Azure Resource Manager request to its action. Resource provider operations, retrieved 2026-11-21."""
+_CHANGES: tuple[tuple[str, str, str], ...] = (
+    ("PATCH", r".*/virtualMachineScaleSets/[^/]+", f"{_SETS}/write"),
+    ("PATCH", r".*/storageAccounts/[^/]+", "Microsoft.Storage/storageAccounts/write"),
+    ("DELETE", r".*/objectReplicationPolicies/[^/]+", "Microsoft.Storage/storageAccounts/objectReplicationPolicies/delete"),
+    ("PUT", r".*/amlFilesystems/[^/]+/importJobs/[^/]+", "Microsoft.StorageCache/amlFilesystems/importJobs/write"),
+    ("GET", r".*/amlFilesystems/[^/]+/importJobs(/[^/]+)?", "Microsoft.StorageCache/amlFilesystems/importJobs/read"),
+    ("GET", r".*/objectReplicationPolicies", "Microsoft.Storage/storageAccounts/objectReplicationPolicies/read"),
+)  # fmt: skip
+"""Maps the method and the path of other requests to their action. Resource provider operations, retrieved 2026-11-26."""
 
 
 def required(
@@ -59,8 +68,11 @@ def required_by_function(token: str, args: Mapping[str, Any], region: str) -> It
         yield AccessRequest(OPERATOR, action, f"/subscriptions/{SUBSCRIPTION}")
 
 
-def http(place: str) -> list[AccessRequest]:
+def http(place: str, method: str = "GET") -> list[AccessRequest]:
     """Check a request that gpuinfra itself makes to Azure Resource Manager."""
+    for verb, path, action in _CHANGES:
+        if verb == method and re.fullmatch(path, place, re.IGNORECASE):
+            return [AccessRequest(OPERATOR, action, place)]
     return [AccessRequest(OPERATOR, action, place) for path, action in _ARM if re.fullmatch(path, place, re.IGNORECASE)]
 
 

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.rehearsal.cloud.azure import filled, identity, ids, operator, replacements, texts
+from gpuinfra.clouds.azure.regions import PAIRS, UNPAIRED
+from gpuinfra.rehearsal.cloud.azure import (
+    filled,
+    identity,
+    ids,
+    operator,
+    places,
+    replacements,
+    replication,
+    stores,
+    texts,
+)
 from gpuinfra.rehearsal.cloud.azure.errors import AzureError
 from gpuinfra.rehearsal.cloud.azure.groups import KIND
+from gpuinfra.rehearsal.cloud.core import outage
 from gpuinfra.rehearsal.cloud.core.ids import Count, last
 from gpuinfra.rehearsal.cloud.core.interfaces import Subject
 from gpuinfra.rehearsal.cloud.core.rights import grant
-from gpuinfra.rehearsal.cloud.core.stand_in import StandIn
+from gpuinfra.rehearsal.cloud.core.stand_in import Action, StandIn
 
 if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.http import Service
@@ -74,6 +86,26 @@ class Azure(StandIn):
         from gpuinfra.rehearsal.cloud.azure.http import services
 
         return services(cloud)
+
+    def regions_of(
+        self, store: Store, token: str, region: str, id: str, inputs: Mapping[str, Any], *, change: bool
+    ) -> tuple[str, ...]:
+        return places.regions(store, token, id, inputs, change=change) if outage.active(store) else ()
+
+    def regions(self) -> Iterable[str]:
+        return (*PAIRS, *UNPAIRED)
+
+    def replicate(self, store: Store) -> None:
+        replication.run(store)
+
+    def control_actions(self, cloud: Cloud) -> Mapping[str, Action]:
+        """Handle POST `private_network` `{"operator"}`: whether the operator's machine reaches accounts through private endpoints."""
+
+        def private(asked: dict[str, Any]) -> dict[str, Any]:
+            stores.set_private(cloud.store, operator=bool(asked["operator"]))
+            return {"operator": bool(asked["operator"])}
+
+        return {"private_network": private}
 
     def operator_credentials(self, cloud: Cloud) -> dict[str, str]:
         """Return the secret part of the operator's metadata address, and the certificates that sign attested documents."""

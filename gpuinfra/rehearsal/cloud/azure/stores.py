@@ -75,28 +75,6 @@ def writable(store: Store, account_name: str, container: str) -> None:
             raise AzureError("ObjectReplicationPolicyConflict", "The request is rejected because of object replication policy.", status=409)  # fmt: skip
 
 
-def replicated(store: Store, account_name: str, container: str) -> dict[str, str]:
-    """Return the headers with the replication status of a blob in a container. The stand-in replicates without delay.
-
-    https://learn.microsoft.com/rest/api/storageservices/get-blob-properties, retrieved 2026-11-23: `x-ms-or-{policy-id}_{rule-id}`.
-    """
-    held = store.list(POLICY)
-    found = {}
-    for one in held:
-        source, destination = (
-            str(one.plain.get(key)).rsplit("/", 1)[-1] for key in ("sourceAccount", "destinationAccount")
-        )
-        policy = one.id.rsplit("/", 1)[-1]
-        both = {other.plain.get("accountName") for other in held if other.id.rsplit("/", 1)[-1] == policy}
-        if one.plain.get("accountName") != source or source != account_name or not {source, destination} <= both:
-            continue
-        for rule in wire.plain(one.outputs).get("rules") or []:
-            copy = container_id(store, destination, str(rule.get("destinationContainer")))
-            if rule.get("sourceContainer") == container and copy is not None:
-                found[f"x-ms-or-{policy}_{rule.get('ruleId')}"] = "complete"
-    return found
-
-
 def names_of(container: Resource) -> tuple[str, str]:
     """Return (account, container) of a container."""
     parts = container.id.split("/")
@@ -120,9 +98,19 @@ def reachable(store: Store, name: str, who: Principal) -> None:
     public = inputs.get("publicNetworkAccess", "Enabled") == "Enabled"
     if public and (rules.get("defaultAction", "Allow") == "Allow" or (who.operator and rules.get("ipRules"))):
         return
-    if not who.operator and any(found.id.lower() in (text.lower() for text in wire.strings(one.inputs)) for one in store.list(ENDPOINT)):  # fmt: skip
+    if (not who.operator or is_private(store)) and any(found.id.lower() in (text.lower() for text in wire.strings(one.inputs)) for one in store.list(ENDPOINT)):  # fmt: skip
         return
     raise AzureError("AuthorizationFailure", "This request is not authorized to perform this operation.", status=403)
+
+
+def set_private(store: Store, *, operator: bool) -> None:
+    """Set whether the operator's machine reaches accounts through private endpoints, as nodes do."""
+    store.put("azure", "private", {"operator": operator})
+
+
+def is_private(store: Store) -> bool:
+    """Return whether the operator's machine reaches accounts through private endpoints."""
+    return bool((store.get("azure", "private") or {}).get("operator"))
 
 
 def locks(store: Store, account_name: str, container: str) -> tuple[float, bool] | None:

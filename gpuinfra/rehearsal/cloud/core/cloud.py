@@ -69,7 +69,7 @@ class Cloud:
 
     def create(self, call: Call) -> None:
         """Create a resource atomically. Fills in its ID and outputs."""
-        self._require(call.token, call.region, "create", call.urn, call.plain)
+        self._require(call.token, call.region, "create", call.urn, "", call.plain)
         fault = self.faults.of_call(call.token)
         if fault == "error":
             error = registry.of_token(call.token).unavailable.filled(
@@ -141,7 +141,7 @@ class Cloud:
 
     def update(self, call: Call, old: Resource) -> None:
         """Update a resource in place."""
-        self._require(call.token, old.region, "update", call.urn, old.plain)
+        self._require(call.token, old.region, "update", call.urn, old.id, old.plain)
         behavior = behaviors.of(call.token)
         call.old, call.id, call.region = old, old.id, old.region
         try:
@@ -162,7 +162,7 @@ class Cloud:
 
     def delete(self, resource: Resource, urn: str = "") -> None:
         """Delete a resource, unless the cloud refuses the deletion."""
-        self._require(resource.type, resource.region, "delete", urn, resource.plain)
+        self._require(resource.type, resource.region, "delete", urn, resource.id, resource.plain)
         behavior = behaviors.of(resource.type)
         try:
             if urn:
@@ -178,12 +178,13 @@ class Cloud:
             raise
         self.wake()
 
-    def _require(self, token: str, region: str, verb: str, urn: str, inputs: Mapping[str, Any]) -> None:
+    def _require(self, token: str, region: str, verb: str, urn: str, id: str, inputs: Mapping[str, Any]) -> None:
         """Refuse a change that requires a region with an outage."""
         stand_in = registry.of_token(token)
         where = region or stand_in.place_of(self.store, inputs)
         try:
-            outage.refuse(self.store, stand_in.required_regions(token, where), f"{verb} {token}")
+            regions = registry.of_token(token).regions_of(self.store, token, region, id, inputs, change=True)
+            outage.refuse(self.store, regions, f"{verb} {token}")
         except CloudError as error:
             self.store.log(verb, token, "", urn, error.code)
             raise

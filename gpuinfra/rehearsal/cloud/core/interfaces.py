@@ -69,6 +69,10 @@ class Cloud(Protocol):
         None."""
         ...
 
+    def delete(self, resource: Resource, urn: str = "") -> None:
+        """Delete a resource, unless the cloud refuses the deletion."""
+        ...
+
     def wake(self) -> None:
         """Notify the fleet that something might have changed."""
         ...

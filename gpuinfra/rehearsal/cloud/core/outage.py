@@ -36,6 +36,11 @@ def affects(store: Store, region: str) -> bool:
     return store.get(_KIND, region) is not None
 
 
+def active(store: Store) -> bool:
+    """Return whether any region has an outage."""
+    return bool(store.all(_KIND))
+
+
 def refuse(store: Store, regions: Iterable[str], what: str) -> None:
     """Raise `CloudError` if one of these regions has an outage. `what` is the request."""
     for region in regions:

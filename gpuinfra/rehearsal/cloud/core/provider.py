@@ -172,8 +172,11 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         region = known.get("region") if isinstance(known.get("region"), str) else configuration.region
         found = self.cloud.find(token, request.id, region)
         try:
-            where = (found.region or self._stand_in.place_of(self.cloud.store, found.plain)) if found else region
-            outage.refuse(self.cloud.store, self._stand_in.required_regions(token, where), f"read {token}")
+            where = found.region if found else region
+            regions = self._stand_in.regions_of(
+                self.cloud.store, token, where, request.id, found.plain if found else known, change=False
+            )
+            outage.refuse(self.cloud.store, regions, f"read {token}")
             self.cloud.operator.check_resource(self.cloud.store, "read", token, known, region, found)
         except CloudError as error:
             context.abort(grpc.StatusCode.UNKNOWN, error.reported(f"reading {ids.class_name(token)} ({request.id})"))

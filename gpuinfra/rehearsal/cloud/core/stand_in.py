@@ -127,6 +127,12 @@ class StandIn:
         """Return the regions whose APIs a change of a resource of this type requires."""
         return (region,)
 
+    def regions_of(
+        self, store: Store, token: str, region: str, id: str, inputs: Mapping[str, Any], *, change: bool
+    ) -> tuple[str, ...]:
+        """Return the regions whose APIs a change or a read of this resource requires. The ID is empty for a new resource."""
+        return self.required_regions(token, region or self.place_of(store, inputs))
+
     def place_of(self, store: Store, inputs: Mapping[str, Any]) -> str:
         """Return the region of a resource on a cloud whose IDs include it. Empty for a global resource."""
         return ""

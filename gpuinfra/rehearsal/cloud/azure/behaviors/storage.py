@@ -187,11 +187,12 @@ class ManagedLustre(Behavior):
     def after(self, cloud: Cloud, call: Call) -> None:
         """A problem with the import container is reported late, as a failed creation."""
         settings = (call.plain.get("hsm") or {}).get("settings") or {}
-        if settings and call.old is None and (problem := _import_problem(cloud, settings)):
+        if settings and call.old is None and (problem := import_problem(cloud, settings)):
             raise AzureCreatedButFailed("AmlFilesystemHsmValidationFailed", problem)
 
 
-def _import_problem(cloud: Cloud, settings: dict[str, Any]) -> str:
+def import_problem(cloud: Cloud, settings: dict[str, Any]) -> str:
+    """Return why Managed Lustre cannot import from a container, or an empty string."""
     data, log = str(settings.get("container")), str(settings.get("loggingContainer"))
     account_id = data.split("/blobServices/")[0]
     if data.lower() == log.lower() or log.split("/blobServices/")[0].lower() != account_id.lower():

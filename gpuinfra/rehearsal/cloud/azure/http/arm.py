@@ -8,16 +8,19 @@ Response formats from the REST reference (compute 2024-11-01, Insights 2015-04-0
 from __future__ import annotations
 
 import json
+import math
 import re
 import secrets
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from gpuinfra.rehearsal.cloud.azure import groups, identity, ids, model, operator, stores
+from gpuinfra.clouds.azure.recovery import BUCKETS, PENDING
+from gpuinfra.rehearsal.cloud.azure import groups, identity, ids, model, operator, places, replication, stores
 from gpuinfra.rehearsal.cloud.azure.errors import AzureError
-from gpuinfra.rehearsal.cloud.azure.http import offers
-from gpuinfra.rehearsal.cloud.core import wire
+from gpuinfra.rehearsal.cloud.azure.http import changes, offers
+from gpuinfra.rehearsal.cloud.core import outage, wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, json_response
 
@@ -63,7 +66,9 @@ class ResourceManager:
             if not who.operator:
                 text = f"The client '{who.object_id}' with object id '{who.object_id}' does not have authorization to perform action on '{place}' or the scope is invalid."
                 raise AzureError("AuthorizationFailed", text, status=403)
-            self.cloud.operator.check(operator, operator.http(place))
+            self.cloud.operator.check(operator, operator.http(place, request.method))
+            if outage.active(self.cloud.store):
+                places.refuse(self.cloud.store, place, change=request.method not in ("GET", "POST"))
             return json_response(self._answer(request, place))
         except CloudError as error:
             self.cloud.store.log(request.method, "azure-arm", path[:500], "", error.code)
@@ -92,6 +97,8 @@ class ResourceManager:
             return self._metrics(metrics["policy"], request.query)
         if (bastion := _TUNNEL.fullmatch(place)) and request.method == "GET":
             return {"port": self._tunnel(bastion["bastion"], request.query)}
+        if (found := changes.answer(self.cloud, request, place)) is not None:
+            return found
         match = _SET.fullmatch(place)
         if match is None and request.method == "GET":
             return self._read(place)
@@ -128,8 +135,16 @@ class ResourceManager:
         return port
 
     def _metrics(self, policy: str, asked: dict[str, str]) -> dict[str, Any]:
-        """Return the metrics of a replication policy. The stand-in replicates without delay, so no operation is pending."""
+        """Return the number of pending operations of a replication policy by age. Without pending operations, there are no values."""
         found = self._found(policy)
+        limits = [*(minutes * 60 for _, minutes in BUCKETS), math.inf]
+        names_of = [*(name for name, _ in BUCKETS), "24+ hrs"]
+        counts = Counter(names_of[next(i for i, most in enumerate(limits) if age < most)] for age in replication.pending(self.cloud.store, found.id.rsplit("/", 1)[-1]))  # fmt: skip
+        series = [
+            {"metadatavalues": [{"name": {"value": PENDING.dimension.lower(), "localizedValue": PENDING.dimension}, "value": bucket}],
+             "data": [{"timeStamp": _iso(time.time()), "maximum": float(count)}]}
+            for bucket, count in counts.items()
+        ]  # fmt: skip
         names = [{"value": name, "localizedValue": name} for name in asked.get("metricnames", "").split(",")]
         return {
             "timespan": asked.get("timespan"),
@@ -137,7 +152,7 @@ class ResourceManager:
             "namespace": asked.get("metricnamespace"),
             "value": [
                 {"id": f"{found.id}/providers/Microsoft.Insights/metrics/{name['value']}", "type": "Microsoft.Insights/metrics", "name": name,
-                 "unit": "Count", "timeseries": [], "errorCode": "Success"}
+                 "unit": "Count", "timeseries": series if name["value"] == PENDING.name else [], "errorCode": "Success"}
                 for name in names
             ],
         }  # fmt: skip
@@ -149,7 +164,7 @@ class ResourceManager:
             operator, operator.required(self.cloud.store, "read", found.type, {}, found.region, found)
         )
         outputs = wire.plain(found.outputs)
-        where = {"location": outputs["location"]} if "location" in outputs else {}
+        where = {key: outputs[key] for key in ("location", "tags") if outputs.get(key)}
         properties = _account(outputs) if found.type == stores.ACCOUNT else outputs
         return {"id": found.id, "name": found.id.rsplit("/", 1)[-1], **where, "properties": properties}
 
