@@ -180,8 +180,6 @@ class Cloud:
 
     def _require(self, token: str, region: str, verb: str, urn: str, id: str, inputs: Mapping[str, Any]) -> None:
         """Refuse a change that requires a region with an outage."""
-        stand_in = registry.of_token(token)
-        where = region or stand_in.place_of(self.store, inputs)
         try:
             regions = registry.of_token(token).regions_of(self.store, token, region, id, inputs, change=True)
             outage.refuse(self.store, regions, f"{verb} {token}")
