@@ -21,7 +21,6 @@ from gpuinfra.report.progress import view_for
 
 from .test_drill import google_stack
 
-
 DAY_S = 86_400
 
 
