@@ -5,13 +5,16 @@ from __future__ import annotations
 import pytest
 
 from gpuinfra.clouds.failover import Pair
+from gpuinfra.clouds.gcp import permissions
 from gpuinfra.clouds.gcp.api import Api
 from gpuinfra.clouds.gcp.failback import GcpFailback
 from gpuinfra.errors import DeploymentError
 from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+from gpuinfra.rehearsal.cloud.core.operator import Operator
+from gpuinfra.rehearsal.cloud.gcp import ids
 from tests.rehearsal.cloud import google
 from tests.rehearsal.cloud.conftest import Client
-from tests.rehearsal.cloud.test_gcp_outage import KEY, put
+from tests.rehearsal.cloud.test_gcp_outage import INSTANCE, KEY, LUSTRE, STATE, put
 from tests.rehearsal.cloud.test_gcp_outage import api as api
 from tests.rehearsal.cloud.test_gcp_outage import pair as pair
 from tests.rehearsal.cloud.test_outage import ask
@@ -114,3 +117,41 @@ def test_deleted_requests_of_a_queued_group_can_be_created_again(cloud: Cloud, g
     one.start_group(google.path())
     assert not gcp.read(made.token, made.id).id
     gcp.create(made.token, inputs, "wait")
+
+
+NEEDED = sorted({one for group in (*permissions.FAILOVER.values(), *permissions.FAILBACK.values()) for one in group})
+
+
+@pytest.mark.parametrize("missing", ["", *NEEDED])
+def test_both_moves_require_exactly_their_permissions(
+    missing: str, cloud: Cloud, gcp: Client, api: Api, moved: Pair
+) -> None:
+    """All requests succeed with the permissions of `gpuinfra permissions`. Without one of them, a request is refused with the name of the permission."""
+    google.group(gcp, google.template(gcp), 0)
+    inputs = {"name": "wait", "zone": google.ZONE, "instanceGroupManager": "gpu", "resizeBy": 2, "requestedRunDuration": {"seconds": "3600"}}  # fmt: skip
+    gcp.create("gcp:compute/resizeRequest:ResizeRequest", inputs, "wait")
+    cloud.existing(LUSTRE, INSTANCE, {"instanceId": "scratch", "location": "us-east4-a", "filesystem": "scratch"})
+    agent = f"serviceAccount:service-{ids.PROJECT_NUMBER}@gcp-sa-lustre.iam.gserviceaccount.com"
+    gcp.create("gcp:storage/bucketIAMMember:BucketIAMMember", {"bucket": moved.replica, "role": "roles/storage.objectUser", "member": agent}, "agent")  # fmt: skip
+    put(api, moved.replica, "model", b"second")
+    one = GcpFailback(api)
+    one.start_replication(moved)
+    cloud.operator = Operator([{"includedPermissions": [name for name in NEEDED if name != missing]}])
+
+    def move() -> None:
+        one.answers(moved)
+        one.stop_group(google.path())
+        one.running(google.path())
+        one.not_replicated(moved)
+        one.stop_replication(moved)
+        (file_system,) = one.file_systems(STATE)
+        one.import_ended(one.start_import(file_system))
+        one.start_replication(moved)
+        one.copy(moved, one.compare(moved).copies)
+        one.start_group(google.path())
+
+    if not missing:
+        move()
+        return
+    with pytest.raises(DeploymentError, match=f"Required '{missing}' permission"):
+        move()

@@ -178,9 +178,10 @@ def test_objects_are_replicated_after_the_lag(cloud: Cloud, api: Api, pair: Pair
     (series,) = api.sent("GET", "monitoring", f"v3/projects/{ids.PROJECT}/timeSeries", asked)["timeSeries"]
     assert series["points"][0]["value"] == {"doubleValue": 900_000.0}
     ask(cloud, "outage", region=FIRST)
-    ask(cloud, "clock", at=None)
-    ask(cloud, "replication", lag_s=0)
+    ask(cloud, "clock", at=begin + 9000)
     assert [one["name"] for one in api.sent("GET", "storage", f"storage/v1/b/{pair.replica}/o")["items"]] == ["run/1"]
+    ask(cloud, "outage", region=None)
+    assert one.not_replicated(pair) == []
 
 
 def test_a_disabled_job_does_not_copy_objects(cloud: Cloud, api: Api, pair: Pair) -> None:
