@@ -112,6 +112,11 @@ class Conflict:
     """The copy to make if the conflict is ignored. None if the version in the first region is the later one, which stays current."""
 
 
+def changed_in_both(key: str, copy: Copy | None) -> Conflict:
+    """Return the conflict about an object that both regions changed. `copy` is None if the version in the first region is the later one."""
+    return Conflict(key=key, reason=f"was changed in both regions, last in the {'second' if copy else 'first'} region", copy=copy)  # fmt: skip
+
+
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
     """How a bucket in the first region differs from its replica."""

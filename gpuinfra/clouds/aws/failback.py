@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from gpuinfra.clouds.aws.failover import AwsFailover, ask, client_of
-from gpuinfra.clouds.failover import Comparison, Conflict, Copy, Pair
+from gpuinfra.clouds.failover import Comparison, Conflict, Copy, Pair, changed_in_both
 from gpuinfra.errors import DeploymentError
 
 MARK = "gpuinfra-copy-of"
@@ -97,9 +97,9 @@ class AwsFailback(AwsFailover):
         if version == newest["VersionId"]:
             # S3 can replicate a version after the second Region wrote its own version.
             late = [one for one in there if _is_object(one) and one["VersionId"] not in known and one["LastModified"] > when]  # fmt: skip
-            return _changed_in_both(key, _copy_of(key, late[0], etag)) if late else None
+            return changed_in_both(key, _copy_of(key, late[0], etag)) if late else None
         if version in copied and when > newest["LastModified"]:
-            return _changed_in_both(key, None)
+            return changed_in_both(key, None)
         if version not in copied and etag is not None:
             version = self._copied_version(pair, key, version)
         if version == newest["VersionId"]:
@@ -109,7 +109,7 @@ class AwsFailback(AwsFailover):
             return None if version in copied else newer
         if version in copied:
             return copy
-        return _changed_in_both(key, copy if newest["LastModified"] > when else None)
+        return changed_in_both(key, copy if newest["LastModified"] > when else None)
 
     def _copied_version(self, pair: Pair, key: str, version: str) -> str:
         """Return the version in the replica that an earlier failback copied, or the version itself."""
@@ -161,10 +161,6 @@ def _copy(client: Any, there: Any, pair: Pair, one: Copy) -> None:
 
 def _copy_of(key: str, version: Version, replaces: str | None) -> Copy:
     return Copy(key=key, version=version["VersionId"], size=int(version["Size"]), replaces=replaces)
-
-
-def _changed_in_both(key: str, copy: Copy | None) -> Conflict:
-    return Conflict(key=key, reason=f"was changed in both regions, last in the {'second' if copy else 'first'} region", copy=copy)  # fmt: skip
 
 
 def _newest(versions: Iterable[Version]) -> Version | None:

@@ -157,13 +157,13 @@ def _difference(
     written = there.modified >= stopped
     if here is None:
         # Azure replicated a blob that was deleted later, or the second region wrote the blob.
-        return _copy_of(there, None) if written else None
+        return Copy(key=there.name, version=there.etag, size=there.size, replaces=None) if written else None
     if here.same_content(there):
         return None
     known = _known(here, replicated)
     if not written:
         return None if known else Conflict(key=there.name, reason="is newer in the first region", copy=None)
-    copy = _copy_of(there, here.etag)
+    copy = Copy(key=there.name, version=there.etag, size=there.size, replaces=here.etag)
     if known:
         return copy
     later = there.modified > here.modified
@@ -174,10 +174,6 @@ def _difference(
 def _known(here: Blob, replicated: Callable[[Blob], bool]) -> bool:
     """Return whether the replica has, or had, the content of a blob in the first region: Azure replicated the blob, or an earlier failback copied it."""
     return COPY_OF in here.metadata or replicated(here)
-
-
-def _copy_of(there: Blob, replaces: str | None) -> Copy:
-    return Copy(key=there.name, version=there.etag, size=there.size, replaces=replaces)
 
 
 def _quoted(etag: str) -> str:

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
 from shlex import join
 from urllib.parse import quote
 
-from gpuinfra.clouds.failover import Comparison, Conflict, Copy, Pair
+from gpuinfra.clouds.failover import Comparison, Conflict, Copy, Pair, changed_in_both
 from gpuinfra.clouds.gcp.api import CHANGED, COMPUTE_ENGINE, STORAGE, Api
 from gpuinfra.clouds.gcp.failover import QUEUED, THREADS, Content, GcpFailover, Object, objects_of, same
 from gpuinfra.errors import DeploymentError
@@ -75,7 +76,9 @@ class GcpFailback(GcpFailover):
         current, newest = _live(here), _live(there)
         if newest is None:
             return DELETED if current is not None else None
-        copy, content = _copy_of(key, newest, current), self._content(pair.replica, newest)
+        replaces = None if current is None else str(current["generation"])
+        copy = Copy(key=key, version=str(newest["generation"]), size=int(newest["size"]), replaces=replaces)
+        content = self._content(pair.replica, newest)
         if current is None:
             return self._deleted_here(pair, key, here, copy, newest, content)
         ours, when = self._content(pair.source, current), _time(current)
@@ -83,24 +86,27 @@ class GcpFailback(GcpFailover):
             # A job can replicate a version after the second region wrote its own version.
             late = [one for one in there if one is not newest and _time(one) > when]
             missed = [one for one in late if not self._is_among(pair.source, here, self._content(pair.replica, one))]
-            return _changed_in_both(key, _copy_of(key, max(missed, key=_time), current)) if missed else None
+            if not missed:
+                return None
+            last = max(missed, key=_time)
+            return changed_in_both(key, replace(copy, version=str(last["generation"]), size=int(last["size"])))
         known = self._is_among(pair.source, here, content)
         copied = self._is_among(pair.replica, there, ours)
         later = _time(newest) > when
         if known:
             if copied:
-                return _changed_in_both(key, copy) if later else None
+                return changed_in_both(key, copy) if later else None
             return Conflict(key=key, reason="is newer in the first region", copy=None)
         if copied and later:
             return copy
-        return _changed_in_both(key, copy if later else None)
+        return changed_in_both(key, copy if later else None)
 
     def _deleted_here(self, pair: Pair, key: str, here: Versions, copy: Copy, newest: Object, content: Content) -> Copy | Conflict | None:  # fmt: skip
         """Compare a replica with an object that has no live version in the first region. Deletions are not replicated."""
         if self._is_among(pair.source, here, content):
             return None
         if here and max(datetime.fromisoformat(str(one["timeDeleted"])) for one in here) > _time(newest):
-            return _changed_in_both(key, None)
+            return changed_in_both(key, None)
         return copy
 
     def _is_among(self, bucket: str, versions: Versions, content: Content) -> bool:
@@ -134,15 +140,6 @@ class GcpFailback(GcpFailover):
             if found.get("done"):
                 return
             asked["rewriteToken"] = str(found["rewriteToken"])
-
-
-def _copy_of(key: str, version: Object, current: Object | None) -> Copy:
-    replaces = None if current is None else str(current["generation"])
-    return Copy(key=key, version=str(version["generation"]), size=int(version["size"]), replaces=replaces)
-
-
-def _changed_in_both(key: str, copy: Copy | None) -> Conflict:
-    return Conflict(key=key, reason=f"was changed in both regions, last in the {'second' if copy else 'first'} region", copy=copy)  # fmt: skip
 
 
 def _live(versions: Versions) -> Object | None:

@@ -192,7 +192,9 @@ def test_replication_and_launches_are_enabled() -> None:
     assert "--auto-scaling-group-name g --scaling-processes Launch --region us-west-2" in failback.start_command("g")
 
 
-def test_other_clouds_have_no_failback_yet() -> None:
-    """A cloud without the module is refused by the command."""
-    assert failback_of("gcp", "us-central1", "us-east1", {}) is None
-    assert failback_of("aws", "us-east-1", "us-west-2", {}) is not None
+@pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
+def test_a_cloud_without_the_module_has_no_failback(cloud: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each cloud supports a failback. A cloud whose package has no `failback` module does not."""
+    assert failback_of(cloud, "first", "second", {}) is not None
+    monkeypatch.setattr("gpuinfra.clouds.failover.has_module", lambda cloud, module: False)
+    assert failback_of(cloud, "first", "second", {}) is None

@@ -208,10 +208,12 @@ def test_refused_requests_are_not_unreachable(code: str, expected: type[Exceptio
         found.answers(PAIR)
 
 
-def test_other_clouds_have_no_failover_yet() -> None:
-    """A cloud without the module is refused by the command."""
-    assert failover_of("azure", "westeurope", "northeurope", {}) is None
-    assert failover_of("aws", "us-east-1", "us-west-2", {}) is not None
+@pytest.mark.parametrize("cloud", ["aws", "azure", "gcp"])
+def test_a_cloud_without_the_module_has_no_failover(cloud: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each cloud supports a failover. A cloud whose package has no `failover` module does not."""
+    assert failover_of(cloud, "first", "second", {}) is not None
+    monkeypatch.setattr("gpuinfra.clouds.failover.has_module", lambda cloud, module: False)
+    assert failover_of(cloud, "first", "second", {}) is None
 
 
 def test_missing_profile_is_one_error() -> None:
