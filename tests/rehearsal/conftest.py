@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -77,6 +78,15 @@ def rehearse(tmp_path: Path) -> Rehearse:
         return run(words, tmp_path / "r" / name, **more)
 
     return call
+
+
+def fewer_nodes(stack: str, folder: Path) -> str:
+    """Write the shipped stack with two nodes in `folder`: its pools and kinds of capacity stay. Returns the path of the file."""
+    text = (REPOSITORY / "stacks" / f"Pulumi.{stack}.yaml").read_text(encoding="utf-8")
+    count = 2 // len(re.findall(r"count: \d+", text))
+    path = folder / f"Pulumi.{stack}.yaml"
+    path.write_text(re.sub(r"count: \d+", f"count: {count}", text), encoding="utf-8")
+    return str(path)
 
 
 @pytest.fixture(scope="session")

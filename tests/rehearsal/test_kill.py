@@ -15,7 +15,7 @@ import pytest
 
 from gpuinfra.rehearsal.processes import marked
 
-from .conftest import REPOSITORY, Finished, Rehearse, cloud_resources, command
+from .conftest import REPOSITORY, Finished, Rehearse, cloud_resources, command, fewer_nodes
 
 pytestmark = pytest.mark.usefixtures("needs_nodes")
 FEW = (("leader", 1), ("group", 3))
@@ -24,10 +24,10 @@ EARLIEST_S, LATEST_S = 1.0, 12.0
 """A rehearsal's own work begins after about a second; half of the kills hit the engine creating resources."""
 
 
-def kill_in_the_middle(root: Path, who: str, seed: int, stack: str = "aws-p4d") -> float:
+def kill_in_the_middle(folder: Path, who: str, seed: int, stack: str) -> float:
     """Start an up and kill it; returns after how many seconds."""
     process = subprocess.Popen(
-        command("rehearse", "up", stack, "--folder", str(root.parent)),
+        command("rehearse", "up", stack, "--folder", str(folder)),
         cwd=REPOSITORY,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         stdin=subprocess.DEVNULL,
@@ -40,7 +40,7 @@ def kill_in_the_middle(root: Path, who: str, seed: int, stack: str = "aws-p4d") 
         process.wait(seconds)
     except subprocess.TimeoutExpired:
         if who == "group":
-            for pid in marked(root):
+            for pid in marked(folder / Path(stack).stem.removeprefix("Pulumi.")):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         process.kill()
@@ -48,15 +48,15 @@ def kill_in_the_middle(root: Path, who: str, seed: int, stack: str = "aws-p4d") 
     return seconds
 
 
-def assert_complete(result: Finished) -> None:
+def assert_complete(result: Finished, nodes: int = 2) -> None:
     """State and cloud have the same resources, each once, and no process is left."""
     assert result.code == 0, result.out[-4000:] + result.err
-    assert result.report["totals"]["gpus_verified"] == 32
+    assert result.report["totals"]["gpus_verified"] == 8 * nodes
     held = cloud_resources(result.root)
     assert [urn for urn, count in Counter(urn for _, _, urn in held).items() if count > 1] == []
     state = [r for r in result.state if r.get("custom") and not r["type"].startswith(("pulumi:", "gpuinfra:"))]
     assert {(kind, identity) for kind, identity, _ in held} == {(r["type"], r["id"]) for r in state}
-    assert len({n["instance_id"] for n in result.report["nodes"]}) == 4
+    assert len({n["instance_id"] for n in result.report["nodes"]}) == nodes
     time.sleep(0.2)
     assert marked(result.root) == []
 
@@ -64,33 +64,36 @@ def assert_complete(result: Finished) -> None:
 @pytest.mark.parametrize(("who", "seed"), FEW)
 def test_killed_once(rehearse: Rehearse, tmp_path: Path, who: str, seed: int) -> None:
     """The next run recovers after a kill of the leading process or of all processes at a random moment."""
-    kill_in_the_middle(tmp_path / "r" / "aws-p4d", who, seed)
-    assert_complete(rehearse("up", "aws-p4d"))
+    kill_in_the_middle(tmp_path / "r", who, seed, "aws-p4d")
+    assert_complete(rehearse("up", "aws-p4d"), nodes=4)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("who", "seed"), ALL)
 def test_killed_at_many_moments(rehearse: Rehearse, tmp_path: Path, who: str, seed: int) -> None:
     """The same at ten random moments each."""
-    kill_in_the_middle(tmp_path / "r" / "aws-p4d", who, seed)
-    assert_complete(rehearse("up", "aws-p4d"))
+    stack = fewer_nodes("aws-p4d", tmp_path)
+    kill_in_the_middle(tmp_path / "r", who, seed, stack)
+    assert_complete(rehearse("up", stack))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("who", "seed"), [("leader", 30), ("group", 31), ("group", 32)])
 def test_killed_on_google_cloud(rehearse: Rehearse, tmp_path: Path, who: str, seed: int) -> None:
     """Google's ids are paths and its keys cannot be deleted; the next run imports or deletes what a kill left."""
-    kill_in_the_middle(tmp_path / "r" / "gcp-a3high", who, seed, "gcp-a3high")
-    assert_complete(rehearse("up", "gcp-a3high"))
+    stack = fewer_nodes("gcp-a3high", tmp_path)
+    kill_in_the_middle(tmp_path / "r", who, seed, stack)
+    assert_complete(rehearse("up", stack))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("who", "first"), [("leader", 30), ("leader", 48), ("group", 36)])
 def test_killed_again_and_again(rehearse: Rehearse, tmp_path: Path, who: str, first: int) -> None:
     """Several kills in a row, also during recovery, end in the same complete cluster."""
+    stack = fewer_nodes("aws-p4d", tmp_path)
     for seed in range(first, first + 6):
-        kill_in_the_middle(tmp_path / "r" / "aws-p4d", who, seed)
-    assert_complete(rehearse("up", "aws-p4d"))
+        kill_in_the_middle(tmp_path / "r", who, seed, stack)
+    assert_complete(rehearse("up", stack))
 
 
 def test_interrupted_in_order(tmp_path: Path) -> None:

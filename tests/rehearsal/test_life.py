@@ -1,10 +1,12 @@
-"""`gpuinfra rehearse life` on the stacks of all clouds."""
+"""`gpuinfra rehearse life` on the stacks of all clouds: one with its shipped number of nodes, the others with two nodes."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from .conftest import Finished, Rehearse
+from .conftest import Finished, Rehearse, fewer_nodes
 
 AWS = ("aws-p5-block", "aws-existing-network", "aws-recovery")
 AZURE = ("azure-ndv4", "azure-ndv5", "azure-existing-network", "azure-recovery")
@@ -31,25 +33,25 @@ def test_life_of_a_p4d_cluster(rehearse: Rehearse) -> None:
 @pytest.mark.long
 @pytest.mark.usefixtures("needs_nodes")
 @pytest.mark.parametrize("stack", GOOGLE)
-def test_life_of_clusters_on_google_cloud(rehearse: Rehearse, stack: str) -> None:
+def test_life_of_clusters_on_google_cloud(rehearse: Rehearse, stack: str, tmp_path: Path) -> None:
     """The same steps with managed instance groups and Google's identity tokens."""
-    assert_lived(rehearse("life", stack, "--under-least-permissions"))
+    assert_lived(rehearse("life", fewer_nodes(stack, tmp_path), "--under-least-permissions"))
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("needs_nodes")
 @pytest.mark.parametrize("stack", AZURE)
-def test_life_of_clusters_on_azure(rehearse: Rehearse, stack: str) -> None:
+def test_life_of_clusters_on_azure(rehearse: Rehearse, stack: str, tmp_path: Path) -> None:
     """The same steps with scale sets and attested documents."""
-    assert_lived(rehearse("life", stack, "--under-least-permissions"))
+    assert_lived(rehearse("life", fewer_nodes(stack, tmp_path), "--under-least-permissions"))
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("needs_nodes")
 @pytest.mark.parametrize("stack", AWS)
-def test_life_of_other_clusters_on_aws(rehearse: Rehearse, stack: str) -> None:
+def test_life_of_other_clusters_on_aws(rehearse: Rehearse, stack: str, tmp_path: Path) -> None:
     """The same steps for a Capacity Block within its window and for nodes in an existing network."""
-    assert_lived(rehearse("life", stack, "--under-least-permissions"))
+    assert_lived(rehearse("life", fewer_nodes(stack, tmp_path), "--under-least-permissions"))
 
 
 @pytest.mark.long
