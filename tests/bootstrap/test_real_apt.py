@@ -55,16 +55,17 @@ GOOGLE = {
 }
 """Release -> the first running kernel, and the kernels in its archive."""
 CLOUDS = [
-    pytest.param("azure", "Standard_ND96isr_H100_v5", "ubuntu-22.04", marks=LONG),
-    pytest.param("azure", "Standard_ND96isr_H200_v5", "ubuntu-24.04", marks=LONG),
-    pytest.param("azure", "Standard_ND96asr_v4", "ubuntu-22.04", marks=LONG),
+    ("azure", "Standard_ND96isr_H100_v5", "ubuntu-22.04"),
+    ("azure", "Standard_ND96isr_H200_v5", "ubuntu-24.04"),
+    ("azure", "Standard_ND96asr_v4", "ubuntu-22.04"),
     ("gcp", "a3-megagpu-8g", "ubuntu-24.04"),
-    pytest.param("gcp", "a3-highgpu-8g", "ubuntu-22.04", marks=LONG),
-    pytest.param("gcp", "a3-ultragpu-8g", "ubuntu-22.04", marks=LONG),
-    pytest.param("gcp", "a4-highgpu-8g", "ubuntu-24.04", marks=LONG),
+    ("gcp", "a3-highgpu-8g", "ubuntu-22.04"),
+    ("gcp", "a3-ultragpu-8g", "ubuntu-22.04"),
+    ("gcp", "a4-highgpu-8g", "ubuntu-24.04"),
 ]
 
 
+@LONG
 @pytest.mark.parametrize(("cloud", "machine", "os_name"), CLOUDS)
 def test_plain_machine_of_another_cloud_reaches_the_planned_state(
     bench: Bench, cloud: str, machine: str, os_name: str
@@ -119,6 +120,7 @@ def test_docker_and_enroot_are_installed_at_their_pins(bench: Bench) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.long
 def test_azure_lists_kernels_with_a_lustre_client(bench: Bench) -> None:
     """If one package name has all clients by version, the message still lists their kernels."""
     kernels = ("5.15.0-1096-azure", "5.15.0-1098-azure", "6.8.0-1034-azure")
@@ -131,6 +133,7 @@ def test_azure_lists_kernels_with_a_lustre_client(bench: Bench) -> None:
     assert name not in root.run("dpkg-query", "-W")[1]
 
 
+@pytest.mark.long
 def test_kernel_missing_in_the_mirror_is_replaced(bench: Bench) -> None:
     """Without headers for the running kernel the newest kernel is installed, with its headers, before anything is built."""
     old = "6.8.0-1031-aws"

@@ -86,6 +86,8 @@ def test_half_configured_packages_are_completed(bench: Bench) -> None:
     assert root.run("dpkg", "--audit")[1] == ""
 
 
+@pytest.mark.long
+@pytest.mark.long
 def test_package_without_its_dependency_is_completed(bench: Bench) -> None:
     """The package was unpacked without its dependency, so configuring is not enough: apt installs the dependency."""
     root = bench.machine(lustre=False)
@@ -248,7 +250,8 @@ def test_missing_network_is_reported_and_a_later_run_continues(bench: Bench) -> 
     assert code == 0, output
 
 
-@pytest.mark.parametrize("off_by_s", [31_536_000, pytest.param(-400, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("off_by_s", [31_536_000, -400])
 def test_clock_difference_to_the_cloud_is_reported(bench: Bench, off_by_s: int) -> None:
     """A clock a year ahead or some minutes behind is compared with the metadata service's date, before signatures fail."""
     root = bench.machine(lustre=False)

@@ -18,7 +18,7 @@ from gpuinfra.rehearsal.processes import marked
 from .conftest import REPOSITORY, Finished, Rehearse, cloud_resources, command, fewer_nodes
 
 pytestmark = pytest.mark.usefixtures("needs_nodes")
-FEW = (("leader", 1), ("group", 3))
+FEW = (("leader", 1), pytest.param("group", 3, marks=pytest.mark.long))
 ALL = tuple((who, seed) for who in ("leader", "group") for seed in range(10, 20))
 EARLIEST_S, LATEST_S = 1.0, 12.0
 """A rehearsal's own work begins after about a second; half of the kills hit the engine creating resources."""
@@ -48,15 +48,15 @@ def kill_in_the_middle(folder: Path, who: str, seed: int, stack: str) -> float:
     return seconds
 
 
-def assert_complete(result: Finished, nodes: int = 2) -> None:
+def assert_complete(result: Finished) -> None:
     """State and cloud have the same resources, each once, and no process is left."""
     assert result.code == 0, result.out[-4000:] + result.err
-    assert result.report["totals"]["gpus_verified"] == 8 * nodes
+    assert result.report["totals"]["gpus_verified"] == 16
     held = cloud_resources(result.root)
     assert [urn for urn, count in Counter(urn for _, _, urn in held).items() if count > 1] == []
     state = [r for r in result.state if r.get("custom") and not r["type"].startswith(("pulumi:", "gpuinfra:"))]
     assert {(kind, identity) for kind, identity, _ in held} == {(r["type"], r["id"]) for r in state}
-    assert len({n["instance_id"] for n in result.report["nodes"]}) == nodes
+    assert len({n["instance_id"] for n in result.report["nodes"]}) == 2
     time.sleep(0.2)
     assert marked(result.root) == []
 
@@ -64,8 +64,9 @@ def assert_complete(result: Finished, nodes: int = 2) -> None:
 @pytest.mark.parametrize(("who", "seed"), FEW)
 def test_killed_once(rehearse: Rehearse, tmp_path: Path, who: str, seed: int) -> None:
     """The next run recovers after a kill of the leading process or of all processes at a random moment."""
-    kill_in_the_middle(tmp_path / "r", who, seed, "aws-p4d")
-    assert_complete(rehearse("up", "aws-p4d"), nodes=4)
+    stack = fewer_nodes("aws-p4d", tmp_path)
+    kill_in_the_middle(tmp_path / "r", who, seed, stack)
+    assert_complete(rehearse("up", stack))
 
 
 @pytest.mark.long

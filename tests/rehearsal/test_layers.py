@@ -14,6 +14,7 @@ pytestmark = pytest.mark.usefixtures("needs_nodes")
 
 
 @pytest.mark.long
+@pytest.mark.long
 def test_three_layers_make_one_cluster(rehearse: Rehearse) -> None:
     """Each layer uses the one below; nodes mount the site's file system; destroying the nodes leaves the other layers unchanged."""
     early = rehearse("up", "aws-site")

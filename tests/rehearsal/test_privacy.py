@@ -81,6 +81,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
+@pytest.mark.long
 def user_environment(home: Path) -> dict[str, str]:
     """A user's environment with credentials, state and proxies. Only the engine's cache is real."""
     find_engine()

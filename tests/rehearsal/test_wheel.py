@@ -42,6 +42,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "venv"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("needs_nodes")
 def test_a_program_outside_the_repository_runs_with_the_wheel(environment: Path, tmp_path: Path) -> None:
     """A program with its declaration in Python is rehearsed with steps, node program, plugin and stand-ins from the wheel."""

@@ -251,7 +251,7 @@ OUT = {**BUCKET, "mount": "/out", "mount_name": "train-out"}
 UNIT = "gpuinfra-bucket-out-0.service"
 
 
-@pytest.fixture(params=["gcp", "aws", pytest.param("azure", marks=pytest.mark.long)])
+@pytest.fixture(params=["aws", *(pytest.param(cloud, marks=pytest.mark.long) for cloud in ("azure", "gcp"))])
 def client(request: pytest.FixtureRequest) -> Client:
     """The program of each cloud."""
     return CLIENTS[request.param]

@@ -36,14 +36,15 @@ def judged(
     return {one["id"]: one for one in document["checks"] if one["id"] in checks}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("cloud", "machine", "system", "image", "docker"),
     [
         ("aws", "g6.xlarge", "ubuntu-24.04", "plain", "29.8.1"),
-        pytest.param("azure", "Standard_NC24ads_A100_v4", "ubuntu-22.04", "plain", "29.8.1", marks=pytest.mark.long),
-        pytest.param("gcp", "a2-highgpu-1g", "ubuntu-22.04", "plain", "29.8.1", marks=pytest.mark.long),
-        pytest.param("aws", "g6.xlarge", "ubuntu-22.04", "default", "28.2.2", marks=pytest.mark.long),
-        pytest.param("azure", "Standard_NC24ads_A100_v4", "ubuntu-22.04", "default", "28.5.1", marks=pytest.mark.long),
+        ("azure", "Standard_NC24ads_A100_v4", "ubuntu-22.04", "plain", "29.8.1"),
+        ("gcp", "a2-highgpu-1g", "ubuntu-22.04", "plain", "29.8.1"),
+        ("aws", "g6.xlarge", "ubuntu-22.04", "default", "28.2.2"),
+        ("azure", "Standard_NC24ads_A100_v4", "ubuntu-22.04", "default", "28.5.1"),
     ],
 )
 def test_containers_get_gpus(host: NodeHost, cloud: str, machine: str, system: str, image: str, docker: str) -> None:

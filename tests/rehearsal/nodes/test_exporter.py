@@ -21,13 +21,10 @@ def pool(cloud: str, machine: str) -> PoolPlan:
     return with_steps(made, *STEPS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("cloud", "machine"),
-    [
-        ("aws", "g6.12xlarge"),
-        pytest.param("azure", "Standard_NC24ads_A100_v4", marks=pytest.mark.long),
-        pytest.param("gcp", "a2-highgpu-1g", marks=pytest.mark.long),
-    ],
+    [("aws", "g6.12xlarge"), ("azure", "Standard_NC24ads_A100_v4"), ("gcp", "a2-highgpu-1g")],
 )
 def test_exporter_serves_each_gpu_at_the_private_address_only(host: NodeHost, cloud: str, machine: str) -> None:
     """Metrics exist at the private address and not on loopback, M1 passes and detects a stopped exporter, and the steps start it again."""

@@ -176,7 +176,7 @@ FIRST = {**HEALTHY, "D7": "warn"}
 @pytest.mark.parametrize(
     ("software", "changed"),
     [
-        ("{os: ubuntu-22.04}", False),
+        pytest.param("{os: ubuntu-22.04}", False, marks=pytest.mark.long),
         pytest.param("{os: ubuntu-24.04}", False, marks=pytest.mark.long),
         pytest.param("{os: ubuntu-22.04, image: plain}", True, marks=pytest.mark.long),
         ("{os: ubuntu-24.04, image: plain}", True),
@@ -221,6 +221,7 @@ def test_a_fault_fails_its_check(node: Node, fault: str, failed: str) -> None:
     assert node.outcomes(node.verdict(seconds=150))[failed] == "fail"
 
 
+@pytest.mark.long
 def test_a_second_boot_changes_nothing_and_reports_again(node: Node) -> None:
     """After a power cycle no step runs again, and the evidence has the new boot id."""
     node.launch()
