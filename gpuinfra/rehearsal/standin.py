@@ -20,7 +20,7 @@ from gpuinfra.errors import DeploymentError
 from gpuinfra.rehearsal import processes
 from gpuinfra.rehearsal.folder import Folder
 
-READY_TIMEOUT_S = 60.0
+READY_TIMEOUT_S = 180.0
 END_TIMEOUT_S = 20.0
 
 

@@ -32,22 +32,7 @@ CAPACITY: dict[str, dict[str, Any]] = {
     },
 }
 KERNELS = {"tcpx": "6.8.0-1000-gcp-tcpx"}
-SIZES = frozenset(
-    (
-        "machine",
-        "gpus",
-        "fabric_devices",
-        "fabric_device_gbps",
-        "gvnics",
-        "root_free_gib",
-        "gpu_memory_mib",
-        "pci_ids",
-        "pcie_gen",
-        "pcie_width",
-        "floors",
-    )
-)
-"""The parts of a node's expectation that the steps do not depend on."""
+IMAGES = ("default", "plain")
 WARNINGS = {"D7"}
 """D7 warns after an installation: the driver was not seen to survive a reboot yet."""
 
@@ -55,17 +40,6 @@ WARNINGS = {"D7"}
 def machines(cloud: str) -> list[str]:
     """The machine types of a cloud's catalog that no rule refuses on any capacity."""
     return [name for name in module_of(cloud, "catalog").MACHINES if declared(cloud, name, "default") is not None]
-
-
-def machines_and_images(cloud: str) -> list[tuple[str, str]]:
-    """Each machine type on its default image, and on plain Ubuntu one machine type for each combination of software, steps and checks."""
-    every = machines(cloud)
-    distinct: dict[str, str] = {}
-    for name in every:
-        pool = planned(cloud, name, "plain")
-        same = {key: value for key, value in pool.expectation.items() if key not in SIZES}
-        distinct.setdefault(repr((same, [step.id for step in pool.steps], pool.versions)), name)
-    return [*((name, "default") for name in every), *((name, "plain") for name in distinct.values())]
 
 
 @cache

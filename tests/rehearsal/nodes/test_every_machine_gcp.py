@@ -1,18 +1,19 @@
-"""Each machine type of the catalog of this cloud becomes a verified node, on its default image, and each kind of machine on plain Ubuntu."""
+"""Each machine type of the catalog of this cloud becomes a verified node, on its default image and on plain Ubuntu."""
 
 from __future__ import annotations
 
 import pytest
 
 from gpuinfra.rehearsal.nodes import NodeHost
-from tests.rehearsal.nodes.every_machine import becomes_verified, machines_and_images
+from tests.rehearsal.nodes.every_machine import IMAGES, becomes_verified, machines
 from tests.rehearsal.nodes.machines import host, metadata
 
 __all__ = ["host", "metadata"]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("machine", "image"), machines_and_images("gcp"))
+@pytest.mark.parametrize("image", IMAGES)
+@pytest.mark.parametrize("machine", machines("gcp"))
 def test_every_machine_becomes_verified(host: NodeHost, machine: str, image: str) -> None:
     """All steps end, and every check that this machine requires passes or is skipped for a listed reason."""
     becomes_verified(host, "gcp", machine, image)
