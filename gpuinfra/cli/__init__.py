@@ -200,4 +200,7 @@ def run() -> None:
     """Entry point of the installed script."""
     # A command imports modules with many objects that it never frees. With the default threshold of 700, Python searches them for garbage a hundred times.
     gc.set_threshold(200_000)
-    sys.exit(main())
+    code = main()
+    # At exit, Python searches all objects for garbage several times. This takes longer than most commands, and the process ends anyway.
+    gc.freeze()
+    sys.exit(code)

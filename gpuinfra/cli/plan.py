@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -73,6 +74,8 @@ def command(
     from gpuinfra.report.plan_json import plan_report
     from gpuinfra.spec.load import find_stack
 
+    # A plugin of pydantic observes validations. The search for plugins reads the metadata of every installed package.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     if against is not None and (page or svg or mermaid or why or live):
         raise UsageError("--diff prints only the comparison; omit --html, --svg, --mermaid, --why and --live")
     if markdown and (against is None or as_json):

@@ -90,7 +90,6 @@ def tone(word: str) -> str:
 def text(table: Table, *, indent: int = 0, header: bool = True, width: int | None = None) -> list[str]:
     """Render the table as lines. `width` overrides the terminal's width."""
     from rich.console import Console
-    from rich.padding import Padding
     from rich.table import Table as RichTable
 
     shown = [[_cell(cell) for cell in row] for row in table.rows]
@@ -117,11 +116,11 @@ def text(table: Table, *, indent: int = 0, header: bool = True, width: int | Non
     stream = io.StringIO()
     color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     console = Console(
-        file=stream, width=total + indent, force_terminal=color, highlight=False, legacy_windows=False,
+        file=stream, width=total, force_terminal=color, highlight=False, emoji=False, legacy_windows=False,
         color_system="standard" if color else None,
     )  # fmt: skip
-    console.print(Padding(drawn, (0, 0, 0, indent)))
-    return [line.rstrip() for line in stream.getvalue().splitlines()]
+    console.print(drawn)
+    return [f"{' ' * indent}{line}".rstrip() for line in stream.getvalue().splitlines()]
 
 
 def markdown(table: Table, rows: int) -> list[str]:
