@@ -2,6 +2,7 @@
 
 Models are frozen and reject unknown fields. Numbers are strict: `true` is not accepted as 1, and `"4800 GiB"` is not accepted as 4800,
 because the unit is part of the field's name.
+The modules of the sections do not import `annotations` from `__future__`, because pydantic compiles annotations that are strings at each start.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Each cloud's profile lists the kinds that the cloud offers. Rules reject invalid combinations and report the provider's reason.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool

@@ -1,7 +1,5 @@
 """The image of nodes: a release of the cloud's GPU image, or your own image."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field, StrictBool

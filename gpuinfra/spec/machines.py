@@ -1,7 +1,5 @@
 """Machine types that are not in the catalog, defined by their differences from a catalog record."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated, Literal
 

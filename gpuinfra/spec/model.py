@@ -5,8 +5,6 @@ Fields contain plain values. Outputs of other resources, such as a network or a 
 `load.py` reads YAML, and `gpuinfra.rules` checks a declaration.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 

@@ -1,7 +1,5 @@
 """Settings for network, software, audit, budget, access, and handover. All fields in this module have defaults."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, StrictInt

@@ -1,7 +1,5 @@
 """Pools: nodes of one machine type, their capacity, and their image."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -124,7 +122,7 @@ class Pool(OnTarget[On], SpecModel):
         """Number of nodes in all capacity entries."""
         return sum(entry.count for entry in self.capacity)
 
-    def moved(self, candidate: Candidate[On]) -> Pool[On]:
+    def moved(self, candidate: Candidate[On]) -> "Pool[On]":
         """Return the pool with the zone, machine type and capacity of an alternative."""
         given = {"zone": candidate.zone, "machine": candidate.machine, "capacity": candidate.capacity}
         return self.model_copy(update={name: value for name, value in given.items() if value is not None})

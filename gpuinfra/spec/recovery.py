@@ -1,7 +1,5 @@
 """Recovery targets: the second region, and the data loss and downtime that you accept when the first region fails."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, StrictInt

@@ -1,7 +1,5 @@
 """File systems and buckets that all nodes mount."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, StrictInt, ValidationInfo, field_validator

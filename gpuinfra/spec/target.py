@@ -1,7 +1,5 @@
 """The cloud, region, and zone of a cluster, with one class per cloud."""
 
-from __future__ import annotations
-
 import functools
 import operator
 from typing import TYPE_CHECKING, Annotated, Literal
