@@ -100,8 +100,11 @@ Mount = Annotated[str, text(r"^(/[A-Za-z0-9_.-]+)+$", "an absolute path such as 
 """An absolute path without spaces."""
 UtcTime = Annotated[
     str,
-    text(r"^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?Z$", "a time in UTC such as 2026-12-01T11:30:00Z"),
+    text(
+        r"^[0-9]{4}-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]:[0-9][0-9](:[0-9][0-9])?Z$",
+        "a time in UTC such as 2026-12-01T11:30:00Z",
+    ),
     Unit("time in UTC"),
 ]
 """RFC 3339 in UTC: `2026-12-01T11:30:00Z`."""
-Version = Annotated[str, text(r"^\d{1,4}(\.\d{1,4}){0,3}$", 'a quoted version such as "580" or "13.0"')]
+Version = Annotated[str, text(r"^[0-9]{1,4}(\.[0-9]{1,4}){0,3}$", 'a quoted version such as "580" or "13.0"')]

@@ -12,7 +12,7 @@ REASONS[get_args(Os)] = "the bootstrap steps install Ubuntu packages and hold th
 ReleaseDate = Annotated[
     str,
     text(
-        r"^20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$",
+        r"^20[0-9][0-9]-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$",
         "default, plain, a release date such as 2026-10-06, or a mapping of fields",
     ),
 ]

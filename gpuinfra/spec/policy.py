@@ -26,7 +26,7 @@ UserName = Annotated[
     ),
 ]
 """A name that useradd of Ubuntu accepts (useradd(8): at most 32 characters)."""
-Cidr = Annotated[str, text(r"^[0-9a-fA-F.:]{2,45}/\d{1,3}$", "a CIDR block such as 203.0.113.0/24")]
+Cidr = Annotated[str, text(r"^[0-9a-fA-F.:]{2,45}/[0-9]{1,3}$", "a CIDR block such as 203.0.113.0/24")]
 PolicyArn = Annotated[
     str,
     text(
@@ -119,7 +119,7 @@ class Software(SpecModel):
         Annotated[
             str,
             text(
-                r"^\d+\.\d+\.\d+[A-Za-z0-9.+-]*$",
+                r"^[0-9]+\.[0-9]+\.[0-9]+[A-Za-z0-9.+-]*$",
                 "a kernel release in the format that `uname -r` prints",
                 max_length=64,
             ),
@@ -131,7 +131,7 @@ class Software(SpecModel):
         Annotated[
             str,
             text(
-                r"^https://[A-Za-z0-9.-]+(:\d+)?(/[A-Za-z0-9._~/-]*)?$",
+                r"^https://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9._~/-]*)?$",
                 "an https URL such as https://mirror.example.com",
                 max_length=200,
             ),
@@ -143,7 +143,7 @@ class Software(SpecModel):
         Annotated[
             str,
             text(
-                r"^[a-z0-9.-]+(:\d+)?(/[a-z0-9._-]+)*$",
+                r"^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)*$",
                 "a registry and path without a scheme, such as us-central1-docker.pkg.dev/my-project/gpudirect",
                 min_length=4,
                 max_length=200,

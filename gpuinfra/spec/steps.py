@@ -32,7 +32,7 @@ StepFile = Annotated[
 StepUrl = Annotated[
     str,
     text(
-        r"^https://[A-Za-z0-9.-]+(:\d+)?/[A-Za-z0-9._~/%+-]+$",
+        r"^https://[A-Za-z0-9.-]+(:[0-9]+)?/[A-Za-z0-9._~/%+-]+$",
         "an https URL without a user, a query or a fragment, such as https://example.com/setup.sh",
         max_length=400,
     ),

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
 import gpuinfra
 from gpuinfra.reference.explain import explain, known_checks, known_rules, known_steps
 from gpuinfra.reference.fields import all_fields
 from gpuinfra.reference.schema import FILE
+from gpuinfra.spec.base import Version
 from gpuinfra.spec.document import parse
 from gpuinfra.spec.formats import FORMATS
 from gpuinfra.spec.messages import READING_RULES
@@ -137,3 +139,17 @@ def test_every_rule_check_and_step_is_explained() -> None:
         for name, text in ((name, entry.text()) for name, entry in known.items()):
             assert text in explain(name)
             assert re.match(r"(rule|check|step) \S.*\n  (meaning|header) +\S", text), text
+
+
+@pytest.mark.parametrize("pattern", FORMATS)
+def test_a_pattern_lists_its_digits(pattern: str) -> None:
+    """A pattern contains `[0-9]` instead of the class of digits, which includes other scripts and takes milliseconds to compile."""
+    assert r"\d" not in pattern
+
+
+def test_a_version_in_digits_of_another_script_is_an_error() -> None:
+    """A version contains only the digits 0 to 9."""
+    version = TypeAdapter(Version)
+    assert version.validate_python("580.1") == "580.1"
+    with pytest.raises(ValidationError):
+        version.validate_python("\N{ARABIC-INDIC DIGIT FIVE}\N{ARABIC-INDIC DIGIT EIGHT}\N{ARABIC-INDIC DIGIT ZERO}")
