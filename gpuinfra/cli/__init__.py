@@ -16,7 +16,7 @@ import traceback
 
 import click
 
-from gpuinfra.errors import INTERRUPTED, EnvironmentMissing, GpuinfraError
+from gpuinfra.errors import INTERRUPTED, EnvironmentMissing, GpuinfraError, UsageError
 from gpuinfra.safe_text import one_line, printable
 
 GROUPS = {
@@ -150,6 +150,13 @@ def main(argv: list[str] | None = None) -> int:
             return _internal_error(problem)
         _show(EnvironmentMissing(what))
         return EnvironmentMissing.exit_code
+    except RuntimeError as problem:
+        # From `Path.resolve` in Python 3.11 and 3.12. Later versions raise an `OSError`.
+        if not str(problem).startswith("Symlink loop from "):
+            return _internal_error(problem)
+        path = str(problem).removeprefix("Symlink loop from ").strip("'\"")
+        _show(UsageError(f"{path} is a symbolic link to itself; specify a different path"))
+        return UsageError.exit_code
     except Exception as problem:
         return _internal_error(problem)
     return result if isinstance(result, int) else 0

@@ -80,7 +80,7 @@ def check_path(path: Path) -> None:
         path.lstat()
     except FileNotFoundError:
         return
-    except (OSError, ValueError):
+    except (OSError, RuntimeError, ValueError):
         raise UsageError(f"--output is {shown(str(path))}, which is not a path; specify the path of a file") from None
     if folder:
         raise UsageError(f"{path} is a folder; specify the path of a file with --output")

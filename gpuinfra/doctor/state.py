@@ -64,7 +64,17 @@ def backend(folder: Path, provider: str | None) -> Iterator[Row]:
         )
         yield problem(TOPIC, "backend", without_login(one_line(said)), needed, as_run_here(fix))
         return
-    url = str(parsed(done.stdout).get("url") or "")
+    try:
+        url = str(parsed(done.stdout).get("url") or "")
+    except (ValueError, AttributeError):
+        yield problem(
+            TOPIC,
+            "backend",
+            "`pulumi whoami --json` printed a document in an unknown format",
+            "a JSON object",
+            "update Pulumi",
+        )
+        return
     yield ok(TOPIC, "backend", without_login(one_line(url)))
     yield from secrets(url, provider)
 

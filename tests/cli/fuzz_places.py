@@ -66,12 +66,14 @@ class Place:
             shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
         shutil.copytree(self.template, self.root, symlinks=True, dirs_exist_ok=True)
 
-    def reset(self, mutant: bytes) -> None:
-        """Restore the files, and write a new stack file. Files that cannot be changed stay the same."""
+    def reset(self, mutant: bytes, project: bytes | None) -> None:
+        """Restore the files, and write a new stack file and sometimes a new project file. Files that cannot be changed stay the same."""
         if self.kind in ("read-only", "forbidden"):
             return
         self.fill()
         (self.root / "work/Pulumi.mutant.yaml").write_bytes(mutant)
+        if project is not None:
+            (self.root / "work/Pulumi.yaml").write_bytes(project)
         if self.kind == "full":
             with contextlib.suppress(OSError), (self.root / "ballast").open("wb", buffering=0) as file:
                 while file.write(bytes(1 << 16)):

@@ -200,7 +200,7 @@ def _captured() -> Iterator[list[str]]:
             yield output
         for file in files:
             file.flush()
-        output.append(b"".join(os.pread(file.fileno(), 1 << 24, 0) for file in read).decode())
+        output.append(str(b"".join(os.pread(file.fileno(), 1 << 24, 0) for file in read), "utf-8"))
 
 
 def problem_of(code: int, output: str) -> str | None:
@@ -226,10 +226,11 @@ def search(seed: int, count: int, root: Path, first: int = 0) -> dict[str, Any]:
     files, known, texts = template_of(root / "template", chance), commands(cli), stack_texts()
     places = {kind: Place(kind, root / kind, root / "template") for kind in dict.fromkeys(PLACES)}
     for place in places.values():
-        place.reset(b"")
+        place.reset(b"", None)
         if problem := problem_of_place(place):
             raise AssertionError(problem)
     wrong: list[dict[str, Any]] = []
+    project = (ROOT / "Pulumi.yaml").read_text()
     codes, where = Counter[str](), Counter[str]()
     installers = go._installers
 
@@ -242,7 +243,7 @@ def search(seed: int, count: int, root: Path, first: int = 0) -> dict[str, Any]:
         place, tools = places[chance.choice(PLACES)], chance.choice(("none", "failing"))
         programs(chance, root / "failing")
         go._installers = installers if chance.random() < 0.1 else list
-        place.reset(mutant(chance, texts))
+        place.reset(mutant(chance, texts), mutant(chance, [project]) if chance.random() < 0.1 else None)
         environment = {"PATH": str(root / tools), "HOME": str(place.root / "home"), "TMPDIR": str(place.root / "tmp"), "LANG": "C.UTF-8",
                        "PULUMI_BACKEND_URL": f"file://{place.root}/state", "PULUMI_CONFIG_PASSPHRASE": "", "PYTHONPATH": str(ROOT)}  # fmt: skip
         words = line(chance, known, files)

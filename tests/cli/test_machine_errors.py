@@ -95,10 +95,10 @@ def test_an_error_without_a_file_does_not_blame_the_output(
 
 def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
     """The path is added to an error that has none, and an existing path is kept."""
-    with pytest.raises(OSError, match="full|denied") as raised, naming(tmp_path / "a"):
+    with pytest.raises(OSError, match=r"full|denied") as raised, naming(tmp_path / "a"):
         raise OSError(errno.ENOSPC, "full")
     assert raised.value.filename == str(tmp_path / "a")
-    with pytest.raises(OSError, match="full|denied") as raised, naming(tmp_path / "a"):
+    with pytest.raises(OSError, match=r"full|denied") as raised, naming(tmp_path / "a"):
         raise OSError(errno.EACCES, "denied", "b")
     assert raised.value.filename == "b"
 
