@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import tempfile
 import urllib.error
 from pathlib import Path
@@ -13,9 +14,11 @@ import pytest
 
 from gpuinfra.cli import main
 from gpuinfra.cli.stacks import exported
+from gpuinfra.doctor.state import backend
 from gpuinfra.errors import DeploymentError, EnvironmentMissing, UsageError, reason_of
 from gpuinfra.file_errors import cannot_write, naming
 from gpuinfra.json_text import parsed
+from gpuinfra.rehearsal.folder import find_program
 
 DEEP = b"[" * 3000
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -137,3 +140,46 @@ def test_a_file_that_cannot_be_written_is_about_the_machine_or_the_path(number: 
 def test_a_reason_has_no_error_number(error: Exception, text: str) -> None:
     """The text of an error of the operating system contains its file, and no number."""
     assert reason_of(error) == text
+
+
+def test_a_link_to_itself_is_a_usage_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A symbolic link that refers to itself is not a file, for the output and for other paths."""
+    link = tmp_path / "loop.yaml"
+    link.symlink_to(link)
+    words = ["init", "--cloud", "aws", "--region", "us-east-1", "--machine", "p4d.24xlarge", "--yes", "--output", str(link)]  # fmt: skip
+    assert main(words) == 2
+    monkeypatch.setattr("gpuinfra.rules.load_stack", lambda *_, **__: link.resolve(strict=True))
+    monkeypatch.setattr(
+        "gpuinfra.cli.permissions.load_stack", lambda *_, **__: link.resolve(strict=True), raising=False
+    )
+    capsys.readouterr()
+    assert main(["permissions", "aws-p4d"]) in (2, 3)
+    assert "internal error" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("runtime: python\nplugins: []\n", "plugins is []; allowed: a mapping"),
+        ("runtime: {name: python, options: 7}\n", "options is 7; allowed: a mapping"),
+        ("runtime: python\nconfig: [1]\n", "config is [1]; allowed: a mapping"),
+        (f"a: {'[' * 3000}\n", "nested too deeply"),
+    ],
+)
+def test_a_project_with_unexpected_values_is_a_usage_error(tmp_path: Path, text: str, message: str) -> None:
+    """A value in Pulumi.yaml that is not a mapping is an error that contains the value."""
+    (tmp_path / "Pulumi.yaml").write_text(text)
+    (tmp_path / "__main__.py").touch()
+    with pytest.raises(UsageError, match=re.escape(message)):
+        find_program(tmp_path / "Pulumi.x.yaml")
+
+
+@pytest.mark.parametrize("content", [DEEP, b"\xff", b"", b"[]"])
+def test_doctor_reports_an_unknown_answer_about_the_backend(engine: Path, tmp_path: Path, content: bytes) -> None:
+    """Output of `pulumi whoami --json` in an unknown format is a problem with a fix."""
+    engine.write_bytes(content)
+    (row,) = backend(tmp_path, None)
+    assert "in an unknown format" in str(row)
+    assert "update Pulumi" in str(row)
