@@ -9,6 +9,7 @@ import click
 
 from gpuinfra.cli.options import FILE
 from gpuinfra.json_text import parsed
+from gpuinfra.safe_text import printable
 
 
 @click.command(name="adopt", short_help="Write a Pulumi import file for the resources that `pulumi destroy` retained")
@@ -57,7 +58,7 @@ def command(stack: str, organization: str, project: str, profile: str | None, st
         click.echo(f"no retained resources of {loaded.name} to import; run: pulumi up --stack {loaded.name}")
         return
     write_file(out, json.dumps(document, indent=1) + "\n", "--out")
-    click.echo(f"found {count} retained resources and wrote {out}; to import them, run:")
+    click.echo(f"found {count} retained resources and wrote {printable(out)}; to import them, run:")
     if not state:
         click.echo(
             f"  pulumi destroy --stack {loaded.name}   # only after a failed `up`, which leaves part of the stack in the state"

@@ -183,3 +183,13 @@ def test_doctor_reports_an_unknown_answer_about_the_backend(engine: Path, tmp_pa
     (row,) = backend(tmp_path, None)
     assert "in an unknown format" in str(row)
     assert "update Pulumi" in str(row)
+
+
+def test_the_path_of_a_written_file_is_printable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A direction mark in the path of an output file is replaced in the message about the file."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["plan", "aws-p4d", "--svg", "\u202e"]) in (0, 1)
+    assert (tmp_path / "\u202e").is_file()
+    assert "diagram: ?\n" in capsys.readouterr().err
