@@ -166,7 +166,7 @@ def line(chance: random.Random, known: list[tuple[tuple[str, ...], click.Command
     if chance.random() < 0.03 and made:
         made.remove(chance.choice(made))
     if words == ("init",) and chance.random() < 0.7:
-        made.append(chance.choice(INIT).split())
+        made.append([str(word) for word in chance.choice(INIT).split()])
     chance.shuffle(made)
     return [*words, *(word for part in made for word in part)]
 
