@@ -24,6 +24,7 @@ from gpuinfra.clouds import profile_of
 from gpuinfra.engine.entries import prune_bundles
 from gpuinfra.engine.keep import cache_folder
 from gpuinfra.errors import GpuinfraError
+from gpuinfra.file_errors import naming
 from gpuinfra.plan.model import OwnStep, PoolPlan, Step
 from gpuinfra.registry import folder_of
 from gpuinfra.shipped import shipped
@@ -132,7 +133,8 @@ def on_disk(built: Bundle) -> Path:
             os.utime(path)
         return path
     half = path.with_suffix(f".{id(built)}.part")
-    half.write_bytes(built.data)
+    with naming(half):
+        half.write_bytes(built.data)
     half.replace(path)
     prune_bundles(cache_folder())
     return path

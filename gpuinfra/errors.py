@@ -25,6 +25,16 @@ from collections.abc import Sequence
 from gpuinfra.findings import Finding
 
 
+def reason_of(error: BaseException) -> str:
+    """Return the text of an error of the operating system without its number, but with its file. Other errors are returned as they are."""
+    cause = getattr(error, "reason", None)  # An error of urllib contains the error of the connection.
+    if isinstance(cause, OSError):
+        return reason_of(cause)
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error) or type(error).__name__
+    return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
+
+
 class GpuinfraError(Exception):
     """An expected failure. The text is the message for the user."""
 

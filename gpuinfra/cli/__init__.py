@@ -9,13 +9,15 @@ from __future__ import annotations
 import errno
 import gc
 import importlib
+import io
 import os
 import sys
 import traceback
 
 import click
 
-from gpuinfra.errors import INTERRUPTED, EnvironmentMissing, GpuinfraError
+from gpuinfra.errors import INTERRUPTED, EnvironmentMissing, GpuinfraError, UsageError
+from gpuinfra.safe_text import one_line, printable
 
 GROUPS = {
     "Before you buy": {
@@ -125,7 +127,9 @@ def main(argv: list[str] | None = None) -> int:
         click.echo("interrupted", err=True)
         return INTERRUPTED
     except click.ClickException as problem:
-        problem.show()
+        shown = io.StringIO()
+        problem.show(shown)
+        click.echo(printable(shown.getvalue()), err=True, nl=False)
         return problem.exit_code
     except GpuinfraError as problem:
         _show(problem)
@@ -141,14 +145,18 @@ def main(argv: list[str] | None = None) -> int:
         # Without standalone mode, click exits by itself only if the reader closes the pipe during the command.
         return 0
     except OSError as problem:
-        if problem.errno not in _FIXES:
+        what = _missing(problem)
+        if what is None:
             return _internal_error(problem)
-        if problem.filename is None:
-            _discard_output()
-        where = problem.filename if problem.filename is not None else "the output"
-        what = f"{where} cannot be used: {problem.strerror}; {_FIXES[problem.errno]}"
         _show(EnvironmentMissing(what))
         return EnvironmentMissing.exit_code
+    except RuntimeError as problem:
+        # From `Path.resolve` in Python 3.11 and 3.12. Later versions raise an `OSError`.
+        if not str(problem).startswith("Symlink loop from "):
+            return _internal_error(problem)
+        path = str(problem).removeprefix("Symlink loop from ").strip("'\"")
+        _show(UsageError(f"{path} is a symbolic link to itself; specify a different path"))
+        return UsageError.exit_code
     except Exception as problem:
         return _internal_error(problem)
     return result if isinstance(result, int) else 0
@@ -165,8 +173,31 @@ _FIXES = {
     errno.EMFILE: f"raise the limit on open files (`ulimit -n`), {_AGAIN}",
     errno.ENFILE: f"close other programs, {_AGAIN}",
     errno.EIO: f"check the disk, {_AGAIN}",
+    errno.ENOEXEC: f"install the program for this machine, {_AGAIN}",
 }
 """The action that resolves an operating system error, keyed by error number."""
+
+
+def _missing(problem: OSError) -> str | None:
+    """Return the message about an error of this machine, or None if the error is a bug in gpuinfra."""
+    if problem.errno == errno.ENOENT and problem.filename is None and "temporary directory" in str(problem.strerror):
+        # From Python's `tempfile`, which tries to write to each folder.
+        return f"no folder for temporary files can be written to; set TMPDIR to a writable folder with free space, {_AGAIN}"
+    if problem.errno not in _FIXES:
+        return None
+    where = problem.filename
+    if where is None:
+        where = "a file or the output"
+        if _is_about_output(problem):
+            where = "the output"
+            _discard_output()
+    return f"{where} cannot be used: {problem.strerror}; {_FIXES[problem.errno]}"
+
+
+def _is_about_output(problem: OSError) -> bool:
+    """Return whether click or `main` could not write the output."""
+    *_, (frame, _line) = traceback.walk_tb(problem.__traceback__)
+    return frame.f_globals.get("__name__") in (click.echo.__module__, __name__)
 
 
 def _discard_output() -> None:
@@ -178,7 +209,7 @@ def _internal_error(problem: Exception) -> int:
     """Report a bug in gpuinfra in one line that explains how to print the traceback."""
     if os.environ.get("GPUINFRA_DEBUG"):
         traceback.print_exception(problem)
-    what = f"{type(problem).__name__}: {problem}".splitlines()[0]
+    what = one_line(f"{type(problem).__name__}: {problem}")
     click.echo(f"gpuinfra: internal error: {what}; run `gpuinfra --debug ...` for the traceback", err=True)
     return 1
 
@@ -187,7 +218,7 @@ def _show(problem: GpuinfraError) -> None:
     if os.environ.get("GPUINFRA_DEBUG"):
         traceback.print_exception(problem)
     else:
-        for line in prefixed(str(problem)):
+        for line in prefixed(printable(problem)):
             click.echo(line, err=True)
 
 

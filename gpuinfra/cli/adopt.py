@@ -8,6 +8,8 @@ from pathlib import Path
 import click
 
 from gpuinfra.cli.options import FILE
+from gpuinfra.json_text import parsed
+from gpuinfra.safe_text import printable
 
 
 @click.command(name="adopt", short_help="Write a Pulumi import file for the resources that `pulumi destroy` retained")
@@ -36,6 +38,7 @@ def command(stack: str, organization: str, project: str, profile: str | None, st
     """
     from gpuinfra import naming
     from gpuinfra.adopt import find_retained, import_file, urns_in
+    from gpuinfra.cli.judgement import write_file
     from gpuinfra.day import today
     from gpuinfra.errors import UsageError
     from gpuinfra.planning import make_plan
@@ -45,7 +48,7 @@ def command(stack: str, organization: str, project: str, profile: str | None, st
     loaded = load_stack(stack, day)
     plan = make_plan(loaded.spec, day)
     try:
-        known = urns_in(json.loads(state.read_text(encoding="utf-8"))) if state else {}
+        known = urns_in(parsed(state.read_text(encoding="utf-8"))) if state else {}
     except (ValueError, KeyError, AttributeError, TypeError):
         raise UsageError(f"--state {state} is not the output of `pulumi stack export`") from None
     found = find_retained(plan, naming.stack_token(organization, project, loaded.name, plan.name), profile)
@@ -54,8 +57,8 @@ def command(stack: str, organization: str, project: str, profile: str | None, st
     if not count:
         click.echo(f"no retained resources of {loaded.name} to import; run: pulumi up --stack {loaded.name}")
         return
-    out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    click.echo(f"found {count} retained resources and wrote {out}; to import them, run:")
+    write_file(out, json.dumps(document, indent=1) + "\n", "--out")
+    click.echo(f"found {count} retained resources and wrote {printable(out)}; to import them, run:")
     if not state:
         click.echo(
             f"  pulumi destroy --stack {loaded.name}   # only after a failed `up`, which leaves part of the stack in the state"

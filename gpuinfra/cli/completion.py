@@ -14,6 +14,7 @@ import click
 
 from gpuinfra.cli import VARIABLE, cli
 from gpuinfra.errors import UsageError
+from gpuinfra.file_errors import naming
 
 BEGIN, END = "# gpuinfra completion: begin", "# gpuinfra completion: end"
 """The lines around what `install` adds to a startup file."""
@@ -176,8 +177,10 @@ def _written(path: Path, text: str) -> bool:
     with tempfile.NamedTemporaryFile(
         "w", dir=target.parent, prefix=f".{target.name}.", encoding="utf-8", delete=False
     ) as file:
-        file.write(text)
+        pass
     try:
+        with naming(target):
+            Path(file.name).write_text(text, encoding="utf-8")
         if target.exists():
             shutil.copymode(target, file.name)
         else:

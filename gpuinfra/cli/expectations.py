@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.cli.stack_context import plan_of, pool_of
-from gpuinfra.errors import UsageError
+from gpuinfra.errors import UsageError, reason_of
+from gpuinfra.json_text import parsed
 
 if TYPE_CHECKING:
     from gpuinfra.cli.options import Target
@@ -22,9 +22,9 @@ SOURCES = "specify STACK, set `stack` in the hosts file (stack: aws-p4d), or spe
 def from_file(file: Path) -> Expectation:
     """Load one expectation for all nodes from a file."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = parsed(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UsageError(f"--expectation {file} cannot be read as JSON: {error}") from None
+        raise UsageError(f"--expectation {file} cannot be read as JSON: {reason_of(error)}") from None
     if not isinstance(found, dict) or not found.get("required"):
         raise UsageError(f"--expectation {file} lists no required checks; specify the bundle's expectation.json")
     return found

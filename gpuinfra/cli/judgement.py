@@ -55,21 +55,22 @@ def publish(
 
 def _save(folder: Path, found: Found) -> None:
     """Write one file per node. A new file replaces the earlier file for the same node."""
+    from gpuinfra.file_errors import naming
     from gpuinfra.node import evidence
 
     folder.mkdir(parents=True, exist_ok=True)
     for one in found.newest:
         name = "".join(c if c.isalnum() or c in "._-" else "_" for c in one.label)[:100]
-        (folder / f"{name}.json").write_bytes(evidence.dumped(one.document))
+        path = folder / f"{name}.json"
+        with naming(path):
+            path.write_bytes(evidence.dumped(one.document))
 
 
 def write_file(path: Path, content: str, option: str) -> None:
     """Write the output file that an option requests."""
-    from gpuinfra.errors import UsageError
+    from gpuinfra.file_errors import cannot_write
 
     try:
         path.write_text(content, encoding="utf-8")
     except OSError as problem:
-        raise UsageError(
-            f"{path} cannot be written: {problem.strerror}; specify a different path with {option}"
-        ) from None
+        raise cannot_write(path, problem, f"specify a different path with {option}") from None

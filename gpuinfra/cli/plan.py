@@ -16,6 +16,7 @@ from gpuinfra.cli.options import FILE
 from gpuinfra.day import now, read_day, today
 from gpuinfra.errors import SpecError, UsageError
 from gpuinfra.findings import Finding, Level
+from gpuinfra.safe_text import printable
 
 if TYPE_CHECKING:
     from datetime import date, datetime
@@ -110,13 +111,13 @@ def command(
         from gpuinfra.report.plan_page import page as render
 
         write_file(page, render(result), "--html")
-        click.echo(f"page: {page}", err=True)
+        click.echo(f"page: {printable(page)}", err=True)
     if svg and result.plan:
         from gpuinfra.cli.judgement import write_file
         from gpuinfra.report import diagram
 
         write_file(svg, diagram.svg(result.plan), "--svg")
-        click.echo(f"diagram: {svg}", err=True)
+        click.echo(f"diagram: {printable(svg)}", err=True)
     if asked and not as_json:
         click.echo("\nlive")
         click.echo("\n".join(asked.lines()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +13,8 @@ from typing import Any
 import click
 
 from gpuinfra.errors import DeploymentError, UsageError
+from gpuinfra.json_text import parsed
+from gpuinfra.safe_text import one_line
 
 Resources = Sequence[Mapping[str, Any]]
 
@@ -89,16 +90,16 @@ def exported(name: str) -> list[dict[str, Any]]:
         )
     engine = find_engine(lambda line: click.echo(line, err=True))
     words = [str(engine.path), "stack", "export", "--stack", short, "--non-interactive"]
-    done = subprocess.run(words, env=engine.environ(), capture_output=True, text=True, check=False)
+    done = subprocess.run(words, env=engine.environ(), capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
-        reason = (done.stderr.strip() or "no error message").splitlines()[-1]
+        reason = one_line((done.stderr.strip() or "no error message").splitlines()[-1])
         raise DeploymentError(
             f"`pulumi stack export` failed for {name}: {reason}; log in to the state backend (`pulumi login`) and deploy "
             "the stack, or specify --hosts FILE"
         )
     try:
-        found = json.loads(done.stdout)["deployment"].get("resources") or []
-    except (ValueError, KeyError, AttributeError):
+        found = parsed(done.stdout)["deployment"].get("resources") or []
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise DeploymentError(
             f"`pulumi stack export` printed a document in an unknown format for {name}; update Pulumi"
         ) from None

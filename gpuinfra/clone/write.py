@@ -17,6 +17,7 @@ from typing import Any
 from gpuinfra.clone.draft import put
 from gpuinfra.clone.model import Change
 from gpuinfra.errors import DeploymentError, SpecError, UsageError
+from gpuinfra.file_errors import cannot_write
 from gpuinfra.spec.document import Route, parse
 from gpuinfra.spec.shown import looks_secret, shown
 
@@ -79,7 +80,7 @@ def check_path(path: Path) -> None:
         path.lstat()
     except FileNotFoundError:
         return
-    except (OSError, ValueError):
+    except (OSError, RuntimeError, ValueError):
         raise UsageError(f"--output is {shown(str(path))}, which is not a path; specify the path of a file") from None
     if folder:
         raise UsageError(f"{path} is a folder; specify the path of a file with --output")
@@ -103,7 +104,7 @@ def write_atomic(path: Path, text: str, *, force: bool) -> None:
     except FileExistsError:
         raise _exists(path) from None
     except OSError as problem:
-        raise UsageError(f"{path} cannot be written: {problem.strerror}; use a different path with --output") from None
+        raise cannot_write(path, problem, "use a different path with --output") from None
     finally:
         if temporary:
             with contextlib.suppress(FileNotFoundError):

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuinfra.errors import DeploymentError, EnvironmentMissing
+from gpuinfra.safe_text import one_line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +48,14 @@ def new_key(folder: Path) -> Path:
 def answer_of(words: Sequence[str], install: str) -> str:
     """Run a cloud's command-line program and return its output. `install` is the hint if the program is missing."""
     try:
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+        )
     except OSError as error:
         raise EnvironmentMissing(f"{words[0]} cannot be started: {error.strerror}; {install}") from None
     if done.returncode != 0:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        raise DeploymentError(f"`{' '.join(words[:5])}` failed: {lines[-1][:500] if lines else 'no error message'}")
+        raise DeploymentError(
+            f"`{' '.join(words[:5])}` failed: {one_line(lines[-1], 500) if lines else 'no error message'}"
+        )
     return done.stdout

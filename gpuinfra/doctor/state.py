@@ -6,7 +6,6 @@ In an empty bucket or folder, the CLI writes its marker `.pulumi/meta.yaml`, as 
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -17,6 +16,7 @@ from gpuinfra.clouds.preflight import Question, Row, ok, problem, skipped, warni
 from gpuinfra.doctor.machine import as_run_here
 from gpuinfra.engine import find_engine
 from gpuinfra.errors import EnvironmentMissing
+from gpuinfra.json_text import parsed
 from gpuinfra.safe_text import one_line
 
 TIMEOUT_S = 15.0
@@ -50,7 +50,7 @@ def backend(folder: Path, provider: str | None) -> Iterator[Row]:
     environment = {**engine.environ(), "PULUMI_SKIP_UPDATE_CHECK": "1"}
     try:
         done = subprocess.run(
-            words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
             timeout=TIMEOUT_S, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
@@ -64,7 +64,17 @@ def backend(folder: Path, provider: str | None) -> Iterator[Row]:
         )
         yield problem(TOPIC, "backend", without_login(one_line(said)), needed, as_run_here(fix))
         return
-    url = str(json.loads(done.stdout).get("url") or "")
+    try:
+        url = str(parsed(done.stdout).get("url") or "")
+    except (ValueError, AttributeError):
+        yield problem(
+            TOPIC,
+            "backend",
+            "`pulumi whoami --json` printed a document in an unknown format",
+            "a JSON object",
+            "update Pulumi",
+        )
+        return
     yield ok(TOPIC, "backend", without_login(one_line(url)))
     yield from secrets(url, provider)
 

@@ -109,6 +109,7 @@ def _copy_scripts(module: Module, go: Path, place: Path) -> None:
         env=_environment(),
         capture_output=True,
         text=True,
+        errors="replace",
         check=False,
     )
     if answer.returncode:

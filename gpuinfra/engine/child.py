@@ -16,8 +16,8 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-def run(command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
-    """Run a short command and capture its output. A missing program returns exit code 127."""
+def run(command: Sequence[str | Path], settings: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a short command with additional environment variables and capture its output. A missing program returns exit code 127."""
     try:
         return subprocess.run(
             command,
@@ -25,6 +25,7 @@ def run(command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
             text=True,
             errors="replace",
             stdin=subprocess.DEVNULL,
+            env={**os.environ, **(settings or {})},
             preexec_fn=_end_with_parent,
         )
     except FileNotFoundError as error:

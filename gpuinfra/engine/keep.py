@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from gpuinfra.engine.module import Module
+from gpuinfra.json_text import parsed
 
 MARKER = "complete.json"
 KEPT = 2
@@ -41,7 +42,7 @@ def kept(cache: Path, module: Module, programs: tuple[str, ...]) -> Path | None:
     folder = _folder(cache, module, programs)
     copied = False
     try:
-        marker = json.loads((folder / MARKER).read_text())
+        marker = parsed((folder / MARKER).read_text())
         for name, about in marker["files"].items():
             path = folder / name
             stat = path.stat()
@@ -67,7 +68,7 @@ def altered(folder: Path) -> list[str]:
     A folder without a record has no such files, because you installed its engine yourself.
     """
     try:
-        files = json.loads((folder / MARKER).read_text())["files"]
+        files = parsed((folder / MARKER).read_text())["files"]
     except (OSError, ValueError, KeyError, TypeError):
         return []
     return [name for name, about in files.items() if not _is(folder / name, about)]
@@ -176,7 +177,7 @@ def last_used(folder: Path) -> float:
 def remembered_version(cache: Path, path: Path) -> str | None:
     """Return the recorded output of `pulumi version` for exactly this file. Running the command takes a tenth of a second."""
     try:
-        known = json.loads((cache / "known-engines.json").read_text())
+        known = parsed((cache / "known-engines.json").read_text())
         answer = known[_identity(path)]
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -189,7 +190,7 @@ def remember_version(cache: Path, path: Path, version: str) -> None:
     with contextlib.suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
         try:
-            known = json.loads(note.read_text())
+            known = parsed(note.read_text())
         except (OSError, ValueError):
             known = {}
         if not isinstance(known, dict):

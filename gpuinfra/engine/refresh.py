@@ -16,6 +16,7 @@ from typing import Any
 
 from gpuinfra.engine.find import Engine
 from gpuinfra.errors import EnvironmentMissing
+from gpuinfra.json_text import parsed
 from gpuinfra.safe_text import one_line
 
 MAX_VALUE = 200
@@ -63,7 +64,7 @@ def preview_refresh(engine: Engine, stack: str, project: Path) -> tuple[CloudCha
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        document = json.loads(done.stdout)
+        document = parsed(done.stdout)
     except ValueError:
         document = {}
     if done.returncode == 0 and isinstance(document, dict) and "changeSummary" in document:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import http.client
-import os
 import platform
 import re
 import shutil
@@ -26,6 +25,7 @@ from pathlib import Path
 
 from gpuinfra.engine import child, keep
 from gpuinfra.engine.module import CLI, HOST, Module
+from gpuinfra.errors import reason_of
 
 Progress = Callable[[str], None]
 
@@ -206,6 +206,4 @@ def _reason(error: BaseException) -> str:
         with contextlib.suppress(OSError):
             error.close()
         return f"HTTP status {error.code}"
-    reason = getattr(error, "reason", None) or error
-    number = reason.errno if isinstance(reason, OSError) else None
-    return (os.strerror(number) if number and number > 0 else str(reason)) or type(error).__name__
+    return reason_of(error)

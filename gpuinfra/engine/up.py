@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import tempfile
@@ -13,6 +12,7 @@ from typing import IO
 
 from gpuinfra.engine.find import Engine
 from gpuinfra.errors import DeploymentError
+from gpuinfra.json_text import parsed
 from gpuinfra.safe_text import one_line
 
 NO_STACK = "no stack named"
@@ -145,7 +145,7 @@ def _failures(events: Path) -> Iterator[Failure]:
         return
     for line in lines:
         try:
-            found = json.loads(line).get("diagnosticEvent")
+            found = parsed(line).get("diagnosticEvent")
         except (ValueError, AttributeError):
             continue
         if isinstance(found, dict) and found.get("severity") == "error":

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import os
 import re
 import ssl
@@ -23,8 +22,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpuinfra.errors import reason_of
 from gpuinfra.handover import der
 from gpuinfra.handover.ports import IdentityExpired, IdentityRefused, IdentityUndecided, PortUnavailable
+from gpuinfra.json_text import parsed
 from gpuinfra.node.azure import DOCUMENTS, nonces
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def read_document(document: object, trust: Trust, now: datetime) -> Attested:
         # cryptography parses certificates lazily, so a malicious certificate can raise almost any exception.
         raise IdentityRefused(f"an attested document cannot be read: {' '.join(str(error).split())[:200]}") from None
     try:
-        claims = json.loads(message.content)
+        claims = parsed(message.content)
         times = claims["timeStamp"]
         return Attested(
             vm_id=str(claims["vmId"]).lower(),
@@ -282,7 +283,7 @@ class Trust:
                 every = x509.load_pem_x509_certificates(Path(self._path).read_bytes())
             except (OSError, ValueError) as error:
                 raise PortUnavailable(
-                    f"{ROOTS_VARIABLE} is set to {self._path}, which contains no certificates: {error}"
+                    f"{ROOTS_VARIABLE} is set to {self._path}, which contains no certificates: {reason_of(error)}"
                 ) from None
             self._given = (
                 [one for one in every if one.subject == one.issuer],
@@ -325,7 +326,7 @@ class Trust:
                 except (OSError, ValueError) as error:
                     # A node can name any authority in the table, so the failure affects only this node.
                     raise IdentityUndecided(
-                        f"the certificate at {url}, which issued the certificate of the node's attested document, cannot be read: {error}; "
+                        f"the certificate at {url}, which issued the certificate of the node's attested document, cannot be read: {reason_of(error)}; "
                         f"save the certificate and its root in a file and set {ROOTS_VARIABLE} to the path of the file"
                     ) from None
             return self._fetched[url]

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpuinfra.errors import reason_of
 from gpuinfra.handover.ports import (
     EVIDENCE_LIMIT,
     PROOF_LIMIT,
@@ -297,7 +298,7 @@ class StsIdentity:
                 raise IdentityExpired(f"the node's identity proof is too old ({name})") from None
             raise IdentityRefused(f"STS refused the node's identity proof: {name}") from None
         except OSError as error:
-            raise PortUnavailable(f"STS cannot be reached: {error}") from None
+            raise PortUnavailable(f"STS cannot be reached: {reason_of(error)}") from None
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

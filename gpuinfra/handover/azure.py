@@ -7,7 +7,6 @@ models of azure-mgmt-compute; not yet tested on a real subscription.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from gpuinfra.handover.ports import (
 )
 from gpuinfra.handover.refusals import Refusals
 from gpuinfra.handover.text import moment
+from gpuinfra.json_text import parsed
 from gpuinfra.safe_text import MAX_LINE, printable
 
 API_COMPUTE, API_NICS, API_ACTIVITY = "2024-11-01", "2018-10-01", "2015-04-01"
@@ -215,7 +215,7 @@ def _problem(group: str, code: str, message: object, at: object) -> GroupProblem
 def _error(text: str) -> tuple[str, str]:
     """Return the code and the message from an activity's status message, which is a JSON string."""
     try:
-        error = json.loads(text)["error"]
+        error = parsed(text)["error"]
         return str(error.get("code") or ""), str(error.get("message") or "")
     except (ValueError, KeyError, TypeError, AttributeError):
         return "", text

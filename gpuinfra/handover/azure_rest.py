@@ -18,7 +18,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from gpuinfra.errors import reason_of
 from gpuinfra.handover.ports import PortUnavailable
+from gpuinfra.json_text import parsed
 
 MANAGEMENT_VARIABLE = "GPUINFRA_AZURE_RESOURCE_MANAGER"
 """Overrides the Azure Resource Manager endpoint, for sovereign clouds and rehearsals. Azure has no standard variable for it."""
@@ -105,7 +107,7 @@ class Rest:
         if answer.status >= 300:
             raise _refused(answer)
         try:
-            value = json.loads(answer.body or b"{}")
+            value = parsed(answer.body or b"{}")
         except ValueError as error:
             raise PortUnavailable(
                 f"the response from Azure for {urllib.parse.urlsplit(url).path} is not JSON: {error}"
@@ -163,7 +165,7 @@ class Rest:
         """
         payload = self._token(self._scope).split(".")[1:2]
         try:
-            claims = json.loads(base64.urlsafe_b64decode(payload[0] + "==="))
+            claims = parsed(base64.urlsafe_b64decode(payload[0] + "==="))
             kind = claims.get("idtyp") or ("user" if claims.get("scp") else "")
         except (ValueError, IndexError, AttributeError):
             kind = ""
@@ -204,7 +206,7 @@ class Rest:
         except urllib.error.HTTPError as error:
             return Answer(status=error.code, headers=dict(error.headers), body=error.read(64 * 1024))
         except OSError as error:
-            raise NotReached(f"{parts.netloc} cannot be reached: {error}") from None
+            raise NotReached(f"{parts.netloc} cannot be reached: {reason_of(error)}") from None
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -223,7 +225,7 @@ def _refused(answer: Answer) -> Refused:
     text = answer.body[:4096].decode("utf-8", "replace")
     message = text.partition("<Message>")[2].partition("</Message>")[0]
     try:
-        error = json.loads(answer.body)["error"]
+        error = parsed(answer.body)["error"]
         code, message = str(error.get("code") or code), str(error.get("message") or "")
     except (ValueError, KeyError, TypeError, AttributeError):
         pass

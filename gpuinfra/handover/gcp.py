@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from gpuinfra.errors import reason_of
 from gpuinfra.handover import gcp_credentials
 from gpuinfra.handover.gcp_identity import GoogleIdentity
 from gpuinfra.handover.ports import (
@@ -117,7 +118,7 @@ def public_keys(url: str) -> dict[str, Any]:
             raise PortUnavailable(f"{url} returned status {answer.status_code}")
         return dict(answer.json())
     except (requests.RequestException, OSError) as error:
-        raise PortUnavailable(f"{url} cannot be reached: {' '.join(str(error).split())[:300]}") from error
+        raise PortUnavailable(f"{url} cannot be reached: {' '.join(reason_of(error).split())[:300]}") from error
     except (ValueError, TypeError):
         raise PortUnavailable(f"the response from {url} is not a JSON object") from None
 
@@ -196,7 +197,7 @@ class Client:
             raise PortUnavailable(f"Google Cloud credentials: {' '.join(str(error).split())}") from error
         except (requests.RequestException, OSError) as error:
             local = isinstance(error, requests.exceptions.SSLError | requests.exceptions.ProxyError)
-            problem = f"{_without_query(url)} cannot be reached: {' '.join(str(error).split())[:300]}"
+            problem = f"{_without_query(url)} cannot be reached: {' '.join(reason_of(error).split())[:300]}"
             raise (PortUnavailable if local else RequestFailed)(problem) from error
         if missing and answer.status_code == 404:
             answer.close()

@@ -6,12 +6,13 @@ The plugin runs in a separate process and cannot read the provider settings in a
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from gpuinfra.json_text import parsed
 
 TOKEN = "GOOGLE_OAUTH_ACCESS_TOKEN"
 KEYS = ("GOOGLE_CREDENTIALS", "GOOGLE_CLOUD_KEYFILE_JSON", "GCLOUD_KEYFILE_JSON")
@@ -62,7 +63,7 @@ def _content(value: str) -> str:
 
 def _json(variable: str) -> dict[str, Any]:
     try:
-        return dict(json.loads(_content(os.environ[variable])))
+        return dict(parsed(_content(os.environ[variable])))
     except (ValueError, TypeError):
         raise NoCredentials(
             f"{variable} contains neither the path nor the contents of a key file; set the variable to a path or to the contents, or unset it"

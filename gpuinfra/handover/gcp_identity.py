@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 import threading
 import time
@@ -17,6 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from gpuinfra.handover.ports import Identity, IdentityExpired, IdentityRefused, PortUnavailable
+from gpuinfra.json_text import parsed
 
 ISSUERS = ("https://accounts.google.com", "accounts.google.com")
 AUDIENCE = re.compile(r"gpuinfra:evidence:([0-9a-f]{64})")
@@ -169,7 +169,7 @@ def _bytes(text: str) -> bytes:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(_bytes(text))
+        found = parsed(_bytes(text))
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):

@@ -30,6 +30,7 @@ from gpuinfra.handover.ports import (
     PortUnavailable,
 )
 from gpuinfra.handover.refusals import Kind
+from gpuinfra.json_text import parsed
 
 POLL_S = 1.0
 POLL_MAX_S = 15.0
@@ -134,7 +135,7 @@ class Gatherer:
                 return
             yield ref, data
             try:
-                expected = str(json.loads(data).get("previous"))
+                expected = str(parsed(data).get("previous"))
             except (ValueError, AttributeError):
                 return
 
@@ -173,7 +174,7 @@ class Gatherer:
         if (sha256, hashlib.sha256(raw).hexdigest()) in self._refused:
             return None, self._refused[sha256, hashlib.sha256(raw).hexdigest()], True
         try:
-            proof = json.loads(raw)
+            proof = parsed(raw)
             if not isinstance(proof, dict):
                 raise IdentityRefused("the node's identity proof is not a JSON object")
             identity = self._ports.identity.verify(proof)

@@ -21,6 +21,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from gpuinfra.errors import DeploymentError, UsageError
+from gpuinfra.safe_text import one_line
 from gpuinfra.shipped import shipped
 from gpuinfra.spec.steps import NodeStep
 
@@ -148,22 +149,26 @@ def _from_project(path: Path) -> Program:
     runtime = document.get("runtime")
     options: Mapping[str, Any] = {}
     if isinstance(runtime, dict):
-        options, runtime = runtime.get("options") or {}, runtime.get("name")
+        options, runtime = mapping_in(runtime, "options", path), runtime.get("name")
     if runtime != "python":
-        raise UsageError(f"{path}: runtime is {runtime!r}; allowed: python")
+        raise UsageError(f"{path}: runtime is {one_line(repr(runtime), 60)}; allowed: python")
     main = path.parent / str(document.get("main") or ".")
     if not (main / "__main__.py").is_file():
         raise UsageError(f"{path}: main is {main}, which has no __main__.py")
     virtualenv = path.parent / str(options["virtualenv"]) if options.get("virtualenv") else None
-    providers = (document.get("plugins") or {}).get("providers") or []
-    own = [p for p in providers if isinstance(p, dict) and p.get("name") == "gpuinfra" and p.get("path")]
+    providers = mapping_in(document, "plugins", path).get("providers")
+    own = [
+        p
+        for p in (providers if isinstance(providers, list) else [])
+        if isinstance(p, dict) and p.get("name") == "gpuinfra" and p.get("path")
+    ]
     plugin = (path.parent / str(own[0]["path"])).resolve() if own else shipped("plugin")
     return Program(
         project=str(document.get("name") or "gpuinfra"),
         main=main.resolve(),
         virtualenv=_environment(virtualenv),
         plugin=plugin,
-        config=dict(document.get("config") or {}),
+        config=dict(mapping_in(document, "config", path)),
     )
 
 
@@ -233,11 +238,21 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML file that contains a mapping. Raises UsageError for any other content."""
     try:
         value = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
-    except (YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not YAML: {' '.join(str(error).split())[:200]}") from None
+    except (YAMLError, ValueError) as error:
+        raise UsageError(f"{path} is not YAML: {one_line(error, 200)}") from None
+    except RecursionError:
+        raise UsageError(f"{path} is not YAML: it is nested too deeply") from None
     if not isinstance(value, dict):
         raise UsageError(f"{path} is not a YAML mapping")
     return value
+
+
+def mapping_in(document: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
+    """Return a mapping in a document, or an empty one if the key is missing. Raises UsageError for any other value."""
+    value = document.get(key)
+    if value is not None and not isinstance(value, dict):
+        raise UsageError(f"{path}: {key} is {one_line(repr(value), 60)}; allowed: a mapping")
+    return value or {}
 
 
 def _dump(document: Mapping[str, Any], path: Path) -> None:

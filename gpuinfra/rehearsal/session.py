@@ -38,6 +38,7 @@ from gpuinfra.rehearsal.folder import (
     Program,
     copy_scripts,
     find_program,
+    mapping_in,
     read_yaml,
     write_json,
     write_project,
@@ -330,8 +331,7 @@ def _folder(options: Options, stack: str, loaded: LoadedStack | None) -> Folder:
 
 
 def _aws_region(path: Path) -> str:
-    config: Mapping[str, Any] = read_yaml(path).get("config") or {}
-    return str(config.get("aws:region") or "")
+    return str(mapping_in(read_yaml(path), "config", path).get("aws:region") or "")
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.errors import DeploymentError
+from gpuinfra.errors import DeploymentError, reason_of
 from gpuinfra.rehearsal import processes
 from gpuinfra.rehearsal.folder import Folder
 
@@ -55,7 +55,7 @@ class StandInCloud:
             ) from None
         except (OSError, ValueError) as error:
             raise DeploymentError(
-                f"the stand-in cloud does not respond to {path}: {error}; read cloud.log in the rehearsal's folder"
+                f"the stand-in cloud does not respond to {path}: {reason_of(error)}; read cloud.log in the rehearsal's folder"
             ) from None
         return value if isinstance(value, dict) else {}
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuinfra.bundle import Bundle
+from gpuinfra.json_text import parsed
 from gpuinfra.plan.model import PoolPlan
 from gpuinfra.remote import agent
 from gpuinfra.remote.connect import Connector
@@ -91,7 +92,7 @@ def call_agent(
     for text in reversed(answer.output.split(b"\n")):
         if text.startswith(agent.MARK.encode()):
             try:
-                found = json.loads(text[len(agent.MARK) :])
+                found = parsed(text[len(agent.MARK) :])
             except ValueError:
                 break
             if isinstance(found, dict):

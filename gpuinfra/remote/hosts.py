@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.errors import UsageError
+from gpuinfra.errors import UsageError, reason_of
+from gpuinfra.json_text import parsed
 from gpuinfra.words import titled
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -129,10 +129,12 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"hosts file {path} cannot be read: {error}; docs/remote.md has an example") from None
+        raise UsageError(
+            f"hosts file {path} cannot be read: {reason_of(error)}; docs/remote.md has an example"
+        ) from None
     try:
         if path.suffix == ".json":
-            content = json.loads(text)
+            content = parsed(text)
         else:
             from ruamel.yaml import YAML
             from ruamel.yaml.error import YAMLError

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import paramiko
 
+from gpuinfra.errors import reason_of
+
 
 def ssh_agent() -> paramiko.Agent | None:
     """Connect to the user's SSH agent. Each login opens a separate connection, because paramiko's client is not safe for concurrent use."""
@@ -39,7 +41,7 @@ def private_key(path: Path, reasons: list[str]) -> paramiko.PKey | None:
                 _KEYS[path] = (
                     f"{path} has a passphrase; add the key to the agent (ssh-add)"
                     if locked
-                    else f"{path} cannot be used: {error}"
+                    else f"{path} cannot be used: {reason_of(error)}"
                 )
         found = _KEYS[path]
     if isinstance(found, str):

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from gpuinfra.errors import GpuinfraError
+from gpuinfra.file_errors import naming
+from gpuinfra.json_text import parsed
 from gpuinfra.node.journal import write_whole
 
 SCHEMA = "gpuinfra.bootstrap-run/1"
@@ -79,11 +81,12 @@ class Record:
 
     def _write(self) -> None:
         self._written = time.monotonic()
-        write_whole(self.path, json.dumps({**self._body, "hosts": self._hosts}, indent=1) + "\n")
+        with naming(self.path):
+            write_whole(self.path, json.dumps({**self._body, "hosts": self._hosts}, indent=1) + "\n")
 
     def _read(self) -> dict[str, Any] | None:
         try:
-            found = json.loads(self.path.read_text(encoding="utf-8"))
+            found = parsed(self.path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
         unfinished = isinstance(found, dict) and found.get("schema") == SCHEMA and found.get("ended") is None

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from gpuinfra.errors import GpuinfraError
+from gpuinfra.file_errors import naming
+from gpuinfra.json_text import parsed
 from gpuinfra.node.journal import write_whole
 from gpuinfra.remote.record import locked_file
 
@@ -57,12 +59,13 @@ class StackJournal:
         self._lock.close()
 
     def _write(self) -> None:
-        write_whole(self.path, json.dumps(self._body, indent=1) + "\n")
+        with naming(self.path):
+            write_whole(self.path, json.dumps(self._body, indent=1) + "\n")
 
     def _read(self) -> dict[str, Any]:
         found: Any = None
         try:
-            found = json.loads(self.path.read_text(encoding="utf-8"))
+            found = parsed(self.path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
         except (OSError, ValueError):

@@ -11,7 +11,8 @@ from typing import Any
 from gpuinfra.clone.draft import put, value_at
 from gpuinfra.clone.write import edited
 from gpuinfra.clouds.machines import zoning_of
-from gpuinfra.errors import SpecError, UsageError
+from gpuinfra.errors import SpecError, UsageError, reason_of
+from gpuinfra.file_errors import cannot_write
 from gpuinfra.node.journal import write_whole
 from gpuinfra.spec.document import Route, parse
 from gpuinfra.spec.load import LoadedStack, stack_in
@@ -115,15 +116,15 @@ def read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as problem:
-        raise UsageError(f"{path} cannot be read: {problem}") from None
+        raise UsageError(f"{path} cannot be read: {reason_of(problem)}") from None
 
 
 def write(path: Path, text: str) -> None:
-    """Replace a stack file atomically, and keep its mode. Raises `UsageError` if it cannot be written."""
+    """Replace a stack file atomically, and keep its mode. Raises the error of `cannot_write`."""
     target = path.resolve()
     try:
         mode = target.stat().st_mode
         write_whole(target, text)
         target.chmod(mode)
     except OSError as problem:
-        raise UsageError(f"{path} cannot be written: {problem.strerror}") from None
+        raise cannot_write(path, problem, "make the file and its folder writable") from None

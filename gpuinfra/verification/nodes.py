@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,6 +9,7 @@ from datetime import datetime
 from gpuinfra.handover.explain import hint
 from gpuinfra.handover.judge import NodeVerdict
 from gpuinfra.handover.provider import judge_node
+from gpuinfra.json_text import parsed
 from gpuinfra.node.judge import verdict
 from gpuinfra.verification.drift import Difference
 from gpuinfra.verification.store import Poll
@@ -112,7 +112,7 @@ def _since(
 def _is_verified(data: bytes, expectation: Mapping[str, object]) -> bool:
     """Return True if a document verifies a node. Its age and signer are not checked, because the newest document confirms its hash."""
     try:
-        document = json.loads(data)
+        document = parsed(data)
         journal = document.get("state")
         checks = judge_node(document["probes"], expectation, journal if isinstance(journal, dict) else None)
         return verdict(checks, expectation).verified

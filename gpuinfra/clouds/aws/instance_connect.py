@@ -16,6 +16,7 @@ import subprocess
 import sys
 
 from gpuinfra.clouds.relay import relay
+from gpuinfra.safe_text import one_line
 
 CONNECT_S = 20.0
 
@@ -27,12 +28,16 @@ def main(argv: list[str] | None = None) -> int:
     send = ["aws", "ec2-instance-connect", "send-ssh-public-key", "--instance-id", given.instance]
     send += ["--instance-os-user", given.user, "--ssh-public-key", f"file://{given.key}", *region]
     try:
-        done = subprocess.run(send, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            send, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+        )
     except OSError as error:
         return _failed(f"aws cannot be started: {error.strerror}; install the AWS CLI and sign in")
     if done.returncode != 0:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        return _failed(f"the key cannot be sent to {given.instance}: {lines[-1] if lines else 'no error message'}")
+        return _failed(
+            f"the key cannot be sent to {given.instance}: {one_line(lines[-1]) if lines else 'no error message'}"
+        )
     if not given.address:
         words = ["aws", "ssm", "start-session", "--target", given.instance, "--document-name", "AWS-StartSSHSession"]
         os.execvp("aws", [*words, "--parameters", f"portNumber={given.port}", *region])

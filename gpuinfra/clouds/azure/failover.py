@@ -15,7 +15,6 @@ and Storage Cache (Import Jobs) and their models in the azure-mgmt packages. All
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -27,6 +26,7 @@ from gpuinfra.clouds.failover import Pair, Resource, Unreachable
 from gpuinfra.errors import DeploymentError
 from gpuinfra.handover.azure_rest import NotReached, Refused, Rest, raise_for
 from gpuinfra.handover.ports import PortUnavailable
+from gpuinfra.json_text import parsed
 from gpuinfra.safe_text import one_line
 from gpuinfra.words import counted
 
@@ -232,7 +232,7 @@ def account_of(container: str) -> str:
 
 def json_of(body: bytes) -> dict[str, Any]:
     """Return the JSON object in a response."""
-    found = json.loads(body or b"{}")
+    found = parsed(body or b"{}")
     return found if isinstance(found, dict) else {}
 
 

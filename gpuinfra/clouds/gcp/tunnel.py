@@ -8,7 +8,6 @@ prints the profile, whose POSIX account is the user name on the nodes
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from gpuinfra.clouds.login import Login, answer_of, new_key
 from gpuinfra.errors import DeploymentError
 from gpuinfra.inventory import Node
+from gpuinfra.json_text import parsed
 
 KEY_LIFETIME = "3h"
 """Lifetime of a key. It is longer than the default time limit of `gpuinfra bootstrap`, which opens connections until it ends."""
@@ -46,7 +46,7 @@ def proxy_command(
 def _user(answer: str) -> str:
     """Return the user name of the primary POSIX account in a login profile."""
     try:
-        accounts = json.loads(answer)["loginProfile"]["posixAccounts"]
+        accounts = parsed(answer)["loginProfile"]["posixAccounts"]
         accounts = sorted(accounts, key=lambda one: not one.get("primary"))
         return str(accounts[0]["username"])
     except (ValueError, LookupError, TypeError, AttributeError):

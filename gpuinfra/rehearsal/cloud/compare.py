@@ -25,6 +25,7 @@ import grpc
 from google.protobuf import json_format
 from pulumi.runtime.proto import provider_pb2
 
+from gpuinfra.errors import reason_of
 from gpuinfra.rehearsal.cloud.core import registry, replace, wire
 from gpuinfra.rehearsal.cloud.core.cloud import Cloud
 from gpuinfra.rehearsal.cloud.core.fleet import Fleet
@@ -83,7 +84,7 @@ def read(path: Path) -> Iterator[Recorded]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise NoRecording(f"{path} cannot be read: {error}") from None
+        raise NoRecording(f"{path} cannot be read: {reason_of(error)}") from None
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
