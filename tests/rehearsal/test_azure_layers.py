@@ -73,7 +73,7 @@ def test_three_layers_on_azure(rehearse: Rehearse, layers: dict[str, str], tmp_p
         for identity in left:
             (name,) = [urn.rsplit("::", 1)[1] for urn, one in first[stack].items() if one == identity]
             assert f"  {name} (" in gone.out.partition("retained resources")[2], name
-    assert [len(kept[stack]) for stack in layers] == [18, 9, 0]
+    assert [len(kept[stack]) for stack in layers] == [18, 15, 0]
 
     for stack, path in layers.items():
         again = _good(rehearse("up", path))
