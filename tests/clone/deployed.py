@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,16 @@ class Deployed:
         """Change a resource in the cloud, but not in the state."""
         self.ask("drift", type=one["type"], id=one["id"], set=values)
 
+    def save(self) -> sqlite3.Connection:
+        """Copy the contents of the cloud."""
+        copy = sqlite3.connect(":memory:")
+        self.cloud.store._db.backup(copy)
+        return copy
+
+    def restore(self, copy: sqlite3.Connection) -> None:
+        """Replace the contents of the cloud by a copy."""
+        copy.backup(self.cloud.store._db)
+
     # The engine
 
     def _create(self, stack: LoadedStack) -> None:
@@ -111,7 +122,9 @@ class Deployed:
             server, port = serve(Provider(package, self.cloud))
             channel = grpc.insecure_channel(f"127.0.0.1:{port}", options=[("grpc.max_receive_message_length", -1)])
             stub = provider_pb2_grpc.ResourceProviderStub(channel)
-            stub.Configure(provider_pb2.ConfigureRequest(args=wire.write({REGION[package]: self.region}), acceptSecrets=True))
+            stub.Configure(
+                provider_pb2.ConfigureRequest(args=wire.write({REGION[package]: self.region}), acceptSecrets=True)
+            )
             self._closing += [lambda: server.stop(None), channel.close]
             self._providers[package] = stub
         return self._providers[package]
@@ -130,7 +143,9 @@ class Deployed:
             entry |= {"id": request.name, "outputs": entry["inputs"]}
             return request.name, request.object
         stub = self.provider(request.type)
-        checked = stub.Check(provider_pb2.CheckRequest(urn=urn, type=request.type, news=request.object, randomSeed=b"seed"))
+        checked = stub.Check(
+            provider_pb2.CheckRequest(urn=urn, type=request.type, news=request.object, randomSeed=b"seed")
+        )
         assert not checked.failures, (urn, [one.reason for one in checked.failures])
         create = provider_pb2.CreateRequest(urn=urn, properties=checked.inputs)
         try:
