@@ -16,6 +16,8 @@ import click
 from gpuinfra.errors import DeploymentError, EnvironmentMissing, UsageError
 
 Resources = Sequence[Mapping[str, Any]]
+BACKEND_TIMEOUT_S = 15.0
+"""Time limit for the question about the state backend, which the Pulumi CLI can send over the network."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,9 +119,9 @@ def current_backend() -> str:
     try:
         engine = find_engine(may_build=False)
         words = [str(engine.path), "whoami", "--json", "--non-interactive", "--color=never"]
-        done = subprocess.run(words, env=engine.environ(), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)  # fmt: skip
+        done = subprocess.run(words, env=engine.environ(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=BACKEND_TIMEOUT_S, check=False)  # fmt: skip
         return str(json.loads(done.stdout).get("url") or "")
-    except (EnvironmentMissing, OSError, ValueError, AttributeError):
+    except (EnvironmentMissing, OSError, subprocess.TimeoutExpired, ValueError, AttributeError):
         return ""
 
 
