@@ -41,24 +41,30 @@ class Deployed:
     def __init__(self, stack: LoadedStack, folder: Path) -> None:
         self.name, self.region = stack.spec.cloud, stack.spec.where.region
         self.cloud = Cloud(folder)
-        self._server = Server(self.cloud, "token")
-        self._server.start()
+        self.server = Server(self.cloud, "token")
+        self.server.start()
         self.resources: list[dict[str, Any]] = []
-        self._providers: dict[str, Any] = {}
+        self._state = self.resources
+        self._providers: dict[tuple[str, str], Any] = {}
         self._closing: list[Any] = []
         try:
-            with patch.dict(os.environ, self.environment):
-                self._create(stack)
+            self._create(stack, self.resources)
         except BaseException:
             self.close()
             raise
+
+    def another(self, stack: LoadedStack) -> list[dict[str, Any]]:
+        """Create another stack in the same cloud, and return the resources in its state."""
+        resources: list[dict[str, Any]] = []
+        self._create(stack, resources)
+        return resources
 
     def close(self) -> None:
         """Stop the servers."""
         for close in reversed(self._closing):
             close()
-        self._server.shutdown()
-        self._server.server_close()
+        self.server.shutdown()
+        self.server.server_close()
         self.cloud.close()
 
     @property
@@ -90,17 +96,21 @@ class Deployed:
 
     def save(self) -> sqlite3.Connection:
         """Copy the contents of the cloud."""
-        copy = sqlite3.connect(":memory:")
-        self.cloud.store._db.backup(copy)
+        copy = sqlite3.connect(":memory:", check_same_thread=False)
+        with self.cloud.store._lock:
+            self.cloud.store._db.backup(copy)
         return copy
 
     def restore(self, copy: sqlite3.Connection) -> None:
         """Replace the contents of the cloud by a copy."""
-        copy.backup(self.cloud.store._db)
+        with self.cloud.store._lock:
+            copy.backup(self.cloud.store._db)
 
     # The engine
 
-    def _create(self, stack: LoadedStack) -> None:
+    def _create(self, stack: LoadedStack, resources: list[dict[str, Any]]) -> None:
+        self._state, self._region = resources, stack.spec.where.region
+
         def program() -> None:
             from gpuinfra import GpuCluster
 
@@ -111,28 +121,29 @@ class Deployed:
         mocks.set_mocks(_Unused(), project="gpuinfra", stack=stack.name, preview=False, monitor=monitor, organization="organization")  # fmt: skip
         settings.SETTINGS.rpc_manager.clear()  # pyright: ignore[reportAttributeAccessIssue]
         settings.SETTINGS.outputs.clear()  # pyright: ignore[reportAttributeAccessIssue]
-        sync_await._sync_await(run_pulumi_func(program))
+        with patch.dict(os.environ, self.environment):
+            sync_await._sync_await(run_pulumi_func(program))
 
     def provider(self, token: str) -> Any:
         """The provider of a type, which uses the region of the stack."""
         package = token.partition(":")[0]
         if package == "gpuinfra":
             return _Own()
-        if package not in self._providers:
+        if (package, self._region) not in self._providers:
             server, port = serve(Provider(package, self.cloud))
             channel = grpc.insecure_channel(f"127.0.0.1:{port}", options=[("grpc.max_receive_message_length", -1)])
             stub = provider_pb2_grpc.ResourceProviderStub(channel)
             stub.Configure(
-                provider_pb2.ConfigureRequest(args=wire.write({REGION[package]: self.region}), acceptSecrets=True)
+                provider_pb2.ConfigureRequest(args=wire.write({REGION[package]: self._region}), acceptSecrets=True)
             )
             self._closing += [lambda: server.stop(None), channel.close]
-            self._providers[package] = stub
-        return self._providers[package]
+            self._providers[package, self._region] = stub
+        return self._providers[package, self._region]
 
     def register(self, request: Any, urn: str) -> tuple[str, Any]:
         """Create a resource, and return its ID and its outputs."""
         entry = {"type": request.type, "urn": urn, "id": "", "custom": request.custom, "inputs": wire.plain(wire.read(request.object)), "outputs": {}}  # fmt: skip
-        self.resources.append(entry)
+        self._state.append(entry)
         if not request.custom:
             return "", request.object
         if request.type == STASH:
@@ -158,6 +169,12 @@ class Deployed:
         entry |= {"id": made.id, "inputs": wire.plain(wire.read(checked.inputs)), "outputs": outputs}
         return made.id, made.properties
 
+    def outputs(self, urn: str, values: dict[str, Any]) -> None:
+        """Store the outputs of a component."""
+        for one in self._state:
+            if one["urn"] == urn:
+                one["outputs"] = values
+
 
 class _Monitor(mocks.MockMonitor):
     """Sends registrations and calls to the providers."""
@@ -174,9 +191,7 @@ class _Monitor(mocks.MockMonitor):
         return resource_pb2.RegisterResourceResponse(urn=urn, id=id_, object=outputs)
 
     def RegisterResourceOutputs(self, request: Any) -> Any:
-        one = next((one for one in self._deployed.resources if one["urn"] == request.urn), None)
-        if one is not None:
-            one["outputs"] = wire.plain(wire.read(request.outputs))
+        self._deployed.outputs(request.urn, wire.plain(wire.read(request.outputs)))
         return super().RegisterResourceOutputs(request)
 
     def Invoke(self, request: Any) -> Any:
