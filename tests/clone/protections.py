@@ -1,7 +1,7 @@
 """The protections of a second region, and how the tests break each of them on each cloud.
 
 A break changes the stand-in cloud or the stack files as an operator or the cloud can change them. It returns the topic of the line that
-must fail, and a part of its name.
+must fail, and a part of its name. Its docstring is a cell of the table in docs/second-region.md.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ RULES, KEY = "aws:s3/bucketReplicationConfig:BucketReplicationConfig", "aws:kms/
 POLICY, ACCOUNT, GRANT = "azure-native:storage:ObjectReplicationPolicy", "azure-native:storage:StorageAccount", "azure-native:authorization:RoleAssignment"  # fmt: skip
 JOB, ROLE = "gcp:storage/transferJob:TransferJob", "gcp:projects/iAMCustomRole:IAMCustomRole"
 GROUPS = "/subscriptions/00000000-0000-4000-8000-00000000abcd/resourceGroups/capacity/providers/Microsoft.Compute"
+
+
+DAY_S = 86400
 
 
 @dataclass
@@ -83,26 +86,26 @@ def _rules(one: Broken, change: Callable[[dict[str, Any]], None]) -> str:
 
 
 def aws_replication_off(one: Broken) -> tuple[str, str]:
-    """The replication rule is disabled."""
+    """the replication rule is disabled"""
     _rules(one, lambda rule: rule.update(status="Disabled"))
     return "replication", str(one.deployed.first(RULES, "evidence")["outputs"]["bucket"])
 
 
 def aws_other_key(one: Broken) -> tuple[str, str]:
-    """The replication rule encrypts the replica with a key of the first Region."""
+    """the replication rule uses a key in the first Region"""
     key = one.deployed.first(KEY, "us-east-1")["outputs"]["arn"]
     return "key", _rules(one, lambda rule: rule["destination"]["encryptionConfiguration"].update(replicaKmsKeyId=key))
 
 
 def aws_role(one: Broken) -> tuple[str, str]:
-    """The replication role is deleted."""
+    """the replication role is deleted"""
     role = one.deployed.first(RULES)["outputs"]["role"].rpartition("/")[2]
     one.deployed.ask("vanish", type="aws:iam/role:Role", id=role)
     return "role", role
 
 
 def azure_replication_off(one: Broken) -> tuple[str, str]:
-    """The policy is deleted in the account of the first region."""
+    """the replication policy in the first region is deleted"""
     policies = [each for each in one.deployed.resources if each["type"] == POLICY and "/trainevidence" in each["id"]]
     policy = next(each for each in policies if each["inputs"]["objectReplicationPolicyId"] != "default")
     one.deployed.vanish(policy)
@@ -110,7 +113,7 @@ def azure_replication_off(one: Broken) -> tuple[str, str]:
 
 
 def azure_other_key(one: Broken) -> tuple[str, str]:
-    """The account of the replica uses a key in a vault of the first region."""
+    """the account of the replica uses a key in the first region"""
     vaults = [each["outputs"]["properties"]["vaultUri"] for each in one.deployed.resources if each["type"] == "azure-native:keyvault:Vault" and each["outputs"]["location"] == "southcentralus"]  # fmt: skip
     replica = next(each for each in one.deployed.resources if each["type"] == ACCOUNT and "eastus2" in each["id"] and "/trainscratch" in each["id"])  # fmt: skip
     encryption = json.loads(json.dumps(replica["outputs"]["encryption"]))
@@ -120,21 +123,21 @@ def azure_other_key(one: Broken) -> tuple[str, str]:
 
 
 def azure_role(one: Broken) -> tuple[str, str]:
-    """The role that allows the replicas to use the key of the second region is deleted."""
+    """the role that allows the replicas to use their key is deleted"""
     grant = one.deployed.first(GRANT, "train-recovery-eastus2")
     one.deployed.vanish(grant)
     return "role", grant["id"].rpartition("/")[2]
 
 
 def gcp_replication_off(one: Broken) -> tuple[str, str]:
-    """The replication job is disabled."""
+    """the replication job is disabled"""
     job = one.deployed.first(JOB, "evidence")
     one.deployed.drift(job, status="DISABLED")
     return "replication", str(job["outputs"]["replicationSpec"]["gcsDataSource"]["bucketName"])
 
 
 def gcp_other_key(one: Broken) -> tuple[str, str]:
-    """The replication job keeps the key of each object, which is in the first region."""
+    """the replication job keeps the keys of the objects, which are in the first region"""
     job = one.deployed.first(JOB, "evidence")
     spec = json.loads(json.dumps(job["outputs"]["replicationSpec"]))
     spec["transferOptions"]["metadataOptions"]["kmsKey"] = "KMS_KEY_PRESERVE"
@@ -143,20 +146,20 @@ def gcp_other_key(one: Broken) -> tuple[str, str]:
 
 
 def gcp_role(one: Broken) -> tuple[str, str]:
-    """A custom role of the replication is deleted."""
+    """a replication role is deleted"""
     role = one.deployed.first(ROLE, "replication")
     one.deployed.vanish(role)
     return "role", role["id"]
 
 
 def addresses(one: Broken) -> tuple[str, str]:
-    """The network of the second region has the range of the first one."""
+    """both networks have the same address range"""
     one.edit(r"(?m)^( *)cidr: .*", rf"\1cidr: {read_stack(one.files[0]).spec.network.cidr}")
     return "addresses", one.files[1].name.split(".")[1]
 
 
 def no_quota(one: Broken) -> tuple[str, str]:
-    """The quota is zero in the second region."""
+    """the quota in the second region is 0"""
     spec = read_stack(one.files[1]).spec
     pool = spec.pools[0]
     quota = machines_of(spec)[pool.machine].quotas[CapacityKind(pool.capacity[0].kind)]
@@ -164,40 +167,51 @@ def no_quota(one: Broken) -> tuple[str, str]:
     return "quota", quota
 
 
-def stale(one: Broken) -> tuple[str, str]:
-    """An object was written a day ago and is not in the replica. On Google Cloud, it was replicated after a day: only this latency is published."""
-    one.deployed.ask("replication", lag_s=86000 if one.deployed.name == "gcp" else 30 * 86400)
+def _late(one: Broken, lag_s: int) -> tuple[str, str]:
+    one.deployed.ask("replication", lag_s=lag_s)
     one.deployed.cloud.store.put_object(one.source, "checkpoint", b"content")
-    one.deployed.ask("clock", at=time.time() + 86400)
-    return "lag", one.source.removeprefix("azure:").replace("//", "/")
+    one.deployed.ask("clock", at=time.time() + DAY_S)
+    return "lag", one.source.removeprefix("azure:")
+
+
+def stale(one: Broken) -> tuple[str, str]:
+    """an object has been waiting for replication for a day"""
+    return _late(one, 30 * DAY_S)
+
+
+def gcp_stale(one: Broken) -> tuple[str, str]:
+    """the replication of an object took a day"""
+    return _late(one, DAY_S - 60)
 
 
 def no_bundle(one: Broken) -> tuple[str, str]:
-    """The bundle is not in the replica. Azure reports the status of the bundle in the first region, where it was written again."""
-    one.deployed.ask("replication", lag_s=30 * 86400)
+    """the bundle is not in the replica"""
+    one.deployed.ask("replication", lag_s=30 * DAY_S)
     store = one.deployed.cloud.store
-    buckets = {row[0] for row in store._rows("SELECT DISTINCT bucket FROM objects WHERE key LIKE '%.tar.gz'")}
-    keys = {row[0] for row in store._rows("SELECT DISTINCT key FROM objects WHERE key LIKE '%.tar.gz'")}
-    (key,) = keys
-    if one.deployed.name == "azure":
-        container = one.deployed.first("gpuinfra:index:Upload")["outputs"]["container"]
-        account = container.removeprefix("https://").partition(".")[0]
-        store.put_object(stores.bucket(account, "evidence"), key, b"another")
-    else:
-        (replica,) = (bucket for bucket in buckets if one.second in bucket)
-        store.remove_object(replica, key)
+    found = store._rows("SELECT bucket, key FROM objects WHERE key LIKE '%.tar.gz'")
+    ((replica, key),) = (row for row in found if one.second in row[0])
+    store.remove_object(replica, key)
     return "bundle", key
 
 
+def azure_bundle(one: Broken) -> tuple[str, str]:
+    """the bundle has no replication status"""
+    one.deployed.ask("replication", lag_s=30 * DAY_S)
+    outputs = one.deployed.first("gpuinfra:index:Upload")["outputs"]
+    account = outputs["container"].removeprefix("https://").partition(".")[0]
+    one.deployed.cloud.store.put_object(stores.bucket(account, "evidence"), outputs["blob"], b"another")
+    return "bundle", outputs["blob"]
+
+
 def aws_state(one: Broken) -> tuple[str, str]:
-    """The state is in a bucket of the first Region, and the URL does not specify the Region."""
+    """the state is in a bucket in the first Region"""
     one.deployed.ask("existing", type="aws:s3/bucket:Bucket", id="our-state", inputs={"bucket": "our-state", "region": "us-east-1"})  # fmt: skip
     one.environment[BACKEND] = "s3://our-state"
     return "state", BACKEND
 
 
 def azure_state(one: Broken) -> tuple[str, str]:
-    """The state is in a storage account of the first region."""
+    """the state is in a storage account in the first region"""
     group = one.deployed.first(ACCOUNT)["id"].partition("/providers/")[0]
     inputs = {"resourceGroupName": group.rpartition("/")[2], "accountName": "ourstate", "location": "southcentralus", "kind": "StorageV2", "sku": {"name": "Standard_LRS"}}  # fmt: skip
     one.deployed.ask("existing", type=ACCOUNT, id=f"{group}/providers/Microsoft.Storage/storageAccounts/ourstate", inputs=inputs)  # fmt: skip
@@ -206,38 +220,39 @@ def azure_state(one: Broken) -> tuple[str, str]:
 
 
 def gcp_state(one: Broken) -> tuple[str, str]:
-    """The state is in a bucket of the first region."""
+    """the state is in a bucket in the first region"""
     one.deployed.ask("existing", type="gcp:storage/bucket:Bucket", id="our-state", inputs={"name": "our-state", "location": "US-CENTRAL1"})  # fmt: skip
     one.environment[BACKEND] = "gs://our-state"
     return "state", BACKEND
 
 
 def aws_image(one: Broken) -> tuple[str, str]:
-    """The image of the second Region does not exist there."""
+    """the image does not exist in the second Region"""
     one.deployed.ask("external", id="ami-0fedcba9876543210", regions=["us-east-1"])
     return one.use_images("ami-0123456789abcdef0", "ami-0fedcba9876543210")
 
 
 def azure_image(one: Broken) -> tuple[str, str]:
-    """The image of the second region is in another region."""
+    """the image exists only in the first region"""
     one.deployed.ask("external", id=f"{GROUPS}/images/second", regions=["southcentralus"])
     return one.use_images(f"{GROUPS}/images/first", f"{GROUPS}/images/second")
 
 
 def gcp_image(one: Broken) -> tuple[str, str]:
-    """The image is stored only in the first region."""
+    """the image is stored only in the first region"""
     image = "projects/our-images/global/images/gpu-1"
     one.deployed.ask("external", id=image, regions=["us-central1"])
     return one.use_images(image, image)
 
 
 def aws_reservation(one: Broken) -> tuple[str, str]:
-    """The reservation is expired."""
+    """the reservation is expired"""
     return one.reserve("cr-0a1b2c3d4e5f60718", "p4d.24xlarge", count=2, state="expired")
 
 
 def azure_reservation(one: Broken) -> tuple[str, str]:
-    """The reserved capacity was reduced to zero. Azure offers no reservations of ND machines, so the nodes are NC machines."""
+    """the reservation group has no capacity"""
+    # Azure offers no reservations of ND machines.
     one.edit(r"machine: \S+", *["machine: Standard_NC24ads_A100_v4"] * 2)
     first = f"kind: reserved, id: {GROUPS}/capacityReservationGroups/first"
     one.edit(r"kind: on_demand", first, "kind: on_demand")
@@ -245,7 +260,7 @@ def azure_reservation(one: Broken) -> tuple[str, str]:
 
 
 def gcp_reservation(one: Broken) -> tuple[str, str]:
-    """The reservation is being deleted, because its end was reached."""
+    """the reservation is being deleted"""
     return one.reserve("ours", "a3-megagpu-8g", count=2, state="DELETING")
 
 
@@ -253,12 +268,26 @@ PROTECTIONS: dict[str, dict[str, Break]] = {
     "replication off": {"aws": aws_replication_off, "azure": azure_replication_off, "gcp": gcp_replication_off},
     "single-region key": {"aws": aws_other_key, "azure": azure_other_key, "gcp": gcp_other_key},
     "image not copied": {"aws": aws_image, "azure": azure_image, "gcp": gcp_image},
-    "state in the dead region": {"aws": aws_state, "azure": azure_state, "gcp": gcp_state},
+    "state in the first region": {"aws": aws_state, "azure": azure_state, "gcp": gcp_state},
     "role missing": {"aws": aws_role, "azure": azure_role, "gcp": gcp_role},
     "overlapping addresses": dict.fromkeys(("aws", "azure", "gcp"), addresses),
     "quota zero": dict.fromkeys(("aws", "azure", "gcp"), no_quota),
-    "stale replica": dict.fromkeys(("aws", "azure", "gcp"), stale),
-    "bundle missing": dict.fromkeys(("aws", "azure", "gcp"), no_bundle),
+    "stale replica": {"aws": stale, "azure": stale, "gcp": gcp_stale},
+    "bundle missing": {"aws": no_bundle, "azure": azure_bundle, "gcp": no_bundle},
     "expired reservation": {"aws": aws_reservation, "azure": azure_reservation, "gcp": gcp_reservation},
 }
 """Maps a protection and a cloud to the function that breaks it."""
+TOPICS = {
+    "replication off": "replication", "single-region key": "key", "image not copied": "image", "state in the first region": "state",
+    "role missing": "role", "overlapping addresses": "addresses", "quota zero": "quota", "stale replica": "lag",
+    "bundle missing": "bundle", "expired reservation": "reservation",
+}  # fmt: skip
+"""Maps a protection to the topic of the line that must fail."""
+
+
+def table() -> list[str]:
+    """The rows of the table in docs/second-region.md."""
+    return [
+        f"| {name} | `{TOPICS[name]}` | {' | '.join(str(breaks[cloud].__doc__) for cloud in ('aws', 'azure', 'gcp'))} |"
+        for name, breaks in PROTECTIONS.items()
+    ]

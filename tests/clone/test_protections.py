@@ -19,7 +19,7 @@ from gpuinfra.clone.model import Request
 from gpuinfra.shipped import shipped
 from gpuinfra.spec.load import read_stack
 from tests.clone.deployed import Deployed
-from tests.clone.protections import PROTECTIONS, SECOND, Break, Broken
+from tests.clone.protections import PROTECTIONS, SECOND, TOPICS, Break, Broken, table
 from tests.clouds.stacks import TODAY
 
 Lines = dict[tuple[str, str], dict[str, str]]
@@ -93,6 +93,7 @@ def test_broken_protection_is_named(protection: str, broken: Broken, monkeypatch
     """A broken protection is the only line that fails. The line has the name of the broken part, and a command."""
     break_: Break = PROTECTIONS[protection][broken.deployed.name]
     topic, name = break_(broken)
+    assert topic == TOPICS[protection]
     for variable, value in broken.environment.items():
         monkeypatch.setenv(variable, value)
     code, lines = ready(broken.files[0])
@@ -105,3 +106,10 @@ def test_broken_protection_is_named(protection: str, broken: Broken, monkeypatch
     assert line["reason"]
     assert line["fix"]
     assert "unread" not in {one["state"] for one in lines.values()}
+
+
+def test_table_of_protections_is_documented() -> None:
+    """The page lists each protection with its topic, and the change that the test makes on each cloud."""
+    page = (Path(__file__).parents[2] / "docs/second-region.md").read_text(encoding="utf-8")
+    rows = page.partition("### Broken protections\n")[2].partition("\n### ")[0].partition("\n## ")[0].splitlines()
+    assert [row for row in rows if row.startswith("| ")][2:] == table()
