@@ -93,15 +93,17 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
         raise UsageError(
             f"{stack} has no `recovery`, so it has no second region; add `recovery` to the declaration (docs/declaring.md)"
         )
-    second = second_of(loaded, project_of(loaded.path), day, os.environ)
     restore = stacks.restore.format(stack=short_name(stack))
     with readable_stack(stack, stacks, nodes=False) as resources:
+        second = second_of(loaded, project_of(loaded.path), day, os.environ, stacks.backend())
         question = Question(
             region=plan.region,
             recovery=plan.recovery,
             rpo_minutes=loaded.spec.recovery.rpo_minutes,
             resources=resources,
             config=loaded.config,
+            images=second.images,
+            backend=second.backend,
         )
 
         def ask() -> tuple[Line, ...]:
@@ -111,13 +113,8 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
                 if one.spec.pools
                 for line in of_preflight(live_rows(one, PREFLIGHT))
             ]
-            lines = [
-                *second.lines,
-                *data(loaded, second, resources),
-                *look(plan.cloud, question),
-                *live,
-                *not_read(second),
-            ]
+            found = [*data(loaded, second, resources), *look(plan.cloud, question)]
+            lines = [*second.merged(found, live), *not_read(second)]
             return tuple(
                 replace(one, fix=one.fix or restore) if one.state not in (OK, SKIPPED) else one for one in lines
             )

@@ -12,11 +12,13 @@ from typing import Any
 
 import click
 
-from gpuinfra.errors import DeploymentError, UsageError
+from gpuinfra.errors import DeploymentError, EnvironmentMissing, UsageError
 from gpuinfra.json_text import parsed
 from gpuinfra.safe_text import one_line
 
 Resources = Sequence[Mapping[str, Any]]
+BACKEND_TIMEOUT_S = 15.0
+"""Time limit for the question about the state backend, which the Pulumi CLI can send over the network."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +47,8 @@ class Stacks:
     """Whether `--hosts` and `--evidence` can replace the stack."""
     lasting: bool = True
     """Whether the nodes are reachable after the command ends."""
+    backend: Callable[[], str] = str
+    """Returns the URL of the state backend of the last login, or an empty string if it is unknown."""
 
 
 def stacks_of(given: dict[str, Any]) -> Stacks:
@@ -56,6 +60,7 @@ def stacks_of(given: dict[str, Any]) -> Stacks:
             up="pulumi up --stack {stack}",
             restore="pulumi up --refresh --stack {stack}",
             project=lambda name: Path.cwd(),
+            backend=current_backend,
         )
     from gpuinfra.rehearsal.access import NOTICE, rehearsed
     from gpuinfra.rehearsal.folder import DEFAULT_FOLDER
@@ -104,6 +109,21 @@ def exported(name: str) -> list[dict[str, Any]]:
             f"`pulumi stack export` printed a document in an unknown format for {name}; update Pulumi"
         ) from None
     return [one for one in found if isinstance(one, dict)]
+
+
+def current_backend() -> str:
+    """Return the URL of the state backend that the engine uses in the current folder, or an empty string if the engine does not return it."""
+    import subprocess
+
+    from gpuinfra.engine import find_engine
+
+    try:
+        engine = find_engine(may_build=False)
+        words = [str(engine.path), "whoami", "--json", "--non-interactive", "--color=never"]
+        done = subprocess.run(words, env=engine.environ(), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=BACKEND_TIMEOUT_S, check=False)  # fmt: skip
+        return str(parsed(done.stdout).get("url") or "")
+    except (EnvironmentMissing, OSError, subprocess.TimeoutExpired, ValueError, AttributeError):
+        return ""
 
 
 def short_name(name: str) -> str:

@@ -6,7 +6,7 @@ The module compares files. `gpuinfra/clouds/readiness.py` reads the cloud.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -19,13 +19,13 @@ from gpuinfra.clone.make import clone
 from gpuinfra.clone.model import ClonedFile, Request, Result
 from gpuinfra.clone.network import network_of
 from gpuinfra.clone.storage import with_bucket
-from gpuinfra.clouds.readiness import FAIL, OK, SKIPPED, WARN, Line
+from gpuinfra.clouds.readiness import FAIL, MOVE, OK, SKIPPED, UNREAD, WARN, Line
 from gpuinfra.clouds.second_region import second_region_of
 from gpuinfra.errors import GpuinfraError
 from gpuinfra.findings import Level
 from gpuinfra.plan.storage import named
 from gpuinfra.planning import make_plan
-from gpuinfra.rules.stack import REGION_IN_URL, check_stack, state_survives_the_region
+from gpuinfra.rules.stack import BACKEND_ROUTE, check_stack, project_backend, region_in_url, state_survives_the_region
 from gpuinfra.spec.document import Route
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.load import CLONE_OF, LoadedStack, read_stack
@@ -35,6 +35,8 @@ from gpuinfra.spec.storage import ObjectMount
 STATE_RULE = "state_survives_the_region"
 SECRETS = "secretsprovider"
 BACKEND = "PULUMI_BACKEND_URL"
+LOGIN = "pulumi login"
+"""Name of the state backend that no setting selects, but a login."""
 MOST_DIFFERENCES = 20
 
 
@@ -50,6 +52,26 @@ class Second:
     today: date
     rewrite: tuple[str, ...]
     """Command that writes the files again and keeps the edits in them."""
+    backend: tuple[str, str]
+    """The setting that selects the state backend, and its URL. Empty if the URL specifies a region."""
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """The IDs of the images that the nodes use."""
+        pools = (pool for one in self.files for pool in make_plan(one.spec, self.today).pools)
+        return tuple(dict.fromkeys(pool.image.ref for pool in pools if pool.image.source == "id"))
+
+    def merged(self, live: Sequence[Line], rows: Iterable[Line]) -> Iterator[Line]:
+        """Return the lines about the files, the lines of the cloud, and the lines of preflight.
+
+        The location of the state and of an image that the cloud returned replaces what the files and preflight report about them.
+        """
+        known = {(one.topic, one.name) for one in live if one.topic in ("state", "image") and one.state != UNREAD}
+        if any(topic == "state" for topic, _ in known):
+            known.add(("state", ANY_BACKEND))
+        yield from (one for one in self.lines if (one.topic, one.name) not in known)
+        yield from live
+        yield from (one for one in rows if (one.topic, one.name) not in known)
 
     def copied(self, stack: LoadedStack, line: Line) -> Line:
         """Return the line of an image with the command that copies the image of the stack, if the image exists in one region only."""
@@ -68,8 +90,8 @@ class Second:
         return line
 
 
-def second_of(stack: LoadedStack, project: str, today: date, environment: Mapping[str, str]) -> Second:
-    """Compare the files of the second region with the stack. The stack must have `recovery`."""
+def second_of(stack: LoadedStack, project: str, today: date, environment: Mapping[str, str], login: str = "") -> Second:
+    """Compare the files of the second region with the stack. The stack must have `recovery`. `login` is the URL of the state backend of the last login."""
     recovery = stack.spec.recovery
     assert recovery is not None
     request = Request(region=recovery.region, mode=recovery.mode, project=project)
@@ -102,8 +124,16 @@ def second_of(stack: LoadedStack, project: str, today: date, environment: Mappin
             rewrite += edits
             lines += _differences(one, found, fresh, join([*words, "--force", *edits]))
             lines += _addresses(stack, found)
-    lines += _state(stack, files, environment)
-    return Second(fresh=fresh, files=tuple(files), lines=tuple(lines), today=today, rewrite=tuple(rewrite))
+    backend = _backend(stack, environment, login)
+    lines += _state(stack, files, *backend)
+    return Second(
+        fresh=fresh,
+        files=tuple(files),
+        lines=tuple(lines),
+        today=today,
+        rewrite=tuple(rewrite),
+        backend=("", "") if region_in_url(backend[1]) else backend,
+    )
 
 
 def _paths(stack: LoadedStack, fresh: Result) -> list[Path]:
@@ -284,8 +314,14 @@ def _addresses(stack: LoadedStack, found: LoadedStack) -> Iterator[Line]:
         yield Line(topic="addresses", name=found.name, state=OK, reason=f"{theirs.cidr} does not overlap {ours.cidr}")
 
 
-def _state(stack: LoadedStack, files: list[LoadedStack], environment: Mapping[str, str]) -> Iterator[Line]:
-    """Check that the state and the secrets providers survive the region of the stack."""
+def _backend(stack: LoadedStack, environment: Mapping[str, str], login: str) -> tuple[str, str]:
+    """Return the setting that selects the state backend, and its URL. The variable takes precedence over the project file, and the file over a login."""
+    found = {BACKEND: environment.get(BACKEND, ""), ".".join(BACKEND_ROUTE): project_backend(stack), LOGIN: login}
+    return next(((name, url) for name, url in found.items() if url), ("", ""))
+
+
+def _state(stack: LoadedStack, files: list[LoadedStack], name: str, url: str) -> Iterator[Line]:
+    """Check that the state and the secrets providers survive the region of the stack. `name` is the setting that selects the state backend."""
     region = stack.spec.where.region
     found = [*state_survives_the_region(stack)]
     # Both stacks usually have the same backend, so only the secrets provider can differ.
@@ -294,14 +330,13 @@ def _state(stack: LoadedStack, files: list[LoadedStack], environment: Mapping[st
         Line(topic="state", name=one.path, state=FAIL if one.message.startswith(f"is in {region},") else WARN, reason=one.message, fix=MOVE)
         for one in found
     ]  # fmt: skip
-    match = REGION_IN_URL.search(environment.get(BACKEND, ""))
-    if match and region in (match[1], match[2]):
+    if name in (BACKEND, LOGIN) and region_in_url(url) == region:
         reason = f"is in {region}, so a failover cannot read the state when this region fails"
-        lines.append(Line(topic="state", name=BACKEND, state=FAIL, reason=reason, fix=MOVE))
+        lines.append(Line(topic="state", name=name, state=FAIL, reason=reason, fix=MOVE))
     yield from lines or [
-        Line(topic="state", name="backend", state=OK, reason=f"no setting refers to a backend in {region}")
+        Line(topic="state", name=ANY_BACKEND, state=OK, reason=f"no setting refers to a backend in {region}")
     ]
 
 
-MOVE = "pulumi stack export --stack STACK --file state.json && pulumi login URL && pulumi stack init STACK && pulumi stack import --stack STACK --file state.json"
-"""Moves the state to a backend in another region (https://www.pulumi.com/docs/iac/concepts/state-and-backends/, retrieved 2026-11-22)."""
+ANY_BACKEND = "backend"
+"""Name of the line about the state if no setting refers to a backend in the region."""

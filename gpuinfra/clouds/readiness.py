@@ -59,6 +59,10 @@ class Question:
     """The resources in the state."""
     config: Mapping[str, object]
     """Provider settings of the stack file, which can select the credentials."""
+    images: tuple[str, ...] = ()
+    """IDs of the images that the nodes in the second region use."""
+    backend: tuple[str, str] = ("", "")
+    """The setting that selects the state backend, and its URL if the URL does not specify a region."""
 
     def of_type(self, token: str) -> list[Resource]:
         """Return the resources of one type in the state."""
@@ -131,6 +135,21 @@ def lag(question: Question, name: str, seconds: float | None, fix: str, shown: s
         reason = f"the replica is {shown} behind, more than the {question.recovery.alert_after_s / 60:.0f} minutes in the plan"
         return Line(topic="lag", name=name, state=WARN, reason=reason, fix=fix)
     return Line(topic="lag", name=name, state=OK, reason=f"the replica is {shown} behind")
+
+
+def state(question: Question, location: str | None) -> Line:
+    """Evaluate the location of the bucket that contains the Pulumi state. The location is None if the bucket does not exist."""
+    name, url = question.backend
+    if location is None:
+        raise Unread(f"the bucket of the state backend {url} was not found")
+    if location == question.region:
+        reason = f"is in {location}, so a failover cannot read the state when this region fails"
+        return Line(topic="state", name=name, state=FAIL, reason=reason, fix=MOVE)
+    return Line(topic="state", name=name, state=OK, reason=f"is in {location}")
+
+
+MOVE = "pulumi stack export --stack STACK --file state.json && pulumi login URL && pulumi stack init STACK && pulumi stack import --stack STACK --file state.json"
+"""Moves the state to a backend in another region (https://www.pulumi.com/docs/iac/concepts/state-and-backends/, retrieved 2026-11-22)."""
 
 
 def deployed(question: Question, replicated: int, keys: int) -> Iterator[Line]:

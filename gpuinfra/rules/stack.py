@@ -68,8 +68,9 @@ def region_agrees_with_provider(stack: LoadedStack) -> Iterator[Finding]:
     yield with_line(finding, stack.document, (*stack.route[:-1], key))
 
 
-REGION_IN_URL = re.compile(r"[?&]region=([\w-]+)|:kms:([\w-]+):")
-"""The region in a URL of Pulumi's state backend or secrets provider: `s3://state?region=us-west-2`, `awskms:///arn:aws:kms:us-west-2:...`."""
+_REGION_IN_URL = re.compile(r"[?&]region=([\w-]+)|:kms:([\w-]+):|^gcpkms://projects/[^/]+/locations/([\w-]+)/")
+"""The region in a URL of Pulumi's state backend or secrets provider: `s3://state?region=us-west-2`, `awskms:///arn:aws:kms:us-west-2:...`,
+`gcpkms://projects/p/locations/us-east4/keyRings/r/cryptoKeys/k` (https://www.pulumi.com/docs/iac/concepts/secrets/, retrieved 2026-11-26)."""
 REGIONAL = ("s3://", "awskms://")
 """URL prefixes of regional services whose URLs can specify a region."""
 
@@ -90,8 +91,7 @@ def state_survives_the_region(stack: LoadedStack) -> Iterator[Finding]:
         url, path = _at(document, route), ".".join(route)
         if not isinstance(url, str):
             continue
-        match = REGION_IN_URL.search(url)
-        named = (match[1] or match[2]) if match else None
+        named = region_in_url(url)
         if named in regions:
             what = f"is in {named}, so a failover cannot read the state when this region fails"
             # A clone can have a purpose other than failover, so the region of its original causes only a warning.
@@ -104,13 +104,29 @@ def state_survives_the_region(stack: LoadedStack) -> Iterator[Finding]:
         yield with_line(replace(found, rule=state_survives_the_region.__name__), document, route)
 
 
+def region_in_url(url: str) -> str | None:
+    """Return the region in a URL of a state backend or a secrets provider, or None if the URL does not specify a region."""
+    match = _REGION_IN_URL.search(url)
+    return next(filter(None, match.groups()), None) if match else None
+
+
+def project_backend(stack: LoadedStack) -> str:
+    """Return the URL of the state backend in the nearest `Pulumi.yaml`, or an empty string."""
+    urls = (_at(document, route) for document, route in _urls_of(stack) if route == BACKEND_ROUTE)
+    return next((url for url in urls if isinstance(url, str)), "")
+
+
+BACKEND_ROUTE = ("backend", "url")
+"""Location of the state backend in `Pulumi.yaml`."""
+
+
 def _urls_of(stack: LoadedStack) -> Iterator[tuple[Document, tuple[str, ...]]]:
     """Yield the locations of the secrets provider in the stack file and of the state backend in the nearest `Pulumi.yaml`."""
     if stack.document is not None:
         yield stack.document, ("secretsprovider",)
     folder = next((one for one in stack.path.absolute().parents if (one / "Pulumi.yaml").is_file()), None)
     if folder is not None:
-        yield read(folder / "Pulumi.yaml"), ("backend", "url")
+        yield read(folder / "Pulumi.yaml"), BACKEND_ROUTE
 
 
 def _at(document: Document, route: tuple[str, ...]) -> object:

@@ -31,8 +31,11 @@ from tests.clouds.stacks import TODAY
 
 PAIRS = {"aws-recovery": "us-west-2", "azure-recovery": "eastus2", "gcp-recovery": "us-east4"}
 
+RESERVED = ("aws-recovery", "gcp-recovery")
+"""Stacks whose nodes are reserved, so that a clone changes their capacity."""
 
-@pytest.fixture(scope="module", params=("aws-recovery", "gcp-recovery"))
+
+@pytest.fixture(scope="module", params=PAIRS)
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with a stack that has `recovery` and its clone."""
     name = str(request.param)
@@ -109,6 +112,7 @@ def test_changed_file_is_named(
     assert all(one.fix.startswith("gpuinfra ") for one in lines)
 
 
+@pytest.mark.parametrize("written", RESERVED, indirect=True)
 def test_values_that_a_clone_changes_can_be_edited(pair: tuple[Path, Path]) -> None:
     """Another capacity in the second region is no difference, and a command that writes the file again keeps it."""
     text = pair[1].read_text()
@@ -139,6 +143,39 @@ def test_state_in_the_region_that_fails_is_named(pair: tuple[Path, Path], url: s
     project = pair[0].with_name("Pulumi.yaml")
     project.write_text(project.read_text() + f"backend: {{url: '{url.format(region)}'}}\n")
     assert (FAIL, "state", "backend.url") in bad(read(pair[0]))
+
+
+def test_backend_of_a_login_in_the_region_that_fails_is_named(pair: tuple[Path, Path]) -> None:
+    """Without a setting, the backend is the one of the last login. The variable and the project file take precedence over a login."""
+    region = read_stack(pair[0]).spec.where.region
+    url = f"s3://state?region={region}"
+    assert (FAIL, "state", "pulumi login") in bad(second_of(read_stack(pair[0]), "gpuinfra", TODAY, {}, url))
+    elsewhere = {"PULUMI_BACKEND_URL": "https://api.pulumi.com"}
+    assert bad(second_of(read_stack(pair[0]), "gpuinfra", TODAY, elsewhere, url)) == set()
+    project = pair[0].with_name("Pulumi.yaml")
+    project.write_text(project.read_text() + "backend: {url: 'file://~'}\n")
+    second = second_of(read_stack(pair[0]), "gpuinfra", TODAY, {}, url)
+    assert (bad(second), second.backend) == (set(), ("backend.url", "file://~"))
+
+
+@pytest.mark.parametrize(
+    ("line", "states"),
+    [
+        (Line(topic="state", name="backend.url", state=OK, reason="is in eu-west-1"), [OK]),
+        (Line(topic="state", name="backend.url", state=FAIL, reason="is in us-east-1"), [FAIL]),
+        (Line(topic="state", name="backend.url", state=UNREAD, reason="403"), [WARN, UNREAD]),
+    ],
+)
+def test_location_of_the_state_replaces_the_warning_about_its_url(
+    pair: tuple[Path, Path], line: Line, states: list[str]
+) -> None:
+    """If the cloud returned the location of the bucket, the URL needs no region."""
+    project = pair[0].with_name("Pulumi.yaml")
+    project.write_text(project.read_text() + "backend: {url: 's3://state'}\n")
+    second = read(pair[0])
+    assert second.backend == ("backend.url", "s3://state")
+    found = [one for one in second.merged([line], []) if one.topic == "state"]
+    assert [one.state for one in found] == states
 
 
 def test_state_without_a_region_is_a_warning(pair: tuple[Path, Path]) -> None:
@@ -269,6 +306,7 @@ def _state(pair: tuple[Path, Path], **outputs: Any) -> list[dict[str, Any]]:
     return [{"type": f"gpuinfra:{cloud}:RegionClone", "outputs": {"buckets": {"scratch-0": "the-replica"}, **outputs}}]
 
 
+@pytest.mark.parametrize("written", RESERVED, indirect=True)
 def test_second_region_must_use_the_replica(pair: tuple[Path, Path]) -> None:
     """A clone with a new bucket has no data. The fix writes the file with the replica, which then agrees with the stack."""
     stack = read_stack(pair[0])

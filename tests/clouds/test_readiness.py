@@ -32,6 +32,7 @@ SOURCE, REPLICA, ROLE = (
     "train-evidence-000000000000-us-west-2-0a1b2c3d",
     "replication",
 )
+KEY_ARN = "arn:aws:kms:{}:000000000000:key/{}"
 KEY_ID, BUNDLE = "11111111-2222-3333-4444-555555555555", "bundles/train/gpu/abc.tar.gz"
 SCRATCH = tuple(name.replace("evidence", "scratch-0") for name in (SOURCE, REPLICA))
 
@@ -80,7 +81,11 @@ class Aws:
             source: {
                 "ReplicationConfiguration": {
                     "Role": f"arn:aws:iam::000000000000:role/{ROLE}",
-                    "Rules": [{"ID": "all", "Priority": 0, "Status": "Enabled", "Destination": {"Bucket": f"arn:aws:s3:::{replica}"}}],
+                    "Rules": [{
+                        "ID": "all", "Priority": 0, "Status": "Enabled",
+                        "SourceSelectionCriteria": {"SseKmsEncryptedObjects": {"Status": "Enabled"}},
+                        "Destination": {"Bucket": f"arn:aws:s3:::{replica}", "EncryptionConfiguration": {"ReplicaKmsKeyID": KEY_ARN.format("us-west-2", KEY_ID)}},
+                    }],
                 }
             }
             for source, replica in ((SOURCE, REPLICA), SCRATCH)
@@ -158,6 +163,11 @@ def _rule(**more: Any) -> Callable[[Aws], None]:
     return lambda cloud: cloud.rules[SOURCE]["ReplicationConfiguration"]["Rules"][0].update(more)
 
 
+def _encrypted_with(arn: str | None) -> Callable[[Aws], None]:
+    encryption = {"EncryptionConfiguration": {"ReplicaKmsKeyID": arn}} if arn else {}
+    return _rule(Destination={"Bucket": f"arn:aws:s3:::{REPLICA}", **encryption})
+
+
 def _set(name: str, value: Any) -> Callable[[Any], None]:
     return lambda cloud: setattr(cloud, name, value)
 
@@ -179,7 +189,7 @@ def test_ready_region_on_aws_has_only_good_lines() -> None:
         "role",
         "bundle",
     }
-    assert [one.name for one in found if one.topic == "key"] == [KEY_ID]
+    assert [one.name for one in found if one.topic == "key"] == [REPLICA, SCRATCH[1], KEY_ID]
     assert "42 s" in next(one.reason for one in found if one.topic == "lag")
 
 
@@ -193,6 +203,11 @@ BOTH = (SOURCE, SCRATCH[0])
         (_rule(Destination={"Bucket": "arn:aws:s3:::other"}), {(FAIL, "replication", SOURCE)}, ""),
         (lambda cloud: cloud.rules.update({SOURCE: "ReplicationConfigurationNotFoundError"}), {(FAIL, "replication", SOURCE)}, ""),
         (lambda cloud: cloud.rules.update({SOURCE: "NoSuchBucket"}), {(FAIL, "replication", SOURCE)}, ""),
+        (_rule(SourceSelectionCriteria={"SseKmsEncryptedObjects": {"Status": "Disabled"}}), {(FAIL, "replication", SOURCE)}, ""),
+        (lambda cloud: cloud.rules[SOURCE]["ReplicationConfiguration"]["Rules"][0].pop("SourceSelectionCriteria"), {(FAIL, "replication", SOURCE)}, ""),
+        (_encrypted_with(KEY_ARN.format("us-east-1", KEY_ID)), {(FAIL, "key", REPLICA)}, ""),
+        (_encrypted_with(KEY_ARN.format("us-west-2", "other")), {(FAIL, "key", REPLICA)}, ""),
+        (_encrypted_with(None), {(FAIL, "key", REPLICA)}, ""),
         (_set("head", "404"), {(FAIL, "replica", REPLICA), (FAIL, "replica", SCRATCH[1])}, ""),
         (_set("head", {"BucketRegion": "eu-west-1"}), {(FAIL, "replica", REPLICA), (FAIL, "replica", SCRATCH[1])}, ""),
         (_set("lag", _points("Maximum", 90 * 60 + 1)), {(FAIL, "lag", one) for one in BOTH}, "aws s3api get-bucket-replication"),
@@ -225,7 +240,8 @@ def test_each_broken_protection_on_aws_is_named(
 
 def test_state_without_replication_or_key_is_named_on_aws() -> None:
     """A stack whose recovery is declared but not deployed is not ready."""
-    assert problems(Aws().lines(state=AWS_STATE[:1])) == {(FAIL, "replication", "stack"), (FAIL, "key", "stack")}
+    missing = {(FAIL, "replication", "stack"), (FAIL, "key", "stack")}
+    assert problems(Aws().lines(state=AWS_STATE[:1])) == {*missing, (FAIL, "key", REPLICA)}
     assert problems(Aws().lines(state=[])) == {(FAIL, "replication", "stack"), (FAIL, "key", "stack")}
 
 
@@ -262,9 +278,10 @@ METHODS = {
 """Path -> the discovery document and its method."""
 
 
-def job(source: str, replica: str, status: str = "ENABLED") -> dict[str, Any]:
+def job(source: str, replica: str, status: str = "ENABLED", key: str = "KMS_KEY_DESTINATION_BUCKET_DEFAULT") -> dict[str, Any]:  # fmt: skip
     """A replication job."""
-    spec = {"gcsDataSource": {"bucketName": source}, "gcsDataSink": {"bucketName": replica}}
+    options = {"metadataOptions": {"kmsKey": key}}
+    spec = {"gcsDataSource": {"bucketName": source}, "gcsDataSink": {"bucketName": replica}, "transferOptions": options}
     return {"name": G_JOB, "projectId": "p", "status": status, "replicationSpec": spec}
 
 
@@ -274,11 +291,15 @@ def series(**value: Any) -> dict[str, Any]:
     return {"timeSeries": [{"metric": {"type": gcp.LATENCY}, "points": [{"interval": interval, "value": value}]}]}
 
 
+def _bucket(location: str, key: str | None = G_KEY) -> dict[str, Any]:
+    return {"location": location, **({"encryption": {"defaultKmsKeyName": key}} if key else {})}
+
+
 GOOD: dict[str, Any] = {
     f"v1/{G_JOB}": job(G_SOURCE, G_REPLICA),
     "v1/transferJobs/2": job("scratch", "scratch-replica"),
-    f"storage/v1/b/{G_REPLICA}": {"name": G_REPLICA, "location": "US-EAST4"},
-    "storage/v1/b/scratch-replica": {"name": "scratch-replica", "location": "US-EAST4"},
+    f"storage/v1/b/{G_REPLICA}": _bucket("US-EAST4"),
+    "storage/v1/b/scratch-replica": _bucket("US-EAST4"),
     "latency": series(doubleValue=42000.0),
     "failed": {},
     f"v1/{G_KEY}": {"name": G_KEY, "primary": {"name": f"{G_KEY}/cryptoKeyVersions/1", "state": "ENABLED"}},
@@ -333,7 +354,7 @@ def test_ready_region_on_google_cloud_has_only_good_lines() -> None:
     found = google(GOOD)
     assert problems(found) == set()
     assert {one.topic for one in found} == {"replication", "replica", "lag", "failures", "key", "role", "bundle"}
-    assert [one.name for one in found if one.topic in ("key", "role")] == [G_KEY, G_ROLE]
+    assert [one.name for one in found if one.topic in ("key", "role")] == [G_REPLICA, "scratch-replica", G_KEY, G_ROLE]
     assert "42 s" in next(one.reason for one in found if one.topic == "lag")
 
 
@@ -352,7 +373,10 @@ def _key(state: str) -> dict[str, Any]:
         ({f"v1/{G_JOB}": None}, {(FAIL, "replication", G_SOURCE)}, ""),
         ({f"v1/{G_JOB}": job(G_SOURCE, "other")}, {(FAIL, "replication", G_SOURCE)}, ""),
         ({f"storage/v1/b/{G_REPLICA}": None}, {(FAIL, "replica", G_REPLICA)}, ""),
-        ({f"storage/v1/b/{G_REPLICA}": {"location": "US-CENTRAL1"}}, {(FAIL, "replica", G_REPLICA)}, ""),
+        ({f"storage/v1/b/{G_REPLICA}": _bucket("US-CENTRAL1")}, {(FAIL, "replica", G_REPLICA)}, ""),
+        ({f"storage/v1/b/{G_REPLICA}": _bucket("US-EAST4", None)}, {(FAIL, "key", G_REPLICA)}, ""),
+        ({f"storage/v1/b/{G_REPLICA}": _bucket("US-EAST4", G_KEY.replace("us-east4", "us"))}, {(FAIL, "key", G_REPLICA)}, ""),
+        ({f"v1/{G_JOB}": job(G_SOURCE, G_REPLICA, key="KMS_KEY_PRESERVE")}, {(FAIL, "key", G_JOB)}, ""),
         ({"latency": series(doubleValue=120 * 60_000 + 1.0)}, {(FAIL, "lag", one) for one in G_BOTH}, "gcloud transfer operations list"),
         ({"latency": series(doubleValue=1_801_000.0)}, {(WARN, "lag", one) for one in G_BOTH}, "gcloud transfer operations list"),
         ({"latency": {}}, set(), ""),
@@ -381,7 +405,8 @@ def test_each_broken_protection_on_google_cloud_is_named(
 
 def test_state_without_replication_or_key_is_named_on_google_cloud() -> None:
     """A stack whose recovery is declared but not deployed is not ready."""
-    assert problems(google(GOOD, G_STATE[:1])) == {(FAIL, "replication", "stack"), (FAIL, "key", "stack")}
+    missing = {(FAIL, "replication", "stack"), (FAIL, "key", "stack")}
+    assert problems(google(GOOD, G_STATE[:1])) == {*missing, (FAIL, "key", G_REPLICA)}
 
 
 def test_cloud_whose_replication_cannot_be_read_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:

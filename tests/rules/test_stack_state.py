@@ -64,6 +64,19 @@ def test_state_in_the_region_that_fails_is_rejected(
 
 
 @pytest.mark.parametrize(
+    ("location", "expected"),
+    [("us-central1", [(Level.ERROR, "secretsprovider")]), ("us-east4", []), ("us", []), ("global", [])],
+)
+def test_key_ring_in_the_region_that_fails_is_rejected(
+    tmp_path: Path, location: str, expected: list[tuple[Level, str]]
+) -> None:
+    """The URL of a secrets provider on Google Cloud contains the location of the key ring."""
+    stack = (shipped("stacks") / "Pulumi.gcp-recovery.yaml").read_text(encoding="utf-8")
+    provider = f"gcpkms://projects/p/locations/{location}/keyRings/r/cryptoKeys/k"
+    assert _found(tmp_path, None, provider, stack) == expected
+
+
+@pytest.mark.parametrize(
     ("region", "backend", "expected"),
     [
         ("eu-west-1", "s3://state?region=eu-west-1", [(Level.WARN, "backend.url")]),

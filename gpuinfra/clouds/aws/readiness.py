@@ -2,14 +2,19 @@
 
 Requests and responses: the API references of S3 (GetBucketReplication, HeadBucket, HeadObject), KMS (DescribeKey, KeyState), CloudWatch
 (GetMetricStatistics) and IAM (GetRole), retrieved 2026-11-22, and the service models of botocore.
+
+S3 replicates objects that are encrypted with a KMS key only if the rule selects them, and encrypts the replica with the key in the rule
+(https://docs.aws.amazon.com/AmazonS3/latest/userguide/replication-config-for-kms-objects.html, retrieved 2026-11-26). For a key in
+another Region than the bucket, S3 returns `KMS.NotFoundException` (localstack/localstack pull request 7448, retrieved 2026-11-26).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from shlex import quote
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from gpuinfra.clouds.readiness import (
     FAIL,
@@ -26,6 +31,7 @@ from gpuinfra.clouds.readiness import (
     lag,
     of_pair,
     role,
+    state,
 )
 from gpuinfra.safe_text import one_line
 
@@ -64,6 +70,7 @@ def look(question: Question) -> Iterator[Line]:
         return session.client(service, region_name=region, config=limits)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
     yield from lines(question, client, datetime.now(UTC))
+    yield from backend(question, client)
 
 
 def lines(question: Question, client: Client, now: datetime) -> Iterator[Line]:
@@ -81,7 +88,7 @@ def lines(question: Question, client: Client, now: datetime) -> Iterator[Line]:
         source, replica = str(outputs.get("bucket")), arn.rpartition(":")[2]
         replicas[source] = replica
         roles[str(outputs.get("role"))] = None
-        pair = _Pair(question, client, source=source, arn=arn, rule=str(rule.get("id")), now=now)
+        pair = _Pair(question, client, source=source, arn=arn, rule=str(rule.get("id")), keys=keys, now=now)
         yield from of_pair(source, replica, pair)
         yield from asked("failures", source, pair.failures)
     for name in keys:
@@ -93,11 +100,35 @@ def lines(question: Question, client: Client, now: datetime) -> Iterator[Line]:
             yield from asked("bundle", name, lambda b=bucket, r=replica, n=name: _bundle(question, client, b, r, n))
 
 
+def backend(question: Question, client: Client) -> Iterator[Line]:
+    """Read the Region of the bucket that contains the Pulumi state (`s3://BUCKET`). A backend with its own endpoint is not in AWS."""
+    name, url = question.backend
+    parts = urlsplit(url)
+    if parts.scheme == "s3" and "endpoint" not in parse_qs(parts.query):
+        yield from asked("state", name, lambda: [state(question, _home(question, client, parts.netloc))])
+
+
+def _home(question: Question, client: Client, bucket: str) -> str | None:
+    # The endpoint of the second Region also returns the Region of a bucket in another Region.
+    answer = _answer(client("s3", question.recovery.region).head_bucket, Bucket=bucket)
+    return None if answer is None else str(answer.get("BucketRegion") or "")
+
+
 class _Pair:
     """A bucket and its replica."""
 
-    def __init__(self, question: Question, client: Client, *, source: str, arn: str, rule: str, now: datetime) -> None:
-        self._question, self._client, self._now = question, client, now
+    def __init__(
+        self,
+        question: Question,
+        client: Client,
+        *,
+        source: str,
+        arn: str,
+        rule: str,
+        keys: Sequence[str],
+        now: datetime,
+    ) -> None:
+        self._question, self._client, self._now, self._keys = question, client, now, keys
         self._source, self._arn, self._replica, self._rule = source, arn, arn.rpartition(":")[2], rule
         self._show = f"aws s3api get-bucket-replication --bucket {quote(source)} --region {question.region}"
 
@@ -112,8 +143,23 @@ class _Pair:
         elif ours[0].get("Status") != "Enabled":
             reason = f"the replication rule to {self._replica} is {ours[0].get('Status')}"
             yield Line(topic="replication", name=self._source, state=FAIL, reason=reason)
-        else:
+        elif _selects_encrypted(ours[0]):
             yield Line(topic="replication", name=self._source, state=OK, reason=f"copies to {self._replica}")
+        else:
+            reason = f"the replication rule to {self._replica} does not copy objects that are encrypted with a KMS key"
+            yield Line(topic="replication", name=self._source, state=FAIL, reason=reason)
+        if ours:
+            yield self._encryption(ours[0])
+
+    def _encryption(self, rule: Mapping[str, Any]) -> Line:
+        """The rule encrypts the replica with a key of the stack in the second Region. If the first Region fails, its keys cannot be used."""
+        arn = str((rule["Destination"].get("EncryptionConfiguration") or {}).get("ReplicaKmsKeyID") or "")
+        second = self._question.recovery.region
+        if arn.rpartition("/")[2] in self._keys and f":{second}:" in arn:
+            return Line(topic="key", name=self._replica, state=OK, reason=f"is encrypted with a key in {second}")
+        used = arn or "no key"
+        reason = f"the replication rule encrypts the replica with {used}, not with a key of this stack in {second}"
+        return Line(topic="key", name=self._replica, state=FAIL, reason=reason)
 
     def exists(self) -> Iterator[Line]:
         second = self._question.recovery.region
@@ -164,6 +210,11 @@ class _Pair:
             Statistics=[statistic],
         )
         return list((answer or {}).get("Datapoints", []))
+
+
+def _selects_encrypted(rule: Mapping[str, Any]) -> bool:
+    criteria = (rule.get("SourceSelectionCriteria") or {}).get("SseKmsEncryptedObjects") or {}
+    return bool(criteria.get("Status") == "Enabled")
 
 
 def _key(client: Client, name: str, region: str) -> Iterator[Line]:

@@ -6,22 +6,25 @@ The replication status of a blob is in a header of the source blob. Azure does n
 Requests and responses: the REST references of Storage (Object Replication Policies, Storage Accounts and Blob Containers), Key Vault (Keys),
 Authorization (Role Assignments) and Monitor (Metrics) and their models in the azure-mgmt packages, and Get Blob Properties
 (https://learn.microsoft.com/rest/api/storageservices/get-blob-properties: `x-ms-or-{policy-id}_{rule-id}` is `complete` or `failed`), retrieved 2026-11-23.
+Storage Accounts - List returns the accounts of a subscription (https://learn.microsoft.com/rest/api/storagerp/storage-accounts/list, retrieved 2026-11-26).
 """
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, urlsplit
 
 from gpuinfra.clouds.azure.recovery import BUCKETS, PENDING
 from gpuinfra.clouds.readiness import (
     FAIL,
     OK,
+    SKIPPED,
     Line,
     Question,
     Resource,
@@ -32,6 +35,7 @@ from gpuinfra.clouds.readiness import (
     lag,
     of_pair,
     role,
+    state,
 )
 from gpuinfra.handover.azure_rest import Refused, Rest, raise_for
 from gpuinfra.handover.ports import PortUnavailable
@@ -50,6 +54,8 @@ NEWEST = timedelta(minutes=15)
 
 Get = Callable[[str, str, Mapping[str, str]], dict[str, Any] | None]
 """Reads a resource, given its ID, the API version and parameters. Returns None if the resource does not exist. Raises `Unread`."""
+Every = Callable[[str, str], Iterable[Mapping[str, Any]]]
+"""Reads all entries of a list, given its path and the API version. Raises `Unread`."""
 Head = Callable[[str, str], Mapping[str, str] | None]
 """Reads the headers of a blob, given the container's address and the blob's name. Header names are in lower case. Returns None if the blob does not exist. Raises `Unread`."""
 
@@ -78,7 +84,14 @@ def look(question: Question) -> Iterator[Line]:
             raise Unread(str(problem)) from None
         return {name.lower(): value for name, value in answer.headers.items()}
 
+    def every(path: str, api: str) -> Iterator[Mapping[str, Any]]:
+        try:
+            yield from rest.pages(path, api)
+        except PortUnavailable as problem:
+            raise Unread(str(problem)) from None
+
     yield from lines(question, get, head, datetime.now(UTC))
+    yield from backend(question, every, os.environ)
 
 
 def lines(question: Question, get: Get, head: Head, now: datetime) -> Iterator[Line]:
@@ -109,6 +122,34 @@ def lines(question: Question, get: Get, head: Head, now: datetime) -> Iterator[L
         for pair in pairs:
             if pair.source == f"{account}/{container.rpartition('/')[2]}":
                 yield from asked("bundle", name, lambda c=container, n=name, p=pair: p.bundle(head, c, n))
+
+
+def backend(question: Question, every: Every, environment: Mapping[str, str]) -> Iterator[Line]:
+    """Read the region of the storage account that contains the Pulumi state.
+
+    The account is in the URL (`azblob://CONTAINER?storage_account=ACCOUNT`) or in the variable `AZURE_STORAGE_ACCOUNT`. The account can be
+    in another subscription.
+    """
+    name, url = question.backend
+    parts = urlsplit(url)
+    if parts.scheme != "azblob":
+        return
+    account = (parse_qs(parts.query).get("storage_account") or [environment.get("AZURE_STORAGE_ACCOUNT", "")])[0]
+    ids = (str(one.get("id")) for one in question.resources)
+    subscription = next((id_.split("/")[2] for id_ in ids if id_.startswith("/subscriptions/")), "")
+
+    def home() -> Iterator[Line]:
+        found = every(f"/subscriptions/{subscription}/providers/Microsoft.Storage/storageAccounts", STORAGE)
+        known = next((one for one in found if one.get("name") == account), None)
+        if known is None:
+            reason = (
+                f"the storage account {account or 'of the state backend'} is not in the subscription {subscription}"
+            )
+            yield Line(topic="state", name=name, state=SKIPPED, reason=reason)
+        else:
+            yield state(question, _location(known))
+
+    yield from asked("state", name, home)
 
 
 @dataclass(frozen=True, kw_only=True)

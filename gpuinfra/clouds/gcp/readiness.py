@@ -1,19 +1,33 @@
-"""Reads the second region of a stack: replication jobs, replicas, keys, roles and bundles.
+"""Reads the second region of a stack: replication jobs, replicas, keys, roles, bundles and images.
 
 Requests and responses: the REST references of Storage Transfer (transferJobs.get), Cloud Storage (buckets.get, objects.get), Cloud KMS
 (cryptoKeys.get), Cloud Monitoring (timeSeries.list) and IAM (projects.roles.get), and Google's discovery documents, retrieved 2026-11-22.
-Images are global. The metrics are documented at https://docs.cloud.google.com/storage-transfer/docs/monitor-transfer-jobs, retrieved 2026-11-22.
+Images are global resources, but `storageLocations` of an image is a region or a multi-region
+(https://cloud.google.com/compute/docs/reference/rest/v1/images, retrieved 2026-11-26). The metrics are documented at https://docs.cloud.google.com/storage-transfer/docs/monitor-transfer-jobs, retrieved 2026-11-22.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
-from gpuinfra.clouds.readiness import FAIL, OK, Line, Question, Unread, asked, bundle, deployed, key, lag, of_pair
+from gpuinfra.clouds.readiness import (
+    FAIL,
+    OK,
+    Line,
+    Question,
+    Unread,
+    asked,
+    bundle,
+    deployed,
+    key,
+    lag,
+    of_pair,
+    state,
+)
 from gpuinfra.handover.gcp import Client, PortUnavailable
 from gpuinfra.handover.trust import checked_address
 
@@ -26,6 +40,7 @@ LATENCY, COUNT = f"{METRIC}/replication_latency", f"{METRIC}/object_replication_
 RECENT = timedelta(hours=1)
 FAILURES = timedelta(hours=24)
 ENDPOINTS = {
+    "compute": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE", "https://compute.googleapis.com/compute/v1/"),
     "cloudkms": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDKMS", "https://cloudkms.googleapis.com/"),
     "iam": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_IAM", "https://iam.googleapis.com/"),
     "monitoring": ("CLOUDSDK_API_ENDPOINT_OVERRIDES_MONITORING", "https://monitoring.googleapis.com/"),
@@ -50,6 +65,8 @@ def look(question: Question) -> Iterator[Line]:
             raise Unread(str(problem)) from None
 
     yield from lines(question, get, datetime.now(UTC))
+    yield from images(question, get)
+    yield from backend(question, get)
 
 
 def lines(question: Question, get: Get, now: datetime) -> Iterator[Line]:
@@ -71,6 +88,7 @@ def lines(question: Question, get: Get, now: datetime) -> Iterator[Line]:
             project=str(one.get("project")),
             source=source,
             replica=replica,
+            keys=keys,
             now=now,
         )
         yield from of_pair(source, replica, job)
@@ -87,13 +105,41 @@ def lines(question: Question, get: Get, now: datetime) -> Iterator[Line]:
             yield from asked("bundle", name, lambda b=bucket, r=replica, n=name: _bundle(get, b, r, n))
 
 
+def images(question: Question, get: Get) -> Iterator[Line]:
+    """Report the images that are stored only in the first region. `preflight` reports images that do not exist."""
+    for ref in question.images:
+        yield from asked("image", ref, lambda ref=ref: _image(question, get, ref))
+
+
+def backend(question: Question, get: Get) -> Iterator[Line]:
+    """Read the location of the bucket that contains the Pulumi state (`gs://BUCKET`). A multi-region or dual-region is no region."""
+    name, url = question.backend
+    parts = urlsplit(url)
+
+    def home() -> Iterator[Line]:
+        answer = get("storage", f"storage/v1/b/{quote(parts.netloc, safe='')}", {})
+        yield state(question, None if answer is None else str(answer.get("location") or "").lower())
+
+    if parts.scheme == "gs":
+        yield from asked("state", name, home)
+
+
 class _Job:
     """A replication job with its bucket and its replica."""
 
     def __init__(
-        self, question: Question, get: Get, *, name: str, project: str, source: str, replica: str, now: datetime
+        self,
+        question: Question,
+        get: Get,
+        *,
+        name: str,
+        project: str,
+        source: str,
+        replica: str,
+        keys: Sequence[str],
+        now: datetime,
     ) -> None:
-        self._question, self._get, self._now = question, get, now
+        self._question, self._get, self._now, self._keys = question, get, now, keys
         self._name, self._project, self._source, self._replica = name, project, source, replica
 
     def replication(self) -> Iterator[Line]:
@@ -110,6 +156,10 @@ class _Job:
             yield Line(topic="replication", name=self._source, state=FAIL, reason=reason)
         else:
             yield Line(topic="replication", name=self._source, state=OK, reason=f"copies to {self._replica}")
+        options = ((answer or {}).get("replicationSpec") or {}).get("transferOptions") or {}
+        if (options.get("metadataOptions") or {}).get("kmsKey") == "KMS_KEY_PRESERVE":
+            reason = f"the replication job keeps the key of each object, which is in {self._question.region}"
+            yield Line(topic="key", name=self._name, state=FAIL, reason=reason)
 
     def exists(self) -> Iterator[Line]:
         second = self._question.recovery.region
@@ -123,12 +173,27 @@ class _Job:
             )
         else:
             yield Line(topic="replica", name=self._replica, state=OK, reason=f"exists in {second}")
+        if answer is not None:
+            yield self._encryption(str((answer.get("encryption") or {}).get("defaultKmsKeyName") or ""))
+
+    def _encryption(self, key_id: str) -> Line:
+        """The default key of the replica is a key of the stack in the second region."""
+        second = self._question.recovery.region
+        if key_id in self._keys:
+            return Line(topic="key", name=self._replica, state=OK, reason=f"uses a key in {second}")
+        used = key_id or "a Google-managed key"
+        reason = f"the replica uses {used}, not a key of this stack in {second}"
+        return Line(topic="key", name=self._replica, state=FAIL, reason=reason)
 
     def lag(self) -> Iterator[Line]:
-        """The latency is a distribution in milliseconds. The lag is the 99th percentile of the last hour."""
+        """The latency of the objects that were replicated is a distribution in milliseconds. The lag is the 99th percentile of the last hour."""
         values = self._series(f'metric.type = "{LATENCY}"', RECENT, "ALIGN_PERCENTILE_99")
+        if not values:
+            # Google publishes no metric about objects that are waiting.
+            yield Line(topic="lag", name=self._source, state=OK, reason="no objects were replicated in the last hour")
+            return
         fix = f"gcloud transfer operations list --job-names={self._name} --project={self._project}"
-        yield lag(self._question, self._source, max(values) / 1000 if values else None, fix)
+        yield lag(self._question, self._source, max(values) / 1000, fix)
 
     def failures(self) -> Iterator[Line]:
         values = self._series(f'metric.type = "{COUNT}" AND metric.labels.status = "failed"', FAILURES, "ALIGN_SUM")
@@ -184,6 +249,21 @@ def _role(get: Get, role: str) -> Iterator[Line]:
 def _bundle(get: Get, bucket: str, replica: str, name: str) -> Iterator[Line]:
     answer = get("storage", f"storage/v1/b/{quote(replica, safe='')}/o/{quote(name, safe='')}", {})
     yield bundle(name, bucket, replica, _copy(bucket, replica, ""), exists=answer is not None)
+
+
+def _image(question: Question, get: Get, ref: str) -> Iterator[Line]:
+    path = ref.partition("/compute/v1/")[2] or ref
+    answer = get("compute", path, {})
+    places = [str(one).lower() for one in (answer or {}).get("storageLocations") or []]
+    if places == [question.region]:
+        name, project = str((answer or {}).get("name")), path.removeprefix("projects/").partition("/")[0]
+        copy = f"{name}-{question.recovery.region}"
+        fix = (
+            f"gcloud compute images create {copy} --project={project} --source-image={name} --source-image-project={project} "
+            f"--storage-location={question.recovery.region}, and set `image` to projects/{project}/global/images/{copy}"
+        )
+        reason = f"the image is stored only in {question.region}"
+        yield Line(topic="image", name=ref, state=FAIL, reason=reason, fix=fix)
 
 
 def _copy(bucket: str, replica: str, project: str) -> str:

@@ -52,10 +52,27 @@ def document(store: Store, bucket: str) -> str:
         raise CloudError("ReplicationConfigurationNotFoundError", text, status=404)
     rules = "".join(
         f"<Rule><ID>{escape(str(rule.get('id')))}</ID><Priority>{int(rule.get('priority') or 0)}</Priority><Filter><Prefix></Prefix></Filter>"
-        f"<Status>{rule.get('status')}</Status><Destination><Bucket>{escape(str(rule['destination']['bucket']))}</Bucket></Destination></Rule>"
+        f"<Status>{rule.get('status')}</Status>{_criteria(rule)}"
+        f"<Destination><Bucket>{escape(str(rule['destination']['bucket']))}</Bucket>{_encryption(rule)}</Destination></Rule>"
         for rule in found.plain.get("rules") or []
     )
     return (
         '<ReplicationConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
         f"<Role>{escape(str(found.plain.get('role')))}</Role>{rules}</ReplicationConfiguration>"
+    )
+
+
+def _criteria(rule: dict[str, Any]) -> str:
+    status = ((rule.get("sourceSelectionCriteria") or {}).get("sseKmsEncryptedObjects") or {}).get("status")
+    if not status:
+        return ""
+    return f"<SourceSelectionCriteria><SseKmsEncryptedObjects><Status>{status}</Status></SseKmsEncryptedObjects></SourceSelectionCriteria>"
+
+
+def _encryption(rule: dict[str, Any]) -> str:
+    key = (rule["destination"].get("encryptionConfiguration") or {}).get("replicaKmsKeyId")
+    return (
+        f"<EncryptionConfiguration><ReplicaKmsKeyID>{escape(str(key))}</ReplicaKmsKeyID></EncryptionConfiguration>"
+        if key
+        else ""
     )

@@ -33,6 +33,7 @@ _SET = re.compile(r"(?P<set>/subscriptions/[^/]+/resourceGroups/[^/]+/providers/
 _MACHINE = re.compile(_SET.pattern.partition("(?P<rest>")[0] + r"/virtualMachines/(?P<index>\d+)", re.I)
 _TUNNEL = re.compile(r"(?P<bastion>/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/bastionHosts/[^/]+)/tunnel", re.I)  # fmt: skip
 _LOG = re.compile(r"/subscriptions/[^/]+/providers/Microsoft\.Insights/eventtypes/management/values", re.I)
+_ACCOUNTS = re.compile(r"/subscriptions/[^/]+/providers/Microsoft\.Storage/storageAccounts", re.I)
 _METRICS = re.compile(
     r"(?P<policy>/subscriptions/.+/objectReplicationPolicies/[^/]+)/providers/Microsoft\.Insights/metrics", re.I
 )
@@ -93,6 +94,8 @@ class ResourceManager:
             return {"value": self._activities(request.query.get("$filter", ""))}
         if place == "/subscriptions" and request.method == "GET":
             return {"value": [{"id": f"/subscriptions/{ids.SUBSCRIPTION}", "subscriptionId": ids.SUBSCRIPTION}]}
+        if _ACCOUNTS.fullmatch(place) and request.method == "GET":
+            return {"value": [self._read(one.id) for one in self.cloud.store.list(stores.ACCOUNT)]}
         if (metrics := _METRICS.fullmatch(place)) and request.method == "GET":
             return self._metrics(metrics["policy"], request.query)
         if (bastion := _TUNNEL.fullmatch(place)) and request.method == "GET":

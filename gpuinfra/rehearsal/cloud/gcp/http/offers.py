@@ -58,7 +58,11 @@ def answer(cloud: Cloud, request: Request, rest: str) -> Response:
     name = f"{found['name']}-v20260101" if found["family"] else found["name"]
     permission = "compute.images.getFromFamily" if found["family"] else "compute.images.get"
     arch = "ARM64" if "arm64" in name else "X86_64"
-    return _checked(cloud, permission, {"name": name, "status": "READY", "architecture": arch, "diskSizeGb": "10"})
+    known = cloud.store.get("external", place.removeprefix("v1/")) or {}
+    stored = {"storageLocations": known.get("regions") or ["us"]}
+    return _checked(
+        cloud, permission, {"name": name, "status": "READY", "architecture": arch, "diskSizeGb": "10", **stored}
+    )
 
 
 def _checked(cloud: Cloud, permission: str, content: dict[str, Any]) -> Response:

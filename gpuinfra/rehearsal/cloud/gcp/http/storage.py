@@ -169,6 +169,7 @@ class Storage:
             "name": bucket,
             "projectNumber": PROJECT_NUMBER,
             "location": plain.get("location"),
+            **({"encryption": plain["encryption"]} if plain.get("encryption") else {}),
         }
 
     def _list(self, bucket: str, query: dict[str, str]) -> dict[str, Any]:
