@@ -210,10 +210,10 @@ class _Own:
 
 
 class _Unused(mocks.Mocks):
-    """The monitor answers all requests."""
+    """Required by the SDK, which does not call it: the monitor answers every request."""
 
     def new_resource(self, args: Any) -> Any:
-        raise NotImplementedError
+        raise NotImplementedError("the monitor answers every request")
 
     def call(self, args: Any) -> Any:
-        raise NotImplementedError
+        raise NotImplementedError("the monitor answers every request")
