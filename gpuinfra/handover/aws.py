@@ -216,15 +216,26 @@ class S3Evidence:
         self._bucket = bucket
         self._prefix = prefix.strip("/") + "/"
 
-    def list(self) -> Iterator[EvidenceRef]:
-        """List all evidence under the prefix. Other keys are skipped."""
+    def folders(self) -> Iterator[str]:
+        """Return the names of the folders. S3 returns the keys under a folder as one `CommonPrefixes` element, and up to 1,000 elements per request.
+
+        https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html (retrieved 2026-11-26).
+        """
+        for page in self._pages(Prefix=self._prefix, Delimiter="/"):
+            for entry in page.get("CommonPrefixes", []):
+                yield entry["Prefix"].removeprefix(self._prefix).rstrip("/")
+
+    def list(self, folder: str) -> Iterator[EvidenceRef]:
+        """List the evidence in a folder. Other keys are skipped."""
+        for page in self._pages(Prefix=f"{self._prefix}{folder}/"):
+            for entry in page.get("Contents", []):
+                key, etag, modified = entry["Key"], entry.get("ETag", ""), entry["LastModified"]
+                if ref := parse_key(NODE, self._prefix, key, etag=etag, modified=modified):
+                    yield ref
+
+    def _pages(self, **query: str) -> Iterator[dict[str, Any]]:
         with _cloud_errors():
-            pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=self._prefix)
-            for page in pages:
-                for entry in page.get("Contents", []):
-                    key, etag, modified = entry["Key"], entry.get("ETag", ""), entry["LastModified"]
-                    if ref := parse_key(NODE, self._prefix, key, etag=etag, modified=modified):
-                        yield ref
+            yield from self._s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, **query)
 
     def read(self, ref: EvidenceRef) -> bytes:
         """Read one piece of evidence, up to the size limit."""

@@ -143,7 +143,8 @@ def test_evidence_is_uploaded_and_its_signer_verified(site: Site, ports: Ports, 
     number = site.numbers()[0]
     report(site, number, tmp_path)
     ports.membership.members(site.groups)
-    refs = [ref for ref in ports.store.list() if ref.instance_id == number]
+    assert number in ports.store.folders()
+    refs = list(ports.store.list(number))
     assert [(ref.boot_id, ref.seq, ref.owner) for ref in refs] == [(BOOT, 1, "")]
     data, raw = ports.store.read(refs[0]), ports.store.proof(refs[0])
     assert raw is not None
@@ -157,7 +158,7 @@ def test_proof_can_be_renewed_but_evidence_cannot_be_replaced(site: Site, ports:
     number = site.numbers()[1]
     report(site, number, tmp_path)
     node = site.node(number)
-    ref = next(ref for ref in ports.store.list() if ref.instance_id == number)
+    ref = next(iter(ports.store.list(number)))
     first = ports.store.proof(ref)
     node.put("evidence-1", ref.key.replace(".json", ".proof.json"), b"{}", once=False)
     assert ports.store.proof(ref) != first
