@@ -56,10 +56,9 @@ def ports(cloud: str, address: str, members: Members, folder: Path, prefix: str 
     store: Any
     identity: Any
     if cloud == "aws":
-        import boto3
-
-        made = {"region_name": "us-east-1", "endpoint_url": address, "aws_access_key_id": "x", "aws_secret_access_key": "x"}  # fmt: skip
-        store = aws.S3Evidence(boto3.client("s3", **made), "evidence", prefix)
+        os.environ.update(AWS_ACCESS_KEY_ID="x", AWS_SECRET_ACCESS_KEY="x", AWS_ENDPOINT_URL_S3=address)
+        client = aws._client(aws._session("us-east-1", "", ""), "s3")
+        store = aws.S3Evidence(client, "evidence", prefix)
         sts = SimpleNamespace(meta=SimpleNamespace(endpoint_url=address), get_caller_identity=lambda: {"Account": "000000000000"})  # fmt: skip
         identity = aws.StsIdentity(sts)
     elif cloud == "azure":

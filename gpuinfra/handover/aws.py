@@ -11,6 +11,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -82,18 +83,46 @@ def _client(session: Any, service: str) -> Any:
 def _session(region: str, profile: str, role_arn: str) -> Any:
     import boto3
 
-    session = boto3.session.Session(region_name=region, profile_name=profile or None)
+    session = boto3.session.Session(
+        region_name=region, profile_name=profile or None, botocore_session=botocore_session()
+    )
     if role_arn:
         given = _client(session, "sts").assume_role(RoleArn=role_arn, RoleSessionName="gpuinfra-handover")[
             "Credentials"
         ]
         session = boto3.session.Session(
             region_name=region,
+            botocore_session=botocore_session(),
             aws_access_key_id=given["AccessKeyId"],
             aws_secret_access_key=given["SecretAccessKey"],
             aws_session_token=given["SessionToken"],
         )
     return session
+
+
+def botocore_session() -> Any:
+    """Return a botocore session that parses ISO 8601 times quickly. With dateutil, which botocore uses, times take most of the CPU time of a list.
+
+    The AWS CLI sets its parser in the same way: https://github.com/aws/aws-cli/blob/develop/awscli/customizations/scalarparse.py (retrieved 2026-11-26).
+    """
+    import botocore.session
+
+    session = botocore.session.Session()
+    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_moment)
+    return session
+
+
+def _moment(value: Any) -> datetime:
+    """Parse a time in a response, such as `2026-11-21T09:00:00.000Z`."""
+    if isinstance(value, str) and value[10:11] == "T" and value.endswith("Z"):
+        try:
+            return datetime.fromisoformat(value)
+        except ValueError:
+            pass
+    from botocore.utils import parse_timestamp
+
+    found: datetime = parse_timestamp(value)
+    return found
 
 
 class AutoScalingMembership:
