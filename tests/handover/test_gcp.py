@@ -261,6 +261,24 @@ def test_terminating_instance_is_leaving(managed: dict[str, str], leaving: bool)
     assert [(one.instance_id, one.leaving, one.zone) for one in found] == [("7", leaving, google.ZONE)]
 
 
+def test_folders_and_the_evidence_in_a_folder_are_listed_in_pages() -> None:
+    """A folder is one element of `prefixes`, and the list of a folder has the folder's prefix."""
+
+    class Answers(gcp.Client):
+        def json(self, method: str, url: str, parameters: Any = None, body: Any = None) -> dict[str, Any]:
+            if parameters["prefix"] == f"{PREFIX}/2/":
+                item = {"updated": "2026-11-21T09:00:00Z", "generation": "1"}
+                return {"items": [{"name": f"{PREFIX}/2/{BOOT}/000007{end}", **item} for end in (".json", ".proof.json")]}  # fmt: skip
+            assert (parameters["prefix"], parameters["delimiter"]) == (f"{PREFIX}/", "/")
+            if "pageToken" in parameters:
+                return {"prefixes": [f"{PREFIX}/2/"]}
+            return {"prefixes": [f"{PREFIX}/1/"], "nextPageToken": "t"}
+
+    store = gcp.StorageEvidence(Answers(), gcp.STORAGE, "evidence-1", PREFIX)
+    assert list(store.folders()) == ["1", "2"]
+    assert [(ref.instance_id, ref.seq) for ref in store.list("2")] == [("2", 7)]
+
+
 @pytest.mark.parametrize(
     ("fault", "scheduling", "kind"),
     [("cloud:no-capacity:on_demand", {}, "stock-out"), ("cloud:no-capacity:flex", "flex", "stock-out")],

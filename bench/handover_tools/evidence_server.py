@@ -1,4 +1,4 @@
-"""Serves the evidence of a synthetic fleet as S3, Blob Storage or Cloud Storage do, and STS: `python bench/evidence_server.py CLOUD NODES BOOTS FOLDER`.
+"""Serves the evidence of a synthetic fleet as S3, Blob Storage or Cloud Storage do, and STS: `python bench/handover_tools/evidence_server.py CLOUD NODES BOOTS FOLDER`.
 
 The evidence of each boot is one document and one identity proof. The server makes each response when it is requested, so it holds no documents. It prints
 its port. `GET /counts` returns the number of requests of each kind since the last call.
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from gpuinfra.handover.aws import PROOF_BODY  # noqa: E402
