@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ROOT / "bench" / "handover_tools"
 sys.path[:0] = [str(ROOT), str(TOOLS)]
 
-import evidence_server as fleet  # noqa: E402
+import evidence_server as fleet  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 from gpuinfra.handover import aws, azure, gcp  # noqa: E402
 from gpuinfra.handover.attested import ROOTS_VARIABLE, Trust  # noqa: E402
@@ -64,7 +64,8 @@ def ports(cloud: str, address: str, members: Members, folder: Path, prefix: str 
         identity = aws.StsIdentity(sts)
     elif cloud == "azure":
         token = SimpleNamespace(token="t", expires_on=time.time() + 3600)
-        rest = Rest(SimpleNamespace(get_token=lambda *_: token), {"AZURE_STORAGE_SERVICE_ENDPOINT": address})
+        credential: Any = SimpleNamespace(get_token=lambda *_: token)
+        rest = Rest(credential, {"AZURE_STORAGE_SERVICE_ENDPOINT": address})
         store = azure.BlobEvidence(rest, CONTAINER, prefix)
         trust = Trust({ROOTS_VARIABLE: str(folder / "roots.pem")})
         identity = azure.AttestedIdentity(trust, lambda: {azure_authority.SUBSCRIPTION}, lambda: azure_authority.NOW)
