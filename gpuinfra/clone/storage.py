@@ -34,6 +34,9 @@ def set_storage(pair: Pair, draft: Draft) -> None:
                 draft.findings.append(error(f"{path}.existing", what, hint))
             continue
         if not isinstance(entry, Lustre | ObjectMount):
+            if "site" in pair.spec.made_layers:
+                what = f"is not replicated, so the clone starts with an empty {entry.mount}"
+                draft.findings.append(warn(path, what, "copy the files to the clone's file system before you use it"))
             continue
         if pair.across and isinstance(entry, Lustre):
             for name in sorted(pair.own_facts.storage_fields - pair.facts.storage_fields):

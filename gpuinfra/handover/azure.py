@@ -232,23 +232,36 @@ class BlobEvidence:
         self._base = rest.blob_base(container)
         self._prefix = prefix.strip("/") + "/"
 
-    def list(self) -> Iterator[EvidenceRef]:
-        """List all evidence under the prefix. Other names are skipped."""
+    def folders(self) -> Iterator[str]:
+        """Return the names of the folders. Azure returns the blobs in a folder as one `BlobPrefix` element, and up to 5,000 elements per request.
+
+        https://learn.microsoft.com/rest/api/storageservices/list-blobs (retrieved 2026-11-26).
+        """
+        for page in self._pages(self._prefix, delimiter="/"):
+            for folder in page.iter("BlobPrefix"):
+                yield (folder.findtext("Name") or "").removeprefix(self._prefix).rstrip("/")
+
+    def list(self, folder: str) -> Iterator[EvidenceRef]:
+        """List the evidence in a folder. Other names are skipped."""
+        for page in self._pages(f"{self._prefix}{folder}/"):
+            for blob in page.iter("Blob"):
+                if ref := parse_entry(self._prefix, blob):
+                    yield ref
+
+    def _pages(self, prefix: str, **more: str) -> Iterator[Any]:
         from urllib.parse import urlencode
 
         from defusedxml.ElementTree import fromstring
 
         marker = ""
         for _ in range(10_000):
-            query = {"restype": "container", "comp": "list", "prefix": self._prefix, "marker": marker}
+            query = {"restype": "container", "comp": "list", "prefix": prefix, "marker": marker, **more}
             answer = raise_for(self._rest.blob("GET", f"{self._base}?{urlencode(query)}"))
             try:
                 root = fromstring(answer.body)
             except Exception as error:
                 raise PortUnavailable(f"cannot parse the list of evidence: {type(error).__name__}") from None
-            for blob in root.iter("Blob"):
-                if ref := parse_entry(self._prefix, blob):
-                    yield ref
+            yield root
             marker = root.findtext("NextMarker") or ""
             if not marker:
                 return

@@ -322,9 +322,20 @@ class StorageEvidence:
         self._objects = f"{base.rstrip('/')}/storage/v1/b/{quote(bucket, safe='')}/o"
         self._prefix = prefix.strip("/") + "/"
 
-    def list(self) -> Iterator[EvidenceRef]:
-        """List all evidence under the prefix. Other names are skipped."""
-        query = {"prefix": self._prefix, "fields": "items(name,generation,md5Hash,updated),nextPageToken"}
+    def folders(self) -> Iterator[str]:
+        """Return the names of the folders. Cloud Storage returns the objects in a folder as one element of `prefixes`, and up to 1,000 elements per request.
+
+        https://cloud.google.com/storage/docs/json_api/v1/objects/list (retrieved 2026-11-26).
+        """
+        query = {"prefix": self._prefix, "delimiter": "/", "fields": "prefixes,nextPageToken"}
+        for page in self._client.pages("GET", self._objects, query):
+            for folder in page.get("prefixes") or []:
+                yield str(folder).removeprefix(self._prefix).rstrip("/")
+
+    def list(self, folder: str) -> Iterator[EvidenceRef]:
+        """List the evidence in a folder. Other names are skipped."""
+        prefix = f"{self._prefix}{folder}/"
+        query = {"prefix": prefix, "fields": "items(name,generation,md5Hash,updated),nextPageToken"}
         for page in self._client.pages("GET", self._objects, query):
             for entry in page.get("items") or []:
                 modified, etag = (

@@ -1,31 +1,23 @@
 """Judges a fleet based on group membership, instance IDs, boot IDs, template versions and evidence.
 
-This module is pure: it does not access a clock, the network or a cloud. `watch` collects the inputs. `gpuinfra.node.judge` judges the raw output of
-each node with the same code that ran on the node. The results that the node itself wrote under `checks` are ignored.
+This module is pure: it does not access a clock, the network or a cloud. `gather` collects the inputs, and `examine` judges the raw output of each node.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from gpuinfra.handover.examine import Check, Content
 from gpuinfra.handover.names import Names
 from gpuinfra.handover.ports import EvidenceRef, Identity, Member, PoolExpected
-from gpuinfra.handover.text import host_keys
-from gpuinfra.node.judge import verdict as verdict_of_checks
 
-Check = dict[str, object]
-JudgeNode = Callable[[Mapping[str, object], Mapping[str, object], Mapping[str, object] | None], list[Check]]
-
-EVIDENCE_SCHEMA = "gpuinfra.evidence/1"
 MAX_EVIDENCE_AGE = timedelta(hours=24)
 """Age at which evidence no longer proves the state of a node. Nodes repeat their checks every hour and upload unchanged evidence after six hours
 (`node/verify.py`), so an outage of the store for a few hours has no effect, and a node that no longer runs its checks is detected within a day."""
 TOO_OLD = "hours ago, so its GPUs are no longer verified"
 """Part of a reason. `explain` selects a hint based on this text."""
-UNFINISHED = frozenset({"pending", "running", "reboot"})
 AWAITS_UPGRADE = "its group has not upgraded it yet"
 """Part of a reason. `explain` selects a hint based on this text."""
 
@@ -36,7 +28,8 @@ class Submission:
 
     ref: EvidenceRef
     sha256: str
-    data: bytes
+    content: Content | None = None
+    """What the evidence proves, or None if it changed while it was read."""
     identity: Identity | None = None
     """The identity that the cloud confirmed, or None while there is no valid proof."""
     identity_problem: str = ""
@@ -113,21 +106,22 @@ class FleetVerdict:
         return not self.missing and all(node.outcome == "verified" for node in self.nodes)
 
 
-def ranked(refs: Iterable[EvidenceRef], owners: Set[str] = frozenset()) -> dict[str, list[EvidenceRef]]:
-    """Return the evidence for each instance, most recent first, ordered by boot and then by sequence number.
+def ranked(refs: Iterable[EvidenceRef]) -> list[EvidenceRef]:
+    """Return the evidence of one instance, most recent first, ordered by boot and then by sequence number.
 
-    The age of a boot is the store's timestamp for the last evidence from this boot. The node's clock is not used.
-    With `owners`, only the folders of these writers count, so that other writers cannot supersede a node's evidence."""
-    boots: dict[tuple[str, str], list[EvidenceRef]] = {}
+    The age of a boot is the store's timestamp for the last evidence from this boot. The node's clock is not used."""
+    boots: dict[str, list[EvidenceRef]] = {}
     for ref in refs:
-        if not owners or ref.owner in owners:
-            boots.setdefault((ref.instance_id, ref.boot_id), []).append(ref)
+        boots.setdefault(ref.boot_id, []).append(ref)
     for held in boots.values():
         held.sort(key=lambda ref: ref.seq, reverse=True)
-    found: dict[str, list[EvidenceRef]] = {}
-    for (instance, _), held in sorted(boots.items(), key=lambda one: (one[1][0].modified, one[1][0].seq), reverse=True):
-        found.setdefault(instance, []).extend(held)
-    return found
+    newest_first = sorted(boots.values(), key=lambda held: (held[0].modified, held[0].seq), reverse=True)
+    return [ref for held in newest_first for ref in held]
+
+
+def is_outdated(member: Member, template_version: str) -> bool:
+    """Return True if a node runs an outdated template, so that its evidence cannot verify it."""
+    return bool(template_version and member.template_version and member.template_version != template_version)
 
 
 def judge_fleet(
@@ -135,7 +129,6 @@ def judge_fleet(
     members: Sequence[Member],
     submissions: Mapping[str, Submission],
     *,
-    judge_node: JudgeNode,
     now: datetime,
     names: Names | None = None,
 ) -> FleetVerdict:
@@ -162,7 +155,6 @@ def judge_fleet(
                     version,
                     names.labels[member.instance_id],
                     submissions.get(member.instance_id),
-                    judge_node,
                     now,
                 )
             )
@@ -181,7 +173,6 @@ def _judge_one(
     template_version: str,
     label: str,
     submission: Submission | None,
-    judge_node: JudgeNode,
     now: datetime,
 ) -> NodeVerdict:
     """Judge one node. The first problem that is found determines the verdict."""
@@ -201,7 +192,7 @@ def _judge_one(
     def verdict(outcome: str, reason: str, *, settled: bool, **more: object) -> NodeVerdict:
         return NodeVerdict(outcome=outcome, reason=reason, settled=settled, **{**common, **more})  # pyright: ignore[reportArgumentType]
 
-    if template_version and member.template_version and member.template_version != template_version:
+    if is_outdated(member, template_version):
         return verdict(
             "refused",
             f"runs launch template version {member.template_version}, but the group's current version is {template_version}; its group must replace it",
@@ -214,11 +205,13 @@ def _judge_one(
     if member.launched is not None and ref.modified < member.launched.replace(microsecond=0):
         return verdict("waiting", "the node's evidence is older than its launch and is ignored", settled=False)
     seen: dict[str, object] = {"boot_id": ref.boot_id, "evidence_key": ref.key, "evidence_sha256": submission.sha256}
-    evidence, problem = _read(submission)
-    if evidence is None:
-        return verdict("refused", problem, settled=True, **seen)
-    if pool.bundle_sha256 and evidence.get("bundle_sha256") != pool.bundle_sha256:
-        reason = f"the node was set up by bundle {str(evidence.get('bundle_sha256'))[:12]}, expected {pool.bundle_sha256[:12]}"
+    content = submission.content
+    if content is None:
+        return verdict("waiting", f"the node's evidence {ref.key} changed while it was read", settled=False)
+    if content.unreadable:
+        return verdict("refused", content.unreadable, settled=True, **seen)
+    if pool.bundle_sha256 and content.bundle_sha256 != pool.bundle_sha256:
+        reason = f"the node was set up by bundle {str(content.bundle_sha256)[:12]}, expected {pool.bundle_sha256[:12]}"
         then = AWAITS_UPGRADE if member.renewed else "replace the node"
         return verdict("refused", f"{reason}; {then}", settled=not member.renewed, **seen)
     if submission.identity is None:
@@ -229,23 +222,14 @@ def _judge_one(
     problem = _identity_problem(submission, submission.identity, pool)
     if problem:
         return verdict("refused", problem, settled=True, **seen)
-    probes, journal = evidence.get("probes"), evidence.get("state")
-    if not isinstance(probes, dict):
-        return verdict("refused", "the node's evidence contains no raw probe output", settled=True, **seen)
-    journal = journal if isinstance(journal, dict) else None
-    try:
-        checks = tuple(judge_node(probes, pool.expectation, journal))
-        result = verdict_of_checks(checks, pool.expectation)
-    except ValueError as problem:
-        return verdict("refused", f"the node's evidence cannot be judged: {problem}", settled=True, **seen)
-    seen["checks"], seen["blocking"] = checks, result.blockers
-    seen["gpus"] = tuple(g for g in _list(evidence.get("gpus")) if isinstance(g, dict))
-    seen["ssh_host_keys"] = host_keys(evidence.get("ssh_host_keys"))
-    if result.missing:
-        return verdict("failed", f"required checks did not run: {', '.join(result.missing)}", settled=True, **seen)
-    if not result.verified:
-        reason = "; ".join(describe(c) for c in result.blockers)
-        return verdict("failed", reason, settled=not _still_working(journal), **seen)
+    if content.unjudged:
+        return verdict("refused", f"the node's evidence {content.unjudged}", settled=True, **seen)
+    seen["checks"], seen["blocking"] = content.checks, content.blocking
+    seen["gpus"], seen["ssh_host_keys"] = content.gpus, content.ssh_host_keys
+    if content.missing:
+        return verdict("failed", f"required checks did not run: {', '.join(content.missing)}", settled=True, **seen)
+    if not content.verified:
+        return verdict("failed", "; ".join(map(describe, content.blocking)), settled=not content.working, **seen)
     # The store's timestamp counts, not the node's clock. A node that is alive can still upload newer evidence.
     if now - ref.modified > MAX_EVIDENCE_AGE:
         hours = int((now - ref.modified).total_seconds() // 3600)
@@ -269,27 +253,6 @@ def _plain(value: object) -> str:
     return str(value)
 
 
-def _list(value: object) -> list[object]:
-    return list(value) if isinstance(value, list | tuple) else []
-
-
-def _read(submission: Submission) -> tuple[dict[str, object] | None, str]:
-    """Return the parsed evidence, or the reason why it is refused."""
-    ref = submission.ref
-    try:
-        evidence = json.loads(submission.data)
-    except (ValueError, RecursionError):
-        return None, f"the node's evidence {ref.key} is not JSON"
-    if not isinstance(evidence, dict) or evidence.get("schema") != EVIDENCE_SCHEMA:
-        return None, f"the node's evidence {ref.key} does not have the schema {EVIDENCE_SCHEMA}"
-    if evidence.get("instance_id") != ref.instance_id or evidence.get("boot_id") != ref.boot_id:
-        return (
-            None,
-            f"the node's evidence is from instance {evidence.get('instance_id')} and boot {evidence.get('boot_id')}, but is stored under {ref.instance_id}/{ref.boot_id}",
-        )
-    return evidence, ""
-
-
 def _identity_problem(submission: Submission, identity: Identity, pool: PoolExpected) -> str:
     if identity.instance_id != submission.ref.instance_id:
         return f"the node's evidence was signed by {identity.instance_id}, not by {submission.ref.instance_id}"
@@ -298,10 +261,3 @@ def _identity_problem(submission: Submission, identity: Identity, pool: PoolExpe
     if pool.node_role and identity.role != pool.node_role:
         return f"the node's evidence was signed with role {identity.role}, but the role of its pool is {pool.node_role}"
     return ""
-
-
-def _still_working(journal: Mapping[str, object] | None) -> bool:
-    """Return True while the node's journal contains unfinished steps, because a failed check can still pass during this time."""
-    steps = _list((journal or {}).get("steps"))
-    states = {str(step.get("status")) for step in steps if isinstance(step, dict)}
-    return "failed" not in states and bool(states & UNFINISHED)

@@ -78,7 +78,7 @@ class GroupProblem:
     """Name of the group in the plan, set by the caller."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceRef:
     """One piece of stored evidence that has not been read yet."""
 
@@ -92,9 +92,19 @@ class EvidenceRef:
     """The writer that owns the folder of the evidence, as identified in the store's access rules."""
 
     @property
+    def place(self) -> tuple[str, str]:
+        """Identifies the content: key and version."""
+        return self.key, self.etag
+
+    @property
     def proof_key(self) -> str:
         """The key under which the identity proof for this evidence is stored."""
         return self.key.removesuffix(".json") + ".proof.json"
+
+
+def folder_of(owner: str, instance_id: str) -> str:
+    """Return the name of the folder that contains the evidence of an instance."""
+    return f"{owner}:{instance_id}" if owner else instance_id
 
 
 def parse_key(node: str, prefix: str, key: str, *, etag: str, modified: datetime) -> EvidenceRef | None:
@@ -169,10 +179,14 @@ class Membership(Protocol):
 
 
 class EvidenceStore(Protocol):
-    """Evidence store: the evidence that nodes uploaded."""
+    """Evidence store: the evidence that nodes uploaded. Each node has one folder directly under the cluster's prefix."""
 
-    def list(self) -> Iterable[EvidenceRef]:
-        """List all evidence under the cluster's prefix."""
+    def folders(self) -> Iterable[str]:
+        """Return the names of all folders under the cluster's prefix. The number of requests does not depend on the number of documents in a folder."""
+        ...
+
+    def list(self, folder: str) -> Iterable[EvidenceRef]:
+        """List all evidence in one folder, in any order."""
         ...
 
     def read(self, ref: EvidenceRef) -> bytes:

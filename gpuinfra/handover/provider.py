@@ -31,11 +31,11 @@ from pulumi.runtime.proto import (
 from gpuinfra.handover import azure_images, trust, upload, wire
 from gpuinfra.handover.azure_rest import Rest
 from gpuinfra.handover.connect import check_credentials, connect
+from gpuinfra.handover.examine import judge_node
 from gpuinfra.handover.explain import reasons
-from gpuinfra.handover.judge import Check
+from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.ports import PortUnavailable
-from gpuinfra.handover.watch import NOT_DUE, NOT_DUE_TEXT, Gatherer, Outcome, Wait, watch
-from gpuinfra.node.judge import judge as judge_probes
+from gpuinfra.handover.watch import NOT_DUE, NOT_DUE_TEXT, Outcome, Wait, watch
 
 DEADLINE_VARIABLE = "GPUINFRA_DEADLINE"
 """Shortens the deadline for one run, for example to `90s`, without changing the declaration."""
@@ -47,13 +47,6 @@ GRPC_OPTIONS = [
     ("grpc.max_receive_message_length", 400 * 1024 * 1024),
     ("grpc.max_send_message_length", 400 * 1024 * 1024),
 ]
-
-
-def judge_node(
-    probes: Mapping[str, object], expectation: Mapping[str, object], journal: Mapping[str, object] | None
-) -> list[Check]:
-    """Evaluate the raw probe output in the evidence with the same code that runs on the node."""
-    return judge_probes(dict(probes), dict(expectation), journal=dict(journal) if journal is not None else None)
 
 
 class Engine:

@@ -1,36 +1,20 @@
 """Polls the ports until the verdict is final, the deadline passes or the wait is canceled. `Outcome.ended` lists every reason why the wait can end.
 
-This module owns the loop and the cache, which keeps evidence and confirmed identities between polls.
-`judge` determines the verdict, and the caller's `log` shows the progress.
+This module owns the loop. `gather` polls the ports, `judge` determines the verdict, and the caller's `log` shows the progress.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
-from gpuinfra.handover.judge import Check, FleetVerdict, JudgeNode, NodeVerdict, Submission, judge_fleet, ranked
+from gpuinfra.handover.gather import Gatherer
+from gpuinfra.handover.judge import FleetVerdict, NodeVerdict
 from gpuinfra.handover.names import Names
-from gpuinfra.handover.ports import (
-    EvidenceRef,
-    GroupExpected,
-    GroupProblem,
-    Identity,
-    IdentityExpired,
-    IdentityRefused,
-    IdentityUndecided,
-    PoolExpected,
-    Ports,
-    PortUnavailable,
-)
+from gpuinfra.handover.ports import GroupProblem, PortUnavailable
 from gpuinfra.handover.refusals import Kind
-from gpuinfra.json_text import parsed
 
 POLL_S = 1.0
 POLL_MAX_S = 15.0
@@ -38,16 +22,11 @@ STOCKOUT_PATIENCE_S = 300.0
 STALE_PATIENCE_S = 1500.0
 """How long a group can leave outdated nodes in place without making progress. During a rolling replacement, a node is leaving, missing or new most
 of the time. The only pauses are a warm-up and a checkpoint, which take ten minutes each on AWS."""
-CONSOLE_LINES = 15
 NOT_DUE = "not due"
 """The wait ends for this reason if no node is expected yet, because all counts are 0, a capacity block has not started, or a request is queued."""
 NOT_DUE_TEXT = (
     "no nodes are expected yet: all counts are 0, the capacity block has not started, or the request is still queued"
 )
-MAX_EVIDENCE_SEARCHED = 20
-"""Maximum number of pieces of evidence to check per instance when searching for evidence that the instance itself signed."""
-READS_AT_ONCE = 10
-"""Nodes whose evidence is read at the same time. Also the default size of the connection pools of botocore and requests."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,163 +54,7 @@ class Outcome:
     """End of the console log of each node that never reported, keyed by instance ID."""
 
 
-class Gatherer:
-    """Polls the ports for one fleet and caches the results."""
-
-    def __init__(
-        self,
-        ports: Ports,
-        pools: Sequence[PoolExpected],
-        *,
-        judge_node: JudgeNode,
-        trusted: Mapping[str, Identity] | None = None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self._ports = ports
-        self._pools = pools
-        self._judge_node = judge_node
-        self._now = now
-        self._owners = {pool.evidence_owner for pool in pools if pool.evidence_owner}
-        self._trusted = dict(trusted or {})
-        self._read: dict[tuple[str, str], bytes] = {}
-        self._checks: dict[tuple[str, str], list[Check]] = {}
-        self._refused: dict[tuple[str, str], str] = {}
-        self._refs: dict[str, list[EvidenceRef]] = {}
-        self.leaving = False
-        """True if a node is terminating. The node occupies its reservation until it is gone, so missing capacity is not final."""
-
-    @property
-    def groups(self) -> list[GroupExpected]:
-        """All groups in all pools."""
-        return [group for pool in self._pools for group in pool.groups]
-
-    def poll(self, names: Names | None = None) -> FleetVerdict:
-        """Read membership and evidence once, and judge."""
-        members = self._ports.membership.members(self.groups)
-        self._refs = refs = ranked(self._ports.store.list(), self._owners)
-        here = {m.instance_id for m in members if not m.leaving}
-        self.leaving = any(m.leaving for m in members)
-        reporting = {i: held for i, held in refs.items() if i in here}
-        with ThreadPoolExecutor(max_workers=READS_AT_ONCE) as pool:
-            submissions = dict(zip(reporting, pool.map(self._accepted, reporting, reporting.values()), strict=True))
-        return judge_fleet(self._pools, members, submissions, judge_node=self._judge, now=self._now(), names=names)
-
-    def data_of(self, node: NodeVerdict) -> bytes | None:
-        """Return the evidence on which the verdict for a node is based, or None."""
-        found = (data for (key, _), data in self._read.items() if key == node.evidence_key and node.evidence_key)
-        return next((d for d in found if hashlib.sha256(d).hexdigest() == node.evidence_sha256), None)
-
-    def history(self, node: NodeVerdict) -> Iterator[tuple[EvidenceRef, bytes]]:
-        """Yield the evidence on which the verdict for a node is based, then earlier evidence of the same boot, newest first.
-
-        Each document contains the hash of the previous one, so the series stops before evidence that the node did not write.
-        """
-        expected = node.evidence_sha256
-        for ref in self._refs.get(node.instance_id, ()):
-            if ref.boot_id != node.boot_id or (expected == node.evidence_sha256 and ref.key != node.evidence_key):
-                continue
-            data = self._submission(ref).data if expected == node.evidence_sha256 else self._ports.store.read(ref)
-            if hashlib.sha256(data).hexdigest() != expected:
-                return
-            yield ref, data
-            try:
-                expected = str(parsed(data).get("previous"))
-            except (ValueError, AttributeError):
-                return
-
-    def _accepted(self, instance_id: str, refs: Sequence[EvidenceRef]) -> Submission:
-        """Return the newest evidence. In a store without per-writer folders, only evidence that the instance itself signed counts.
-
-        In such a store, a compromised node can write newer evidence under another node's name but cannot sign it.
-        """
-        first = self._submission(refs[0])
-        if self._owners or not _signed_by_another(first, instance_id):
-            return first
-        for ref in refs[1:MAX_EVIDENCE_SEARCHED]:
-            other = self._submission(ref)
-            if other.identity is not None and not _signed_by_another(other, instance_id):
-                return other
-        return first
-
-    def _submission(self, ref: EvidenceRef) -> Submission:
-        place = (ref.key, ref.etag)
-        if place not in self._read:
-            self._read[place] = self._ports.store.read(ref)
-        data = self._read[place]
-        sha256 = hashlib.sha256(data).hexdigest()
-        identity, problem, final = self._identity(ref, sha256)
-        return Submission(
-            ref=ref, sha256=sha256, data=data, identity=identity, identity_problem=problem, identity_final=final
-        )
-
-    def _identity(self, ref: EvidenceRef, sha256: str) -> tuple[Identity | None, str, bool]:
-        """Return the confirmed identity for this evidence. Confirmed hashes are cached, so each hash requires only one request."""
-        if sha256 in self._trusted:
-            return self._trusted[sha256], "", True
-        raw = self._ports.store.proof(ref)
-        if raw is None:
-            return None, "the node's evidence has no identity proof yet", False
-        if (sha256, hashlib.sha256(raw).hexdigest()) in self._refused:
-            return None, self._refused[sha256, hashlib.sha256(raw).hexdigest()], True
-        try:
-            proof = parsed(raw)
-            if not isinstance(proof, dict):
-                raise IdentityRefused("the node's identity proof is not a JSON object")
-            identity = self._ports.identity.verify(proof)
-        except IdentityExpired as error:
-            return None, f"{error}; the node signs a new proof every ten minutes", False
-        except IdentityUndecided as error:
-            return None, str(error), False
-        except (IdentityRefused, ValueError, RecursionError) as error:
-            reason = str(error) if isinstance(error, IdentityRefused) else "the node's identity proof is not JSON"
-            self._refused[sha256, hashlib.sha256(raw).hexdigest()] = reason
-            return None, reason, True
-        self._trusted[sha256] = identity
-        return identity, "", True
-
-    def _judge(
-        self, probes: Mapping[str, object], expectation: Mapping[str, object], journal: Mapping[str, object] | None
-    ) -> list[Check]:
-        """Judge with a cache, because parsing the probe output is slow."""
-        wire = json.dumps([probes, journal, expectation], sort_keys=True)
-        place = (hashlib.sha256(wire.encode()).hexdigest(), "")
-        if place not in self._checks:
-            self._checks[place] = self._judge_node(probes, expectation, journal)
-        return self._checks[place]
-
-    def problems(self, missing: Mapping[str, int]) -> list[GroupProblem]:
-        """Return what prevents these groups from launching missing nodes or replacing outdated nodes."""
-        short = {group.group: group for group in self.groups if group.name in missing}
-        found = self._ports.membership.problems(list(short.values())) if short else []
-        return [replace(one, name=short[one.group].name) if one.group in short else one for one in found]
-
-    def proceed(self, verdict: FleetVerdict) -> list[str]:
-        """Continue the replacement in groups in which every node is verified or outdated. Return the names of these groups."""
-        ready = [group for group in self.groups if _has_verified_canary(verdict, group.name)]
-        return self._ports.membership.proceed(ready) if ready else []
-
-    def replace(self, node: NodeVerdict) -> None:
-        """Request that the group of a node replaces the node. Raises `PortUnavailable`."""
-        (group,) = (one for one in self.groups if one.name == node.group)
-        self._ports.membership.replace(group, node.instance_id)
-
-    def console(self, instance_id: str) -> list[str]:
-        """Return the end of a console log. If the log is unavailable, return an empty string, so that the actual finding is still reported."""
-        try:
-            return self._ports.console.tail(instance_id, CONSOLE_LINES)
-        except PortUnavailable:
-            return []
-
-
 _STALE_LOGGED = "outdated nodes"
-
-
-def _signed_by_another(submission: Submission, instance_id: str) -> bool:
-    """Return True if the cloud confirms that this instance did not sign this evidence."""
-    identity = submission.identity
-    if identity is None:
-        return submission.identity_final
-    return identity.instance_id != instance_id or identity.evidence_sha256 != submission.sha256
 
 
 def watch(
@@ -270,7 +93,7 @@ def watch(
         if canary_failed(verdict):
             return _end(gatherer, verdict, "canary", spent, problems, wait)
         try:
-            for name in gatherer.proceed(verdict):
+            for name in gatherer.proceed([one for one in gatherer.groups if _has_verified_canary(verdict, one.name)]):
                 log(f"{name}: the canary is verified; replacing the other nodes")
                 stale_since = None
         except PortUnavailable as error:

@@ -15,7 +15,7 @@ class ExistingFileSystem(SpecModel):
     """A file system that exists outside the stack. Nodes mount it; `up` and `destroy` do not change it, and it is not part of the price."""
 
     id: Line = Field(examples=["fs-0123456789abcdef0"])
-    """AWS: ID of the file system. Google Cloud: path of the instance, such as `projects/my-project/locations/us-central1-a/instances/scratch`. Azure: resource ID of the file system."""
+    """AWS: ID of the file system. Google Cloud: path of the instance, such as `projects/my-project/locations/us-central1-a/instances/scratch`. Azure: resource ID of the file system or the file share."""
     address: (
         Annotated[
             str,
@@ -27,7 +27,7 @@ class ExistingFileSystem(SpecModel):
         ]
         | None
     ) = Field(default=None, examples=["10.40.0.2"])
-    """DNS name or IPv4 address that nodes mount. Required on Azure and Google Cloud. On AWS, if omitted, the DNS name that AWS assigns to the ID is used."""
+    """DNS name or IPv4 address that nodes mount. Required for Managed Lustre on Azure, and on Google Cloud. On AWS and for home directories on Azure, if omitted, the DNS name that belongs to the ID is used."""
     mount_name: (
         Annotated[
             str,
@@ -39,7 +39,7 @@ class ExistingFileSystem(SpecModel):
         ]
         | None
     ) = Field(default=None, examples=["a1b2c3d4"])
-    """Lustre: name in the mount source, which the cloud returns. Home directories: exported path; on AWS, the root of the file system if omitted. Required, except for home directories on AWS, and on Azure, where the name is `lustrefs`."""
+    """Lustre: name in the mount source, which the cloud returns. Home directories: exported path; on AWS, the root of the file system if omitted. Required, except for home directories on AWS, and on Azure, where the name is `lustrefs`, or follows from the ID of the share."""
     security_group: Line | None = Field(default=None, examples=["sg-0123456789abcdef0"])
     """AWS: security group of the file servers or mount targets. On the nodes' side, the stack opens the ports between this group and the nodes. Required on AWS."""
     efa_enabled: StrictBool = False
@@ -109,14 +109,14 @@ class Lustre(SpecModel):
 
 
 class Home(SpecModel):
-    """Home directories over NFS: Amazon EFS on AWS, Filestore on Google Cloud. The `storage_kind_is_supported` rule rejects this kind on Azure."""
+    """Home directories over NFS: Amazon EFS on AWS, Azure Files on Azure, Filestore on Google Cloud."""
 
     kind: Literal["home"] = "home"
     """Selects home directories over NFS."""
     mount: Mount = Field(default="/home", examples=["/home"])
     """Path at which nodes mount the file system."""
     existing: ExistingFileSystem | None = None
-    """Existing file system to mount: Amazon EFS or Filestore. If omitted, the stack creates a file system."""
+    """Existing file system to mount: Amazon EFS, an NFS share of Azure Files, or Filestore. If omitted, the stack creates a file system."""
     capacity_gib: Gib = Field(default=1024, ge=1, le=102_400, examples=[2560])
     """Size of the NFS share. AWS: Amazon EFS grows and shrinks with its files, so this size affects only the price in the plan."""
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from gpuinfra.handover import trust, wire
 from gpuinfra.handover.connect import connect
+from gpuinfra.handover.examine import judge_node
 from gpuinfra.handover.explain import hint
+from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict, PoolExpected
-from gpuinfra.handover.provider import judge_node
-from gpuinfra.handover.watch import Gatherer
 from gpuinfra.inventory import handovers_of
 from gpuinfra.verification.read import Absent, Evidence, Found, parse
 

@@ -269,6 +269,13 @@ def test_file_system_without_a_bucket_is_reported(tmp_path: Path) -> None:
     assert any("has no replica" in one.message for one in result.findings)
 
 
+def test_home_directories_are_reported(tmp_path: Path) -> None:
+    """Home directories are not replicated, so a warning says that the clone starts with empty ones."""
+    result = cloned(written(tmp_path, aws(storage=[{"kind": "home"}])), "us-west-2")
+    (found,) = [one for one in result.findings if one.path == "storage[0]"]
+    assert (found.level, found.message) == ("warn", "is not replicated, so the clone starts with an empty /home")
+
+
 def test_quota_of_pools_that_share_it_is_added(tmp_path: Path) -> None:
     """One request covers all machine types that count against a quota."""
     pools = [

@@ -18,7 +18,7 @@ from gpuinfra.rules import check
 from gpuinfra.spec import parse_spec
 from tests.clouds.recorder import Recording
 from tests.clouds.stacks import recording_of_spec
-from tests.rules.cases import AMLFS, EFS, FILESTORE, FSX, MANAGED_LUSTRE, TODAY, declaration, existing
+from tests.rules.cases import AMLFS, EFS, FILE_SHARE, FILESTORE, FSX, MANAGED_LUSTRE, TODAY, declaration, existing
 
 _FSX_NAME, _EFS_NAME = (f"{id}.us-east-1.amazonaws.com" for id in ("fs-0123456789abcdef0.fsx", "fs-0fedcba9876543210.efs"))  # fmt: skip
 CASES: dict[str, tuple[tuple[str, dict[str, Any]], dict[str, str]]] = {
@@ -27,8 +27,9 @@ CASES: dict[str, tuple[tuple[str, dict[str, Any]], dict[str, str]]] = {
     "managed-lustre": (existing("gcp", MANAGED_LUSTRE), {"kind": "lustre", "mount": "/scratch", "dns_name": "10.40.0.2", "mount_name": "scratch"}),
     "filestore": (existing("gcp", FILESTORE, kind="home", mount="/home"), {"kind": "home", "mount": "/home", "dns_name": "10.41.0.2", "mount_name": "/share1"}),
     "azure-lustre": (existing("azure", AMLFS), {"kind": "lustre", "mount": "/scratch", "dns_name": "10.0.4.4", "mount_name": "lustrefs"}),
+    "azure-files": (existing("azure", FILE_SHARE, kind="home", mount="/home"), {"kind": "home", "mount": "/home", "dns_name": "corphomes.file.core.windows.net", "mount_name": "/corphomes/home"}),
 }  # fmt: skip
-_STORAGE = (":fsx/", ":efs/", ":lustre/", ":filestore/", ":storagecache:")
+_STORAGE = (":fsx/", ":efs/", ":lustre/", ":filestore/", ":storagecache:", ":storage:File")
 
 
 def _spec(name: str) -> dict[str, Any]:
@@ -164,3 +165,12 @@ def test_azure_opens_the_ports_of_lustre_in_the_group_of_the_nodes() -> None:
         rule = rules[f"allow-existing-file-systems-{direction}"]
         assert rule["destinationPortRanges"] == ["988", "1019-1023"]
         assert rule["protocol"] == "Tcp"
+
+
+def test_azure_opens_the_port_of_nfs_in_the_group_of_the_nodes() -> None:
+    """The group of the nodes allows NFS to the virtual network, in which the private endpoint of the share is, and from nowhere."""
+    (nodes,) = [one for one in recording("azure-files").of("azure-native:network:NetworkSecurityGroup") if one.name.endswith("-nodes")]  # fmt: skip
+    nfs = [one for one in nodes.inputs["securityRules"] if one.get("destinationPortRange") == "2049"]
+    assert [(one["name"], one["direction"], one["protocol"], one["destinationAddressPrefix"]) for one in nfs] == [
+        ("allow-homes-egress", "Outbound", "Tcp", "VirtualNetwork")
+    ]

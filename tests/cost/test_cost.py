@@ -97,6 +97,14 @@ def test_home_directories_of_a_fixed_size_are_billed_by_their_size() -> None:
     assert not any("filestore" in text for text in homes.unknown)
 
 
+def test_file_shares_are_billed_by_their_provisioned_size() -> None:
+    """2048 GiB of Azure Files cost the monthly price per GiB, with the date and the source of the price; the price is an estimate."""
+    line = _line(_cost("azure", storage=[{"kind": "home", "capacity_gib": 2048}]), "/home: home directories, 2048 GiB")
+    assert line.usd_per_hour * 730 == pytest.approx(2048 * 0.16)
+    assert not line.certain
+    assert line.read == date(2025, 8, 14)
+
+
 def test_resources_with_a_price_per_month_or_hour_are_counted() -> None:
     """Two keys cost 1 USD a month each, and a Bastion host is billed by the hour. The price of a Bastion host is an estimate."""
     keys = _line(_cost(), "encryption key")
@@ -316,7 +324,6 @@ def test_a_node_without_a_price_is_not_certain() -> None:
 
 
 def test_elastic_home_directories_are_priced_for_the_declared_size() -> None:
-    """Amazon EFS is billed by its content, so the line states the size for which it applies. A kind that the cloud rejects has no line."""
+    """Amazon EFS is billed by its content, so the line states the size for which it applies."""
     homes = [{"kind": "home", "mount": "/home", "capacity_gib": 1024}]
     assert _line(_cost(storage=homes), "home directories, if they hold 1024 GiB").quantity == 1024
-    assert not [line for line in _cost("azure", storage=homes).lines if "home directories" in line.what]

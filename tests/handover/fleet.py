@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -20,6 +21,7 @@ from gpuinfra.handover.ports import (
     PoolExpected,
     Ports,
     PortUnavailable,
+    folder_of,
 )
 
 LAUNCHED = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=3)
@@ -80,6 +82,8 @@ class Fleet:
     on_replace: Callable[[str], None] | None = None
     consoles: dict[str, list[str]] = field(default_factory=dict)
     unavailable: int = 0
+    requests: Counter[str] = field(default_factory=Counter)
+    """Number of requests to the evidence store, by kind."""
     verified: list[str] = field(default_factory=list)
     """Evidence hashes whose identity was requested, in order."""
 
@@ -107,9 +111,10 @@ class Fleet:
             **more.pop("document", {}),
         }
         data = more.pop("data", None) or json.dumps(document).encode()
-        key = f"evidence/train/{OWNER}:{instance(number)}/{boot}/{seq:06d}.json"
+        owner = more.pop("owner", OWNER)
+        key = f"evidence/train/{folder_of(owner, instance(number))}/{boot}/{seq:06d}.json"
         given: dict[str, Any] = {
-            "instance_id": instance(number), "boot_id": boot, "seq": seq, "key": key, "owner": OWNER,
+            "instance_id": instance(number), "boot_id": boot, "seq": seq, "key": key, "owner": owner,
             "etag": hashlib.sha256(data).hexdigest(), "modified": LAUNCHED + timedelta(minutes=5, seconds=seq),
         }  # fmt: skip
         signer = more.pop("signer", instance(number))
@@ -142,13 +147,20 @@ class Fleet:
     def problems(self, groups: Any) -> list[GroupProblem]:
         return list(self.problems_)
 
-    def list(self) -> list[EvidenceRef]:
-        return list(self.refs)
+    def folders(self) -> set[str]:
+        self.requests["folders"] += 1
+        return {ref.key.split("/")[2] for ref in self.refs}
+
+    def list(self, folder: str) -> list[EvidenceRef]:
+        self.requests["list"] += 1
+        return [ref for ref in self.refs if ref.key.split("/")[2] == folder]
 
     def read(self, ref: EvidenceRef) -> bytes:
+        self.requests["read"] += 1
         return self.bodies[ref.key]
 
     def proof(self, ref: EvidenceRef) -> bytes | None:
+        self.requests["proof"] += 1
         return self.proofs.get(ref.key)
 
     def verify(self, proof: dict[str, object]) -> Identity:

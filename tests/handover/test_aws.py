@@ -16,7 +16,9 @@ from gpuinfra.handover.aws import (
     NODE,
     PROOF_BODY,
     AutoScalingMembership,
+    S3Evidence,
     StsIdentity,
+    botocore_session,
     check_proof,
     parse_caller,
 )
@@ -259,3 +261,33 @@ def test_replacement_keeps_the_desired_capacity() -> None:
         stub.add_client_error("terminate_instance_in_auto_scaling_group", "ScalingActivityInProgress", "in progress")
         with pytest.raises(PortUnavailable, match="in progress"):
             AutoScalingMembership(client, None).replace(group, "i-1")
+
+
+def test_folders_and_the_evidence_in_a_folder_are_listed_in_pages() -> None:
+    """A folder is one element of the first list, and the second list has the prefix of the folder. The requests follow botocore's model."""
+    client = boto3.client("s3", region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
+    store = S3Evidence(client, "evidence", "evidence/train")
+    one, two = "AROA1:i-1", "AROA1:i-2"
+    at = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
+    with Stubber(client) as stub:
+        ask = {"Bucket": "evidence", "Prefix": "evidence/train/", "Delimiter": "/"}
+        stub.add_response("list_objects_v2", {"CommonPrefixes": [{"Prefix": f"evidence/train/{one}/"}], "IsTruncated": True, "NextContinuationToken": "t"}, ask)  # fmt: skip
+        stub.add_response("list_objects_v2", {"CommonPrefixes": [{"Prefix": f"evidence/train/{two}/"}]}, {**ask, "ContinuationToken": "t"})  # fmt: skip
+        assert list(store.folders()) == [one, two]
+        key = f"evidence/train/{two}/0a0a0a0a-0000/000007"
+        rows = [{"Key": key + end, "LastModified": at, "ETag": '"e"'} for end in (".json", ".proof.json")]
+        stub.add_response("list_objects_v2", {"Contents": rows}, {"Bucket": "evidence", "Prefix": f"evidence/train/{two}/"})  # fmt: skip
+        assert [(ref.instance_id, ref.owner, ref.seq, ref.modified) for ref in store.list(two)] == [("i-2", "AROA1", 7, at)]  # fmt: skip
+        stub.assert_no_pending_responses()
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-11-21T09:00:00.000Z", "Sat, 21 Nov 2026 09:00:00 GMT", "1795251600", "2026-11-21T10:00:00+01:00"]
+)
+def test_times_are_parsed_as_botocore_parses_them(text: str) -> None:
+    """The fast parser has the results of botocore's parser for each form of a time."""
+    from botocore.utils import parse_timestamp
+
+    factory = botocore_session().get_component("response_parser_factory")
+    parse = factory.create_parser("rest-xml")._timestamp_parser
+    assert parse(text) == parse_timestamp(text) == datetime(2026, 11, 21, 9, 0, tzinfo=UTC)

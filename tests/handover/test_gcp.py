@@ -143,7 +143,8 @@ def test_evidence_is_uploaded_and_its_signer_verified(site: Site, ports: Ports, 
     number = site.numbers()[0]
     report(site, number, tmp_path)
     ports.membership.members(site.groups)
-    refs = [ref for ref in ports.store.list() if ref.instance_id == number]
+    assert number in ports.store.folders()
+    refs = list(ports.store.list(number))
     assert [(ref.boot_id, ref.seq, ref.owner) for ref in refs] == [(BOOT, 1, "")]
     data, raw = ports.store.read(refs[0]), ports.store.proof(refs[0])
     assert raw is not None
@@ -157,7 +158,7 @@ def test_proof_can_be_renewed_but_evidence_cannot_be_replaced(site: Site, ports:
     number = site.numbers()[1]
     report(site, number, tmp_path)
     node = site.node(number)
-    ref = next(ref for ref in ports.store.list() if ref.instance_id == number)
+    ref = next(iter(ports.store.list(number)))
     first = ports.store.proof(ref)
     node.put("evidence-1", ref.key.replace(".json", ".proof.json"), b"{}", once=False)
     assert ports.store.proof(ref) != first
@@ -258,6 +259,24 @@ def test_terminating_instance_is_leaving(managed: dict[str, str], leaving: bool)
         [GroupExpected(name="gpu", group=google.path(), count=2)]
     )
     assert [(one.instance_id, one.leaving, one.zone) for one in found] == [("7", leaving, google.ZONE)]
+
+
+def test_folders_and_the_evidence_in_a_folder_are_listed_in_pages() -> None:
+    """A folder is one element of `prefixes`, and the list of a folder has the folder's prefix."""
+
+    class Answers(gcp.Client):
+        def json(self, method: str, url: str, parameters: Any = None, body: Any = None) -> dict[str, Any]:
+            if parameters["prefix"] == f"{PREFIX}/2/":
+                item = {"updated": "2026-11-21T09:00:00Z", "generation": "1"}
+                return {"items": [{"name": f"{PREFIX}/2/{BOOT}/000007{end}", **item} for end in (".json", ".proof.json")]}  # fmt: skip
+            assert (parameters["prefix"], parameters["delimiter"]) == (f"{PREFIX}/", "/")
+            if "pageToken" in parameters:
+                return {"prefixes": [f"{PREFIX}/2/"]}
+            return {"prefixes": [f"{PREFIX}/1/"], "nextPageToken": "t"}
+
+    store = gcp.StorageEvidence(Answers(), gcp.STORAGE, "evidence-1", PREFIX)
+    assert list(store.folders()) == ["1", "2"]
+    assert [(ref.instance_id, ref.seq) for ref in store.list("2")] == [("2", 7)]
 
 
 @pytest.mark.parametrize(

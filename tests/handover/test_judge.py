@@ -8,10 +8,11 @@ import pytest
 
 from gpuinfra.handover import wire
 from gpuinfra.handover.explain import hint, reasons
+from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.judge import FleetVerdict, describe
 from gpuinfra.handover.names import Names
 from gpuinfra.handover.ports import EvidenceRef, GroupExpected, GroupProblem, PoolExpected
-from gpuinfra.handover.watch import Gatherer, Outcome, Wait, watch
+from gpuinfra.handover.watch import Outcome, Wait, watch
 from gpuinfra.report.document import node_entry
 
 from .fleet import LAUNCHED, OWNER, Fleet, instance, judge, pool
@@ -534,11 +535,11 @@ def test_newer_evidence_of_another_signer_is_skipped_where_folders_have_no_owner
     fleet.launch(1)
     unowned = pool(1, evidence_owner="")
     planted = fleet.report(
-        1, gpus=7, boot="boot-9999", seq=999999, signer=signer, modified=LAUNCHED + timedelta(days=1)
+        1, owner="", gpus=7, boot="boot-9999", seq=999999, signer=signer, modified=LAUNCHED + timedelta(days=1)
     )
     looked = Gatherer(fleet.ports, [unowned], judge_node=judge).poll()
     assert [node.outcome for node in looked.nodes] == ["refused"]
-    own = fleet.report(1)
+    own = fleet.report(1, owner="")
     looked = Gatherer(fleet.ports, [unowned], judge_node=judge).poll()
     assert [(node.outcome, node.evidence_key) for node in looked.nodes] == [("verified", own.key)]
     fleet.refs.remove(planted)
@@ -548,8 +549,8 @@ def test_older_evidence_does_not_replace_newer_evidence_without_proof() -> None:
     """After a reboot the node must be verified again: its earlier evidence does not count meanwhile."""
     fleet = Fleet()
     fleet.launch(1)
-    fleet.report(1)
-    second = fleet.report(1, boot="boot-0002", modified=LAUNCHED + timedelta(hours=1))
+    fleet.report(1, owner="")
+    second = fleet.report(1, owner="", boot="boot-0002", modified=LAUNCHED + timedelta(hours=1))
     del fleet.proofs[second.key]
     looked = Gatherer(fleet.ports, [pool(1, evidence_owner="")], judge_node=judge).poll()
     assert [node.outcome for node in looked.nodes] == ["waiting"]

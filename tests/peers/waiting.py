@@ -7,8 +7,6 @@ KUBERNETES = "Kubernetes"
 BATCH = "AWS Batch"
 MONITORING = "monitoring"
 OTHER_OS = "images other than Ubuntu"
-HOMES = "shared homes"
-"""Made on AWS and Google Cloud; waited for on Azure."""
 
 WAITING = {
     2: SCHEDULER,
@@ -33,14 +31,11 @@ WAITING = {
     40: KUBERNETES,
     42: SCHEDULER,
     47: SCHEDULER,
-    48: f"{SCHEDULER}, {HOMES}",
+    48: SCHEDULER,
     49: OTHER_OS,
     51: KUBERNETES,
-    52: f"{SCHEDULER}, {HOMES}",
-    56: f"{SCHEDULER}, {HOMES}",
+    52: SCHEDULER,
+    56: SCHEDULER,
     57: KUBERNETES,
     59: KUBERNETES,
 }
-
-STORAGE = {HOMES: "home"}
-"""Kinds of storage that are declared and refused until their part is there."""

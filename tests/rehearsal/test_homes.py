@@ -1,4 +1,4 @@
-"""A cluster with home directories on AWS is rehearsed to a verified node."""
+"""A cluster with home directories on AWS and on Azure is rehearsed to a verified node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from .conftest import Rehearse
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("needs_nodes")]
 
-STACK = """\
+STACKS = {
+    "aws": """\
 config:
   aws:region: us-east-1
   gpuinfra:cluster:
@@ -20,13 +21,27 @@ config:
       - {name: gpu, machine: g5.xlarge, capacity: {kind: on_demand, count: 1}}
     storage:
       - {kind: home}
-"""
+""",
+    "azure": """\
+config:
+  azure-native:location: eastus
+  gpuinfra:cluster:
+    name: lab
+    where: {cloud: azure, region: eastus}
+    pools:
+      - {name: gpu, machine: Standard_NC24ads_A100_v4, capacity: {kind: on_demand, count: 1}}
+    storage:
+      - {kind: home}
+    access: {evidence_from: [203.0.113.0/24]}
+""",
+}
 
 
-def test_a_node_with_homes_is_verified_under_least_permissions(rehearse: Rehearse, tmp_path: Path) -> None:
-    """The generated policies allow every call for the file system, its policy and its mount targets, and the node mounts it."""
+@pytest.mark.parametrize("cloud", STACKS)
+def test_a_node_with_homes_is_verified_under_least_permissions(rehearse: Rehearse, tmp_path: Path, cloud: str) -> None:
+    """The generated permissions allow every call for the file system and its network access, and the node mounts it."""
     path = tmp_path / "Pulumi.lab.yaml"
-    path.write_text(STACK, encoding="utf-8")
+    path.write_text(STACKS[cloud], encoding="utf-8")
     result = rehearse("up", str(path), "--under-least-permissions")
     assert result.code == 0, result.out + result.err
     assert [node["outcome"] for node in result.report["nodes"]] == ["verified"]
@@ -34,10 +49,11 @@ def test_a_node_with_homes_is_verified_under_least_permissions(rehearse: Rehears
     assert result.code == 0, result.out + result.err
 
 
-def test_a_home_that_cannot_be_mounted_is_a_finding_of_its_node(rehearse: Rehearse, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cloud", STACKS)
+def test_a_home_that_cannot_be_mounted_is_a_finding_of_its_node(rehearse: Rehearse, tmp_path: Path, cloud: str) -> None:
     """The node reports before the default time limit of a rehearsal: step, words of the server, mount and what to do."""
     path = tmp_path / "Pulumi.lab.yaml"
-    path.write_text(STACK, encoding="utf-8")
+    path.write_text(STACKS[cloud], encoding="utf-8")
     # A longer limit than the default one, for a busy machine; the run ends when the node has reported.
     result = rehearse("up", str(path), "--fault", "node:gpu-1:home-mount-refused", "--deadline", "1200s")
     assert result.code == 1, result.out + result.err

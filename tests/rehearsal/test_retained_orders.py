@@ -34,7 +34,10 @@ WHERE = {
     "azure": (
         "azure-native:location: southcentralus",
         '{cloud: azure, region: southcentralus, zone: "1"}',
-        "- {kind: lustre, mount: /scratch, capacity_gib: 8192, bucket: auto, importer_id: 00000000-0000-4000-8000-000000000000}",
+        (
+            "- {kind: lustre, mount: /scratch, capacity_gib: 8192, bucket: auto, importer_id: 00000000-0000-4000-8000-000000000000}\n"
+            "      - {kind: home}"
+        ),
     ),
     "gcp": (
         "gcp:region: us-central1",

@@ -97,7 +97,9 @@ EFS = {"id": "fs-0fedcba9876543210", "security_group": "sg-0123456789abcdef0"}
 MANAGED_LUSTRE = {"id": "projects/my-project/locations/us-central1-a/instances/scratch", "address": "10.40.0.2", "mount_name": "scratch", "address_range": "10.40.0.0/24"}  # fmt: skip
 FILESTORE = {"id": "projects/my-project/locations/us-central1-a/instances/homes", "address": "10.41.0.2", "mount_name": "share1"}  # fmt: skip
 AMLFS = {"id": "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.StorageCache/amlFilesystems/scratch", "address": "10.0.4.4"}  # fmt: skip
+FILE_SHARE = {"id": "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.Storage/storageAccounts/corphomes/fileServices/default/shares/home"}  # fmt: skip
 _CORP = "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.Network/virtualNetworks/corp"
+_NETAPP = "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.NetApp/netAppAccounts/corp/capacityPools/pool/volumes/home"
 _NETWORKS = {
     "aws": {"id": "vpc-0123456789abcdef0", "subnets": {"use1-az4": "subnet-0123456789abcdef0"}},
     "azure": {"id": _CORP, "subnets": {"eastus": f"{_CORP}/subnets/gpu"}},
@@ -264,6 +266,29 @@ ACCEPTED: dict[str, list[Case]] = {
         existing("azure", AMLFS),
         existing("azure", AMLFS, mount_name="lustrefs"),
     ],
+    "share_size_is_offered": [
+        ("azure", {"storage": [*lustre(capacity_gib=8192), *bucket(bucket=_AZURE_CONTAINER)]}),
+        ("azure", {"storage": [{"kind": "home", "capacity_gib": 100}]}),
+        ("azure", {"storage": [{"kind": "home", "capacity_gib": 102_400}]}),
+        (
+            "azure",
+            {
+                "storage": [
+                    {"kind": "home", "capacity_gib": 51_200},
+                    {"kind": "home", "mount": "/tools", "capacity_gib": 51_200},
+                ]
+            },
+        ),
+        existing("azure", FILE_SHARE, kind="home"),
+    ],
+    "existing_share_is_identified": [
+        ("azure", {"storage": [*lustre(capacity_gib=8192), {"kind": "home"}]}),
+        existing("azure", AMLFS),
+        existing("azure", FILE_SHARE, kind="home"),
+        existing(
+            "azure", FILE_SHARE, kind="home", address="corphomes.file.core.windows.net", mount_name="/corphomes/home"
+        ),
+    ],
     "fields_are_implemented": [("aws", {"handover.on_failure": "keep"})],
     "region_is_known": [("aws", {}), ("azure", {}), ("gcp", {})],
     "zone_is_in_region": [
@@ -309,6 +334,7 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"storage": bucket()}),
         ("azure", {"storage": bucket(bucket=_AZURE_CONTAINER)}),
         ("aws", {"storage": [*lustre(), {"kind": "home"}]}),
+        ("azure", {"storage": [*lustre(capacity_gib=8192), {"kind": "home"}]}),
     ],
     "canary_fits_pool": [
         ("aws", {"pools.0.renew": {"canary": 2}}),
@@ -1156,6 +1182,32 @@ REJECTED: dict[str, list[Case]] = {
         existing("azure", AMLFS, efa_enabled=True),
         existing("azure", AMLFS, address_range="10.0.4.0/24"),
     ],
+    "share_size_is_offered": [
+        *(("azure", {"storage": [{"kind": "home", "capacity_gib": size}]}) for size in (1, 99)),
+        (
+            "azure",
+            {
+                "storage": [
+                    {"kind": "home", "capacity_gib": 51_201},
+                    {"kind": "home", "mount": "/tools", "capacity_gib": 51_200},
+                ]
+            },
+        ),
+    ],
+    "existing_share_is_identified": [
+        existing("azure", {"id": _CORP}, kind="home"),
+        existing("azure", {"id": _NETAPP}, kind="home"),
+        existing(
+            "azure",
+            {"id": FILE_SHARE["id"].replace("fileServices/default/shares", "blobServices/default/containers")},
+            kind="home",
+        ),
+        existing("azure", FILE_SHARE, kind="home", address="10.0.4.9"),
+        existing("azure", FILE_SHARE, kind="home", mount_name="/home"),
+        existing("azure", FILE_SHARE, kind="home", security_group="sg-0123456789abcdef0"),
+        existing("azure", FILE_SHARE, kind="home", efa_enabled=True),
+        existing("azure", FILE_SHARE, kind="home", address_range="10.0.4.0/24"),
+    ],
     "fields_are_implemented": [("aws", {"handover.on_failure": "scale_to_zero"})],
     "region_is_known": [
         ("aws", {"where.region": "us-esat-1"}),
@@ -1207,10 +1259,7 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"layers": ["foundation", "site", "cluster"], "use": {"site": "org/gpuinfra/site"}}),
     ],
     "storage_needs_site": [("aws", {"pools": None, "layers": ["foundation"], "storage": lustre()})],
-    "storage_kind_is_supported": [
-        ("azure", {"storage": [{"kind": "home"}]}),
-        ("azure", {"storage": [*lustre(capacity_gib=8192), {"kind": "home"}]}),
-    ],
+    "storage_kind_is_supported": [],  # Each cloud supports each kind; tests/spec/test_kinds.py reduces the kinds of one.
     "canary_fits_pool": [
         *((cloud, {"pools.0.renew": {"canary": 3}}) for cloud in BASES),
         *((cloud, {"pools.0.renew": {"canary": 100, "at_once_percent": 100}}) for cloud in BASES),

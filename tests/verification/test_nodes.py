@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from gpuinfra.cli import nodes as cli
 from gpuinfra.cli.stacks import Stacks
 from gpuinfra.errors import DeploymentError
+from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.ports import EvidenceRef, PortUnavailable
-from gpuinfra.handover.watch import Gatherer
 from gpuinfra.report import nodes_text
 from gpuinfra.verification import nodes, store
 from gpuinfra.verification.drift import Difference

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         FoundationArgs,
     )
     from gpuinfra.clouds.azure.components.endpoints import Endpoints, EndpointsArgs
+    from gpuinfra.clouds.azure.components.homes import HomeDirectories, HomeDirectoriesArgs
     from gpuinfra.clouds.azure.components.keys import Key, KeyArgs, Vault, VaultArgs
     from gpuinfra.clouds.azure.components.network import Network, NetworkArgs
     from gpuinfra.clouds.azure.components.nodes import NodePool, NodePoolArgs
@@ -51,6 +52,10 @@ _MODULES = {
     "endpoints": (
         "Endpoints",
         "EndpointsArgs",
+    ),
+    "homes": (
+        "HomeDirectories",
+        "HomeDirectoriesArgs",
     ),
     "keys": (
         "Key",
@@ -108,6 +113,8 @@ __all__ = [
     "FileSystemKey",
     "Foundation",
     "FoundationArgs",
+    "HomeDirectories",
+    "HomeDirectoriesArgs",
     "Key",
     "KeyArgs",
     "Lock",

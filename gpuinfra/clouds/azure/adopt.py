@@ -45,6 +45,8 @@ _VERSIONS = {
     "gateway": "2024-05-01",
     "address": "2024-05-01",
     "file-system": "2024-03-01",
+    "files": "2024-01-01",
+    "share": "2024-01-01",
 }
 """Maps a kind to its API version in Azure provider 3.29 (docstrings of pulumi-azure-native 3.29.0)."""
 
@@ -79,6 +81,8 @@ class Subscription:
             "lifecycle": (*_ACCOUNT, *account, "managementPolicies", "default"),
             "container": (*_ACCOUNT, *account, *_BLOBS, "containers", lookup.part),
             "lock": (*_ACCOUNT, *account, *_BLOBS, "containers", lookup.part, "immutabilityPolicies", "default"),
+            "files": (*_ACCOUNT, *account, *_FILES),
+            "share": (*_ACCOUNT, *account, *_FILES, "shares", lookup.part),
             "network": ("Microsoft.Network", "virtualNetworks", self._unique(purpose, 64)),
             "subnet": ("Microsoft.Network", "virtualNetworks", self._unique(purpose, 64), "subnets", lookup.part),
             "security-group": ("Microsoft.Network", "networkSecurityGroups", self._unique(purpose, 80)),
@@ -103,6 +107,7 @@ class Subscription:
 
 _ACCOUNT = ("Microsoft.Storage", "storageAccounts")
 _BLOBS = ("blobServices", "default")
+_FILES = ("fileServices", "default")
 
 
 def retained_resources(subscription: Subscription, plan: Plan) -> Sequence[Found[Lookup]]:

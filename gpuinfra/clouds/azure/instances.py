@@ -8,6 +8,7 @@ from typing import Literal
 
 from gpuinfra import naming
 from gpuinfra.clouds import instances as common
+from gpuinfra.clouds.azure import names
 from gpuinfra.clouds.planned import Instance, retained_subnets
 from gpuinfra.plan.model import FileSystemPlan, Lifetime, NetworkPlan, Plan, Subnet
 
@@ -18,12 +19,18 @@ ACTIVITY_CONTAINER = "insights-activity-logs"
 """Container for the Activity Log. Azure Monitor writes only to a container with this name."""
 DATA_CONTAINER = "data"
 LOG_CONTAINER = "import-log"
+HOMES = "homes"
+"""Purpose in the names of the component and the storage account of the home directories."""
 BASTION_SUBNET = "AzureBastionSubnet"
 """Subnet name that Bastion requires (https://learn.microsoft.com/azure/bastion/configuration-settings)."""
 REGIONAL = "regional"
 """Zone value for resources whose zone Azure selects."""
 ENDPOINTS_SUBNET = "endpoints-0"
-DNS_ZONES = {"blob": "privatelink.blob.core.windows.net", "vault": "privatelink.vaultcore.azure.net"}
+DNS_ZONES = {
+    "blob": "privatelink.blob.core.windows.net",
+    "vault": "privatelink.vaultcore.azure.net",
+    "file": "privatelink.file.core.windows.net",
+}
 """Maps the service of a private endpoint to its private DNS zone (https://learn.microsoft.com/azure/private-link/private-endpoint-dns)."""
 
 WORKSPACE_DAYS = (30, 730)
@@ -33,7 +40,7 @@ MIN_BATCH_PERCENT = 5
 
 Kind = Literal[
     "group", "vault", "key", "identity", "grant", "workspace", "account", "blobs", "lifecycle", "container", "lock",
-    "network", "subnet", "security-group", "gateway", "address", "file-system",
+    "network", "subnet", "security-group", "gateway", "address", "file-system", "files", "share",
 ]  # fmt: skip
 
 
@@ -47,7 +54,7 @@ class Lookup:
     purpose: str = ""
     """The purpose in the resource name."""
     part: str = ""
-    """The child resource: a container of an account or a subnet of a network."""
+    """The child resource: a container or share of an account, or a subnet of a network."""
     region: str = ""
     """Region of a resource in the second region, or empty for the plan's region."""
 
@@ -307,6 +314,21 @@ def _lustre(plan: Plan) -> Iterator[tuple[FileSystemPlan, Instance]]:
 def file_systems(plan: Plan) -> Iterator[Instance]:
     """Lustre file systems."""
     return (instance for _, instance in _lustre(plan))
+
+
+def homes(plan: Plan) -> Iterator[Instance]:
+    """The storage account of the home directories, which contains a share for each of them."""
+    if shares := [one for one in plan.file_systems if one.kind == "home"]:
+        for above in sites(plan):
+            yield common.inside("azure", above, "HomeDirectories", HOMES, purpose=HOMES, why=shares[0].lifetime_reason)
+
+
+def home_shares(plan: Plan) -> Iterator[Instance]:
+    """File shares for home directories."""
+    for above in homes(plan):
+        for one in plan.file_systems:
+            if one.kind == "home":
+                yield replace(above, values={**above.values, "part": names.share(one.name)})
 
 
 def existing_data(plan: Plan) -> Iterator[Instance]:

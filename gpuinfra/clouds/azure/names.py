@@ -12,15 +12,24 @@ import re
 import uuid
 from dataclasses import dataclass
 
+from gpuinfra import naming
+
 GLOBAL_TOKEN_LENGTH = 10
 """Hexadecimal digits of the token in global names (40 bits). A collision causes an error at creation."""
 ACCOUNT_LIMIT = 24
 """Storage accounts: 3-24 lower-case letters and digits. pulumi/pulumi-azure-native#3665."""
 VAULT_LIMIT = 24
 """Key vaults: 3-24 letters, digits and single hyphens, starting with a letter and ending with a letter or digit. pulumi/pulumi-azure-native#2532."""
+SHARE_LIMIT = 63
+"""File shares: 3-63 lower-case letters, digits and single hyphens (https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules)."""
 _CONTAINER_ID = re.compile(
     r"(?P<account_id>/subscriptions/[^/]+/resourceGroups/(?P<group>[^/]+)/providers/Microsoft\.Storage/storageAccounts/(?P<account>[^/]+))"
     r"/blobServices/default/containers/(?P<name>[^/]+)",
+    re.IGNORECASE,
+)
+_SHARE_ID = re.compile(
+    r"/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Storage/storageAccounts/(?P<account>[a-z0-9]{3,24})"
+    r"/fileServices/default/shares/(?P<name>[a-z0-9-]{3,63})",
     re.IGNORECASE,
 )
 _NAMESPACE = uuid.UUID("5f1c2f0e-6a0e-5c1b-9a54-0b8f6d0f7e11")
@@ -83,6 +92,42 @@ def container_parts(container_id: str) -> ContainerId:
     if found is None:
         raise ValueError(f"{container_id} is not the resource ID of a container of a storage account")
     return ContainerId(**found.groupdict())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShareId:
+    """The parts of the resource ID of a file share."""
+
+    account: str
+    name: str
+
+    @property
+    def address(self) -> str:
+        """Name of the file servers. In a network with a private endpoint, it resolves to the private address."""
+        return file_server(self.account)
+
+    @property
+    def path(self) -> str:
+        """Exported path."""
+        return f"/{self.account}/{self.name}"
+
+
+def share_parts(share_id: str) -> ShareId | None:
+    """Split the resource ID of a file share into its parts. Returns None if it has a different format."""
+    found = _SHARE_ID.fullmatch(share_id)
+    return ShareId(**{key: text.lower() for key, text in found.groupdict().items()}) if found else None
+
+
+def file_server(account: str) -> str:
+    """Return the name of the file servers of a storage account, for which their certificate is issued."""
+    return f"{account}.file.core.windows.net"
+
+
+def share(file_system: str) -> str:
+    """Return the name of the file share of a file system. The name of a file system consists of lower-case letters, digits and single hyphens."""
+    if len(file_system) <= SHARE_LIMIT:
+        return file_system
+    return f"{naming.short(file_system, SHARE_LIMIT - 7)}-{naming.text_token(file_system, 6)}"
 
 
 def resource_id(subscription: str, group: str, provider: str, *path: str) -> str:

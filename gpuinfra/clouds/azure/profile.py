@@ -1,4 +1,4 @@
-"""Azure-specific decisions: images, scale sets, addresses and Managed Lustre. Pure: imports no SDK."""
+"""Azure-specific decisions: images, scale sets, addresses, Managed Lustre and Azure Files. Pure: imports no SDK."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
 from gpuinfra.clouds import images
 from gpuinfra.clouds import planned as made
-from gpuinfra.clouds.azure import catalog, resources
+from gpuinfra.clouds.azure import catalog, names, resources
 from gpuinfra.clouds.azure import regions as places
 from gpuinfra.clouds.azure.images import IMAGES
 from gpuinfra.clouds.azure.instances import BASTION_SUBNET, ENDPOINTS_SUBNET, REGIONAL
@@ -85,7 +85,7 @@ class AzureProfile:
     selects_buckets = False
     budget_currency: str | None = None
     replication = REPLICATION
-    storage_kinds = frozenset({"lustre", "object"})
+    storage_kinds = frozenset({"lustre", "home", "object"})
     metadata_to_guard: tuple[str, ...] = ("169.254.169.254",)
     """Address of the metadata service. Azure has no hop limit."""
 
@@ -170,8 +170,9 @@ class AzureProfile:
     def network(self, spec: ClusterSpec, zoning: Zoning, today: date) -> NetworkPlan:
         """Return one subnet for all nodes, because subnets span zones, and one subnet per Lustre file system."""
         lustre = [f"storage-{name}" for name, entry in created(spec.storage) if entry.kind == "lustre"]
+        homes = ("file",) if any(entry.kind == "home" for _, entry in created(spec.storage)) else ()
         if spec.network.existing:
-            return _existing(spec, self.subnet(""), lustre)
+            return _existing(spec, self.subnet(""), lustre, homes)
         network = ipaddress.ip_network(spec.network.cidr, strict=False)
         eighths = list(network.subnets(prefixlen_diff=3))
         small = small_ranges(network)
@@ -185,7 +186,7 @@ class AzureProfile:
             cidr=spec.network.cidr,
             subnets=tuple(Subnet(name=name, zone=REGIONAL, cidr=str(cidr), role=role) for name, role, cidr in roles),
             egress=spec.network.egress,
-            interface_endpoints=("blob", "vault"),
+            interface_endpoints=("blob", "vault", *homes),
             ssh_from=spec.access.ssh_from,
             flow_log_retention_days=spec.network.flow_log_days,
         )
@@ -250,25 +251,34 @@ class AzureProfile:
             kind=entry.kind,
             mount=entry.mount,
             capacity_gib=entry.capacity_gib,
-            deployment="FileStorage",
+            deployment="Premium_LRS",
             throughput_mb_s_per_tib=None,
             subnet=self.subnet(zone),
             lifetime=Lifetime.KEPT,
-            lifetime_reason="home directories contain user data",
+            lifetime_reason="home directories contain the only copy of their files",
         )
 
     def existing_file_system(
         self, entry: Lustre | Home, existing: ExistingFileSystem, name: str, region: str
     ) -> ExistingFileSystemPlan:
-        """Return the plan of an existing Managed Lustre file system."""
+        """Return the plan of an existing Managed Lustre file system or an existing share of Azure Files, whose address and path follow from its ID."""
+        if entry.kind == "home":
+            share = names.share_parts(existing.id)
+            address, path = (share.address, share.path) if share else ("", "")
+            opens = "TCP 2049 from the node subnet to a private endpoint of the share's storage account, whose private DNS zone is linked to the network"
+        else:
+            address, path = existing.address or "", LUSTRE_NAME
+            opens = (
+                "TCP 988 and 1019-1023 to and from the node subnet, in the security group of the file system's subnet"
+            )
         return ExistingFileSystemPlan(
             name=name,
             kind=entry.kind,
             mount=entry.mount,
             id=existing.id,
-            address=existing.address or "",
-            mount_name=LUSTRE_NAME,
-            owner_opens="TCP 988 and 1019-1023 to and from the node subnet, in the security group of the file system's subnet",
+            address=address,
+            mount_name=path,
+            owner_opens=opens,
         )
 
     def resources(self, plan: Plan) -> dict[str, int]:
@@ -320,7 +330,7 @@ def _fault_domains(zone: str, *, fabric: bool) -> int | None:
     return None if zone == REGIONAL else 5
 
 
-def _existing(spec: ClusterSpec, nodes: str, lustre: list[str]) -> NetworkPlan:
+def _existing(spec: ClusterSpec, nodes: str, lustre: list[str], homes: tuple[str, ...]) -> NetworkPlan:
     """Return an existing network with its node subnet and a subnet per file system."""
     existing = spec.network.existing
     assert existing is not None
@@ -335,7 +345,7 @@ def _existing(spec: ClusterSpec, nodes: str, lustre: list[str]) -> NetworkPlan:
         subnets=tuple(subnets),
         egress=spec.network.egress,
         existing_id=existing.id,
-        interface_endpoints=("blob",),
+        interface_endpoints=("blob", *homes),
         ssh_from=spec.access.ssh_from,
         dns_zones=dict(existing.dns_zones),
     )

@@ -95,6 +95,7 @@ _GRANT_ACTIONS = _actions("Microsoft.Authorization/roleAssignments")
 _ROLE_ACTIONS = _actions("Microsoft.Authorization/roleDefinitions")
 _IDENTITY_ACTIONS = _actions("Microsoft.ManagedIdentity/userAssignedIdentities")
 _DIAGNOSTIC_ACTIONS = _actions("Microsoft.Insights/diagnosticSettings", f"{_SEND_LOGS}?workspaceId")
+_ACCOUNT_ACTIONS = _actions(_ACCOUNTS, f"{_ASSIGN}?identity")
 _CONTAINER_ACTIONS = _actions(_CONTAINERS)
 _ADDRESS_ACTIONS = _actions("Microsoft.Network/publicIPAddresses")
 _SECURITY_GROUP_ACTIONS = _actions(
@@ -139,7 +140,7 @@ BUDGET = ResourceKind("azure-native:consumption:Budget", "{component}-month", bu
     _actions("Microsoft.Consumption/budgets"))
 # Storage accounts with their settings.
 ACCOUNT = ResourceKind("azure-native:storage:StorageAccount", "{component}-account", instances.stores, retained("{why}"), BY_USAGE,
-    _actions(_ACCOUNTS, f"{_ASSIGN}?identity"), find("account"))
+    _ACCOUNT_ACTIONS, find("account"))
 BLOB_SERVICE = ResourceKind("azure-native:storage:BlobServiceProperties", "{component}-blobs", instances.stores, retained(SETTINGS), FREE,
     _actions(f"{_ACCOUNTS}/blobServices", delete=False), find("blobs"))
 LIFECYCLE = ResourceKind("azure-native:storage:ManagementPolicy", "{component}-lifecycle", instances.stores, retained(SETTINGS), FREE,
@@ -215,6 +216,13 @@ IMPORT_LOG = ResourceKind("azure-native:storage:BlobContainer", "{component}-imp
     _CONTAINER_ACTIONS)
 IMPORTER_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-importer-{at}", instances.importers, REMOVED, FREE,
     _GRANT_ACTIONS)
+# Home directories.
+HOME_ACCOUNT = ResourceKind("azure-native:storage:StorageAccount", "{component}-account", instances.homes, retained("{why}"), FREE,
+    _ACCOUNT_ACTIONS, find("account"))
+HOME_SERVICE = ResourceKind("azure-native:storage:FileServiceProperties", "{component}-files", instances.homes, retained(SETTINGS), FREE,
+    _actions(f"{_ACCOUNTS}/fileServices", delete=False), find("files"))
+HOME_SHARE = ResourceKind("azure-native:storage:FileShare", "{component}-{part}", instances.home_shares, retained("{why}"), priced("home_gib_month"),
+    _actions(f"{_ACCOUNTS}/fileServices/shares"), find("share"))
 # Nodes.
 NODE_IDENTITY = ResourceKind("azure-native:managedidentity:UserAssignedIdentity", "{component}-identity", instances.node_roles, REMOVED, FREE,
     _IDENTITY_ACTIONS)

@@ -30,8 +30,12 @@ SOFTWARE = CloudSoftware(
     local_disk_model="Microsoft NVMe Direct Disk( v2)?",
     # Azure/azhpc-images:components/customizations/setup_nvme.sh
     local_disk_mount_of_image="/mnt/resource_nvme",
-    # Azure Files supports NFS 4.1. The other options are assumptions.
+    # Version, sec and nconnect: https://learn.microsoft.com/azure/storage/files/encryption-in-transit-for-nfs-shares, page dated 2025-06-27.
+    # The other options are assumptions.
     home_options="vers=4,minorversion=1,sec=sys,hard,timeo=600,nconnect=4,noresvport,actimeo=30",
+    # The mount helper of Azure Files connects stunnel to this port (Azure/AZNFS-mount at 850eebf: src/nfsv4mountscript.sh). The certificate is issued
+    # for *.file.core.windows.net.
+    home_tls_port=2049,
     buckets=BLOBFUSE,
     lustre=LustreClient(
         repository="https://packages.microsoft.com/repos/amlfs-{suite}/",

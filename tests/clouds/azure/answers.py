@@ -53,6 +53,11 @@ def resource(type_: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[s
             own, id_ = "default", f"{container}/immutabilityPolicies/default"
         case "storage:BlobServiceProperties":
             own, id_ = "default", f"{account}/blobServices/default"
+        case "storage:FileServiceProperties":
+            own, id_ = "default", f"{account}/fileServices/default"
+        case "storage:FileShare":
+            own = inputs["shareName"]
+            id_ = f"{account}/fileServices/default/shares/{own}"
         case "storage:ManagementPolicy":
             own, id_ = "default", f"{account}/managementPolicies/default"
         case "storage:ObjectReplicationPolicy":

@@ -60,6 +60,8 @@ REQUESTS = {
     "storage:BlobContainer": Request("storage", "BlobContainer", (_GROUP, "accountName", "containerName")),
     "storage:BlobContainerImmutabilityPolicy": Request("storage", "ImmutabilityPolicy", (_GROUP, "accountName", "containerName", "immutabilityPolicyName")),
     "storage:BlobServiceProperties": Request("storage", "BlobServiceProperties", (_GROUP, "accountName", "blobServicesName")),
+    "storage:FileServiceProperties": Request("storage", "FileServiceProperties", (_GROUP, "accountName", "fileServicesName")),
+    "storage:FileShare": Request("storage", "FileShare", (_GROUP, "accountName", "shareName")),
     "storage:ManagementPolicy": Request("storage", "ManagementPolicy", (_GROUP, "accountName", "managementPolicyName")),
     "storage:ObjectReplicationPolicy": Request("storage", "ObjectReplicationPolicy", (_GROUP, "accountName", "objectReplicationPolicyId")),
     "storage:StorageAccount": Request("storage", "StorageAccountCreateParameters", (_GROUP, "accountName")),

@@ -17,7 +17,7 @@ from gpuinfra.handover.azure_rest import Refused
 from gpuinfra.planning import make_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.azure.answers import SUBSCRIPTION
-from tests.clouds.azure.variants import BASE, LUSTRE
+from tests.clouds.azure.variants import BASE, LUSTRE, spec_of_variant, variant
 from tests.clouds.recorder import Recording
 from tests.clouds.stacks import TODAY, plan_of, recording_of, recording_of_spec
 
@@ -63,6 +63,20 @@ def test_a_retained_file_system_is_found_with_its_network() -> None:
     assert found == {one.name: one.id for one in recording.custom if one.retained}
     assert found["train-scratch-0-lustre"].endswith("/amlFilesystems/train-scratch-0-" + recording_token(recording))
     assert "train-network-storage-scratch-0" in found
+
+
+def test_retained_home_directories_are_found_by_id() -> None:
+    """The account of the shares, its settings and both shares have the ids and parents of the program."""
+    spec, recording = spec_of_variant("home directories"), variant("home directories")
+    found = _found(recording, "test", make_plan(spec, TODAY))
+    assert {one.resource.name: one.id for one in found} == {
+        one.name: one.id for one in recording.custom if one.retained
+    }
+    shares = [one for one in found if one.resource.type.endswith(":FileShare")]
+    assert [one.id.rpartition("/fileServices/default/shares/")[2] for one in shares] == ["home-0", "tools-0"]
+    assert {parent for one in shares for parent in one.resource.parents} >= {
+        ("gpuinfra:azure:HomeDirectories", "train-homes")
+    }
 
 
 def recording_token(recording: Recording) -> str:

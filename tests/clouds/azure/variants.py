@@ -61,6 +61,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "no trail": {"audit": {"trail": "none"}},
     "trail into an existing account": {"audit": {"bucket": _CONTAINER.split("/blobServices/")[0]}},
     "trail without data events": {"audit": {"data_events": False}},
+    "home directories": {"storage": [{"kind": "home"}, {"kind": "home", "mount": "/tools", "capacity_gib": 100}]},
+    "home directories in an existing network": {"network": {"existing": EXISTING}, "storage": [{"kind": "home"}]},
     "lustre without a container": {"storage": [LUSTRE]},
     "lustre on an existing container": {"storage": [{**LUSTRE, "bucket": _CONTAINER, "importer_id": IMPORTER}]},
     "lustre without an importer": {"storage": [{**LUSTRE, "bucket": _CONTAINER}]},

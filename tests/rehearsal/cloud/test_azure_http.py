@@ -330,7 +330,8 @@ def test_the_four_ports_work_together(
         ("t1", False, "10.128.0.1"),
         ("t1", False, "10.128.0.2"),
     }
-    (ref,) = four.store.list()
+    assert list(four.store.folders()) == [machine["id"]]
+    (ref,) = four.store.list(machine["id"])
     assert (ref.instance_id, ref.boot_id, ref.seq) == (machine["id"], BOOT, 1)
     assert four.store.read(ref) == b"{}"
     proof = four.store.proof(ref)
@@ -370,7 +371,7 @@ def test_a_private_account_needs_a_private_endpoint(cloud: Cloud, azure: Client,
     )
     store = ports.BlobEvidence(operator(cloud, monkeypatch), URL, "evidence/train")
     with pytest.raises(PortUnavailable, match="AuthorizationFailure"):
-        list(store.list())
+        list(store.folders())
     with pytest.raises(CloudError, match="403 AuthorizationFailure"):
         on_node(cloud, machine).put(URL, "evidence/train/a.json", b"1", once=True)
     inputs = {**microsoft.WHERE, "privateEndpointName": "blob", "privateLinkServiceConnections": [{"name": "blob", "privateLinkServiceId": account.id, "groupIds": ["blob"]}]}  # fmt: skip
@@ -403,9 +404,13 @@ def test_lists_are_paged(cloud: Cloud, group: Made, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(blobs, "_PAGE", 2)
     rest = operator(cloud, monkeypatch)
     assert len(ports.ScaleSets(rest).members([GroupExpected(name="g", group=group.id, count=2)])) == 2
+    machines = [f"{BOOT[:-1]}{number}" for number in range(5)]
     for number in range(5):
-        cloud.store.put_object("azure:evidence0a1b/evidence", f"evidence/train/{BOOT}/{BOOT}/{number:06}.json", b"{}")
-    assert [ref.seq for ref in ports.BlobEvidence(rest, URL, "evidence/train").list()] == [0, 1, 2, 3, 4]
+        for machine in machines:
+            cloud.store.put_object("azure:evidence0a1b/evidence", f"evidence/train/{machine}/{BOOT}/{number:06}.json", b"{}")  # fmt: skip
+    store = ports.BlobEvidence(rest, URL, "evidence/train")
+    assert list(store.folders()) == machines
+    assert [(ref.instance_id, ref.seq) for ref in store.list(machines[3])] == [(machines[3], n) for n in range(5)]
 
 
 def test_images_have_one_version_that_is_visibly_synthetic(

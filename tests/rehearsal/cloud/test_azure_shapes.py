@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import grpc
+import pytest
+
 from tests.rehearsal.cloud import microsoft
 from tests.rehearsal.cloud.conftest import Client
 
@@ -53,3 +56,25 @@ def test_a_managed_lustre_file_system_has_the_shape_of_azures_example(azure: Cli
     assert _differences("", made.outputs, LUSTRE) == []
     info = made.outputs["clientInfo"]
     assert f"{info['mgsAddress']}@tcp:/lustrefs" in info["mountCommand"]
+
+
+def test_a_file_share_has_the_limits_of_its_account(azure: Client) -> None:
+    """An NFS share requires an account for SSD file shares, and has 100 to 102400 GiB. The account is deleted with its shares."""
+    microsoft.group(azure)
+    share = {"resourceGroupName": "rg", "accountName": "homes0a1b", "shareName": "home-0", "enabledProtocols": "NFS"}
+    token = "azure-native:storage:FileShare"
+    with pytest.raises(grpc.RpcError, match="storageAccounts/homes0a1b' was not found"):
+        azure.create(token, {**share, "shareQuota": 1024}, "home")
+    microsoft.account(azure, "blobs0a1b")
+    with pytest.raises(grpc.RpcError, match="NFS is not supported for the account"):
+        azure.create(token, {**share, "accountName": "blobs0a1b", "shareQuota": 1024}, "home")
+    account = microsoft.account(azure, "homes0a1b", kind="FileStorage", sku={"name": "Premium_LRS"})
+    made = azure.create(token, {**share, "shareQuota": 1024}, "home")
+    assert made.id == f"{account.id}/fileServices/default/shares/home-0"
+    for size in (99, 102_401):
+        (failure,) = azure.failures(token, {**share, "shareQuota": size})
+        assert f"must be 100 to 102400 for an SSD file share, got {size}" in failure
+    azure.delete(account)
+    again = microsoft.account(azure, "homes0a1b", kind="FileStorage", sku={"name": "Premium_LRS"})
+    assert again.id == account.id
+    azure.create(token, {**share, "shareQuota": 1024}, "home")

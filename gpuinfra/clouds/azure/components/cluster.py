@@ -12,6 +12,7 @@ from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.audit import Foundation, FoundationArgs
 from gpuinfra.clouds.azure.components.endpoints import Endpoints, EndpointsArgs, private_endpoint
 from gpuinfra.clouds.azure.components.groups import resource_group
+from gpuinfra.clouds.azure.components.homes import HomeDirectories, HomeDirectoriesArgs
 from gpuinfra.clouds.azure.components.network import Network, NetworkArgs
 from gpuinfra.clouds.azure.components.nodes import NodePool, NodePoolArgs
 from gpuinfra.clouds.azure.components.recovery import RegionClone, RegionCloneArgs
@@ -24,6 +25,7 @@ from gpuinfra.clouds.azure.components.stores import PrivateStore, PrivateStoreAr
 from gpuinfra.clouds.azure.instances import (
     DATA_CONTAINER,
     ENDPOINTS_SUBNET,
+    HOMES,
     nat_gateway_zone,
     retains_storage_group,
 )
@@ -80,6 +82,8 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 plan=network,
                 storage=any(one.kind == "lustre" for one in plan.file_systems),
                 existing_lustre=any(one.kind == "lustre" for one in plan.existing_file_systems),
+                homes=any(one.kind == "home" for one in plan.file_systems),
+                existing_homes=any(one.kind == "home" for one in plan.existing_file_systems),
                 holds_data=retains_storage_group(plan),
             ),
             self.opts,
@@ -87,6 +91,9 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         created = self.existing_network("network_id") or self._create_network(scope, foundation, security)
         network_id, subnet_ids = created
         services = {"blob": foundation.evidence_account_id, "vault": foundation.vault_id}
+        homes = self._homes(scope, foundation)
+        if homes is not None:
+            services["file"] = homes.account_id
         endpoints = Endpoints(
             naming.logical(plan.name, "endpoints"),
             EndpointsArgs(
@@ -99,6 +106,12 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             self.opts,
         )
         file_systems, data, exports = self._file_systems(scope, foundation, endpoints, subnet_ids)
+        if homes is not None:
+            shares = [one for one in plan.file_systems if one.kind == "home"]
+            file_systems += [
+                {"kind": one.kind, "mount": one.mount, "dns_name": homes.server, "mount_name": homes.paths[one.name]}
+                for one in shares
+            ]
         file_systems += existing_mounts(plan)
         # Nodes start only after the private DNS names that they use exist.
         ready = {name: ready_after(subnet_id, endpoints.ready) for name, subnet_id in subnet_ids.items()}
@@ -164,6 +177,16 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             self.opts,
         )
         return made.network_id, made.subnet_ids
+
+    def _homes(self, scope: Scope, foundation: FoundationRefs) -> HomeDirectories | None:
+        plans = tuple(one for one in self.plan.file_systems if one.kind == "home")
+        if not plans:
+            return None
+        return HomeDirectories(
+            naming.logical(self.plan.name, HOMES),
+            HomeDirectoriesArgs(scope=scope, plans=plans, encryption_key=foundation.data_key.encryption_key),
+            self.opts,
+        )
 
     def _file_systems(
         self,

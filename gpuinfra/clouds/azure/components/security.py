@@ -20,6 +20,8 @@ LUSTRE_PORTS = ("988", "1019-1023")
 """TCP ports between Lustre clients and servers, in both directions (https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites)."""
 HTTPS = ("443",)
 SSH = ("22",)
+NFS = ("2049",)
+"""TCP port of Azure Files for NFS 4.1, with and without TLS (Azure/AZNFS-mount at 850eebf: src/nfsv4mountscript.sh, CONNECT_PORT)."""
 WEB_PORTS = ("80", "443")
 """TCP ports for egress to the internet. The Ubuntu archive serves signed packages on port 80; all other services use port 443."""
 LAST = 4096
@@ -52,6 +54,10 @@ class SecurityGroupsArgs:
     """If true, a security group for Lustre file systems is created."""
     existing_lustre: bool = False
     """If true, nodes exchange Lustre traffic with existing file systems in the virtual network and in peered networks."""
+    homes: bool = False
+    """If true, nodes use NFS shares through the private endpoints of this stack."""
+    existing_homes: bool = False
+    """If true, nodes use NFS shares through existing private endpoints in the virtual network and in peered networks."""
     holds_data: bool = False
     """If true, `destroy` retains the security group for file systems, because a retained file system uses it."""
 
@@ -140,6 +146,10 @@ class SecurityGroups(pulumi.ComponentResource):
             rules.append(self._to_endpoints(nodes, self._prefixes["endpoints"], "storage of bundles and evidence"))
         elif plan.interface_endpoints:
             rules.append(self._to_endpoints(nodes, ("VirtualNetwork",), "private endpoints in the network"))
+        if self._args.homes or self._args.existing_homes:
+            to = ("VirtualNetwork",) if self._args.existing_homes else self._prefixes["endpoints"]
+            why = "home directories"
+            rules.append(_rule("allow-homes-egress", 145, "Outbound", source=nodes, to=to, protocol="Tcp", ports=NFS, why=why))  # fmt: skip
         if plan.egress == "nat":
             why = "packages, images and Azure services"
             rules.append(
@@ -175,7 +185,11 @@ class SecurityGroups(pulumi.ComponentResource):
         source = (*self._prefixes["nodes"], *(self._prefixes["storage"] if self._args.storage else ()))
         to = self._prefixes["endpoints"]
         why = "nodes and file servers to Azure services"
-        return [_rule("allow-https-ingress", 100, "Inbound", source=source, to=to, protocol="Tcp", ports=HTTPS, why=why)]  # fmt: skip
+        rules = [_rule("allow-https-ingress", 100, "Inbound", source=source, to=to, protocol="Tcp", ports=HTTPS, why=why)]  # fmt: skip
+        if self._args.homes:
+            nodes, why = self._prefixes["nodes"], "nodes to home directories"
+            rules.append(_rule("allow-homes-ingress", 110, "Inbound", source=nodes, to=to, protocol="Tcp", ports=NFS, why=why))  # fmt: skip
+        return rules
 
 
 def _prefixes(plan: NetworkPlan, role: str) -> tuple[str, ...]:

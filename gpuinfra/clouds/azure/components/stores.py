@@ -95,54 +95,17 @@ class PrivateStore(pulumi.ComponentResource):
         )
 
     def _account(self) -> storage.StorageAccount:
-        args, scope = self._args, self._args.scope
-        encryption_key = args.encryption_key
-        public = bool(args.reached_from) or args.services
-        return storage.StorageAccount(
+        args = self._args
+        return private_account(
             rows.ACCOUNT.logical(self._name),
-            account_name=scope.account_name(args.purpose),
-            resource_group_name=scope.group,
+            args.scope,
+            purpose=args.purpose,
             kind="StorageV2",
-            sku=storage.SkuArgs(name="Standard_GRS" if args.copies and scope.region in PAIRS else "Standard_LRS"),
-            allow_shared_key_access=args.shared_keys,
-            default_to_o_auth_authentication=True,
-            allow_blob_public_access=False,
-            allow_cross_tenant_replication=False,
-            enable_https_traffic_only=True,
-            minimum_tls_version="TLS1_2",
-            is_local_user_enabled=False,
-            public_network_access="Enabled" if public else "Disabled",
-            network_rule_set=storage.NetworkRuleSetArgs(
-                default_action=storage.DefaultAction.DENY,
-                bypass="AzureServices" if args.services else "None",
-                ip_rules=[
-                    storage.IPRuleArgs(i_p_address_or_range=one, action=storage.Action.ALLOW)
-                    for one in storage_ranges(args.reached_from)
-                ],
-            ),
-            identity=storage.IdentityArgs(type="UserAssigned", user_assigned_identities=[encryption_key.identity_id])
-            if encryption_key
-            else None,
-            encryption=storage.EncryptionArgs(
-                key_source="Microsoft.Keyvault" if encryption_key else "Microsoft.Storage",
-                # A second layer of encryption with a Microsoft-managed key. It can be set only at creation.
-                require_infrastructure_encryption=True,
-                services=storage.EncryptionServicesArgs(
-                    blob=storage.EncryptionServiceArgs(enabled=True, key_type="Account"),
-                    file=storage.EncryptionServiceArgs(enabled=True, key_type="Account"),
-                ),
-                encryption_identity=storage.EncryptionIdentityArgs(
-                    encryption_user_assigned_identity=encryption_key.identity_id
-                )
-                if encryption_key
-                else None,
-                # No version is set, so that the account follows key rotation.
-                key_vault_properties=storage.KeyVaultPropertiesArgs(
-                    key_name=encryption_key.key_name, key_vault_uri=encryption_key.vault_uri
-                )
-                if encryption_key
-                else None,
-            ),
+            sku="Standard_GRS" if args.copies and args.scope.region in PAIRS else "Standard_LRS",
+            encryption_key=args.encryption_key,
+            shared_keys=args.shared_keys,
+            reached_from=args.reached_from,
+            services=args.services,
             opts=child(self, rows.ACCOUNT),
         )
 
@@ -229,6 +192,69 @@ class PrivateStore(pulumi.ComponentResource):
             ],
             opts=child(self, rows.ACCOUNT_LOG),
         )
+
+
+def private_account(
+    name: str,
+    scope: Scope,
+    *,
+    purpose: str,
+    kind: str,
+    sku: str,
+    encryption_key: EncryptionKey | None,
+    opts: pulumi.ResourceOptions,
+    shared_keys: bool = False,
+    reached_from: tuple[str, ...] = (),
+    services: bool = False,
+) -> storage.StorageAccount:
+    """Create a storage account that requires encryption in transit, and denies access from public addresses except `reached_from`."""
+    return storage.StorageAccount(
+        name,
+        account_name=scope.account_name(purpose),
+        resource_group_name=scope.group,
+        kind=kind,
+        sku=storage.SkuArgs(name=sku),
+        allow_shared_key_access=shared_keys,
+        default_to_o_auth_authentication=True,
+        allow_blob_public_access=False,
+        allow_cross_tenant_replication=False,
+        enable_https_traffic_only=True,
+        minimum_tls_version="TLS1_2",
+        is_local_user_enabled=False,
+        public_network_access="Enabled" if reached_from or services else "Disabled",
+        network_rule_set=storage.NetworkRuleSetArgs(
+            default_action=storage.DefaultAction.DENY,
+            bypass="AzureServices" if services else "None",
+            ip_rules=[
+                storage.IPRuleArgs(i_p_address_or_range=one, action=storage.Action.ALLOW)
+                for one in storage_ranges(reached_from)
+            ],
+        ),
+        identity=storage.IdentityArgs(type="UserAssigned", user_assigned_identities=[encryption_key.identity_id])
+        if encryption_key
+        else None,
+        encryption=storage.EncryptionArgs(
+            key_source="Microsoft.Keyvault" if encryption_key else "Microsoft.Storage",
+            # A second layer of encryption with a Microsoft-managed key. It can be set only at creation.
+            require_infrastructure_encryption=True,
+            services=storage.EncryptionServicesArgs(
+                blob=storage.EncryptionServiceArgs(enabled=True, key_type="Account"),
+                file=storage.EncryptionServiceArgs(enabled=True, key_type="Account"),
+            ),
+            encryption_identity=storage.EncryptionIdentityArgs(
+                encryption_user_assigned_identity=encryption_key.identity_id
+            )
+            if encryption_key
+            else None,
+            # No version is set, so that the account follows key rotation.
+            key_vault_properties=storage.KeyVaultPropertiesArgs(
+                key_name=encryption_key.key_name, key_vault_uri=encryption_key.vault_uri
+            )
+            if encryption_key
+            else None,
+        ),
+        opts=opts,
+    )
 
 
 def storage_ranges(ranges: Iterable[str]) -> list[str]:

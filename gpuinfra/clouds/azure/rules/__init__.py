@@ -10,7 +10,7 @@ from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds import images
 from gpuinfra.clouds.azure.profile import FABRIC_LIMIT, LUSTRE_ZONE, PROFILE, URN, file_system_limit
 from gpuinfra.clouds.azure.regions import LUSTRE_SKUS, LUSTRE_SUBNETS, PAIRS, RDMA_NETWORK, WITHOUT_ZONES
-from gpuinfra.clouds.azure.rules import access
+from gpuinfra.clouds.azure.rules import access, homes
 from gpuinfra.clouds.machines import nearest_value, pools_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
@@ -225,4 +225,4 @@ def region_has_pair(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         yield info("where.region", what)
 
 
-RULES = (*rules_in(vars()), *access.RULES)
+RULES = (*rules_in(vars()), *access.RULES, *homes.RULES)

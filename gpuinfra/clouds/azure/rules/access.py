@@ -9,6 +9,7 @@ from datetime import date
 
 from gpuinfra.clouds.azure.instances import MIN_BATCH_PERCENT, WORKSPACE_DAYS
 from gpuinfra.clouds.azure.profile import LUSTRE_NAME
+from gpuinfra.clouds.azure.rules.fields import fields_of_other_clouds
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.plan.storage import created
@@ -226,10 +227,7 @@ def existing_lustre_is_identified(spec: ClusterSpec, today: date) -> Iterator[Fi
                 f"is {shown(existing.mount_name)}; allowed: {LUSTRE_NAME}, the name of every Managed Lustre file system"
             )
             yield error(f"{path}.mount_name", what, "remove it")
-        for name in ("security_group", "efa_enabled", "address_range"):
-            if getattr(existing, name):
-                where = "Google Cloud" if name == "address_range" else "AWS"
-                yield error(f"{path}.{name}", f"is set, but only {where} supports it", "remove it")
+        yield from fields_of_other_clouds(path, existing)
 
 
 def reservation_is_group_id(spec: ClusterSpec, today: date) -> Iterator[Finding]:

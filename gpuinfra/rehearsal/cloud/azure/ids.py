@@ -29,6 +29,8 @@ _COLLECTIONS = {
     ("storage", "container"): "blobServices/default/containers",
     ("storage", "BlobContainerImmutabilityPolicy"): "immutabilityPolicies",
     ("storage", "BlobServiceProperties"): "blobServices",
+    ("storage", "FileServiceProperties"): "fileServices",
+    ("storage", "FileShare"): "fileServices/default/shares",
     ("monitor", "SubscriptionDiagnosticSetting"): "diagnosticSettings",
     ("privatedns", "PrivateZone"): "privateDnsZones",
     ("privatedns", "privateZone"): "privateDnsZones",

@@ -15,6 +15,7 @@ _FORCED: dict[str, tuple[str, ...]] = {
         "proximityPlacementGroup",
     ),
     "azure-native:storage:StorageAccount": ("kind", "isHnsEnabled", "isNfsV3Enabled"),
+    "azure-native:storage:FileShare": ("enabledProtocols",),
     "azure-native:storagecache:AmlFilesystem": (
         "sku",
         "storageCapacityTiB",

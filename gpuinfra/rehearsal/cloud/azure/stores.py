@@ -21,6 +21,7 @@ ACCOUNT = "azure-native:storage:StorageAccount"
 CONTAINER = "azure-native:storage:BlobContainer"
 LOCK = "azure-native:storage:BlobContainerImmutabilityPolicy"
 SETTINGS = "azure-native:storage:BlobServiceProperties"
+SHARE = "azure-native:storage:FileShare"
 POLICY = "azure-native:storage:ObjectReplicationPolicy"
 ENDPOINT = "azure-native:network:PrivateEndpoint"
 _DAY_S = 86400.0

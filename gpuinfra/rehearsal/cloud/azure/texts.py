@@ -56,6 +56,8 @@ TEXTS = (
     _name("storage:BlobContainer", "containerName", r"[a-z0-9]+(-[a-z0-9]+)*", 3, 63),
     _name("storage:BlobContainerImmutabilityPolicy", "immutabilityPolicyName", "default", 7, 7),
     _name("storage:BlobServiceProperties", "blobServicesName", "default", 7, 7),
+    _name("storage:FileServiceProperties", "fileServicesName", "default", 7, 7),
+    _name("storage:FileShare", "shareName", r"[a-z0-9]+(-[a-z0-9]+)*", 3, 63),
     _name("storage:ManagementPolicy", "managementPolicyName", "default", 7, 7),
     _name("storage:ManagementPolicy", "policy.rules[].name", r"[a-zA-Z0-9-]+", 1, 255),
     _name("storagecache:AmlFilesystem", "amlFilesystemName", r"[0-9a-zA-Z][-0-9a-zA-Z_]*[0-9a-zA-Z]", 2, 80),

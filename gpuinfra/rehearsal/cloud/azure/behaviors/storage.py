@@ -1,4 +1,4 @@
-"""Storage accounts, containers, blobs, their immutability, and Managed Lustre."""
+"""Storage accounts, containers, blobs, their immutability, file shares, and Managed Lustre."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpuinfra.rehearsal.cloud.azure import identity, stores
 from gpuinfra.rehearsal.cloud.azure.behaviors.compute import RESOURCE_GROUP, may_use_key, need
 from gpuinfra.rehearsal.cloud.azure.errors import AzureCreatedButFailed, AzureError
 from gpuinfra.rehearsal.cloud.azure.ids import SUBSCRIPTION
-from gpuinfra.rehearsal.cloud.azure.stores import ACCOUNT, CONTAINER, LOCK
+from gpuinfra.rehearsal.cloud.azure.stores import ACCOUNT, CONTAINER, LOCK, SHARE
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.behavior import Behavior, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
@@ -77,10 +77,16 @@ class StorageAccount(Behavior):
         for one in _containers(cloud.store, resource):
             stores.empty(cloud.store, one)
             cloud.store.remove(one)
+        for one in _inside(cloud.store, resource, SHARE):
+            cloud.store.remove(one)
+
+
+def _inside(store: Store, account: Resource, token: str) -> list[Resource]:
+    return [one for one in store.list(token) if one.id.lower().startswith(account.id.lower() + "/")]
 
 
 def _containers(store: Store, account: Resource) -> list[Resource]:
-    return [one for one in store.list(CONTAINER) if one.id.lower().startswith(account.id.lower() + "/")]
+    return _inside(store, account, CONTAINER)
 
 
 @behaves
@@ -103,6 +109,29 @@ class Container(Behavior):
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
         stores.empty(cloud.store, resource)
+
+
+@behaves
+class FileShare(Behavior):
+    """A file share of the provisioned v1 model. NFS requires an account for SSD file shares.
+
+    Sizes: https://learn.microsoft.com/azure/storage/files/storage-files-scale-targets, retrieved 2026-11-26. The message about the protocol is not recorded.
+    """
+
+    types = (SHARE,)
+
+    def check(self, cloud: Cloud, call: Call) -> Iterator[Failure]:
+        size = call.plain.get("shareQuota")
+        if isinstance(size, int | float) and not 100 <= size <= 102_400:
+            yield Failure("shareQuota", f"must be 100 to 102400 for an SSD file share, got {size:g}")
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        name = str(call.plain.get("accountName"))
+        found = stores.account(cloud.store, name)
+        if found is None:
+            raise AzureError("ResourceNotFound", f"The Resource 'Microsoft.Storage/storageAccounts/{name}' was not found.", status=404)  # fmt: skip
+        if call.plain.get("enabledProtocols") == "NFS" and found.plain.get("kind") != "FileStorage":
+            raise AzureError("FeatureNotSupportedForAccount", "File share protocol NFS is not supported for the account.", status=409)  # fmt: skip
 
 
 @behaves

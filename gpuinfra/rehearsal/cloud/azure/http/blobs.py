@@ -178,10 +178,13 @@ class Blobs:
         return found.body
 
     def _list(self, account: str, container: str, query: dict[str, str]) -> Response:
-        prefix, marker = query.get("prefix", ""), query.get("marker", "")
+        prefix, marker, delimiter = query.get("prefix", ""), query.get("marker", ""), query.get("delimiter", "")
         size = min(int(query.get("maxresults") or _PAGE), _PAGE)
-        held = self.cloud.store.objects(stores.bucket(account, container), prefix)
-        rest = [row for row in held if row[0] >= marker]
+        rows: dict[str, tuple[str, int, str, float] | None] = {}
+        for row in self.cloud.store.objects(stores.bucket(account, container), prefix):
+            head, found, _ = row[0][len(prefix) :].partition(delimiter) if delimiter else ("", "", "")
+            rows.setdefault(prefix + head + delimiter if found else row[0], None if found else row)
+        rest = [(name, row) for name, row in rows.items() if name >= marker]
         statuses = replication.statuses(self.cloud.store, account, container)
         metadata = "metadata" in query.get("include", "").split(",")
 
@@ -190,11 +193,16 @@ class Blobs:
             shown = _element("Metadata", found.meta.get("metadata", {})) if found else ""
             return shown + _element("OrMetadata", statuses.get(key, {}))
 
-        blobs = "".join(
-            f"<Blob><Name>{escape(key)}</Name><Properties><Last-Modified>{formatdate(modified, usegmt=True)}</Last-Modified>"
-            f"<Etag>{_etag(etag)}</Etag><Content-Length>{length}</Content-Length><Content-MD5>{_md5(etag)}</Content-MD5><BlobType>BlockBlob</BlobType></Properties>{extras(key)}</Blob>"
-            for key, length, etag, modified in rest[:size]
-        )
+        def shown(name: str, row: tuple[str, int, str, float] | None) -> str:
+            if row is None:
+                return f"<BlobPrefix><Name>{escape(name)}</Name></BlobPrefix>"
+            key, length, etag, modified = row
+            return (
+                f"<Blob><Name>{escape(key)}</Name><Properties><Last-Modified>{formatdate(modified, usegmt=True)}</Last-Modified>"
+                f"<Etag>{_etag(etag)}</Etag><Content-Length>{length}</Content-Length><Content-MD5>{_md5(etag)}</Content-MD5><BlobType>BlockBlob</BlobType></Properties>{extras(key)}</Blob>"
+            )
+
+        blobs = "".join(shown(name, row) for name, row in rest[:size])
         following = escape(rest[size][0]) if len(rest) > size else ""
         text = (
             f'<?xml version="1.0" encoding="utf-8"?><EnumerationResults ContainerName="{container}"><Prefix>{escape(prefix)}</Prefix>'
