@@ -106,3 +106,16 @@ def cloud_resources(root: Path) -> list[tuple[str, str, str]]:
 
     with closing(sqlite3.connect(root / "cloud.sqlite")) as store:
         return [(str(a), str(b), str(c)) for a, b, c in store.execute("select type, id, urn from resources")]
+
+
+def assert_lived(result: Finished) -> None:
+    """Every step has its expected effect, and the operator and the nodes used every permission and no other."""
+    assert result.code == 0, result.out[-6000:] + result.err
+    steps = {s["step"]: s for s in result.report["life"]}
+    assert all(s["ok"] for s in steps.values())
+    assert "replace a node" in steps
+    assert "no changes to resources or nodes" in steps["up again"]["found"]
+    assert result.report["totals"]["nodes_verified"] == result.report["totals"]["nodes"] > 1
+    under, rights = result.report["permissions"], result.report["rights"]
+    assert (under["refused"], under["unused"]) == ([], [])
+    assert (rights["refused"], rights["unused"]) == ([], [])

@@ -8,8 +8,7 @@ import pytest
 
 from tests.clone.stacks import cloned, file_of, saved
 
-from .conftest import Rehearse
-from .test_life import assert_lived
+from .conftest import Rehearse, assert_lived
 
 CLONES = {"aws-p4d": "us-west-2", "azure-ndv4": "eastus2", "gcp-a3high": "us-east4"}
 

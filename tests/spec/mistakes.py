@@ -372,7 +372,7 @@ MISTAKES = [
     """, in_python=False),
     *_rows("azure", """
         kind: on_demand, count: 4 -> kind: block, count: 4 | pools[0].capacity[0].kind | Azure does not offer | on_demand, reserved, spot
-        kind: lustre, mount: /scratch, capacity_gib: 16384, throughput_mb_s_per_tib: 250, zone: "2" -> kind: home | storage[0].kind | does not support on Azure
+        kind: lustre, mount: /scratch, capacity_gib: 16384, throughput_mb_s_per_tib: 250, zone: "2" -> kind: home, capacity_gib: 50 | storage[0].capacity_gib | 100 to 102400
     """, in_python=False),
     *_rows("gcp", """
         kind: spot, count: 4 -> kind: block, count: 4 | pools[0].capacity[0].kind | Google Cloud does not offer | flex, on_demand
