@@ -30,7 +30,7 @@ main() {
     names+=("$name")
     [[ $sudo != sudo ]] || administrators+=("$name")
   done
-  close_other_users "${names[@]}"
+  disable_other_users "${names[@]}"
   for variable in "${!NODE_USER_@}"; do
     read -r name id sudo keys <<<"${!variable}"
     account "$name" "$id"
@@ -96,16 +96,16 @@ remember() {
   grep -qxFs -- "$1" "$CREATED" || printf '%s\n' "$1" >>"$CREATED"
 }
 
-# close_other_users NAME...: closes the users that this step created and that are no longer declared. Their files stay.
-close_other_users() {
+# disable_other_users NAME...: disables the users that this step created and that are no longer declared. Their files stay.
+disable_other_users() {
   local name
   [[ -f $CREATED ]] || return 0
   while read -r name; do
     [[ " $* " != *" $name "* && -n $(id_of passwd "$name") && -z $(expiry "$name") ]] || continue
-    would "close user $name" && continue
+    would "disable user $name" && continue
     rm -f -- "$KEYS/$name"
     usermod --expiredate 1 "$name"
-    changed "closed user $name"
+    changed "disabled user $name"
   done <"$CREATED"
 }
 

@@ -52,7 +52,7 @@ def test_users_are_created_changed_and_closed(host: NodeHost, cloud: str) -> Non
     node.unpack()
     code, said = node.steps()
     assert code == 0, said
-    assert "closed user bob" in "\n".join(lines(node, "/var/log/gpuinfra/bootstrap.log"))
+    assert "disabled user bob" in "\n".join(lines(node, "/var/log/gpuinfra/bootstrap.log"))
     assert [line.split(":")[7] for line in lines(node, "/etc/shadow") if line.startswith("bob:")] == ["1"]
     assert node.run("test", "-e", "/etc/ssh/authorized_keys.d/bob")[0] != 0
     assert node.run("test", "-e", "/etc/sudoers.d/90-gpuinfra-users")[0] != 0
