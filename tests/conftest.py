@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 
 import pytest
@@ -27,3 +28,10 @@ def _the_day() -> object:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, DAY)
         yield
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collected tests out of the garbage collections, which otherwise take a fifth of the CPU time of tests that register resources."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000)

@@ -196,11 +196,12 @@ def test_stale_template_waits_for_its_group() -> None:
 
 
 def test_evidence_from_before_the_launch() -> None:
-    """Evidence older than the instance's launch does not count."""
+    """Evidence older than the instance's launch does not count, and the node can still send newer evidence."""
     fleet = Fleet()
     fleet.launch(1, launched=LAUNCHED + timedelta(hours=1))
     fleet.report(1)
-    assert poll(fleet, pool(1)).nodes[0].outcome == "waiting"
+    node = poll(fleet, pool(1)).nodes[0]
+    assert (node.outcome, node.settled) == ("waiting", False)
 
 
 def test_failing_node_in_the_middle_of_its_steps_is_not_settled() -> None:
