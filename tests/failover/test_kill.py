@@ -20,7 +20,7 @@ import pytest
 
 from gpuinfra.clone.make import clone
 from gpuinfra.clone.model import Request
-from gpuinfra.failover.journal import DONE, STARTED, UNREACHABLE
+from gpuinfra.failover.journal import DONE, FAILED, STARTED, UNREACHABLE
 from gpuinfra.rehearsal.cloud.core.http import json_response
 from gpuinfra.shipped import shipped
 from gpuinfra.spec.load import read_stack
@@ -189,6 +189,7 @@ def test_failover_resumes_after_kills_at_random_moments(kills: int, outage: bool
             assert not set(done) & set(world.changes), (done, world.changes)
             changed += world.changes
             after = world.journal()
+            assert not steps_in(after, FAILED), text
             consistent(before, after)
             if not world.killed:
                 break
