@@ -10,6 +10,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+from gpuinfra.clouds.timing import ReadyTime, ready_time
 from gpuinfra.cost import Cost, price
 from gpuinfra.cost.compare import Row, compare
 from gpuinfra.cost.file import PriceFile
@@ -33,6 +34,8 @@ class PlanReport:
     cost: Cost | None = None
     ways: tuple[Row, ...] = ()
     """Price of the same nodes by purchase option."""
+    time: ReadyTime | None = None
+    """How long `up` takes until the nodes are verified, or None if no duration is known."""
 
     @property
     def ok(self) -> bool:
@@ -50,6 +53,7 @@ class PlanReport:
             "plan": plain(self.plan) if self.plan else None,
             "resources": dict(self.plan.resources) if self.plan else {},
             "cost": {**self.cost.as_dict(), "ways": plain(self.ways)} if self.cost else None,
+            "time": {"in_words": self.time.in_words, **plain(self.time)} if self.time else None,
             "software": {pool.name: dict(pool.versions) for pool in self.plan.pools} if self.plan else {},
         }
 
@@ -80,7 +84,8 @@ def report_of(
     plan = make_plan(stack.spec, today, now)
     cost = price(plan, today, prices, duration_hours=stack.spec.duration_hours)
     ways = compare(plan, today)
-    return PlanReport(stack=stack.name, path=stack.path, findings=found, plan=plan, cost=cost, ways=ways)
+    time = ready_time(plan)
+    return PlanReport(stack=stack.name, path=stack.path, findings=found, plan=plan, cost=cost, ways=ways, time=time)
 
 
 def plain(value: Any) -> Any:

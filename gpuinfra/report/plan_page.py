@@ -16,6 +16,7 @@ from gpuinfra.report.plan_tables import (
     recovery_table,
     storage_text,
     subnet_table,
+    time_table,
     ways_table,
 )
 from gpuinfra.report.prices import excluded, hour_tile, price_table, summary
@@ -69,6 +70,8 @@ def page(report: PlanReport) -> str:
         recovery=f"{plan.recovery.mode} in {plan.recovery.region}" if plan.recovery else "",
         recovery_times=recovery_table(plan.recovery) if plan.recovery else Table([], []),
         recovery_commands=commands_table(plan.recovery),
+        time_summary=report.time.in_words[0].upper() + report.time.in_words[1:] + "." if report.time else "",
+        times=time_table(report.time, sources=True),
         price_summary=summary(priced),
         prices=price_table(priced["lines"]),
         excluded=excluded(priced),

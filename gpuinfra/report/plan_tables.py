@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gpuinfra.clouds.timing import ChainPart, ReadyTime
 from gpuinfra.cost.compare import Row
 from gpuinfra.plan.model import (
     ExistingFileSystemPlan,
@@ -122,6 +123,29 @@ def recovery_table(recovery: RecoveryPlan) -> Table:
         rows.append((name, f"{target.minutes:,.1f}", f"{result}: the target is {target.declared_minutes} minutes"))
         rows += [(f"not in {name}", "", what) for what in target.excluded]
     return Table([Column("step", wrap=True), Column("minutes", right=True), Column("calculation", wrap=True)], rows)
+
+
+def time_table(time: ReadyTime | None, *, sources: bool = False) -> Table:
+    """Return the longest chain until the nodes are verified, in order. `sources` adds a column with the source of each duration."""
+    columns = [
+        Column("minutes", right=True),
+        Column("step", wrap=True),
+        Column("resource", wrap=True),
+        Column("type", wrap=True),
+    ]
+    rows = [
+        (_minutes(one), one.step, one.name, Cell(one.type, code=True), one.source)
+        for one in (time.parts if time else ())
+    ]
+    return (
+        Table([*columns, Column("source", wrap=True)], rows) if sources else Table(columns, [row[:-1] for row in rows])
+    )
+
+
+def _minutes(part: ChainPart) -> str:
+    if part.minutes is None:
+        return "unknown"
+    return f"{'at least ' if part.at_least else ''}{part.minutes:,.1f}"
 
 
 def commands_table(recovery: RecoveryPlan | None) -> Table:

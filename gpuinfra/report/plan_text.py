@@ -1,4 +1,4 @@
-"""Formats a plan as text: topology, software, price and retained resources."""
+"""Formats a plan as text: topology, software, time, price and retained resources."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from gpuinfra.report.plan_tables import (
     recovery_table,
     storage_text,
     subnet_table,
+    time_table,
     ways_table,
 )
 from gpuinfra.report.prices import price_table
@@ -42,6 +43,9 @@ def _lines(report: PlanReport) -> Iterator[str]:
         yield from _pool(pool)
     yield ""
     yield from _site(plan)
+    if report.time:
+        yield from _field("time", report.time.in_words)
+        yield from tables.text(time_table(report.time), indent=2)
     yield ""
     yield from _cost(cost)
     if ways := ways_table(report.ways):

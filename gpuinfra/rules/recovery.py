@@ -8,6 +8,7 @@ from datetime import date
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import pools_of, zoning_of
 from gpuinfra.clouds.profile import rules_in
+from gpuinfra.clouds.timing import lustre_duration
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.plan.model import FileSystemPlan, Lifetime, RecoveryTarget
 from gpuinfra.plan.recovery import Replication, exported, recovery_point, recovery_time, throughput_mb_s
@@ -150,6 +151,18 @@ def recovery_site_time_is_declared(spec: ClusterSpec, today: date) -> Iterator[F
     elif recovery.mode != "cold" and recovery.site_minutes is not None:
         what = f"is {recovery.site_minutes}, but with mode {recovery.mode} the site exists before the failover"
         yield error(path, what, "remove it")
+
+
+def recovery_site_time_covers_file_systems(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """`site_minutes` is not shorter than the published time to create a file system."""
+    if not (declared := _declared(spec)) or declared[0].site_minutes is None:
+        return
+    if not any(entry.kind == "lustre" for _, entry in created(spec.storage)):
+        return
+    duration = lustre_duration(spec.cloud)
+    if duration and duration.seconds and declared[0].site_minutes * 60 < duration.seconds:
+        what = f"is {declared[0].site_minutes}, but a file system alone takes {duration.seconds / 60:g} minutes: {duration.source}"
+        yield warn("recovery.site_minutes", what, "set the measured time to create the site")
 
 
 def recovery_replication_time_is_declared(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -1088,6 +1088,14 @@ ACCEPTED: dict[str, list[Case]] = {
         ("gcp", gcp_recovery()),
         ("azure", azure_recovery()),
     ],
+    "recovery_site_time_covers_file_systems": [
+        ("aws", recovery()),
+        ("aws", recovery(site_minutes=10)),
+        ("aws", {**recovery(site_minutes=5), "storage": bucket(bucket="auto")}),
+        ("aws", recovery(mode="hot", site_minutes=None)),
+        ("azure", azure_recovery()),
+        ("gcp", gcp_recovery()),
+    ],
     "recovery_site_time_is_declared": [
         ("gcp", gcp_recovery()),
         ("aws", recovery()),
@@ -2002,6 +2010,10 @@ REJECTED: dict[str, list[Case]] = {
         ("gcp", gcp_recovery(replication_gbps=10)),
         ("azure", azure_recovery(replication_minutes=None)),
         ("azure", azure_recovery(replication_gbps=10)),
+    ],
+    "recovery_site_time_covers_file_systems": [
+        ("aws", recovery(site_minutes=9)),
+        ("azure", azure_recovery(site_minutes=16)),
     ],
     "recovery_site_time_is_declared": [("aws", recovery(site_minutes=None)), ("aws", recovery(mode="pilot-light"))],
     "recovery_targets_hold": [

@@ -65,6 +65,6 @@ def test_every_rule_is_on_the_page_or_specific_to_gpuinfra() -> None:
         "renewal_batch_is_allowed", "fields_are_implemented", "image_release_exists", "image_os_is_declared_once",
         "bucket_is_mounted_once", "bucket_cache_fits_local_disks", "bucket_client_is_reachable", "used_bucket_name_is_valid", "mounted_bucket_key_is_valid", "mounted_bucket_has_no_key", "mounted_container_is_valid", "existing_file_system_has_no_settings", "existing_file_system_is_reachable", "existing_file_system_uses_efa", "existing_file_system_is_listed_once", "existing_fsx_or_efs_is_identified", "existing_instance_is_identified", "existing_lustre_is_identified", "existing_share_is_identified", "share_size_is_offered", "canary_fits_pool", "foundation_fields_have_an_effect",
         "recovery_is_supported", "recovery_layers_are_created", "recovery_region_offers_machines", "recovery_covers_all_data", "recovery_rate_is_known", "recovery_replication_time_is_declared",
-        "recovery_site_time_is_declared", "recovery_targets_hold", "recovery_needs_no_failed_control_plane", "recovery_audit_covers_region", "budget_currency_has_rate", "budget_covers_nodes",
+        "recovery_site_time_is_declared", "recovery_site_time_covers_file_systems", "recovery_targets_hold", "recovery_needs_no_failed_control_plane", "recovery_audit_covers_region", "budget_currency_has_rate", "budget_covers_nodes",
     }  # fmt: skip
     assert set(all_rules()) - named == own

@@ -64,7 +64,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
 
     def site(self, foundation: FoundationRefs) -> SiteRefs:
         plan = self.plan
-        vpc_id, subnet_ids = self._network(foundation)
+        vpc_id, subnet_ids, file_system_subnet_ids = self._network(foundation)
         security = SecurityGroups(
             naming.logical(plan.name, "security"),
             SecurityGroupsArgs(
@@ -95,7 +95,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                     HomeDirectoriesArgs(
                         scope=self.scope,
                         plan=one,
-                        subnet_ids={name: subnet_ids[name] for name in mount_subnets(plan)},
+                        subnet_ids={name: file_system_subnet_ids[name] for name in mount_subnets(plan)},
                         security_group_id=security.homes_group_id,
                         key_arn=foundation.data_key_arn,
                     ),
@@ -109,7 +109,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 SharedFilesystemArgs(
                     scope=self.scope,
                     plan=one,
-                    subnet_id=subnet_ids[one.subnet],
+                    subnet_id=file_system_subnet_ids[one.subnet],
                     security_group_id=security.storage_group_id,
                     key_arn=foundation.data_key_arn,
                     log_key_arn=foundation.log_key_arn,
@@ -117,6 +117,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 ),
                 self.opts,
             )
+            self.before_ready += created.links
             if one.bucket == "auto" and created.bucket is not None:
                 sources[one.name] = Source(bucket=created.bucket, key_arn=foundation.data_key_arn)
             file_systems.append({**mounted, "dns_name": created.dns_name, "mount_name": created.mount_name})
@@ -168,10 +169,13 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             "replication_role_arn": created.role_arn,
         }
 
-    def _network(self, foundation: FoundationRefs) -> tuple[pulumi.Input[str], Mapping[str, pulumi.Input[str]]]:
+    def _network(
+        self, foundation: FoundationRefs
+    ) -> tuple[pulumi.Input[str], Mapping[str, pulumi.Input[str]], Mapping[str, pulumi.Input[str]]]:
+        """Return the ID of the network, its subnets for nodes, and its subnets for file systems."""
         plan = self.plan
         if found := self.existing_network("vpc_id"):
-            return found
+            return *found, found[1]
         assert plan.network is not None
         created = Network(
             naming.logical(plan.name, "network"),
@@ -183,7 +187,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             ),
             self.opts,
         )
-        return created.vpc_id, created.subnet_ids
+        return created.vpc_id, created.subnet_ids, created.file_system_subnet_ids
 
     def cluster(self, foundation: FoundationRefs, site: SiteRefs) -> Pools:
         plan = self.plan

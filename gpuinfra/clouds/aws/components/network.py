@@ -42,6 +42,8 @@ class Network(pulumi.ComponentResource):
     """CIDR block of the VPC."""
     subnet_ids: dict[str, pulumi.Output[str]]
     """Subnet IDs, keyed by the subnet's name in the plan. Each resolves after its egress exists."""
+    file_system_subnet_ids: dict[str, pulumi.Output[str]]
+    """Subnet IDs that resolve without egress. File systems do not connect to other networks, and a NAT gateway takes minutes to create."""
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:Network", name, None, args.scope.options(opts))
@@ -53,11 +55,15 @@ class Network(pulumi.ComponentResource):
         internet, addresses = self._addresses(vpc)
         subnets = self._subnets(vpc, addresses)
         tables = self._routes(vpc, subnets, internet, addresses)
-        self._endpoints(vpc, subnets, tables)
+        endpoints = self._endpoints(vpc, subnets, tables)
+        if args.plan.egress == "endpoints":
+            # Nodes reach AWS only through the endpoints. An instance that starts first cannot connect: aws/aws-cdk issue 20548, retrieved 2026-11-26.
+            self._egress = {subnet: [*found, *endpoints] for subnet, found in self._egress.items()}
         self._flow_log(vpc)
         self.subnet_ids = {
             subnet: ready_after(subnet_id, self._egress[subnet]) for subnet, subnet_id in subnets.items()
         }
+        self.file_system_subnet_ids = subnets
         self.register_outputs({"vpc_id": self.vpc_id, "subnet_ids": self.subnet_ids})
 
     def _vpc(self) -> aws.ec2.Vpc:
@@ -196,9 +202,10 @@ class Network(pulumi.ComponentResource):
 
     def _endpoints(
         self, vpc: aws.ec2.Vpc, subnets: dict[str, pulumi.Output[str]], tables: list[pulumi.Output[str]]
-    ) -> None:
+    ) -> list[pulumi.Resource]:
+        """Create the endpoints and return what nodes need to use them."""
         plan, scope = self._args.plan, self._args.scope
-        for service in plan.gateway_endpoints:
+        created: list[pulumi.Resource] = [
             aws.ec2.VpcEndpoint(
                 rows.GATEWAY_ENDPOINT.logical(self._name, service=service),
                 vpc_id=vpc.id,
@@ -207,27 +214,31 @@ class Network(pulumi.ComponentResource):
                 route_table_ids=tables,
                 opts=child(self, rows.GATEWAY_ENDPOINT),
             )
+            for service in plan.gateway_endpoints
+        ]
         if not plan.interface_endpoints:
-            return
+            return created
         group = aws.ec2.SecurityGroup(
             rows.ENDPOINTS_GROUP.logical(self._name),
             description="Interface endpoints: HTTPS from this network",
             vpc_id=vpc.id,
             opts=child(self, rows.ENDPOINTS_GROUP),
         )
-        aws.vpc.SecurityGroupIngressRule(
-            rows.ENDPOINTS_RULE.logical(self._name),
-            security_group_id=group.id,
-            description="HTTPS from this network",
-            ip_protocol="tcp",
-            from_port=443,
-            to_port=443,
-            cidr_ipv4=plan.cidr,
-            opts=child(self, rows.ENDPOINTS_RULE),
+        created.append(
+            aws.vpc.SecurityGroupIngressRule(
+                rows.ENDPOINTS_RULE.logical(self._name),
+                security_group_id=group.id,
+                description="HTTPS from this network",
+                ip_protocol="tcp",
+                from_port=443,
+                to_port=443,
+                cidr_ipv4=plan.cidr,
+                opts=child(self, rows.ENDPOINTS_RULE),
+            )
         )
         # An endpoint accepts one subnet per zone.
         per_zone = {subnet.zone: subnets[subnet.name] for subnet in reversed(plan.subnets) if subnet.role == "nodes"}
-        for service in plan.interface_endpoints:
+        created += [
             aws.ec2.VpcEndpoint(
                 rows.INTERFACE_ENDPOINT.logical(self._name, service=service.replace(".", "-")),
                 vpc_id=vpc.id,
@@ -238,6 +249,9 @@ class Network(pulumi.ComponentResource):
                 security_group_ids=[group.id],
                 opts=child(self, rows.INTERFACE_ENDPOINT),
             )
+            for service in plan.interface_endpoints
+        ]
+        return created
 
     def _flow_log(self, vpc: aws.ec2.Vpc) -> None:
         plan, scope = self._args.plan, self._args.scope

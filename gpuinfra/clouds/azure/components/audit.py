@@ -242,7 +242,7 @@ class Evidence(pulumi.ComponentResource):
         ]
         address = pulumi.Output.concat("https://", store.account_name, ".blob.core.windows.net/", EVIDENCE_CONTAINER)
         self.bucket, self.account_id = ready_after(address, grants), store.account_id
-        self.container_id = ready_after(container, grants)
+        self.container_id = container
         self.prefix = naming.evidence_prefix(scope.cluster)
         self.register_outputs({"bucket": self.bucket, "account_id": self.account_id, "prefix": self.prefix})
 

@@ -166,7 +166,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 NodeFirewallRuleArgs(
                     scope=self.scope,
                     network_id=site.external_network_id,
-                    service_account=role.email,
+                    service_account=role.account,
                     lustre_ranges=lustre_ranges(plan),
                 ),
                 self.opts,
@@ -174,7 +174,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         health = None
         if any(node_health(plan)):
             assert site.network_id is not None  # The network of a site is always known.
-            args = NodeHealthArgs(scope=self.scope, network_id=site.network_id, service_account=role.email)
+            args = NodeHealthArgs(scope=self.scope, network_id=site.network_id, service_account=role.account)
             health = NodeHealth(naming.logical(plan.name, "node-health"), args, self.opts).check
         pools = []
         for pool in plan.pools:

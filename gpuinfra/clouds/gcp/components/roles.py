@@ -59,6 +59,8 @@ class NodeRole(pulumi.ComponentResource):
 
     email: pulumi.Output[str]
     """Email address of the service account. Resolves after its grants exist. Evidence must be signed by this account."""
+    account: pulumi.Output[str]
+    """The same address. Resolves when the account exists. Firewall rules use it, because they apply to the account, not to its permissions."""
 
     def __init__(self, name: str, args: NodeRoleArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:gcp:NodeRole", name, None, args.scope.options(opts))
@@ -82,6 +84,7 @@ class NodeRole(pulumi.ComponentResource):
         grants += [self._role(one) for one in args.roles]
         if repository := names.repository(args.registry or ""):
             grants.append(self._image_reader(*repository))
+        self.account = account.email
         self.email = ready_after(account.email, grants)
         self.register_outputs({"email": self.email})
 

@@ -1,0 +1,240 @@
+"""Estimates how long `up` takes until the nodes are verified: the longest chain of resources and steps that wait for each other. Pure.
+
+Each cloud's `timing.py` has the durations, by resource type, and the order, by row of the resource table. A resource without a known duration
+counts as zero and makes the sum a lower limit. Resources whose type has no duration are left out; a test compares the order with the resources
+that the program registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+from gpuinfra import naming
+from gpuinfra.clouds.planned import ResourceKind
+from gpuinfra.plan.model import Plan, PoolPlan
+from gpuinfra.registry import has_module, module_of
+from gpuinfra.words import counted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Duration:
+    """How long a resource or a step takes."""
+
+    seconds: float | None
+    """None if no public figure is known."""
+    source: str
+    """Where the figure was published, with the date of retrieval, or what is known instead of a figure."""
+    at_least: bool = False
+    """Whether `seconds` is a lower limit."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the duration is known, and not only its lower limit."""
+        return self.seconds is not None and not self.at_least
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """The durations of a cloud, and which resources wait for which."""
+
+    durations: Mapping[str, Duration]
+    """Pulumi type -> duration of its creation."""
+    after: Mapping[ResourceKind[Any], Sequence[ResourceKind[Any]]]
+    """Row -> the rows with a duration that its resources wait for, directly or through resources without a duration."""
+    group: ResourceKind[Any]
+    """Row of the groups that launch the nodes."""
+    ready: ResourceKind[Any]
+    """Row of the resource that waits for verified nodes."""
+    lustre: ResourceKind[Any]
+    """Row of the Lustre file systems."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainPart:
+    """A resource or a step of the chain."""
+
+    step: str
+    """What happens: `create`, `launch and first boot`, or a step on the nodes."""
+    name: str
+    """Logical name of the resource, or an empty string for a step on the nodes."""
+    type: str
+    """Pulumi type, or an empty string for a step on the nodes."""
+    minutes: float | None
+    """None if no public figure is known."""
+    at_least: bool
+    """Whether `minutes` is a lower limit."""
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadyTime:
+    """The longest chain of a plan."""
+
+    minutes: float
+    """Sum of the known minutes."""
+    complete: bool
+    """False if `minutes` is a lower limit, because the duration of a part is unknown."""
+    until: str
+    """What exists at the end of the chain: `verified nodes`, or `all resources exist` for a stack without nodes."""
+    parts: tuple[ChainPart, ...]
+
+    @property
+    def in_words(self) -> str:
+        """The time as text: `at least 12.5 minutes until verified nodes; the duration of 2 steps is unknown`."""
+        if not self.minutes:
+            return f"an unknown time until {self.until}"
+        least = "" if self.complete else "at least "
+        unknown = sum(one.minutes is None for one in self.parts)
+        steps = f"; the duration of {counted(unknown, 'step')} is unknown" if unknown else ""
+        return f"{least}{self.minutes:,.1f} minutes until {self.until}{steps}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A candidate for a part of the chain: the resources of a row, or a step on the nodes."""
+
+    does: str
+    duration: Duration
+    type: str = ""
+    names: tuple[str, ...] = ()
+    """Logical names of the resources. They are created at the same time."""
+
+
+CREATE, LAUNCH = "create", "launch and first boot"
+DRIVER = Duration(
+    seconds=180,
+    at_least=True,
+    source="building the modules of the NVIDIA driver: 3 to 5 minutes until the driver container is ready, https://github.com/NVIDIA/gpu-operator/issues/707, retrieved 2026-11-26",
+)
+"""Step `30-driver` on an image without a driver."""
+STEPS = Duration(
+    seconds=None,
+    source="no public figure; the time depends on the image and on the package servers",
+)
+"""The other bootstrap steps, and the checks."""
+_DCGM = "https://docs.nvidia.com/datacenter/dcgm/latest/reference/command-line-reference/dcgmi/dcgmi-diag.html, retrieved 2026-11-26"
+BURN_IN = {
+    2: Duration(seconds=120, source=f"dcgmi diag -r 2: about 2 minutes, {_DCGM}", at_least=True),
+    3: Duration(seconds=900, source=f"dcgmi diag -r 3: about 15 minutes, {_DCGM}", at_least=True),
+    4: Duration(seconds=900, source=f"dcgmi diag -r 4: longer than -r 3, which takes about 15 minutes, {_DCGM}", at_least=True),
+}  # fmt: skip
+"""Level of `handover.burn_in` -> duration of the diagnostics. Level 1 takes seconds."""
+
+
+def node_steps(pool: PoolPlan) -> tuple[Step, ...]:
+    """Return the steps on the nodes of a pool after their first boot, in order."""
+    found = [Step(does="other bootstrap steps and checks", duration=STEPS)]
+    if not pool.image.prebuilt and any(step.id == "30-driver" for step in pool.steps):
+        found.insert(0, Step(does="bootstrap step 30-driver", duration=DRIVER))
+    level = pool.expectation.get("burn_in", 1)
+    if isinstance(level, int) and level in BURN_IN:
+        found.append(Step(does=f"DCGM diagnostics, level {level}", duration=BURN_IN[level]))
+    return tuple(found)
+
+
+def timing_of(cloud: str) -> Timing:
+    """Return the durations and the order of a cloud."""
+    timing: Timing = module_of(cloud, "timing").TIMING
+    return timing
+
+
+def lustre_duration(cloud: str) -> Duration | None:
+    """Return how long a Lustre file system takes, or None if the cloud has no durations."""
+    if not has_module(cloud, "timing"):
+        return None
+    timing = timing_of(cloud)
+    return timing.durations.get(timing.lustre.type)
+
+
+def ready_time(plan: Plan) -> ReadyTime | None:
+    """Return the longest chain of a plan, or None if none of its resources has a duration."""
+    if not has_module(plan.cloud, "timing"):
+        return None
+    estimate = _Estimate(plan, timing_of(plan.cloud))
+    chain = estimate.longest()
+    if not chain:
+        return None
+    parts = tuple(_parts(chain))[::-1]
+    return ReadyTime(
+        minutes=round(sum(one.minutes or 0 for one in parts), 2),
+        complete=all(one.minutes is not None and not one.at_least for one in parts),
+        until="verified nodes" if estimate.has_nodes else "all resources exist",
+        parts=parts,
+    )
+
+
+class _Estimate:
+    """Finds the longest chain of a plan."""
+
+    def __init__(self, plan: Plan, timing: Timing) -> None:
+        rows = dict.fromkeys((*timing.after, *(row for before in timing.after.values() for row in before)))
+        self._timing = timing
+        self._names = {row: names for row in rows if (names := _names(row, plan))}
+        self._known: dict[ResourceKind[Any], tuple[Step, ...]] = {}
+        self._steps: tuple[Step, ...] = ()
+        self.has_nodes = timing.ready in self._names
+        if self.has_nodes:
+            self._steps = longest(node_steps(pool) for pool in plan.pools)
+            pool = next(pool for pool in plan.pools if node_steps(pool) == self._steps)
+            self._names[timing.group] = tuple(naming.logical(plan.name, group.name) for group in pool.groups)
+
+    def longest(self) -> tuple[Step, ...]:
+        """Return the longest chain: until the nodes are verified or, without nodes, until all resources exist."""
+        return self._until(self._timing.ready) if self.has_nodes else longest(map(self._until, self._names))
+
+    def _until(self, row: ResourceKind[Any]) -> tuple[Step, ...]:
+        """Return the longest chain that ends with a resource of a row."""
+        if row not in self._known:
+            before = [one for one in self._timing.after.get(row, ()) if one in self._names]
+            self._known[row] = (*longest(map(self._until, before)), *self._own(row))
+        return self._known[row]
+
+    def _own(self, row: ResourceKind[Any]) -> tuple[Step, ...]:
+        """Return the parts of a row: its resource, and the steps on the nodes that a group launches."""
+        duration = self._timing.durations.get(row.type)
+        launches = row == self._timing.group
+        does = LAUNCH if launches else CREATE
+        own = (Step(does=does, duration=duration, type=row.type, names=self._names[row]),) if duration else ()
+        return (*own, *self._steps) if launches else own
+
+
+def longest(chains: Iterable[tuple[Step, ...]]) -> tuple[Step, ...]:
+    """Return the chain with the most known seconds and then the most parts without a known duration. Of equal chains, return the first."""
+    return max(chains, key=lambda chain: (seconds(chain), sum(not one.duration.exact for one in chain)), default=())
+
+
+def seconds(chain: Iterable[Step]) -> float:
+    """Return the known seconds of a chain."""
+    return sum(one.duration.seconds or 0 for one in chain)
+
+
+def _names(row: ResourceKind[Any], plan: Plan) -> tuple[str, ...]:
+    """Return the logical names of the resources of a row."""
+    return tuple(row.logical(one.component, **one.values) for one in row.each(plan))
+
+
+def _parts(chain: Sequence[Step]) -> Iterator[ChainPart]:
+    """Yield the parts in reverse order. If a row has several resources, a part shows the one that the next part waits for.
+
+    The name of a file system shares most with the names of its own bucket. Other resources wait for the evidence store, and not for the other buckets.
+    """
+    after = ""
+    for one in reversed(chain):
+        after = max(one.names, key=lambda name: (_shared(name, after), "-evidence-" in name), default="")
+        known = one.duration.seconds
+        yield ChainPart(
+            step=one.does,
+            name=after,
+            type=one.type,
+            minutes=None if known is None else round(known / 60, 2),
+            at_least=one.duration.at_least,
+            source=one.duration.source,
+        )
+
+
+def _shared(one: str, other: str) -> int:
+    """Return the number of characters at the start of two names that are the same."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
