@@ -53,7 +53,7 @@ def deployed(nodes: int) -> dict[str, Any]:
 
 def run(*words: str) -> Result:
     """Run the command on the stack."""
-    return CliRunner().invoke(cli.command, ["burst", *words], standalone_mode=False)
+    return CliRunner().invoke(cli.command, ["Pulumi.burst.yaml", *words], standalone_mode=False)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def run_due(store: Store) -> None:
     """Run all actions that are due and have not run."""
     for action in store.list(SCHEDULE):
         start = action.plain.get("startTime")
-        if start and is_past(str(start)) and not action.plain.get("recurrence"):
+        if start and _moment(str(start)) <= _now() and not action.plain.get("recurrence"):
             _apply(store, action)
 
 
@@ -35,9 +35,9 @@ def run(store: Store, name: str) -> bool:
     return bool(found)
 
 
-def is_past(time_: str) -> bool:
-    """Return whether a time in RFC 3339 has passed."""
-    return _moment(time_) <= _now()
+def is_past(start: str) -> bool:
+    """Return whether a start is on an earlier day. A rehearsal has a date and no time, so an action on the same day is not in the past."""
+    return datetime.fromisoformat(start).date() < today()
 
 
 def _apply(store: Store, action: Resource) -> None:

@@ -1,0 +1,133 @@
+"""A Capacity Block from its declaration to its end, and the expiry of a cluster, on rehearsed stacks."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuinfra.rehearsal.session import Options, open_session
+from gpuinfra.report.progress import view_for
+from gpuinfra.shipped import shipped
+
+from .conftest import Finished, Rehearse, command, run
+
+TODAY = datetime.now(UTC).replace(hour=11, minute=30, second=0, microsecond=0)
+GROUP, SCHEDULE = "aws:autoscaling/group:Group", "aws:autoscaling/schedule:Schedule"
+FEE = "21147.84"
+JOB = "nohup sleep 600 </dev/nvidia0 >/dev/null 2>&1 &"
+"""A process that uses a GPU after the login ends."""
+
+
+def iso(at: datetime) -> str:
+    """A time in the form of a declaration."""
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def declared(path: Path, starts: datetime, ends: datetime, extra: str = "") -> None:
+    """Write the shipped stack with a block of one node between two times, without a file system."""
+    text = (shipped("stacks") / "Pulumi.aws-p5-block.yaml").read_text(encoding="utf-8")
+    text = re.sub(r"count: 4, .*?}", f'count: 1, starts_at: "{iso(starts)}", ends_at: "{iso(ends)}"}}', text)
+    text = text.partition("    storage:")[0]
+    path.write_text(text + extra, encoding="utf-8")
+
+
+def calendar(up: Finished, path: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and JSON of the calendar of a rehearsed stack."""
+    place = ("--rehearsal", "--folder", str(up.root.parent), "--json")
+    done = run(command("calendar", str(path), *place, *words), up.root)
+    assert done.out, done.err
+    return done.code, json.loads(done.out)
+
+
+def states(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """State and command of each date."""
+    return [(one["state"], one["command"]) for one in found["events"]]
+
+
+def sizes(up: Finished) -> tuple[list[int], list[str]]:
+    """Desired sizes of the groups, and names of the scheduled actions, in the state."""
+    groups = [one["outputs"]["desiredCapacity"] for one in up.state if one["type"] == GROUP]
+    actions = [one["inputs"]["scheduledActionName"] for one in up.state if one["type"] == SCHEDULE]
+    return groups, sorted(actions)
+
+
+@pytest.mark.long
+def test_a_capacity_block_is_declared_before_its_start(rehearse: Rehearse, tmp_path: Path) -> None:
+    """A block is deployed without nodes, the cloud starts them, `up` is due until it runs, and offers continue the block."""
+    path = tmp_path / "Pulumi.aws-p5-block.yaml"
+    starts = TODAY + timedelta(days=3)
+    ends = starts + timedelta(days=7)
+    declared(path, starts, ends)
+    up = rehearse("up", str(path), "--without-nodes")
+    assert up.code == 0, up.out + up.err
+    assert sizes(up) == ([0], ["end", "start"])
+    code, found = calendar(up, path)
+    assert code == 1
+    assert found["rehearsal"] is True
+    again = "gpuinfra rehearse up aws-p5-block"
+    assert states(found)[0] == ("soon", again)
+    assert calendar(up, path, "--within", "0")[0] == 0
+    options = Options(stack=str(path), folder=up.root.parent, without_nodes=True)
+    with open_session(options, view_for(io.StringIO())) as session:
+        session.cloud.ask("schedule", {"name": "start"})
+        offer = {"offering": "block", "machine": "p5.48xlarge", "count": 1, "zone": "us-east-2a", "starts": iso(ends), "hours": 168, "fee": FEE}  # fmt: skip
+        session.cloud.ask("external", {"id": "cb-0123456789abcdef0", **offer})
+    code, found = calendar(up, path, "--at", iso(starts + timedelta(hours=1)), "--within", "0", "--offers")
+    assert code == 1
+    assert states(found)[0] == ("due", again)
+    (offered,) = found["offers"]
+    assert (offered["price"], offered["starts"]) == (FEE, iso(ends))
+    assert "purchase-capacity-block --capacity-block-offering-id cb-0123456789abcdef0" in offered["command"]
+    # A later day: the start has passed, and the cloud has deleted the action of the start.
+    declared(path, starts - timedelta(days=4), ends)
+    up = rehearse("up", str(path), "--without-nodes")
+    assert up.code == 0, up.out + up.err
+    assert sizes(up) == ([1], ["end"])
+    code, found = calendar(up, path)
+    assert (code, states(found)) == (0, [("done", ""), ("later", "gpuinfra calendar aws-p5-block --rehearsal --folder " + str(up.root.parent) + " --offers")])  # fmt: skip
+
+
+@pytest.mark.long
+def test_an_expired_cluster_has_no_nodes(rehearse: Rehearse, tmp_path: Path) -> None:
+    """Before `expires_at`, each group has an action that ends it. Afterwards, `up` leaves no node and no action, and `destroy` is due."""
+    path = tmp_path / "Pulumi.aws-p5-block.yaml"
+    starts = TODAY - timedelta(days=2)
+    declared(path, starts, starts + timedelta(days=14), f'    expires_at: "{iso(TODAY + timedelta(days=2))}"\n')
+    up = rehearse("up", str(path), "--without-nodes")
+    assert up.code == 0, up.out + up.err
+    assert sizes(up) == ([1], ["end"])
+    declared(path, starts, starts + timedelta(days=14), f'    expires_at: "{iso(TODAY - timedelta(days=1))}"\n')
+    code, found = calendar(up, path)
+    assert code == 1
+    assert ("due", "gpuinfra rehearse destroy aws-p5-block") in states(found)
+    assert ("due", "gpuinfra rehearse up aws-p5-block") in states(found)
+    up = rehearse("up", str(path), "--without-nodes")
+    assert up.code == 0, up.out + up.err
+    assert sizes(up) == ([0], [])
+    assert ("due", "gpuinfra rehearse up aws-p5-block") not in states(calendar(up, path)[1])
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("needs_nodes")
+def test_jobs_stop_before_the_nodes_are_removed(rehearse: Rehearse, tmp_path: Path) -> None:
+    """`--drain` stops the processes that use a GPU on nodes that are removed within the time, and no process before it."""
+    path = tmp_path / "Pulumi.aws-p5-block.yaml"
+    starts = TODAY - timedelta(days=2)
+    ends = starts + timedelta(days=14)
+    declared(path, starts, ends)
+    up = rehearse("up", str(path))
+    assert up.code == 0, up.out + up.err
+    place = ("--rehearsal", "--folder", str(up.root.parent))
+    begun = run(command("ssh", str(path), *place, "gpu-1", JOB), up.root)
+    assert begun.code == 0, begun.out + begun.err
+    removed = ends - timedelta(minutes=35)
+    early = calendar(up, path, "--drain", "60", "--at", iso(removed - timedelta(minutes=61)))[1]
+    assert early["drained"] == {}
+    (result,) = calendar(up, path, "--drain", "60", "--at", iso(removed - timedelta(minutes=60)))[1]["drained"].values()
+    assert result == f"1 process stopped; removed at {iso(removed)}"
