@@ -26,6 +26,8 @@ TIME = "%Y-%m-%dT%H:%M:%SZ"
 ENDED = "block_window_is_open"
 """The rule that rejects a Capacity Block that has ended. The calendar reports it with the command that finds the next one."""
 
+NOT_STOPPED = "jobs not stopped"
+
 
 @dataclass(kw_only=True)
 class _Read:
@@ -91,8 +93,8 @@ def command(
     compares them with the state of the stack, and prints the command for each date. Run it on a schedule. Without --drain, it
     changes nothing.
 
-    The exit code is 0 if nothing is due or soon, 1 if a date is due or soon, and 3 if some data could not be read and the rest
-    requires nothing.
+    The exit code is 0 if nothing is due or soon, 1 if a date is due or soon or jobs could not be stopped, and 3 if some data could
+    not be read and the rest requires nothing.
     """
     from gpuinfra.calendar import Calendar, Commands, needs_attention
     from gpuinfra.report import calendar_text
@@ -107,7 +109,7 @@ def command(
         within=timedelta(days=within),
         commands=Commands(
             up=stacks.up.format(stack=short),
-            destroy=stacks.up.format(stack=short).replace(" up", " destroy", 1),
+            destroy=stacks.up.replace(" up", " destroy", 1).format(stack=short),
             offers=f"gpuinfra calendar {short}{stacks.options} --offers",
         ),
         deployed=found.deployed,
@@ -120,7 +122,10 @@ def command(
             click.echo(stacks.notice)
         for line in calendar_text.text(calendar, found.offers, found.unread, found.drained):
             click.echo(line)
-    return 1 if needs_attention(calendar.events()) else EnvironmentMissing.exit_code if found.unread else 0
+    is_left = any(one.startswith(NOT_STOPPED) for one in found.drained.values())
+    if is_left or needs_attention(calendar.events()):
+        return 1
+    return EnvironmentMissing.exit_code if found.unread else 0
 
 
 def _refuse_unused(*, offers: bool, days: int | None, drain: int | None, direct: bool, offline: bool) -> None:
@@ -220,12 +225,12 @@ def _stopped(connector: Connector, host: Host | None) -> str:
     from gpuinfra.words import counted
 
     if host is None:
-        return "jobs not stopped: the node is not in the state of the stack"
+        return f"{NOT_STOPPED}: the node is not in the state of the stack"
     try:
         with connector.connect(host) as connection:
             return f"{counted(drain(connection, sudo=host.sudo), 'process', 'processes')} stopped"
     except (GpuinfraError, HostProblem) as problem:
-        return f"jobs not stopped: {problem}"
+        return f"{NOT_STOPPED}: {problem}"
 
 
 def wanted(plan: Plan, loaded: LoadedStack, days: int | None) -> Sequence[Wanted]:

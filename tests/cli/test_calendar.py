@@ -12,12 +12,14 @@ from click.testing import CliRunner, Result
 
 from gpuinfra.cli import calendar as cli
 from gpuinfra.cli import stacks
+from gpuinfra.cli.stack_context import ActiveStack
 from gpuinfra.clouds.aws import offerings
 from gpuinfra.clouds.aws.preflight import Preflight
 from gpuinfra.clouds.offerings import Offering, Wanted
 from gpuinfra.clouds.preflight import Unanswered
 from gpuinfra.errors import EnvironmentMissing, SpecError, UsageError
 from gpuinfra.handover.wire import TYPE
+from gpuinfra.remote.hosts import Hosts
 
 STACK = """\
 config:
@@ -192,3 +194,21 @@ def test_offers_exist_only_on_aws(state: list[dict[str, Any]]) -> None:
     done = run("--offers")
     assert isinstance(done.exception, UsageError)
     assert "on AWS, but burst is on gcp; omit --offers" in str(done.exception)
+
+
+@pytest.mark.parametrize(("result", "code"), [("2 processes stopped", 0), (f"{cli.NOT_STOPPED}: no route", 1)])
+def test_jobs_that_could_not_be_stopped_change_the_exit_code(
+    state: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, result: str, code: int
+) -> None:
+    """If nothing is due or soon, the exit code is 0 if all jobs were stopped, and 1 otherwise. The end of a node is part of its line."""
+    node = {"label": "gpu-1", "instanceId": "i-1", "pool": "gpu", "group": "gpu-block-0", "outcome": "verified"}
+    one = deployed(2)
+    one["outputs"]["nodes"] = [node]
+    state.append(one)
+    monkeypatch.setattr(ActiveStack, "hosts", lambda *_: Hosts(hosts=()))
+    monkeypatch.setattr(cli, "_stopped", lambda connector, host: result)
+    at = ("--at", "2026-12-08T10:00:00Z", "--within", "0")
+    done = run(*at, "--drain", "55")
+    assert done.return_value == code, done.exception
+    assert f"gpu-1 (i-1): {result}; removed at 2026-12-08T10:55:00Z" in done.output
+    assert "gpu-1" not in run(*at, "--drain", "54").output
