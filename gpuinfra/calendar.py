@@ -2,12 +2,13 @@
 
 The dates come from the declaration: Capacity Blocks, reservations with a start or an end, and `expires_at`. Whether a date is due depends
 on the number of nodes that the stack expects since the last `up`. If this number differs from the plan for the present, `up` is due.
+Flex-start nodes start when the cloud has capacity, so their dates come from the nodes that exist.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 
@@ -60,6 +61,16 @@ class Event:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Running:
+    """The nodes of a flex-start group."""
+
+    launched: tuple[datetime, ...]
+    """Creation time of each node that exists."""
+    known: int
+    """Number of nodes of the group in the state."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Calendar:
     """The present, and what a stack expects."""
 
@@ -69,6 +80,8 @@ class Calendar:
     commands: Commands
     deployed: Mapping[str, int] | None
     """Group -> number of nodes that the stack expects since the last `up`. None if the state was not read."""
+    running: Mapping[str, Running] = field(default_factory=dict)
+    """Flex-start group -> its nodes."""
 
     def events(self) -> tuple[Event, ...]:
         """Return the dates in chronological order."""
@@ -79,6 +92,8 @@ class Calendar:
         counts = {group.name: group.count for group in groups_at(self.spec, day, self.now)}
         for group in groups_at(self.spec, day, BEGINNING):
             yield from self._of_group(group, counts[group.name], cloud)
+            if (running := self.running.get(group.name)) and running.launched:
+                yield from self._of_flex(group, running, cloud)
         if self.spec.expires_at is not None:
             yield self._expiry(moment(self.spec.expires_at))
 
@@ -104,6 +119,16 @@ class Calendar:
                 command = command or self.commands.up
             what = f"{counted(group.max_count, 'node')} removed: {why}"
             yield Event(at=ends, group=group.name, what=what, state=state, by=by, command=command)
+
+    def _of_flex(self, group: Group, running: Running, cloud: CloudProfile) -> Iterator[Event]:
+        """Yield the start and the end of flex-start nodes. The run time begins after the creation of a node, so the end is the earliest possible time."""
+        nodes, unverified = counted(len(running.launched), "node"), len(running.launched) > running.known
+        what = f"{nodes} started" + (", but `up` has not verified them" if unverified else "")
+        state, command = (State.DUE, self.commands.up) if unverified else (State.DONE, "")
+        yield Event(at=max(running.launched), group=group.name, what=what, state=state, by=cloud.title, command=command)
+        ends = min(running.launched) + timedelta(seconds=group.max_run_s or 0)
+        what = f"{nodes} removed: the run time of flex-start nodes ends"
+        yield Event(at=ends, group=group.name, what=what, state=self._state(ends), by=cloud.title, command="")
 
     def _reason(self, group: Group) -> tuple[str, bool]:
         """Return why the nodes of a group are removed, and whether their Capacity Block ends."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from gpuinfra.calendar import Calendar, Commands, State, ending, needs_attention
+from gpuinfra.calendar import Calendar, Commands, Running, State, ending, needs_attention
 from gpuinfra.spec import parse_spec
 from tests.rules.cases import block, declaration, reserved
 
@@ -116,3 +117,23 @@ def test_only_groups_with_nodes_end(now: str, minutes: int, names: list[str]) ->
     spec = parse_spec(declaration(("aws", {"pools.0.capacity": block()})))
     found = ending(spec, datetime.fromisoformat(now), timedelta(minutes=minutes))
     assert [group.name for group in found] == names
+
+
+@pytest.mark.parametrize(
+    ("now", "known", "expected"),
+    [
+        ("2026-12-01T12:00:00Z", 1, [("due", "UP"), ("later", "")]),
+        ("2026-12-01T12:00:00Z", 2, [("done", ""), ("later", "")]),
+        ("2026-12-02T11:00:00Z", 2, [("done", ""), ("soon", "")]),
+        ("2026-12-04T11:00:00Z", 2, [("done", ""), ("done", "")]),
+    ],
+)
+def test_flex_start_nodes_have_dates_while_they_exist(now: str, known: int, expected: list[tuple[str, str]]) -> None:
+    """`up` is due until all nodes are in the state. The first node ends after the run time."""
+    launched = tuple(datetime.fromisoformat(f"2026-12-01T{hour}:00:00Z") for hour in ("11", "10"))
+    flex = {"pools__0__capacity": [{"kind": "flex", "count": 2, "max_run_hours": 72}]}
+    found = replace(calendar(now, {}, "gcp", **flex), running={"gpu-flex-0": Running(launched=launched, known=known)})
+    assert [(one.state.value, one.command) for one in found.events()] == expected
+    assert [one.at.isoformat() for one in found.events()] == ["2026-12-01T11:00:00+00:00", "2026-12-04T10:00:00+00:00"]
+    assert {one.by for one in found.events()} == {"Google Cloud"}
+    assert not calendar(now, {}, "gcp", **flex).events()

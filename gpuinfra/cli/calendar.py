@@ -16,6 +16,7 @@ from gpuinfra.cli.stacks import Resources, Stacks, short_name
 from gpuinfra.errors import EnvironmentMissing, GpuinfraError, SpecError, UsageError
 
 if TYPE_CHECKING:
+    from gpuinfra.calendar import Running
     from gpuinfra.clouds.offerings import Offering, Wanted
     from gpuinfra.plan.model import Plan
     from gpuinfra.remote.connect import Connector
@@ -34,6 +35,7 @@ class _Read:
     """What was read from the state, the cloud and the nodes."""
 
     deployed: dict[str, int] | None = None
+    running: dict[str, Running] = field(default_factory=dict)
     offers: dict[str, list[Offering]] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
     drained: dict[str, str] = field(default_factory=dict)
@@ -113,6 +115,7 @@ def command(
             offers=f"gpuinfra calendar {short}{stacks.options} --offers",
         ),
         deployed=found.deployed,
+        running=found.running,
     )
     if as_json:
         document = calendar_text.document(short, calendar, found.offers, found.unread, found.drained)
@@ -177,25 +180,44 @@ def _read(
     found = _Read()
     if drain is not None:
         with active_stack(stack, stacks) as active:
-            found.deployed = deployed_counts(active.resources)
+            _deployed(found, active.resources, loaded, now)
             found.drained = dict(_drain(active, loaded, now, timedelta(minutes=drain), direct))
             if offers:
                 _offers(found, loaded, now, days)
         return found
     with readable_stack(stack, stacks, nodes=False) as resources:
-        found.deployed = deployed_counts(resources)
+        _deployed(found, resources, loaded, now)
         if offers:
             _offers(found, loaded, now, days)
     return found
 
 
-def deployed_counts(resources: Resources) -> dict[str, int]:
-    """Return the number of nodes that a state expects in each group."""
+def _deployed(found: _Read, resources: Resources, loaded: LoadedStack, now: datetime) -> None:
+    """Read the number of nodes that a state expects in each group, and the flex-start nodes that exist."""
+    from gpuinfra.calendar import Running, groups_at
     from gpuinfra.handover import wire
-    from gpuinfra.inventory import handovers_of
+    from gpuinfra.handover.connect import connect
+    from gpuinfra.handover.ports import PortUnavailable
+    from gpuinfra.inventory import handovers_of, nodes_of
 
-    inputs = [wire.inputs_of(one.get("outputs") or {}) for one in handovers_of(resources)]
-    return {group.name: group.count for one in inputs for pool in wire.pools_of(one) for group in pool.groups}
+    flex = {group.name for group in groups_at(loaded.spec, now.date(), now) if group.kind == "flex"}
+    known = [node.group for node in nodes_of(resources)]
+    found.deployed = {}
+    for handover in handovers_of(resources):
+        inputs = wire.inputs_of(handover.get("outputs") or {})
+        groups = [group for pool in wire.pools_of(inputs) for group in pool.groups]
+        found.deployed |= {group.name: group.count for group in groups}
+        queued = {group.group: group for group in groups if group.name in flex}
+        if not queued:
+            continue
+        try:
+            members = connect(inputs).membership.members(list(queued.values()))
+        except PortUnavailable as problem:
+            found.unread["the flex-start nodes"] = str(problem)
+            continue
+        for path, group in queued.items():
+            launched = tuple(one.launched for one in members if one.group == path and one.launched and not one.leaving)
+            found.running[group.name] = Running(launched=launched, known=known.count(group.name))
 
 
 def _drain(
@@ -268,4 +290,4 @@ def _offers(found: _Read, loaded: LoadedStack, now: datetime, days: int | None) 
             cloud.find_credentials()
             found.offers[one.group] = list(search(cloud, one, now))
         except Unanswered as problem:
-            found.unread[one.group] = f"{problem.found}; {problem.fix}"
+            found.unread[f"offers for {one.group}"] = f"{problem.found}; {problem.fix}"

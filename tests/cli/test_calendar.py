@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from gpuinfra.clouds.aws.preflight import Preflight
 from gpuinfra.clouds.offerings import Offering, Wanted
 from gpuinfra.clouds.preflight import Unanswered
 from gpuinfra.errors import EnvironmentMissing, SpecError, UsageError
+from gpuinfra.handover.ports import GroupExpected, Member, PortUnavailable
 from gpuinfra.handover.wire import TYPE
 from gpuinfra.remote.hosts import Hosts
 
@@ -177,20 +180,22 @@ def test_offers_that_cannot_be_read_have_their_own_exit_code(
     )
 
 
+def on_google_cloud(capacity: str) -> str:
+    """The stack on Google Cloud, with one entry of capacity."""
+    head, _, _ = STACK.partition("          - {kind")
+    head = head.replace("aws:region: us-east-2", "gcp:project: p").replace("p5.48xlarge", "a3-megagpu-8g")
+    head = head.replace(
+        "{cloud: aws, region: us-east-2, zone: use2-az1}", "{cloud: gcp, region: us-central1, zone: us-central1-a}"
+    )
+    return (
+        f"{head}          - {capacity}\n    software: {{registry: us-central1-docker.pkg.dev/my-project/gpudirect}}\n"
+    )
+
+
 def test_offers_exist_only_on_aws(state: list[dict[str, Any]]) -> None:
     """The search for Capacity Blocks is rejected for other clouds."""
     state.append(deployed(0))
-    where = "where: {cloud: gcp, region: us-central1, zone: us-central1-a}"
-    text = STACK.replace("aws:region: us-east-2", "gcp:project: p").replace(
-        "where: {cloud: aws, region: us-east-2, zone: use2-az1}", where
-    )
-    text = text.replace("p5.48xlarge", "a3-highgpu-8g").replace(
-        '{kind: block, id: cr-0123456789abcdef0, count: 2, starts_at: "2026-12-01T11:30:00Z", ends_at: "2026-12-08T11:30:00Z"}',
-        "{kind: spot, count: 2}",
-    )
-    Path("Pulumi.burst.yaml").write_text(
-        text + "    software: {registry: us-central1-docker.pkg.dev/my-project/gpudirect}\n"
-    )
+    Path("Pulumi.burst.yaml").write_text(on_google_cloud("{kind: spot, count: 2}"))
     done = run("--offers")
     assert isinstance(done.exception, UsageError)
     assert "on AWS, but burst is on gcp; omit --offers" in str(done.exception)
@@ -212,3 +217,39 @@ def test_jobs_that_could_not_be_stopped_change_the_exit_code(
     assert done.return_value == code, done.exception
     assert f"gpu-1 (i-1): {result}; removed at 2026-12-08T10:55:00Z" in done.output
     assert "gpu-1" not in run(*at, "--drain", "54").output
+
+
+class Members:
+    """The membership of a cloud with two flex-start nodes, one of which is terminating."""
+
+    def __init__(self, problem: str = "") -> None:
+        self.problem = problem
+
+    def members(self, groups: Sequence[GroupExpected]) -> list[Member]:
+        """Return the nodes of the groups."""
+        if self.problem:
+            raise PortUnavailable(self.problem)
+        at = datetime(2026, 12, 1, 10, tzinfo=UTC)
+        return [Member(instance_id=str(number), group=one.group, launched=at, leaving=bool(number)) for one in groups for number in range(2)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("problem", "code"), [("", 1), ("no credentials", 3)])
+def test_flex_start_nodes_are_read_from_their_group(
+    state: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, problem: str, code: int
+) -> None:
+    """A flex-start node that is not in the state makes `up` due. Nodes that cannot be read are exit code 3 if nothing else is due."""
+    text = on_google_cloud("{kind: flex, count: 2, max_run_hours: 72}")
+    Path("Pulumi.burst.yaml").write_text(text)
+    handover = deployed(0)
+    handover["outputs"]["pools"][0]["groups"] = [{"name": "gpu-flex-0", "group": "projects/p/g", "count": 0}]
+    state.append(handover)
+    ports = SimpleNamespace(membership=Members(problem))
+    monkeypatch.setattr("gpuinfra.handover.connect.connect", lambda inputs: ports)
+    done = run("--at", "2026-12-01T12:00:00Z", "--within", "0")
+    assert done.return_value == code, (done.exception, done.output)
+    said = (
+        f"the flex-start nodes were not read: {problem}"
+        if problem
+        else "1 node started, but `up` has not verified them"
+    )
+    assert said in " ".join(done.output.split())
