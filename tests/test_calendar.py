@@ -137,3 +137,12 @@ def test_flex_start_nodes_have_dates_while_they_exist(now: str, known: int, expe
     assert [one.at.isoformat() for one in found.events()] == ["2026-12-01T11:00:00+00:00", "2026-12-04T10:00:00+00:00"]
     assert {one.by for one in found.events()} == {"Google Cloud"}
     assert not calendar(now, {}, "gcp", **flex).events()
+
+
+def test_a_group_that_has_not_started_does_not_end() -> None:
+    """A group whose start and end are both ahead has no nodes, so its jobs are not stopped."""
+    capacity = reserved(starts_at="2026-12-01T11:30:00Z", ends_at="2026-12-01T12:30:00Z")
+    spec = parse_spec(declaration(("aws", {"pools.0.capacity": capacity})))
+    before, after = (datetime.fromisoformat(f"2026-12-01T11:{minute}:00Z") for minute in ("29", "30"))
+    assert not ending(spec, before, timedelta(hours=2))
+    assert [group.name for group in ending(spec, after, timedelta(hours=2))] == ["gpu-reserved-0"]
