@@ -66,8 +66,8 @@ class Running:
 
     launched: tuple[datetime, ...]
     """Creation time of each node that exists."""
-    known: int
-    """Number of nodes of the group in the state."""
+    unverified: int
+    """Number of these nodes that are not in the state."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +101,9 @@ class Calendar:
         by = cloud.scheduled_actions or "you"
         starts, ends = (moment(text) if text else None for text in (group.starts_at, group.ends_at))
         have = None if self.deployed is None else self.deployed.get(group.name, 0)
+        if running := self.running.get(group.name):
+            # The state expects no nodes in a group that requests them from a queue.
+            have = len(running.launched)
         if starts:
             is_open = self.now >= starts and (ends is None or self.now < ends)
             stale = is_open and have is not None and have != planned
@@ -122,9 +125,9 @@ class Calendar:
 
     def _of_flex(self, group: Group, running: Running, cloud: CloudProfile) -> Iterator[Event]:
         """Yield the start and the end of flex-start nodes. The run time begins after the creation of a node, so the end is the earliest possible time."""
-        nodes, unverified = counted(len(running.launched), "node"), len(running.launched) > running.known
-        what = f"{nodes} started" + (", but `up` has not verified them" if unverified else "")
-        state, command = (State.DUE, self.commands.up) if unverified else (State.DONE, "")
+        nodes = counted(len(running.launched), "node")
+        what = f"{nodes} started" + (f", but `up` has not verified {running.unverified}" if running.unverified else "")
+        state, command = (State.DUE, self.commands.up) if running.unverified else (State.DONE, "")
         yield Event(at=max(running.launched), group=group.name, what=what, state=state, by=cloud.title, command=command)
         ends = min(running.launched) + timedelta(seconds=group.max_run_s or 0)
         what = f"{nodes} removed: the run time of flex-start nodes ends"

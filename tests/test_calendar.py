@@ -120,19 +120,23 @@ def test_only_groups_with_nodes_end(now: str, minutes: int, names: list[str]) ->
 
 
 @pytest.mark.parametrize(
-    ("now", "known", "expected"),
+    ("now", "unverified", "expected"),
     [
         ("2026-12-01T12:00:00Z", 1, [("due", "UP"), ("later", "")]),
-        ("2026-12-01T12:00:00Z", 2, [("done", ""), ("later", "")]),
-        ("2026-12-02T11:00:00Z", 2, [("done", ""), ("soon", "")]),
-        ("2026-12-04T11:00:00Z", 2, [("done", ""), ("done", "")]),
+        ("2026-12-01T12:00:00Z", 0, [("done", ""), ("later", "")]),
+        ("2026-12-02T11:00:00Z", 0, [("done", ""), ("soon", "")]),
+        ("2026-12-04T11:00:00Z", 0, [("done", ""), ("done", "")]),
     ],
 )
-def test_flex_start_nodes_have_dates_while_they_exist(now: str, known: int, expected: list[tuple[str, str]]) -> None:
+def test_flex_start_nodes_have_dates_while_they_exist(
+    now: str, unverified: int, expected: list[tuple[str, str]]
+) -> None:
     """`up` is due until all nodes are in the state. The first node ends after the run time."""
     launched = tuple(datetime.fromisoformat(f"2026-12-01T{hour}:00:00Z") for hour in ("11", "10"))
     flex = {"pools__0__capacity": [{"kind": "flex", "count": 2, "max_run_hours": 72}]}
-    found = replace(calendar(now, {}, "gcp", **flex), running={"gpu-flex-0": Running(launched=launched, known=known)})
+    found = replace(
+        calendar(now, {}, "gcp", **flex), running={"gpu-flex-0": Running(launched=launched, unverified=unverified)}
+    )
     assert [(one.state.value, one.command) for one in found.events()] == expected
     assert [one.at.isoformat() for one in found.events()] == ["2026-12-01T11:00:00+00:00", "2026-12-04T10:00:00+00:00"]
     assert {one.by for one in found.events()} == {"Google Cloud"}
@@ -146,3 +150,12 @@ def test_a_group_that_has_not_started_does_not_end() -> None:
     before, after = (datetime.fromisoformat(f"2026-12-01T11:{minute}:00Z") for minute in ("29", "30"))
     assert not ending(spec, before, timedelta(hours=2))
     assert [group.name for group in ending(spec, after, timedelta(hours=2))] == ["gpu-reserved-0"]
+
+
+def test_flex_start_nodes_remain_in_an_expired_stack_until_up() -> None:
+    """The state expects no flex-start nodes, so the nodes that exist determine whether `up` is due after the cluster expires."""
+    flex = {"pools__0__capacity": [{"kind": "flex", "count": 2, "max_run_hours": 72}], "expires_at": START}
+    found = calendar("2026-12-01T12:00:00Z", {"gpu-flex-0": 0}, "gcp", **flex)
+    nodes = {"gpu-flex-0": Running(launched=(datetime.fromisoformat("2026-12-01T11:00:00Z"),), unverified=0)}
+    assert ("due", "you", "UP") not in states(found)
+    assert ("due", "you", "UP") in states(replace(found, running=nodes))

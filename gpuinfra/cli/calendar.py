@@ -201,7 +201,7 @@ def _deployed(found: _Read, resources: Resources, loaded: LoadedStack, now: date
     from gpuinfra.inventory import handovers_of, nodes_of
 
     flex = {group.name for group in groups_at(loaded.spec, now.date(), now) if group.kind == "flex"}
-    known = [node.group for node in nodes_of(resources)]
+    known = {node.id for node in nodes_of(resources)}
     found.deployed = {}
     for handover in handovers_of(resources):
         inputs = wire.inputs_of(handover.get("outputs") or {})
@@ -216,8 +216,11 @@ def _deployed(found: _Read, resources: Resources, loaded: LoadedStack, now: date
             found.unread["the flex-start nodes"] = str(problem)
             continue
         for path, group in queued.items():
-            launched = tuple(one.launched for one in members if one.group == path and one.launched and not one.leaving)
-            found.running[group.name] = Running(launched=launched, known=known.count(group.name))
+            here = [one for one in members if one.group == path and not one.leaving]
+            found.running[group.name] = Running(
+                launched=tuple(one.launched for one in here if one.launched),
+                unverified=sum(one.instance_id not in known for one in here),
+            )
 
 
 def _drain(

@@ -248,8 +248,6 @@ def test_flex_start_nodes_are_read_from_their_group(
     done = run("--at", "2026-12-01T12:00:00Z", "--within", "0")
     assert done.return_value == code, (done.exception, done.output)
     said = (
-        f"the flex-start nodes were not read: {problem}"
-        if problem
-        else "1 node started, but `up` has not verified them"
+        f"the flex-start nodes were not read: {problem}" if problem else "1 node started, but `up` has not verified 1"
     )
     assert said in " ".join(done.output.split())

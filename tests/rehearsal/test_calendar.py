@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,12 @@ import pytest
 from gpuinfra.rehearsal.session import Options, open_session
 from gpuinfra.report.progress import view_for
 from gpuinfra.shipped import shipped
+from tests.conftest import DAY
 
 from .conftest import Finished, Rehearse, command, run
 
-TODAY = datetime.now(UTC).replace(hour=11, minute=30, second=0, microsecond=0)
+TODAY = datetime.fromisoformat(f"{DAY}T11:30:00Z")
+"""The day on which the commands of the tests run."""
 GROUP, SCHEDULE = "aws:autoscaling/group:Group", "aws:autoscaling/schedule:Schedule"
 FEE = "21147.84"
 JOB = "nohup sleep 600 </dev/nvidia0 >/dev/null 2>&1 &"
@@ -111,6 +113,37 @@ def test_an_expired_cluster_has_no_nodes(rehearse: Rehearse, tmp_path: Path) -> 
     assert up.code == 0, up.out + up.err
     assert sizes(up) == ([0], [])
     assert ("due", "gpuinfra rehearse up aws-p5-block") not in states(calendar(up, path)[1])
+
+
+SIZES = {
+    "azure-ndv5": ("azure-native:compute:VirtualMachineScaleSet", lambda inputs: inputs["sku"]["capacity"]),
+    "gcp-a3ultra": ("gcp:compute/instanceGroupManager:InstanceGroupManager", lambda inputs: inputs["targetSize"]),
+}
+"""Stack -> type of its groups, and the number of nodes in the inputs of a group."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("stack", SIZES)
+def test_up_removes_the_nodes_of_an_expired_cluster(stack: str, rehearse: Rehearse, tmp_path: Path) -> None:
+    """On a cloud without scheduled actions, `up` is due when the cluster expires, and leaves groups without nodes."""
+    kind, size = SIZES[stack]
+    path = tmp_path / f"Pulumi.{stack}.yaml"
+    text = (shipped("stacks") / path.name).read_text(encoding="utf-8")
+
+    def up(expires: datetime) -> tuple[Finished, set[int]]:
+        path.write_text(text.replace("    name:", f'    expires_at: "{iso(expires)}"\n    name:', 1), encoding="utf-8")
+        done = rehearse("up", str(path), "--without-nodes")
+        assert done.code == 0, done.out + done.err
+        return done, {int(size(one["inputs"])) for one in done.state if one["type"] == kind}
+
+    done, sizes_before = up(TODAY + timedelta(days=2))
+    assert min(sizes_before) > 0
+    code, found = calendar(done, path, "--at", iso(TODAY + timedelta(days=2)), "--within", "0")
+    assert code == 1
+    assert {one["command"] for one in found["events"]} == {f"gpuinfra rehearse {verb} {stack}" for verb in ("up", "destroy")}  # fmt: skip
+    done, sizes_after = up(TODAY - timedelta(days=1))
+    assert sizes_after == {0}
+    assert [one["state"] for one in calendar(done, path)[1]["events"]] == ["due", "done"]
 
 
 @pytest.mark.long
