@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -82,3 +83,9 @@ def test_ultraservers_are_not_searched(cloud: Cloud) -> None:
 def test_a_length_is_one_that_aws_sells(days: int, sold: int) -> None:
     """AWS sells 1 to 14 days, or whole weeks up to 26."""
     assert offerings.allowed_days(days) == sold
+
+
+def test_the_page_contains_the_permissions() -> None:
+    """The policy on the page about dates allows the requests of the search."""
+    page = (Path(__file__).parents[3] / "docs" / "calendar.md").read_text(encoding="utf-8")
+    assert [one for one in offerings.READS if f'"{one}"' not in page] == []
