@@ -133,7 +133,7 @@ def test_flex_start_nodes_have_dates_while_they_exist(
 ) -> None:
     """`up` is due until all nodes are in the state. The first node ends after the run time."""
     launched = tuple(datetime.fromisoformat(f"2026-12-01T{hour}:00:00Z") for hour in ("11", "10"))
-    flex = {"pools__0__capacity": [{"kind": "flex", "count": 2, "max_run_hours": 72}]}
+    flex: dict[str, Any] = {"pools__0__capacity": [{"kind": "flex", "count": 2, "max_run_hours": 72}]}
     found = replace(
         calendar(now, {}, "gcp", **flex), running={"gpu-flex-0": Running(launched=launched, unverified=unverified)}
     )
@@ -154,7 +154,10 @@ def test_a_group_that_has_not_started_does_not_end() -> None:
 
 def test_flex_start_nodes_remain_in_an_expired_stack_until_up() -> None:
     """The state expects no flex-start nodes, so the nodes that exist determine whether `up` is due after the cluster expires."""
-    flex = {"pools__0__capacity": [{"kind": "flex", "count": 2, "max_run_hours": 72}], "expires_at": START}
+    flex: dict[str, Any] = {
+        "pools__0__capacity": [{"kind": "flex", "count": 2, "max_run_hours": 72}],
+        "expires_at": START,
+    }
     found = calendar("2026-12-01T12:00:00Z", {"gpu-flex-0": 0}, "gcp", **flex)
     nodes = {"gpu-flex-0": Running(launched=(datetime.fromisoformat("2026-12-01T11:00:00Z"),), unverified=0)}
     assert ("due", "you", "UP") not in states(found)

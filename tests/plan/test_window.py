@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, datetime
+from typing import Any
 
 import pytest
 
@@ -21,14 +22,14 @@ RESERVATIONS = {
 START, END = "2026-12-01T11:30:00Z", "2026-12-08T11:30:00Z"
 
 
-def plan_of(cloud: str, now: str | None = None, today: date = TODAY, **changes: object) -> Plan:
+def plan_of(cloud: str, now: str | None = None, today: date = TODAY, **changes: Any) -> Plan:
     """The plan of a base declaration with changes, at a time or on a date."""
     spec = parse_spec(declaration((cloud, {key.replace("__", "."): value for key, value in changes.items()})))
     at = datetime.fromisoformat(now) if now else None
     return make_plan(spec, at.date() if at else today, at)
 
 
-def group_of(cloud: str, now: str, **changes: object) -> Group:
+def group_of(cloud: str, now: str, **changes: Any) -> Group:
     """The only group of a plan."""
     ((group,),) = (pool.groups for pool in plan_of(cloud, now, **changes).pools)
     return group
@@ -84,7 +85,10 @@ def test_the_earlier_end_applies() -> None:
 
 def test_an_expired_cluster_requests_no_flex_start_nodes() -> None:
     """After a cluster expires, its flex-start groups have no resize request."""
-    flex = {"pools__0__capacity": [{"kind": "flex", "count": 2, "max_run_hours": 72}], "expires_at": START}
+    flex: dict[str, Any] = {
+        "pools__0__capacity": [{"kind": "flex", "count": 2, "max_run_hours": 72}],
+        "expires_at": START,
+    }
     request = "gcp:compute/resizeRequest:ResizeRequest"
     assert plan_of("gcp", "2026-12-01T11:00:00Z", **flex).resources[request] == 1
     assert request not in plan_of("gcp", "2026-12-01T12:00:00Z", **flex).resources
@@ -92,7 +96,7 @@ def test_an_expired_cluster_requests_no_flex_start_nodes() -> None:
 
 def test_the_plan_shows_when_nodes_start_and_are_removed() -> None:
     """The lines of a pool contain the start until it passes, and the end."""
-    changes = {"pools__0__capacity": block()}
+    changes: dict[str, Any] = {"pools__0__capacity": block()}
     (before,) = dates(plan_of("aws", "2026-12-01T11:00:00Z", **changes).pools[0])
     (during,) = dates(plan_of("aws", "2026-12-02T11:00:00Z", **changes).pools[0])
     assert before == f"gpu-block-0: nodes start at {START} and are removed at 2026-12-08T10:55:00Z"
