@@ -35,6 +35,7 @@ from gpuinfra.plan.model import (
 from gpuinfra.plan.recovery import recovery_plan
 from gpuinfra.plan.steps import own_steps, steps
 from gpuinfra.plan.storage import created, existing_of, lnet_efa_devices, named, object_cache_gib, users_home
+from gpuinfra.plan.window import moment, until
 from gpuinfra.plan.zones import Zoning
 from gpuinfra.software import environment
 from gpuinfra.software.pool import pool_lock
@@ -141,6 +142,8 @@ def _pool(
     decisions.append(Decision(path=f"{pool.name}.image", chosen=image.ref, why=why))
     decisions.append(Decision(path=f"{pool.name}.image.release", chosen=image.on, why=image.contains))
     groups, placed = cloud.groups(pool, machine, zone, today)
+    if spec.expires_at:
+        groups = tuple(until(group, today, moment(spec.expires_at)) for group in groups)
     decisions.extend(placed)
     if fabric and len(groups) > 1:
         reason = "the fabric does not span zones, so all capacity in the pool is in one zone"

@@ -39,6 +39,7 @@ GROUPS = {
     "Operate": {
         "verify": "Evaluate the evidence that nodes uploaded",
         "nodes": "List the nodes: state, verified since, price per hour",
+        "calendar": "List when nodes start and are removed, and what is due",
         "drift": "Compare cloud resources and nodes with what was deployed",
         "replace": "Replace faulty nodes, with evidence for the provider",
         "ready": "Check whether the second region is ready",

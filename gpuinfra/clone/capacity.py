@@ -119,8 +119,11 @@ def _replaced(pair: Pair, draft: Draft, entry: _Entry) -> tuple[dict[str, Any] |
     route, machine, raw = entry.route, entry.machine, entry.raw
     kinds = find.free_kinds(machine, pair.there)
     if entry.bound and any(pair.is_given((*route, name)) for name in ("id", "group_arn")):
-        kept = {key: value for key, value in raw.items() if key not in ("zone", "placement_group", "holds")}
-        return kept, "zone, placement group and size belong to the stack's reservation"
+        own = {"zone", "placement_group", "holds"}
+        if entry.kind is CapacityKind.RESERVED:
+            own |= {name for name in ("starts_at", "ends_at") if not pair.is_given((*route, name))}
+        kept = {key: value for key, value in raw.items() if key not in own}
+        return kept, "zone, placement group, size and times belong to the stack's reservation"
     if not entry.bound and entry.kind in kinds:
         keep = {key: value for key, value in raw.items() if not (pair.across and key in ("strategy", "max_price_usd"))}
         return keep, f"{pair.there.title} does not support these settings" if keep != raw else ""

@@ -78,6 +78,8 @@ class CloudProfile(Protocol):
     machines: Mapping[str, MachineType]
     regions: tuple[str, ...]
     capacity_kinds: frozenset[CapacityKind]
+    scheduled_actions: str
+    """The service that changes the size of a group at its declared start and end. If empty, `gpuinfra up` changes it."""
     service_prices: tuple[ServicePrice, ...]
     software: CloudSoftware
     """Facts that determine the software on nodes."""

@@ -10,6 +10,7 @@ from gpuinfra.report.html import render
 from gpuinfra.report.plan_json import PlanReport
 from gpuinfra.report.plan_tables import (
     commands_table,
+    dates,
     existing_text,
     gpus_of,
     own_steps_table,
@@ -96,6 +97,7 @@ def _pool(pool: PoolPlan) -> dict[str, Any]:
         "name": pool.name,
         "text": f"{pool.count} x {pool.machine}{gpu}",
         "groups": [_group(group) for group in pool.groups],
+        "dates": list(dates(pool)),
         "own_steps": own_steps_table(pool),
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gpuinfra.clouds.timing import ChainPart, ReadyTime
 from gpuinfra.cost.compare import Row
@@ -41,6 +41,15 @@ def own_steps_table(pool: PoolPlan) -> Table:
         if isinstance(one, OwnStep)
     ]
     return Table(["own step", Column("script", wrap=True), "SHA-256", "run"], rows)
+
+
+def dates(pool: PoolPlan) -> Iterator[str]:
+    """Describe when the nodes of each group start and are removed, for groups with a start or an end."""
+    for group in pool.groups:
+        starts = f"start at {group.starts_at}" if group.starts_at and not group.count else ""
+        ends = f"are removed at {group.ends_at}" if group.ends_at else ""
+        if text := " and ".join(one for one in (starts, ends) if one):
+            yield f"{group.name}: nodes {text}"
 
 
 def _run(step: OwnStep) -> str:

@@ -10,6 +10,7 @@ from gpuinfra.plan.model import Plan, PoolPlan, RecoveryPlan
 from gpuinfra.report import tables
 from gpuinfra.report.plan_json import PlanReport
 from gpuinfra.report.plan_tables import (
+    dates,
     existing_text,
     gpus_of,
     own_steps_table,
@@ -82,6 +83,7 @@ def _pool(pool: PoolPlan) -> Iterator[str]:
         ("disk", f"{pool.disk.size_gib} GiB {pool.disk.kind}, encrypted"),
         ("software", ", ".join(software)),
         ("steps", " ".join(step.id for step in pool.steps)),
+        *(("dates", one) for one in dates(pool)),
     ]
     yield from tables.fields([row for row in rows if row[1]], indent=2, label=LABEL)
     if own := own_steps_table(pool):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 
+from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.machines import entries_of
 from gpuinfra.clouds.profile import rules_in
-from gpuinfra.findings import Finding, error, info
+from gpuinfra.findings import Finding, error, info, warn
+from gpuinfra.plan.window import declared, is_over, moment
 from gpuinfra.spec.capacity import Block, Reserved
 from gpuinfra.spec.model import ClusterSpec
 
@@ -40,6 +42,63 @@ def block_window_is_open(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                 f"is {entry.ends_at}, less than two hours after the start",
                 "specify a longer block; nodes are terminated 35 or 65 minutes before it ends",
             )
+
+
+def reservation_window_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The end of a reservation is after its start and has not passed."""
+    for path, _, entry in entries_of(spec):
+        if not isinstance(entry, Reserved):
+            continue
+        try:
+            starts, ends = declared(entry)
+        except ValueError:
+            yield error(path, "has a start or end that is not a valid time", "use the format 2026-12-01T11:30:00Z")
+            continue
+        if starts and ends and ends <= starts:
+            what = f"is {entry.ends_at}, which is not after the start {entry.starts_at}"
+            yield error(f"{path}.ends_at", what, "set it to the end of the reservation")
+        elif ends and is_over(today, ends):
+            what = f"is {entry.ends_at}, which has passed, so the group has no nodes"
+            yield warn(f"{path}.ends_at", what, "set `id` and `ends_at` to a reservation that has not ended")
+
+
+def cluster_has_not_expired(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The time at which the cluster expires has not passed, and nodes start before it."""
+    if spec.expires_at is None:
+        return
+    try:
+        expires = moment(spec.expires_at)
+    except ValueError:
+        what = f"is {spec.expires_at}, which is not a valid time"
+        yield error("expires_at", what, "use the format 2026-12-31T18:00:00Z")
+        return
+    if is_over(today, expires):
+        what = f"is {spec.expires_at}, which has passed, so the plan has no nodes"
+        yield warn("expires_at", what, "run `pulumi destroy` to delete the cluster, or set a later time")
+    for path, _, entry in entries_of(spec):
+        try:
+            starts, _ = declared(entry)
+        except ValueError:
+            continue
+        if starts and starts >= expires:
+            what = f"is after expires_at ({spec.expires_at}), so the nodes never start"
+            yield error(f"{path}.starts_at", what, "set `expires_at` to a later time")
+
+
+def cloud_changes_sizes_on_time(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The cloud starts and removes nodes at the declared times. If it does not, you run `gpuinfra up` at these times."""
+    profile = profile_of(spec.cloud)
+    if profile.scheduled_actions:
+        return
+    paths = [
+        f"{path}.{name}"
+        for path, _, entry in entries_of(spec)
+        for name in ("starts_at", "ends_at")
+        if isinstance(entry, Reserved) and getattr(entry, name)
+    ]
+    for path in [*paths, *(["expires_at"] if spec.expires_at else [])]:
+        what = f"is a time at which {profile.title} does not change the number of nodes by itself; run `gpuinfra up` at this time"
+        yield info(path, what, "`gpuinfra calendar` reports when this is due")
 
 
 def reservation_covers_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]:

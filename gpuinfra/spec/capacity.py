@@ -56,6 +56,10 @@ class Reserved(OnTarget[AnyTarget], SpecModel):
     """AWS: name of the placement group in which the reservation was created. If omitted, nodes in the reservation use no placement group."""
     overflow: StrictBool = False
     """AWS: whether to start on-demand nodes when the reservation is full."""
+    starts_at: UtcTime | None = Field(default=None, examples=["2026-12-01T11:30:00Z"])
+    """Start of a future reservation in UTC. If set, the group has no nodes before this time. On AWS, they then start by themselves. On other clouds, `gpuinfra up` starts them."""
+    ends_at: UtcTime | None = Field(default=None, examples=["2026-12-08T11:30:00Z"])
+    """End of the reservation in UTC. If set, the group has no nodes after this time. On AWS, they are then terminated. On other clouds, `gpuinfra up` deletes them."""
 
 
 class Block(OnTarget[Aws], SpecModel):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from gpuinfra.spec.base import Hours, Line, Name, SpecModel, defaults
+from gpuinfra.spec.base import Hours, Line, Name, SpecModel, UtcTime, defaults
 from gpuinfra.spec.generic import AtPlace, Place
 from gpuinfra.spec.machines import MachineRecord
 from gpuinfra.spec.policy import Access, Audit, Budget, Handover, Network, Software, Use
@@ -57,6 +57,8 @@ class ClusterSpec(AtPlace[Place], SpecModel):
     """Layers that other stacks create."""
     duration_hours: Hours | None = Field(default=None, ge=1, le=87_600, examples=[720])
     """Planned lifetime of the cluster. It is used to calculate the total price. If omitted, only prices per hour and per month are shown."""
+    expires_at: UtcTime | None = Field(default=None, examples=["2026-12-31T18:00:00Z"])
+    """Time in UTC at which the nodes of the cluster are removed. On AWS, scheduled actions terminate them. On other clouds, `gpuinfra up` deletes them. Networks and file systems remain until you run `destroy`. If omitted, the cluster has no end."""
     tags: dict[Line, Line] = Field(default_factory=dict, max_length=30, examples=[{"team": "research"}])
     """Tags for every resource that supports tags."""
 
@@ -80,6 +82,7 @@ class ClusterSpec(AtPlace[Place], SpecModel):
             layers: Sequence[Literal["foundation", "site", "cluster"]] | None = None,
             use: Use = ...,
             duration_hours: int | None = None,
+            expires_at: str | None = None,
             tags: Mapping[str, str] = ...,
         ) -> None: ...
 

@@ -383,6 +383,23 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {_C: block()}),
         ("aws", {_C: block(starts_at="2026-11-19T11:30:00Z")}),
     ],
+    "reservation_window_is_valid": [
+        ("aws", {_C: reserved()}),
+        ("aws", {_C: reserved(starts_at="2026-12-01T11:30:00Z")}),
+        ("aws", {_C: reserved(starts_at="2026-12-01T11:30:00Z", ends_at="2026-12-01T11:31:00Z")}),
+        ("gcp", {_C: reserved(id="train", ends_at="2026-11-21T00:00:00Z")}),
+    ],
+    "cluster_has_not_expired": [
+        ("aws", {}),
+        ("aws", {"expires_at": "2026-11-21T00:00:00Z"}),
+        ("aws", {"expires_at": "2026-12-01T11:31:00Z", _C: block()}),
+        ("azure", {"expires_at": "2027-01-01T00:00:00Z"}),
+    ],
+    "cloud_changes_sizes_on_time": [
+        ("aws", {"expires_at": "2027-01-01T00:00:00Z", _C: reserved(starts_at="2026-12-01T11:30:00Z")}),
+        ("azure", {}),
+        ("gcp", {_C: reserved(id="train")}),
+    ],
     "reservation_covers_pool": [
         ("aws", {_C: reserved(holds=2)}),
         ("aws", {_C: reserved(holds=1, overflow=True)}),
@@ -1310,6 +1327,22 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {_C: block(starts_at="2026-11-01T11:30:00Z", ends_at="2026-11-20T11:30:00Z")}),
         ("aws", {_C: block(ends_at="2026-12-01T13:00:00Z")}),
         ("aws", {_C: block(ends_at="2026-13-01T13:00:00Z")}),
+    ],
+    "reservation_window_is_valid": [
+        ("aws", {_C: reserved(starts_at="2026-12-01T11:30:00Z", ends_at="2026-12-01T11:30:00Z")}),
+        ("gcp", {_C: reserved(id="train", ends_at="2026-11-20T23:59:00Z")}),
+        ("aws", {_C: reserved(starts_at="2026-13-01T11:30:00Z")}),
+    ],
+    "cluster_has_not_expired": [
+        ("gcp", {"expires_at": "2026-11-20T23:59:00Z"}),
+        ("aws", {"expires_at": "2026-13-01T00:00:00Z"}),
+        ("aws", {"expires_at": "2026-12-01T11:30:00Z", _C: block()}),
+        ("aws", {"expires_at": "2026-12-01T11:30:00Z", _C: reserved(starts_at="2026-12-02T11:30:00Z")}),
+    ],
+    "cloud_changes_sizes_on_time": [
+        ("azure", {"expires_at": "2027-01-01T00:00:00Z"}),
+        ("gcp", {_C: reserved(id="train", starts_at="2026-12-01T11:30:00Z")}),
+        ("gcp", {_C: reserved(id="train", ends_at="2026-12-01T11:30:00Z")}),
     ],
     "reservation_covers_pool": [("aws", {_C: reserved(holds=1)})],
     "reservation_has_one_id": [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 
 from gpuinfra.catalog.records import CapacityKind, MachineType, ServicePrice
 from gpuinfra.clouds import images
@@ -32,6 +32,7 @@ from gpuinfra.plan.model import (
 )
 from gpuinfra.plan.share import shares
 from gpuinfra.plan.storage import existing_of
+from gpuinfra.plan.window import declared, within
 from gpuinfra.plan.zones import Zoning
 from gpuinfra.spec.capacity import Block, Capacity, Reserved, Spot
 from gpuinfra.spec.image import CustomImage
@@ -67,6 +68,7 @@ class AwsProfile:
     machines: Mapping[str, MachineType] = catalog.MACHINES
     regions: tuple[str, ...] = tuple(places.PREFIXES)
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED, CapacityKind.BLOCK})
+    scheduled_actions = "EC2 Auto Scaling"
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
     software = SOFTWARE
     image_families = IMAGES
@@ -310,25 +312,20 @@ def _plain(os: str, machine: MachineType) -> Image:
 
 def _group(pool: Pool, machine: MachineType, entry: Capacity, name: str, nodes: int, zone: str, today: date) -> Group:
     placement, reason, existing = _placement(pool, machine, entry)
-    starts_at = ends_at = preference = None
-    count = nodes
-    if isinstance(entry, Block):
+    preference = None
+    opens, closes = declared(entry)
+    if isinstance(entry, Block) and closes:
         # Capacity Blocks for UltraServers contain only complete units.
-        lead = ULTRASERVER_LEAD if machine.unit_nodes else BLOCK_LEAD
-        opens, closes = _moment(entry.starts_at), _moment(entry.ends_at) - lead
-        is_over = isinstance(today, datetime) and today >= closes
-        count = 0 if is_over or _is_before(today, opens) else nodes
-        # Auto Scaling rejects actions in the past.
-        starts_at, ends_at = (None, None) if is_over else (_rfc3339(opens), _rfc3339(closes))
+        closes -= ULTRASERVER_LEAD if machine.unit_nodes else BLOCK_LEAD
     if isinstance(entry, Reserved):
         # With `only`, the group targets the reservation. `first` allows overflow, in which case AWS does not accept a target.
         preference = "capacity-reservations-first" if entry.overflow else "capacity-reservations-only"
     reservation = entry.id if isinstance(entry, (Reserved, Block)) else None
-    return Group(
+    group = Group(
         name=name,
         pool=pool.name,
         kind=entry.kind,
-        count=count,
+        count=nodes,
         max_count=nodes,
         zone=zone,
         reservation_id=reservation,
@@ -339,10 +336,9 @@ def _group(pool: Pool, machine: MachineType, entry: Capacity, name: str, nodes: 
         placement_reason=reason,
         spot_strategy=entry.strategy if isinstance(entry, Spot) else None,
         max_price_usd=entry.max_price_usd if isinstance(entry, Spot) else None,
-        starts_at=starts_at,
-        ends_at=ends_at,
         terminate_first=CapacityKind(entry.kind).is_bounded,
     )
+    return within(group, today, opens, closes)
 
 
 def _placement(pool: Pool, machine: MachineType, entry: Capacity) -> tuple[str | None, str, bool]:
@@ -421,16 +417,3 @@ def _metadata(entry: Lustre) -> str | None:
 
 def _up(value: int, step: int, least: int) -> int:
     return max(least, -(-value // step) * step)
-
-
-def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text)
-
-
-def _is_before(today: date, start: datetime) -> bool:
-    """Return whether a window has not opened yet. A date without a time counts as later than a window that starts on this date."""
-    return today < start if isinstance(today, datetime) else today < start.date()
-
-
-def _rfc3339(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

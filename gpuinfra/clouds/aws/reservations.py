@@ -44,11 +44,12 @@ def mismatches(one: Mapping[str, Any], group: Group, machine: str) -> Iterator[t
             "an active reservation",
             "buy or create another reservation, and set `id` in the stack file",
         )
-    elif state in COMING and group.kind != "block":
+    elif state in COMING and not group.starts_at:
         start = moment(one.get("StartDate"))
         when = f" and starts at {start:%Y-%m-%d %H:%M} UTC" if start else ""
-        yield f"is {state}{when}", "an active reservation", "run the command again when it is active"
-    if group.kind == "block":
+        at = f"set `starts_at` in the stack file to {start:%Y-%m-%dT%H:%M:%SZ}, or " if start else ""
+        yield f"is {state}{when}", "an active reservation", f"{at}run the command again when it is active"
+    if group.starts_at or group.ends_at:
         yield from _window(one, group)
     placement = str(one.get("PlacementGroupArn") or "").rpartition("/")[2]
     if placement and group.placement_group != placement:
@@ -97,7 +98,7 @@ def capacity(fitting: list[dict[str, Any]], group: Group, where: str, region: st
             needed,
             "stop other instances in the reservation, or reduce `count` in the stack file",
         )
-    elif ends and group.kind == "reserved" and ends - datetime.now(UTC) < EXPIRES_SOON:
+    elif ends and group.kind == "reserved" and not group.ends_at and ends - datetime.now(UTC) < EXPIRES_SOON:
         ident = quote(str(fitting[0]["CapacityReservationId"]))
         fix = f"aws ec2 modify-capacity-reservation --capacity-reservation-id {ident} --end-date-type unlimited --region {region}"
         yield warning("reservation", where, have, "a reservation that outlasts the nodes", fix)

@@ -35,6 +35,7 @@ from gpuinfra.plan.model import (
 )
 from gpuinfra.plan.share import shares
 from gpuinfra.plan.storage import created
+from gpuinfra.plan.window import declared, within
 from gpuinfra.plan.zones import Zoning
 from gpuinfra.spec.capacity import Reserved, Spot
 from gpuinfra.spec.image import CustomImage
@@ -64,6 +65,7 @@ class AzureProfile:
     machines: Mapping[str, MachineType] = catalog.MACHINES
     regions: tuple[str, ...] = tuple(sorted(places.REGIONS))
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED})
+    scheduled_actions = ""
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
     software = SOFTWARE
     image_families = IMAGES
@@ -148,19 +150,23 @@ class AzureProfile:
         )
         limit = FABRIC_LIMIT if fabric else SET_LIMIT
         groups = tuple(
-            Group(
-                name=name,
-                pool=pool.name,
-                kind=entry.kind,
-                count=count,
-                max_count=count,
-                zone=zone,
-                reservation_id=entry.id if isinstance(entry, Reserved) else None,
-                placement_reason=reason,
-                single_fabric=fabric,
-                fault_domains=_fault_domains(zone, fabric=fabric),
-                max_price_usd=entry.max_price_usd if isinstance(entry, Spot) else None,
-                terminate_first=fabric or CapacityKind(entry.kind).is_bounded,
+            within(
+                Group(
+                    name=name,
+                    pool=pool.name,
+                    kind=entry.kind,
+                    count=count,
+                    max_count=count,
+                    zone=zone,
+                    reservation_id=entry.id if isinstance(entry, Reserved) else None,
+                    placement_reason=reason,
+                    single_fabric=fabric,
+                    fault_domains=_fault_domains(zone, fabric=fabric),
+                    max_price_usd=entry.max_price_usd if isinstance(entry, Spot) else None,
+                    terminate_first=fabric or CapacityKind(entry.kind).is_bounded,
+                ),
+                today,
+                *declared(entry),
             )
             for entry, name, count in shares(pool, limit)
         )

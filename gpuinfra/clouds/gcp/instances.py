@@ -15,7 +15,7 @@ from gpuinfra.clouds import instances as common
 from gpuinfra.clouds.gcp.names import repository
 from gpuinfra.clouds.gcp.recovery import APIS as REPLICATION_APIS
 from gpuinfra.clouds.planned import Instance
-from gpuinfra.plan.model import FileSystemPlan, Lifetime, NetworkPlan, Plan, PoolPlan
+from gpuinfra.plan.model import FileSystemPlan, Group, Lifetime, NetworkPlan, Plan, PoolPlan
 
 ZONAL_NETWORKS = frozenset({"roce"})
 """Networks that belong to one zone and that the cluster therefore creates. Each interface has its own subnet."""
@@ -385,5 +385,10 @@ def queued_groups(plan: Plan) -> Iterator[Instance]:
     """Groups that request their nodes with flex-start."""
     for pool in _pools(plan):
         for group in pool.groups:
-            if group.kind == "flex":
+            if is_queued(group):
                 yield Instance(component=naming.logical(plan.name, group.name))
+
+
+def is_queued(group: Group) -> bool:
+    """Return whether a group requests its nodes from the flex-start queue. After the cluster expires, it requests none."""
+    return group.kind == "flex" and group.max_count > 0

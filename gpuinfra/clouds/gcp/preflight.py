@@ -375,6 +375,11 @@ class Preflight:
         except Invalid as error:
             raise failed("compute.googleapis.com", str(error)) from None
         except Missing:
+            if group.starts_at and not group.count:
+                # Compute Engine creates the reservation of a future reservation at its start (docs.cloud.google.com/compute/docs/instances/create-single-project-future-reservations, retrieved 2026-11-26).
+                needed, fix = f"a reservation at {group.starts_at}", f"gcloud compute future-reservations list --project={project}"  # fmt: skip
+                yield warning("reservation", where, "the reservation has not been created yet", needed, fix)
+                return
             fix = f"gcloud compute reservations list --project={project}; set `id` or `zone` in the stack file"
             yield problem(
                 "reservation",

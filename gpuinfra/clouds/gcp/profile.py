@@ -38,6 +38,7 @@ from gpuinfra.plan.model import (
 )
 from gpuinfra.plan.share import shares
 from gpuinfra.plan.storage import existing_of
+from gpuinfra.plan.window import declared, within
 from gpuinfra.plan.zones import Zoning
 from gpuinfra.spec.capacity import Flex, Reserved
 from gpuinfra.spec.image import CustomImage
@@ -66,6 +67,7 @@ class GcpProfile:
     machines: Mapping[str, MachineType] = catalog.MACHINES
     regions: tuple[str, ...] = tuple(sorted(places.REGIONS))
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED, CapacityKind.FLEX})
+    scheduled_actions = ""
     service_prices: tuple[ServicePrice, ...] = places.SERVICE_PRICES
     software = SOFTWARE
     image_families = IMAGES
@@ -149,20 +151,24 @@ class GcpProfile:
             placement, reason = _placement(pool, machine, entry.kind)
             flex = isinstance(entry, Flex)
             groups.append(
-                Group(
-                    name=name,
-                    pool=pool.name,
-                    kind=entry.kind,
-                    # A flex-start group starts empty and grows through resize requests.
-                    count=0 if flex else count,
-                    max_count=count,
-                    zone=zone,
-                    reservation_id=entry.id if isinstance(entry, Reserved) else None,
-                    placement_group=placement,
-                    placement_reason=reason,
-                    max_run_s=entry.max_run_hours * 3600 if isinstance(entry, Flex) else None,
-                    provisioning=_provisioning(machine, entry.kind),
-                    terminate_first=CapacityKind(entry.kind).is_bounded,
+                within(
+                    Group(
+                        name=name,
+                        pool=pool.name,
+                        kind=entry.kind,
+                        # A flex-start group starts empty and grows through resize requests.
+                        count=0 if flex else count,
+                        max_count=count,
+                        zone=zone,
+                        reservation_id=entry.id if isinstance(entry, Reserved) else None,
+                        placement_group=placement,
+                        placement_reason=reason,
+                        max_run_s=entry.max_run_hours * 3600 if isinstance(entry, Flex) else None,
+                        provisioning=_provisioning(machine, entry.kind),
+                        terminate_first=CapacityKind(entry.kind).is_bounded,
+                    ),
+                    today,
+                    *declared(entry),
                 )
             )
             decisions.append(Decision(path=f"{name}.placement_group", chosen=placement or "none", why=reason))

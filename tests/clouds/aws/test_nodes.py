@@ -134,3 +134,46 @@ def test_the_deletion_of_a_group_waits_for_its_machines(machine: str, minutes: i
     recording = recording_of_spec(parse_spec({"name": "slow", "where": WHERE, "pools": [pool]}))
     group = recording.one("aws:autoscaling/group:Group")
     assert group.timeouts == {"update": f"{minutes}m", "delete": f"{minutes}m"}
+
+
+def _on_demand(expires_at: str) -> tuple[Registered, list[Registered]]:
+    entry = {"kind": "on_demand", "count": 2}
+    pools = [{"name": "gpu", "machine": "p5.48xlarge", "capacity": [entry]}]
+    recording = recording_of_spec(
+        parse_spec({"name": "burst", "where": WHERE, "pools": pools, "expires_at": expires_at})
+    )
+    return recording.one("aws:autoscaling/group:Group"), recording.of("aws:autoscaling/schedule:Schedule")
+
+
+def test_a_cluster_that_expires_ends_each_group_at_this_time() -> None:
+    """A group without a block has one action, which removes its nodes when the cluster expires. Until then, the declaration determines its size."""
+    group, (end,) = _on_demand(f"{TODAY + timedelta(days=6)}T18:00:00Z")
+    assert group.inputs["desiredCapacity"] == 2
+    assert not group.ignored
+    assert (end.inputs["scheduledActionName"], end.inputs["desiredCapacity"]) == ("end", 0)
+    assert end.inputs["startTime"] == f"{TODAY + timedelta(days=6)}T18:00:00Z"
+
+
+def test_an_expired_cluster_has_empty_groups_without_actions() -> None:
+    """After the cluster expires, the size of each group is 0, and no action is in the past."""
+    group, actions = _on_demand(f"{TODAY - timedelta(days=1)}T18:00:00Z")
+    assert group.inputs["desiredCapacity"] == 0
+    assert group.inputs["maxSize"] == 2
+    assert not actions
+
+
+def test_a_future_reservation_is_empty_until_its_schedule() -> None:
+    """A group in a reservation that starts later is empty and targets the reservation. A scheduled action starts its nodes."""
+    start = TODAY + timedelta(days=10)
+    entry = {"kind": "reserved", "id": "cr-0123456789abcdef0", "count": 2, "starts_at": f"{start}T11:30:00Z"}
+    pools = [{"name": "gpu", "machine": "p5.48xlarge", "capacity": [entry]}]
+    recording = recording_of_spec(parse_spec({"name": "burst", "where": WHERE, "pools": pools}))
+    group = recording.one("aws:autoscaling/group:Group")
+    (action,) = recording.of("aws:autoscaling/schedule:Schedule")
+    assert group.inputs["desiredCapacity"] == 0
+    assert "desiredCapacity" in group.ignored
+    assert (
+        group.inputs["capacityReservationSpecification"]["capacityReservationPreference"]
+        == "capacity-reservations-only"
+    )
+    assert (action.inputs["startTime"], action.inputs["desiredCapacity"]) == (f"{start}T11:30:00Z", 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import grpc
@@ -235,29 +236,47 @@ def test_the_name_of_an_image_tells_its_content(cloud: Cloud, aws: Client, host:
     ]
 
 
-def test_a_scheduled_action_changes_its_group_once(aws: Client, cloud: Cloud, host: Host) -> None:
-    """A due action changes the sizes of its group once; a later one waits until it is due or run by hand."""
+def _schedule(aws: Client, name: str, start: str, count: int) -> None:
+    """Schedule a one-time action that sets only the desired capacity of the group `gpu`."""
+    inputs = {
+        "scheduledActionName": name,
+        "autoscalingGroupName": "gpu",
+        "startTime": start,
+        "desiredCapacity": count,
+        "minSize": -1,
+        "maxSize": -1,
+    }
+    aws.create(schedules.SCHEDULE, inputs, name)
+
+
+def test_a_scheduled_action_changes_its_group_once(
+    aws: Client, cloud: Cloud, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A due action changes the sizes of its group and is then deleted; a later one waits until it is due or run by hand."""
     _, subnet = stacks.network(aws)
     stacks.group(aws, stacks.template(aws), 0, subnet)
-    for name, start, count in (("start", "2020-01-01T00:00:00Z", 2), ("end", "2099-01-01T00:00:00Z", 0)):
-        inputs = {
-            "scheduledActionName": name,
-            "autoscalingGroupName": "gpu",
-            "startTime": start,
-            "desiredCapacity": count,
-            "minSize": -1,
-            "maxSize": -1,
-        }
-        aws.create("aws:autoscaling/schedule:Schedule", inputs, name)
+    _schedule(aws, "start", "2098-01-01T00:00:00Z", 2)
+    _schedule(aws, "end", "2099-01-01T00:00:00Z", 0)
+    cloud.fleet.reconcile()
+    assert names(cloud) == []
+    monkeypatch.setattr(schedules, "_now", lambda: datetime(2098, 6, 1, tzinfo=UTC).timestamp())
     cloud.fleet.reconcile()
     assert names(cloud) == ["gpu-1", "gpu-2"]
     assert aws.read("aws:autoscaling/group:Group", "gpu").outputs["desiredCapacity"] == 2
+    assert [one.plain["scheduledActionName"] for one in cloud.store.list(schedules.SCHEDULE)] == ["end"]
     assert schedules.run(cloud.store, "end")
     cloud.fleet.reconcile()
     assert names(cloud) == []
-    cloud.fleet.reconcile()
-    assert names(cloud) == []
+    assert not schedules.run(cloud.store, "end")
     assert not schedules.run(cloud.store, "never")
+
+
+def test_a_scheduled_action_in_the_past_is_rejected(aws: Client, cloud: Cloud) -> None:
+    """AWS accepts no action whose start has passed."""
+    _, subnet = stacks.network(aws)
+    stacks.group(aws, stacks.template(aws), 0, subnet)
+    with pytest.raises(grpc.RpcError, match="Given start time is in the past"):
+        _schedule(aws, "start", "2020-01-01T00:00:00Z", 2)
 
 
 def _roll(aws: Client, cloud: Cloud, count: int, **preferences: object) -> list[int]:

@@ -16,7 +16,7 @@ from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.scope import Scope, child
 from gpuinfra.clouds.gcp.components.template import TemplateArgs, instance_template, pinned_image
-from gpuinfra.clouds.gcp.instances import created_placement_policies
+from gpuinfra.clouds.gcp.instances import created_placement_policies, is_queued
 from gpuinfra.clouds.node_pool import BaseNodePool, BaseNodePoolArgs, RunningGroup
 from gpuinfra.plan.model import Group, PoolPlan
 
@@ -131,9 +131,9 @@ class NodePool(BaseNodePool[NodePoolArgs]):
             ),
             # Scarce capacity can be delayed or unavailable. The handover waits for it and reports the errors of the group.
             wait_for_instances=False,
-            # Resize requests change the size of a queued group, so Pulumi must not reset it.
+            # Resize requests change the size of a queued group, so Pulumi must not reset it. After the cluster expires, Pulumi removes the nodes.
             opts=pulumi.ResourceOptions.merge(
-                child(self, rows.GROUP, ignore_changes=["targetSize"] if queued else ()),
+                child(self, rows.GROUP, ignore_changes=["targetSize"] if is_queued(group) else ()),
                 # The provider waits 15 minutes for the instances to terminate, which can take 30 minutes
                 # (kubernetes/kubernetes issue 76492).
                 pulumi.ResourceOptions(custom_timeouts=pulumi.CustomTimeouts(delete="60m")),
@@ -144,7 +144,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
             group=manager.id,
             template_id=template.self_link_unique,
             template_version=template.name,
-            resources=(manager, *([self._resize_request(logical, group, manager)] if queued else [])),
+            resources=(manager, *([self._resize_request(logical, group, manager)] if is_queued(group) else [])),
         )
 
     def _resize_request(

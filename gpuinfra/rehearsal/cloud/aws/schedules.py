@@ -1,6 +1,7 @@
 """Scheduled actions of Auto Scaling groups, which change the group's sizes at scheduled times.
 
 As on AWS, the engine does not see this change, so a program with a schedule ignores capacity changes.
+AWS deletes a one-time action after it runs (hashicorp/terraform-provider-aws issues 8646 and 19446, retrieved 2026-11-26).
 Recurrences are not simulated, because a rehearsal ends before they recur.
 A rehearsal for another date runs that date's actions at the current time of day.
 """
@@ -22,7 +23,7 @@ def run_due(store: Store) -> None:
     """Run all actions that are due and have not run."""
     for action in store.list(SCHEDULE):
         start = action.plain.get("startTime")
-        if start and _moment(str(start)) <= _now() and _is_new(store, action):
+        if start and _moment(str(start)) <= _now() and not action.plain.get("recurrence"):
             _apply(store, action)
 
 
@@ -34,15 +35,16 @@ def run(store: Store, name: str) -> bool:
     return bool(found)
 
 
-def _is_new(store: Store, action: Resource) -> bool:
-    """Return whether the action has not yet run with its current inputs. An action with a new time runs again."""
-    return store.get("scheduled", f"{action.region}:{action.id}") != action.plain
+def is_past(start: str) -> bool:
+    """Return whether a start is on an earlier day. A rehearsal has a date and no time, so an action on the same day is not in the past."""
+    return datetime.fromisoformat(start).date() < today()
 
 
 def _apply(store: Store, action: Resource) -> None:
     wanted = action.plain
     with store.change():
-        store.put("scheduled", f"{action.region}:{action.id}", wanted)
+        if not wanted.get("recurrence"):
+            store.remove(action)
         group = store.find(GROUP, str(wanted.get("autoscalingGroupName")), action.region)
         if group is None:
             return

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpuinfra.rehearsal.cloud.aws import refreshes
+from gpuinfra.rehearsal.cloud.aws import refreshes, schedules
 from gpuinfra.rehearsal.cloud.aws.groups import GROUP, TEMPLATE, desired, resolve_template, template_of
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.behavior import Behavior, behaves
@@ -180,3 +180,20 @@ class AutoScalingGroup(Behavior):
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
         refreshes.drop(cloud.store, resource.region, resource.id)
         cloud.fleet.abandon(resource)
+
+
+@behaves
+class ScheduledAction(Behavior):
+    """A scheduled action of a group. AWS rejects an action in the past (API reference of PutScheduledUpdateGroupAction; the message is in hashicorp/terraform-provider-aws pull request 3033, both retrieved 2026-11-26)."""
+
+    types = (schedules.SCHEDULE,)
+
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        start = call.plain.get("startTime")
+        if start and schedules.is_past(str(start)):
+            raise CloudError(
+                "ValidationError", "Given start time is in the past", "Auto Scaling: PutScheduledUpdateGroupAction"
+            )
+
+    def before_update(self, cloud: Cloud, call: Call) -> None:
+        self.before_create(cloud, call)

@@ -1,12 +1,14 @@
-"""Quotas, parameters, images and capacity reservations, as preflight reads them.
+"""Quotas, parameters, images, capacity reservations and Capacity Block offerings, as preflight and the calendar read them.
 
 Responses have the fields of the API references of Service Quotas (GetServiceQuota), Systems Manager (GetParameter) and EC2
-(DescribeImages, DescribeCapacityReservations), retrieved 2026-11-23.
+(DescribeImages, DescribeCapacityReservations), retrieved 2026-11-23, and of EC2 (DescribeCapacityBlockOfferings,
+DescribeCapacityBlockExtensionOfferings), retrieved 2026-11-26.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.aws import operator
@@ -72,3 +74,44 @@ def describe_capacity_reservations(cloud: Cloud, ids: Sequence[str], region: str
             }
         )  # fmt: skip
     return {"capacityReservationSet": found}
+
+
+def describe_block_offerings(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
+    """Describe the Capacity Blocks that the control interface describes with `offering`, `machine`, `count`, `zone`, `starts`, `hours` and `fee`, and that fit the search."""
+    least = asked.get("StartDateRange", "")
+    found = [
+        {
+            "capacityBlockOfferingId": id, "instanceType": one["machine"], "availabilityZone": one.get("zone"),
+            "instanceCount": one["count"], "startDate": one["starts"], "endDate": _after(one["starts"], one["hours"]),
+            "capacityBlockDurationHours": one["hours"], "upfrontFee": str(one["fee"]), "currencyCode": "USD", "tenancy": "default",
+        }
+        for id, one in cloud.store.all("external").items()
+        if one.get("offering") == "block" and _fits(one, asked, "CapacityDurationHours")
+        and (one["machine"], str(one["count"])) == (asked.get("InstanceType"), asked.get("InstanceCount"))
+        and (not least or datetime.fromisoformat(one["starts"]) >= datetime.fromisoformat(least))
+    ]  # fmt: skip
+    return {"capacityBlockOfferingSet": found[:1]}
+
+
+def describe_extension_offerings(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
+    """Describe the extensions that the control interface describes with `offering`, `reservation`, `machine`, `count`, `starts`, `hours` and `fee`, and that fit the search."""
+    found = [
+        {
+            "capacityBlockExtensionOfferingId": id, "instanceType": one["machine"], "instanceCount": one["count"],
+            "availabilityZone": one.get("zone"), "capacityBlockExtensionStartDate": one["starts"],
+            "capacityBlockExtensionEndDate": _after(one["starts"], one["hours"]), "capacityBlockExtensionDurationHours": one["hours"],
+            "upfrontFee": str(one["fee"]), "currencyCode": "USD", "tenancy": "default",
+        }
+        for id, one in cloud.store.all("external").items()
+        if one.get("offering") == "extension" and _fits(one, asked, "CapacityBlockExtensionDurationHours")
+        and one["reservation"] == asked.get("CapacityReservationId")
+    ]  # fmt: skip
+    return {"capacityBlockExtensionOfferingSet": found[:1]}
+
+
+def _fits(one: Mapping[str, Any], asked: Mapping[str, Any], hours: str) -> bool:
+    return str(one["hours"]) == asked.get(hours)
+
+
+def _after(start: str, hours: int) -> str:
+    return (datetime.fromisoformat(start) + timedelta(hours=hours)).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -65,6 +65,12 @@ class Queries:
             ("ec2", "DescribeCapacityReservations"): lambda asked, by: offers.describe_capacity_reservations(
                 cloud, _members(asked, "CapacityReservationId"), by.region
             ),
+            ("ec2", "DescribeCapacityBlockOfferings"): lambda asked, by: offers.describe_block_offerings(
+                cloud, asked, by.region
+            ),
+            ("ec2", "DescribeCapacityBlockExtensionOfferings"): lambda asked, by: offers.describe_extension_offerings(
+                cloud, asked, by.region
+            ),
             ("iam", "GetRole"): lambda asked, by: describe.get_role(cloud, asked.get("RoleName", "")),
             ("ec2", "DescribeSecurityGroups"): lambda asked, by: describe.describe_security_groups(
                 cloud, _filters(asked), by.region

@@ -1,0 +1,174 @@
+"""The dates of a stack: when nodes start, when they are removed, and what is due now. Pure.
+
+The dates come from the declaration: Capacity Blocks, reservations with a start or an end, and `expires_at`. Whether a date is due depends
+on the number of nodes that the stack expects since the last `up`. If this number differs from the plan for the present, `up` is due.
+Flex-start nodes start when the cloud has capacity, so their dates come from the nodes that exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
+
+from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.profile import CloudProfile
+from gpuinfra.plan.model import Group
+from gpuinfra.plan.window import moment
+from gpuinfra.planning import make_plan
+from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.words import counted
+
+BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+"""A time before every declared time. A plan for this time contains every start and every end."""
+
+
+class State(StrEnum):
+    """Whether a date requires an action."""
+
+    DUE = "due"
+    """The date has passed, and the stack does not match it yet."""
+    SOON = "soon"
+    """The date is within the number of days for which the calendar warns."""
+    LATER = "later"
+    DONE = "done"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commands:
+    """The commands that act on a date."""
+
+    up: str
+    destroy: str
+    offers: str
+    """Searches for the next Capacity Block."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """One date of a stack."""
+
+    at: datetime
+    group: str
+    """The group of nodes, or an empty string for the entire cluster."""
+    what: str
+    state: State
+    by: str
+    """Who changes the number of nodes at this time: the service of the cloud, or `you`."""
+    command: str
+    """The command for this date. Empty if nothing is required."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """The nodes of a flex-start group."""
+
+    launched: tuple[datetime, ...]
+    """Creation time of each node that exists."""
+    unverified: int
+    """Number of these nodes that are not in the state."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calendar:
+    """The present, and what a stack expects."""
+
+    spec: ClusterSpec
+    now: datetime
+    within: timedelta
+    commands: Commands
+    deployed: Mapping[str, int] | None
+    """Group -> number of nodes that the stack expects since the last `up`. None if the state was not read."""
+    running: Mapping[str, Running] = field(default_factory=dict)
+    """Flex-start group -> its nodes."""
+
+    def events(self) -> tuple[Event, ...]:
+        """Return the dates in chronological order."""
+        return tuple(sorted(self._events(), key=lambda one: (one.at, one.group)))
+
+    def _events(self) -> Iterator[Event]:
+        cloud, day = profile_of(self.spec.cloud), self.now.date()
+        counts = {group.name: group.count for group in groups_at(self.spec, day, self.now)}
+        for group in groups_at(self.spec, day, BEGINNING):
+            yield from self._of_group(group, counts[group.name], cloud)
+            if (running := self.running.get(group.name)) and running.launched:
+                yield from self._of_flex(group, running, cloud)
+        if self.spec.expires_at is not None:
+            yield self._expiry(moment(self.spec.expires_at))
+
+    def _of_group(self, group: Group, planned: int, cloud: CloudProfile) -> Iterator[Event]:
+        by = cloud.scheduled_actions or "you"
+        starts, ends = (moment(text) if text else None for text in (group.starts_at, group.ends_at))
+        have = None if self.deployed is None else self.deployed.get(group.name, 0)
+        if running := self.running.get(group.name):
+            # The state expects no nodes in a group that requests them from a queue.
+            have = len(running.launched)
+        if starts:
+            is_open = self.now >= starts and (ends is None or self.now < ends)
+            stale = is_open and have is not None and have != planned
+            state = State.DUE if stale else self._state(starts)
+            nodes = counted(group.max_count, "node")
+            what = f"{nodes} start" if group.max_count > 1 else f"{nodes} starts"
+            if stale:
+                what += ", but `up` has not verified them" if cloud.scheduled_actions else ", but only with `up`"
+            command = "" if state is State.DONE else self.commands.up
+            yield Event(at=starts, group=group.name, what=what, state=state, by=by, command=command)
+        if ends:
+            state = State.DUE if self.now >= ends and have else self._state(ends)
+            why, is_block = self._reason(group)
+            command = self.commands.offers if is_block and state is not State.DONE else ""
+            if state is State.DUE:
+                command = command or self.commands.up
+            what = f"{counted(group.max_count, 'node')} removed: {why}"
+            yield Event(at=ends, group=group.name, what=what, state=state, by=by, command=command)
+
+    def _of_flex(self, group: Group, running: Running, cloud: CloudProfile) -> Iterator[Event]:
+        """Yield the start and the end of flex-start nodes. The run time begins after the creation of a node, so the end is the earliest possible time."""
+        nodes = counted(len(running.launched), "node")
+        what = f"{nodes} started" + (f", but `up` has not verified {running.unverified}" if running.unverified else "")
+        state, command = (State.DUE, self.commands.up) if running.unverified else (State.DONE, "")
+        yield Event(at=max(running.launched), group=group.name, what=what, state=state, by=cloud.title, command=command)
+        ends = min(running.launched) + timedelta(seconds=group.max_run_s or 0)
+        what = f"{nodes} removed: the run time of flex-start nodes ends"
+        yield Event(at=ends, group=group.name, what=what, state=self._state(ends), by=cloud.title, command="")
+
+    def _reason(self, group: Group) -> tuple[str, bool]:
+        """Return why the nodes of a group are removed, and whether their Capacity Block ends."""
+        if self.spec.expires_at and group.ends_at and moment(group.ends_at) == moment(self.spec.expires_at):
+            return "the cluster expires", False
+        if group.kind == "block":
+            return f"Capacity Block {group.reservation_id} ends", True
+        return f"reservation {group.reservation_id or group.reservation_group_arn} ends", False
+
+    def _expiry(self, at: datetime) -> Event:
+        """Return the date on which the cluster expires. Its resources are deleted by hand, because some of them hold data."""
+        exists = self.deployed is not None
+        state = State.DUE if self.now >= at and exists else self._state(at)
+        command = self.commands.destroy if state is State.DUE else ""
+        return Event(at=at, group="", what="the cluster expires", state=state, by="you", command=command)
+
+    def _state(self, at: datetime) -> State:
+        if self.now >= at:
+            return State.DONE
+        return State.SOON if at - self.now <= self.within else State.LATER
+
+
+def groups_at(spec: ClusterSpec, day: date, now: datetime) -> Iterator[Group]:
+    """Yield the groups of the plan at a time."""
+    for pool in make_plan(spec, day, now).pools:
+        yield from pool.groups
+
+
+def ending(spec: ClusterSpec, now: datetime, within: timedelta) -> tuple[Group, ...]:
+    """Return the groups with nodes whose end is at most `within` ahead."""
+    return tuple(
+        group
+        for group in groups_at(spec, now.date(), now)
+        if group.count and group.ends_at and moment(group.ends_at) - now <= within
+    )
+
+
+def needs_attention(events: Sequence[Event]) -> bool:
+    """Return whether a date is due or soon."""
+    return any(one.state in (State.DUE, State.SOON) for one in events)

@@ -1,0 +1,82 @@
+"""Searches for Capacity Blocks that continue or replace the Capacity Block of a group. All requests are read-only, and gpuinfra never buys a block.
+
+EC2 returns the offering that fits the search best (API references of DescribeCapacityBlockOfferings and
+DescribeCapacityBlockExtensionOfferings, and the page "Extend Capacity Blocks" of the EC2 user guide, retrieved 2026-11-26).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from shlex import quote
+from typing import Any
+
+from gpuinfra.clouds.aws.api_errors import asked
+from gpuinfra.clouds.aws.catalog import MACHINES
+from gpuinfra.clouds.aws.preflight import Preflight
+from gpuinfra.clouds.aws.reservations import moment
+from gpuinfra.clouds.offerings import Offering, Wanted
+from gpuinfra.clouds.preflight import Unanswered
+
+READS = ("ec2:DescribeCapacityBlockOfferings", "ec2:DescribeCapacityBlockExtensionOfferings")
+"""Permissions that the search requires."""
+EXTENSION_LEAD = timedelta(hours=1)
+"""A Capacity Block can be extended until one hour before its end."""
+PLATFORM = "Linux/UNIX"
+
+
+def allowed_days(days: int) -> int:
+    """Return the length of an offering that AWS sells: 1 to 14 days, or whole weeks up to 26."""
+    return max(1, days) if days <= 14 else min(182, -(-days // 7) * 7)
+
+
+def search(cloud: Preflight, wanted: Wanted, now: datetime) -> Iterator[Offering]:
+    """Yield the extension of a Capacity Block and the next Capacity Block. Raises `Unanswered`."""
+    record = MACHINES.get(wanted.machine)
+    if record and record.unit_nodes:
+        fix = f"aws ec2 describe-capacity-block-offerings --ultraserver-type TYPE --ultraserver-count COUNT --capacity-duration-hours {allowed_days(wanted.days) * 24} --region {cloud.region}"
+        raise Unanswered("gpuinfra does not search for UltraServers", "a search by UltraServer type", fix)
+    hours = allowed_days(wanted.days) * 24
+    if now < wanted.ends - EXTENSION_LEAD:
+        yield from _extensions(cloud, wanted, hours)
+    yield from _blocks(cloud, wanted, hours, max(now, wanted.ends))
+
+
+def _extensions(cloud: Preflight, wanted: Wanted, hours: int) -> Iterator[Offering]:
+    with asked(READS[1]):
+        answer = cloud.client("ec2").describe_capacity_block_extension_offerings(
+            CapacityReservationId=wanted.reservation, CapacityBlockExtensionDurationHours=hours
+        )
+    for one in answer["CapacityBlockExtensionOfferings"]:
+        ident = str(one["CapacityBlockExtensionOfferingId"])
+        command = f"aws ec2 purchase-capacity-block-extension --capacity-block-extension-offering-id {quote(ident)} --capacity-reservation-id {quote(wanted.reservation)} --region {cloud.region}"
+        yield _offering(one, "extension", ident, "CapacityBlockExtensionStartDate", "CapacityBlockExtensionEndDate", command)  # fmt: skip
+
+
+def _blocks(cloud: Preflight, wanted: Wanted, hours: int, after: datetime) -> Iterator[Offering]:
+    with asked(READS[0]):
+        answer = cloud.client("ec2").describe_capacity_block_offerings(
+            InstanceType=wanted.machine,
+            InstanceCount=wanted.nodes,
+            CapacityDurationHours=hours,
+            StartDateRange=after.astimezone(UTC),
+        )
+    for one in answer["CapacityBlockOfferings"]:
+        ident = str(one["CapacityBlockOfferingId"])
+        command = f"aws ec2 purchase-capacity-block --capacity-block-offering-id {quote(ident)} --instance-platform {PLATFORM} --region {cloud.region}"
+        yield _offering(one, "block", ident, "StartDate", "EndDate", command)
+
+
+def _offering(one: Mapping[str, Any], kind: str, ident: str, start: str, end: str, command: str) -> Offering:
+    return Offering(
+        kind=kind,
+        id=ident,
+        machine=str(one.get("InstanceType") or ""),
+        nodes=int(one.get("InstanceCount") or 0),
+        zone=str(one.get("AvailabilityZone") or ""),
+        starts=moment(one.get(start)),
+        ends=moment(one.get(end)),
+        price=str(one.get("UpfrontFee") or ""),
+        currency=str(one.get("CurrencyCode") or ""),
+        command=command,
+    )

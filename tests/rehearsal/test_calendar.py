@@ -1,0 +1,162 @@
+"""A Capacity Block from its declaration to its end, and the expiry of a cluster, on rehearsed stacks."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuinfra.rehearsal.session import Options, open_session
+from gpuinfra.report.progress import view_for
+from gpuinfra.shipped import shipped
+from tests.conftest import DAY
+
+from .conftest import Finished, Rehearse, command, run
+
+TODAY = datetime.fromisoformat(f"{DAY}T11:30:00Z")
+"""The day on which the commands of the tests run."""
+GROUP, SCHEDULE = "aws:autoscaling/group:Group", "aws:autoscaling/schedule:Schedule"
+FEE = "21147.84"
+
+
+def iso(at: datetime) -> str:
+    """A time in the form of a declaration."""
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def declared(path: Path, starts: datetime, ends: datetime, extra: str = "") -> None:
+    """Write the shipped stack with a block of one node between two times, without a file system."""
+    text = (shipped("stacks") / "Pulumi.aws-p5-block.yaml").read_text(encoding="utf-8")
+    text = re.sub(r"count: 4, .*?}", f'count: 1, starts_at: "{iso(starts)}", ends_at: "{iso(ends)}"}}', text)
+    text = text.partition("    storage:")[0]
+    path.write_text(text + extra, encoding="utf-8")
+
+
+def calendar(up: Finished, path: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and JSON of the calendar of a rehearsed stack."""
+    place = ("--rehearsal", "--folder", str(up.root.parent), "--json")
+    done = run(command("calendar", str(path), *place, *words), up.root)
+    assert done.out, done.err
+    return done.code, json.loads(done.out)
+
+
+def states(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """State and command of each date."""
+    return [(one["state"], one["command"]) for one in found["events"]]
+
+
+def sizes(up: Finished) -> tuple[list[int], list[str]]:
+    """Desired sizes of the groups, and names of the scheduled actions, in the state."""
+    groups = [one["outputs"]["desiredCapacity"] for one in up.state if one["type"] == GROUP]
+    actions = [one["inputs"]["scheduledActionName"] for one in up.state if one["type"] == SCHEDULE]
+    return groups, sorted(actions)
+
+
+@pytest.mark.long
+def test_a_capacity_block_is_declared_before_its_start(rehearse: Rehearse, tmp_path: Path) -> None:
+    """A block is deployed without nodes, the cloud starts them, `up` is due until it runs, and offers continue the block."""
+    path = tmp_path / "Pulumi.aws-p5-block.yaml"
+    starts = TODAY + timedelta(days=3)
+    ends = starts + timedelta(days=7)
+    declared(path, starts, ends)
+    up = rehearse("up", str(path), "--without-nodes")
+    assert up.code == 0, up.out + up.err
+    assert sizes(up) == ([0], ["end", "start"])
+    code, found = calendar(up, path)
+    assert code == 1
+    assert found["rehearsal"] is True
+    again = "gpuinfra rehearse up aws-p5-block"
+    assert states(found)[0] == ("soon", again)
+    assert calendar(up, path, "--within", "0")[0] == 0
+    options = Options(stack=str(path), folder=up.root.parent, without_nodes=True)
+    with open_session(options, view_for(io.StringIO())) as session:
+        session.cloud.ask("schedule", {"name": "start"})
+        offer = {"offering": "block", "machine": "p5.48xlarge", "count": 1, "zone": "us-east-2a", "starts": iso(ends), "hours": 168, "fee": FEE}  # fmt: skip
+        session.cloud.ask("external", {"id": "cb-0123456789abcdef0", **offer})
+    code, found = calendar(up, path, "--at", iso(starts + timedelta(hours=1)), "--within", "0", "--offers")
+    assert code == 1
+    assert states(found)[0] == ("due", again)
+    (offered,) = found["offers"]
+    assert (offered["price"], offered["starts"]) == (FEE, iso(ends))
+    assert "purchase-capacity-block --capacity-block-offering-id cb-0123456789abcdef0" in offered["command"]
+    # A later day: the start has passed, and the cloud has deleted the action of the start.
+    declared(path, starts - timedelta(days=4), ends)
+    up = rehearse("up", str(path), "--without-nodes")
+    assert up.code == 0, up.out + up.err
+    assert sizes(up) == ([1], ["end"])
+    code, found = calendar(up, path)
+    assert (code, states(found)) == (0, [("done", ""), ("later", "gpuinfra calendar aws-p5-block --rehearsal --folder " + str(up.root.parent) + " --offers")])  # fmt: skip
+
+
+@pytest.mark.long
+def test_an_expired_cluster_has_no_nodes(rehearse: Rehearse, tmp_path: Path) -> None:
+    """Before `expires_at`, each group has an action that ends it. Afterwards, `up` leaves no node and no action, and `destroy` is due."""
+    path = tmp_path / "Pulumi.aws-p5-block.yaml"
+    starts = TODAY - timedelta(days=2)
+    declared(path, starts, starts + timedelta(days=14), f'    expires_at: "{iso(TODAY + timedelta(days=2))}"\n')
+    up = rehearse("up", str(path), "--without-nodes")
+    assert up.code == 0, up.out + up.err
+    assert sizes(up) == ([1], ["end"])
+    declared(path, starts, starts + timedelta(days=14), f'    expires_at: "{iso(TODAY - timedelta(days=1))}"\n')
+    code, found = calendar(up, path)
+    assert code == 1
+    assert ("due", "gpuinfra rehearse destroy aws-p5-block") in states(found)
+    assert ("due", "gpuinfra rehearse up aws-p5-block") in states(found)
+    up = rehearse("up", str(path), "--without-nodes")
+    assert up.code == 0, up.out + up.err
+    assert sizes(up) == ([0], [])
+    assert ("due", "gpuinfra rehearse up aws-p5-block") not in states(calendar(up, path)[1])
+
+
+SIZES = {
+    "azure-ndv5": ("azure-native:compute:VirtualMachineScaleSet", lambda inputs: inputs["sku"]["capacity"]),
+    "gcp-a3ultra": ("gcp:compute/instanceGroupManager:InstanceGroupManager", lambda inputs: inputs["targetSize"]),
+}
+"""Stack -> type of its groups, and the number of nodes in the inputs of a group."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("stack", SIZES)
+def test_up_removes_the_nodes_of_an_expired_cluster(stack: str, rehearse: Rehearse, tmp_path: Path) -> None:
+    """On a cloud without scheduled actions, `up` is due when the cluster expires, and leaves groups without nodes."""
+    kind, size = SIZES[stack]
+    path = tmp_path / f"Pulumi.{stack}.yaml"
+    text = (shipped("stacks") / path.name).read_text(encoding="utf-8")
+
+    def up(expires: datetime) -> tuple[Finished, set[int]]:
+        path.write_text(text.replace("    name:", f'    expires_at: "{iso(expires)}"\n    name:', 1), encoding="utf-8")
+        done = rehearse("up", str(path), "--without-nodes")
+        assert done.code == 0, done.out + done.err
+        return done, {int(size(one["inputs"])) for one in done.state if one["type"] == kind}
+
+    done, sizes_before = up(TODAY + timedelta(days=2))
+    assert min(sizes_before) > 0
+    code, found = calendar(done, path, "--at", iso(TODAY + timedelta(days=2)), "--within", "0")
+    assert code == 1
+    assert {one["command"] for one in found["events"]} == {f"gpuinfra rehearse {verb} {stack}" for verb in ("up", "destroy")}  # fmt: skip
+    done, sizes_after = up(TODAY - timedelta(days=1))
+    assert sizes_after == {0}
+    last, *removed = (one["state"] for one in calendar(done, path)[1]["events"])
+    assert (last, {*removed}) == ("due", {"done"})
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("needs_nodes")
+def test_jobs_stop_before_the_nodes_are_removed(rehearse: Rehearse, tmp_path: Path) -> None:
+    """`--drain` logs in to the nodes that are removed within the time and stops their jobs, and logs in to no node before. `tests/remote` stops processes."""
+    path = tmp_path / "Pulumi.aws-p5-block.yaml"
+    starts = TODAY - timedelta(days=2)
+    ends = starts + timedelta(days=14)
+    declared(path, starts, ends)
+    up = rehearse("up", str(path))
+    assert up.code == 0, up.out + up.err
+    removed = ends - timedelta(minutes=35)
+    early = calendar(up, path, "--drain", "60", "--at", iso(removed - timedelta(minutes=61)))[1]
+    assert early["drained"] == {}
+    (result,) = calendar(up, path, "--drain", "60", "--at", iso(removed - timedelta(minutes=60)))[1]["drained"].values()
+    assert result == f"0 processes stopped; removed at {iso(removed)}"
