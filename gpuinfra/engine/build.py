@@ -14,13 +14,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpuinfra.engine import child, keep
-from gpuinfra.engine.module import CLI, HOST, Module
+from gpuinfra.engine.module import CLI, HOST, YAML, Module
 from gpuinfra.errors import EnvironmentMissing
 
 Progress = Callable[[str], None]
 
 SDK = "github.com/pulumi/pulumi/sdk/v3"
 """The Go module that also contains the Python scripts that the host starts."""
+YAML_VERSION = "github.com/pulumi/pulumi-yaml/pkg/version.Version"
+"""The variable with the version that the host for YAML reports to the engine. The flag has no effect on other programs."""
 HOST_SCRIPTS = ("python/cmd/pulumi-language-python-exec", "python/dist/pulumi-resource-pulumi-python")
 """The program runner and the provider of dynamic resources."""
 FREE_GB = 3.0
@@ -34,7 +36,8 @@ MANY = 200
 def build(cache: Path, module: Module, programs: tuple[str, ...], go: Path, progress: Progress) -> Path:
     """Build the programs and add them to the cache. The caller holds `keep.lock`. Raises `EnvironmentMissing`."""
     started = time.monotonic()
-    progress(f"engine: building Pulumi {module.version} from source with {go}")
+    what = "Pulumi" if CLI in programs else programs[0].rpartition("/")[2] + " for Pulumi"
+    progress(f"engine: building {what} {module.version} from source with {go}")
     with keep.workplace(cache, module, programs) as place:
         package_count = _fetch(module, programs, go, progress)
         if package_count > MANY:
@@ -42,10 +45,11 @@ def build(cache: Path, module: Module, programs: tuple[str, ...], go: Path, prog
                 f"engine: {package_count} packages to compile; this takes about 4 minutes on two cores and is required only once; Go caches need {FREE_GB:g} GB"
             )
         _compile(module, programs, go, place, package_count, progress)
-        _copy_scripts(module, go, place)
+        if HOST in programs:
+            _copy_scripts(module, go, place)
         _check_versions(module, programs, place)
         folder = keep.keep(place, cache, module, programs)
-    progress(f"engine: Pulumi {module.version} is ready after {time.monotonic() - started:.0f} s: {folder}")
+    progress(f"engine: {what} {module.version} is ready after {time.monotonic() - started:.0f} s: {folder}")
     return folder
 
 
@@ -82,7 +86,7 @@ def _compile(
     started = last = time.monotonic()
     done = 0
     errors: list[str] = []
-    flags = f"-s -w -X {SDK}/go/common/version.Version=v{module.version}"
+    flags = f"-s -w -X {SDK}/go/common/version.Version=v{module.version} -X {YAML_VERSION}=v{module.version}"
     command = [go, "build", "-v", "-ldflags", flags, "-o", f"{place}/", *programs]
     process = child.start(command, folder=module.folder, environment=_environment())
     assert process.stderr is not None
@@ -124,11 +128,15 @@ def _copy_scripts(module: Module, go: Path, place: Path) -> None:
 
 
 def _check_versions(module: Module, programs: tuple[str, ...], place: Path) -> None:
-    """Check that each program runs and prints the version with which it was built."""
-    commands = {CLI: [place / "pulumi", "version"], HOST: [place / "pulumi-language-python", "--version"]}
+    """Check that each program runs and prints the version with which it was built. Pulumi's host for YAML prints only its options."""
+    commands = {
+        CLI: [place / "pulumi", "version"],
+        HOST: [place / "pulumi-language-python", "--version"],
+        YAML: [place / "pulumi-language-yaml", "-h"],
+    }
     for program in programs:
         answer = child.run([str(part) for part in commands[program]])
-        if answer.returncode or answer.stdout.strip() != f"v{module.version}":
+        if answer.returncode or (program != YAML and answer.stdout.strip() != f"v{module.version}"):
             output = (answer.stdout + answer.stderr).strip() or f"exit code {answer.returncode}"
             raise EnvironmentMissing(
                 f"{commands[program][0].name} was built as v{module.version} but printed: {output[-500:]}"
