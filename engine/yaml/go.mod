@@ -2,7 +2,11 @@ module github.com/gpuinfra/gpuinfra/engine/yaml
 
 go 1.25.11
 
-tool github.com/pulumi/pulumi-yaml/cmd/pulumi-language-yaml
+require (
+	github.com/pulumi/pulumi-yaml v1.25.0
+	github.com/pulumi/pulumi/sdk/v3 v3.206.0
+	google.golang.org/grpc v1.83.1
+)
 
 require (
 	cloud.google.com/go/auth v0.22.0 // indirect
@@ -77,9 +81,7 @@ require (
 	github.com/pulumi/appdash v0.0.0-20231130102222-75f619a67231 // indirect
 	github.com/pulumi/esc v0.17.0 // indirect
 	github.com/pulumi/inflector v0.1.1 // indirect
-	github.com/pulumi/pulumi-yaml v1.25.0 // indirect
 	github.com/pulumi/pulumi/pkg/v3 v3.206.0 // indirect
-	github.com/pulumi/pulumi/sdk/v3 v3.206.0 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
 	github.com/rogpeppe/go-internal v1.14.1 // indirect
 	github.com/sabhiram/go-gitignore v0.0.0-20210923224102-525f6e181f06 // indirect
@@ -119,7 +121,6 @@ require (
 	google.golang.org/genproto v0.0.0-20260724162435-b2f20204f0df // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260819154853-08b0e4226688 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260819154853-08b0e4226688 // indirect
-	google.golang.org/grpc v1.83.1 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/warnings.v0 v0.1.2 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect

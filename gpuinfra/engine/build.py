@@ -14,15 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpuinfra.engine import child, keep
-from gpuinfra.engine.module import CLI, HOST, YAML, Module
+from gpuinfra.engine.module import CLI, HOST, Module
 from gpuinfra.errors import EnvironmentMissing
 
 Progress = Callable[[str], None]
 
 SDK = "github.com/pulumi/pulumi/sdk/v3"
 """The Go module that also contains the Python scripts that the host starts."""
-YAML_VERSION = "github.com/pulumi/pulumi-yaml/pkg/version.Version"
-"""The variable with the version that the host for YAML reports to the engine. The flag has no effect on other programs."""
 HOST_SCRIPTS = ("python/cmd/pulumi-language-python-exec", "python/dist/pulumi-resource-pulumi-python")
 """The program runner and the provider of dynamic resources."""
 FREE_GB = 3.0
@@ -86,7 +84,7 @@ def _compile(
     started = last = time.monotonic()
     done = 0
     errors: list[str] = []
-    flags = f"-s -w -X {SDK}/go/common/version.Version=v{module.version} -X {YAML_VERSION}=v{module.version}"
+    flags = f"-s -w -X {SDK}/go/common/version.Version=v{module.version}"
     command = [go, "build", "-v", "-ldflags", flags, "-o", f"{place}/", *programs]
     process = child.start(command, folder=module.folder, environment=_environment())
     assert process.stderr is not None
@@ -128,18 +126,14 @@ def _copy_scripts(module: Module, go: Path, place: Path) -> None:
 
 
 def _check_versions(module: Module, programs: tuple[str, ...], place: Path) -> None:
-    """Check that each program runs and prints the version with which it was built. Pulumi's host for YAML prints only its options."""
-    commands = {
-        CLI: [place / "pulumi", "version"],
-        HOST: [place / "pulumi-language-python", "--version"],
-        YAML: [place / "pulumi-language-yaml", "-h"],
-    }
+    """Check that each program runs and prints the version with which it was built."""
     for program in programs:
-        answer = child.run([str(part) for part in commands[program]])
-        if answer.returncode or (program != YAML and answer.stdout.strip() != f"v{module.version}"):
+        path = place / program.rpartition("/")[2]
+        answer = child.run([str(path), "version" if program == CLI else "--version"])
+        if answer.returncode or answer.stdout.strip() != f"v{module.version}":
             output = (answer.stdout + answer.stderr).strip() or f"exit code {answer.returncode}"
             raise EnvironmentMissing(
-                f"{commands[program][0].name} was built as v{module.version} but printed: {output[-500:]}"
+                f"{path.name} was built as v{module.version} but printed: {output[-500:]}"
             )
 
 

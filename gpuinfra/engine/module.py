@@ -15,8 +15,8 @@ CLI = "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"
 """The Go package of the Pulumi CLI."""
 HOST = "./cmd/pulumi-language-python"
 """The Go package of this project's language host, inside `engine/`."""
-YAML = "github.com/pulumi/pulumi-yaml/cmd/pulumi-language-yaml"
-"""The Go package of Pulumi's language host for YAML programs, which `engine/yaml/go.mod` names."""
+YAML = "./cmd/pulumi-language-yaml"
+"""The Go package of the language host for YAML programs, inside `engine/yaml/`."""
 
 
 @dataclass(frozen=True, kw_only=True)
