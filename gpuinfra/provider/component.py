@@ -18,6 +18,7 @@ from pulumi.output import Unknown
 from pulumi.provider import ConstructResult, Provider
 from pulumi.provider.server import ProviderServicer
 
+from gpuinfra.clouds.operation import Operation, current_operation
 from gpuinfra.cluster import GpuCluster
 from gpuinfra.errors import GpuinfraError
 from gpuinfra.existing import Existing
@@ -114,6 +115,8 @@ class Constructor:
 
     def __init__(self, version: str) -> None:
         self._components = Components(version)
+        self._operations: dict[str, Operation] = {}
+        """By the address of the resource monitor, which is different in each operation."""
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="components", daemon=True).start()
         # The SDK of a cloud creates many objects that live until the plugin ends.
@@ -123,7 +126,13 @@ class Constructor:
         """Create a component with the resource monitor in the request, and return the response. Raises `Refused`."""
         servicer = ProviderServicer(self._components, [], engine)
         context = _Context()
-        future = asyncio.run_coroutine_threadsafe(servicer.Construct(request, context), self._loop)
+        operation = self._operations.setdefault(request.monitorEndpoint, Operation())
+
+        async def create() -> Any:
+            current_operation.set(operation)
+            return await servicer.Construct(request, context)
+
+        future = asyncio.run_coroutine_threadsafe(create(), self._loop)
         try:
             return future.result()
         except pulumi.RunError as problem:
