@@ -14,14 +14,16 @@ from pathlib import Path
 from gpuinfra.engine import go, keep
 from gpuinfra.engine.build import build
 from gpuinfra.engine.find import Engine
-from gpuinfra.engine.module import YAML, Module, read_module
+from gpuinfra.engine.module import NODEJS, YAML, Module, read_module
 from gpuinfra.errors import EnvironmentMissing, reason_of
 from gpuinfra.shipped import shipped
 
 Progress = Callable[[str], None]
 
-PROGRAMS = {"yaml": YAML}
-"""The Go package of each host. The module is the folder in `engine/` that is named after the runtime."""
+PROGRAMS = {"nodejs": NODEJS, "yaml": YAML}
+"""The Go package of each host."""
+OWN_MODULES = ("yaml",)
+"""Hosts with a Go module of their own, in the folder of `engine/` that is named after the runtime, because they require another version of Pulumi's SDK."""
 
 NO_HOST = """no pulumi-language-{runtime} found, and it cannot be built: {reason}
 provide one of the following, then run the command again:
@@ -59,4 +61,4 @@ def find_host(runtime: str, engine: Engine, progress: Progress = lambda line: No
 
 def module_of(runtime: str) -> Module:
     """Return the Go module of a host."""
-    return read_module(shipped("engine") / runtime)
+    return read_module(shipped("engine") / runtime if runtime in OWN_MODULES else None)

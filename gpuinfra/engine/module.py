@@ -15,6 +15,8 @@ CLI = "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"
 """The Go package of the Pulumi CLI."""
 HOST = "./cmd/pulumi-language-python"
 """The Go package of this project's language host, inside `engine/`."""
+NODEJS = "./cmd/pulumi-language-nodejs"
+"""The Go package of this project's language host for Node.js programs, inside `engine/`."""
 YAML = "./cmd/pulumi-language-yaml"
 """The Go package of the language host for YAML programs, inside `engine/yaml/`."""
 
