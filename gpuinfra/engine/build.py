@@ -132,9 +132,7 @@ def _check_versions(module: Module, programs: tuple[str, ...], place: Path) -> N
         answer = child.run([str(path), "version" if program == CLI else "--version"])
         if answer.returncode or answer.stdout.strip() != f"v{module.version}":
             output = (answer.stdout + answer.stderr).strip() or f"exit code {answer.returncode}"
-            raise EnvironmentMissing(
-                f"{path.name} was built as v{module.version} but printed: {output[-500:]}"
-            )
+            raise EnvironmentMissing(f"{path.name} was built as v{module.version} but printed: {output[-500:]}")
 
 
 def _environment() -> dict[str, str]:

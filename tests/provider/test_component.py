@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from contextvars import copy_context
 from typing import Any
 
 import pulumi
 import pytest
 from pulumi.output import UNKNOWN
 
+from gpuinfra.clouds.already_exists import already_exists_hook
+from gpuinfra.clouds.operation import Operation, current_operation
 from gpuinfra.provider import component
 from gpuinfra.provider.schema import OUTPUTS, TYPE
 from tests.clouds.recorder import Recording, record
@@ -113,3 +116,26 @@ def test_wrong_inputs_are_refused_with_one_error(inputs: dict[str, Any], words: 
     with pytest.raises(pulumi.RunError) as caught:
         construct(inputs)
     assert words in str(caught.value)
+
+
+def test_components_of_one_operation_share_their_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hooks also protect components without a stack resource, and a hook name is registered once per operation of the engine."""
+    names: list[str] = []
+
+    class Hook:
+        def __init__(self, name: str, _: object) -> None:
+            names.append(name)
+
+    monkeypatch.setattr(pulumi, "ErrorHook", Hook)
+    monkeypatch.setattr("gpuinfra.clouds.operation.get_root_resource", lambda: None)
+
+    def hook(operation: Operation | None) -> object:
+        current_operation.set(operation)
+        return already_exists_hook()
+
+    preview, update = Operation(), Operation()
+    hooks = [copy_context().run(hook, one) for one in (preview, preview, update, None)]
+    assert hooks[0] is hooks[1]
+    assert hooks[0] is not hooks[2]
+    assert hooks[3] is None
+    assert names == ["gpuinfra-already-exists"] * 2
