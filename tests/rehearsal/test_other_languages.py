@@ -94,7 +94,7 @@ def test_wrong_yaml_program_fails_with_one_error(rehearse: Rehearse, tmp_path: P
         project.read_text().replace(
             "    type: gpuinfra:GpuCluster\n",
             "    type: gpuinfra:GpuCluster\n    properties:\n"
-            "      spec: {name: train, where: {cloud: aws, region: us-east-1}, pools: [{name: gpu, machine: p9, capacity: []}]}\n",
+            "      spec: {name: train, where: {cloud: aws, region: us-east-1}, pools: [{name: gpu, machine: p9, capacity: {kind: spot, count: 1}}]}\n",
         )
     )
     done = rehearse("preview", str(folder / "Pulumi.aws.yaml"), "--without-nodes")
