@@ -125,7 +125,7 @@ class Constructor:
     def construct(self, request: Any, engine: str) -> Any:
         """Create a component with the resource monitor in the request, and return the response. Raises `Refused`."""
         servicer = ProviderServicer(self._components, [], engine)
-        context = _Context()
+        context: Any = _Context()
         operation = self._operations.setdefault(request.monitorEndpoint, Operation())
 
         async def create() -> Any:
