@@ -86,6 +86,18 @@ def test_stack_of_a_yaml_program_continues_in_python(rehearse: Rehearse, tmp_pat
 
 
 @pytest.mark.long
+def test_retained_resources_of_a_yaml_program_are_adopted(rehearse: Rehearse, tmp_path: Path) -> None:
+    """After a destroy, the next `up` imports the retained resources under the component and keeps them."""
+    stack = str(example("yaml", tmp_path) / "Pulumi.aws.yaml")
+    done = [rehearse(action, stack, "--without-nodes") for action in ("up", "destroy", "up")]
+    assert [one.code for one in done] == [0, 0, 0], "".join(one.out + one.err for one in done)
+    retained = {entry["what"] for entry in only(done[-1], "gpuinfra:index:GpuCluster")["outputs"]["kept"]}
+    created = done[-1].report["engine"]["operations"]["create"]
+    resources = [one for one in done[-1].state if one.get("custom") and not one["type"].startswith("pulumi:")]
+    assert created <= len(resources) - len(retained)
+
+
+@pytest.mark.long
 def test_wrong_yaml_program_fails_with_one_error(rehearse: Rehearse, tmp_path: Path) -> None:
     """A wrong value in the declaration of a program is reported at the component, without a traceback."""
     folder = example("yaml", tmp_path)
