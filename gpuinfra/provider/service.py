@@ -17,7 +17,11 @@ from gpuinfra.handover.provider import serve as serve_provider
 
 
 class PackageProvider(NodesReadyProvider):
-    """The gRPC service of the package."""
+    """The gRPC service of the package.
+
+    The engine constructs components only in a plugin that accepts secrets, and sends the dependencies of nested inputs only to one that
+    accepts outputs (`Construct` in pkg/resource/plugin/provider_plugin.go of Pulumi v3.259.0, retrieved 2026-11-26).
+    """
 
     def __init__(self, version: str) -> None:
         super().__init__(version)
@@ -26,7 +30,7 @@ class PackageProvider(NodesReadyProvider):
 
     def Handshake(self, request: Any, context: Any) -> Any:
         answer = super().Handshake(request, context)
-        answer.accept_outputs = True  # The engine uses this only for components.
+        answer.accept_outputs = True
         return answer
 
     def Configure(self, request: Any, context: Any) -> Any:
