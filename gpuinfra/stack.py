@@ -27,6 +27,11 @@ def declared() -> ClusterSpec:
         raise pulumi.RunError(
             f"the stack {pulumi.get_stack()} has no declaration; add gpuinfra:cluster under config in its stack file"
         )
+    return parsed(value)
+
+
+def parsed(value: object) -> ClusterSpec:
+    """Return a declaration from plain values. Raises `RunError` as `declared` does. File paths are relative to the folder of the stack files."""
     try:
         spec = parse_spec(value, folder=_stack_folder())
     except GpuinfraError as problem:
@@ -48,9 +53,12 @@ def _setting(name: str) -> str | None:
 
 def _stack_folder() -> Path:
     """Return the folder of the stack files: the folder of the project file, or the folder in its `stackConfigDir`."""
-    root = Path(pulumi.get_root_directory() or "")
-    for name in ("Pulumi.yaml", "Pulumi.yml", "Pulumi.json"):
-        if (root / name).is_file():
-            value = read(root / name).value
-            return root / str((isinstance(value, dict) and value.get("stackConfigDir")) or "")
-    return root
+    here = Path.cwd()
+    # For a program in another language, the engine does not send the folder of the project. It starts the plugin in the folder of the program.
+    given = pulumi.get_root_directory()
+    for root in [Path(given)] if given else [here, *here.parents]:
+        for name in ("Pulumi.yaml", "Pulumi.yml", "Pulumi.json"):
+            if (root / name).is_file():
+                value = read(root / name).value
+                return root / str((isinstance(value, dict) and value.get("stackConfigDir")) or "")
+    return Path(given or "")

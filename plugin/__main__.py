@@ -22,7 +22,7 @@ def _other_pythons():
 def main():
     """Serve, or restart with a Python that has gpuinfra."""
     try:
-        from gpuinfra.handover.provider import serve
+        from gpuinfra.provider.service import serve
     except ImportError as missing:
         if (HERE.parent / "gpuinfra").is_dir() and str(HERE.parent) not in sys.path:
             sys.path.append(str(HERE.parent))

@@ -1,4 +1,4 @@
-"""Runs gofmt and go vet on the language host. Prints a message and skips both if no Go toolchain is on PATH."""
+"""Runs gofmt on the language hosts, and go vet on those in the module of the engine. Prints a message and skips both if no Go toolchain is on PATH."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def main() -> int:
     if unformatted:
         print(f"not formatted by gofmt, under engine/:\n{unformatted}", end="")
     environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": "-mod=readonly -buildvcs=false"}
-    vetted = subprocess.run(["go", "vet", "./cmd/..."], cwd=ENGINE, env=environment)
+    vetted = subprocess.run(["go", "vet", "./cmd/...", "./internal/..."], cwd=ENGINE, env=environment)
     return 1 if unformatted else vetted.returncode
 
 

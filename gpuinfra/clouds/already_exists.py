@@ -10,7 +10,8 @@ from __future__ import annotations
 import weakref
 
 import pulumi
-from pulumi.runtime.settings import get_root_resource
+
+from gpuinfra.clouds.operation import owner_of_hooks
 
 MESSAGES = (
     "BucketAlreadyOwnedByYou",
@@ -22,20 +23,20 @@ MESSAGES = (
 )
 """Parts of the error messages that services return if the account, subscription, or project already has a resource with that name."""
 
-_hooks: weakref.WeakKeyDictionary[pulumi.Resource, pulumi.ErrorHook] = weakref.WeakKeyDictionary()
-"""The hook of each running program, by stack. A hook name can be registered only once."""
+_hooks: weakref.WeakKeyDictionary[object, pulumi.ErrorHook] = weakref.WeakKeyDictionary()
+"""The hook of each running program, by its operation. A hook name can be registered only once."""
 _reported: set[str] = set()
 """Stacks for which the message has been logged. The message covers all retained resources of a stack."""
 
 
 def already_exists_hook() -> pulumi.ErrorHook | None:
     """Return the hook of the running program, or None outside a program."""
-    stack = get_root_resource()
-    if stack is None:
+    owner = owner_of_hooks()
+    if owner is None:
         return None
-    if stack not in _hooks:
-        _hooks[stack] = pulumi.ErrorHook("gpuinfra-already-exists", explain)
-    return _hooks[stack]
+    if owner not in _hooks:
+        _hooks[owner] = pulumi.ErrorHook("gpuinfra-already-exists", explain)
+    return _hooks[owner]
 
 
 def explains_existing() -> pulumi.ResourceHookBinding | None:

@@ -1,4 +1,4 @@
-"""`python -m gpuinfra.engine [--build] [--folder]`: find, download or build the engine and print its path, or its folder for PATH."""
+"""`python -m gpuinfra.engine [--build] [--folder] [--host=RUNTIME]`: find, download or build the engine and print its path, or its folders for PATH."""
 
 from __future__ import annotations
 
@@ -6,17 +6,27 @@ import os
 import sys
 
 from gpuinfra.engine.find import find_engine
+from gpuinfra.engine.hosts import PROGRAMS, find_host
 from gpuinfra.errors import INTERRUPTED, GpuinfraError
 
 
 def main() -> int:
-    """Find, download or build the engine. Prints one line to stdout and progress messages to stderr. `--build` uses no release of Pulumi."""
+    """Find, download or build the engine. Prints one line to stdout and progress messages to stderr.
+
+    `--build` uses no release of Pulumi. `--host=RUNTIME` also finds or builds the language host of another runtime.
+    """
     given = set(sys.argv[1:])
-    if given - {"--folder", "--build"}:
-        print("usage: python -m gpuinfra.engine [--build] [--folder]", file=sys.stderr)
+    if given - {"--folder", "--build", *(f"--host={runtime}" for runtime in PROGRAMS)}:
+        runtimes = "|".join(PROGRAMS)
+        print(f"usage: python -m gpuinfra.engine [--build] [--folder] [--host={runtimes}]", file=sys.stderr)
         return 2
+
+    def progress(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
     try:
-        engine = find_engine(lambda line: print(line, file=sys.stderr, flush=True), may_download="--build" not in given)
+        engine = find_engine(progress, may_download="--build" not in given)
+        hosts = [find_host(runtime, engine, progress) for runtime in PROGRAMS if f"--host={runtime}" in given]
     except KeyboardInterrupt:
         print("engine: interrupted; the next run continues", file=sys.stderr)
         return INTERRUPTED
@@ -24,7 +34,8 @@ def main() -> int:
         print(error, file=sys.stderr)
         return error.exit_code
     if "--folder" in given:
-        print(os.pathsep.join(dict.fromkeys([str(engine.path.parent), str(engine.host_dir)])))
+        folders = [engine.path.parent, engine.host_dir, *(folder for folder in hosts if folder)]
+        print(os.pathsep.join(dict.fromkeys(map(str, folders))))
         return 0
     origin = {"path": "found on PATH", "kept": "from the cache", "downloaded": "downloaded now", "built": "built now"}[
         engine.source

@@ -34,7 +34,8 @@ MANY = 200
 def build(cache: Path, module: Module, programs: tuple[str, ...], go: Path, progress: Progress) -> Path:
     """Build the programs and add them to the cache. The caller holds `keep.lock`. Raises `EnvironmentMissing`."""
     started = time.monotonic()
-    progress(f"engine: building Pulumi {module.version} from source with {go}")
+    what = "Pulumi" if CLI in programs else programs[0].rpartition("/")[2] + " for Pulumi"
+    progress(f"engine: building {what} {module.version} from source with {go}")
     with keep.workplace(cache, module, programs) as place:
         package_count = _fetch(module, programs, go, progress)
         if package_count > MANY:
@@ -42,10 +43,11 @@ def build(cache: Path, module: Module, programs: tuple[str, ...], go: Path, prog
                 f"engine: {package_count} packages to compile; this takes about 4 minutes on two cores and is required only once; Go caches need {FREE_GB:g} GB"
             )
         _compile(module, programs, go, place, package_count, progress)
-        _copy_scripts(module, go, place)
+        if HOST in programs:
+            _copy_scripts(module, go, place)
         _check_versions(module, programs, place)
         folder = keep.keep(place, cache, module, programs)
-    progress(f"engine: Pulumi {module.version} is ready after {time.monotonic() - started:.0f} s: {folder}")
+    progress(f"engine: {what} {module.version} is ready after {time.monotonic() - started:.0f} s: {folder}")
     return folder
 
 
@@ -125,14 +127,12 @@ def _copy_scripts(module: Module, go: Path, place: Path) -> None:
 
 def _check_versions(module: Module, programs: tuple[str, ...], place: Path) -> None:
     """Check that each program runs and prints the version with which it was built."""
-    commands = {CLI: [place / "pulumi", "version"], HOST: [place / "pulumi-language-python", "--version"]}
     for program in programs:
-        answer = child.run([str(part) for part in commands[program]])
+        path = place / program.rpartition("/")[2]
+        answer = child.run([str(path), "version" if program == CLI else "--version"])
         if answer.returncode or answer.stdout.strip() != f"v{module.version}":
             output = (answer.stdout + answer.stderr).strip() or f"exit code {answer.returncode}"
-            raise EnvironmentMissing(
-                f"{commands[program][0].name} was built as v{module.version} but printed: {output[-500:]}"
-            )
+            raise EnvironmentMissing(f"{path.name} was built as v{module.version} but printed: {output[-500:]}")
 
 
 def _environment() -> dict[str, str]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuinfra.engine.hosts import PROGRAMS, module_of
 from gpuinfra.engine.keep import IN_USE_S, MARKER, last_used
 from gpuinfra.engine.module import Module
 
@@ -40,10 +41,12 @@ class Entry:
 
 def entries(cache: Path, module: Module, now: float) -> Iterator[Entry]:
     """Yield everything in the cache that can be created again."""
+    modules = (module, *(module_of(runtime) for runtime in PROGRAMS))
+    versions = (*(f"{one.version}-{one.digest[:12]}-" for one in modules), f"{module.version}-release-")
     for path in _inside(cache / "engine"):
         if path.is_dir():
             used = last_used(path)
-            current = path.name.startswith((f"{module.version}-{module.digest[:12]}-", f"{module.version}-release-"))
+            current = path.name.startswith(versions)
             locked = _locked(path)
             why = IN_USE if locked else "current version" if current else _recent(used, now)
             yield Entry(kind=ENGINE, path=path, size=size_of(path), used=used, kept=why, locked=locked)

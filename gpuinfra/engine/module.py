@@ -15,6 +15,10 @@ CLI = "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"
 """The Go package of the Pulumi CLI."""
 HOST = "./cmd/pulumi-language-python"
 """The Go package of this project's language host, inside `engine/`."""
+NODEJS = "./cmd/pulumi-language-nodejs"
+"""The Go package of this project's language host for Node.js programs, inside `engine/`."""
+YAML = "./cmd/pulumi-language-yaml"
+"""The Go package of the language host for YAML programs, inside `engine/yaml/`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +67,9 @@ def _only(pattern: str, text: str) -> str:
 def _digest(folder: Path) -> str:
     digest = hashlib.sha256()
     sources = [path for path in folder.rglob("*") if path.suffix in {".go", ".mod", ".sum"} and path.is_file()]
+    # A folder with a `go.mod` of its own is another module, which does not change this one.
+    others = {path.parent for path in sources if path.name == "go.mod"} - {folder}
+    sources = [path for path in sources if others.isdisjoint(path.parents)]
     for path in sorted(sources, key=lambda path: path.relative_to(folder).as_posix()):
         content = path.read_bytes()
         digest.update(f"{path.relative_to(folder).as_posix()} {len(content)}\n".encode())

@@ -35,8 +35,8 @@ PROGRAMS = (CLI, HOST)
 """What a release provides."""
 NEEDED = ("pulumi", "pulumi-language-python", "pulumi-language-python-exec", "pulumi-resource-pulumi-python")
 """Programs in the archive that a Python program requires."""
-OPTIONAL = ("pulumi-analyzer-policy-python",)
-"""Programs in the archive that are also kept: the one that runs policy packs."""
+OPTIONAL = ("pulumi-analyzer-policy-python", "pulumi-language-nodejs", "pulumi-language-yaml")
+"""Programs in the archive that are also kept: the one that runs policy packs, and the language hosts of other runtimes."""
 FIRST_ANSWER_S = 2.5
 """Time limit for the checksum file. A machine without internet access waits at most this long."""
 STALL_S = 30.0

@@ -3,7 +3,7 @@
 Create and Update wait until every expected node is verified. Otherwise, they fail with the reasons. The state of a failed
 resource is kept, so the next `up` judges the nodes again. Read polls membership and evidence, so a replaced node appears as
 drift. Delete does nothing, because NodesReady is not a cloud resource. `upload.py` implements `Upload`.
-The servicer class is generated. To offer components to other languages, add Construct here.
+The servicer class is generated. `gpuinfra.provider` adds the `GpuCluster` component and starts the plugin.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ WAIT_VARIABLE = "GPUINFRA_WAIT"
 """`none` skips the wait for the nodes in one run."""
 REQUIRED = ("cloud", "cluster", "region", "evidenceBucket", "evidencePrefix", "pools")
 WAITS = ("all", "floor", "none")
+WORKERS = 32
+"""Concurrent requests. A component uses one until all of its resources exist."""
 GRPC_OPTIONS = [
     ("grpc.max_receive_message_length", 400 * 1024 * 1024),
     ("grpc.max_send_message_length", 400 * 1024 * 1024),
@@ -54,9 +56,11 @@ class Engine:
 
     def __init__(self) -> None:
         self._stub: engine_pb2_grpc.EngineStub | None = None
+        self.address = ""
 
     def attach(self, address: str) -> None:
         """Connect to the engine at this address."""
+        self.address = address
         self._stub = engine_pb2_grpc.EngineStub(grpc.insecure_channel(address, options=GRPC_OPTIONS))
 
     def status(self, urn: str, text: str) -> None:
@@ -90,9 +94,7 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Handshake(self, request: Any, context: Any) -> Any:
         self._engine.attach(request.engine_address)
-        return provider_pb2.ProviderHandshakeResponse(
-            accept_secrets=False, accept_resources=False, accept_outputs=False
-        )
+        return provider_pb2.ProviderHandshakeResponse(accept_secrets=True, accept_resources=False, accept_outputs=False)
 
     def Attach(self, request: Any, context: Any) -> Any:
         self._engine.attach(request.address)
@@ -114,7 +116,7 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Configure(self, request: Any, context: Any) -> Any:
         return provider_pb2.ConfigureResponse(
-            acceptSecrets=False, supportsPreview=True, acceptResources=False, acceptOutputs=False
+            acceptSecrets=True, supportsPreview=True, acceptResources=False, acceptOutputs=False
         )
 
     def Cancel(self, request: Any, context: Any) -> Any:
@@ -126,14 +128,14 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
     def Invoke(self, request: Any, context: Any) -> Any:
         inputs = wire.from_struct(request.args)
         if request.tok != azure_images.TOKEN:
-            return _abort(context, f"{request.tok} is not a function in gpuinfra; expected {azure_images.TOKEN}")
+            return abort(context, f"{request.tok} is not a function in gpuinfra; expected {azure_images.TOKEN}")
         if wrong := azure_images.check_inputs(inputs):
             failures = [provider_pb2.CheckFailure(property=path, reason=reason) for path, reason in wrong]
             return provider_pb2.InvokeResponse(failures=failures)
         try:
             version = azure_images.newest(inputs, Rest())
         except PortUnavailable as error:
-            return _abort(context, str(error))
+            return abort(context, str(error))
         answer: Any = {"return": wire.to_struct({"version": version})}  # `return` is a Python keyword.
         return provider_pb2.InvokeResponse(**answer)
 
@@ -157,40 +159,45 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
         return kinds(changes=known, diffs=changed, replaces=replaced)
 
     def Create(self, request: Any, context: Any) -> Any:
-        inputs = wire.from_struct(request.properties)
+        inputs, secret = wire.from_struct(request.properties), wire.secrets_in(request.properties)
         if _is_upload(request.urn):
-            return self._upload(request, inputs, context)
+            return self._upload(request, inputs, secret, context)
         if request.preview:
             _check_credentials(inputs, context)
-            return provider_pb2.CreateResponse(id="", properties=wire.to_struct(preview_properties(inputs)))
+            return provider_pb2.CreateResponse(id="", properties=wire.to_struct(preview_properties(inputs), secret))
         name = f"{inputs['cluster']}@{inputs['region']}"
-        return provider_pb2.CreateResponse(id=name, properties=self._wait(request.urn, name, inputs, {}, context))
+        return provider_pb2.CreateResponse(
+            id=name, properties=self._wait(request.urn, name, inputs, {}, secret, context)
+        )
 
     def Update(self, request: Any, context: Any) -> Any:
-        inputs = wire.from_struct(request.news)
+        inputs, secret = wire.from_struct(request.news), wire.secrets_in(request.news)
         if request.preview:
             _check_credentials(inputs, context)
-            return provider_pb2.UpdateResponse(properties=wire.to_struct(preview_properties(inputs)))
+            return provider_pb2.UpdateResponse(properties=wire.to_struct(preview_properties(inputs), secret))
         state = wire.from_struct(request.olds)
-        return provider_pb2.UpdateResponse(properties=self._wait(request.urn, request.id, inputs, state, context))
+        return provider_pb2.UpdateResponse(
+            properties=self._wait(request.urn, request.id, inputs, state, secret, context)
+        )
 
     def Read(self, request: Any, context: Any) -> Any:
         state = wire.from_struct(request.properties)
         inputs = wire.from_struct(request.inputs) or wire.inputs_of(state)
+        secret = wire.secrets_in(request.properties) | wire.secrets_in(request.inputs)
         if _is_upload(request.urn):
-            return _read_upload(request, state, inputs, context)
+            return _read_upload(request, state, inputs, secret, context)
         if not inputs:
-            return _abort(
+            return abort(
                 context,
                 "NodesReady cannot be imported, because it is not a cloud resource; run `pulumi up` to create it",
             )
         try:
             outcome = self._watch(request.urn, inputs, state, Wait(mode="none"))
         except PortUnavailable as error:
-            return _abort(context, f"cannot read the state of the nodes: {error}")
+            return abort(context, f"cannot read the state of the nodes: {error}")
         properties = {**inputs, **wire.outputs_of(outcome, summary(outcome)), "trust": self._trust(request.urn, inputs)}
         return provider_pb2.ReadResponse(
-            id=request.id, properties=wire.to_struct(properties), inputs=wire.to_struct(inputs)
+            id=request.id, properties=wire.to_struct(properties, secret), inputs=wire.to_struct(inputs, secret)
         )
 
     def Delete(self, request: Any, context: Any) -> Any:
@@ -198,38 +205,46 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
             try:
                 kept = upload.delete(wire.from_struct(request.properties), Rest())
             except PortUnavailable as error:
-                return _abort(context, str(error))
+                return abort(context, str(error))
             if kept:
                 self._engine.info(request.urn, kept)
         return empty_pb2.Empty()
 
-    def _upload(self, request: Any, inputs: dict[str, object], context: Any) -> Any:
+    def _upload(self, request: Any, inputs: dict[str, object], secret: frozenset[str], context: Any) -> Any:
         if request.preview:
             properties = {**inputs, **dict.fromkeys(upload.OUTPUTS, wire.UNKNOWN)}
-            return provider_pb2.CreateResponse(id="", properties=wire.to_struct(properties))
+            return provider_pb2.CreateResponse(id="", properties=wire.to_struct(properties, secret))
         try:
             made = upload.create(inputs, Rest(), self._cancelled)
         except (PortUnavailable, ValueError, OSError) as error:
-            return _abort(context, str(error))
-        return provider_pb2.CreateResponse(id=str(made["url"]), properties=wire.to_struct(made))
+            return abort(context, str(error))
+        return provider_pb2.CreateResponse(id=str(made["url"]), properties=wire.to_struct(made, secret))
 
-    def _wait(self, urn: str, name: str, inputs: dict[str, object], state: dict[str, object], context: Any) -> Any:
+    def _wait(
+        self,
+        urn: str,
+        name: str,
+        inputs: dict[str, object],
+        state: dict[str, object],
+        secret: frozenset[str],
+        context: Any,
+    ) -> Any:
         shorter = os.environ.get(DEADLINE_VARIABLE)
         try:
             wait = wire.wait_of(inputs, wire.seconds(shorter) if shorter else None, os.environ.get(WAIT_VARIABLE))
             outcome = self._watch(urn, inputs, state, wait)
         except ValueError as error:
-            return _abort(context, f"{DEADLINE_VARIABLE}: {error}")
+            return abort(context, f"{DEADLINE_VARIABLE}: {error}")
         except PortUnavailable as error:
             known = {**inputs, **_unreachable_outputs(state)}
-            return _fail(context, name, known, [f"cannot read the state of the nodes: {error}"])
+            return _fail(context, name, wire.to_struct(known, secret), [f"cannot read the state of the nodes: {error}"])
         early = outcome.ended == NOT_DUE
         passed = outcome.ready or early or (wait.mode == "none" and outcome.ended == "once")
         # An `up` that did not wait succeeds, but the fleet is ready only after it is judged. The next `up` judges the remaining nodes.
         properties = {**inputs, **wire.outputs_of(outcome, summary(outcome)), "trust": self._trust(urn, inputs)}
         if not passed:
-            return _fail(context, name, properties, reasons(outcome))
-        return wire.to_struct(properties)
+            return _fail(context, name, wire.to_struct(properties, secret), reasons(outcome))
+        return wire.to_struct(properties, secret)
 
     def _trust(self, urn: str, inputs: Mapping[str, object]) -> list[str]:
         """Report the environment variables that change what proves an identity, and return them for the state."""
@@ -255,9 +270,11 @@ def _is_upload(urn: str) -> bool:
     return urn.split("::")[2].split("$")[-1] == upload.TYPE if urn.count("::") >= 3 else False
 
 
-def _read_upload(request: Any, state: dict[str, object], inputs: dict[str, object], context: Any) -> Any:
+def _read_upload(
+    request: Any, state: dict[str, object], inputs: dict[str, object], secret: frozenset[str], context: Any
+) -> Any:
     if not state:
-        return _abort(
+        return abort(
             context,
             "an Upload cannot be imported; run `pulumi up`, which adopts an existing blob with the same content",
         )
@@ -265,11 +282,11 @@ def _read_upload(request: Any, state: dict[str, object], inputs: dict[str, objec
         if not upload.read(state, Rest()):
             return provider_pb2.ReadResponse(id="")
     except PortUnavailable as error:
-        return _abort(context, f"cannot read the blob: {error}")
+        return abort(context, f"cannot read the blob: {error}")
     return provider_pb2.ReadResponse(
         id=request.id,
-        properties=wire.to_struct(state),
-        inputs=wire.to_struct({k: inputs[k] for k in upload.INPUTS if k in inputs}),
+        properties=wire.to_struct(state, secret),
+        inputs=wire.to_struct({k: inputs[k] for k in upload.INPUTS if k in inputs}, secret),
     )
 
 
@@ -303,7 +320,7 @@ def _check_credentials(inputs: Mapping[str, object], context: Any) -> None:
     try:
         check_credentials(inputs)
     except PortUnavailable as error:
-        _abort(context, f"the handover requires the operator's credentials, even for a preview: {error}")
+        abort(context, f"the handover requires the operator's credentials, even for a preview: {error}")
 
 
 def preview_properties(inputs: Mapping[str, object]) -> dict[str, object]:
@@ -334,25 +351,23 @@ def _unreachable_outputs(state: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def _fail(context: Any, name: str, properties: Mapping[str, object], texts: Sequence[str]) -> NoReturn:
+def _fail(context: Any, name: str, properties: Any, texts: Sequence[str]) -> NoReturn:
     """Fail and keep the state: the resource exists but is not ready."""
     detail = any_pb2.Any()
-    detail.Pack(
-        provider_pb2.ErrorResourceInitFailed(id=name, properties=wire.to_struct(properties), reasons=list(texts))
-    )
+    detail.Pack(provider_pb2.ErrorResourceInitFailed(id=name, properties=properties, reasons=list(texts)))
     status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message="\n".join(texts), details=[detail])
     context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
     context.abort(grpc.StatusCode.UNKNOWN, texts[0])
     raise AssertionError("abort does not return")
 
 
-def _abort(context: Any, text: str) -> NoReturn:
-    """Fail without saving a state."""
+def abort(context: Any, text: str) -> NoReturn:
+    """Fail a request without saving a state."""
     context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
     raise AssertionError("abort does not return")
 
 
-def serve(arguments: Sequence[str]) -> int:
+def serve(arguments: Sequence[str], service: type[NodesReadyProvider] = NodesReadyProvider) -> int:
     """Run the plugin: print the port and serve until the engine exits."""
     from importlib.metadata import PackageNotFoundError, version
 
@@ -360,10 +375,10 @@ def serve(arguments: Sequence[str]) -> int:
         own = version("gpuinfra")
     except PackageNotFoundError:
         own = "0.0.0"
-    provider = NodesReadyProvider(own)
+    provider = service(own)
     if arguments:
         provider._engine.attach(arguments[0])
-    server = grpc.server(futures.ThreadPoolExecutor(max_workers=8), options=GRPC_OPTIONS)
+    server = grpc.server(futures.ThreadPoolExecutor(max_workers=WORKERS), options=GRPC_OPTIONS)
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(provider, server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()

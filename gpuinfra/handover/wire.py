@@ -17,6 +17,8 @@ from gpuinfra.handover.watch import Outcome, Wait
 TYPE = "gpuinfra:index:NodesReady"
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 """The marker that the engine uses for an unknown string (pulumi/sdk/go/common/resource/plugin, UnknownStringValue)."""
+SIGNATURE, SECRET = "4dabf18193072939515e22adb298388d", "1b47061264138c4ac30d75fd1eb44270"
+"""The key and the value that mark a secret (pulumi/sdk/go/common/resource/properties.go and sig/sig.go of v3.259.0, SigKey and SecretSig)."""
 OUTPUTS = ("ready", "nodesVerified", "gpusVerified", "nodes", "lastNumbers", "summary", "trust")
 WAITING_ONLY = frozenset({"deadlineS", "profile", "roleArn"})
 """Inputs that concern the wait and the access to the cloud. A change to these inputs does not cause a new judgement."""
@@ -25,25 +27,39 @@ Properties = dict[str, object]
 
 
 def from_struct(struct: struct_pb2.Struct) -> Properties:
-    """Convert properties to plain Python values, with integral numbers as int."""
+    """Convert properties to plain Python values, with integral numbers as int and secrets as their values."""
     value = _whole(json_format.MessageToDict(struct))
     assert isinstance(value, dict)
     return value
+
+
+def secrets_in(struct: struct_pb2.Struct) -> frozenset[str]:
+    """Return the names of the properties that contain a secret."""
+    return frozenset(name for name, value in json_format.MessageToDict(struct).items() if _has_secret(value))
+
+
+def _has_secret(value: object) -> bool:
+    if isinstance(value, dict):
+        return value.get(SIGNATURE) == SECRET or any(_has_secret(one) for one in value.values())
+    return isinstance(value, list) and any(_has_secret(one) for one in value)
 
 
 def _whole(value: object) -> object:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):
+        if value.get(SIGNATURE) == SECRET:
+            return _whole(value.get("value"))
         return {k: _whole(v) for k, v in value.items()}
     if isinstance(value, list):
         return [_whole(v) for v in value]
     return value
 
 
-def to_struct(properties: Mapping[str, object]) -> struct_pb2.Struct:
-    """Convert plain values to a protobuf struct."""
-    return json_format.ParseDict(dict(properties), struct_pb2.Struct())
+def to_struct(properties: Mapping[str, object], secret: frozenset[str] = frozenset()) -> struct_pb2.Struct:
+    """Convert plain values to a protobuf struct, in which the properties in `secret` are secrets."""
+    marked = {k: {SIGNATURE: SECRET, "value": v} if k in secret else v for k, v in properties.items()}
+    return json_format.ParseDict(marked, struct_pb2.Struct())
 
 
 def inputs_of(properties: Mapping[str, object]) -> Properties:

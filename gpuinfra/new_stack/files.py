@@ -55,22 +55,30 @@ def stack_path(name: str, project: Path | None) -> Path:
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
+RUNTIMES = ("python", "yaml", "nodejs")
+"""Runtimes whose programs can be rehearsed and deployed (docs/other-languages.md)."""
+
+
 def check_project(project: Path | None) -> None:
-    """Raise `UsageError` if a project runs programs in another language, because they cannot import gpuinfra."""
+    """Raise `UsageError` if a project has a runtime whose programs cannot be rehearsed."""
     document = read(project).value if project else None
     runtime = document.get("runtime") if isinstance(document, dict) else None
     name = runtime.get("name") if isinstance(runtime, dict) else runtime
-    if project is not None and name != "python":
+    if project is not None and name not in RUNTIMES:
         given = f"has the runtime {shown(name)}" if name else "has no runtime"
         raise UsageError(
-            f"{project} {given}, but gpuinfra requires a project with the python runtime; run `gpuinfra init` in a folder outside this project"
+            f"{project} {given}, but `gpuinfra init` supports the runtimes {', '.join(RUNTIMES)}; run it in a folder outside this project"
         )
 
 
 def program_problem(project: Path) -> str | None:
     """Return what the program of a project lacks, or None. It is not known whether the program reads the declaration."""
-    document = read(project).value
-    main = document.get("main") if isinstance(document, dict) else None
+    value = read(project).value
+    document: Mapping[str, Any] = value if isinstance(value, dict) else {}
+    runtime, main = document.get("runtime"), document.get("main")
+    if (runtime.get("name") if isinstance(runtime, dict) else runtime) != "python":
+        named = "gpuinfra" in str(document.get("plugins"))
+        return None if named else f"gpuinfra's plugin; add {shipped('plugin')} to plugins.providers in {project}"
     program = project.parent / (main if isinstance(main, str) else ".") / PROGRAM
     if program.is_file():
         return None

@@ -13,7 +13,7 @@ import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -121,15 +121,27 @@ class Folder:
             yield
 
 
+RUNTIMES = {"python": "__main__.py", "yaml": "Main.yaml", "nodejs": "package.json"}
+"""The runtimes of programs, and the file that the folder of a program contains."""
+YAML_PROGRAM = ("configuration", "variables", "resources", "components", "outputs", "pulumi")
+"""The keys of a YAML program in a project file."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Program:
     """The Pulumi program behind a stack file."""
 
     project: str
-    main: Path
+    main: Path | None
+    """The folder of the program, or None for a YAML program in the project file."""
     virtualenv: Path | None
     plugin: Path
     config: dict[str, Any]
+    runtime: str = "python"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The options of a runtime other than Python."""
+    body: Mapping[str, Any] = field(default_factory=dict)
+    """The YAML program in the project file."""
 
 
 def find_program(stack_file: Path) -> Program:
@@ -150,11 +162,15 @@ def _from_project(path: Path) -> Program:
     options: Mapping[str, Any] = {}
     if isinstance(runtime, dict):
         options, runtime = mapping_in(runtime, "options", path), runtime.get("name")
-    if runtime != "python":
-        raise UsageError(f"{path}: runtime is {one_line(repr(runtime), 60)}; allowed: python")
+    if runtime not in RUNTIMES:
+        raise UsageError(f"{path}: runtime is {one_line(repr(runtime), 60)}; allowed: {', '.join(RUNTIMES)}")
     main = path.parent / str(document.get("main") or ".")
-    if not (main / "__main__.py").is_file():
-        raise UsageError(f"{path}: main is {main}, which has no __main__.py")
+    body: dict[str, Any] = {}
+    if runtime == "yaml" and not (main / RUNTIMES[runtime]).is_file():
+        body = {key: document[key] for key in YAML_PROGRAM if key in document}
+    if not body and not (main / RUNTIMES[runtime]).is_file():
+        also = ", and the project file has no resources" if runtime == "yaml" else ""
+        raise UsageError(f"{path}: main is {main}, which has no {RUNTIMES[runtime]}{also}")
     virtualenv = path.parent / str(options["virtualenv"]) if options.get("virtualenv") else None
     providers = mapping_in(document, "plugins", path).get("providers")
     own = [
@@ -165,10 +181,13 @@ def _from_project(path: Path) -> Program:
     plugin = (path.parent / str(own[0]["path"])).resolve() if own else shipped("plugin")
     return Program(
         project=str(document.get("name") or "gpuinfra"),
-        main=main.resolve(),
-        virtualenv=_environment(virtualenv),
+        main=None if body else main.resolve(),
+        virtualenv=_environment(virtualenv) if runtime == "python" else None,
         plugin=plugin,
         config=dict(mapping_in(document, "config", path)),
+        runtime=runtime,
+        options={} if runtime == "python" else options,
+        body=body,
     )
 
 
@@ -179,18 +198,29 @@ def _environment(configured: Path | None) -> Path | None:
     return Path(sys.prefix) if sys.prefix != sys.base_prefix else None
 
 
-def write_project(folder: Folder, program: Program, stack_file: Path) -> list[str]:
-    """Write the project and the stack file. Return one note for each value that differs from your file."""
-    runtime: dict[str, Any] = {"name": "python"}
+def write_project(
+    folder: Folder, program: Program, stack_file: Path, hosts: Mapping[str, Path] | None = None
+) -> list[str]:
+    """Write the project and the stack file. Return one note for each value that differs from your file.
+
+    `hosts` contains the folders of language hosts that are not next to the engine.
+    """
+    runtime: dict[str, Any] = {"name": program.runtime}
+    if program.options:
+        runtime["options"] = dict(program.options)
     if program.virtualenv is not None:
         runtime["options"] = {"virtualenv": str(program.virtualenv)}
     document: dict[str, Any] = {
         "name": program.project,
         "description": "a rehearsal; rewritten by every run",
         "runtime": runtime,
-        "main": str(program.main),
         "plugins": {"providers": [{"name": "gpuinfra", "path": str(program.plugin)}]},
+        **program.body,
     }
+    if program.main is not None:
+        document["main"] = str(program.main)
+    if hosts:
+        document["plugins"]["languages"] = [{"name": name, "path": str(path)} for name, path in hosts.items()]
     if program.config:
         document["config"] = program.config
     _dump(document, folder.project / "Pulumi.yaml")

@@ -23,6 +23,7 @@ from gpuinfra.clouds import why_not_built, why_not_here
 from gpuinfra.day import VARIABLE as DAY
 from gpuinfra.day import today
 from gpuinfra.engine import find_engine
+from gpuinfra.engine.hosts import find_host
 from gpuinfra.errors import DeploymentError, EnvironmentMissing, SpecError, UsageError
 from gpuinfra.handover import wire
 from gpuinfra.handover.names import Names
@@ -277,7 +278,8 @@ def open_session(options: Options, view: View) -> Iterator[Session]:
         left = processes.sweep(folder)
         if left:
             view.line(f"stopped leftover processes of an interrupted run: {', '.join(left)}")
-        notes = write_project(folder, program, path)
+        host = find_host(program.runtime, engine, view.line)
+        notes = write_project(folder, program, path, {program.runtime: host} if host else None)
         if loaded is not None:
             copy_scripts(folder, loaded.spec.software.steps)
         base = applied_environment.environment(folder)

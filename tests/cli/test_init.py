@@ -206,21 +206,36 @@ def test_a_project_keeps_its_program_and_gets_only_the_stack_file(
     assert "gpuinfra plan train" in out
 
 
+def test_a_project_in_yaml_gets_a_stack_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A YAML project gets only the stack file. A missing plugin is reported with the path to add."""
+    (tmp_path / PROJECT).write_text("name: own\nruntime: yaml\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", *P4D]) == 0
+    assert "missing for a rehearsal or a deployment: gpuinfra's plugin; add " in capsys.readouterr().err
+    assert written(tmp_path) == {PROJECT, "Pulumi.train.yaml"}
+    plugins = "plugins: {providers: [{name: gpuinfra, path: plugin}]}\n"
+    (tmp_path / PROJECT).write_text(f"name: own\nruntime: yaml\n{plugins}")
+    assert main(["init", *P4D, "--force"]) == 0
+    assert "missing" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("runtime", "given"),
-    [("runtime: nodejs", "has the runtime 'nodejs'"), ("runtime: {name: go}", "has the runtime 'go'"), ("main: app", "has no runtime")],
+    [("runtime: java", "has the runtime 'java'"), ("runtime: {name: go}", "has the runtime 'go'"), ("main: app", "has no runtime")],
 )  # fmt: skip
 def test_a_project_in_another_language_is_refused(
     runtime: str, given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A project above the folder whose programs cannot import gpuinfra gets no stack file, not even with `--force`."""
+    """A project above the folder whose programs cannot be rehearsed gets no stack file, not even with `--force`."""
     (tmp_path / PROJECT).write_text(f"name: own\n{runtime}\n")
     (tmp_path / "inner").mkdir()
     monkeypatch.chdir(tmp_path / "inner")
     assert main(["init", *P4D, "--force"]) == 2
     out, err = capsys.readouterr()
     assert (out, len(err.splitlines())) == ("", 1)
-    assert f"{tmp_path / PROJECT} {given}, but gpuinfra requires a project with the python runtime" in err
+    assert f"{tmp_path / PROJECT} {given}, but `gpuinfra init` supports the runtimes python, yaml, nodejs" in err
     assert written(tmp_path) == {PROJECT}
 
 

@@ -170,8 +170,9 @@ def test_catalog_shows_prices_with_sources() -> None:
 
 
 def test_schema_and_explain_answer() -> None:
-    """`schema` prints the shipped schema; `explain` explains a field, a rule and a check."""
+    """`schema` prints the shipped schema, or the schema of the package; `explain` explains a field, a rule and a check."""
     assert json.loads(_run("schema").stdout)["title"] == "gpuinfra stack file"
+    assert "gpuinfra:index:GpuCluster" in json.loads(_run("schema", "--package").stdout)["resources"]
     assert "limits   0 to 100,000" in _run("explain", "pools.capacity.count").stdout
     assert "reservation" in _run("explain", "reservation_covers_pool").stdout
     assert "PCIe" in _run("explain", "G3").stdout

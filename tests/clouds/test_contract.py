@@ -5,6 +5,7 @@ A cloud takes part with stacks in `stacks/` and an entry in `TAGGED`.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 import json
@@ -15,8 +16,10 @@ from typing import Any
 
 import pytest
 
+from gpuinfra.handover.component import _OUTPUTS as NODES_READY
 from gpuinfra.plan.model import Lifetime
-from gpuinfra.registry import CLOUDS
+from gpuinfra.provider.schema import OUTPUTS, TYPE
+from gpuinfra.registry import CLOUDS, module_of
 from tests.clouds.recorder import Registered, record
 from tests.clouds.stacks import plan_of, recording_of, recording_of_spec, shipped_stacks, spec_of
 
@@ -54,6 +57,11 @@ def _class_of(one: Registered) -> Any:
     package, module, kind = one.type.split(":")
     sdk = importlib.import_module(TAGGED[package][0])
     return getattr(getattr(sdk, module.split("/")[0]), kind)
+
+
+def _references(cloud: str) -> tuple[type[Any], type[Any]]:
+    builder = module_of(cloud, "components.cluster").Builder
+    return builder.foundation_refs, builder.site_refs
 
 
 def _of_clouds(stack: str) -> list[Registered]:
@@ -149,6 +157,21 @@ def test_components_register_their_outputs(stack: str) -> None:
     assert {kept["what"] for kept in outputs["kept"]} == {one.name for one in recording.custom if one.retained}
     assert all(kept["why"] for kept in outputs["kept"])
     assert outputs["spec"]["name"] == spec_of(stack).name
+
+
+def test_schema_of_the_package_has_the_outputs_of_the_clusters() -> None:
+    """The programs of other languages can read every output of the shipped stacks, and the schema has no other outputs."""
+    recordings = [recording_of(stack) for stack in STACKS]
+    registered = {
+        name
+        for recording in recordings
+        for one in recording.resources
+        if one.type == TYPE
+        for name in recording.outputs[one.urn]
+    }
+    fields = {field.name for cloud in CLOUDS for refs in _references(cloud) for field in dataclasses.fields(refs)}
+    assert registered - {"spec"} <= set(OUTPUTS)
+    assert set(OUTPUTS) <= registered | fields | set(NODES_READY)  # The mocks do not return the outputs of NodesReady.
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)

@@ -48,6 +48,46 @@ def test_program_of_a_project_is_found_by_absolute_paths(tmp_path: Path) -> None
     assert [p for p in sorted(tmp_path.rglob("*")) if tmp_path / "r" not in (p, *p.parents)] == before
 
 
+def test_yaml_program_is_copied_with_its_project(tmp_path: Path) -> None:
+    """A program in the project file is part of the rehearsal's project, which names the folder of the language host."""
+    (tmp_path / "Pulumi.yaml").write_text(
+        "name: mine\nruntime: yaml\nresources: {train: {type: 'gpuinfra:GpuCluster'}}\noutputs: {ready: '${train.ready}'}\n"
+    )
+    stack = tmp_path / "Pulumi.try.yaml"
+    stack.write_text(DECLARATION)
+    program = find_program(stack)
+    assert program.main is None
+    assert program.virtualenv is None
+    folder = folder_in(tmp_path)
+    write_project(folder, program, stack, {"yaml": tmp_path / "hosts"})
+    project = yaml(folder.project / "Pulumi.yaml")
+    assert project["runtime"] == {"name": "yaml"}
+    assert project["resources"] == {"train": {"type": "gpuinfra:GpuCluster"}}
+    assert project["outputs"] == {"ready": "${train.ready}"}
+    assert "main" not in project
+    assert project["plugins"] == {
+        "providers": [{"name": "gpuinfra", "path": str(shipped("plugin"))}],
+        "languages": [{"name": "yaml", "path": str(tmp_path / "hosts")}],
+    }
+
+
+@pytest.mark.parametrize(("runtime", "file"), [("yaml", "Main.yaml"), ("nodejs", "package.json")])
+def test_programs_in_other_languages_stay_in_their_folder(tmp_path: Path, runtime: str, file: str) -> None:
+    """The rehearsal runs the program in its folder, with the options of its runtime."""
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / file).write_text("{}")
+    (tmp_path / "Pulumi.yaml").write_text(
+        f"name: mine\nruntime: {{name: {runtime}, options: {{typescript: true}}}}\nmain: app\n"
+    )
+    stack = tmp_path / "Pulumi.try.yaml"
+    stack.write_text(DECLARATION)
+    folder = folder_in(tmp_path)
+    write_project(folder, find_program(stack), stack)
+    project = yaml(folder.project / "Pulumi.yaml")
+    assert project["main"] == str(tmp_path / "app")
+    assert project["runtime"] == {"name": runtime, "options": {"typescript": True}}
+
+
 def test_scripts_of_declared_steps_are_next_to_the_copy(tmp_path: Path) -> None:
     """The copy of the stack file refers to the same scripts, which the program of the rehearsal reads."""
     (tmp_path / "home/setup").mkdir(parents=True)
@@ -100,8 +140,10 @@ def test_secrets_are_not_copied(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("name: x\nruntime: nodejs\n", "runtime is 'nodejs'; allowed: python"),
+        ("name: x\nruntime: java\n", "runtime is 'java'; allowed: python, yaml, nodejs"),
         ("name: x\nruntime: python\nmain: nowhere\n", "no __main__.py"),
+        ("name: x\nruntime: nodejs\nmain: nowhere\n", "no package.json"),
+        ("name: x\nruntime: yaml\n", "no Main.yaml, and the project file has no resources"),
         ("name: [\n", "is not YAML"),
         ("- a list\n", "is not a YAML mapping"),
     ],

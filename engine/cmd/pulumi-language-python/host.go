@@ -2,17 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
+	"github.com/gpuinfra/gpuinfra/engine/internal/children"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/version"
 	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
 	"github.com/pulumi/pulumi/sdk/v3/python/toolchain"
 	"google.golang.org/protobuf/types/known/emptypb"
 )
-
-// errLeaving is returned to calls during shutdown.
-var errLeaving = errors.New("the language host is shutting down because the engine ended")
 
 // languageHost implements the engine's language service for Python.
 type languageHost struct {
@@ -24,7 +21,7 @@ type languageHost struct {
 	tracing string
 	// folder is the folder of pulumi-language-python-exec.
 	folder   string
-	children *children
+	children *children.Children
 }
 
 // Handshake receives the engine's address if the engine attached to this host instead of starting it.
@@ -43,7 +40,7 @@ func (h *languageHost) GetPluginInfo(context.Context, *emptypb.Empty) (*pulumirp
 // Cancel ends the running programs.
 // Plugins continue to run: the engine cancels each plugin itself and ends it after the plugin has saved its state.
 func (h *languageHost) Cancel(context.Context, *emptypb.Empty) (*emptypb.Empty, error) {
-	h.children.endPrograms()
+	h.children.EndPrograms()
 	return &emptypb.Empty{}, nil
 }
 

@@ -1,133 +1,21 @@
 // Command pulumi-language-python is gpuinfra's language host for Python: a gRPC service through which
 // the Pulumi engine runs Python programs and plugins, installs their dependencies and generates code.
 //
-// It manages the lifetime of its child processes (child.go) and implements the service with the toolchains and code
+// It manages the lifetime of its child processes (internal/children) and implements the service with the toolchains and code
 // generators of the SDK.
 // It is independent of gpuinfra. If Pulumi's own host is installed, gpuinfra uses that host instead.
 // Read next: host.go for the service, run.go for a program, plugin.go for a plugin.
 package main
 
 import (
-	"context"
-	"errors"
-	"flag"
-	"fmt"
-	"os"
-	"os/signal"
-	"path/filepath"
-	"syscall"
-	"time"
-
-	"github.com/pulumi/pulumi/sdk/v3/go/common/util/logging"
-	"github.com/pulumi/pulumi/sdk/v3/go/common/util/rpcutil"
-	"github.com/pulumi/pulumi/sdk/v3/go/common/version"
+	"github.com/gpuinfra/gpuinfra/engine/internal/host"
 	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
-	"google.golang.org/grpc"
-)
-
-const (
-	// healthEvery is the interval of health checks of the engine.
-	healthEvery = time.Second
-	// parentEvery is the interval at which the host checks that the engine is still its parent process.
-	parentEvery = 200 * time.Millisecond
 )
 
 func main() {
-	if err := serve(); err != nil {
-		fmt.Fprintf(os.Stderr, "pulumi-language-python: %v\n", err)
-		os.Exit(1)
-	}
-}
-
-func serve() error {
-	// A separate flag set: the SDK's log library registers flags of the same names in the default one.
-	flags := flag.NewFlagSet("pulumi-language-python", flag.ContinueOnError)
-	tracing := flags.String("tracing", "", "endpoint for tracing data; passed to the program")
-	logToStderr := flags.Bool("logtostderr", false, "log to standard error instead of files")
-	verbose := flags.Int("v", 0, "verbosity of the log")
-	showVersion := flags.Bool("version", false, "print the version and exit")
-	if err := flags.Parse(os.Args[1:]); errors.Is(err, flag.ErrHelp) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	if *showVersion {
-		fmt.Println(version.Version)
-		return nil
-	}
-	logging.InitLogging(*logToStderr, *verbose, *verbose > 0)
-
-	engine := flags.Arg(0) // absent when the engine only requests the plugin info
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	ctx, leave := context.WithCancel(ctx)
-	defer leave()
-	if engine != "" {
-		if err := rpcutil.Healthcheck(ctx, engine, healthEvery, leave); err != nil {
-			return fmt.Errorf("cannot watch the engine at %q: %w", engine, err)
+	host.Main("pulumi-language-python", func(options host.Options) pulumirpc.LanguageRuntimeServer {
+		return &languageHost{
+			engine: options.Engine, tracing: options.Tracing, folder: options.Folder, children: options.Children,
 		}
-		go leaveWithParent(ctx, leave)
-	}
-
-	folder, err := folderOfExecutable()
-	if err != nil {
-		return err
-	}
-	host := &languageHost{engine: engine, tracing: *tracing, folder: folder, children: newChildren()}
-	cancel := make(chan bool)
-	handle, err := rpcutil.ServeWithOptions(rpcutil.ServeOptions{
-		Cancel: cancel,
-		Init: func(server *grpc.Server) error {
-			pulumirpc.RegisterLanguageRuntimeServer(server, host)
-			return nil
-		},
-		Options: rpcutil.TracingServerInterceptorOptions(nil),
 	})
-	if err != nil {
-		return err
-	}
-	fmt.Printf("%d\n", handle.Port) // the engine reads the port from the first line
-
-	select {
-	case err = <-handle.Done:
-	case <-ctx.Done():
-		// End the children first: a graceful stop waits for calls, and calls wait for children.
-		host.children.endAll()
-		close(cancel)
-		select {
-		case err = <-handle.Done:
-		case <-time.After(graceOfChildren): // a call that does not return must not block the exit
-		}
-	}
-	return err
-}
-
-// leaveWithParent calls leave when the parent of this process changes, which means that the engine was killed.
-func leaveWithParent(ctx context.Context, leave context.CancelFunc) {
-	parent := os.Getppid()
-	ticker := time.NewTicker(parentEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			if os.Getppid() != parent {
-				leave()
-				return
-			}
-		}
-	}
-}
-
-// folderOfExecutable returns the folder of this program, which also contains pulumi-language-python-exec.
-func folderOfExecutable() (string, error) {
-	path, err := os.Executable()
-	if err != nil {
-		return "", fmt.Errorf("cannot find this program's own path: %w", err)
-	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
-	}
-	return filepath.Dir(path), nil
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/gpuinfra/gpuinfra/engine/internal/children"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/util/contract"
 	"github.com/pulumi/pulumi/sdk/v3/go/common/util/rpcutil"
 	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
@@ -41,7 +42,7 @@ func (h *languageHost) RunPlugin(
 	defer contract.IgnoreClose(closer)
 	command.Stdout, command.Stderr = stdout, stderr
 
-	err = h.children.run(command, plugin, ctx.Done())
+	err = h.children.Run(command, children.Plugin, ctx.Done())
 	var failed *exec.ExitError
 	switch {
 	case ctx.Err() != nil: // the engine ends a plugin by closing the call

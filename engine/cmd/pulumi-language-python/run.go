@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gpuinfra/gpuinfra/engine/internal/children"
 	pulumirpc "github.com/pulumi/pulumi/sdk/v3/proto/go"
 	"github.com/pulumi/pulumi/sdk/v3/python/toolchain"
 )
@@ -47,7 +48,7 @@ func (h *languageHost) Run(
 	command.Env = append(environmentOf(command), environment...)
 	// Do not pass the files themselves: the engine would wait for a background process that keeps them open.
 	command.Stdout, command.Stderr = struct{ io.Writer }{os.Stdout}, struct{ io.Writer }{os.Stderr}
-	return answerOf(h.children.run(command, program, ctx.Done()), command)
+	return answerOf(h.children.Run(command, children.Program, ctx.Done()), command)
 }
 
 // programArguments returns the arguments for pulumi-language-python-exec.
@@ -112,7 +113,7 @@ func (h *languageHost) typecheck(
 	var output bytes.Buffer
 	command.Dir = options.Root
 	command.Stdout, command.Stderr = &output, &output
-	err = h.children.run(command, program, ctx.Done())
+	err = h.children.Run(command, children.Program, ctx.Done())
 	var failed *exec.ExitError
 	switch {
 	case err == nil:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import pulumi
 
 from gpuinfra.clouds.aws.file_systems import find
+from gpuinfra.clouds.operation import owner_of_hooks
 
 
 def refuse_second(name: str, group: pulumi.Input[str], region: str) -> pulumi.ResourceHookBinding | None:
     """Return the hook of the file system with this logical name and log group, or None outside a program."""
-    if pulumi.runtime.settings.get_root_resource() is None:
+    if owner_of_hooks() is None:
         return None
     profile = pulumi.Config("aws").get("profile")
 

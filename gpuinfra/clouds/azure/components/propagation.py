@@ -19,7 +19,8 @@ import weakref
 from dataclasses import dataclass
 
 import pulumi
-from pulumi.runtime.settings import get_root_resource
+
+from gpuinfra.clouds.operation import owner_of_hooks
 
 MESSAGES = (
     # Storage accounts with a customer-managed key.
@@ -39,18 +40,18 @@ IMPORTER_WAIT_S = 300.0
 IMPORTER_WAIT = "GPUINFRA_AZURE_ROLE_WAIT_S"
 """Environment variable that replaces `IMPORTER_WAIT_S` (docs/azure.md)."""
 
-_hooks: weakref.WeakKeyDictionary[pulumi.Resource, pulumi.ErrorHook] = weakref.WeakKeyDictionary()
-_importers: weakref.WeakKeyDictionary[pulumi.Resource, ImporterHooks] = weakref.WeakKeyDictionary()
+_hooks: weakref.WeakKeyDictionary[object, pulumi.ErrorHook] = weakref.WeakKeyDictionary()
+_importers: weakref.WeakKeyDictionary[object, ImporterHooks] = weakref.WeakKeyDictionary()
 
 
 def propagation_hook() -> pulumi.ErrorHook | None:
     """Return the hook of the running program, or None outside a program."""
-    stack = get_root_resource()
-    if stack is None:
+    owner = owner_of_hooks()
+    if owner is None:
         return None
-    if stack not in _hooks:
-        _hooks[stack] = pulumi.ErrorHook("gpuinfra-azure-propagation", repeat)
-    return _hooks[stack]
+    if owner not in _hooks:
+        _hooks[owner] = pulumi.ErrorHook("gpuinfra-azure-propagation", repeat)
+    return _hooks[owner]
 
 
 def pause_after(failures: int) -> int | None:
@@ -114,17 +115,17 @@ def importer_wait_s() -> float:
 
 def importer_hooks() -> ImporterHooks | None:
     """Return the hooks of the running program, or None outside a program."""
-    stack = get_root_resource()
-    if stack is None:
+    owner = owner_of_hooks()
+    if owner is None:
         return None
-    if stack not in _importers:
+    if owner not in _importers:
         importer_wait_s()
         wait = ImporterWait()
-        _importers[stack] = ImporterHooks(
+        _importers[owner] = ImporterHooks(
             granted=pulumi.ResourceHook("gpuinfra-azure-importer-granted", wait.note),
             wait=pulumi.ResourceHook("gpuinfra-azure-importer-wait", wait.pause),
         )
-    return _importers[stack]
+    return _importers[owner]
 
 
 def importer_role(options: pulumi.ResourceOptions) -> pulumi.ResourceOptions:

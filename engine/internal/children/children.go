@@ -1,49 +1,57 @@
-package main
+// Package children starts processes that end together with the language host.
+package children
 
 import (
+	"errors"
 	"os/exec"
 	"sync"
 	"time"
 )
 
 const (
-	// graceOfChildren is the time between SIGTERM and SIGKILL.
-	graceOfChildren = 2 * time.Second
+	// Grace is the time between SIGTERM and SIGKILL.
+	Grace = 2 * time.Second
 	// graceOfOutput limits the wait while descendants of a child keep its output open.
 	graceOfOutput = 2 * time.Second
 )
 
-// kind distinguishes programs from plugins. Programs end when the engine cancels. Plugins are canceled by the engine
+// ErrLeaving is returned to calls during shutdown.
+var ErrLeaving = errors.New("the language host is shutting down because the engine ended")
+
+// Kind distinguishes programs from plugins. Programs end when the engine cancels. Plugins are canceled by the engine
 // itself and may still be saving their state.
-type kind int
+type Kind int
 
 const (
-	program kind = iota
-	plugin
+	// Program is a Pulumi program.
+	Program Kind = iota
+	// Plugin is a provider.
+	Plugin
 )
 
 // child is a child process that leads its own process group. The host can therefore end it together with its
 // descendants, and an interrupt at the terminal reaches the engine only.
 type child struct {
 	command *exec.Cmd
-	kind    kind
+	kind    Kind
 	done    chan struct{}
 }
 
-// children are the processes that this host ends before it exits.
-type children struct {
+// Children are the processes that this host ends before it exits.
+type Children struct {
 	mutex   sync.Mutex
 	running map[*child]struct{}
 	closed  bool
 }
 
-func newChildren() *children {
-	return &children{running: map[*child]struct{}{}}
+// New returns no children.
+func New() *Children {
+	return &Children{running: map[*child]struct{}{}}
 }
 
-// run starts the command, waits for it, and returns its error like exec.Cmd.Run.
+// Run starts the command, waits for it, and returns its error like exec.Cmd.Run.
 // When stop is closed, the child gets SIGTERM, and SIGKILL after the grace period.
-func (c *children) run(command *exec.Cmd, kind kind, stop <-chan struct{}) error {
+func (c *Children) Run(command *exec.Cmd, kind Kind, stop <-chan struct{}) error {
 	leadGroup(command)
 	command.WaitDelay = graceOfOutput
 	one := &child{command: command, kind: kind, done: make(chan struct{})}
@@ -51,7 +59,7 @@ func (c *children) run(command *exec.Cmd, kind kind, stop <-chan struct{}) error
 	c.mutex.Lock()
 	if c.closed {
 		c.mutex.Unlock()
-		return errLeaving
+		return ErrLeaving
 	}
 	unlock := keepThread() // the death signal of a child is bound to the thread that started it
 	defer unlock()
@@ -82,23 +90,23 @@ func (c *child) end() {
 	signalGroup(c.command, false)
 	select {
 	case <-c.done:
-	case <-time.After(graceOfChildren):
+	case <-time.After(Grace):
 	}
 	signalGroup(c.command, true) // also kills remaining descendants in the group
 }
 
-// endPrograms ends the running programs but not the plugins.
-func (c *children) endPrograms() { c.endWhere(func(k kind) bool { return k == program }) }
+// EndPrograms ends the running programs but not the plugins.
+func (c *Children) EndPrograms() { c.endWhere(func(k Kind) bool { return k == Program }) }
 
-// endAll ends all children and prevents new ones.
-func (c *children) endAll() {
+// EndAll ends all children and prevents new ones.
+func (c *Children) EndAll() {
 	c.mutex.Lock()
 	c.closed = true
 	c.mutex.Unlock()
-	c.endWhere(func(kind) bool { return true })
+	c.endWhere(func(Kind) bool { return true })
 }
 
-func (c *children) endWhere(wanted func(kind) bool) {
+func (c *Children) endWhere(wanted func(Kind) bool) {
 	c.mutex.Lock()
 	var chosen []*child
 	for one := range c.running {

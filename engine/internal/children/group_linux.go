@@ -1,4 +1,4 @@
-package main
+package children
 
 import (
 	"os/exec"
