@@ -255,7 +255,7 @@ class Gatherer:
         self._ports.membership.replace(group, node.instance_id)
 
     def console(self, instance_id: str) -> list[str]:
-        """Return the end of a console log. If the log is unavailable, return an empty string, so that the actual finding is still reported."""
+        """Return the end of a console log. If the log is unavailable, return no lines, so that the actual finding is still reported."""
         try:
             return self._ports.console.tail(instance_id, CONSOLE_LINES)
         except PortUnavailable:
