@@ -388,6 +388,7 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {_C: reserved(starts_at="2026-12-01T11:30:00Z")}),
         ("aws", {_C: reserved(starts_at="2026-12-01T11:30:00Z", ends_at="2026-12-01T11:31:00Z")}),
         ("gcp", {_C: reserved(id="train", ends_at="2026-11-21T00:00:00Z")}),
+        ("aws", {_C: block(ends_at="2026-11-30T11:30:00Z")}),
     ],
     "cluster_has_not_expired": [
         ("aws", {}),
