@@ -61,7 +61,9 @@ class _Reader:
         self._parser = parser
         self.top: dict[str, str] = {}
         self.gpus: list[Gpu] = []
-        self._path: list[str] = []
+        self._paths: list[str] = []
+        """The paths of the open elements. Below a GPU, a path starts at the GPU."""
+        self._in_repeated = 0
         self._text: list[str] = []
         self._fields: dict[str, str] | None = None
         self._repeated: dict[str, int] = {}
@@ -70,40 +72,43 @@ class _Reader:
         self._elements = 0
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
+        paths = self._paths
+        depth = len(paths)
         self._elements += 1
-        if self._elements > _MAX_ELEMENTS or len(self._path) >= _MAX_DEPTH:
+        if self._elements > _MAX_ELEMENTS or depth >= _MAX_DEPTH:
             raise Unreadable("nvidia-smi -q -x is too large or too deeply nested")
-        if not self._path and name != "nvidia_smi_log":
+        if not depth and name != "nvidia_smi_log":
             raise Unreadable("the root element is <%s>, expected nvidia_smi_log" % shortened(name, 40))
-        if name == "gpu" and len(self._path) == 1:
+        if name == "gpu" and depth == 1:
             self._fields, self._repeated, self._pci = {}, {}, attributes.get("id", "")
         if name in _SKIPPED:
             self._skip()
             return
         if name in _REPEATED:
             self._repeated[name] = self._repeated.get(name, 0) + 1
-        self._path.append(name)
+            self._in_repeated += 1
+        paths.append(name if depth < 3 else paths[-1] + "/" + name)
         self._text = []
 
     def text(self, data: str) -> None:
         self._text.append(data)
 
     def end(self, name: str) -> None:
-        self._path.pop()
+        path = self._paths.pop()
+        if name in _REPEATED:
+            self._in_repeated -= 1
         text = "".join(self._text).strip()
         self._text = []
-        if name == "gpu" and len(self._path) == 1 and self._fields is not None:
+        if self._fields is None:
+            if len(self._paths) == 1:
+                self.top[name] = text
+        elif name == "gpu" and len(self._paths) == 1:
             self.gpus.append(Gpu(len(self.gpus), self._pci, self._fields, self._repeated))
             self._fields = None
-        elif self._fields is None:
-            if len(self._path) == 1:
-                self.top[name] = text
-        elif text and not _REPEATED.intersection(self._path):
-            path = "/".join(self._path[2:] + [name])
+        elif text and not self._in_repeated:
             if path in self._fields:
                 raise Unreadable("nvidia-smi -q -x printed %s twice for one GPU" % path)
             self._fields[path] = text
-
     def _skip(self) -> None:
         """Track only the depth until the element ends. Most of the document is a list of clocks."""
         self._skip_depth = 1

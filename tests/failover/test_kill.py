@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -127,7 +128,9 @@ def _in_first(instance: Any) -> bool:
 
 
 @pytest.fixture(scope="module")
-def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Deployed, Path, dict[str, Any]]]:
+def deployed(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[Deployed, Path, dict[str, Any], sqlite3.Connection]]:
     """`gcp-recovery` in mode hot, and its second region, in a stand-in cloud whose groups launch instances."""
     folder = tmp_path_factory.mktemp("project")
     (folder / "Pulumi.yaml").write_text("name: gpuinfra\nruntime: python\n")
@@ -149,22 +152,26 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Deploye
     while sum(_in_first(each) for each in one.cloud.fleet.running()) < NODES:
         assert time.monotonic() < limit
         time.sleep(0.05)
-    yield one, folder, states
+    yield one, folder, states, one.save()
     one.cloud.fleet.stop()
     one.close()
 
 
 @pytest.fixture
-def world(deployed: tuple[Deployed, Path, dict[str, Any]], tmp_path: Path) -> World:
-    """The stacks before the failover."""
-    one, folder, states = deployed
+def world(deployed: tuple[Deployed, Path, dict[str, Any], sqlite3.Connection], tmp_path: Path) -> Iterator[World]:
+    """The stacks before the failover, also after another test failed over."""
+    one, folder, states, saved = deployed
+    one.restore(saved)
+    route, handle_error = one.server.route, one.server.handle_error
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     engine = tmp_path / "pulumi"
     engine.write_text(ENGINE.format(python=sys.executable, url=f"{one.cloud.endpoint}/up"))
     engine.chmod(0o755)
     found = World(deployed=one, folder=tmp_path, states=states)
     found.watch()
-    return found
+    yield found
+    one.ask("outage", region=None)
+    one.server.route, one.server.handle_error = route, handle_error  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize(("kills", "outage"), [(10, False), (4, True)])

@@ -15,6 +15,8 @@ from .platform import loaded_modules
 _GPU_LINE = re.compile(r"^GPU (\d+): .+ \(UUID: GPU-[0-9a-f-]{36}\)$")
 _LINK = re.compile(r"^Link (\d+): (?:(\d+(?:\.\d+)?) GB/s|<inactive>)$")
 _COUNTER = re.compile(r"^Link (\d+): ([A-Z][A-Za-z0-9 /-]*?): (\S+)$")
+_COUNT = re.compile(r"^\d{1,20}$")
+_RATE = re.compile(r"^\d+(?:\.\d+)?(?:e-?\d+)?$")
 _ERRORS = frozenset((
     # Up to NVLink 4.
     "Replay Errors", "Recovery Errors", "CRC Errors", "CRC FLIT Errors", "CRC Data Errors", "ECC Errors",
@@ -177,16 +179,20 @@ class NvlinkErrors(Check):
         current, counted, unknown = None, [], {}
         for line in answers.lines("nvlink-errors"):
             text = line.strip()
-            gpu, counter = _GPU_LINE.match(text), _COUNTER.match(text)
-            if gpu:
-                current = int(gpu.group(1))
-            elif counter and current is not None and _known(counter.group(2), counter.group(3)):
+            counter = _COUNTER.match(text)
+            gpu = None if counter else _GPU_LINE.match(text)
+            if counter:
+                link, name, value = counter.groups()
+                if current is None or not _known(name, value):
+                    unknown[name] = None
+                    continue
                 gpus.add(current)
-                if counter.group(2) in _ERRORS and int(counter.group(3)):
-                    shown = (current, counter.group(1), counter.group(3), _short(counter.group(2)))
-                    counted.append("GPU %d link %s: %s %s" % shown)
+                if name in _ERRORS and int(value):
+                    counted.append("GPU %d link %s: %s %s" % (current, link, value, _short(name)))
+            elif gpu:
+                current = int(gpu.group(1))
             else:
-                unknown[counter.group(2) if counter else text] = None
+                unknown[text] = None
         return gpus, counted, list(unknown)
 
     def judge(self, found: tuple[set[int], list[str], list[str]], machine: Machine) -> Outcome:
@@ -203,8 +209,8 @@ class NvlinkErrors(Check):
 
 def _known(name: str, value: str) -> bool:
     """Return True if a counter is in the tables and its value is a number. Only rates are not integers: `15e-255`."""
-    number = r"^\d+(?:\.\d+)?(?:e-?\d+)?$" if name.endswith("BER") else r"^\d{1,20}$"
-    return bool((name in _ERRORS or _INFORMATION.match(name)) and re.match(number, value))
+    number = _RATE if name.endswith("BER") else _COUNT
+    return bool((name in _ERRORS or _INFORMATION.match(name)) and number.match(value))
 
 
 def _short(name: str) -> str:
