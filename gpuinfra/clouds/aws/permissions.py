@@ -15,7 +15,7 @@ from typing import Any
 from gpuinfra.clouds.aws import instances
 from gpuinfra.clouds.aws.profile import USER
 from gpuinfra.clouds.aws.regions import partition
-from gpuinfra.clouds.aws.requests import CHANGES, COPY, IN_BOTH, SSH, STOP_SECOND, asked
+from gpuinfra.clouds.aws.requests import CHANGES, COPY, IN_BOTH, NAMES, SSH, STOP_SECOND, asked
 from gpuinfra.clouds.aws.resources import RESOURCES, resources
 from gpuinfra.clouds.permissions import Permissions, collect, reads_of, uses_of
 from gpuinfra.clouds.planned import PlannedResource
@@ -224,6 +224,8 @@ def _scopes(plan: Plan, planned: _Planned, action: str, types: set[str]) -> Iter
         yield _scope("UseKeysThroughEfs", keys, StringEquals={"kms:ViaService": via})
     elif action in _INTERFACES:
         yield from _interfaces(plan, action, own, regions)
+    elif service == "route53" and types & NAMES.keys() and plan.recovery and plan.recovery.names:
+        yield _scope("MoveNames", [f"{arn}route53:::hostedzone/{plan.recovery.names.zone}"])
     elif service == "route53":
         yield _scope("NameEndpoints", [f"{arn}route53:::hostedzone/*"])
     elif action in _TAGGING:
