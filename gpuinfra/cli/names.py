@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
@@ -23,7 +24,12 @@ SCHEMA = "gpuinfra.names/1"
 
 @click.command("names")
 @click.argument("stack")
-@click.option("--to", "region", metavar="REGION", help="Region of the stack (default) or its second region.")
+@click.option(
+    "--to",
+    "region",
+    metavar="REGION",
+    help="Region of the stack or its second region. By default, the region of the stack or, after a failover on this machine, the second region.",
+)
 @click.option("--dry-run", is_flag=True, help="Print the changes without performing them.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
@@ -37,17 +43,20 @@ def command(stack: str, region: str | None, dry_run: bool, yes: bool, as_json: b
     """
     from gpuinfra.clouds.dns import records
     from gpuinfra.clouds.failover import Unreachable
+    from gpuinfra.failover.journal import Journal
 
-    with opened(stack, stacks_of({})) as found:
+    with opened(stack, stacks_of({})) as found, closing(Journal(found.loaded.path)) as failover:
         names = names_in(found)
         if names is None:
             raise UsageError(f"{stack} has no `recovery.names`; add `recovery.names` to the declaration (docs/declaring.md)")  # fmt: skip
         own, second = found.plan.region, found.recovery.region
         if region not in (None, own, second):
             raise UsageError(f"--to is {region}; allowed: {own}, {second}")
-        wanted = records(names.plan, _state(found, region or own))
+        # A failback renames the journal of the failover.
+        region = region or (failover.region if failover.ended else own)
+        wanted = records(names.plan, _state(found, region))
         if not wanted:
-            raise DeploymentError(f"the states contain no file system and no verified node in {region or own}; deploy the stack first")  # fmt: skip
+            raise DeploymentError(f"the states contain no file system and no verified node in {region}; deploy the stack first")  # fmt: skip
         try:
             before = names.dns.values(names.plan.zone, [one.key for one in wanted])
             changes = [one for one in wanted if before.get(one.key) != one.values]
@@ -59,7 +68,7 @@ def command(stack: str, region: str | None, dry_run: bool, yes: bool, as_json: b
         except Unreachable as problem:
             raise GpuinfraError(f"{names.dns.control_region} did not respond: {problem}; run the command again when the region responds") from None  # fmt: skip
     if as_json:
-        click.echo(json.dumps(_document(found.loaded.name, names, region or own, wanted, before, dry_run), indent=2))
+        click.echo(json.dumps(_document(found.loaded.name, names, region, wanted, before, dry_run), indent=2))
     return 0
 
 

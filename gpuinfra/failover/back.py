@@ -67,7 +67,7 @@ def _steps(one: Returning) -> Iterator[Step]:
         what = f"allow {', '.join(map(label, groups))} to launch nodes in {back.second}"
         yield Step(name="launch", what=what, run=lambda _: _launch(suspended, groups), where=FIRST)
     yield from deployed(back, "the copied objects", refresh=True, where=FIRST)
-    yield from renamed(back)
+    yield from renamed(back, first=False)
 
 
 def _check(one: Returning, groups: Sequence[str], pairs: Sequence[Pair]) -> str:

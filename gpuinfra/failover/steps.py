@@ -110,19 +110,22 @@ def _steps(one: Failing) -> Iterator[Step]:
         what = f"allow writes to {', '.join(label(pair.replica) for pair in pairs)}"
         yield Step(name="replicas", what=what, run=lambda _: _open_replicas(one, cloud))
     yield from deployed(one)
-    yield from renamed(one)
+    control = one.names.dns.control_region if one.names else ""
+    yield from renamed(one, first=control == one.region)
 
 
-def renamed(one: Failing) -> Iterator[Step]:
-    """Return the step that points the DNS names to the region in which the nodes are verified. It is the last step."""
+def renamed(one: Failing, *, first: bool) -> Iterator[Step]:
+    """Return the step that points the DNS names to the region in which the nodes are verified. It is the last step.
+
+    With `first`, the failover continues without the step if the control plane of the records does not respond.
+    """
     if (names := one.names) is None:
         return
-    control = names.dns.control_region
     yield Step(
         name="names",
         what=f"point {', '.join(names.plan.hosts)} to {one.second}",
-        where=f"{control}, which changes DNS records,",
-        first=control == one.region,
+        where=f"{names.dns.control_region}, which changes DNS records,",
+        first=first,
         run=lambda _: _rename(one, names),
     )
 

@@ -17,6 +17,7 @@ from gpuinfra.cli import ready
 from gpuinfra.clouds.dns import Key, NameRecord
 from gpuinfra.clouds.failover import Unreachable
 from gpuinfra.errors import DeploymentError, GpuinfraError, UsageError
+from gpuinfra.failover.journal import Journal
 from gpuinfra.shipped import shipped
 from tests.clouds.stacks import TODAY
 from tests.clouds.test_dns import DOMAIN, LUSTRE, ZONE, node, state
@@ -28,7 +29,7 @@ DECLARED = f"      names: {{zone: {ZONE}, domain: {DOMAIN}}}\n"
 class Zone:
     """A zone. It implements `gpuinfra.clouds.dns.Dns`."""
 
-    control_region: str = "us-east-1"
+    control_region: str = "us-west-1"
     down: bool = False
     found: dict[Key, tuple[str, ...]] = field(default_factory=dict)
 
@@ -54,6 +55,7 @@ def zone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Zone:
     (tmp_path / "Pulumi.plain.yaml").write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GPUINFRA_TODAY", TODAY.isoformat())
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     resources: list[dict[str, Any]] = [{"type": "x", "custom": True}, *state(node(1), node(2))]
     monkeypatch.setattr(ready, "readable_stack", lambda *_, **__: nullcontext(resources))
     monkeypatch.setattr(cli, "exported", lambda name: [])
@@ -106,9 +108,20 @@ def test_wrong_use_has_one_error(zone: Zone, words: list[str], stack: str, kind:
     assert zone.found == {}
 
 
+def test_names_point_to_the_second_region_after_a_failover(zone: Zone, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The region in the journal of the failover is the default, and `--to` selects the other one."""
+    monkeypatch.setattr(cli, "_state", lambda _, region: state(node(7 if region == "us-west-2" else 1)))
+    journal = Journal(Path("Pulumi.aws-recovery.yaml"))
+    journal.begin("aws-recovery", "us-west-2", {})
+    journal.end()
+    journal.close()
+    assert "A 10.0.0.7 " in run("--yes").stdout
+    assert "A 10.0.0.1 " in run("--yes", "--to", "us-east-2").stdout
+
+
 def test_a_control_plane_that_does_not_respond_is_an_error(zone: Zone) -> None:
     """The message contains the region that must respond."""
     zone.down = True
     problem = run("--yes").exception
     assert isinstance(problem, GpuinfraError)
-    assert "us-east-1 did not respond" in str(problem)
+    assert "us-west-1 did not respond" in str(problem)

@@ -122,3 +122,17 @@ def test_names_move_back_after_the_nodes_are_verified(tmp_path: Path) -> None:
     assert result.steps[-1].name == "names"
     assert result.steps[-1].what.endswith("to us-east-1")
     assert world.calls[-1] == f"names in {NAMES.zone}"
+
+
+def test_a_failback_does_not_skip_the_names(tmp_path: Path) -> None:
+    """If the control plane is in the second region and does not respond, the failback stops."""
+    world = Returned()
+    zone = Zone(world, control_region="us-west-2", down=True)
+    one = world.returning()
+    one = replace(one, back=moving(one.back, zone))
+    journal = FailbackJournal(tmp_path / "Pulumi.aws-recovery.yaml", tmp_path)
+    journal.begin(one.back.stack, one.back.second, {})
+    result = run_steps(journal, back.steps(one), lambda line: None, lambda: None, unreachable=False)
+    journal.close()
+    assert not result.ok
+    assert result.problem.startswith("names: ")
