@@ -391,6 +391,8 @@ class RolesPlan:
     """ARN of the permissions boundary of every role, or None."""
     node_policies: tuple[str, ...] = ()
     """ARNs of the managed policies that are attached to the nodes' role."""
+    node_role_in_site: bool = False
+    """AWS: whether the site creates the nodes' role. Otherwise, the cluster creates it."""
     node_roles: tuple[NodeRolePlan, ...] = ()
     """Azure and Google Cloud: roles that are assigned to the nodes' identity."""
 

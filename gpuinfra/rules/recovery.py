@@ -210,14 +210,14 @@ def recovery_targets_hold(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def recovery_needs_no_failed_control_plane(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A failover does not create resources that require a control plane in the failed region."""
-    if not (declared := _declared(spec)) or declared[0].mode == "hot":
+    """A failover does not create resources that require a control plane in the failed region. In mode `pilot-light`, the base stack of a clone contains these resources."""
+    if not (declared := _declared(spec)) or declared[0].mode != "cold":
         return
     recovery, replication = declared
     region = spec.where.region
     if lost := replication.control_regions.get(region):
-        what = f"is {recovery.mode}, so a failover creates nodes, but if {region} fails, you cannot create or change {lost} in any region"
-        yield warn("recovery.mode", what, "use a different where.region, or mode: hot")
+        what = f"is {recovery.mode}, so a failover creates {lost}, but if {region} fails, you cannot create or change them in any region"
+        yield warn("recovery.mode", what, "use a different where.region, or mode: pilot-light or hot")
 
 
 def recovery_names_are_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:

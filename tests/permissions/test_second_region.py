@@ -21,7 +21,7 @@ from gpuinfra.spec.recovery import RecoveryNames
 from tests.clouds.stacks import TODAY, plan_of, spec_of
 
 RECOVERY = {"aws": "aws-recovery", "azure": "azure-recovery", "gcp": "gcp-recovery"}
-FIRST, SECOND, OTHER = "us-east-1", "us-west-2", "eu-west-1"
+FIRST, SECOND, OTHER = "us-east-2", "us-west-2", "eu-west-1"
 
 
 def actions(stack: str) -> set[str]:

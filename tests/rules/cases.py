@@ -1136,6 +1136,7 @@ ACCEPTED: dict[str, list[Case]] = {
     ],
     "recovery_needs_no_failed_control_plane": [
         ("aws", recovery(mode="hot", site_minutes=None)),
+        ("aws", recovery(mode="pilot-light", site_minutes=None)),
         ("aws", {**recovery(), "where": {"cloud": "aws", "region": "us-east-2"}}),
     ],
     "recovery_audit_covers_region": [("aws", recovery()), ("aws", {"audit.trail": "existing"})],
@@ -2080,7 +2081,6 @@ REJECTED: dict[str, list[Case]] = {
     ],
     "recovery_needs_no_failed_control_plane": [
         ("aws", recovery()),
-        ("aws", recovery(mode="pilot-light", site_minutes=None)),
     ],
     "recovery_audit_covers_region": [("aws", {**recovery(), "audit.trail": "existing"})],
     "recovery_names_are_supported": [
