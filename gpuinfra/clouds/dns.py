@@ -22,7 +22,6 @@ from gpuinfra.plan.model import NamesPlan
 from gpuinfra.registry import has_module, module_of
 
 CLUSTER = "gpuinfra:index:GpuCluster"
-TOPIC = "names"
 SOURCE = "source"
 """First label of the name of a TXT record with a complete mount source."""
 TTL_S = 60
@@ -111,7 +110,7 @@ def lines(question: Question, dns: Dns) -> Iterator[Line]:
     """Return the lines of `gpuinfra ready` about the names: the zone contains them, and they point to the stack's own region."""
     names = question.recovery.names
     if names is not None:
-        yield from asked(TOPIC, names.domain, lambda: list(_lines(question, dns, names)))
+        yield from asked("names", names.domain, lambda: list(_lines(question, dns, names)))
 
 
 def _lines(question: Question, dns: Dns, names: NamesPlan) -> Iterator[Line]:
@@ -122,19 +121,23 @@ def _lines(question: Question, dns: Dns, names: NamesPlan) -> Iterator[Line]:
     except (Unreachable, DeploymentError) as problem:
         raise Unread(str(problem)) from None
     if zone is None:
-        yield Line(topic=TOPIC, name=names.domain, state=FAIL, reason=f"the zone {names.zone} does not exist", fix=EDIT)
+        yield Line(
+            topic="names", name=names.domain, state=FAIL, reason=f"the zone {names.zone} does not exist", fix=EDIT
+        )
         return
     if not f".{names.domain}".endswith(f".{zone}"):
         reason = f"is not in the zone {names.zone}, whose domain is {zone}"
-        yield Line(topic=TOPIC, name=names.domain, state=FAIL, reason=reason, fix=EDIT)
+        yield Line(topic="names", name=names.domain, state=FAIL, reason=reason, fix=EDIT)
         return
     for one in wanted:
         values = found.get(one.key)
         if values == one.values:
-            yield Line(topic=TOPIC, name=one.name, state=OK, reason=f"points to {question.region}")
+            yield Line(topic="names", name=one.name, state=OK, reason=f"points to {question.region}")
             continue
         reason = f"points to {' '.join(values)}, not to {' '.join(one.values)}" if values else "does not exist"
-        yield Line(topic=TOPIC, name=one.name, state=WARN, reason=reason, fix="gpuinfra names STACK")
+        yield Line(topic="names", name=one.name, state=WARN, reason=reason, fix=NAMES_FIX)
 
 
+NAMES_FIX = "gpuinfra names STACK"
+"""Command that points the names to the region of the stack. `gpuinfra ready` replaces `STACK`."""
 EDIT = "set recovery.names to an existing zone and a domain in it"

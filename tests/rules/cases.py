@@ -1479,6 +1479,7 @@ REJECTED: dict[str, list[Case]] = {
         ("gcp", {"access.evidence_from": ["203.0.113.0/24"]}),
         ("azure", {"access.node_policies": [_ECR]}),
         ("gcp", {"access.permissions_boundary": f"{_POLICY}/edge"}),
+        ("azure", {"access.node_role_in_site": True}),
     ],
     "all_buckets_are_recorded": [
         ("aws", {"audit.all_buckets": True}),
