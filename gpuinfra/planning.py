@@ -100,10 +100,13 @@ def make_plan(spec: ClusterSpec, today: date, now: datetime | None = None) -> Pl
         roles=RolesPlan(
             permissions_boundary=spec.access.permissions_boundary,
             node_policies=spec.access.node_policies,
+            node_role_in_site=spec.access.node_role_in_site,
             node_roles=tuple(NodeRolePlan(role=one.role, scope=one.scope) for one in spec.access.node_roles),
         ),
         tags={"gpuinfra:cluster": spec.name, "gpuinfra:managed-by": "gpuinfra", **dict(sorted(spec.tags.items()))},
-        mounted_buckets=tuple(one for one in file_systems if one.kind == "object") if "cluster" in layers else (),
+        mounted_buckets=tuple(one for one in file_systems if one.kind == "object")
+        if "cluster" in layers or spec.access.node_role_in_site
+        else (),
         existing_file_systems=existing if {"site", "cluster"} & set(layers) else (),
         recovery=recovery_plan(spec, cloud.replication, file_systems, pools) if cloud.replication else None,
         registry=spec.software.registry,

@@ -45,6 +45,7 @@ GROUPS = {
         "ready": "Check whether the second region is ready",
         "failover": "Move a stack to its second region",
         "failback": "Move a stack back to its first region",
+        "names": "Point the DNS names of a stack to one of its regions",
         "check": "Run the checks on the nodes now",
         "pairs": "Measure pairs of nodes to find a slow node",
         "run": "Run a command on all nodes, or a job on several nodes",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuinfra.cli.failover import check_files, checksum, confirm, deploy_with, show, start, verdicts
+from gpuinfra.cli.failover import check_files, checksum, confirm, deploy_with, names_in, show, start, verdicts
 from gpuinfra.cli.ready import Paired, opened
 from gpuinfra.cli.stacks import exported, short_name, stacks_of
 from gpuinfra.errors import GpuinfraError, UsageError
@@ -39,8 +39,8 @@ def command(stack: str, ignore: tuple[str, ...], dry_run: bool, yes: bool, resum
     """Move STACK back to its first region after a failover.
 
     The command checks the first region, stops the nodes of the second region, copies the objects that are newer in the replicas to the
-    buckets of the first region, deploys STACK, imports the objects into the file systems, and waits until the nodes are verified. It
-    prints each step before the step runs and records the step in a journal, so `--resume` can continue after an interruption.
+    buckets of the first region, deploys STACK, imports the objects into the file systems, waits until the nodes are verified, and moves
+    the DNS names back. It prints each step before the step runs and records the step in a journal, so `--resume` can continue after an interruption.
 
     An object that is newer in the first region is never replaced. If there are such objects, the command lists them and stops.
 
@@ -110,6 +110,7 @@ def _returning(
         deploy=deploy,
         state=exported,
         verdicts=verdicts,
+        names=names_in(found),
         ignore=frozenset(ignore),
     )
     return Returning(back=failing, forward=forward, resources=found.resources)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.failover import Failover
     from gpuinfra.failover.journal import Journal
     from gpuinfra.failover.run import Result
-    from gpuinfra.failover.steps import Failing, Resources, Step
+    from gpuinfra.failover.steps import Failing, Names, Resources, Step
     from gpuinfra.handover.judge import FleetVerdict
     from gpuinfra.spec.load import LoadedStack
 
@@ -60,8 +60,8 @@ def command(
     """Move STACK to its second region.
 
     The command checks the second region, stops the nodes of the first region, waits for the replicas, disables the replication,
-    deploys the stack files of the second region, imports the replicas into the file systems, and waits until the nodes are
-    verified. It prints each step before the step runs and records the step in a journal, so `--resume` can continue after an interruption.
+    deploys the stack files of the second region, imports the replicas into the file systems, waits until the nodes are
+    verified, and moves the DNS names in `recovery.names`. It prints each step before the step runs and records the step in a journal, so `--resume` can continue after an interruption.
 
     If the first region does not respond, its steps are recorded, and `--resume` repeats them later.
 
@@ -130,8 +130,19 @@ def _failing(found: Paired, stacks: Stacks, cloud: Failover, journal: Journal, i
         deploy=deploy_with(found.second.files, stacks, journal),
         state=exported,
         verdicts=verdicts,
+        names=names_in(found),
         ignore=frozenset(ignore),
     )
+
+
+def names_in(found: Paired) -> Names | None:
+    """Return the DNS names of a stack."""
+    from gpuinfra.clouds.dns import dns_of
+    from gpuinfra.failover.steps import Names
+
+    planned = found.recovery.names
+    dns = dns_of(found.plan.cloud, found.plan.region, found.loaded.config) if planned else None
+    return Names(plan=planned, dns=dns) if planned and dns else None
 
 
 def deploy_with(files: Sequence[LoadedStack], stacks: Stacks, *journals: Journal, refresh: bool = False) -> Callable[[str, bool], None]:  # fmt: skip

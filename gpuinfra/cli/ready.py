@@ -75,6 +75,7 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
     """
     from gpuinfra.cli.clone import project_of
     from gpuinfra.clone.readiness import STATE_RULE, data, not_read, second_of
+    from gpuinfra.clouds.dns import NAMES_FIX
     from gpuinfra.clouds.readiness import OK, PREFLIGHT, SKIPPED, Question, look, of_preflight
     from gpuinfra.day import today
     from gpuinfra.doctor.cloud import live_rows
@@ -115,8 +116,10 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
             ]
             found = [*data(loaded, second, resources), *look(plan.cloud, question)]
             lines = [*second.merged(found, live), *not_read(second)]
+            fixes = {NAMES_FIX: NAMES_FIX.replace("STACK", short_name(stack)), "": restore}
             return tuple(
-                replace(one, fix=one.fix or restore) if one.state not in (OK, SKIPPED) else one for one in lines
+                replace(one, fix=fixes.get(one.fix, one.fix)) if one.state not in (OK, SKIPPED) else one
+                for one in lines
             )
 
         yield Paired(loaded=loaded, plan=plan, recovery=plan.recovery, second=second, resources=resources, ask=ask)

@@ -37,6 +37,10 @@ def files(pair: Pair, draft: Draft, cloned: ClusterSpec) -> tuple[ClonedFile, ..
     layers = [layer for layer in cloned.made_layers if layer != "cluster"]
     standing = _standing(pair, draft, cloned, layers)
     nodes = _nodes(pair, draft, layers, _reference(pair, base))
+    if "site" in layers and "node_role_in_site" in pair.there.access_fields:
+        why = "the nodes' role is created before the failover, so that the failover creates no IAM resources"
+        standing.set(("access", "node_role_in_site"), True, why)
+        nodes.set(("access", "node_role_in_site"), True, why)
     own = references(pair)
     both = {**own, **dict.fromkeys(layers, _reference(pair, first))}
     return (

@@ -19,6 +19,7 @@ from gpuinfra.clone.make import clone
 from gpuinfra.clone.model import ClonedFile, Request, Result
 from gpuinfra.clone.network import network_of
 from gpuinfra.clone.storage import with_bucket
+from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.readiness import FAIL, MOVE, OK, SKIPPED, UNREAD, WARN, Line
 from gpuinfra.clouds.second_region import second_region_of
 from gpuinfra.errors import GpuinfraError
@@ -124,6 +125,7 @@ def second_of(stack: LoadedStack, project: str, today: date, environment: Mappin
             rewrite += edits
             lines += _differences(one, found, fresh, join([*words, "--force", *edits]))
             lines += _addresses(stack, found)
+            lines += _role(stack, one, found, join([*words, "--force", *edits]))
     backend = _backend(stack, environment, login)
     lines += _state(stack, files, *backend)
     return Second(
@@ -312,6 +314,24 @@ def _addresses(stack: LoadedStack, found: LoadedStack) -> Iterator[Line]:
         yield Line(topic="addresses", name=found.name, state=FAIL, reason=reason, fix=fix)
     else:
         yield Line(topic="addresses", name=found.name, state=OK, reason=f"{theirs.cidr} does not overlap {ours.cidr}")
+
+
+def _role(stack: LoadedStack, file: ClonedFile, found: LoadedStack, command: str) -> Iterator[Line]:
+    """Check that a failover in mode `pilot-light` does not create the nodes' role, if a control plane in the region of the stack creates roles."""
+    replication = profile_of(stack.spec.cloud).replication
+    lost = stack.spec.where.region in (replication.control_regions if replication else {})
+    if (
+        file.role == "nodes"
+        and (file.declaration.get("access") or {}).get(ROLE)
+        and not getattr(found.spec.access, ROLE)
+    ):
+        reason = f"is not set in {found.path.name}, so a failover creates the nodes' role"
+        if lost:
+            reason += f", which is not possible while {stack.spec.where.region} does not respond"
+        yield Line(topic="role", name=f"access.{ROLE}", state=FAIL if lost else WARN, reason=reason, fix=command)
+
+
+ROLE = "node_role_in_site"
 
 
 def _backend(stack: LoadedStack, environment: Mapping[str, str], login: str) -> tuple[str, str]:

@@ -20,7 +20,7 @@ STATES = (FAIL, UNREAD, WARN, SKIPPED, OK)
 """States of a line, the most severe first. `unread` is a question that the cloud did not answer."""
 TOPICS = (
     "replication", "replica", "lag", "failures", "key", "role", "bundle", "quota", "machine", "reservation", "image", "stack file", "difference",
-    "addresses", "data", "state",
+    "addresses", "data", "state", "names",
 )  # fmt: skip
 """Topics of lines that can have the state `fail`."""
 PREFLIGHT = ("quota", "machine", "reservation", "image")

@@ -11,7 +11,19 @@ from dataclasses import dataclass
 
 from gpuinfra.clouds.failover import Comparison, Conflict, DisabledReplication, Failback, Pair, SuspendedGroups, label
 from gpuinfra.errors import DeploymentError
-from gpuinfra.failover.steps import LIMIT_S, SHOWN, Failing, Resources, Second, Step, check, deployed, fence, polls
+from gpuinfra.failover.steps import (
+    LIMIT_S,
+    SHOWN,
+    Failing,
+    Resources,
+    Second,
+    Step,
+    check,
+    deployed,
+    fence,
+    polls,
+    renamed,
+)
 from gpuinfra.words import counted
 
 SCHEMA = "gpuinfra.failback/1"
@@ -55,6 +67,7 @@ def _steps(one: Returning) -> Iterator[Step]:
         what = f"allow {', '.join(map(label, groups))} to launch nodes in {back.second}"
         yield Step(name="launch", what=what, run=lambda _: _launch(suspended, groups), where=FIRST)
     yield from deployed(back, "the copied objects", refresh=True, where=FIRST)
+    yield from renamed(back, first=False)
 
 
 def _check(one: Returning, groups: Sequence[str], pairs: Sequence[Pair]) -> str:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuinfra.clone.storage import with_bucket
+from gpuinfra.clouds.dns import TTL_S, Dns, moved
 from gpuinfra.clouds.failover import Failover, ReadOnlyReplicas, label
 from gpuinfra.clouds.readiness import FAIL, Line
 from gpuinfra.errors import DeploymentError
 from gpuinfra.handover.judge import FleetVerdict
-from gpuinfra.plan.model import Plan
+from gpuinfra.plan.model import NamesPlan, Plan
 from gpuinfra.spec.load import LoadedStack
 from gpuinfra.spec.storage import Lustre
 from gpuinfra.words import counted
@@ -54,6 +55,14 @@ class Second:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Names:
+    """The DNS names of a stack, and how to change them."""
+
+    plan: NamesPlan
+    dns: Dns
+
+
+@dataclass(frozen=True, kw_only=True)
 class Failing:
     """A stack that fails over, and how to operate on it."""
 
@@ -73,6 +82,8 @@ class Failing:
     """Returns the state of a stack."""
     verdicts: Callable[[Resources], Sequence[FleetVerdict]]
     """Reads which nodes of a state are verified."""
+    names: Names | None = None
+    """The DNS names that move, or None if the stack has none."""
     ignore: frozenset[str] = frozenset()
     """Topics of the check that do not stop the failover, and `drain`."""
     sleep: Callable[[float], None] = time.sleep
@@ -99,6 +110,24 @@ def _steps(one: Failing) -> Iterator[Step]:
         what = f"allow writes to {', '.join(label(pair.replica) for pair in pairs)}"
         yield Step(name="replicas", what=what, run=lambda _: _open_replicas(one, cloud))
     yield from deployed(one)
+    control = one.names.dns.control_region if one.names else ""
+    yield from renamed(one, first=control == one.region)
+
+
+def renamed(one: Failing, *, first: bool) -> Iterator[Step]:
+    """Return the step that points the DNS names to the region in which the nodes are verified. It is the last step.
+
+    With `first`, the failover continues without the step if the control plane of the records does not respond.
+    """
+    if (names := one.names) is None:
+        return
+    yield Step(
+        name="names",
+        what=f"point {', '.join(names.plan.hosts)} to {one.second}",
+        where=f"{names.dns.control_region}, which changes DNS records,",
+        first=first,
+        run=lambda _: _rename(one, names),
+    )
 
 
 def deployed(one: Failing, what: str = "the replica objects", *, refresh: bool = False, where: str = "the second region") -> Iterator[Step]:  # fmt: skip
@@ -251,6 +280,12 @@ def _verify(one: Failing, second: Second) -> str:
     raise DeploymentError(
         f"not all nodes of {name} are verified: {'; '.join(waiting[:SHOWN])}; see `gpuinfra verify {name}`"
     )
+
+
+def _rename(one: Failing, names: Names) -> str:
+    resources = [resource for second in one.stacks for resource in one.state(second.loaded.name)]
+    found = moved(names.dns, names.plan, resources)
+    return f"{'; '.join(map(str, found))}; resolvers keep earlier values for at most {TTL_S} s"
 
 
 def polls(one: Failing, limit_s: float = LIMIT_S) -> Iterator[None]:

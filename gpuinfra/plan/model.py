@@ -391,6 +391,8 @@ class RolesPlan:
     """ARN of the permissions boundary of every role, or None."""
     node_policies: tuple[str, ...] = ()
     """ARNs of the managed policies that are attached to the nodes' role."""
+    node_role_in_site: bool = False
+    """AWS: whether the site creates the nodes' role. Otherwise, the cluster creates it."""
     node_roles: tuple[NodeRolePlan, ...] = ()
     """Azure and Google Cloud: roles that are assigned to the nodes' identity."""
 
@@ -461,6 +463,32 @@ class RecoveryCommand:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MountName:
+    """The DNS name of a file system."""
+
+    mount: str
+    host: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamesPlan:
+    """DNS names that move to the other region with the cluster."""
+
+    zone: str
+    """ID of an existing hosted zone."""
+    domain: str
+    login: str
+    """Name of the nodes."""
+    mounts: tuple[MountName, ...]
+    """Names of the file systems that the stack creates."""
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """All names, the nodes first."""
+        return (self.login, *(one.host for one in self.mounts))
+
+
+@dataclass(frozen=True, kw_only=True)
 class RecoveryPlan:
     """The resources that exist in the second region before a failure, and whether the recovery targets are met."""
 
@@ -477,6 +505,8 @@ class RecoveryPlan:
     checkpoint_gb_per_month: float
     """Checkpoint data that is replicated per month, in GB (10^9 bytes)."""
     commands: tuple[RecoveryCommand, ...] = ()
+    names: NamesPlan | None = None
+    """DNS names that `failover` and `failback` move, or None if each region has its own names."""
 
 
 @dataclass(frozen=True, kw_only=True)

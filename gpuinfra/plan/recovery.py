@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from gpuinfra.plan.model import (
     FileSystemPlan,
+    MountName,
+    NamesPlan,
     PoolPlan,
     RecoveryCommand,
     RecoveryPart,
@@ -19,6 +21,7 @@ from gpuinfra.plan.model import (
     RecoveryTarget,
     Replica,
 )
+from gpuinfra.plan.storage import created
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.recovery import Recovery
 
@@ -26,6 +29,8 @@ MB_PER_GIB = 2**30 / 1e6
 MINUTES_PER_MONTH = 730 * 60
 FAILOVER = ("the decision to fail over", "stopping the replication before the second region writes")
 """Steps of a failover that have an unknown duration on every cloud."""
+LOGIN = "login"
+"""First label of the name of the nodes."""
 FOUNDATION = "creating the foundation in the second region, if recovery.site_minutes does not include it"
 
 
@@ -202,6 +207,27 @@ def recovery_plan(
         rto=recovery_time(recovery, replication, file_systems, spec.handover.deadline_minutes),
         checkpoint_gb_per_month=round(size / 1000 * MINUTES_PER_MONTH / recovery.checkpoint_minutes, 1),
         commands=replication.commands(spec.where.region, recovery.region, pools),
+        names=names_plan(spec),
+    )
+
+
+def names_plan(spec: ClusterSpec) -> NamesPlan | None:
+    """Return the DNS names of the nodes and the file systems, or None if the declaration has none.
+
+    A mounted bucket has no name, because its nodes read it through the endpoint of its service.
+    """
+    names = spec.recovery.names if spec.recovery else None
+    if names is None:
+        return None
+    return NamesPlan(
+        zone=names.zone,
+        domain=names.domain,
+        login=f"{LOGIN}.{names.domain}",
+        mounts=tuple(
+            MountName(mount=entry.mount, host=f"{name.removesuffix('-0')}.{names.domain}")
+            for name, entry in created(spec.storage)
+            if entry.kind != "object"
+        ),
     )
 
 

@@ -122,6 +122,9 @@ class _Drill:
             self.found = self._up_primary()
         with self._step("prepare the second region"):
             self.found = self._prepare()
+        if self.recovery.names:
+            with self._step("names"):
+                self.found = self._point_names()
         with self._step("checkpoints"):
             self.found = self._write()
         with self._step("ready"):
@@ -239,6 +242,16 @@ class _Drill:
             self.session.pulumi = own
         if not operation.ok:
             raise _Failed("\n".join(errors_of(operation)))
+
+    def _point_names(self) -> str:
+        """Create the declared zone in the stand-in account, and point the names to the first region."""
+        names = self.recovery.names
+        assert names is not None
+        self.session.cloud.ask("external", {"id": names.zone, "domain": names.domain})
+        done = self._gpuinfra("names", str(self.session.folder.stack_file), "--yes")
+        if done.returncode:
+            raise _Failed((done.stderr or done.stdout).strip())
+        return "; ".join(done.stdout.splitlines())
 
     def _write(self) -> str:
         """Write checkpoints to the buckets of the file systems, with a simulated clock."""

@@ -129,6 +129,8 @@ def _site(plan: Plan) -> Iterator[str]:
 def _recovery(recovery: RecoveryPlan) -> Iterator[str]:
     buckets = ", ".join(one.name for one in recovery.replicas)
     yield from _field("recovery", f"{recovery.mode} in {recovery.region}, replicas of the buckets {buckets}")
+    if recovery.names:
+        yield from _field("names", f"{', '.join(recovery.names.hosts)} in the zone {recovery.names.zone}")
     yield from tables.text(recovery_table(recovery), indent=2)
     for one in recovery.commands:
         yield from tables.fields([("run", f"{one.command}  # {one.why}")], indent=2, label=LABEL)

@@ -11,12 +11,16 @@ from gpuinfra.clouds.profile import rules_in
 from gpuinfra.clouds.timing import lustre_duration
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.plan.model import FileSystemPlan, Lifetime, RecoveryTarget
-from gpuinfra.plan.recovery import Replication, exported, recovery_point, recovery_time, throughput_mb_s
+from gpuinfra.plan.recovery import Replication, exported, names_plan, recovery_point, recovery_time, throughput_mb_s
 from gpuinfra.plan.storage import created, existing_of
+from gpuinfra.registry import has_module
 from gpuinfra.spec.messages import listed, nearest
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.recovery import Recovery
 from gpuinfra.spec.shown import shown
+
+LABEL = 63
+"""Maximum length of a label of a domain name (RFC 1035, section 2.3.4)."""
 
 
 def _declared(spec: ClusterSpec) -> tuple[Recovery, Replication] | None:
@@ -206,14 +210,52 @@ def recovery_targets_hold(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def recovery_needs_no_failed_control_plane(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A failover does not create resources that require a control plane in the failed region."""
-    if not (declared := _declared(spec)) or declared[0].mode == "hot":
+    """A failover does not create resources that require a control plane in the failed region. In mode `pilot-light`, the base stack of a clone contains these resources."""
+    if not (declared := _declared(spec)) or declared[0].mode != "cold":
         return
     recovery, replication = declared
     region = spec.where.region
     if lost := replication.control_regions.get(region):
-        what = f"is {recovery.mode}, so a failover creates nodes, but if {region} fails, you cannot create or change {lost} in any region"
-        yield warn("recovery.mode", what, "use a different where.region, or mode: hot")
+        what = f"is {recovery.mode}, so a failover creates {lost}, but if {region} fails, you cannot create or change them in any region"
+        yield warn("recovery.mode", what, "use a different where.region, or mode: pilot-light or hot")
+
+
+def recovery_names_are_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The cloud supports names that move to the second region."""
+    if spec.recovery and spec.recovery.names and not has_module(spec.cloud, "dns"):
+        what = f"is set, but gpuinfra moves DNS names on AWS only, not on {profile_of(spec.cloud).title}"
+        yield error("recovery.names", what, "remove it, and change your DNS records yourself after a failover")
+
+
+def recovery_names_are_unique(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The nodes and each file system have a valid name of their own."""
+    names = names_plan(spec)
+    if names is None or not _declared(spec):
+        return
+    seen = {names.login: "the nodes"}
+    for index, entry in enumerate(spec.storage):
+        for one in names.mounts:
+            if one.mount != entry.mount:
+                continue
+            if other := seen.get(one.host):
+                what = f"is {shown(entry.mount)}, whose DNS name {one.host} is the name of {other}"
+                yield error(f"storage[{index}].mount", what, "use a different mount, or remove recovery.names")
+            elif len(one.host.partition(".")[0]) > LABEL:
+                what = (
+                    f"is {shown(entry.mount)}, whose DNS name {one.host} has a label with more than {LABEL} characters"
+                )
+                yield error(f"storage[{index}].mount", what, "use a shorter mount, or remove recovery.names")
+            seen[one.host] = entry.mount
+
+
+def recovery_names_can_move(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The control plane of the DNS records is not in the region that fails."""
+    if not (declared := _declared(spec)) or declared[0].names is None:
+        return
+    region = spec.where.region
+    if region in declared[1].control_regions and has_module(spec.cloud, "dns"):
+        what = f"is set, but where.region is {region}, and DNS records cannot be changed while {region} does not respond; `gpuinfra failover --resume` moves the names later"
+        yield warn("recovery.names", what, "use a different where.region")
 
 
 def recovery_audit_covers_region(spec: ClusterSpec, today: date) -> Iterator[Finding]:

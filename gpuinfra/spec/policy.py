@@ -266,6 +266,8 @@ class Access(SpecModel):
     """AWS: ARNs of managed policies to attach to the nodes' role, such as access to your data or container images. If omitted, nodes can only download their bundle, upload evidence and accept sessions."""
     node_roles: tuple[NodeRole, ...] = Field(default=(), max_length=10)
     """Azure and Google Cloud: roles to assign to the nodes' identity, such as access to your data or container images. If omitted, nodes can only download their bundle, upload evidence, and use the declared buckets and registry. On AWS, use `node_policies`."""
+    node_role_in_site: StrictBool = False
+    """AWS: whether the site creates the nodes' role, so that a stack with only the nodes creates no IAM resources. Set it in both stacks before their first deployment, because a change replaces the role."""
     permissions_boundary: PolicyArn | None = Field(
         default=None, examples=["arn:aws:iam::123456789012:policy/gpu-boundary"]
     )

@@ -5,8 +5,30 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictInt
 
 from gpuinfra.spec.base import Gib, Line, Number, SpecModel, Unit
+from gpuinfra.spec.formats import text
 
 Minutes = Annotated[StrictInt, Unit("minutes")]
+HostedZone = Annotated[
+    str, text(r"^Z[0-9A-Z]{1,31}$", "the ID of a Route 53 hosted zone such as Z0123456789ABCDEFGHIJ")
+]
+"""Route 53 API reference, data type `ResourceId`: at most 32 characters."""
+Domain = Annotated[
+    str,
+    text(
+        r"^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+        "a domain name in lowercase such as train.example.internal",
+        max_length=150,
+    ),
+]
+
+
+class RecoveryNames(SpecModel):
+    """DNS names of the nodes and the file systems, which `gpuinfra failover` and `gpuinfra failback` move to the other region. Only on AWS."""
+
+    zone: HostedZone = Field(examples=["Z0123456789ABCDEFGHIJ"])
+    """ID of an existing Route 53 hosted zone that contains the names. gpuinfra does not create or delete the zone."""
+    domain: Domain = Field(examples=["train.example.internal"])
+    """Domain of the names, which is the zone's name or ends with it: `login.DOMAIN` is the name of the nodes, and `scratch.DOMAIN` of the file system at `/scratch`."""
 
 
 class Recovery(SpecModel):
@@ -32,6 +54,8 @@ class Recovery(SpecModel):
     """Measured time from the export of a checkpoint until all its objects are in the second region. Required if and only if the cloud does not commit to a time, as on Azure and Google Cloud."""
     site_minutes: Minutes | None = Field(default=None, ge=1, le=1440, examples=[30])
     """Measured time to create the network and file systems in the second region. Required if and only if `mode` is `cold`."""
+    names: RecoveryNames | None = None
+    """AWS: DNS names that move to the second region. If omitted, each region has its own names."""
 
 
-__all__ = ["Recovery"]
+__all__ = ["Recovery", "RecoveryNames"]

@@ -58,15 +58,15 @@ def test_failback_runs_and_states_what_is_left(returned: Returned) -> None:
     done = run("--yes")
     assert done.return_value == 0, done.exception
     lines = done.output.splitlines()
-    assert lines[0].startswith("1/8 check: check whether us-east-1 responds")
-    assert lines[-2] == "aws-recovery runs in us-east-1"
+    assert lines[0].startswith("1/8 check: check whether us-east-2 responds")
+    assert lines[-2] == "aws-recovery runs in us-east-2"
     assert lines[-1].endswith("pulumi destroy --stack aws-recovery-us-west-2")
     assert not path.exists()
     assert len(list(path.parent.glob(f"{path.stem}.*.old"))) == 1
     calls = list(returned.calls)
     again = run("--yes")
     assert isinstance(again.exception, UsageError)
-    assert "a failback of aws-recovery to us-east-1 ended at" in str(again.exception)
+    assert "a failback of aws-recovery to us-east-2 ended at" in str(again.exception)
     assert run("--yes", "--resume").return_value == 0
     assert returned.calls == calls
 

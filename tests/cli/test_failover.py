@@ -84,7 +84,7 @@ def test_dry_run_prints_each_step_and_changes_nothing(world: World, tmp_path: Pa
     done = run(*REGION, "--dry-run")
     assert done.return_value == 0, done.exception
     assert (
-        done.output.splitlines()[1] == "2/7 fence: scale to zero in us-east-1, and wait until no nodes are left: gpu-0"
+        done.output.splitlines()[1] == "2/7 fence: scale to zero in us-east-2, and wait until no nodes are left: gpu-0"
     )
     assert "pulumi up --stack aws-recovery-us-west-2" in done.output
     assert world.calls == []

@@ -93,7 +93,7 @@ def aws_replication_off(one: Broken) -> tuple[str, str]:
 
 def aws_other_key(one: Broken) -> tuple[str, str]:
     """the replication rule uses a key in the first Region"""
-    key = one.deployed.first(KEY, "us-east-1")["outputs"]["arn"]
+    key = one.deployed.first(KEY, "us-east-2")["outputs"]["arn"]
     return "key", _rules(one, lambda rule: rule["destination"]["encryptionConfiguration"].update(replicaKmsKeyId=key))
 
 
@@ -205,7 +205,7 @@ def azure_bundle(one: Broken) -> tuple[str, str]:
 
 def aws_state(one: Broken) -> tuple[str, str]:
     """the state is in a bucket in the first Region"""
-    one.deployed.ask("existing", type="aws:s3/bucket:Bucket", id="our-state", inputs={"bucket": "our-state", "region": "us-east-1"})  # fmt: skip
+    one.deployed.ask("existing", type="aws:s3/bucket:Bucket", id="our-state", inputs={"bucket": "our-state", "region": "us-east-2"})  # fmt: skip
     one.environment[BACKEND] = "s3://our-state"
     return "state", BACKEND
 
@@ -228,7 +228,7 @@ def gcp_state(one: Broken) -> tuple[str, str]:
 
 def aws_image(one: Broken) -> tuple[str, str]:
     """the image does not exist in the second Region"""
-    one.deployed.ask("external", id="ami-0fedcba9876543210", regions=["us-east-1"])
+    one.deployed.ask("external", id="ami-0fedcba9876543210", regions=["us-east-2"])
     return one.use_images("ami-0123456789abcdef0", "ami-0fedcba9876543210")
 
 

@@ -57,7 +57,7 @@ def test_a_named_replica_removes_recovery(mode: str) -> None:
 def test_a_bucket_named_as_auto_keeps_recovery() -> None:
     """The value `auto` names no replica: the recovery section stays, and the data is missing."""
     result = cloned(file_of("aws-recovery"), "us-west-2", values=(("storage[0].bucket", "auto"),))
-    assert declared(result)["recovery"]["region"] == "us-east-1"
+    assert declared(result)["recovery"]["region"] == "us-east-2"
     assert len(findings(result, "storage[0].bucket")) == 1
 
 

@@ -419,7 +419,7 @@ def test_a_clone_in_the_second_region_replicates_back(tmp_path: Path) -> None:
     saved(result, tmp_path)
     base, nodes = (read_stack(tmp_path / one.path.name).spec for one in result.files)
     assert base.recovery is not None
-    assert base.recovery.region == "us-east-1"
+    assert base.recovery.region == "us-east-2"
     assert nodes.recovery is None
 
 

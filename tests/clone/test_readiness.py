@@ -27,6 +27,7 @@ from gpuinfra.errors import EnvironmentMissing, SpecError, UsageError
 from gpuinfra.shipped import shipped
 from gpuinfra.spec.load import read_stack
 from gpuinfra.spec.policy import Network
+from tests.clone.stacks import cloned, file_of
 from tests.clouds.stacks import TODAY
 
 PAIRS = {"aws-recovery": "us-west-2", "azure-recovery": "eastus2", "gcp-recovery": "us-east4"}
@@ -344,3 +345,29 @@ def test_mounted_replica_needs_its_key(pair: tuple[Path, Path]) -> None:
     assert (line.name, line.state) == ("storage[0].key_arn", FAIL)
     assert shlex.split(line.fix).count("storage[0].bucket=data-replica") == 1
     assert "storage[0].key_arn=arn:aws:kms:us-west-2:0:key/k" in shlex.split(line.fix)
+
+
+@pytest.mark.parametrize(("region", "state"), [("us-east-1", FAIL), ("us-east-2", WARN)])
+def test_a_node_role_that_a_failover_creates_is_reported(tmp_path: Path, region: str, state: str) -> None:
+    """A stack file of an earlier version has no `node_role_in_site`. It is a failure if the control plane of IAM is in the region that fails."""
+    text = (
+        file_of("aws-recovery")
+        .read_text()
+        .replace("mode: cold", "mode: pilot-light")
+        .replace("      site_minutes: 30\n", "")
+    )
+    text = text.replace("us-east-2", region).replace("use2-az1", {"us-east-1": "use1-az4"}.get(region, "use2-az1"))
+    path = tmp_path / "Pulumi.recovery.yaml"
+    path.write_text(text)
+    base, nodes = cloned(path, "us-west-2", mode="pilot-light").files
+    base.path.write_text(base.text)
+    nodes.path.write_text(nodes.text)
+    loaded = read_stack(path)
+    assert not [one for one in second_of(loaded, "gpuinfra", TODAY, {}).lines if one.topic == "role"]
+    without = [
+        line for line in nodes.text.splitlines() if "node_role_in_site" not in line and line.strip() != "access:"
+    ]
+    nodes.path.write_text("\n".join(without) + "\n")
+    (line,) = [one for one in second_of(loaded, "gpuinfra", TODAY, {}).lines if one.topic == "role"]
+    assert line.state == state
+    assert line.fix.endswith("--force")

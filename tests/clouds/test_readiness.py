@@ -28,7 +28,7 @@ from tests.clouds.stacks import TODAY, spec_of
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 SOURCE, REPLICA, ROLE = (
-    "train-evidence-000000000000-us-east-1-0a1b2c3d",
+    "train-evidence-000000000000-us-east-2-0a1b2c3d",
     "train-evidence-000000000000-us-west-2-0a1b2c3d",
     "replication",
 )
@@ -67,7 +67,7 @@ AWS_STATE: list[dict[str, Any]] = [
     _replicated(SOURCE, REPLICA),
     _replicated(*SCRATCH),
     {"type": aws.KEY, "id": KEY_ID, "outputs": {"region": "us-west-2"}},
-    {"type": aws.KEY, "id": "of-the-first-region", "outputs": {"region": "us-east-1"}},
+    {"type": aws.KEY, "id": "of-the-first-region", "outputs": {"region": "us-east-2"}},
     {"type": aws.OBJECT, "outputs": {"bucket": SOURCE, "key": BUNDLE}},
     {"type": aws.OBJECT, "outputs": {"bucket": "not-replicated", "key": "other"}},
 ]
@@ -130,12 +130,12 @@ class Aws:
 
     def _answers(self, service: str, region: str, state: list[dict[str, Any]]) -> Iterable[tuple[str, Any, Any]]:
         pairs = [(SOURCE, REPLICA), SCRATCH][: sum(one["type"] == aws.REPLICATION for one in state)]
-        first, second = (service, "us-east-1"), (service, "us-west-2")
+        first, second = (service, "us-east-2"), (service, "us-west-2")
         for source, replica in pairs:
             metric = {"Namespace": "AWS/S3", "Dimensions": [
                 {"Name": "SourceBucket", "Value": source}, {"Name": "DestinationBucket", "Value": replica}, {"Name": "RuleId", "Value": "all"}],
                 "StartTime": ANY, "EndTime": NOW, "Period": ANY}  # fmt: skip
-            if (service, region) == first == ("s3", "us-east-1"):
+            if (service, region) == first == ("s3", "us-east-2"):
                 yield "get_bucket_replication", self.rules[source], {"Bucket": source}
             if (service, region) == second == ("s3", "us-west-2"):
                 yield "head_bucket", self.head, {"Bucket": replica}
@@ -145,7 +145,7 @@ class Aws:
                     self.lag,
                     {**metric, "MetricName": "ReplicationLatency", "Statistics": ["Maximum"]},
                 )
-            if (service, region) == ("cloudwatch", "us-east-1"):
+            if (service, region) == ("cloudwatch", "us-east-2"):
                 yield (
                     "get_metric_statistics",
                     self.failed,
@@ -205,7 +205,7 @@ BOTH = (SOURCE, SCRATCH[0])
         (lambda cloud: cloud.rules.update({SOURCE: "NoSuchBucket"}), {(FAIL, "replication", SOURCE)}, ""),
         (_rule(SourceSelectionCriteria={"SseKmsEncryptedObjects": {"Status": "Disabled"}}), {(FAIL, "replication", SOURCE)}, ""),
         (lambda cloud: cloud.rules[SOURCE]["ReplicationConfiguration"]["Rules"][0].pop("SourceSelectionCriteria"), {(FAIL, "replication", SOURCE)}, ""),
-        (_encrypted_with(KEY_ARN.format("us-east-1", KEY_ID)), {(FAIL, "key", REPLICA)}, ""),
+        (_encrypted_with(KEY_ARN.format("us-east-2", KEY_ID)), {(FAIL, "key", REPLICA)}, ""),
         (_encrypted_with(KEY_ARN.format("us-west-2", "other")), {(FAIL, "key", REPLICA)}, ""),
         (_encrypted_with(None), {(FAIL, "key", REPLICA)}, ""),
         (_set("head", "404"), {(FAIL, "replica", REPLICA), (FAIL, "replica", SCRATCH[1])}, ""),
@@ -218,7 +218,7 @@ BOTH = (SOURCE, SCRATCH[0])
         (_set("key", {"KeyMetadata": {"KeyId": KEY_ID, "KeyState": "PendingDeletion"}}), {(FAIL, "key", KEY_ID)}, "aws kms cancel-key-deletion"),
         (_set("key", "NotFoundException"), {(FAIL, "key", KEY_ID)}, ""),
         (_set("role", "NoSuchEntity"), {(FAIL, "role", ROLE)}, ""),
-        (_set("bundle", "404"), {(FAIL, "bundle", BUNDLE)}, "aws s3control create-job --region us-east-1"),
+        (_set("bundle", "404"), {(FAIL, "bundle", BUNDLE)}, "aws s3control create-job --region us-east-2"),
         (_set("key", "AccessDeniedException"), {(UNREAD, "key", KEY_ID)}, "log in"),
         (_set("lag", "Throttling"), {(UNREAD, "lag", one) for one in BOTH}, "log in"),
         (_set("role", "ExpiredToken"), {(UNREAD, "role", ROLE)}, "log in"),

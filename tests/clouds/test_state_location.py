@@ -56,7 +56,7 @@ def on_aws(url: str, answer: dict[str, Any] | str) -> list[Line]:
 @pytest.mark.parametrize(
     ("answer", "state", "reason"),
     [
-        ({"BucketRegion": "us-east-1"}, FAIL, "is in us-east-1, so a failover cannot read"),
+        ({"BucketRegion": "us-east-2"}, FAIL, "is in us-east-2, so a failover cannot read"),
         ({"BucketRegion": "eu-west-1"}, OK, "is in eu-west-1"),
         ("404", UNREAD, "s3://our-state/path?profile=p was not found"),
         ("403", UNREAD, "403"),

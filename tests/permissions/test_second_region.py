@@ -17,10 +17,11 @@ from gpuinfra.planning import make_plan
 from gpuinfra.registry import has_module, module_of
 from gpuinfra.rehearsal.cloud.aws import operator
 from gpuinfra.rehearsal.cloud.azure import operator as azure_operator
+from gpuinfra.spec.recovery import RecoveryNames
 from tests.clouds.stacks import TODAY, plan_of, spec_of
 
 RECOVERY = {"aws": "aws-recovery", "azure": "azure-recovery", "gcp": "gcp-recovery"}
-FIRST, SECOND, OTHER = "us-east-1", "us-west-2", "eu-west-1"
+FIRST, SECOND, OTHER = "us-east-2", "us-west-2", "eu-west-1"
 
 
 def actions(stack: str) -> set[str]:
@@ -49,10 +50,10 @@ CALLS = {
            "complete_multipart_upload": "s3:PutObject", "get_object_tagging": "s3:GetObjectVersionTagging"},
 }  # fmt: skip
 """Requests whose action has another name (https://docs.aws.amazon.com/AmazonS3/latest/userguide/using-with-s3-policy-actions.html, retrieved 2026-11-23)."""
-SERVICES = ("s3", "kms", "iam", "cloudwatch", "autoscaling", "fsx")
+SERVICES = ("s3", "kms", "iam", "cloudwatch", "autoscaling", "fsx", "route53")
 
 
-@pytest.mark.parametrize("module", ["readiness", "failover", "failback"])
+@pytest.mark.parametrize("module", ["readiness", "failover", "failback", "dns"])
 def test_every_request_of_the_module_has_its_action(module: str) -> None:
     """Each client method in the source code is an operation of botocore, and its action is in the list of `ready` or `failover`."""
     source = (Path(aws.__file__).parent / f"{module}.py").read_text()
@@ -63,8 +64,8 @@ def test_every_request_of_the_module_has_its_action(module: str) -> None:
         names = client.meta.method_to_api_mapping
         for method in called & set(names):
             found[method] = CALLS.get(service, {}).get(method, f"{service}:{names[method]}")
-    assert len(found) >= 6, found
-    groups = {"readiness": aws.READY, "failover": aws.FAILOVER, "failback": aws.FAILBACK}[module]
+    assert len(found) >= (3 if module == "dns" else 6), found
+    groups = {"readiness": aws.READY, "failover": aws.FAILOVER, "failback": aws.FAILBACK, "dns": aws.NAMES}[module]
     listed = {action for group in groups.values() for action in group}
     assert {action for method, action in found.items() if method != "head_bucket"} <= listed
 
@@ -135,6 +136,24 @@ def test_a_failback_stops_and_copies_only_what_belongs_to_the_stack() -> None:
         ]
         assert region in statement["Resource"]
         assert other not in statement["Resource"]
+
+
+def test_names_can_be_changed_in_the_declared_zone_only() -> None:
+    """A stack without names has no permission for records, and `--read` allows no changes of records."""
+    assert not {one for one in actions("aws-recovery") if one.startswith("route53:")}
+    spec = spec_of("aws-recovery")
+    assert spec.recovery is not None
+    names = RecoveryNames(zone="Z0123456789ABCDEFGHIJ", domain="train.example.internal")
+    plan = make_plan(spec.model_copy(update={"recovery": spec.recovery.model_copy(update={"names": names})}), TODAY)
+    documents = tuple(json.dumps(one) for one in permissions_of(plan).documents)
+    zone = "arn:aws:route53:::hostedzone/{}"
+    for action in (one for group in aws.NAMES.values() for one in group):
+        (own,) = operator.http(action, zone.format(names.zone), FIRST)
+        (other,) = operator.http(action, zone.format("ZOTHER"), FIRST)
+        assert operator.allows(documents, own)[0], action
+        assert not operator.allows(documents, other)[0], action
+    read = {need.action for need in permissions_of(plan, read_only=True).needs}
+    assert {one for one in read if one.startswith("route53:")} == set(aws.NAMES[aws.READ_NAMES])
 
 
 def test_requests_of_a_failover_on_azure_are_in_the_list() -> None:

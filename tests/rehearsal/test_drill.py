@@ -27,8 +27,9 @@ def stack(folder: Path, *, first: str, mode: str) -> Path:
     """`aws-recovery` with one on-demand node, and with this first region and this mode."""
     text = FILE.read_text()
     if first == "us-west-2":
-        text = text.replace("us-east-1", "?").replace("us-west-2", "us-east-1").replace("?", "us-west-2")
-        text = text.replace("use1-az4", "usw2-az2")
+        text = text.replace("us-west-2", "us-east-1").replace("us-east-2", "us-west-2").replace("use2-az1", "usw2-az2")
+    else:
+        text = text.replace("us-east-2", "us-east-1").replace("use2-az1", "use1-az4")
     return written(folder, text, "on_demand", mode)
 
 
@@ -49,7 +50,7 @@ def written(folder: Path, text: str, kind: str, mode: str) -> Path:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("needs_nodes")
-@pytest.mark.parametrize(("first", "mode"), [("us-west-2", "pilot-light"), ("us-east-1", "hot")])
+@pytest.mark.parametrize(("first", "mode"), [("us-west-2", "cold"), ("us-east-1", "pilot-light"), ("us-east-1", "hot")])
 def test_a_stack_fails_over_within_its_targets(first: str, mode: str, rehearse: Rehearse, tmp_path: Path) -> None:
     """The nodes in the second region are verified, the newest replicated checkpoint is complete, and both targets are met."""
     second = {"us-west-2": "us-east-1", "us-east-1": "us-west-2"}[first]

@@ -22,7 +22,7 @@ SECOND = {"aws": "us-west-2", "gcp": "us-east4", "azure": "recovery-eastus2"}
 """Part of the names of replicas. On Azure, it is part of the resource group."""
 COUNT = {"aws": 2, "gcp": 2, "azure": 4}
 """Replications of two buckets. On Azure, each has a policy in both accounts."""
-PLACE = {"aws": "us-east-1", "gcp": None, "azure": None}
+PLACE = {"aws": "us-east-2", "gcp": None, "azure": None}
 """Region of the replication itself. Jobs of Storage Transfer Service are global, and a policy is part of its account."""
 ENDED = {
     "aws": ("ReplicationConfig", "MetricAlarm", "sns/"),

@@ -214,6 +214,9 @@ def azure_recovery(**fields: Any) -> Change:
     }
 
 
+NAMES = {"zone": "Z0123456789ABCDEFGHIJ", "domain": "train.example.internal"}
+WEST: Change = {"where": {"cloud": "aws", "region": "us-west-2"}}
+
 ACCEPTED: dict[str, list[Case]] = {
     "existing_file_system_has_no_settings": [
         ("aws", {"storage": [*lustre(), *bucket(), {"kind": "home", "capacity_gib": 2048}]}),
@@ -1134,9 +1137,24 @@ ACCEPTED: dict[str, list[Case]] = {
     ],
     "recovery_needs_no_failed_control_plane": [
         ("aws", recovery(mode="hot", site_minutes=None)),
+        ("aws", recovery(mode="pilot-light", site_minutes=None)),
         ("aws", {**recovery(), "where": {"cloud": "aws", "region": "us-east-2"}}),
     ],
     "recovery_audit_covers_region": [("aws", recovery()), ("aws", {"audit.trail": "existing"})],
+    "recovery_names_are_supported": [
+        ("aws", recovery(names=NAMES)),
+        ("azure", azure_recovery()),
+        ("gcp", gcp_recovery()),
+    ],
+    "recovery_names_are_unique": [
+        ("aws", recovery()),
+        ("aws", recovery(names=NAMES)),
+        ("aws", {**recovery(names=NAMES), "storage": [*lustre(bucket="auto"), *bucket(mount="/login")]}),
+    ],
+    "recovery_names_can_move": [
+        ("aws", recovery()),
+        ("aws", {**recovery(region="us-east-1", names=NAMES), **WEST}),
+    ],
 }
 
 REJECTED: dict[str, list[Case]] = {
@@ -1462,6 +1480,7 @@ REJECTED: dict[str, list[Case]] = {
         ("gcp", {"access.evidence_from": ["203.0.113.0/24"]}),
         ("azure", {"access.node_policies": [_ECR]}),
         ("gcp", {"access.permissions_boundary": f"{_POLICY}/edge"}),
+        ("azure", {"access.node_role_in_site": True}),
     ],
     "all_buckets_are_recorded": [
         ("aws", {"audit.all_buckets": True}),
@@ -2064,7 +2083,15 @@ REJECTED: dict[str, list[Case]] = {
     ],
     "recovery_needs_no_failed_control_plane": [
         ("aws", recovery()),
-        ("aws", recovery(mode="pilot-light", site_minutes=None)),
     ],
     "recovery_audit_covers_region": [("aws", {**recovery(), "audit.trail": "existing"})],
+    "recovery_names_are_supported": [
+        ("azure", azure_recovery(names=NAMES)),
+        ("gcp", gcp_recovery(names=NAMES)),
+    ],
+    "recovery_names_are_unique": [
+        ("aws", {**recovery(names=NAMES), "storage": lustre(bucket="auto", mount="/login")}),
+        ("aws", {**recovery(names=NAMES), "storage": lustre(bucket="auto", mount="/" + "a" * 64)}),
+    ],
+    "recovery_names_can_move": [("aws", recovery(names=NAMES))],
 }

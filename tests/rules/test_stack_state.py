@@ -35,7 +35,7 @@ def _found(folder: Path, backend: str | None, provider: str | None, stack: str =
     [
         (None, None),
         ("s3://state?region=us-west-2", f"awskms:///{KEY.format('us-west-2')}"),
-        ("s3://state-us-east-1?region=eu-west-1&awssdk=v2", "awskms://alias/state?region=us-west-2"),
+        ("s3://state-us-east-2?region=eu-west-1&awssdk=v2", "awskms://alias/state?region=us-west-2"),
         ("https://api.pulumi.com", "passphrase"),
         ("gs://state", "gcpkms://projects/p/locations/us-central1/keyRings/r/cryptoKeys/k"),
     ],
@@ -48,10 +48,10 @@ def test_state_in_a_different_region_is_accepted(tmp_path: Path, backend: str | 
 @pytest.mark.parametrize(
     ("backend", "provider", "expected"),
     [
-        ("s3://state?region=us-east-1", None, (Level.ERROR, "backend.url")),
-        ("s3://state?awssdk=v2&region=us-east-1", None, (Level.ERROR, "backend.url")),
-        (None, f"awskms:///{KEY.format('us-east-1')}", (Level.ERROR, "secretsprovider")),
-        (None, "awskms://alias/state?region=us-east-1", (Level.ERROR, "secretsprovider")),
+        ("s3://state?region=us-east-2", None, (Level.ERROR, "backend.url")),
+        ("s3://state?awssdk=v2&region=us-east-2", None, (Level.ERROR, "backend.url")),
+        (None, f"awskms:///{KEY.format('us-east-2')}", (Level.ERROR, "secretsprovider")),
+        (None, "awskms://alias/state?region=us-east-2", (Level.ERROR, "secretsprovider")),
         ("s3://state", None, (Level.WARN, "backend.url")),
         (None, "awskms://alias/state", (Level.WARN, "secretsprovider")),
     ],
@@ -99,7 +99,7 @@ def test_state_of_a_clone_in_the_region_of_the_original_is_a_warning(
 @pytest.mark.parametrize(
     ("backend", "expected"),
     [
-        ("s3://state?region=us-east-1", [(Level.ERROR, "backend.url")]),
+        ("s3://state?region=us-east-2", [(Level.ERROR, "backend.url")]),
         ("s3://state?region=us-west-2", [(Level.WARN, "backend.url")]),
         ("s3://state?region=eu-west-1", []),
         ("s3://state", [(Level.WARN, "backend.url")]),
@@ -115,24 +115,24 @@ def test_state_of_a_clone_with_recovery_is_in_a_third_region(
 
 def test_clone_warns_about_the_state_of_the_stack(tmp_path: Path) -> None:
     """`gpuinfra clone` reports a state backend in the region of the stack, which both stacks share."""
-    (tmp_path / "Pulumi.yaml").write_text("name: lab\nruntime: python\nbackend: {url: 's3://state?region=us-east-1'}\n")
+    (tmp_path / "Pulumi.yaml").write_text("name: lab\nruntime: python\nbackend: {url: 's3://state?region=us-east-2'}\n")
     path = tmp_path / "Pulumi.lab.yaml"
     path.write_text(STACK[: STACK.index("    recovery:")])
     made = clone(read_stack(path), path.read_text(), Request(region="us-west-2"), TODAY)
     assert made.ok
     (found,) = [one for one in made.findings if one.path == "backend.url"]
-    assert "us-east-1" in found.message
+    assert "us-east-2" in found.message
 
 
-@pytest.mark.parametrize(("region", "found"), [("us-east-1", 1), ("us-west-2", 0), ("nowhere", 0)])
+@pytest.mark.parametrize(("region", "found"), [("us-east-2", 1), ("us-west-2", 0), ("nowhere", 0)])
 def test_state_of_a_clone_on_a_different_cloud(tmp_path: Path, region: str, found: int) -> None:
     """A clone on Google Cloud needs its state when the region of its original on AWS fails."""
     stack = (shipped("stacks") / "Pulumi.gcp-foundation.yaml").read_text(encoding="utf-8")
     stack = stack.replace("config:\n", f"config:\n  gpuinfra:clone-of: {{stack: lab, region: {region}}}\n")
-    assert _found(tmp_path, "s3://state?region=us-east-1", None, stack) == [(Level.WARN, "backend.url")] * found
+    assert _found(tmp_path, "s3://state?region=us-east-2", None, stack) == [(Level.WARN, "backend.url")] * found
 
 
 def test_without_a_second_region_the_state_can_be_anywhere(tmp_path: Path) -> None:
     """A declaration without `recovery` has no failover."""
     stack = STACK[: STACK.index("    recovery:")]
-    assert _found(tmp_path, "s3://state?region=us-east-1", None, stack) == []
+    assert _found(tmp_path, "s3://state?region=us-east-2", None, stack) == []

@@ -357,9 +357,14 @@ def linked_file_systems(plan: Plan) -> Iterator[Instance]:
 
 
 def node_roles(plan: Plan) -> Iterator[Instance]:
-    """The identity of the nodes."""
-    if _pools(plan):
-        yield Instance(component=naming.logical(plan.name, "node"))
+    """The identity of the nodes, which the site or the cluster creates."""
+    if "site" in plan.layers if plan.roles.node_role_in_site else _pools(plan):
+        yield Instance(component=node_component(plan))
+
+
+def node_component(plan: Plan) -> str:
+    """Return the name of the component of the nodes' role. It is the same in the stack that creates the role and in the one that uses it."""
+    return naming.logical(plan.name, "node")
 
 
 def node_policies(plan: Plan) -> Iterator[Instance]:

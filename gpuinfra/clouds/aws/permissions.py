@@ -15,8 +15,8 @@ from typing import Any
 from gpuinfra.clouds.aws import instances
 from gpuinfra.clouds.aws.profile import USER
 from gpuinfra.clouds.aws.regions import partition
-from gpuinfra.clouds.aws.requests import CHANGES, COPY, IN_BOTH, SSH, STOP_SECOND, asked
-from gpuinfra.clouds.aws.resources import RESOURCES, resources
+from gpuinfra.clouds.aws.requests import CHANGES, COPY, IN_BOTH, NAMES, SSH, STOP_SECOND, asked
+from gpuinfra.clouds.aws.resources import NODE_ROLE, RESOURCES, resources
 from gpuinfra.clouds.permissions import Permissions, collect, reads_of, uses_of
 from gpuinfra.clouds.planned import PlannedResource
 from gpuinfra.naming import TOKEN_LENGTH, bucket_name, unique_name
@@ -173,9 +173,11 @@ def _scopes(plan: Plan, planned: _Planned, action: str, types: set[str]) -> Iter
     own = {f"aws:ResourceTag/{_CLUSTER}": plan.name}
     regions = _regions(plan, planned, types)
     roles = [f"{arn}iam::*:role/{name}" for name in _generated(planned, "aws:iam/role:Role")]
+    passed = [f"{arn}iam::*:role/{NODE_ROLE.logical(instances.node_component(plan))}-{'?' * 7}"]
     if action == "iam:PassRole":
         to = sorted(service for service, of in _PASSED_TO.items() if types & set(of))
-        yield _scope("PassRoles", roles, StringEquals={"iam:PassedToService": _one(to)})
+        used = [] if any(instances.node_roles(plan)) or not plan.pools else passed
+        yield _scope("PassRoles", [*roles, *used], StringEquals={"iam:PassedToService": _one(to)})
     elif action == "iam:CreateServiceLinkedRole":
         of = sorted(service for service, type_ in _SERVICE_ROLES.items() if type_ in types)
         where = [f"{arn}iam::*:role/aws-service-role/{service}/*" for service in of]
@@ -224,6 +226,8 @@ def _scopes(plan: Plan, planned: _Planned, action: str, types: set[str]) -> Iter
         yield _scope("UseKeysThroughEfs", keys, StringEquals={"kms:ViaService": via})
     elif action in _INTERFACES:
         yield from _interfaces(plan, action, own, regions)
+    elif service == "route53" and types & NAMES.keys() and plan.recovery and plan.recovery.names:
+        yield _scope("MoveNames", [f"{arn}route53:::hostedzone/{plan.recovery.names.zone}"])
     elif service == "route53":
         yield _scope("NameEndpoints", [f"{arn}route53:::hostedzone/*"])
     elif action in _TAGGING:

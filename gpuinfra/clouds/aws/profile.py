@@ -84,7 +84,7 @@ class AwsProfile:
         allowed="letters, digits, spaces and _ . : / = + - @, with at most 127 characters in a key",
     )
     """https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html, retrieved 2026-11-22."""
-    access_fields = frozenset({"ingress", "node_policies", "permissions_boundary", "users"})
+    access_fields = frozenset({"ingress", "node_policies", "node_role_in_site", "permissions_boundary", "users"})
     selects_buckets = True
     # `AUD is not in the supported unit set: [USD]` (awslabs/landing-zone-accelerator-on-aws issue 682, 2024-12-18).
     budget_currency = "USD"

@@ -82,6 +82,13 @@ FAILBACK: dict[str, tuple[str, ...]] = {
 
 A copy reads a version and its tags, and writes an object and its tags (https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html,
 retrieved 2026-11-26)."""
+READ_NAMES = "gpuinfra ready and names: read the DNS names"
+MOVE_NAMES = "gpuinfra failover, failback and names: change the DNS names"
+NAMES: dict[str, tuple[str, ...]] = {
+    READ_NAMES: ("route53:GetHostedZone", "route53:ListResourceRecordSets"),
+    MOVE_NAMES: ("route53:ChangeResourceRecordSets",),
+}
+"""Requests for a plan with `recovery.names`."""
 IN_BOTH = frozenset((*READY, *FAILOVER, *FAILBACK))
 """Requests in the Region of the plan and in the second Region."""
 
@@ -101,13 +108,15 @@ REPLACE: dict[str, tuple[str, ...]] = {
 }
 """Requests of `gpuinfra replace` in addition to those of the handover and of `gpuinfra ssh`."""
 
-CHANGES = frozenset({REFRESH, *SSH, *REPLACE, *FAILOVER, *FAILBACK})
+CHANGES = frozenset({REFRESH, *SSH, *REPLACE, *FAILOVER, *FAILBACK, MOVE_NAMES})
 """gpuinfra requests that change something or open a session."""
 
 
 def asked(plan: Plan) -> dict[str, tuple[str, ...]]:
     """Return the requests that gpuinfra makes for a plan."""
     moves = {**READY, **FAILOVER, **FAILBACK} if plan.recovery else {}
+    if plan.recovery and plan.recovery.names:
+        moves |= NAMES
     if not plan.pools:
         return moves
     by_name = any(pool.image.source == "name" for pool in plan.pools)

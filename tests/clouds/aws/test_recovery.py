@@ -23,7 +23,7 @@ from tests.clouds.recorder import Recording, record
 from tests.clouds.stacks import plan_of, recording_of, recording_of_spec, spec_of
 from tests.rules.cases import TODAY
 
-FIRST, SECOND = "us-east-1", "us-west-2"
+FIRST, SECOND = "us-east-2", "us-west-2"
 BUCKET, KEY = "aws:s3/bucket:Bucket", "aws:kms/key:Key"
 REPLICATION, VERSIONING = (
     "aws:s3/bucketReplicationConfig:BucketReplicationConfig",
@@ -180,8 +180,8 @@ def test_a_short_program_adds_a_second_region_to_an_existing_cluster() -> None:
     assert set(before) < set(after)
     assert {name for key, inputs in before.items() for name in _changed(inputs, after[key])} == set()
     assert {one.inputs["bucket"].rpartition("-")[0] for one in made.of(REPLICATION)} == {
-        "train-evidence-000000000000-us-east-1",
-        "train-scratch-0-000000000000-us-east-1",
+        "train-evidence-000000000000-us-east-2",
+        "train-scratch-0-000000000000-us-east-2",
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pulumi
@@ -122,7 +123,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 sources[one.name] = Source(bucket=created.bucket, key_arn=foundation.data_key_arn)
             file_systems.append({**mounted, "dns_name": created.dns_name, "mount_name": created.mount_name})
         file_systems += existing_mounts(plan)
-        return SiteRefs(
+        site = SiteRefs(
             vpc_id=vpc_id,
             subnet_ids=subnet_ids,
             nodes_group_id=security.nodes_group_id,
@@ -130,6 +131,9 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             data_buckets={name: one.bucket for name, one in sources.items()} or None,
             recovery=self._second_region(plan.recovery, foundation, sources) if plan.recovery else None,
         )
+        if not plan.roles.node_role_in_site:
+            return site
+        return replace(site, **self._node_role(foundation, site))
 
     def _bucket(self, one: FileSystemPlan, foundation: FoundationRefs) -> pulumi.Input[str]:
         """Return the bucket of a mount: the declared bucket, or a new one."""
@@ -189,7 +193,8 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         )
         return created.vpc_id, created.subnet_ids, created.file_system_subnet_ids
 
-    def cluster(self, foundation: FoundationRefs, site: SiteRefs) -> Pools:
+    def _node_role(self, foundation: FoundationRefs, site: SiteRefs) -> dict[str, pulumi.Output[str]]:
+        """Create the role of the nodes, and return the references to it."""
         plan = self.plan
         role = NodeRole(
             naming.logical(plan.name, "node"),
@@ -210,21 +215,42 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             ),
             self.opts,
         )
+        return {"node_role": role.role_name, "node_role_id": role.unique_id, "node_profile_arn": role.profile_arn}
+
+    def cluster(self, foundation: FoundationRefs, site: SiteRefs) -> Pools:
+        plan = self.plan
+        if not plan.roles.node_role_in_site:
+            site = replace(site, **self._node_role(foundation, site))
+        role, owner, profile = map(_known, (site.node_role, site.node_role_id, site.node_profile_arn))
         pools = []
         for pool in plan.pools:
             args = NodePoolArgs(
                 scope=self.scope,
                 subnet_id=site_subnet(site, pool.subnet, pool),
                 security_group_id=site.nodes_group_id,
-                profile_arn=role.profile_arn,
-                evidence_owner=role.unique_id,
+                profile_arn=profile,
+                evidence_owner=owner,
                 key_arn=foundation.data_key_arn,
                 **pool_args(pool, foundation, site, plan.name),
             )
             pools.append(NodePool(naming.logical(plan.name, pool.name), args, self.opts))
         return Pools(
             pools=pools,
-            node_role=role.role_name,
-            evidence_owner=role.unique_id,
-            outputs={"node_role": role.role_name},
+            node_role=role,
+            evidence_owner=owner,
+            outputs={"node_role": role},
         )
+
+
+def _known(value: pulumi.Input[str] | None) -> pulumi.Output[str]:
+    """Return a reference to the nodes' role. A different stack may have created the site without the role."""
+
+    def found(known: str | None) -> str:
+        if known is None:
+            raise pulumi.RunError(
+                "access.node_role_in_site is true, but the site has no role for the nodes; set access.node_role_in_site in the site's "
+                "declaration and run `pulumi up` on the site stack first"
+            )
+        return known
+
+    return pulumi.Output.from_input(value).apply(found)

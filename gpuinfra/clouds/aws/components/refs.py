@@ -35,6 +35,12 @@ class Existing(existing.Existing):
     """Site: security group of the nodes. Its rules must allow all protocols to and from the group itself, referenced by its group ID."""
     file_systems: pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]] | None = None
     """Site, optional: file systems that nodes mount, each with `kind`, `mount`, `dns_name` and `mount_name`."""
+    node_role: pulumi.Input[str] | None = None
+    """Site, with `access.node_role_in_site`: name of the nodes' role."""
+    node_role_id: pulumi.Input[str] | None = None
+    """Site, with `access.node_role_in_site`: unique ID of the nodes' role."""
+    node_profile_arn: pulumi.Input[str] | None = None
+    """Site, with `access.node_role_in_site`: ARN of the instance profile that contains the role."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,3 +65,7 @@ class SiteRefs(build.SiteRefs):
     """Buckets of file systems and mounts that the stack creates, keyed by name in the plan, for example `scratch-0`."""
     recovery: Mapping[str, Any] | None = None
     """Keys, buckets and replication role of the second Region."""
+    node_role: pulumi.Input[str] | None = None
+    """Name of the nodes' role, if the site creates it."""
+    node_role_id: pulumi.Input[str] | None = None
+    node_profile_arn: pulumi.Input[str] | None = None

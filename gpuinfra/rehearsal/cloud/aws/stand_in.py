@@ -104,8 +104,9 @@ class Aws(StandIn):
         return None
 
     def services(self, cloud: Cloud) -> Mapping[str, Service]:
-        """Return the services. EFS has separate paths. The other paths belong to S3, STS, EC2 and Auto Scaling,
+        """Return the services. EFS and Route 53 have separate paths. The other paths belong to S3, STS, EC2 and Auto Scaling,
         because the AWS SDKs use one endpoint."""
+        from gpuinfra.rehearsal.cloud.aws.http.dns import PREFIX, Dns
         from gpuinfra.rehearsal.cloud.aws.http.metadata import Metadata
         from gpuinfra.rehearsal.cloud.aws.http.objects import Objects
         from gpuinfra.rehearsal.cloud.aws.http.query import Queries
@@ -114,6 +115,7 @@ class Aws(StandIn):
         return {
             "/.imds/": Metadata(cloud),
             "/2015-02-01/": queries.efs,
+            PREFIX: Dns(cloud),
             "/": lambda request: (queries if (request.method, request.raw_path) == ("POST", "/") else objects)(request),
         }
 

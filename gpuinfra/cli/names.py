@@ -1,0 +1,103 @@
+"""`gpuinfra names`: points the DNS names of a stack to one of its regions."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuinfra.cli.failover import names_in
+from gpuinfra.cli.ready import Paired, opened
+from gpuinfra.cli.stacks import exported, stacks_of
+from gpuinfra.errors import DeploymentError, GpuinfraError, UsageError
+
+if TYPE_CHECKING:
+    from gpuinfra.cli.stacks import Resources
+    from gpuinfra.clouds.dns import Key, NameRecord
+    from gpuinfra.failover.steps import Names
+
+SCHEMA = "gpuinfra.names/1"
+
+
+@click.command("names")
+@click.argument("stack")
+@click.option(
+    "--to",
+    "region",
+    metavar="REGION",
+    help="Region of the stack or its second region. By default, the region of the stack or, after a failover on this machine, the second region.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the changes without performing them.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+def command(stack: str, region: str | None, dry_run: bool, yes: bool, as_json: bool) -> int:
+    """Point the DNS names in `recovery.names` of STACK to its file systems and verified nodes.
+
+    Run the command after the first deployment, and after nodes are replaced. `gpuinfra failover` and `gpuinfra failback` move the names
+    themselves. The command prints each record that it changes, with its earlier value.
+
+    The exit code is 0 if the names point to the region, and 1 if they could not be changed.
+    """
+    from gpuinfra.clouds.dns import records
+    from gpuinfra.clouds.failover import Unreachable
+    from gpuinfra.failover.journal import Journal
+
+    with opened(stack, stacks_of({})) as found, closing(Journal(found.loaded.path)) as failover:
+        names = names_in(found)
+        if names is None:
+            raise UsageError(f"{stack} has no `recovery.names`; add `recovery.names` to the declaration (docs/declaring.md)")  # fmt: skip
+        own, second = found.plan.region, found.recovery.region
+        if region not in (None, own, second):
+            raise UsageError(f"--to is {region}; allowed: {own}, {second}")
+        # A failback renames the journal of the failover.
+        region = region or (failover.region if failover.ended else own)
+        wanted = records(names.plan, _state(found, region))
+        if not wanted:
+            raise DeploymentError(f"the states contain no file system and no verified node in {region}; deploy the stack first")  # fmt: skip
+        try:
+            before = names.dns.values(names.plan.zone, [one.key for one in wanted])
+            changes = [one for one in wanted if before.get(one.key) != one.values]
+            if not as_json:
+                _show(wanted, before)
+            if changes and not dry_run:
+                _confirm(yes)
+                names.dns.point(names.plan.zone, wanted)
+        except Unreachable as problem:
+            raise GpuinfraError(f"{names.dns.control_region} did not respond: {problem}; run the command again when the region responds") from None  # fmt: skip
+    if as_json:
+        click.echo(json.dumps(_document(found.loaded.name, names, region, wanted, before, dry_run), indent=2))
+    return 0
+
+
+def _state(found: Paired, region: str) -> Resources:
+    if region == found.plan.region:
+        return list(found.resources)
+    return [one for file in found.second.files for one in exported(file.name)]
+
+
+def _show(wanted: tuple[NameRecord, ...], before: dict[Key, tuple[str, ...]]) -> None:
+    for one in wanted:
+        earlier = before.get(one.key)
+        note = " (unchanged)" if earlier == one.values else f" (was {' '.join(earlier)})" if earlier else " (new)"
+        click.echo(f"{one}{note}")
+
+
+def _confirm(yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError("a change of DNS names requires confirmation, but stdin is not a terminal; add --yes")
+    click.confirm("Change these records?", abort=True, err=True)
+
+
+def _document(
+    stack: str, names: Names, region: str, wanted: tuple[NameRecord, ...], before: dict[Key, tuple[str, ...]], dry_run: bool
+) -> dict[str, object]:  # fmt: skip
+    rows = [
+        {"name": one.name, "type": one.type, "values": list(one.values), "before": list(before.get(one.key, ()))}
+        for one in wanted
+    ]
+    return {"schema": SCHEMA, "stack": stack, "region": region, "zone": names.plan.zone, "changed": not dry_run, "records": rows}  # fmt: skip
