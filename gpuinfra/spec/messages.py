@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 Loc = tuple[int | str, ...]
+KEY = "[key]"
+"""The last part of pydantic's location of an invalid key of a mapping."""
 READING_RULES = {
     "document_is_yaml": "A file is valid YAML, is encoded in UTF-8, contains only tags of the core schema, and does not exceed the size limits.",
     "field_is_known": "A section contains only known fields.",
@@ -139,6 +141,10 @@ def _finding(root: type[BaseModel], value: object, error: ErrorDetails) -> Findi
     named = [
         str(part) for (part, real, _), above in zip(steps, owners, strict=False) if real and _has_field(above, part)
     ]
+    if loc[-1:] == (KEY,) and not steps[-1][1]:
+        allowed = _ALLOWED.get(kind, lambda c: "a different name")(context)
+        message, hint = f"has the name {shown(str(route[-1]))}; allowed: {allowed}", "change the name"
+        return Finding(level=Level.ERROR, path=path_text(route), message=message, hint=hint, rule=_rule(kind))
     message, hint = _message(kind, context, given, route, owner, field)
     hint = hint or f"change the value (see gpuinfra explain {'.'.join(named)})"
     return Finding(level=Level.ERROR, path=path_text(route), message=message, hint=hint, rule=_rule(kind))
@@ -270,8 +276,13 @@ def _hint(kind: str, given: object) -> str:
 def _walk(root: Any, loc: Loc) -> Iterator[tuple[int | str, bool, Any]]:
     """Yield each element of a location, whether it is in the document, and the type at that location."""
     here: Any = root
+    in_mapping = False
     for part in loc:
+        if part == KEY and in_mapping:  # pydantic's location of an invalid key: the mapping, the key, and this word
+            yield part, False, here
+            continue
         here = _bare(here)
+        in_mapping = get_origin(here) is dict
         branches = _branches(here)
         if isinstance(part, str) and branches:
             tagged = [b for b in branches if part in _tag_words(b)]
