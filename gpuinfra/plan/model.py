@@ -330,6 +330,8 @@ class FileSystemPlan:
     import_events: tuple[str, ...] = ()
     export_events: tuple[str, ...] = ()
     backup_days: int = 0
+    restore_from: str | None = None
+    """AWS: backup from which the file system is created."""
     lifetime: Lifetime = Lifetime.ENDS
     lifetime_reason: str = ""
 

@@ -568,6 +568,18 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"access.users": [user("alice", 2001)]}),
         ("aws", {"pools": None, "layers": ["foundation", "site"]}),
     ],
+    "lustre_restore_is_supported": [
+        ("aws", {"storage": lustre(bucket="auto")}),
+        ("aws", {"storage": lustre(restore_from="backup-0123456789abcdef0")}),
+        (
+            "aws",
+            {
+                "storage": lustre(
+                    restore_from="backup-0123456789abcdef0", deployment="persistent_1", throughput_mb_s_per_tib=200
+                )
+            },
+        ),
+    ],
     "variable_name_is_free": [
         ("aws", {"software.environment": {"HF_HOME": "/scratch/hf", "CUDA_CACHE_PATH": "/mnt/nvme/cuda"}}),
         ("gcp", {"pools.0.environment": {"MY_PATH": "/opt", "RANKS": "1"}}),
@@ -1547,6 +1559,17 @@ REJECTED: dict[str, list[Case]] = {
     "users_have_nodes": [
         ("aws", {"pools": None, "layers": ["foundation", "site"], "access.users": [user("alice", 2001)]}),
     ],
+    "lustre_restore_is_supported": [
+        ("aws", {"storage": lustre(restore_from="backup-0123456789abcdef0", deployment="scratch_2")}),
+        ("aws", {"storage": lustre(restore_from="backup-0123456789abcdef0", bucket="auto")}),
+        (
+            "aws",
+            {
+                "storage": lustre(restore_from="backup-0123456789abcdef0", fabric=True, capacity_gib=38400),
+                "pools.0.machine": "p5.48xlarge",
+            },
+        ),
+    ],
     "variable_name_is_free": [
         ("aws", {"software.environment": {"PATH": "/opt/bin"}}),
         ("gcp", {"software.environment": {"HOME": "/root"}}),
@@ -1892,6 +1915,7 @@ REJECTED: dict[str, list[Case]] = {
         ("azure", {"storage": lustre(capacity_gib=131073, throughput_mb_s_per_tib=500)}),
         ("azure", {"storage": lustre(capacity_gib=8193)}),
         ("azure", {"storage": lustre(capacity_gib=8192, deployment="scratch_2")}),
+        ("azure", {"storage": lustre(capacity_gib=8192, restore_from="backup-0123456789abcdef0")}),
     ],
     "lustre_is_in_clients_zone": [("azure", {"where.zone": "2", "storage": lustre(zone="3")})],
     "lustre_subnet_is_large_enough": [
@@ -2066,6 +2090,7 @@ REJECTED: dict[str, list[Case]] = {
         ("gcp", {"storage": lustre(capacity_gib=9000, throughput_mb_s_per_tib=300)}),
         ("gcp", {"storage": lustre(capacity_gib=10008001, throughput_mb_s_per_tib=1000)}),
         ("gcp", {"storage": lustre(capacity_gib=18000, version="2.15")}),
+        ("gcp", {"storage": lustre(capacity_gib=18000, restore_from="backup-0123456789abcdef0")}),
         ("gcp", {"storage": lustre(capacity_gib=3078000)}),
     ],
     "filestore_size_is_offered": [
