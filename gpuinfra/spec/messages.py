@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 from pydantic import BaseModel
 
 from gpuinfra.findings import Finding, Level
+from gpuinfra.spec import refused
 from gpuinfra.spec.formats import FORMATS, REASONS
 from gpuinfra.spec.meanings import meaning
 from gpuinfra.spec.shown import looks_secret, shown
@@ -190,6 +191,8 @@ def _message(kind: str, context: dict[str, Any], given: object, route: Loc, owne
     last = str(route[-1]) if route else ""
     model = _model(owner)
     if kind == "extra_forbidden":
+        if known_reason := refused.field(model, last):
+            return f"is not a known field, because {known_reason[0]}", known_reason[1]
         near = _near_field(owner, last)
         known = list(model.model_fields) if model else []
         return f"is not a known field; allowed: {listed(known, 20)}", f"did you mean {near}?" if near else "remove it"
@@ -203,6 +206,8 @@ def _message(kind: str, context: dict[str, Any], given: object, route: Loc, owne
         if kind == "union_tag_not_found":
             return f"has no {tag}; allowed: {listed(allowed)}", f"add one of them, such as {tag}: {allowed[0]}"
         word = str(context.get("tag", ""))
+        if known_reason := refused.kind(word) if "lustre" in allowed else None:
+            return f"has {tag} {shown(word)}; allowed: {listed(allowed)}, because {known_reason[0]}", known_reason[1]
         return f"has {tag} {shown(word)}; allowed: {listed(allowed)}", _choose(word, allowed)
     if kind in ("literal_error", "enum"):
         allowed = [str(word) for word in _literals(field)] or [str(context.get("expected", ""))]
@@ -212,6 +217,8 @@ def _message(kind: str, context: dict[str, Any], given: object, route: Loc, owne
         section = " or a mapping of fields" if _model(field) else ""
         reason = f", because {REASONS[tuple(allowed)]}" if tuple(allowed) in REASONS else ""
         return f"is {shown(given)}; allowed: {listed(allowed)}{section}{reason}", _choose(given, allowed)
+    if known_reason := refused.count(last, given):
+        return f"is {shown(given)}; allowed: a whole number, because {known_reason[0]}", known_reason[1]
     allowed_text = _ALLOWED.get(kind, lambda c: "a different value")(context)
     return f"is {shown(given)}; allowed: {allowed_text}", _hint(kind, given)
 
