@@ -202,9 +202,10 @@ DEFAULT_SECURITY_GROUP = ResourceKind("aws:ec2/defaultSecurityGroup:DefaultSecur
     "",
 ))
 SUBNET = ResourceKind("aws:ec2/subnet:Subnet", "{component}-{subnet}", instances.subnets, retained(CONTAINS, with_data=True), FREE, Actions(
-    "ec2:CreateSubnet ec2:CreateTags?tags",
+    "ec2:CreateSubnet ec2:CreateTags?tags ec2:ModifySubnetAttribute?enableResourceNameDnsARecordOnLaunch",
     "ec2:DescribeSubnets",
-    "ec2:CreateTags?tags ec2:DeleteTags?-tags ec2:ModifySubnetAttribute?mapPublicIpOnLaunch",
+    "ec2:CreateTags?tags ec2:DeleteTags?-tags ec2:ModifySubnetAttribute?mapPublicIpOnLaunch "
+    "ec2:ModifySubnetAttribute?enableResourceNameDnsARecordOnLaunch",
     "ec2:DeleteSubnet ec2:DescribeNetworkInterfaces",
 ), by_purpose("subnet"))
 SUBNET_ROUTES = ResourceKind("aws:ec2/routeTableAssociation:RouteTableAssociation", "{component}-{subnet}-route-table", instances.subnets, REMOVED, FREE, Actions(
