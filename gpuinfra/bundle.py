@@ -61,7 +61,7 @@ class Bundle:
 
 
 def build(pool: PoolPlan) -> Bundle:
-    """Build the bundle of a pool: the libraries and steps in `bootstrap/`, `versions.env`, the node program, the expectation, and the units."""
+    """Build the bundle of a pool: the libraries and steps in `bootstrap/`, `versions.env`, the node program, the expectation, the declared files, and the units."""
     scripts = shipped("bootstrap")
     files = {
         **{f"bootstrap/{part.name}": part.read_bytes() for part in sorted(scripts.glob("lib*.sh"))},
@@ -86,6 +86,8 @@ def build(pool: PoolPlan) -> Bundle:
             known = ", ".join(sorted(path.stem for path in scripts.glob("[0-9]*.sh")))
             raise GpuinfraError(f"pool {pool.name} has the step {step.id!r}; allowed: {known}")
         files[f"bootstrap/{step.id}.sh"] = source.read_bytes()
+    for file in pool.files:
+        files[f"files/{file.sha256}"] = file.content.encode()
     for unit in sorted((scripts / "units").glob("gpuinfra-*")):
         if unit.name in _CLOUD_UNITS and unit.name not in profile_of(str(pool.expectation["cloud"])).node_units:
             continue

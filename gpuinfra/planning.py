@@ -17,6 +17,7 @@ from gpuinfra.clouds.machines import machines_of, zoning_of
 from gpuinfra.clouds.profile import CloudProfile
 from gpuinfra.cost import Cost, price
 from gpuinfra.plan.expectation import expectation
+from gpuinfra.plan.files import of_pool, variables
 from gpuinfra.plan.model import (
     AuditPlan,
     BudgetPlan,
@@ -171,6 +172,13 @@ def _pool(
         )
         for user in spec.access.users
     )
+    files = of_pool(spec, pool)
+    decisions.extend(
+        Decision(
+            path=f"{pool.name}.files.{one.path}", chosen=f"{one.owner}:{one.group} {one.mode}", why=f"from {one.source}"
+        )
+        for one in files
+    )
     todo = (
         *steps(
             machine,
@@ -182,6 +190,7 @@ def _pool(
             packages=bool(spec.software.packages),
             buckets=client,
             users=bool(spec.access.users),
+            files=bool(files),
         ),
         *own_steps(spec.software.steps, pool.name),
     )
@@ -208,6 +217,8 @@ def _pool(
             mig=tuple(sorted(pool.mig, reverse=True)),
             burn_in=spec.handover.burn_in,
             guarded=guarded,
+            files=files,
+            variables=variables(spec, pool),
         ),
         versions=environment(
             machine,
@@ -224,7 +235,9 @@ def _pool(
             packages=spec.software.packages,
             users=spec.access.users,
             users_home=users_home(homes),
+            files=tuple(f"{one.sha256} {one.mode} {one.owner} {one.group} {one.path}" for one in files),
         ),
+        files=files,
         metadata_hop_limit=2 if pool.containers_reach_metadata else 1,
         subnet=cloud.subnet(zone),
         ssh_keys=spec.access.ssh_keys,

@@ -8,7 +8,7 @@ that the program registers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
@@ -175,6 +175,7 @@ class _Estimate:
         self._names = {row: names for row in rows if (names := _names(row, plan))}
         self._known: dict[ResourceKind[Any], tuple[Step, ...]] = {}
         self._steps: tuple[Step, ...] = ()
+        self._restores = any(one.restore_from for one in plan.file_systems)
         self.has_nodes = timing.ready in self._names
         if self.has_nodes:
             self._steps = longest(node_steps(pool) for pool in plan.pools)
@@ -195,6 +196,12 @@ class _Estimate:
     def _own(self, row: ResourceKind[Any]) -> tuple[Step, ...]:
         """Return the parts of a row: its resource, and the steps on the nodes that a group launches."""
         duration = self._timing.durations.get(row.type)
+        if duration and row == self._timing.lustre and self._restores:
+            duration = replace(
+                duration,
+                at_least=True,
+                source=f"{duration.source}; this figure is for an empty file system, and no public figure is known for a restore",
+            )
         launches = row == self._timing.group
         does = LAUNCH if launches else CREATE
         own = (Step(does=does, duration=duration, type=row.type, names=self._names[row]),) if duration else ()

@@ -157,6 +157,7 @@ def _parser() -> argparse.ArgumentParser:
         )
     add("mounts", _printed("mounts", "mounts"), "test the mounted network file systems; print one JSON object")
     add("ports", _printed("ports", "ports"), "list the RDMA ports that the kernel reports; print one JSON object")
+    add("files", _printed("files", "files"), "read the declared files and environment variables; print one JSON object")
     explain = add("explain", _explain, "show what a check verifies, how it works, and what to do if it fails")
     explain.add_argument("check", metavar="CHECK", help="ID or name of the check, such as G5 or ecc_errors")
     return parser

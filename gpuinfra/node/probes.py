@@ -129,6 +129,7 @@ PROBES: dict[str, Probe] = {
     "metadata-guard": Probe(("nft", "list", "table", "inet", "gpuinfra_metadata")),
     "lustre-module": Probe(("modinfo", "-F", "vermagic", "lustre")),
     "mounts": Probe((NODE_PART, "mounts"), timeout_s=120),
+    "declared-files": Probe((NODE_PART, "files"), limit=MIB),
     "lnet": Probe(("lnetctl", "net", "show", "-v")),
     "ports": Probe((NODE_PART, "ports")),
     # The kernel does not log when a link goes down and up. The service that configures the interface logs it.

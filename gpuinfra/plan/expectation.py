@@ -5,11 +5,11 @@ The values come from the catalog record and the software lock. `REQUIRED` determ
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from gpuinfra.catalog.records import MachineType
-from gpuinfra.plan.model import OwnStep, Step
+from gpuinfra.plan.model import FilePlan, OwnStep, Step
 from gpuinfra.software.environment import ROOT_FREE_GIB
 from gpuinfra.software.lock import Lock
 
@@ -34,6 +34,8 @@ class Facts(NamedTuple):
     """Whether the nodes mount buckets."""
     guarded: bool = False
     """Whether nodes block containers from the metadata service."""
+    files: bool = False
+    """Whether the declaration lists files or environment variables."""
 
 
 def _always(_: Facts) -> bool:
@@ -118,6 +120,10 @@ def _guarded(f: Facts) -> bool:
     return f.guarded
 
 
+def _files(f: Facts) -> bool:
+    return f.files
+
+
 def _fabric_state(f: Facts) -> bool:
     """Whether the GPUs report a fabric state. Hopper and later GPUs do."""
     return f.machine.nvswitch and f.machine.gpu is not None and f.machine.gpu.arch != "ampere"
@@ -171,6 +177,7 @@ REQUIRED: dict[str, Callable[[Facts], bool]] = {
     "L2": _home,
     "L3": _over_efa,
     "L4": _buckets,
+    "S3": _files,
 }
 """Maps each check to the condition under which nodes run it. Other checks (N5, B2, B3) run on request, and the report lists them as not checked."""
 
@@ -190,6 +197,8 @@ def expectation(
     mig: tuple[str, ...] = (),
     burn_in: int = 1,
     guarded: tuple[str, ...] = (),
+    files: tuple[FilePlan, ...] = (),
+    variables: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
     """Return the content of `expectation.json` for a pool. `buckets` contains the mount of each bucket and whether it is read-only."""
     containers = tuple(name for name in ("docker", "enroot") if lock.choice(name))
@@ -204,6 +213,7 @@ def expectation(
         buckets=bool(buckets),
         lnet_efa=lnet_efa,
         guarded=bool(guarded),
+        files=bool(files),
         containers=containers,
         exporter=lock.choice("dcgm_exporter") is not None,
     )
@@ -239,6 +249,13 @@ def expectation(
         }
     if own := {step.id: step.sha256 for step in steps if isinstance(step, OwnStep)}:
         content["own_steps"] = own
+    if files:
+        content["files"] = [
+            {"path": one.path, "sha256": one.sha256, "owner": one.owner, "group": one.group, "mode": one.mode}
+            for one in files
+        ]
+    if variables:
+        content["variables"] = dict(variables)
     if lnet_efa:
         content["lnet_efa"] = lnet_efa
     if containers:

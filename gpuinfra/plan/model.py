@@ -161,6 +161,21 @@ class OwnStep(Step):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FilePlan:
+    """A declared file on the nodes of a pool, or the file that sets the declared environment variables."""
+
+    path: str
+    owner: str
+    group: str
+    mode: str
+    """Four octal digits, such as `0644`."""
+    source: str
+    """Path of the local file, relative to the folder of the stack file; `content` or `environment` if the declaration contains the content."""
+    sha256: str
+    content: str = field(repr=False, metadata=NOT_SHOWN)
+
+
+@dataclass(frozen=True, kw_only=True)
 class PoolPlan:
     """A pool of nodes."""
 
@@ -176,6 +191,8 @@ class PoolPlan:
     """Content of `expectation.json` (docs/formats.md). A mapping, because it is a file format."""
     versions: dict[str, str]
     """Content of `versions.env`: the software lock as shell variables."""
+    files: tuple[FilePlan, ...] = ()
+    """Declared files, sorted by path."""
     metadata_hop_limit: int = 1
     subnet: str = ""
     """Name of the subnet for the nodes."""
@@ -313,6 +330,8 @@ class FileSystemPlan:
     import_events: tuple[str, ...] = ()
     export_events: tuple[str, ...] = ()
     backup_days: int = 0
+    restore_from: str | None = None
+    """AWS: backup from which the file system is created."""
     lifetime: Lifetime = Lifetime.ENDS
     lifetime_reason: str = ""
 

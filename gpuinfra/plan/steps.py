@@ -25,6 +25,7 @@ def steps(
     packages: bool = False,
     buckets: str | None = None,
     users: bool = False,
+    files: bool = False,
 ) -> tuple[Step, ...]:
     """Return the steps for a pool in order. `metadata` is true if nodes restrict access to the metadata service, and `buckets` is the step that mounts buckets."""
     chosen = [
@@ -92,6 +93,9 @@ def steps(
             why="holds packages, so that upgrades do not change verified software",
         )
     )
+    if files:
+        why = "the declaration lists files or environment variables"
+        chosen.append(Step(id="92-files", timeout_s=300, retries=2, why=why))
     if packages:
         chosen.append(Step(id="95-packages", timeout_s=1800, retries=2, why="the declaration lists packages"))
     return tuple(chosen)

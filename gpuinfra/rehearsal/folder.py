@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ from ruamel.yaml.error import YAMLError
 from gpuinfra.errors import DeploymentError, UsageError
 from gpuinfra.safe_text import one_line
 from gpuinfra.shipped import shipped
-from gpuinfra.spec.steps import NodeStep
+from gpuinfra.spec import Software
 
 SECRET_STAND_IN = "a-rehearsal-has-no-secrets"
 DEFAULT_FOLDER = Path(".rehearsal")
@@ -236,11 +236,12 @@ def write_project(
     return notes
 
 
-def copy_scripts(folder: Folder, steps: Iterable[NodeStep]) -> None:
-    """Copy the files of declared steps next to the copy of the stack file, because their paths are relative to it."""
-    for step in steps:
-        if step.file and step.script:
-            write_atomically(folder.project / step.file, step.script.content)
+def copy_files(folder: Folder, software: Software) -> None:
+    """Copy the scripts and the files of the declaration next to the copy of the stack file, because their paths are relative to it."""
+    read = [(one.file, one.script) for one in software.steps] + [(one.file, one.read) for one in software.files]
+    for file, found in read:
+        if file and found:
+            write_atomically(folder.project / file, found.content)
 
 
 def _without_secrets(document: dict[str, Any]) -> list[str]:

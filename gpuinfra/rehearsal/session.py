@@ -37,7 +37,7 @@ from gpuinfra.rehearsal.folder import (
     DEFAULT_FOLDER,
     Folder,
     Program,
-    copy_scripts,
+    copy_files,
     find_program,
     mapping_in,
     read_yaml,
@@ -281,7 +281,7 @@ def open_session(options: Options, view: View) -> Iterator[Session]:
         host = find_host(program.runtime, engine, view.line)
         notes = write_project(folder, program, path, {program.runtime: host} if host else None)
         if loaded is not None:
-            copy_scripts(folder, loaded.spec.software.steps)
+            copy_files(folder, loaded.spec.software)
         base = applied_environment.environment(folder)
         base["GPUINFRA_DEADLINE"] = options.deadline or DEFAULT_DEADLINE
         base[DAY] = options.day.isoformat()

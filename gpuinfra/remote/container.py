@@ -19,8 +19,10 @@ from gpuinfra.node.measure import PROFILE
 
 FABRICS = ("efa", "infiniband", "gib", None)
 """The values of `fabric_provider` with which a job can run in a container. None: no fabric."""
-PATHS = (PROFILE, "/etc/nccl.conf", "/opt/microsoft", "/usr/local/gib")
-"""Files and folders with the settings and the plugin of the fabric. The container gets those that exist on the node, as read-only mounts."""
+VARIABLES = "/etc/profile.d/gpuinfra-variables.sh"
+"""File that sets the declared environment variables (`gpuinfra.plan.files`). The `92-files` step writes it."""
+PATHS = (PROFILE, VARIABLES, "/etc/nccl.conf", "/opt/microsoft", "/usr/local/gib")
+"""Files and folders with the settings and the plugin of the fabric, and the declared environment variables. The container gets those that exist on the node, as read-only mounts."""
 DEVICES = ("/dev/infiniband", "/dev/gdrdrv")
 """Devices for the container, if they exist on the node: the fabric, and GDRCopy."""
 
@@ -44,5 +46,5 @@ class Container:
             "mounts": list(self.mounts),
             "paths": list(PATHS),
             "devices": list(DEVICES),
-            "profile": PROFILE,
+            "profiles": [PROFILE, VARIABLES],
         }

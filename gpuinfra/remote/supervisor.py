@@ -101,7 +101,7 @@ def _docker(container: dict[str, Any], environment: dict[str, str], command: str
     for path in container["paths"]:
         words += ["--mount", f"type=bind,source={path},target={path},readonly"] if Path(path).exists() else []
     # Not a login shell, because /etc/profile would replace the image's PATH.
-    script = f"[ ! -r {container['profile']} ] || . {container['profile']}\n{command}"
+    script = "".join(f"[ ! -r {path} ] || . {path}\n" for path in container["profiles"]) + command
     words += ["--entrypoint", "bash", container["image"], "-c", script]
     return ["sudo", "-n", "--", *words]
 

@@ -147,11 +147,16 @@ def field_changes(old: ClusterSpec, new: ClusterSpec) -> tuple[FieldChange, ...]
 
 
 def _declared(spec: ClusterSpec) -> Any:
-    """Return the declared fields as plain values, with the checksum of each script."""
+    """Return the declared fields as plain values, with the checksum of each script and of each local file."""
     found = spec.model_dump(mode="json", exclude_unset=True)
-    for step, shown in zip(spec.software.steps, (found.get("software") or {}).get("steps") or (), strict=False):
-        if step.script is not None:
-            shown["file"] = f"{step.file} (SHA-256 {step.script.sha256[:12]})"
+    software = found.get("software") or {}
+    entries = [
+        *zip(((one.file, one.script) for one in spec.software.steps), software.get("steps") or (), strict=False),
+        *zip(((one.file, one.read) for one in spec.software.files), software.get("files") or (), strict=False),
+    ]
+    for (file, read), shown in entries:
+        if read is not None:
+            shown["file"] = f"{file} (SHA-256 {read.sha256[:12]})"
     return found
 
 

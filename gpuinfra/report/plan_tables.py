@@ -68,7 +68,10 @@ def storage_text(entry: FileSystemPlan) -> str:
     size = "grows with its files" if entry.deployment == "elastic" else f"{entry.capacity_gib:,} GiB"
     tier = f" at {entry.throughput_mb_s_per_tib} MB/s per TiB" if entry.throughput_mb_s_per_tib else ""
     bucket = f", bucket {entry.bucket}" if entry.bucket else ""
-    return "; ".join((f"{entry.kind} {entry.deployment}, {size}{tier}{bucket}", *_link(entry), _on_destroy(entry)))
+    restored = f", from {entry.restore_from}" if entry.restore_from else ""
+    return "; ".join(
+        (f"{entry.kind} {entry.deployment}, {size}{tier}{bucket}{restored}", *_link(entry), _on_destroy(entry))
+    )
 
 
 def existing_text(entry: ExistingFileSystemPlan) -> str:

@@ -12,7 +12,7 @@ from gpuinfra.clouds.machines import zoning_of
 from gpuinfra.clouds.profile import Rule
 from gpuinfra.findings import Finding, Level
 from gpuinfra.registry import CLOUDS, module_of
-from gpuinfra.rules import capacity, guard, money, places, recovery, shape, software, steps, storage, users
+from gpuinfra.rules import capacity, files, guard, money, places, recovery, shape, software, steps, storage, users
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 
@@ -23,6 +23,7 @@ COMMON: tuple[Rule, ...] = (
     *capacity.RULES,
     *guard.RULES,
     *software.RULES,
+    *files.RULES,
     *steps.RULES,
     *users.RULES,
     *money.RULES,

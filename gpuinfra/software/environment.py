@@ -10,6 +10,8 @@ from gpuinfra.software.lock import Choice, Lock, lustre_release
 from gpuinfra.software.version import key
 from gpuinfra.spec.policy import User
 
+SCRATCH_MOUNT = "/mnt/nvme"
+"""Folder of the local disks, unless the image mounts them elsewhere."""
 ROOT_FREE_GIB = 50
 """Free space in GiB that the driver, CUDA toolkit, and container images require on the root disk."""
 
@@ -27,10 +29,12 @@ def environment(
     packages: tuple[str, ...] = (),
     users: tuple[User, ...] = (),
     users_home: str = "",
+    files: tuple[str, ...] = (),
 ) -> dict[str, str]:
     """Return the variables for the steps of a pool, sorted by name. Containers cannot reach the addresses in `guarded`.
 
-    Each entry in `buckets` is a mounted bucket: `data-0 /data ro 600` (name, mount, mode, cache in GiB).
+    Each entry in `buckets` is a mounted bucket: `data-0 /data ro 600` (name, mount, mode, cache in GiB). Each entry in `files` is a
+    declared file: SHA-256, mode, owner, group and path.
     """
     distribution = tables.DISTRIBUTIONS[chosen.os]
     kernel = chosen.choice("kernel")
@@ -47,6 +51,8 @@ def environment(
     }
     if packages:
         values["EXTRA_PACKAGES"] = " ".join(packages)
+    for number, file in enumerate(files):
+        values[f"NODE_FILE_{number}"] = file
     if users:
         values["USERS_HOME"] = users_home
     # One variable for each user, because Linux limits the length of one variable (128 KiB, execve(2)).
@@ -130,7 +136,7 @@ def environment(
         values |= {**_version("ENROOT", enroot), "ENROOT_DEBS": debs}
     if machine.local_disk_gb:
         values |= {
-            "SCRATCH_MOUNT": "/mnt/nvme",
+            "SCRATCH_MOUNT": SCRATCH_MOUNT,
             "SCRATCH_MODEL": _known(cloud.local_disk_model, f"the model of the local disks in {machine.name}"),
             "SCRATCH_OF_IMAGE": cloud.local_disk_mount_of_image,
         }

@@ -5,6 +5,7 @@ Start with `model.py`, which refers to the other models. `load.py` reads files, 
 """
 
 from gpuinfra.spec.capacity import Block, Capacity, Flex, OnDemand, Reserved, Spot
+from gpuinfra.spec.files import NodeFile
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.load import LoadedStack, parse_spec, read_stack
 from gpuinfra.spec.model import ClusterSpec
@@ -50,6 +51,7 @@ __all__ = [
     "LoadedStack",
     "Lustre",
     "Network",
+    "NodeFile",
     "NodeRole",
     "NodeStep",
     "ObjectMount",

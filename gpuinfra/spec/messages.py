@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 from pydantic import BaseModel
 
 from gpuinfra.findings import Finding, Level
+from gpuinfra.spec import refused
 from gpuinfra.spec.formats import FORMATS, REASONS
 from gpuinfra.spec.meanings import meaning
 from gpuinfra.spec.shown import looks_secret, shown
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 Loc = tuple[int | str, ...]
+KEY = "[key]"
+"""The last part of pydantic's location of an invalid key of a mapping."""
 READING_RULES = {
     "document_is_yaml": "A file is valid YAML, is encoded in UTF-8, contains only tags of the core schema, and does not exceed the size limits.",
     "field_is_known": "A section contains only known fields.",
@@ -139,6 +142,10 @@ def _finding(root: type[BaseModel], value: object, error: ErrorDetails) -> Findi
     named = [
         str(part) for (part, real, _), above in zip(steps, owners, strict=False) if real and _has_field(above, part)
     ]
+    if loc[-1:] == (KEY,) and not steps[-1][1]:
+        allowed = _ALLOWED.get(kind, lambda c: "a different name")(context)
+        message, hint = f"has the name {shown(str(route[-1]))}; allowed: {allowed}", "change the name"
+        return Finding(level=Level.ERROR, path=path_text(route), message=message, hint=hint, rule=_rule(kind))
     message, hint = _message(kind, context, given, route, owner, field)
     hint = hint or f"change the value (see gpuinfra explain {'.'.join(named)})"
     return Finding(level=Level.ERROR, path=path_text(route), message=message, hint=hint, rule=_rule(kind))
@@ -184,6 +191,8 @@ def _message(kind: str, context: dict[str, Any], given: object, route: Loc, owne
     last = str(route[-1]) if route else ""
     model = _model(owner)
     if kind == "extra_forbidden":
+        if known_reason := refused.field(model, last):
+            return f"is not a known field, because {known_reason[0]}", known_reason[1]
         near = _near_field(owner, last)
         known = list(model.model_fields) if model else []
         return f"is not a known field; allowed: {listed(known, 20)}", f"did you mean {near}?" if near else "remove it"
@@ -197,6 +206,8 @@ def _message(kind: str, context: dict[str, Any], given: object, route: Loc, owne
         if kind == "union_tag_not_found":
             return f"has no {tag}; allowed: {listed(allowed)}", f"add one of them, such as {tag}: {allowed[0]}"
         word = str(context.get("tag", ""))
+        if known_reason := refused.kind(word) if "lustre" in allowed else None:
+            return f"has {tag} {shown(word)}; allowed: {listed(allowed)}, because {known_reason[0]}", known_reason[1]
         return f"has {tag} {shown(word)}; allowed: {listed(allowed)}", _choose(word, allowed)
     if kind in ("literal_error", "enum"):
         allowed = [str(word) for word in _literals(field)] or [str(context.get("expected", ""))]
@@ -206,6 +217,8 @@ def _message(kind: str, context: dict[str, Any], given: object, route: Loc, owne
         section = " or a mapping of fields" if _model(field) else ""
         reason = f", because {REASONS[tuple(allowed)]}" if tuple(allowed) in REASONS else ""
         return f"is {shown(given)}; allowed: {listed(allowed)}{section}{reason}", _choose(given, allowed)
+    if known_reason := refused.count(last, given):
+        return f"is {shown(given)}; allowed: a whole number, because {known_reason[0]}", known_reason[1]
     allowed_text = _ALLOWED.get(kind, lambda c: "a different value")(context)
     return f"is {shown(given)}; allowed: {allowed_text}", _hint(kind, given)
 
@@ -270,8 +283,13 @@ def _hint(kind: str, given: object) -> str:
 def _walk(root: Any, loc: Loc) -> Iterator[tuple[int | str, bool, Any]]:
     """Yield each element of a location, whether it is in the document, and the type at that location."""
     here: Any = root
+    in_mapping = False
     for part in loc:
+        if part == KEY and in_mapping:  # pydantic's location of an invalid key: the mapping, the key, and this word
+            yield part, False, here
+            continue
         here = _bare(here)
+        in_mapping = get_origin(here) is dict
         branches = _branches(here)
         if isinstance(part, str) and branches:
             tagged = [b for b in branches if part in _tag_words(b)]

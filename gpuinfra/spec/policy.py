@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictBool, StrictInt
 
 from gpuinfra.spec.base import Days, Line, Number, Percent, SpecModel, Unit, Version, defaults
+from gpuinfra.spec.files import NodeFile, Variables
 from gpuinfra.spec.formats import text
 from gpuinfra.spec.image import Image, Os
 from gpuinfra.spec.steps import AptPackage, NodeStep
@@ -111,6 +112,10 @@ class Software(SpecModel):
     """GPU metrics exporter for Prometheus: `dcgm_exporter` runs NVIDIA's exporter on each node with GPUs, on port 9400 of its private address. `none` installs no exporter."""
     packages: tuple[AptPackage, ...] = Field(default=(), max_length=50, examples=[["htop", "nvme-cli=2.8-1"]])
     """Ubuntu packages to install on each node after the bootstrap steps, from the node's repositories. A package with a version is held. Packages that the software lock manages are rejected."""
+    environment: Variables = Field(default_factory=dict, examples=[{"HF_HOME": "/scratch/huggingface"}])
+    """Environment variables of login shells and jobs on each node. Nodes do not expand references such as $HOME."""
+    files: tuple[NodeFile, ...] = Field(default=(), max_length=50)
+    """Small text files on the nodes, which are written before the declared packages are installed and the declared steps run."""
     steps: tuple[NodeStep, ...] = Field(default=(), max_length=20)
     """Your own scripts, which run on the nodes after the bootstrap steps, in list order. The checks run after the scripts."""
     framework: Framework = defaults(Framework)

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field, StrictBool, StrictInt
 
 from gpuinfra.spec.base import Gib, Line, Name, Percent, SpecModel, Unit, Vcpus, defaults
 from gpuinfra.spec.capacity import Capacity
+from gpuinfra.spec.files import Variables
 from gpuinfra.spec.formats import text
 from gpuinfra.spec.generic import On, OnTarget
 from gpuinfra.spec.image import CustomImage, Image, Os
@@ -81,6 +82,8 @@ class Pool(OnTarget[On], SpecModel):
     """Image of this pool's nodes. `default` selects the newest release of the cloud's GPU image. A date such as `2026-10-06` selects the release with that date. `plain` selects Ubuntu without GPU software, which the bootstrap steps then install. A mapping selects an image by its ID. If omitted, `software.image` is used."""
     os: Os | None = None
     """Operating system of this pool's nodes. If omitted, `software.os` is used. For an image that is selected by ID, set the `os` field of the image instead."""
+    environment: Variables = Field(default_factory=dict, examples=[{"NCCL_DEBUG": "WARN"}])
+    """Environment variables of login shells and jobs on this pool's nodes, in addition to `software.environment`. A variable with the same name replaces the one in `software.environment`."""
     disk: Disk = defaults(Disk)
     """Root disk of each node."""
     containers_reach_metadata: StrictBool = False
@@ -108,6 +111,7 @@ class Pool(OnTarget[On], SpecModel):
             zone: str | None = None,
             image: str | CustomImage | None = None,
             os: Os | None = None,
+            environment: Mapping[str, str] = ...,
             disk: Disk = ...,
             containers_reach_metadata: bool = False,
             fabric: Literal["auto", "required", "none"] = "auto",

@@ -52,11 +52,11 @@ AptPackage = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """The content of a script, or the reason why it cannot run on a node."""
+    """The content of a script or of another file, or the reason why a node cannot get it."""
 
     content: str = field(default="", repr=False)
     problem: str = ""
-    """Text that follows the path of the file, such as `which does not exist`. Empty if the script can run."""
+    """Text that follows the path of the file, such as `which does not exist`. Empty if there is no problem."""
     hint: str = ""
 
     @property
@@ -118,34 +118,16 @@ class NodeStep(SpecModel):
 
 def read_script(folder: Path, file: str) -> Script:
     """Read a script below a folder. A script that cannot run on a node is returned with the problem instead of its content."""
-    try:
-        path, inside = (folder / file).resolve(), folder.resolve()
-        if not path.is_relative_to(inside):
-            hint = "move the script into this folder or one of its subfolders"
-            return Script(problem="which is outside the folder of the stack file", hint=hint)
-        if not path.exists():
-            what = "which does not exist in the folder of the stack file"
-            return Script(problem=what, hint="create the file, or correct the path")
-        if not path.is_file():
-            what = "which is a folder" if path.is_dir() else "which is not a regular file"
-            return Script(problem=what, hint="specify the path of one script")
-        with path.open("rb") as stream:
-            raw = stream.read(MAX_SCRIPT_BYTES + 1)
-    except (OSError, RuntimeError, ValueError) as problem:
-        reason = getattr(problem, "strerror", None) or "the path is not valid"
-        return Script(problem=f"which cannot be read: {reason}", hint="check the path and its permissions")
-    return _checked(raw)
-
-
-def _checked(raw: bytes) -> Script:
-    if len(raw) > MAX_SCRIPT_BYTES:
-        what = f"which is larger than {MAX_SCRIPT_BYTES:,} bytes"
-        return Script(problem=what, hint="let the script download its data, or use an image that contains the data")
-    try:
-        content = raw.decode("utf-8")
-    except UnicodeDecodeError as problem:
-        return Script(problem=f"which contains invalid UTF-8 at byte {problem.start}", hint="save the script as UTF-8")
-    first = content.partition("\n")[0]
+    read = read_text(
+        folder,
+        file,
+        limit=MAX_SCRIPT_BYTES,
+        if_larger="let the script download its data, or use an image that contains the data",
+        if_secret="let the script use the node's identity to read the key or token from a secret store; every user of a node can read the steps",
+    )
+    first = read.content.partition("\n")[0]
+    if read.problem:
+        return read
     if not first.startswith("#!/"):
         return Script(
             problem="whose first line does not name an interpreter",
@@ -153,7 +135,33 @@ def _checked(raw: bytes) -> Script:
         )
     if first.endswith("\r"):
         return Script(problem="which has Windows line endings", hint="save the script with Unix line endings")
+    return read
+
+
+def read_text(folder: Path, file: str, *, limit: int, if_larger: str, if_secret: str) -> Script:
+    """Read a text below a folder. A text that nodes cannot get is returned with the problem and the fix instead of its content."""
+    try:
+        path, inside = (folder / file).resolve(), folder.resolve()
+        if not path.is_relative_to(inside):
+            hint = "move the file into this folder or one of its subfolders"
+            return Script(problem="which is outside the folder of the stack file", hint=hint)
+        if not path.exists():
+            what = "which does not exist in the folder of the stack file"
+            return Script(problem=what, hint="create the file, or correct the path")
+        if not path.is_file():
+            what = "which is a folder" if path.is_dir() else "which is not a regular file"
+            return Script(problem=what, hint="specify the path of one file")
+        with path.open("rb") as stream:
+            raw = stream.read(limit + 1)
+    except (OSError, RuntimeError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or "the path is not valid"
+        return Script(problem=f"which cannot be read: {reason}", hint="check the path and its permissions")
+    if len(raw) > limit:
+        return Script(problem=f"which is larger than {limit:,} bytes", hint=if_larger)
+    try:
+        content = raw.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        return Script(problem=f"which contains invalid UTF-8 at byte {problem.start}", hint="save the file as UTF-8")
     if contains_key(content):
-        hint = "let the script use the node's identity to read the key or token from a secret store; every user of a node can read the steps"
-        return Script(problem="which contains a private key or an access token", hint=hint)
+        return Script(problem="which contains a private key or an access token", hint=if_secret)
     return Script(content=content)

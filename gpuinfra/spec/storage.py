@@ -91,6 +91,14 @@ class Lustre(SpecModel):
     """AWS: whether clients connect over EFA. Requires `persistent_2`, machines on Nitro v4 or later, and larger capacity increments."""
     backup_days: Days = Field(default=0, ge=0, le=90, examples=[7])
     """Retention of automatic backups. 0 disables them."""
+    restore_from: (
+        Annotated[
+            str,
+            text(r"^backup-[0-9a-f]{8,64}$", "the ID of an FSx backup, such as backup-0123456789abcdef0"),
+        ]
+        | None
+    ) = Field(default=None, examples=["backup-0123456789abcdef0"])
+    """AWS: FSx backup from which the file system is created. `capacity_gib`, `deployment` and `throughput_mb_s_per_tib` must be those of the backup. Has no effect after the file system exists. If omitted, the file system is created empty or with the objects of its bucket."""
     zone: Line | None = Field(default=None, examples=["use1-az4"])
     """Zone of the file system. If omitted, the cluster's zone is used."""
 

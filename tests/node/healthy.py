@@ -20,6 +20,7 @@ from gpuinfra.node.checks.network import FABRIC_LIBRARIES
 from gpuinfra.node.probe import probe_all
 from gpuinfra.node.probes import NODE_PART, Probe
 from gpuinfra.plan.expectation import expectation
+from gpuinfra.plan.model import FilePlan
 from gpuinfra.rehearsal import devices
 from gpuinfra.rehearsal.nodes.state import hardware_of
 from gpuinfra.software.lock import LockRequest, lock
@@ -179,6 +180,18 @@ GOOGLE = machine(
     "a3-megagpu-8g",
     homes=("/home",),
     buckets=(("/data", True), ("/out", False)),
+    files=(
+        FilePlan(
+            path="/etc/site.conf",
+            owner="root",
+            group="adm",
+            mode="0640",
+            source="content",
+            sha256="ab" * 32,
+            content="",
+        ),
+    ),
+    variables={"HF_HOME": "/scratch/hf"},
 )
 GOOGLE_RDMA = machine("gcp", "a3-ultragpu-8g")
 GOOGLE_B200 = machine("gcp", "a4-highgpu-8g")
@@ -274,6 +287,12 @@ def network_mounts(machine: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def declared_files(machine: dict[str, Any]) -> dict[str, Any]:
+    """The result of `node.pyz files` on a healthy machine."""
+    files = [{**one, "problem": ""} for one in machine.get("files", ())]
+    return {"schema": "gpuinfra.files/1", "files": files, "variables": machine.get("variables", {})}
+
+
 def state(*faults: str, expectation: dict[str, Any] = P4D, **hardware: Any) -> dict[str, Any]:
     """The standin.json of a node after its steps; `hardware` replaces the catalog's hardware."""
     cloud = expectation["cloud"]
@@ -325,6 +344,8 @@ def played(device_state: dict[str, Any], expectation: dict[str, Any] = P4D):
             return record(words, "".join(f"nvidia.com/gpu={name}\n" for name in [*gpus, "all"]))
         if words == [NODE_PART, "mounts"]:
             return record(words, json.dumps(network_mounts(expectation)) + "\n")
+        if words == [NODE_PART, "files"]:
+            return record(words, json.dumps(declared_files(expectation)) + "\n")
         if words == [NODE_PART, "pair"]:
             return record(words, json.dumps(PAIR) + "\n")
         if words[:2] == [NODE_PART, "nccl"] and "--gib" in words:

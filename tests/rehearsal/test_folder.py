@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 from gpuinfra.errors import DeploymentError, UsageError
 from gpuinfra.rehearsal import applied_environment, processes
-from gpuinfra.rehearsal.folder import SECRET_STAND_IN, copy_scripts, find_program, write_project
+from gpuinfra.rehearsal.folder import SECRET_STAND_IN, copy_files, find_program, write_project
 from gpuinfra.shipped import shipped
 from gpuinfra.spec import read_stack
 
@@ -88,19 +88,21 @@ def test_programs_in_other_languages_stay_in_their_folder(tmp_path: Path, runtim
     assert project["runtime"] == {"name": runtime, "options": {"typescript": True}}
 
 
-def test_scripts_of_declared_steps_are_next_to_the_copy(tmp_path: Path) -> None:
-    """The copy of the stack file refers to the same scripts, which the program of the rehearsal reads."""
+def test_scripts_and_files_of_the_declaration_are_next_to_the_copy(tmp_path: Path) -> None:
+    """The copy of the stack file refers to the same scripts and files, which the program of the rehearsal reads."""
     (tmp_path / "home/setup").mkdir(parents=True)
+    (tmp_path / "home/setup/site.conf").write_text("a = 1\n")
     (tmp_path / "home/setup/tuning.sh").write_text("#!/bin/bash\necho hello\n")
     stack = tmp_path / "home/Pulumi.try.yaml"
     stack.write_text(
         "name: train\nwhere: {cloud: aws, region: us-east-1}\n"
-        "software: {steps: [{name: one, file: setup/tuning.sh}, {name: two, url: 'https://example.com/a', sha256: '%s'}]}\n"
-        % ("0" * 64)
+        "software:\n  steps: [{name: one, file: setup/tuning.sh}, {name: two, url: 'https://example.com/a', sha256: '%s'}]\n"
+        "  files: [{path: /etc/site.conf, file: setup/site.conf}]\n" % ("0" * 64)
     )
     folder = folder_in(tmp_path)
     write_project(folder, find_program(stack), stack)
-    copy_scripts(folder, read_stack(stack).spec.software.steps)
+    copy_files(folder, read_stack(stack).spec.software)
+    assert read_stack(folder.stack_file).spec.software.files[0].text == "a = 1\n"
     copied = read_stack(folder.stack_file).spec.software.steps
     assert copied[0].script == read_stack(stack).spec.software.steps[0].script
     assert copied[1].script is None

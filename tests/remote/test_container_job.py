@@ -36,8 +36,11 @@ def runs(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     at = stand_in_docker.install(bin)
     profile = tmp_path / "profile.sh"
     profile.write_text("export NCCL_NET=fabric\n")
+    variables = tmp_path / "variables.sh"
+    variables.write_text("export HF_HOME='/scratch/hugging face'\n")
     monkeypatch.setattr(container, "PROFILE", str(profile))
-    monkeypatch.setattr(container, "PATHS", (str(profile), "/missing"))
+    monkeypatch.setattr(container, "VARIABLES", str(variables))
+    monkeypatch.setattr(container, "PATHS", (str(profile), str(variables), "/missing"))
     monkeypatch.setattr(container, "DEVICES", ("/dev/null", "/dev/missing"))
     key = lab.keygen("host")
     port = lab.serve(key=key, more=f'ForceCommand PATH={bin}:$PATH exec sh -c "$SSH_ORIGINAL_COMMAND"\n')
@@ -67,14 +70,14 @@ def runs(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 @needed()
 def test_the_container_has_the_place_the_user_and_the_fabric(runs: Runs) -> None:
-    """Each node runs the command in a container with the environment of the job and the profile of the fabric; its exit code counts."""
-    result, output = runs("echo $NODE_RANK/$NNODES $GPUS_PER_NODE $NCCL_NET $USER $HOME $PWD; exit 3")
+    """Each node runs the command in a container with the environment of the job, the profile of the fabric and the declared variables; its exit code counts."""
+    result, output = runs("echo $NODE_RANK/$NNODES $GPUS_PER_NODE $NCCL_NET $HF_HOME $USER $HOME $PWD; exit 3")
     home = str(Path.home())
     user = subprocess.check_output(["id", "-un"], text=True).strip()
     assert result.exit == 3
     assert result.first
     rank = result.nodes.index(result.first)
-    assert output[rank].decode() == f"{rank}/2 8 fabric {user} {home} {home}\n"
+    assert output[rank].decode() == f"{rank}/2 8 fabric /scratch/hugging face {user} {home} {home}\n"
 
 
 @needed()

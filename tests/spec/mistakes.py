@@ -273,6 +273,25 @@ MISTAKES = [
         capacity: {kind: on_demand, count: 1} -> capacity: [] | pools[1].capacity
         capacity: {kind: on_demand, count: 1} -> count: 1 | pools[1].count | put it in capacity
         capacity: {kind: on_demand, count: 1} -> capacity: {kind: block, id: cr-0123456789abcdef0, count: 1, starts_at: 2026-12-08, ends_at: "2026-12-09T11:30:00Z"} | pools[1].capacity[0].starts_at
+        capacity: {kind: on_demand, count: 1} -> capacity: {kind: on_demand, count: {min: 1, max: 4}} | pools[1].capacity[0].count | gpuinfra has no autoscaler
+        capacity: {kind: on_demand, count: 1} -> capacity: {kind: on_demand, count: 1, max_count: 4} | pools[1].capacity[0].max_count | gpuinfra has no autoscaler
+        capacity: {kind: on_demand, count: 1} -> capacity: {kind: on_demand, count: 1}~    autoscale: true | pools[1].autoscale | set count to the number of nodes
+        capacity: {kind: on_demand, count: 1} -> capacity: {kind: on_demand, count: 1}~    os: rocky-9 | pools[1].os | Rocky Linux and RHEL use dnf
+        capacity: {kind: on_demand, count: 1} -> capacity: {kind: on_demand, count: 1}~    environment: {A: 1} | pools[1].environment.A | put the value in quotes
+        capacity: {kind: on_demand, count: 1} -> capacity: {kind: on_demand, count: 1}~    environment: {A-B: x} | pools[1].environment.A-B | has the name 'A-B'
+        capacity: {kind: on_demand, count: 1} -> capacity: {kind: on_demand, count: 1}~    environment: [A=1] | pools[1].environment | a mapping
+        kind: home, mount -> kind: openzfs, mount | storage[1] | use kind home, which creates Amazon EFS
+        kind: home, mount -> kind: netapp, mount | storage[1] | use kind home, which creates an NFS share of Azure Files
+        kind: home, mount -> kind: home, service: netapp, mount | storage[1].service | each cloud has one service
+        throughput_mb_s_per_tib: 250, bucket: auto -> restore_from: snap-0123 | storage[0].restore_from | the ID of an FSx backup
+        throughput_mb_s_per_tib: 250 -> restore_from: backup-0123456789abcdef0 | storage[0].restore_from | without a linked bucket
+        containers: [docker] -> containers: [docker], files: [{path: /etc/a, content: x, mode: 0644}] | software.files[0].mode | put the value in quotes
+        containers: [docker] -> containers: [docker], files: [{path: /etc/a, content: x, mode: "755"}] | software.files[0].mode | four octal digits
+        containers: [docker] -> containers: [docker], files: [{path: /etc/a, mode: "4755", content: x}] | software.files[0].mode | four octal digits
+        containers: [docker] -> containers: [docker], files: [{path: etc/a, content: x}] | software.files[0].path | an absolute path
+        containers: [docker] -> containers: [docker], files: [{path: /etc/a}] | software.files[0] | set content or file
+        containers: [docker] -> containers: [docker], files: [{path: /etc/a, content: x, owner: Alice}] | software.files[0].owner | the name of a user
+        containers: [docker] -> containers: [docker], environment: {HOME: /x} | software.environment.HOME | is set by each login
         capacity: {kind: on_demand, count: 1} -> capacity: {kind: on_demand, count: 1}~    mig: [3g.20gb] | pools[1].mig
         capacity: {kind: on_demand, count: 1} -> capacity: {kind: on_demand, count: 1}~    zone: usw2-az1 | pools[1].zone
         capacity: {kind: on_demand, count: 1} -> capacity: {kind: on_demand, count: 1}~    fabric: efa | pools[1].fabric

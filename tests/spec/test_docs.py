@@ -23,7 +23,7 @@ def _blocks(page: str, language: str) -> list[str]:
 
 def test_declaring_page_examples_are_valid(tmp_path: Path) -> None:
     """The YAML and the Python on the page are the same declaration without errors, the buckets, the existing file systems and the steps can be declared, and the price files can be loaded."""
-    stack, buckets, existing, own, packages, *access, prices, by_region = _blocks("declaring.md", "yaml")
+    stack, buckets, existing, own, packages, files, *access, prices, by_region = _blocks("declaring.md", "yaml")
     for block, clouds in zip(
         access, (("aws", "azure", "gcp"), ("aws", "azure", "gcp"), ("aws",), ("gcp",), ("azure",)), strict=True
     ):
@@ -36,7 +36,8 @@ def test_declaring_page_examples_are_valid(tmp_path: Path) -> None:
             ]
     (tmp_path / "setup").mkdir()
     (tmp_path / "setup/tuning.sh").write_text("#!/bin/bash\n")
-    for block in (own, packages):
+    (tmp_path / "setup/storage.conf").write_text("a = 1\n")
+    for block in (own, packages, files):
         software: Any = parse(block, "declaring.md").value
         with_steps = parse_spec({**declaration(("aws", {})), **software}, folder=tmp_path)
         assert not [finding for finding in check(with_steps, TODAY) if finding.level == "error"]

@@ -137,6 +137,7 @@ def _uses(plan: Plan) -> dict[str, list[tuple[str, str]]]:
     planned = resources(plan)
     unset = set() if plan.roles.permissions_boundary else {"permissionsBoundary"}
     unset |= set() if plan.network is not None and plan.network.interface_endpoints else {"privateDnsEnabled"}
+    unset |= set() if any(one.restore_from for one in plan.file_systems) else {"backupId"}
     if not any(one.type.startswith("aws:s3/bucketObjectLock") for one in planned):
         unset.add("objectLockEnabled")
     return uses_of(planned, ACTIONS, asked(plan), frozenset(unset))
@@ -337,6 +338,8 @@ def _regional(action: str, regions: Iterable[str]) -> list[str]:
         return [f"{where}:*" for where in wheres]
     if service == "kms" and call not in ("CreateKey", "ListAliases"):
         return [f"{where}:key/*" for where in wheres]
+    if action == "fsx:CreateFileSystemFromBackup":
+        return [f"{where}:{kind}/*" for where in wheres for kind in ("backup", "file-system")]
     if service == "fsx" and not call.startswith("Describe"):
         return [f"{where}:{kind}/*" for where in wheres for kind in ("file-system", "association")]
     if service == "resource-groups":

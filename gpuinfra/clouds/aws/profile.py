@@ -255,6 +255,7 @@ class AwsProfile:
             import_events=entry.import_events if linked else (),
             export_events=entry.export_events if linked else (),
             backup_days=entry.backup_days,
+            restore_from=entry.restore_from,
             lifetime=lifetime,
             lifetime_reason=reason,
         )

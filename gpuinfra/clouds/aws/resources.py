@@ -202,9 +202,10 @@ DEFAULT_SECURITY_GROUP = ResourceKind("aws:ec2/defaultSecurityGroup:DefaultSecur
     "",
 ))
 SUBNET = ResourceKind("aws:ec2/subnet:Subnet", "{component}-{subnet}", instances.subnets, retained(CONTAINS, with_data=True), FREE, Actions(
-    "ec2:CreateSubnet ec2:CreateTags?tags",
+    "ec2:CreateSubnet ec2:CreateTags?tags ec2:ModifySubnetAttribute?enableResourceNameDnsARecordOnLaunch",
     "ec2:DescribeSubnets",
-    "ec2:CreateTags?tags ec2:DeleteTags?-tags ec2:ModifySubnetAttribute?mapPublicIpOnLaunch",
+    "ec2:CreateTags?tags ec2:DeleteTags?-tags ec2:ModifySubnetAttribute?mapPublicIpOnLaunch "
+    "ec2:ModifySubnetAttribute?enableResourceNameDnsARecordOnLaunch",
     "ec2:DeleteSubnet ec2:DescribeNetworkInterfaces",
 ), by_purpose("subnet"))
 SUBNET_ROUTES = ResourceKind("aws:ec2/routeTableAssociation:RouteTableAssociation", "{component}-{subnet}-route-table", instances.subnets, REMOVED, FREE, Actions(
@@ -285,9 +286,9 @@ WEB_EGRESS = ResourceKind("aws:vpc/securityGroupEgressRule:SecurityGroupEgressRu
 LUSTRE_LOG_GROUP = ResourceKind("aws:cloudwatch/logGroup:LogGroup", "{component}-log-group", instances.file_systems, retained(WRITES, with_data=True), BY_USAGE,
     _LOG_GROUP_ACTIONS, by_purpose("file-system-log-group"))
 LUSTRE = ResourceKind("aws:fsx/lustreFileSystem:LustreFileSystem", "{component}-lustre", instances.file_systems, retained("{why}", with_data=True), priced("lustre_gib_month"), Actions(
-    "fsx:CreateFileSystem fsx:TagResource?tags iam:CreateServiceLinkedRole kms:DescribeKey?kmsKeyId "
+    "fsx:CreateFileSystem fsx:CreateFileSystemFromBackup?backupId fsx:TagResource?tags iam:CreateServiceLinkedRole kms:DescribeKey?kmsKeyId "
     "kms:CreateGrant?kmsKeyId ec2:DescribeSubnets ec2:DescribeSecurityGroups ec2:DescribeVpcs",
-    "fsx:DescribeFileSystems",
+    "fsx:DescribeFileSystems fsx:DescribeBackups?backupId",
     "fsx:UpdateFileSystem fsx:TagResource?tags fsx:UntagResource?-tags",
     "fsx:DeleteFileSystem",
 ), by_purpose("file-system"))

@@ -1,4 +1,4 @@
-"""S: cloud-init and the bootstrap's journal."""
+"""S: cloud-init, the bootstrap's journal, and the declared files and environment variables."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Mapping
 
 from ..answer import Answers
 from ..expectation import Machine
-from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened
-from .base import Check, listed
+from ..outcome import Outcome, Phase, Severity, Unreadable, failed, passed, shortened, skipped
+from .base import Check, judged, listed, result_of
 
 
 class CloudInit(Check):
@@ -100,3 +100,60 @@ class BootstrapSteps(Check):
             if wrong
             else passed(done, len(wanted), "steps")
         )
+
+
+class DeclaredFiles(Check):
+    """Every declared file has its content, owner, group and mode, and a login shell has every declared environment variable."""
+
+    id, name = "S3", "declared_files"
+    phase, severity = Phase.PRESENCE, Severity.BLOCK
+    probes = ("declared-files",)
+    hint = (
+        "find out what changed the file or the variable, such as a package, a step or another script in /etc/profile.d; "
+        "to write the files again, run /opt/gpuinfra/current/node.pyz steps --again"
+    )
+    source = "the files and variables that the pool declares"
+
+    def parse(self, answers: Answers, machine: Machine) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+        found = result_of(answers, "declared-files", "gpuinfra.files/1", "the list of declared files", "files")
+        files = {}
+        for one in found["files"]:
+            if not isinstance(one, Mapping) or not all(isinstance(one.get(name), str) for name in ("path", *_OF_FILE)):
+                raise Unreadable("the list of declared files contains an invalid entry")
+            files[one["path"]] = {name: one[name] for name in _OF_FILE}
+        shown = found.get("variables")
+        if not isinstance(shown, Mapping) or not all(isinstance(value, str) for value in shown.values()):
+            raise Unreadable("the list of declared files contains no environment variables")
+        return files, dict(shown)
+
+    def judge(self, found: tuple[dict[str, dict[str, str]], dict[str, str]], machine: Machine) -> Outcome:
+        wanted, variables = list(machine.get("files", [])), dict(machine.get("variables", {}))
+        if not wanted:
+            return skipped("the pool declares no files")
+        files, shown = found
+        wrong = []
+        for one in wanted:
+            here = files.get(one["path"])
+            if here is None or here["problem"]:
+                wrong.append("%s: %s" % (one["path"], shortened((here or {}).get("problem") or "not listed", 100)))
+                continue
+            different = [
+                "another content"
+                if name == "sha256"
+                else "%s %s instead of %s" % (name, shortened(here[name], 40), one[name])
+                for name in ("sha256", "owner", "group", "mode")
+                if here[name] != one[name]
+            ]
+            if different:
+                wrong.append("%s has %s" % (one["path"], ", ".join(different)))
+        for name, value in variables.items():
+            if name not in shown:
+                wrong.append("login shells do not have the variable %s" % name)
+            elif shown[name] != value:
+                seen = (shortened(shown[name], 60), shortened(value, 60))
+                wrong.append("the variable %s is '%s' in login shells instead of '%s'" % (name, *seen))
+        total = len(wanted) + len(variables)
+        return judged(total - len(wrong), total, wrong, "files and variables")
+
+
+_OF_FILE = ("sha256", "owner", "group", "mode", "problem")

@@ -17,6 +17,7 @@ in this file. `standin.json` is replaced atomically (`tools/state.py`), so reade
 | `fabric_manager`, `efa`, `persistenced` | installed versions |
 | `lnet` | LNet configuration of this boot |
 | `nft` | nftables tables of this boot |
+| `owners` | owners of files other than root, by device, inode and time of change |
 | `mounts` | Lustre and scratch mounts, which the node's /proc/mounts cannot show |
 """
 
@@ -39,6 +40,7 @@ NODE_FAULTS: dict[str, str] = {
     "lustre-mount-fails": "the file system's server does not respond",
     "home-mount-refused": "the server of the home directories denies access to the mount",
     "accounts-locked": "a process of the image does not release its lock on /etc/passwd",
+    "image-profile": "a script of the image in /etc/profile.d sets HF_HOME for all login shells",
     "bucket-mount-refused": "the cloud denies the nodes' identity access to a mounted bucket",
     "bucket-missing": "a mounted bucket does not exist",
     "bucket-unreachable": "the service that stores a mounted bucket does not respond",

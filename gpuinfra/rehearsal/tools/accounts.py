@@ -1,11 +1,15 @@
-"""useradd, usermod, chown and sshd: users are lines in /etc/passwd, /etc/group and /etc/shadow. Files belong to root, the only user of a node."""
+"""useradd, usermod, chown, stat and sshd: users are lines in /etc/passwd, /etc/group and /etc/shadow. Files belong to root, the only user of a node.
+
+`chown` records another owner in the state, and `stat` prints it.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 
 from .passthrough import become_real
-from .state import exists, fail, read_state, read_text, walk, write_file
+from .state import change_state, exists, fail, read_state, read_text, walk, write_file
 
 PASSWD, GROUP, SHADOW = "/etc/passwd", "/etc/group", "/etc/shadow"
 _DEFAULT_KEYS = ".ssh/authorized_keys .ssh/authorized_keys2"
@@ -43,7 +47,7 @@ def usermod(argv: list[str]) -> int:
 
 
 def chown(argv: list[str]) -> int:
-    """Check the owner and the paths. The kernel allows only root as the new owner."""
+    """Check the owner and the paths, and record the owner of files. The kernel allows only root as the new owner."""
     words = [word for word in argv if not word.startswith("-")]
     user, _, group = words[0].partition(":")
     if {user, group} <= {"root", "0", ""} or argv[0].startswith("--reference"):
@@ -52,7 +56,28 @@ def chown(argv: list[str]) -> int:
         if value and not value.isdigit() and all(row[0] != value for row in _rows(path)):
             return fail(f"chown: invalid {kind}: '{words[0]}'")
     missing = [path for path in words[1:] if not exists(path)]
-    return fail(f"chown: cannot access '{missing[0]}': No such file or directory") if missing else 0
+    if missing:
+        return fail(f"chown: cannot access '{missing[0]}': No such file or directory")
+    if "-R" not in argv:
+        recorded = {_file_key(path): [user or "root", group or "root"] for path in words[1:]}
+        change_state(lambda state: state.setdefault("owners", {}).update(recorded))
+    return 0
+
+
+def stat(argv: list[str]) -> int:
+    """`stat -c FORMAT [--] PATH` with the recorded owner in place of %U and %G."""
+    owner = None
+    if argv[:1] == ["-c"] and len(argv) > 2 and exists(argv[-1]):
+        owner = read_state().get("owners", {}).get(_file_key(argv[-1]))
+    if owner is None:
+        return become_real("stat", argv)
+    return become_real("stat", [argv[0], argv[1].replace("%U", owner[0]).replace("%G", owner[1]), *argv[2:]])
+
+
+def _file_key(path: str) -> str:
+    """Return a key of a file that a rename does not change, and that a later file with the same inode does not have."""
+    found = os.stat(path)
+    return f"{found.st_dev}:{found.st_ino}:{found.st_mtime_ns}"
 
 
 def sshd(argv: list[str]) -> int:

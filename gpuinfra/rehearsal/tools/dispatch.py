@@ -71,6 +71,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "shutdown": ("systemctl", "shutdown"),
     "sysctl": ("machine", "sysctl"),
     "sshd": ("accounts", "sshd"),
+    "stat": ("accounts", "stat"),
     "stunnel4": ("mounts", "stunnel"),
     "sudo": ("sudo", "sudo"),
     "systemctl": ("systemctl", "systemctl"),

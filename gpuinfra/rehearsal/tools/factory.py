@@ -38,6 +38,8 @@ def build() -> None:
         write_file(path, "\n".join(units["units"][unit]) + "\n")
     for unit in image.get("unit_enable", []):
         enable(unit)
+    if "image-profile" in state["faults"]:
+        write_file("/etc/profile.d/zz-site.sh", "export HF_HOME=/opt/site/huggingface\n")
     if "nccl-environment" in state["faults"]:
         write_file("/root/.nccl.conf", "NCCL_NET_PLUGIN=none\nNCCL_IB_DISABLE=1\n")
     if image.get("efa") and state["hardware"]["efa"]:

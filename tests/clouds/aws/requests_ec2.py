@@ -18,9 +18,12 @@ def _vpc(inputs: Inputs) -> Iterator[Call]:
 @mapper("ec2/subnet:Subnet")
 def _subnet(inputs: Inputs) -> Iterator[Call]:
     public = inputs.take("mapPublicIpOnLaunch")
+    named = inputs.take("enableResourceNameDnsARecordOnLaunch")
     names = {"VpcId": "vpcId", "CidrBlock": "cidrBlock", "AvailabilityZoneId": "availabilityZoneId"}
     yield Call("ec2", "CreateSubnet", inputs.some(**names) | inputs.tagged("subnet"))
     yield Call("ec2", "ModifySubnetAttribute", {"SubnetId": "subnet-1", "MapPublicIpOnLaunch": {"Value": public}})
+    change = {"SubnetId": "subnet-1", "EnableResourceNameDnsARecordOnLaunch": {"Value": named}}
+    yield Call("ec2", "ModifySubnetAttribute", change)
 
 
 @mapper("ec2/internetGateway:InternetGateway")

@@ -105,8 +105,13 @@ def _lustre(inputs: Inputs) -> Iterator[Call]:
         KmsKeyId="kmsKeyId",
         FileSystemTypeVersion="fileSystemTypeVersion",
     )
-    params |= {"FileSystemType": "LUSTRE", "SubnetIds": [inputs.take("subnetIds")], "Tags": inputs.tags()}
-    yield Call("fsx", "CreateFileSystem", params | {"LustreConfiguration": lustre})
+    params |= {"SubnetIds": [inputs.take("subnetIds")], "Tags": inputs.tags()}
+    if backup := inputs.some(BackupId="backupId"):
+        # The provider does not send the capacity (terraform-provider-aws `internal/service/fsx/lustre_file_system.go`, retrieved 2026-11-27).
+        del params["StorageCapacity"]
+        yield Call("fsx", "CreateFileSystemFromBackup", params | backup | {"LustreConfiguration": lustre})
+        return
+    yield Call("fsx", "CreateFileSystem", params | {"FileSystemType": "LUSTRE", "LustreConfiguration": lustre})
 
 
 @mapper("fsx/dataRepositoryAssociation:DataRepositoryAssociation")

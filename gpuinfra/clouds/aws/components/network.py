@@ -114,6 +114,8 @@ class Network(pulumi.ComponentResource):
                 availability_zone_id=subnet.zone,
                 # Also disabled in the NAT gateway subnet: the gateway uses an Elastic IP address.
                 map_public_ip_on_launch=False,
+                # Nodes also get a name that contains their instance ID, as in the evidence. The host name remains the name of the address.
+                enable_resource_name_dns_a_record_on_launch=subnet.role == "nodes",
                 tags={"gpuinfra:role": subnet.role},
                 # The subnet of a NAT gateway is deleted before its address. The provider waits until the subnet has no network interfaces,
                 # and it does not retry the release of an address that EC2 still associates with one (terraform-provider-aws issue 49299).

@@ -1,29 +1,40 @@
-"""Rejects a second file system for the same data.
+"""Rejects a second file system for the same data, and a backup that does not fit the declaration.
 
 FSx file systems do not have unique names. Without this check, a change that replaces a file system
 (a smaller size, fewer metadata IOPS, an older version, another zone or key) creates an empty one, and so does an `up`
 after a `destroy` that retained it. Nodes would mount the empty file system.
+
+A file system that is created from a backup gets the capacity of the backup: the provider does not send the declared capacity
+(`CreateFileSystemFromBackup` in terraform-provider-aws `internal/service/fsx/lustre_file_system.go`, retrieved 2026-11-27). With a smaller
+declared capacity, the next `up` would replace the file system.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import pulumi
 
 from gpuinfra.clouds.aws.file_systems import find
 from gpuinfra.clouds.operation import owner_of_hooks
+from gpuinfra.plan.model import FileSystemPlan
 
 
-def refuse_second(name: str, group: pulumi.Input[str], region: str) -> pulumi.ResourceHookBinding | None:
+def before_create(
+    name: str, group: pulumi.Input[str], region: str, plan: FileSystemPlan
+) -> pulumi.ResourceHookBinding | None:
     """Return the hook of the file system with this logical name and log group, or None outside a program."""
     if owner_of_hooks() is None:
         return None
     profile = pulumi.Config("aws").get("profile")
 
-    def before_create(_: pulumi.ResourceHookArgs) -> None:
+    def run(_: pulumi.ResourceHookArgs) -> None:
         check(str(group), region, profile, name)
+        if plan.restore_from:
+            check_backup(plan, region, profile, name)
 
     options = pulumi.ResourceHookOptions(on_dry_run=True)
-    hook = pulumi.ResourceHook(f"gpuinfra-one-{name}", before_create, options)
+    hook = pulumi.ResourceHook(f"gpuinfra-one-{name}", run, options)
     return pulumi.ResourceHookBinding(before_create=[hook])
 
 
@@ -49,3 +60,44 @@ def check(group: str, region: str, profile: str | None, name: str) -> None:
         "input). FSx can only increase the size and the metadata IOPS; undo the change, or declare another mount, copy "
         "the files, and then remove this one."
     )
+
+
+def check_backup(plan: FileSystemPlan, region: str, profile: str | None, name: str) -> None:
+    """Raise an error if the backup cannot be restored to the planned file system, or if the request to the account fails."""
+    import boto3
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    backup = str(plan.restore_from)
+    try:
+        fsx = boto3.Session(profile_name=profile, region_name=region).client("fsx")
+        found = fsx.describe_backups(BackupIds=[backup])["Backups"]
+    except (BotoCoreError, ClientError) as problem:
+        if isinstance(problem, ClientError) and problem.response.get("Error", {}).get("Code") == "BackupNotFound":
+            raise RuntimeError(
+                f"{name}: {backup} does not exist in {region}; backups can be restored only in their Region: correct restore_from, or copy the backup"
+            ) from None
+        raise RuntimeError(
+            f"cannot read {backup} for {name}: {problem}; set credentials in the environment or in `aws:profile` that allow fsx:DescribeBackups"
+        ) from None
+    for one in found:
+        if problem_of_backup := _unfit(plan, one):
+            raise RuntimeError(f"{name}: {backup} {problem_of_backup}")
+
+
+def _unfit(plan: FileSystemPlan, backup: dict[str, Any]) -> str | None:
+    """Return why a backup cannot be restored to the planned file system, and the fix. FSx does not return every field for each backup."""
+    of = backup.get("FileSystem") or {}
+    lustre = of.get("LustreConfiguration") or {}
+    state, kind, size = backup.get("Lifecycle"), of.get("FileSystemType"), of.get("StorageCapacity")
+    deployment, tier = lustre.get("DeploymentType"), lustre.get("PerUnitStorageThroughput")
+    if kind not in (None, "LUSTRE"):
+        return f"is a backup of a file system of the type {kind}; use a backup of FSx for Lustre"
+    if state not in (None, "AVAILABLE"):
+        return f"is {state}; wait until it is AVAILABLE, or use another backup"
+    if size not in (None, plan.capacity_gib):
+        return f"has {size} GiB, but the declaration has {plan.capacity_gib} GiB; set capacity_gib to {size}, and increase it after the restore"
+    if deployment not in (None, plan.deployment):
+        return f"is of the type {deployment}, but the declaration has {plan.deployment}; set deployment to {str(deployment).lower()}"
+    if tier not in (None, plan.throughput_mb_s_per_tib):
+        return f"has {tier} MB/s per TiB, but the declaration has {plan.throughput_mb_s_per_tib}; set throughput_mb_s_per_tib to {tier}"
+    return None

@@ -14,7 +14,7 @@ import pulumi_aws as aws
 from gpuinfra import naming
 from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components.buckets import PrivateBucket, PrivateBucketArgs
-from gpuinfra.clouds.aws.components.one_file_system import refuse_second
+from gpuinfra.clouds.aws.components.one_file_system import before_create
 from gpuinfra.clouds.aws.components.scope import Scope, child
 from gpuinfra.clouds.aws.file_systems import log_group
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
@@ -74,15 +74,17 @@ class SharedFilesystem(pulumi.ComponentResource):
             efa_enabled=True if plan.efa else None,
             data_compression_type="LZ4",
             automatic_backup_retention_days=plan.backup_days or None,
+            backup_id=plan.restore_from,
             subnet_ids=args.subnet_id,
             security_group_ids=[args.security_group_id],
             kms_key_id=args.key_arn,
             log_configuration=aws.fsx.LustreFileSystemLogConfigurationArgs(destination=log.arn, level="WARN_ERROR"),
-            # FSx does not return the security groups. After `gpuinfra adopt`, their "change" would replace the file system.
+            # FSx does not return the security groups and the backup. After `gpuinfra adopt`, their "change" would replace the file system,
+            # and so would the removal of the backup from the declaration.
             opts=pulumi.ResourceOptions.merge(
-                child(self, rows.LUSTRE, data=data, ignore_changes=["securityGroupIds"]),
+                child(self, rows.LUSTRE, data=data, ignore_changes=["securityGroupIds", "backupId"]),
                 pulumi.ResourceOptions(
-                    hooks=refuse_second(rows.LUSTRE.logical(name), group, scope.region),
+                    hooks=before_create(rows.LUSTRE.logical(name), group, scope.region, plan),
                     # The provider waits 30 minutes, which is too short with EFA
                     # (hashicorp/terraform-provider-aws pull request 40568).
                     custom_timeouts=pulumi.CustomTimeouts(create="90m", update="90m", delete="60m"),

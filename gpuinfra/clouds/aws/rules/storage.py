@@ -201,6 +201,22 @@ def lustre_backup_is_supported(spec: ClusterSpec, today: date) -> Iterator[Findi
             yield error(f"{path}.backup_days", what, "remove it; the bucket holds the data")
 
 
+def lustre_restore_is_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A file system that is created from a backup is persistent, is not linked to a bucket, and does not use EFA."""
+    for path, entry, kind in _lustre(spec):
+        if not entry.restore_from:
+            continue
+        if not kind.startswith("persistent"):
+            what = f"is set, but backups are backups of persistent file systems, and deployment is {kind}"
+            yield error(f"{path}.restore_from", what, "use the deployment type of the backup")
+        elif entry.bucket:
+            what = "is set, but the entry also has a bucket, and FSx backs up only file systems without a linked bucket"
+            yield error(f"{path}.restore_from", what, "remove bucket, or remove restore_from")
+        elif entry.fabric:
+            what = "is set, but the provider does not send fabric to FSx when it restores a backup"
+            yield error(f"{path}.restore_from", what, "remove fabric, so that nodes use TCP, or remove restore_from")
+
+
 def lustre_bucket_link_is_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A link to a bucket requires Lustre 2.12 or later, is not supported on scratch_1, and lists each event once."""
     for path, entry, kind in _lustre(spec):

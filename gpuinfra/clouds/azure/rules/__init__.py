@@ -148,6 +148,9 @@ def lustre_sku_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         if entry.deployment or entry.version or entry.metadata_iops or entry.fabric or entry.backup_days:
             what = "has a field that only AWS supports (deployment, version, metadata_iops, fabric, backup_days)"
             yield error(path, what, "remove it")
+        if entry.restore_from:
+            what = "is set, but only FSx for Lustre on AWS has backups"
+            yield error(f"{path}.restore_from", what, "import the data from a bucket: set bucket")
 
 
 def lustre_is_in_clients_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.sdk import Property
     from gpuinfra.rehearsal.cloud.core.store import Store
 
-_ID_PREFIXES = ("vpc-", "subnet-", "sg-", "cr-", "rtb-", "lt-", "ami-", "fs-", "eipalloc-")
+_ID_PREFIXES = ("vpc-", "subnet-", "sg-", "cr-", "rtb-", "lt-", "ami-", "fs-", "backup-", "eipalloc-")
 
 
 BUCKET_SETTINGS = re.compile(r"aws:s3/bucket(?!Object(v2)?:)")

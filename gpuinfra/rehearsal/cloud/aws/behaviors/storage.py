@@ -196,7 +196,18 @@ class LustreFileSystem(Behavior):
                     f"must be 1200 or a multiple of {3600 if kind == 'SCRATCH_1' else 2400} GiB for {kind}, got {size}",
                 )
 
+    def before_create(self, cloud: Cloud, call: Call) -> None:
+        backup = call.plain.get("backupId")
+        if backup and cloud.external(str(backup)) is None:
+            # The code of the error is in the API reference (API_CreateFileSystemFromBackup.html). The wording is not verified.
+            text = f"Backup '{backup}' does not exist."
+            raise CloudError("BackupNotFound", text, "FSx: CreateFileSystemFromBackup", status=400)
+
     def created(self, cloud: Cloud, call: Call) -> None:
+        backup = cloud.external(str(call.plain.get("backupId"))) if call.plain.get("backupId") else None
+        if size := (backup or {}).get("StorageCapacity"):
+            # The provider does not send the capacity with a backup, and FSx uses the capacity of the backup.
+            call.outputs["storageCapacity"] = size
         number = cloud.store.next("lustre mount")
         mount = "fsx" if call.plain.get("deploymentType", "SCRATCH_1") == "SCRATCH_1" else f"standin{number}"
         subnet = cloud.store.find("aws:ec2/subnet:Subnet", str(call.plain.get("subnetIds") or ""))

@@ -71,6 +71,20 @@ def describe_file_systems(cloud: Cloud, asked: Mapping[str, Any], region: str) -
     }
 
 
+def describe_backups(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
+    """Describe backups by their IDs, with the fields of the file system that are known."""
+    cloud.operator.check(operator, operator.http("fsx:DescribeBackups", "*", region))
+    backups = []
+    for id in asked.get("BackupIds") or []:
+        known = cloud.external(str(id))
+        if known is None:
+            raise CloudError("BackupNotFound", f"Backup '{id}' does not exist.")
+        system = {"FileSystemType": "LUSTRE", **{name: value for name, value in known.items() if name != "Lifecycle"}}
+        shown = {"BackupId": id, "Lifecycle": known.get("Lifecycle", "AVAILABLE"), "Type": "USER_INITIATED"}
+        backups.append({**shown, "FileSystem": system})
+    return {"Backups": backups}
+
+
 def describe_homes(cloud: Cloud, asked: Mapping[str, str], region: str) -> dict[str, Any]:
     """Describe all EFS file systems, or the file systems with a creation token."""
     cloud.operator.check(operator, operator.http("elasticfilesystem:DescribeFileSystems", "*", region))
@@ -155,6 +169,7 @@ JSON_ACTIONS: dict[str, Callable[[Cloud, Mapping[str, Any], str], dict[str, Any]
     "GraniteServiceVersion20100801.GetMetricStatistics": get_metric_statistics,
     "Logs_20140328.DescribeLogGroups": describe_log_groups,
     "AWSSimbaAPIService_v20180301.DescribeFileSystems": describe_file_systems,
+    "AWSSimbaAPIService_v20180301.DescribeBackups": describe_backups,
     "AWSSimbaAPIService_v20180301.CreateDataRepositoryTask": create_data_repository_task,
     "AWSSimbaAPIService_v20180301.DescribeDataRepositoryTasks": describe_data_repository_tasks,
 }

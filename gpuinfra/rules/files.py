@@ -1,0 +1,215 @@
+"""Rules about the declared files and environment variables of the nodes (`software.files`, `software.environment`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date
+
+from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.profile import rules_in
+from gpuinfra.findings import Finding, error, warn
+from gpuinfra.plan.files import of_pool, variables
+from gpuinfra.software.environment import SCRATCH_MOUNT
+from gpuinfra.spec.files import MAX_POOL_BYTES, MAX_VARIABLES, NodeFile
+from gpuinfra.spec.messages import listed
+from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.shown import contains_key
+
+_OF_LOGIN = frozenset(
+    [
+        "HOME",
+        "LOGNAME",
+        "USER",
+        "SHELL",
+        "PWD",
+        "OLDPWD",
+        "MAIL",
+        "TERM",
+        "IFS",
+        "ENV",
+        "BASH_ENV",
+        "SHLVL",
+        "UID",
+        "EUID",
+        "PPID",
+    ]
+)
+"""Variables that the login or the shell sets. login(1), environ(7), bash(1)."""
+_OF_JOBS = frozenset(
+    [
+        "NNODES",
+        "NODE_RANK",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "GPUS_PER_NODE",
+        "RANK",
+        "LOCAL_RANK",
+        "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE",
+    ]
+)
+"""Variables of a job (`gpuinfra.remote.job`), which a login shell would replace."""
+_OF_SCHEDULERS = ("GPUINFRA_", "SLURM_")
+_OF_DEVICES = frozenset({"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"})
+_SECRET_NAME = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY|PRIVATE_KEY)$", re.IGNORECASE)
+_FOLDERS = ("/proc", "/sys", "/dev", "/run", "/tmp", "/var/run", "/var/tmp", "/opt/gpuinfra", "/etc/gpuinfra", "/var/lib/gpuinfra")  # fmt: skip
+"""Folders that are empty after a reboot, that the kernel provides, or that belong to gpuinfra. hier(7)."""
+_FILES = {
+    "/etc/environment": "which belongs to the image; use software.environment",
+    "/etc/fstab": "which lists the file systems of the node; use storage",
+    "/etc/passwd": "which lists the users of the node; use access.users",
+    "/etc/group": "which lists the groups of the node; use access.users",
+    "/etc/shadow": "which lists the users of the node; use access.users",
+    "/etc/gshadow": "which lists the groups of the node; use access.users",
+    "/etc/docker/daemon.json": "which the bootstrap steps write; use a step in software.steps to change it",
+    "/etc/nccl.conf": "which the image or the fabric's software writes; use software.environment",
+}
+"""Files that the image or the bootstrap steps write, and what to do instead."""
+
+
+def _declared(spec: ClusterSpec) -> Iterator[tuple[str, str, str]]:
+    """Yield the path, the name and the value of each declared variable."""
+    sections = [("software", spec.software.environment)]
+    sections += [(f"pools[{i}]", pool.environment) for i, pool in enumerate(spec.pools)]
+    for section, declared in sections:
+        for name, value in declared.items():
+            yield f"{section}.environment.{name}", name, value
+
+
+def variable_name_is_free(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A declared environment variable is not one that logins, jobs, a scheduler or the search path of programs depend on."""
+    for path, name, _ in _declared(spec):
+        if name == "PATH":
+            hint = "write a script such as /etc/profile.d/tools.sh with software.files, which extends PATH"
+            yield error(path, "replaces the search path of the image, because nodes do not expand variables", hint)
+        elif name in _OF_LOGIN:
+            yield error(path, "is set by each login", "remove it, or use another name")
+        elif name in _OF_JOBS or name.startswith(_OF_SCHEDULERS):
+            what = "is set for each job or node, and a declared value would replace it"
+            yield error(path, what, "remove it, or use another name")
+        elif name in _OF_DEVICES:
+            what = "selects the GPUs of a process, and a declared value would give the same GPUs to all jobs of a node"
+            yield error(path, what, "set it in the job")
+
+
+def variable_value_is_literal(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The value of a declared environment variable contains no reference to another variable and no secret."""
+    for path, name, value in _declared(spec):
+        if contains_key(value):
+            what = "contains a private key or an access token, and every user of a node can read it"
+            yield error(path, what, "let the job read it from a secret store with the identity of the node")
+        elif "$" in value:
+            hint = "write the value in full, or write a script such as /etc/profile.d/tools.sh with software.files"
+            yield error(path, "contains $, but nodes do not expand variables", hint)
+        elif value and _SECRET_NAME.search(name):
+            what = "looks like a secret, but the stack file and every node contain it as plain text"
+            yield warn(path, what, "let the job read it from a secret store with the identity of the node")
+
+
+def variables_fit_node(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The nodes of a pool have at most 50 declared environment variables."""
+    for i, pool in enumerate(spec.pools):
+        number = len(variables(spec, pool))
+        if number > MAX_VARIABLES:
+            what = f"and software.environment together have {number} variables; allowed: at most {MAX_VARIABLES}"
+            yield error(
+                f"pools[{i}].environment", what, "remove variables, or write them to a file with software.files"
+            )
+
+
+def file_has_one_source(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A declared file has a content or a local file."""
+    for i, one in enumerate(spec.software.files):
+        if one.content is not None and one.file is not None:
+            yield error(f"software.files[{i}]", "has content and file, but needs one source", "remove one of them")
+        elif one.content is None and one.file is None:
+            yield error(f"software.files[{i}]", "has no content", "set content or file")
+
+
+def file_can_be_read(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The local file of a declared file is a text in UTF-8 of at most 64 KiB in the folder of the stack file, and neither it nor `content` contains keys."""
+    for i, one in enumerate(spec.software.files):
+        if one.read and one.read.problem:
+            yield error(f"software.files[{i}].file", f"is {one.file}, {one.read.problem}", one.read.hint)
+        elif one.content and contains_key(one.content):
+            what = "contains a private key or an access token, and every user of a node can read it"
+            hint = "let a script in software.steps read it from a secret store with the identity of the node"
+            yield error(f"software.files[{i}].content", what, hint)
+        elif one.content and "\0" in one.content:
+            yield error(f"software.files[{i}].content", "contains a null character", "remove it")
+
+
+def file_path_is_free(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The path of a declared file is on the disk of the node and is not a file that the bootstrap steps write."""
+    shared = {entry.mount: "all nodes share" for entry in spec.storage}
+    scratch = (SCRATCH_MOUNT, profile_of(spec.cloud).software.local_disk_mount_of_image)
+    shared |= {mount: "is empty when a node starts on another machine" for mount in scratch if mount}
+    for i, one in enumerate(spec.software.files):
+        path = f"software.files[{i}].path"
+        mount = next((mount for mount in sorted(shared) if _within(one.path, mount)), None)
+        folder = next((folder for folder in _FOLDERS if _within(one.path, folder)), None)
+        if one.path in _FILES:
+            what, _, hint = _FILES[one.path].partition("; ")
+            yield error(path, f"is {one.path}, {what}", hint)
+        elif mount:
+            hint = "write the file once, in a job or on one node"
+            if shared[mount].startswith("is empty"):
+                hint = "use a folder on the root disk"
+            yield error(path, f"is {one.path}, which is on {mount}, a file system that {shared[mount]}", hint)
+        elif folder:
+            yield error(path, f"is {one.path}, but files in {folder} are temporary or belong to the system", "use a folder such as /etc or /usr/local")  # fmt: skip
+        elif "gpuinfra" in one.path.rpartition("/")[2]:
+            yield error(
+                path, f"is {one.path}, but names with gpuinfra belong to the bootstrap steps", "use another name"
+            )
+
+
+def file_paths_do_not_conflict(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A node gets one declared file for each path, and a path is not a folder of another path."""
+    for i, one in enumerate(spec.software.files):
+        for j, other in enumerate(spec.software.files[:i]):
+            if not _same_nodes(one, other):
+                continue
+            if one.path == other.path:
+                what = f"is {one.path}, which is also the path of software.files[{j}] on the same nodes"
+                yield error(f"software.files[{i}].path", what, "remove one of them, or set pools")
+                break
+            if _within(one.path, other.path) or _within(other.path, one.path):
+                what = f"is {one.path}, but software.files[{j}] is {other.path}, so one of them must be a folder"
+                yield error(f"software.files[{i}].path", what, "use another path")
+                break
+
+
+def file_pools_exist(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The pools of a declared file exist, and each is listed once."""
+    pools = [pool.name for pool in spec.pools]
+    for i, one in enumerate(spec.software.files):
+        unknown = [name for name in one.pools if name not in pools]
+        twice = sorted({name for name in one.pools if one.pools.count(name) > 1})
+        if unknown and pools:
+            what = f"contains {unknown[0]}, which is not a pool; allowed: {listed(pools)}"
+            yield error(f"software.files[{i}].pools", what, "correct the name, or remove it")
+        elif twice:
+            yield error(f"software.files[{i}].pools", f"contains {twice[0]} more than once", "list each pool once")
+
+
+def files_fit_bundle(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The declared files of a pool have at most 1 MiB together, because each node downloads them in its bundle."""
+    for pool in spec.pools:
+        size = sum(len(one.content.encode("utf-8", "surrogatepass")) for one in of_pool(spec, pool))
+        if size > MAX_POOL_BYTES:
+            what = f"have {size:,} bytes in pool {pool.name}; allowed: at most {MAX_POOL_BYTES:,}"
+            yield error("software.files", what, "download large files with a script in software.steps")
+            return
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _same_nodes(one: NodeFile, other: NodeFile) -> bool:
+    return not one.pools or not other.pools or bool(set(one.pools) & set(other.pools))
+
+
+RULES = rules_in(vars())

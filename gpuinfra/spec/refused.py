@@ -1,0 +1,87 @@
+"""Fields and values that people declare and that gpuinfra does not support, with the reason and the alternative."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_BOUNDS = frozenset(
+    [
+        "min",
+        "max",
+        "minimum",
+        "maximum",
+        "min_count",
+        "max_count",
+        "count_min",
+        "count_max",
+        "min_size",
+        "max_size",
+        "min_nodes",
+        "max_nodes",
+        "autoscale",
+        "autoscaling",
+        "autoscaler",
+    ]
+)
+_NO_AUTOSCALER = "gpuinfra has no autoscaler, so only the declaration changes the number of nodes"
+_COUNT = "set count to the number of nodes, and run `pulumi up` after each change; 0 creates a group without nodes"
+_EFS = "use kind home, which creates Amazon EFS"
+_FILES = "use kind home, which creates an NFS share of Azure Files"
+_KINDS = {
+    **dict.fromkeys(
+        ("openzfs", "zfs", "fsx_openzfs", "fsx-openzfs", "fsx_zfs"),
+        (
+            "home directories on AWS are on Amazon EFS, which grows with its files, and FSx for OpenZFS requires a provisioned size and throughput",
+            _EFS,
+        ),
+    ),
+    **dict.fromkeys(
+        ("netapp", "anf", "azure_netapp_files", "netapp_files", "azure-netapp-files"),
+        (
+            "home directories on Azure are on Azure Files, and Azure NetApp Files requires a capacity pool of at least 1 TiB and a subnet of its own",
+            _FILES,
+        ),
+    ),
+    **dict.fromkeys(("ontap", "fsx_ontap", "fsx-ontap"), ("home directories on AWS are on Amazon EFS", _EFS)),
+    "efs": ("the kind is independent of the cloud", _EFS),
+    **dict.fromkeys(("azure_files", "azurefiles", "azure-files"), ("the kind is independent of the cloud", _FILES)),
+    "filestore": ("the kind is independent of the cloud", "use kind home, which creates Filestore"),
+    **dict.fromkeys(
+        ("nfs", "homes"),
+        ("the kind is independent of the protocol", "use kind home, which mounts home directories over NFS"),
+    ),
+    **dict.fromkeys(
+        ("fsx", "fsx_lustre", "amlfs", "managed_lustre"), ("the kind is independent of the cloud", "use kind lustre")
+    ),
+    **dict.fromkeys(
+        ("bucket", "s3", "gcs", "blob"), ("the kind is independent of the cloud", "use kind object to mount a bucket")
+    ),
+}
+"""Kinds of storage that do not exist: the reason, and what to use instead.
+
+FSx API reference, `CreateFileSystemOpenZFSConfiguration` (`ThroughputCapacity` is required) in botocore 1.44.5, read 2026-11-27; Azure
+NetApp Files, "Resource limits" (https://learn.microsoft.com/azure/azure-netapp-files/azure-netapp-files-resource-limits, retrieved 2026-08).
+"""
+_ONE_HOME = "each cloud has one service for home directories: Amazon EFS, Azure Files with NFS, and Filestore"
+
+
+def field(model: Any, name: str) -> tuple[str, str] | None:
+    """Return the reason why a model has no field with this name, and the fix, or None."""
+    fields = getattr(model, "model_fields", {})
+    if name in _BOUNDS and ({"count", "capacity"} & set(fields)):
+        return _NO_AUTOSCALER, _COUNT
+    if getattr(model, "__name__", "") == "Home" and name in ("service", "type", "deployment", "tier", "performance"):
+        return _ONE_HOME, "remove it"
+    return None
+
+
+def count(name: str, given: object) -> tuple[str, str] | None:
+    """Return the reason why a number of nodes is not a mapping of a minimum and a maximum, and the fix, or None."""
+    if name == "count" and isinstance(given, dict) and set(map(str, given)) & _BOUNDS:
+        return _NO_AUTOSCALER, _COUNT
+    return None
+
+
+def kind(word: str) -> tuple[str, str] | None:
+    """Return the reason why a kind of storage does not exist, and what to use instead, or None."""
+    return _KINDS.get(word.lower())

@@ -1,0 +1,100 @@
+"""A Lustre file system from a backup: what is sent, and what is refused before it is created."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+
+from gpuinfra.clouds.aws.components import one_file_system
+from gpuinfra.clouds.timing import ready_time
+from gpuinfra.plan.model import FileSystemPlan
+from gpuinfra.planning import make_plan
+from gpuinfra.report.plan_tables import storage_text
+from gpuinfra.spec import parse_spec
+from tests.rehearsal.nodes.machines import TODAY
+from tests.rules.cases import declaration, lustre
+
+BACKUP = "backup-0123456789abcdef0"
+FITS = {
+    "FileSystemType": "LUSTRE",
+    "StorageCapacity": 4800,
+    "LustreConfiguration": {"DeploymentType": "PERSISTENT_2", "PerUnitStorageThroughput": 250},
+}
+PLAN = make_plan(parse_spec(declaration(("aws", {"storage": lustre(restore_from=BACKUP)}))), TODAY)
+
+
+class Fsx:
+    """FSx with one backup, or with an error."""
+
+    def __init__(self, answer: dict[str, Any] | ClientError) -> None:
+        self.answer = answer
+
+    def client(self, name: str) -> Fsx:
+        assert name == "fsx"
+        return self
+
+    def describe_backups(self, BackupIds: list[str]) -> dict[str, Any]:
+        assert BackupIds == [BACKUP]
+        if isinstance(self.answer, ClientError):
+            raise self.answer
+        return {"Backups": [self.answer]}
+
+
+def check(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any] | ClientError, plan: FileSystemPlan) -> None:
+    """Compare the plan with a backup."""
+    monkeypatch.setattr(boto3, "Session", lambda **_: Fsx(answer))
+    one_file_system.check_backup(plan, "us-east-1", None, "train-scratch-0-lustre")
+
+
+def test_a_backup_that_fits_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backup with the declared values, and a backup of which FSx returns no values, are accepted."""
+    (entry,) = PLAN.file_systems
+    check(monkeypatch, {"Lifecycle": "AVAILABLE", "FileSystem": FITS}, entry)
+    check(monkeypatch, {"FileSystem": {}}, entry)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ({"Lifecycle": "CREATING", "FileSystem": FITS}, "is CREATING; wait until it is AVAILABLE"),
+        ({"FileSystem": {"FileSystemType": "WINDOWS"}}, "is a backup of a file system of the type WINDOWS"),
+        (
+            {"FileSystem": {**FITS, "StorageCapacity": 7200}},
+            "has 7200 GiB, but the declaration has 4800 GiB; set capacity_gib to 7200",
+        ),
+        (
+            {"FileSystem": {**FITS, "LustreConfiguration": {"DeploymentType": "PERSISTENT_1"}}},
+            "is of the type PERSISTENT_1, but the declaration has PERSISTENT_2; set deployment to persistent_1",
+        ),
+        (
+            {"FileSystem": {**FITS, "LustreConfiguration": {"PerUnitStorageThroughput": 125}}},
+            "has 125 MB/s per TiB, but the declaration has 250; set throughput_mb_s_per_tib to 125",
+        ),
+        (ClientError({"Error": {"Code": "BackupNotFound"}}, "DescribeBackups"), "does not exist in us-east-1"),
+        (ClientError({"Error": {"Code": "AccessDenied"}}, "DescribeBackups"), "allow fsx:DescribeBackups"),
+    ],
+)
+def test_a_backup_that_does_not_fit_is_refused(
+    monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any] | ClientError, reason: str
+) -> None:
+    """The error names the file system, the backup, the difference and the value to set."""
+    (entry,) = PLAN.file_systems
+    with pytest.raises(RuntimeError) as caught:
+        check(monkeypatch, answer, entry)
+    assert reason in str(caught.value)
+    assert BACKUP in str(caught.value)
+    assert "train-scratch-0-lustre" in str(caught.value)
+
+
+def test_the_plan_shows_the_backup_and_a_lower_limit_of_the_time() -> None:
+    """The table shows the backup, and the time of the file system is a lower limit."""
+    assert f"4,800 GiB at 250 MB/s per TiB, from {BACKUP};" in storage_text(PLAN.file_systems[0])
+    parts = {one.type: one for one in ready_time(PLAN).parts}  # type: ignore[union-attr]
+    assert parts["aws:fsx/lustreFileSystem:LustreFileSystem"].at_least
+    empty = replace(PLAN, file_systems=tuple(replace(one, restore_from=None) for one in PLAN.file_systems))
+    parts = {one.type: one for one in ready_time(empty).parts}  # type: ignore[union-attr]
+    assert not parts["aws:fsx/lustreFileSystem:LustreFileSystem"].at_least

@@ -1,0 +1,53 @@
+"""`node.pyz files` reads declared files and variables with the real stat and bash."""
+
+from __future__ import annotations
+
+import getpass
+import grp
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuinfra.node import files
+
+
+@pytest.fixture
+def declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Write the expectation of a bundle with these paths and variables."""
+    monkeypatch.setattr(files, "BUNDLE", tmp_path)
+
+    def write(*paths: Path, **variables: str) -> dict[str, Any]:
+        expectation = {"files": [{"path": str(path)} for path in paths], "variables": variables}
+        (tmp_path / "expectation.json").write_text(json.dumps(expectation), encoding="utf-8")
+        return files.files()
+
+    return write
+
+
+def test_files_are_read(declare: Any, tmp_path: Path) -> None:
+    """A file has its checksum, owner, group and mode. A missing file, a link and a folder have a problem."""
+    (tmp_path / "a").write_text("x\n", encoding="utf-8")
+    (tmp_path / "a").chmod(0o040)
+    (tmp_path / "link").symlink_to("a")
+    found = declare(*(tmp_path / name for name in ("a", "none", "link", "")))["files"]
+    first = {
+        "path": str(tmp_path / "a"),
+        "sha256": hashlib.sha256(b"x\n").hexdigest(),
+        "owner": getpass.getuser(),
+        "group": grp.getgrgid(os.getgid()).gr_name,
+        "mode": "0040",
+        "problem": "",
+    }
+    assert found[0] == first
+    assert [one["problem"] for one in found[1:]] == ["does not exist", "not a regular file", "not a regular file"]
+
+
+def test_variables_are_those_of_a_login_shell(declare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the declared variables are read, and the environment of the unit does not count."""
+    monkeypatch.setenv("HF_HOME", "/of/the/unit")
+    assert declare(PATH="/x", HF_HOME="/y")["variables"].keys() == {"PATH"}
+    assert declare()["variables"] == {}
