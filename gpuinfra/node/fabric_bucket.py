@@ -25,6 +25,8 @@ class Sessions:
         place = node.get("evidence")
         if not isinstance(place, Mapping):
             raise CloudError("node.json has no evidence location")
+        if not hasattr(cloud, "list"):
+            raise CloudError("nodes of this cloud cannot list the evidence bucket; set handover.fabric_test to off")
         bundle = node.get("bundle")
         sha256 = bundle.get("sha256") if isinstance(bundle, Mapping) else None
         self.name = "%s-%s" % (node.get("pool") or "nodes", str(sha256 or "none")[:12])

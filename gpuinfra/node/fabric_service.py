@@ -32,6 +32,8 @@ JOIN_S = 300.0
 """Maximum wait for a partner in one attempt. After an attempt, the service checks again whether jobs use the GPUs."""
 BUSY_S, HELP_S, AGAIN_S = 60.0, 120.0, 5.0
 """Pauses: until this node can take part, between two looks for a node that waits, and after a test. A look takes two list requests."""
+FIRST = "waits for the first evidence"
+"""Beginning of the reason before the first evidence, which no evidence can contain."""
 RECHECK = ("systemctl", "start", "gpuinfra-recheck.service")
 
 
@@ -78,39 +80,39 @@ class Service:
         try:
             reason = self._ready()
             if reason:
-                if state == "":
-                    self._write({"state": "waiting", "reason": reason})
+                self._wait_for(state, reason)
                 return BUSY_S
             if state in ("", "waiting"):
-                return self._take_part()
+                return self._take_part(state)
             return self._help()
         except (cloud.CloudError, Missing, OSError) as error:
             print_message("fabric test: %s" % error)
-            if state == "":
-                self._write({"state": "waiting", "reason": str(error)})
+            self._wait_for(state, str(error))
             return BUSY_S
+
+    def _wait_for(self, state: str, reason: str) -> None:
+        """Store why this node has no result. If the reason is new, upload evidence with it."""
+        if state not in ("", "waiting") or (optional(self._result) or {}).get("reason") == reason:
+            return
+        self._write({"state": "waiting", "reason": reason})
+        if not reason.startswith(FIRST):
+            self._report()
 
     def _state(self) -> str:
         found = optional(self._result) or {}
         return str(found.get("state") or "")
 
-    def _take_part(self) -> float:
+    def _take_part(self, state: str) -> float:
         """Join the newest test, or start one, and store the result of this node."""
         number = max(self._tests.newest(), 1)
         store = self._tests.store(number)
         if number <= self._over or fabric_bucket.is_closed(store):
             number += 1
             store = self._tests.store(number)
-        self._write({"state": "waiting", "reason": "takes part in the fabric test %d" % number})
         try:
             plan, measured = self._run(number, store, "")
         except fabric.Alone as error:
-            self._write(
-                {
-                    "state": "waiting",
-                    "reason": "%s; the test needs a second node of the pool whose GPUs are idle" % error,
-                }
-            )
+            self._wait_for(state, "%s; the test needs a second node of the pool whose GPUs are idle" % error)
             return AGAIN_S
         except fabric.Ended as error:
             print_message("fabric test %d: %s" % (number, error))
@@ -182,7 +184,7 @@ def _not_ready(node: Mapping[str, Any], expectation: Mapping[str, Any]) -> str:
     document = newest[1] if newest else {}
     bundle = (node.get("bundle") or {}).get("sha256")
     if document.get("boot_id") != evidence.boot_id() or document.get("bundle_sha256") != bundle:
-        return "waits for the first evidence of this boot"
+        return FIRST + " of this boot"
     others = {**expectation, "required": [one for one in expectation["required"] if one != CHECK]}
     checks = [one for one in document.get("checks") or [] if one.get("id") != CHECK]
     found = verdict(checks, others)

@@ -78,6 +78,10 @@ class Bucket:
             raise CloudError("node.json has no evidence location")
         self._bucket, self._prefix = field(place, "bucket"), field(place, "prefix").rstrip("/")
         self._owner, self._cloud, self._session = place.get("owner"), cloud, session
+        if not hasattr(cloud, "get"):
+            raise CloudError(
+                "nodes of this cloud cannot read the evidence bucket; use --store with a folder that both nodes mount"
+            )
 
     def put(self, owner: str, name: str, data: bytes) -> None:
         self._cloud.put(self._bucket, self._key(owner, name), data, once=False)

@@ -56,7 +56,7 @@ def test_permissions_of_the_nodes_on_aws() -> None:
 def test_permissions_of_the_nodes_on_azure() -> None:
     """The condition of the node's role allows listing of the folder of the test only if the test is required."""
     for changes, there in ((REQUIRED, True), ({}, False)):
-        recorded = recording_of_spec(declaration(("azure", changes)))
+        recorded = recording_of_spec(declaration(("azure", {**changes, "access.evidence_from": ["203.0.113.0/24"]})))
         conditions = [
             str(one.inputs["condition"])
             for one in recorded.of("azure-native:authorization:RoleAssignment")

@@ -170,6 +170,7 @@ def test_a_node_without_partner_waits_and_tries_again(tmp_path: Path) -> None:
     assert node.result["state"] == "waiting"
     assert "no other node joined within 300 s; the test needs a second node" in node.result["reason"]
     service.once()
+    assert node.reports == 1
     assert sum("/0001/member/" in key for key in node.store.objects) == 2
     assert not any("/0002/" in key for key in node.store.objects)
 
@@ -181,6 +182,7 @@ def test_a_node_that_is_not_ready_does_not_join(tmp_path: Path, reason: str) -> 
     node.reason = reason
     assert node.service().once() == fabric_service.BUSY_S
     assert node.result == {"schema": "gpuinfra.fabric-result/1", "state": "waiting", "reason": reason}
+    assert node.reports == 1
     assert node.store.objects == {}
 
 
