@@ -39,6 +39,8 @@ _UNITS_OF_VERSION = {
     "gpuinfra-metadata.service": "METADATA_GUARDED",
 }
 """Maps each unit to a variable in `versions.env`. The unit is installed only if the variable is set."""
+_FABRIC_UNIT = "gpuinfra-fabric.service"
+"""Unit that is installed only on nodes that must pass the fabric test."""
 _OWN_STEP = "bootstrap/own-step.sh"
 """Runs the scripts of declared steps."""
 _NODE_PART = Path(__file__).with_name("node")
@@ -94,6 +96,8 @@ def build(pool: PoolPlan) -> Bundle:
         if unit.name in _UNITS_OF_STEP and _UNITS_OF_STEP[unit.name] not in {step.id for step in pool.steps}:
             continue
         if unit.name in _UNITS_OF_VERSION and not pool.versions.get(_UNITS_OF_VERSION[unit.name]):
+            continue
+        if unit.name == _FABRIC_UNIT and not pool.fabric_test:
             continue
         files[f"units/{unit.name}"] = unit.read_bytes()
     return pack(files)

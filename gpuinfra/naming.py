@@ -59,6 +59,11 @@ def evidence_prefix(cluster: str) -> str:
     return f"evidence/{cluster}"
 
 
+def fabric_folder(cluster: str) -> str:
+    """Return the folder through which the nodes of a cluster meet for the fabric test. Each node writes below its own name in it."""
+    return f"{evidence_prefix(cluster)}/fabric/rendezvous"
+
+
 def text_token(text: str, length: int = TOKEN_LENGTH) -> str:
     """Return a hash of a text, for a logical name that must change when the text changes."""
     return hashlib.sha256(text.encode()).hexdigest()[:length]

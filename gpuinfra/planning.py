@@ -216,6 +216,7 @@ def _pool(
             steps=todo,
             mig=tuple(sorted(pool.mig, reverse=True)),
             burn_in=spec.handover.burn_in,
+            fabric_test=spec.handover.fabric_test == "required",
             guarded=guarded,
             files=files,
             variables=variables(spec, pool),

@@ -90,7 +90,7 @@ def _pool(target: Target, hosts: Hosts, chosen: Sequence[Host]) -> PoolPlan | No
 def container_of(image: str, pool: PoolPlan | None, *, per_gpu: bool) -> Container:
     """Return the container of the job. Refuses a job that cannot run in a container."""
     from gpuinfra.cli.env import mounts
-    from gpuinfra.remote.container import FABRICS, Container
+    from gpuinfra.remote.container import FABRICS, WITHOUT_CONTAINER, Container
 
     if image.startswith("-") or not image.strip():
         raise UsageError(
@@ -106,12 +106,16 @@ def container_of(image: str, pool: PoolPlan | None, *, per_gpu: bool) -> Contain
         )
     listed: Any = pool.expectation.get("containers", [])
     if "docker" not in listed:
+        instead = ", or omit --container and start enroot in COMMAND" if "enroot" in listed else ""
         raise UsageError(
-            f"--container requires Docker, but software.containers is [{', '.join(listed)}]; add docker to software.containers, and deploy the stack"
+            f"--container requires Docker, but software.containers is [{', '.join(listed)}]; add docker to software.containers, and deploy the stack{instead}"
         )
     fabric: Any = pool.expectation["fabric_provider"] if pool.expectation["fabric_devices"] else None
     if fabric not in FABRICS:
-        raise UsageError(f"--container does not support {fabric}, the fabric of {pool.machine}; omit --container")
+        why = WITHOUT_CONTAINER[str(fabric)]
+        raise UsageError(
+            f"--container does not support {fabric}, the fabric of {pool.machine}, because {why}; omit --container"
+        )
     return Container(image=image, mounts=tuple(mounts(pool)))
 
 

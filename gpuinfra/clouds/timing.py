@@ -124,6 +124,13 @@ BURN_IN = {
 """Level of `handover.burn_in` -> duration of the diagnostics. Level 1 takes seconds."""
 
 
+FABRIC_TEST = Duration(
+    seconds=30,
+    source="the first round starts 30 seconds after the last node joined (gpuinfra/node/fabric.py); no duration of a round on real nodes is known",
+    at_least=True,
+)
+
+
 def node_steps(pool: PoolPlan) -> tuple[Step, ...]:
     """Return the steps on the nodes of a pool after their first boot, in order."""
     found = [Step(does="other bootstrap steps and checks", duration=STEPS)]
@@ -132,6 +139,8 @@ def node_steps(pool: PoolPlan) -> tuple[Step, ...]:
     level = pool.expectation.get("burn_in", 1)
     if isinstance(level, int) and level in BURN_IN:
         found.append(Step(does=f"DCGM diagnostics, level {level}", duration=BURN_IN[level]))
+    if pool.fabric_test and pool.count > 1:
+        found.append(Step(does="fabric test", duration=FABRIC_TEST))
     return tuple(found)
 
 

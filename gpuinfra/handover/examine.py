@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from gpuinfra.handover.ports import EvidenceRef
 from gpuinfra.handover.text import host_keys
+from gpuinfra.node.checks.fabric_test import CHECK, WAITING
 from gpuinfra.node.judge import judge, verdict
 
 Check = dict[str, object]
@@ -38,6 +39,8 @@ class Content:
     verified: bool = False
     working: bool = False
     """True while the node's journal contains unfinished steps, because a failed check can still pass during this time."""
+    untested: str = ""
+    """The reason why the node has no result of the fabric test yet. Empty if it has one, or if the pool does not require the test."""
     gpus: tuple[dict[str, object], ...] = ()
     ssh_host_keys: tuple[str, ...] = ()
 
@@ -72,6 +75,7 @@ def examine(data: bytes, ref: EvidenceRef, expectation: Mapping[str, object], ju
         missing=result.missing,
         verified=result.verified,
         working=_still_working(journal),
+        untested=_untested(checks),
         gpus=tuple(g for g in _list(evidence.get("gpus")) if isinstance(g, dict)),
         ssh_host_keys=host_keys(evidence.get("ssh_host_keys")),
     )
@@ -95,6 +99,11 @@ def _read(data: bytes, ref: EvidenceRef) -> tuple[dict[str, object] | None, str]
 
 def _list(value: object) -> list[object]:
     return list(value) if isinstance(value, list | tuple) else []
+
+
+def _untested(checks: tuple[Check, ...]) -> str:
+    waiting = (one for one in checks if one.get("id") == CHECK and one.get("found") == WAITING)
+    return next((str(one.get("reason") or "the node has no partner yet") for one in waiting), "")
 
 
 def _still_working(journal: Mapping[str, object] | None) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpuinfra.handover.judge import AWAITS_UPGRADE, TOO_OLD, Check, NodeVerdict, describe
+from gpuinfra.handover.judge import AWAITS_UPGRADE, TOO_OLD, UNTESTED, Check, NodeVerdict, describe
 from gpuinfra.handover.ports import GroupProblem
 from gpuinfra.handover.refusals import HINTS, summary
 from gpuinfra.handover.watch import Outcome, never_reported
@@ -110,6 +110,11 @@ def hint(node: NodeVerdict, console: Iterable[str] = ()) -> str:
         return "run `pulumi up` again after the group upgrades the node; if the node remains outdated, check the group's rolling upgrade"
     if TOO_OLD in node.reason:
         return "run `systemctl status gpuinfra-recheck.timer gpuinfra-recheck.service` on the node, or terminate the instance so that its group replaces it"
+    if UNTESTED in node.reason:
+        return (
+            "the test needs a second node of the pool with the same bundle that passes its checks and whose GPUs no process uses; stop the jobs on one "
+            "node, or set handover.fabric_test to off"
+        )
     if node.outcome == "waiting":
         return "wait for the node's next identity proof, then run `pulumi up` again"
     return "terminate the instance so that its group replaces it"

@@ -18,6 +18,8 @@ MAX_EVIDENCE_AGE = timedelta(hours=24)
 (`node/verify.py`), so an outage of the store for a few hours has no effect, and a node that no longer runs its checks is detected within a day."""
 TOO_OLD = "hours ago, so its GPUs are no longer verified"
 """Part of a reason. `explain` selects a hint based on this text."""
+UNTESTED = "has no result of the fabric test yet"
+"""Part of a reason. `explain` selects a hint based on this text."""
 AWAITS_UPGRADE = "its group has not upgraded it yet"
 """Part of a reason. `explain` selects a hint based on this text."""
 
@@ -66,6 +68,8 @@ class NodeVerdict:
     gpus_expected: int = 0
     ssh_host_keys: tuple[str, ...] = ()
 
+    untested: bool = False
+    """True if the node passes all of its own checks, and only the result of the fabric test with another node is missing."""
     stale: bool = False
     """True if the node runs an outdated template. Only replacing the node fixes this problem."""
 
@@ -234,6 +238,10 @@ def _judge_one(
     if now - ref.modified > MAX_EVIDENCE_AGE:
         hours = int((now - ref.modified).total_seconds() // 3600)
         return verdict("waiting", f"the node's newest evidence was uploaded {hours} {TOO_OLD}", settled=False, **seen)
+    # A pool of one node has no partner.
+    if content.untested and sum(one.count for one in pool.groups) > 1:
+        reason = f"the node {UNTESTED}: {content.untested}"
+        return verdict("waiting", reason, settled=False, untested=True, **seen)
     return verdict("verified", "", settled=True, **seen)
 
 

@@ -127,6 +127,11 @@ def _parser() -> argparse.ArgumentParser:
     fabric.add_argument(
         "--join", type=float, default=900, metavar="SECONDS", help="maximum wait for all nodes (default: %(default)s)"
     )
+    add(
+        "fabric-service",
+        _later("fabric_service", "fabric_service"),
+        "take part in the fabric tests of this node's pool through the evidence bucket until terminated (the gpuinfra-fabric unit)",
+    )
     for command, gib in ((nccl, 8.0), (pair, 2.0), (fabric, 2.0)):
         command.add_argument(
             "--gib",

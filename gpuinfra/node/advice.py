@@ -21,7 +21,8 @@ ACTIONS = ("nothing", "look", "configure", "reset", "reboot", "replace")
 BY_CHECK = {
     **dict.fromkeys(("P1", "G2", "G11", "X2", "N6"), "replace"),
     **dict.fromkeys(
-        ("G1", "G3", "G7", "G13", "F2", "F3", "F5", "N1", "N2", "N5", "N7", "N8", "B2", "B3", "B5", "B7"), "reboot"
+        ("G1", "G3", "G7", "G13", "F2", "F3", "F5", "N1", "N2", "N5", "N7", "N8", "B2", "B3", "B5", "B7", "B8"),
+        "reboot",
     ),
     **dict.fromkeys(("G5", "G6", "G10", "G12", "G14"), "reset"),
     **dict.fromkeys(("G8", "G9", "F4", "D4", "C2", "C3", "N9", "M1"), "look"),

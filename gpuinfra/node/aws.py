@@ -10,14 +10,26 @@ from __future__ import annotations
 import datetime
 import hashlib
 import hmac
+import html
 import json
 import os
+import re
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping
 
-from .cloud import CloudError, error_code, field, get_optional, make_proof, put_with_retry, read_metadata
+from .cloud import (
+    MAX_PAGES,
+    CloudError,
+    error_code,
+    field,
+    get_optional,
+    get_page,
+    make_proof,
+    put_with_retry,
+    read_metadata,
+)
 
 PROOF_BODY = "Action=GetCallerIdentity&Version=2011-06-15"
 _UNRESERVED = "-_.~"
@@ -176,14 +188,40 @@ class Aws:
             retried=(403, 409, 429),
         )
 
-    def get(self, bucket: str, key: str) -> bytes | None:
-        """Return one small object from a bucket, or None if it does not exist.
+    def get(self, bucket: str, key: str, limit: int = 65536) -> bytes | None:
+        """Return the first bytes of an object, or None if it does not exist.
 
-        Nodes have no permission to list the bucket, so S3 returns 403 for a missing object. Both 403 and 404 mean "not yet".
+        In folders that nodes cannot list, S3 returns 403 for a missing object. Both 403 and 404 mean "not yet".
         """
-        url = object_url(bucket, key, self._region, self._environ)
-        signed = self._sign("GET", url, {}, b"", "s3", _utc_now())
-        return get_optional(urllib.request.Request(url, headers=signed), "s3://%s/%s" % (bucket, key))
+        return get_optional(
+            self._reads(object_url(bucket, key, self._region, self._environ)), "s3://%s/%s" % (bucket, key), limit
+        )
+
+    def list(self, bucket: str, prefix: str, *, folders: bool = False) -> list[str]:
+        """Return all keys with a prefix, or the folders directly below it.
+
+        ListObjectsV2: https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html, retrieved 2026-11-27. Keys of the rendezvous
+        contain no characters that XML or the URL encoding changes.
+        """
+        base, found, token = object_url(bucket, "", self._region, self._environ), [], ""
+        for _ in range(MAX_PAGES):
+            query = {"list-type": "2", "prefix": prefix}
+            query.update({"delimiter": "/"} if folders else {}, **({"continuation-token": token} if token else {}))
+            url = "%s?%s" % (base, urllib.parse.urlencode(query, quote_via=urllib.parse.quote))
+            page = get_page(self._reads(url), "s3://%s/%s" % (bucket, prefix))
+            if folders:
+                found += re.findall(r"<CommonPrefixes><Prefix>([^<]*)/</Prefix>", page)
+            else:
+                found += re.findall(r"<Key>([^<]*)</Key>", page)
+            more = re.search(r"<NextContinuationToken>([^<]+)</NextContinuationToken>", page)
+            if more is None:
+                return [one[len(prefix) :] if folders else one for one in found]
+            token = html.unescape(more.group(1))
+        raise CloudError("s3://%s/%s has more than %d pages" % (bucket, prefix, MAX_PAGES))
+
+    def _reads(self, url: str) -> Callable[[], urllib.request.Request]:
+        """Return a function that makes a signed GET request."""
+        return lambda: urllib.request.Request(url, headers=self._sign("GET", url, {}, b"", "s3", _utc_now()))
 
     def proof(self, evidence_sha256: str, now: datetime.datetime) -> dict[str, Any]:
         """Return a signed `GetCallerIdentity` request that contains the evidence hash. It is valid for a few minutes.

@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import datetime
 import hashlib
+import html
 import http.client
 import json
 import os
@@ -22,9 +23,9 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping
 
-from .cloud import OPENER, CloudError, error_code, make_proof, put_with_retry
+from .cloud import MAX_PAGES, OPENER, CloudError, error_code, get_optional, get_page, make_proof, put_with_retry
 
 API_INSTANCE, API_TOKEN, API_ATTESTED = "2021-02-01", "2018-02-01", "2020-09-01"
 API_BLOB = "2021-12-02"
@@ -164,6 +165,44 @@ class Azure:
             explain=lambda error, text: error.headers.get("x-ms-error-code") or error_code(text),
             exists=lambda status, code: status == 412 or code in ("BlobAlreadyExists", "BlobImmutableDueToPolicy"),
             retried=(401, 403, 409, 429),
+        )
+
+    def get(self, bucket: str, key: str, limit: int = 65536) -> bytes | None:
+        """Return the first bytes of a blob, or None if it does not exist or the role does not cover it."""
+        url = blob_url(bucket, key, self._environ)
+        return get_optional(self._reads(url), "%s/%s" % (bucket, key), limit)
+
+    def list(self, bucket: str, prefix: str, *, folders: bool = False) -> list[str]:
+        """Return the names of all blobs with a prefix, or the folders directly below it.
+
+        List Blobs: https://learn.microsoft.com/rest/api/storageservices/list-blobs, retrieved 2026-11-26.
+        """
+        base, found, marker = blob_url(bucket, "", self._environ).rstrip("/"), [], ""
+        for _ in range(MAX_PAGES):
+            query = {
+                "restype": "container",
+                "comp": "list",
+                "prefix": prefix,
+                **({"delimiter": "/"} if folders else {}),
+            }
+            url = "%s?%s" % (base, urllib.parse.urlencode({**query, **({"marker": marker} if marker else {})}))
+            page = get_page(self._reads(url), "%s/%s" % (bucket, prefix))
+            if folders:
+                names = re.findall(r"<BlobPrefix>\s*<Name>([^<]*)</Name>", page)
+                found += [one[len(prefix) :].rstrip("/") for one in names]
+            else:
+                found += re.findall(r"<Blob>\s*<Name>([^<]*)</Name>", page)
+            more = re.search(r"<NextMarker>([^<]+)</NextMarker>", page)
+            if more is None:
+                return found
+            marker = html.unescape(more.group(1))
+        raise CloudError("%s/%s has more than %d pages" % (bucket, prefix, MAX_PAGES))
+
+    def _reads(self, url: str) -> Callable[[], urllib.request.Request]:
+        """Return a function that makes an authorized GET request."""
+        headers = {"x-ms-version": API_BLOB}
+        return lambda: urllib.request.Request(
+            url, headers={"Authorization": "Bearer " + self._metadata.token(), **headers}
         )
 
     def proof(self, evidence_sha256: str, now: datetime.datetime) -> dict[str, Any]:

@@ -41,6 +41,14 @@ class Cloud(Protocol):
         """
         ...
 
+    def get(self, bucket: str, key: str, limit: int = 65536) -> bytes | None:
+        """Return the first `limit` bytes of an object, or None if it does not exist or the node must not read it."""
+        ...
+
+    def list(self, bucket: str, prefix: str, *, folders: bool = False) -> list[str]:
+        """Return the keys of all objects that start with a prefix. With `folders`, return the folders directly below the prefix instead."""
+        ...
+
     def proof(self, evidence_sha256: str, now: datetime.datetime) -> dict[str, Any]:
         """Return an identity proof (`gpuinfra.proof/1`) for a hash of 64 hex digits. Only this instance can obtain it."""
         ...
@@ -67,6 +75,10 @@ def field(record: Mapping[str, Any], name: str) -> str:
 # A proxy in the environment is only for downloads. Requests that carry credentials never use it.
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 ATTEMPTS = 6
+LIST_LIMIT = 8 << 20
+"""Maximum size of one page of a list request. A page has up to 1,000 entries on S3 and Cloud Storage, and 5,000 on Azure."""
+MAX_PAGES = 100
+"""Maximum number of pages of one list request."""
 
 
 def read_metadata(request: urllib.request.Request, service: str, path: str) -> tuple[Mapping[str, str], str]:
@@ -127,17 +139,37 @@ def put_with_retry(
     raise CloudError("%s could not be written: %s" % (name, problem))
 
 
-def get_optional(request: urllib.request.Request, name: str) -> bytes | None:
-    """Return the first 64 KiB of an object, or None if it is missing. Without list permission, a missing object is a 403."""
-    try:
-        with OPENER.open(request, timeout=30) as reply:
-            return reply.read(65536)
-    except urllib.error.HTTPError as error:
-        if error.code in (403, 404):
-            return None
-        raise CloudError("%s could not be read: %d" % (name, error.code)) from error
-    except (OSError, http.client.HTTPException) as error:
-        raise CloudError("%s could not be read: %s" % (name, error)) from error
+def get_optional(request: Callable[[], urllib.request.Request], name: str, limit: int) -> bytes | None:
+    """Return the first bytes of an object, or None if it is missing. Without list permission, a missing object is a 403."""
+    return _read(request, name, "read", limit, absent=(403, 404))
+
+
+def get_page(request: Callable[[], urllib.request.Request], name: str) -> str:
+    """Return one page of a list request."""
+    data = _read(request, name, "listed", LIST_LIMIT, absent=())
+    return (data or b"").decode("utf-8", "replace")
+
+
+def _read(
+    request: Callable[[], urllib.request.Request], name: str, verb: str, limit: int, absent: Collection[int]
+) -> bytes | None:
+    """Send a request that reads, with retries after server errors and throttling."""
+    problem = "no attempt was made"
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            time.sleep(min(30.0, 0.5 * 2**attempt))
+        try:
+            with OPENER.open(request(), timeout=30) as reply:
+                return reply.read(limit)
+        except urllib.error.HTTPError as error:
+            if error.code in absent:
+                return None
+            problem = str(error.code)
+            if error.code != 429 and error.code < 500:
+                break
+        except (OSError, http.client.HTTPException) as error:
+            problem = str(error)
+    raise CloudError("%s could not be %s: %s" % (name, verb, problem))
 
 
 def error_code(text: str) -> str:

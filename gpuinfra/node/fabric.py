@@ -1,14 +1,16 @@
-"""The protocol of `node.pyz fabric`: the nodes of a pool find each other, measure pairs in rounds, and find the slow node or path.
+"""The protocol of the fabric test: the nodes of a pool find each other, measure pairs in rounds, and find the slow node or path.
 
 The module is pure. Its only port is a store of small objects that are written once, read, and listed by prefix. `run` is a generator: it
-yields what the node does next (`Pause`, `Measure`), and the caller resumes it when that is done. `fabric_command.py` is the caller
+yields what the node does next (`Pause`, `Measure`), and the caller resumes it when that is done. `fabric_run.py` is the caller
 on a node, and `tests/node/fabric_world.py` is the caller for a simulated pool.
 
 The name of an object carries membership and outcomes, so one list request returns the state of all nodes, and the number of requests per
-node grows with the number of rounds. Each name contains its writer.
+node grows with the number of rounds. Each name contains its writer, always at the same position: a store that lets a node write only below its own
+name also accepts longer names, and these are skipped.
 
     member/00/<name>/<incarnation>         a process joins; a restarted node has another incarnation
-    plan/03/<leader>/plan                  the pairs of round 3, or the verdict
+    plan/03/<leader>/plan                  the pairs of round 3
+    plan/04/<leader>/verdict               the verdict, which ends the test
     result/03/<name>/<outcome>/<partner>   the outcome of round 3 on this node, which also shows that the node is alive
 
 The node with the first name is the leader. It publishes the plan of a round when every node of the previous round has an outcome or
@@ -33,12 +35,18 @@ MAX_NODES = 1000
 MAX_BYTES = 1 << 20
 """Maximum size of an object that a node reads."""
 MAX_ROUNDS = 64
+VERDICT = "verdict"
+"""Last part of the key of the plan that contains the verdict."""
 MAX_REASONS = 16
 """Maximum number of failed outcomes whose reason the leader reads."""
 PASS, FAIL, ABSENT, BYE = "pass", "fail", "absent", "bye"
 """Outcomes of one round on one node. `absent`: the partner did not arrive. `bye`: the node had no partner in this round."""
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 2.0, 60.0
 """First and longest wait between two polls, in seconds. The longest wait is shorter than the time for which a node waits for its partner."""
+_JOIN_PAUSE_S = 10.0
+"""Longest wait between two polls before the first round, if the number of nodes is unknown."""
+_TURN_S = 60.0
+"""Time after which it is the next node's turn to publish the first plan, if the number of nodes is unknown."""
 
 
 class Store(Protocol):
@@ -65,13 +73,24 @@ class Settings:
     """Name of this node. It is unique in the pool."""
     incarnation: str
     """Name of this process. A later process on the same node has a greater incarnation."""
-    nodes: int
-    """Number of nodes in the pool. The first round starts when they have joined, or after `join_s`."""
+    nodes: int = 0
+    """Number of nodes that take part. The first round starts when they have joined, or after `join_s`. If it is 0, the number is unknown: the first
+    round starts when two nodes have joined and no other node has joined for `quiet_s`. A node that joins later takes part from the next round on."""
+    quiet_s: float = 30.0
     join_s: float = 900.0
+    """Maximum wait for other nodes."""
     round_s: float = 1260.0
     """Maximum duration of one round. It is longer than the time limits of a pair together."""
     limit_s: float = 4 * 3600.0
     """Maximum duration of the run."""
+
+
+class Alone(Missing):
+    """No other node joined in time."""
+
+
+class Ended(Missing):
+    """The test ended before this node took part in a round, or none of its nodes continues it."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +199,7 @@ Step = Union[Pause, Measure]
 
 
 def run(settings: Settings, store: Store, clock: Callable[[], float]) -> Generator[Step, Any, Plan]:
-    """Take part until the verdict is final, and return the last plan. Raises `Missing` if this node cannot take part."""
+    """Take part until the verdict is final, and return the last plan. Raises `Missing` if this node cannot take part: `Alone`, `Ended`, or an error."""
     return (yield from _Node(settings, store, clock).run())
 
 
@@ -196,19 +215,23 @@ class _Node:
         self._invalid: set[str] = set()
         self._turn = 0
         """Number of nodes whose turn to publish the first plan is earlier. It can only increase, because nodes join."""
+        self._seen, self._changed = 0, self._started
+        """Number of nodes that have joined, and the time at which this node first saw this number."""
 
     def run(self) -> Generator[Step, Any, Plan]:
         self._join(self._incarnation)
         while True:
             was_member = self._takes_part()
             self._plan = plan = yield from self._next_plan()
-            other = plan.members.get(self._name, self._incarnation)
-            if other > self._incarnation or (plan.verdict is not None and other != self._incarnation):
+            other, open_end = plan.members.get(self._name, self._incarnation), not self._settings.nodes
+            if other > self._incarnation or (plan.verdict is not None and other != self._incarnation and not open_end):
                 raise Missing(
                     "another process takes part under the name %s, or this test already has a verdict; give each node its own name, and each test its own name"
                     % self._name
                 )
             if plan.verdict is not None:
+                if open_end and plan.members.get(self._name) != self._incarnation:
+                    raise Ended("the test ended before this node joined, or without this node")
                 return plan
             if self._takes_part():
                 yield from self._measure(plan)
@@ -241,8 +264,21 @@ class _Node:
                 return plan
             if self._clock() - self._started > self._settings.limit_s:
                 raise Missing("the fabric test has no verdict after %d s" % self._settings.limit_s)
+            if self._is_abandoned(self._clock() - begun):
+                raise Ended("none of the nodes of this test continues it")
             yield Pause(pause)
-            pause = min(pause * 1.5, _LAST_PAUSE_S)
+            longest = _JOIN_PAUSE_S if self._plan is None and not self._settings.nodes else _LAST_PAUSE_S
+            pause = min(pause * 1.5, longest)
+
+    def _is_abandoned(self, waited: float) -> bool:
+        """Return True if this node waits to take part in a test whose nodes have all restarted or do not publish a plan anymore."""
+        plan = self._plan
+        if self._settings.nodes or plan is None or self._takes_part():
+            return False
+        if waited > 2 * self._settings.round_s:
+            return True
+        joined = self._joined()
+        return all(joined.get(name, "") > incarnation for name, incarnation in plan.members.items())
 
     def _newest(self) -> Plan | None:
         """Return the plan of the latest round that follows this node's round. If a round has two plans, that of the first leader counts."""
@@ -277,20 +313,29 @@ class _Node:
         return self._publish(before.round + 1, joined, {name: one for name, one in left.items() if name not in joined})
 
     def _lead_first(self, waited: float) -> Plan | None:
-        """Publish the first plan when all nodes have joined, or after `join_s`."""
+        """Publish the first plan when it is this node's turn and all nodes have joined or the time is over."""
         settings = self._settings
 
         def due() -> float:
             return settings.join_s + self._turn * settings.round_s
 
-        if self._turn and waited < due():
+        if settings.nodes and self._turn and waited < due():
             return None
         joined = self._joined()
         if joined.get(self._name) != self._incarnation:
             return None
         self._turn = sum(name < self._name for name in joined)
-        complete = not self._turn and len(joined) >= settings.nodes
-        return self._publish(0, joined, {}) if complete or waited >= due() else None
+        if settings.nodes:
+            complete = not self._turn and len(joined) >= settings.nodes
+            return self._publish(0, joined, {}) if complete or waited >= due() else None
+        if len(joined) != self._seen:
+            self._seen, self._changed = len(joined), self._clock()
+        if len(joined) < 2:
+            if waited >= settings.join_s:
+                raise Alone("no other node joined within %d s" % settings.join_s)
+            return None
+        quiet = self._clock() - self._changed
+        return self._publish(0, joined, {}) if quiet >= settings.quiet_s + self._turn * _TURN_S else None
 
     def _publish(self, number: int, joined: Mapping[str, str], absent: dict[str, str]) -> Plan | None:
         if len(joined) > MAX_NODES:
@@ -304,7 +349,8 @@ class _Node:
         found = None if pairs else self._verdict(members, results)
         plan = Plan(number, self._name, members, pairs, absent, found)
         # An object of an earlier process with this name stays, and the next poll reads it.
-        return plan if self._store.put("plan/%02d/%s/plan" % (number, self._name), plan.dumped()) else None
+        last = "plan" if found is None else VERDICT
+        return plan if self._store.put("plan/%02d/%s/%s" % (number, self._name, last), plan.dumped()) else None
 
     def _joined(self) -> dict[str, str]:
         """Return the newest incarnation of each name."""
@@ -323,18 +369,17 @@ class _Node:
         return found
 
     def _entries(self, prefix: str) -> Iterator[tuple[int, str, str, str]]:
-        """Yield round, writer, remaining name and key of each object. Other names are skipped."""
         for key in self._store.list(prefix + "/"):
-            match = _KEY.match(key)
-            if match:
-                yield int(match.group(1)), match.group(2), match.group(3), key
+            entry = entry_of(key)
+            if entry:
+                yield (*entry, key)
 
     def _verdict(self, members: Mapping[str, str], results: list[PairResult]) -> dict[str, Any]:
         bad = [one for one in results if not one.good]
         read = {one.reason: _reason(self._store.get(one.reason)) for one in bad[:MAX_REASONS]}
         found = verdict(list(members), [replace(one, reason=read.get(one.reason, "")) for one in results])
         return {
-            "expected": self._settings.nodes,
+            "expected": self._settings.nodes or len(members),
             "good": list(found.good),
             "slow": dict(found.slow),
             "slow_paths": [list(path) for path in found.slow_paths],
@@ -367,4 +412,14 @@ def _reason(data: bytes | None) -> str:
         return ""
 
 
-_KEY = re.compile(r"(?:member|plan|result)/(\d\d)/([A-Za-z0-9][A-Za-z0-9._:-]*)/(\S{1,200})$")
+def entry_of(key: str) -> tuple[int, str, str] | None:
+    """Return the round, the writer and the remaining name of an object, or None if the key does not belong to the protocol."""
+    match = _KEY.match(key)
+    return None if match is None else (int(match.group(1)), match.group(2), match.group(3))
+
+
+_WRITER = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}"
+_KEY = re.compile(
+    r"(?=member/00/[^/]+/[^/]+$|plan/\d\d/[^/]+/(?:plan|verdict)$|result/\d\d/[^/]+/(?:pass|fail|absent|bye)/[^/]+$)"
+    r"\w+/(\d\d)/(%s)/([A-Za-z0-9._:/-]{1,200})$" % _WRITER
+)

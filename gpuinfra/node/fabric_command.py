@@ -1,7 +1,6 @@
 """`node.pyz fabric`: the nodes of a pool find each other in a shared folder, measure pairs, and find the slow node or path.
 
-`fabric.py` defines the protocol. This module runs it: each all-reduce is `node.pyz pair` in a separate process, and check B3 judges it with the
-machine's floor and the expected NCCL plugin.
+`fabric.py` defines the protocol, and `fabric_run.py` runs it. `fabric_service.py` runs the same test through the evidence bucket.
 """
 
 from __future__ import annotations
@@ -10,19 +9,14 @@ import argparse
 import json
 import os
 import re
-import secrets
 import tempfile
-import time
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping
 
-from . import fabric, pair
+from . import fabric, fabric_run
 from .checks.speed import known_floor
 from .console import NODE, NOT_VERIFIED, OK, WRONG_USE, Missing, load, optional, print_message
 from .expectation import Machine
-from .judge import judge
-from .probe import run as run_probe
-from .probes import PROBES
 
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
 
@@ -80,14 +74,20 @@ def fabric_command(args: argparse.Namespace) -> int:
         raise Missing("the name of this node is %r; set --name to letters, digits, dots and dashes" % name[:80])
     settings = fabric.Settings(
         name=name,
-        incarnation="%010d-%s" % (time.time(), secrets.token_hex(2)),
+        incarnation=fabric_run.incarnation(),
         nodes=args.nodes,
         join_s=args.join,
-        round_s=PROBES["pair"].timeout_s + 60.0,
+        round_s=fabric_run.round_s(),
     )
     try:
         folder = args.store / _session(node, args.run_name)
-        plan = _take_part(settings, folder, expectation, ("--gib", str(args.gib), "--rounds", str(args.rounds)))
+        options = ("--gib", str(args.gib), "--rounds", str(args.rounds))
+        place = {"store": str(folder / "pairs")}
+        plan, _ = fabric_run.take_part(
+            settings,
+            Folder(folder),
+            lambda step: fabric_run.measured(name, step, expectation, place, options),
+        )
     except OSError as error:
         raise Missing("the folder %s cannot be used: %s" % (args.store, error)) from None
     if name not in plan.members and name not in plan.absent:
@@ -131,42 +131,3 @@ def _session(node: Mapping[str, Any], run: str) -> str:
     bundle = node.get("bundle")
     sha256 = bundle.get("sha256") if isinstance(bundle, Mapping) else None
     return "fabric-%s-%s-%s" % (node.get("pool") or "nodes", str(sha256 or "none")[:12], run)
-
-
-def _take_part(
-    settings: fabric.Settings, folder: Path, expectation: Mapping[str, Any], options: Sequence[str]
-) -> fabric.Plan:
-    steps = fabric.run(settings, Folder(folder), time.monotonic)
-    answer: Any = None
-    while True:
-        try:
-            step = steps.send(answer)
-        except StopIteration as ended:
-            return ended.value
-        if isinstance(step, fabric.Pause):
-            time.sleep(step.seconds)
-            answer = None
-        else:
-            answer = _measure(settings.name, step, folder / "pairs", expectation, options)
-            print_message("all-reduce with %s: %s %s" % (step.partner, answer.word, answer.reason))
-
-
-def _measure(
-    name: str, step: fabric.Measure, folder: Path, expectation: Mapping[str, Any], options: Sequence[str]
-) -> fabric.Outcome:
-    """Run the all-reduce in a separate process, because a collective that hangs ends only with its process."""
-    assignment = {
-        "schema": "gpuinfra.pair-assignment/1", "run": step.run, "self": name, "partner": step.partner, "place": step.place,
-        "store": str(folder),
-    }  # fmt: skip
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(assignment, file)
-        file.flush()
-        probe = PROBES["pair"]
-        record = run_probe((*probe.argv, "--assignment", file.name, *options), probe)
-    if pair.NOT_ARRIVED in record["stderr"]:
-        return fabric.Outcome(fabric.ABSENT, record["stderr"])
-    (check,) = judge({"pair": record}, {**expectation, "required": ["B3"], "skips": {}})
-    if check["outcome"] == "pass":
-        return fabric.Outcome(fabric.PASS)
-    return fabric.Outcome(fabric.FAIL, str(check["reason"]))

@@ -11,9 +11,9 @@ import json
 import os
 import urllib.parse
 import urllib.request
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping
 
-from .cloud import CloudError, get_optional, make_proof, put_with_retry, read_metadata
+from .cloud import MAX_PAGES, CloudError, get_optional, get_page, make_proof, put_with_retry, read_metadata
 
 AUDIENCE = "gpuinfra:evidence:%s"
 """The audience of an identity token. It contains the SHA-256 of the evidence, so the token is valid only for this evidence."""
@@ -107,17 +107,45 @@ class Gcp:
             retried=(401, 403, 408, 429),
         )
 
-    def get(self, bucket: str, key: str) -> bytes | None:
-        """Return one small object from a bucket, or None if it does not exist.
+    def get(self, bucket: str, key: str, limit: int = 65536) -> bytes | None:
+        """Return the first bytes of an object, or None if it does not exist.
 
-        Nodes have no permission to list the bucket: a missing object is a 403 or a 404, and both mean "not yet".
+        Where nodes have no permission to list, a missing object is a 403. Both 403 and 404 mean "not yet".
         """
-        where = "%s/storage/v1/b/%s/o/%s?alt=media" % (
-            storage(self._environ),
-            urllib.parse.quote(bucket, safe=""),
-            urllib.parse.quote(key, safe=""),
-        )
-        return get_optional(urllib.request.Request(where, headers=self._authorization()), "gs://%s/%s" % (bucket, key))
+        where = "%s/%s?alt=media" % (self._objects(bucket), urllib.parse.quote(key, safe=""))
+        return get_optional(self._reads(where), "gs://%s/%s" % (bucket, key), limit)
+
+    def list(self, bucket: str, prefix: str, *, folders: bool = False) -> list[str]:
+        """Return all keys with a prefix, or the folders directly below it.
+
+        objects.list: https://cloud.google.com/storage/docs/json_api/v1/objects/list, retrieved 2026-11-27.
+        """
+        found: list[str] = []
+        query = {
+            "prefix": prefix,
+            "fields": "items(name),prefixes,nextPageToken",
+            **({"delimiter": "/"} if folders else {}),
+        }
+        for _ in range(MAX_PAGES):
+            where = "%s?%s" % (self._objects(bucket), urllib.parse.urlencode(query))
+            try:
+                page = json.loads(get_page(self._reads(where), "gs://%s/%s" % (bucket, prefix)))
+                names = page.get("prefixes", []) if folders else [one["name"] for one in page.get("items", [])]
+                found += [str(one)[len(prefix) :].rstrip("/") if folders else str(one) for one in names]
+                token = page.get("nextPageToken")
+            except (ValueError, KeyError, TypeError, AttributeError):
+                raise CloudError("Cloud Storage returned an unreadable list of gs://%s/%s" % (bucket, prefix)) from None
+            if not token:
+                return found
+            query["pageToken"] = str(token)
+        raise CloudError("gs://%s/%s has more than %d pages" % (bucket, prefix, MAX_PAGES))
+
+    def _objects(self, bucket: str) -> str:
+        return "%s/storage/v1/b/%s/o" % (storage(self._environ), urllib.parse.quote(bucket, safe=""))
+
+    def _reads(self, where: str) -> Callable[[], urllib.request.Request]:
+        """Return a function that makes an authorized GET request."""
+        return lambda: urllib.request.Request(where, headers=self._authorization())
 
     def _authorization(self) -> dict[str, str]:
         return {"Authorization": "Bearer " + self._metadata.access_token()}

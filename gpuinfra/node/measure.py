@@ -84,7 +84,7 @@ def pair_command(args: argparse.Namespace) -> int:
             store: pair.Store = pair.Folder(Path(assignment["store"]))
         else:
             node = load(NODE, "the node's configuration", "user data writes it; or specify a folder as the store")
-            store = pair.Bucket(node, cloud.of(node))
+            store = pair.Bucket(node, cloud.of(node), assignment.get("session"))
         with tempfile.TemporaryDirectory(prefix="gpuinfra-pair-") as folder:
             result = pair.run(
                 assignment, store, size=int(args.gib * nccl.GIB) // 4 * 4, rounds=args.rounds, log=folder + "/log"

@@ -28,8 +28,11 @@ WAIT_S, LIMIT_S = 300.0, 600.0
 """Maximum wait for the partner, and maximum duration of a run, in seconds."""
 NOT_ARRIVED = "did not arrive within"
 """Part of the message about a partner that is missing. `fabric_command.py` recognizes it."""
+FOLDER_OF_TESTS = "fabric/rendezvous"
+"""Folder of all fabric tests, below the evidence prefix of the cluster. Nodes can list and read it, and write below their own name in it."""
 _PAUSE_S, _LAST_PAUSE_S = 1.0, 15.0
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")
+_SESSION = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}/\d{4,8}$")
 
 
 class Store(Protocol):
@@ -66,14 +69,15 @@ class Folder:
 
 
 class Bucket:
-    """The evidence bucket: `<prefix>/<folder of the owner>/rendezvous/<name>`, accessed with the node's own identity."""
+    """The evidence bucket: `<prefix>/<folder of the owner>/rendezvous/<name>`, accessed with the node's own identity. With a `session`, the files are
+    in the folder of this fabric test (`fabric_bucket.py`)."""
 
-    def __init__(self, node: Mapping[str, Any], cloud: Any) -> None:
+    def __init__(self, node: Mapping[str, Any], cloud: Any, session: str | None = None) -> None:
         place = node.get("evidence")
         if not isinstance(place, Mapping):
             raise CloudError("node.json has no evidence location")
         self._bucket, self._prefix = field(place, "bucket"), field(place, "prefix").rstrip("/")
-        self._owner, self._cloud = place.get("owner"), cloud
+        self._owner, self._cloud, self._session = place.get("owner"), cloud, session
         if not hasattr(cloud, "get"):
             raise CloudError(
                 "nodes of this cloud cannot read the evidence bucket; use --store with a folder that both nodes mount"
@@ -87,6 +91,8 @@ class Bucket:
 
     def _key(self, owner: str, name: str) -> str:
         folder = "%s:%s" % (self._owner, owner) if self._owner else owner
+        if self._session:
+            return "%s/%s/%s/pair/00/%s/%s" % (self._prefix, FOLDER_OF_TESTS, self._session, folder, name)
         return "%s/%s/rendezvous/%s" % (self._prefix, folder, name)
 
 
@@ -121,6 +127,9 @@ def checked(assignment: object) -> dict[str, Any]:
     store = assignment.get("store")
     if not (store is None or (isinstance(store, str) and store.startswith("/"))):
         raise Missing("the assignment's store is not a folder; specify an absolute path or null")
+    session = assignment.get("session")
+    if not (session is None or (isinstance(session, str) and _SESSION.match(session))):
+        raise Missing("the assignment's session is not the folder of a fabric test, such as gpu-0123456789ab/0001")
     return assignment
 
 

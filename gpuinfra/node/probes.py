@@ -75,6 +75,9 @@ HOST_COPIES = ("-j", "-t", "host_to_device_memcpy_ce", "device_to_host_memcpy_ce
 
 KERNEL_LINES = r"NVRM|SXid|nvidia|nvswitch|Linux version|infiniband|efa |mlx5|lost carrier|Out of memory|Hardware Error"
 
+FABRIC_RESULT = "/run/gpuinfra/fabric.json"
+"""Result of this boot's fabric test, which `node.pyz fabric-service` writes."""
+
 PROBES: dict[str, Probe] = {
     "lspci": Probe(("lspci", "-Dnn", "-d", "10de:")),
     "uname": Probe(("uname", "-r")),
@@ -153,6 +156,7 @@ PROBES: dict[str, Probe] = {
     # Enough for NCCL to select its network: on real machines, most of the time is the initialization of GPUs and plugins.
     "nccl-network": Probe((NODE_PART, "nccl", "--gib", "0.0625", "--rounds", "1"), timeout_s=300, loads=True),
     "pair": Probe((NODE_PART, "pair"), timeout_s=1200, loads=True),
+    "fabric-result": Probe(("cat", FABRIC_RESULT)),
     # DCGM's package for the driver's CUDA version contains nvbandwidth.
     "nvbandwidth": Probe(
         (DCGM_PLUGINS + "/cuda13/nvbandwidth", *HOST_COPIES),

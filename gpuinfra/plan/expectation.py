@@ -23,6 +23,8 @@ class Facts(NamedTuple):
     cloud: str
     mig: bool = False
     burn_in: int = 1
+    fabric_test: bool = False
+    """Whether the declaration requires the fabric test."""
     home: bool = False
     lnet_efa: int = 0
     """Number of EFA devices that Lustre uses."""
@@ -139,6 +141,16 @@ def _network_plugin(f: Facts) -> bool:
     return _fabric(f) and _gpu(f) and not f.mig
 
 
+def testable(machine: MachineType) -> bool:
+    """Return whether the bandwidth between two healthy nodes of a machine type is known."""
+    return any(floor.check == "B3" for floor in machine.floors)
+
+
+def _fabric_test(f: Facts) -> bool:
+    """Whether the nodes measure with each other. NCCL runs on whole GPUs."""
+    return f.fabric_test and _network_plugin(f) and testable(f.machine)
+
+
 def _burn_in(level: int) -> Callable[[Facts], bool]:
     return lambda f: f.machine.gpu is not None and f.burn_in >= level and not f.mig
 
@@ -158,6 +170,7 @@ REQUIRED: dict[str, Callable[[Facts], bool]] = {
     "G15": _partitioned,
     "B6": _burn_in(2),
     "B7": _burn_in(3),
+    "B8": _fabric_test,
     "X2": _switch,
     "F1": _switch,
     "F2": _fabric_state,
@@ -196,6 +209,7 @@ def expectation(
     lnet_efa: int = 0,
     mig: tuple[str, ...] = (),
     burn_in: int = 1,
+    fabric_test: bool = False,
     guarded: tuple[str, ...] = (),
     files: tuple[FilePlan, ...] = (),
     variables: Mapping[str, str] | None = None,
@@ -209,6 +223,7 @@ def expectation(
         cloud=cloud,
         mig=bool(mig),
         burn_in=burn_in,
+        fabric_test=fabric_test,
         home=bool(homes),
         buckets=bool(buckets),
         lnet_efa=lnet_efa,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 
+from gpuinfra import naming
 from gpuinfra.software.images import ImageRelease, contents_text
 
 
@@ -204,6 +205,12 @@ class PoolPlan:
     """Maximum percentage of the pool that is replaced at the same time."""
     tags: dict[str, str] = field(default_factory=dict)
     """Tags of this pool's nodes, in addition to the tags of the plan."""
+
+    @property
+    def fabric_test(self) -> bool:
+        """Whether the nodes must pass the fabric test (check B8)."""
+        required = self.expectation.get("required")
+        return isinstance(required, list) and "B8" in required
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -589,3 +596,8 @@ class Plan:
     def nodes(self) -> int:
         """Number of nodes in all pools."""
         return sum(pool.count for pool in self.pools)
+
+    @property
+    def fabric_folder(self) -> str:
+        """Folder in the evidence bucket through which the nodes meet for the fabric test, or empty if no pool has this test."""
+        return naming.fabric_folder(self.name) if any(pool.fabric_test for pool in self.pools) else ""

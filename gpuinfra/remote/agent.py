@@ -173,6 +173,8 @@ class HostAgent:
             units = [UNIT] + (
                 ["gpuinfra-verify.service", "gpuinfra-attest.timer", "gpuinfra-recheck.timer"] if uploads else []
             )
+            if uploads and (self.bundles / "current/units/gpuinfra-fabric.service").exists():
+                units.append("gpuinfra-fabric.service")
             for words in (
                 ["daemon-reload"],
                 ["enable", *units],

@@ -7,7 +7,8 @@ The options come from these pages. Only the first one was retrieved, on 2026-11-
 - gIB: NCCL loads the plugin in `/usr/local/gib`, which Google's recipes mount into the container
   (GoogleCloudPlatform/container-engine-accelerators: gpudirect-rdma).
 
-TCPX and TCPXO are excluded, because Google's recipes for them run privileged containers.
+TCPX and TCPXO are excluded. In public recipes (retrieved 2026-11-27), the job's container shares libraries, sockets and devices with a receive manager, which
+runs in a privileged container or with NET_ADMIN. The set differs between the recipes, and none was run with gpuinfra's receive manager.
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ from gpuinfra.node.measure import PROFILE
 
 FABRICS = ("efa", "infiniband", "gib", None)
 """The values of `fabric_provider` with which a job can run in a container. None: no fabric."""
+WITHOUT_CONTAINER = dict.fromkeys(
+    ("tcpx", "tcpxo"),
+    "the container needs the libraries, sockets and devices of the node's receive manager, and gpuinfra has no tested list of them",
+)
+"""Maps each fabric with which no job runs in a container to the reason."""
 VARIABLES = "/etc/profile.d/gpuinfra-variables.sh"
 """File that sets the declared environment variables (`gpuinfra.plan.files`). The `92-files` step writes it."""
 PATHS = (PROFILE, VARIABLES, "/etc/nccl.conf", "/opt/microsoft", "/usr/local/gib")

@@ -123,7 +123,9 @@ def _site(plan: Plan) -> Iterator[str]:
     if plan.pools:
         hand = plan.handover
         wait = {"all": "every node", "floor": counted(hand.floor or 0, "node"), "none": "no node"}[hand.wait]
-        yield from _field("handover", f"waits for {wait}, at most {hand.deadline_s // 60} minutes")
+        tested = [pool.name for pool in plan.pools if pool.fabric_test]
+        test = f"; fabric test in {counted(len(tested), 'pool')}: {', '.join(tested)}" if tested else ""
+        yield from _field("handover", f"waits for {wait}, at most {hand.deadline_s // 60} minutes{test}")
 
 
 def _recovery(recovery: RecoveryPlan) -> Iterator[str]:

@@ -92,6 +92,15 @@ def test_metadata_unit_is_only_for_nodes_that_block_containers(pool: PoolPlan) -
             assert ("units/gpuinfra-metadata.service" in archive.getnames()) is there
 
 
+def test_fabric_unit_is_only_for_nodes_with_the_fabric_test(pool: PoolPlan) -> None:
+    """On other nodes the unit would end at once."""
+    required = [*pool.expectation["required"], "B8"]  # type: ignore[misc]
+    tested = replace(pool, expectation={**pool.expectation, "required": required})
+    for one, there in ((pool, False), (tested, True)):
+        with tarfile.open(fileobj=io.BytesIO(gzip.decompress(bundle.build(one).data))) as archive:
+            assert ("units/gpuinfra-fabric.service" in archive.getnames()) is there
+
+
 def test_same_plan_gives_the_same_bundle(pool: PoolPlan) -> None:
     """The bundle contains no time and no owner, and its files are sorted."""
     first = bundle.build(pool)

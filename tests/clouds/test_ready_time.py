@@ -94,6 +94,13 @@ def test_burn_in_adds_its_level(level: int, minutes: float | None) -> None:
     assert dict(found).get(f"DCGM diagnostics, level {level}") == minutes
 
 
+def test_a_fabric_test_adds_its_lower_limit() -> None:
+    """A required fabric test is the last step of the nodes of a pool with several nodes."""
+    found = dict(without_rows(time_of(planned("aws", {"handover": {"fabric_test": "required"}})).parts))
+    assert found["fabric test"] == 0.5
+    assert "fabric test" not in dict(without_rows(time_of(planned("aws", {})).parts))
+
+
 def test_the_pool_with_the_longest_steps_is_shown() -> None:
     """With two pools, the group at the end of the chain belongs to the pool whose steps take longest."""
     plan = planned("aws", {"pools": [pool("login", "m7i.xlarge", 1), pool("gpu", "p5.48xlarge", 2)], "software.image": "plain"})  # fmt: skip

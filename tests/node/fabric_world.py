@@ -26,6 +26,7 @@ class Process:
     alive: bool = True
     plan: fabric.Plan | None = None
     problem: str = ""
+    ended: type[Missing] | None = None
     requests: int = 0
 
 
@@ -34,6 +35,7 @@ class World:
     """The store, the clock and the faults."""
 
     nodes: int
+    join_s: float = 900.0
     slow: frozenset[str] = frozenset()
     slow_paths: frozenset[frozenset[str]] = frozenset()
     broken: frozenset[str] = frozenset()
@@ -70,7 +72,7 @@ class World:
         def begin() -> None:
             own = incarnation or f"{int(self.now):09d}"
             process = Process(name, iter(()))  # pyright: ignore[reportArgumentType]
-            settings = fabric.Settings(name=name, incarnation=own, nodes=self.nodes)
+            settings = fabric.Settings(name=name, incarnation=own, nodes=self.nodes, join_s=self.join_s)
             process.steps = fabric.run(settings, _Store(self, process), lambda: self.now)
             self.processes.append(process)
             self._resume(process, None)
@@ -116,7 +118,7 @@ class World:
             process.plan = ended.value
             return
         except Missing as error:
-            process.problem = str(error)
+            process.problem, process.ended = str(error), type(error)
             return
         if isinstance(step, fabric.Pause):
             self.at(self.now + step.seconds, lambda: self._resume(process, None))

@@ -16,9 +16,10 @@ from typing import Any
 
 from gpuinfra.clouds import profile_of
 from gpuinfra.node import evidence, ports
+from gpuinfra.node.checks.fabric_test import SCHEMA
 from gpuinfra.node.checks.network import FABRIC_LIBRARIES
 from gpuinfra.node.probe import probe_all
-from gpuinfra.node.probes import NODE_PART, Probe
+from gpuinfra.node.probes import FABRIC_RESULT, NODE_PART, Probe
 from gpuinfra.plan.expectation import expectation
 from gpuinfra.plan.model import FilePlan
 from gpuinfra.rehearsal import devices
@@ -113,7 +114,7 @@ H100 = {
     "floors": [{"check": "B2", "at_least": 460}, {"check": "B5", "at_least": 21}, {"check": "B3", "at_least": 400}],
     "burn_in": 3,
     "lnet_efa": 8,
-    "required": [*P4D["required"], "L3", "F2", "F6", "B3", "N5", "B6", "B7", "B1", "B2", "M1", "C5"],
+    "required": [*P4D["required"], "L3", "F2", "F6", "B3", "N5", "B6", "B7", "B8", "B1", "B2", "M1", "C5"],
     "skips": {},
     "containers": ["docker", "enroot"],
     "software": {**P4D["software"], "enroot": {"pin": "4.2.1", "range": [">=4", "<5"]}},
@@ -329,6 +330,13 @@ def record(argv: Iterable[str], stdout: str = "", code: int = 0, **other: Any) -
     }
 
 
+def fabric_result(**changes: Any) -> dict[str, Any]:
+    """The result of a fabric test in which this node is good."""
+    pair = record(["python3", "node.pyz", "pair"], json.dumps(PAIR) + "\n")
+    found = {"schema": SCHEMA, "state": "good", "test": 1, "nodes": 2, "partner": "i-2", "slow_paths": [], "pair": pair}
+    return {**found, **changes}
+
+
 def played(device_state: dict[str, Any], expectation: dict[str, Any] = P4D):
     """A runner that runs stand-ins instead of commands."""
 
@@ -354,6 +362,8 @@ def played(device_state: dict[str, Any], expectation: dict[str, Any] = P4D):
             return record(words, json.dumps(HEAT) + "\n")
         if words == [NODE_PART, "links"]:
             return record(words, json.dumps(links(expectation)) + "\n")
+        if words == ["cat", FABRIC_RESULT]:
+            return record(words, json.dumps(fabric_result()) + "\n")
         if words[0] == "cat":
             return record(words, devices.files(device_state)[words[1]])
         if words[:2] == [NODE_PART, "ports"]:

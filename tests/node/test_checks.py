@@ -50,6 +50,7 @@ ON_DEMAND = [
     "B3",
     "B6",
     "B7",
+    "B8",
 ]
 """Checks that a p4d does not require: those of other clouds, and measurements."""
 MACHINES = (P4D, H100, AZURE, AZURE_A100, GOOGLE, GOOGLE_RDMA, GOOGLE_B200, MIG)
@@ -456,6 +457,18 @@ MUTATIONS["B3"] = [
     swaps("pair", "AWS Libfabric", "Socket"),
     swaps("pair", r'\["AWS Libfabric"\]', "[]"),
     swaps("pair", "gpuinfra.pair/1", "gpuinfra.nccl/1"),
+    lambda one: one["expectation"].pop("floors"),
+]
+MUTATIONS["B8"] = [
+    swaps("fabric-result", "441.5", "61.0"),
+    swaps("fabric-result", "441.5", "NaN"),
+    swaps("fabric-result", "AWS Libfabric", "Socket"),
+    swaps("fabric-result", r'\\"wrong\\": 0', r'\\"wrong\\": 4'),
+    swaps("fabric-result", '"state": "good"', '"state": "slow"'),
+    swaps("fabric-result", '"state": "good"', '"state": "unknown"'),
+    swaps("fabric-result", '"state": "good"', '"state": "fine"'),
+    swaps("fabric-result", '"pair": {', '"other": {'),
+    swaps("fabric-result", "gpuinfra.fabric-result/1", "gpuinfra.fabric-result/9"),
     lambda one: one["expectation"].pop("floors"),
 ]
 MUTATIONS["B4"] = [

@@ -212,7 +212,7 @@ def test_missing_object_is_none_and_errors_raise(google: Google) -> None:
     for code in (404, 403):
         google.troubles = [(code, "")]
         assert node.get("b", "k/1 ü") is None
-    google.troubles = [(500, "")]
+    google.troubles = [(500, "")] * 6
     with pytest.raises(cloud.CloudError, match=r"gs://b/k/1 ü could not be read: 500"):
         node.get("b", "k/1 ü")
     google.objects["b/k/1 ü"] = b"x" * 70000

@@ -159,10 +159,22 @@ DOCKER = {"software.containers": ["docker"]}
     ("cloud", "changes", "image", "per_gpu", "problem"),
     [
         ("aws", {}, "image", False, "--container requires Docker, but software.containers is []; add docker"),
-        ("aws", {"software.containers": ["enroot"]}, "image", False, "but software.containers is [enroot]; add docker"),
+        (
+            "aws",
+            {"software.containers": ["enroot"]},
+            "image",
+            False,
+            "but software.containers is [enroot]; add docker to software.containers, and deploy the stack, or omit --container and start enroot in COMMAND",
+        ),
         ("aws", DOCKER, "image", True, "--container cannot be combined with --per-gpu; omit --per-gpu"),
         ("aws", DOCKER, "-v", False, "--container is '-v', which is not the name of an image"),
-        ("gcp", {**DOCKER, "pools.0.machine": "a3-megagpu-8g"}, "image", False, "--container does not support tcpxo"),
+        (
+            "gcp",
+            {**DOCKER, "pools.0.machine": "a3-megagpu-8g"},
+            "image",
+            False,
+            "--container does not support tcpxo, the fabric of a3-megagpu-8g, because the container needs the libraries, sockets and devices of the node's receive manager, and gpuinfra has no tested list of them; omit --container",
+        ),
     ],
 )
 def test_jobs_that_cannot_run_in_a_container_are_refused(

@@ -701,6 +701,13 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"handover": {"burn_in": 3, "deadline_minutes": 110}}),
         ("aws", {"handover": {"burn_in": 4, "wait": "none"}}),
     ],
+    "fabric_test_is_possible": [
+        ("aws", {"handover.fabric_test": "required"}),
+        ("gcp", {"handover.fabric_test": "required"}),
+        ("aws", {"handover.fabric_test": "required", "pools.1": pool("login", "m7i.xlarge", 1)}),
+        ("aws", {"handover.fabric_test": "required", "pools": None, "layers": ["foundation", "site"]}),
+        ("aws", {"handover.fabric_test": "off", "pools.0.machine": "m7i.xlarge"}),
+    ],
     "price_is_known": [
         ("aws", {"where.region": "us-esat-1"}),
         ("aws", {"pools.0.machine": "p4x"}),
@@ -1696,6 +1703,12 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"handover": {"burn_in": 2, "deadline_minutes": 30}}),
         ("aws", {"handover": {"burn_in": 3}}),
         ("aws", {"handover": {"burn_in": 4, "deadline_minutes": 200, "wait": "floor", "floor": 2}}),
+    ],
+    "fabric_test_is_possible": [
+        ("aws", {"handover.fabric_test": "required", "pools.0.machine": "m7i.xlarge"}),
+        ("aws", {"handover.fabric_test": "required", "pools.0.machine": "p5en.48xlarge"}),
+        ("aws", {"handover.fabric_test": "required", "pools.0.mig": ["1g.5gb"] * 7}),
+        ("aws", {"handover.fabric_test": "required", "pools.1": pool("big", "p5en.48xlarge", 2)}),
     ],
     "image_release_exists": [
         ("aws", {"software.image": "2026-11-22"}),

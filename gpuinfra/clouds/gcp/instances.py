@@ -30,6 +30,8 @@ BUCKET_ACCESS = ("source", "replica")
 
 NODE_GRANTS = ("bundle", "evidence", "proof", "rendezvous")
 """Grants for the nodes on the evidence bucket."""
+FABRIC_GRANT = "fabric"
+"""Grant for nodes that take part in the fabric test."""
 
 Found = Literal["bucket", "ring", "key", "network", "address", "connection", "lustre", "filestore"]
 
@@ -359,7 +361,7 @@ def image_readers(plan: Plan) -> Iterator[Instance]:
 def node_grants(plan: Plan) -> Iterator[Instance]:
     """Grants for the nodes on the evidence bucket."""
     for instance in node_roles(plan):
-        for grant in NODE_GRANTS:
+        for grant in (*NODE_GRANTS, *((FABRIC_GRANT,) if plan.fabric_folder else ())):
             yield replace(instance, values={"grant": grant})
 
 

@@ -14,6 +14,7 @@ from . import (  # noqa: F401 - the import registers the checks
     containers,
     driver,
     fabric,
+    fabric_test,
     gpu_health,
     gpus,
     kernel_log,

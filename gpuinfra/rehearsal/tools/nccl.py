@@ -1,10 +1,11 @@
-"""The parts of libnccl and libcudart on a stand-in node that `node.pyz nccl` calls. `python/sitecustomize.py` makes ctypes load them.
+"""The parts of libnccl and libcudart on a stand-in node that `node.pyz nccl` and `node.pyz pair` call. `python/sitecustomize.py` makes ctypes load them.
 
 The library selects the network as NVIDIA/nccl v2.28.9 does (src/plugin/net.cc, src/plugin/plugin_open.cc, src/transport/net_ib.cc,
 src/misc/param.cc) and prints the lines of that source. It reads the node's files, the environment, and the devices that other tools list.
 Lines of plugins: aws-ofi-nccl 1.18.0 on p5 and 1.19.0 on p5en (awslabs/awsome-distributed-ai and public logs), Google's documentation of
 gIB, TCPX (skypilot-org/skypilot: examples/gcp_gpu_direct_tcpx) and a public log of FasTrak, all retrieved 2026-11-22.
-GPU memory and timing are not simulated: a buffer is the value of its bytes, and bandwidth is meaningless.
+GPU memory and timing are not simulated: a buffer is the value of its bytes, and bandwidth is meaningless. Two nodes exchange their sums once, over
+the loopback interface, to which the unique ID contains the address, as the ID of NCCL contains the address of rank 0.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ NO_DEVICE, INVALID_USAGE, UNREACHABLE = 100, 5, 6
 CUDA_ERRORS = {2: "out of memory", NO_DEVICE: "no CUDA-capable device is detected"}
 NCCL_ERRORS = {
     INVALID_USAGE: "invalid usage (run with NCCL_DEBUG=WARN for details)",
-    UNREACHABLE: "remote process exited or there was a network error: stand-in nodes have no network between GPUs",
+    UNREACHABLE: "remote process exited or there was a network error",
 }
+PARTNER_S = 120.0
+"""Maximum wait for the other node of a communicator, in seconds."""
 LIBRARIES = ("libnccl.so", "libcudart.so")
 CONFIGURATION = ("/root/.nccl.conf", "/etc/nccl.conf")
 """NCCL reads the user's file first. A variable that is already set keeps its value."""
@@ -160,7 +163,7 @@ class Cuda:
 
 
 class Nccl:
-    """The NCCL functions for the GPUs of one node."""
+    """The NCCL functions for the GPUs of one or two nodes."""
 
     def __init__(self, path: str) -> None:
         version = os.path.realpath(path).rpartition(".so.")[2]
@@ -171,6 +174,11 @@ class Nccl:
         self._total = 0
         self._sums: list[tuple[int, int]] = []
         self._network: Network | None = None
+        self._first, self._address = 0, ""
+        self._server: Any = None
+        self._partner: Any = None
+        self._theirs: tuple[int, int] | None = None
+        """The last sum of this node and the sum that the partner sent for it."""
 
     def ncclGetErrorString(self, code: int) -> bytes:
         return NCCL_ERRORS.get(code, "internal error").encode()
@@ -181,14 +189,20 @@ class Nccl:
         return 0
 
     def ncclGetUniqueId(self, unique_id: Any) -> int:
+        import socket
+
+        self._server = socket.create_server(("127.0.0.1", 0))
+        unique_id._obj.internal = f"127.0.0.1:{self._server.getsockname()[1]}".encode()
         return 0
 
     def ncclGroupStart(self) -> int:
         return 0
 
-    def ncclCommInitRank(self, comm: Any, ranks: int, unique_id: object, rank: int) -> int:
+    def ncclCommInitRank(self, comm: Any, ranks: int, unique_id: Any, rank: int) -> int:
         _handles[0] += 16
         _set(comm, _handles[0])
+        if not self._ranks:
+            self._first, self._address = rank, unique_id.internal.decode()
         self._ranks.append(_current)
         self._total = ranks
         return 0
@@ -198,15 +212,49 @@ class Nccl:
             if self._network is None:
                 self._network = Network(self._version)
             ranks, self._ranks = self._ranks, []
-            if len(ranks) != self._total:
-                return UNREACHABLE
             if not all(self._network.assign(rank) for rank in ranks):
                 return INVALID_USAGE
-        total = sum(_memory[send] for send, _ in self._sums) & 0xFFFFFFFF
+            if len(ranks) != self._total and not self._meet():
+                return UNREACHABLE
+        total = sum(_memory[send] for send, _ in self._sums)
+        if self._sums and self._partner is not None:
+            other = self._exchange(total)
+            if other is None:
+                return UNREACHABLE
+            total += other
         for _, receive in self._sums:
-            _memory[receive] = total
+            _memory[receive] = total & 0xFFFFFFFF
         self._sums = []
         return 0
+
+    def _meet(self) -> bool:
+        """Connect to the other node: the node with rank 0 accepts the connection of the other one."""
+        import socket
+
+        host, _, port = self._address.partition(":")
+        try:
+            if self._first == 0:
+                self._server.settimeout(PARTNER_S)
+                self._partner = self._server.accept()[0]
+            else:
+                self._partner = socket.create_connection((host, int(port)), PARTNER_S)
+            self._partner.settimeout(PARTNER_S)
+        except (OSError, ValueError):
+            return False
+        return True
+
+    def _exchange(self, total: int) -> int | None:
+        """Return the sum of the other node, or None if it does not respond. The buffers do not change between rounds, so the sum is exchanged once."""
+        if self._theirs is None or self._theirs[0] != total:
+            try:
+                self._partner.sendall(total.to_bytes(8, "little"))
+                data = self._partner.recv(8)
+            except OSError:
+                return None
+            if len(data) != 8:
+                return None
+            self._theirs = total, int.from_bytes(data, "little")
+        return self._theirs[1]
 
     def ncclAllReduce(self, send: Any, receive: Any, *_: object) -> int:
         self._sums.append((_number(send), _number(receive)))
@@ -217,10 +265,13 @@ class Nccl:
         return 0
 
     def ncclCommDestroy(self, comm: Any) -> int:
+        for one in (self._server, self._partner):
+            if one is not None:
+                one.close()
         return 0
 
     def ncclCommAbort(self, comm: Any) -> int:
-        return 0
+        return self.ncclCommDestroy(comm)
 
 
 class Network:

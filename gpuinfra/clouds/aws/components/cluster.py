@@ -212,6 +212,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                     )
                     for one in plan.mounted_buckets
                 ],
+                fabric_folder=plan.fabric_folder,
             ),
             self.opts,
         )

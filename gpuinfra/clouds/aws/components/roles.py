@@ -32,6 +32,8 @@ class NodeRoleArgs:
     """ARNs of additional managed policies."""
     mounts: Sequence[policies.MountedBucket] = ()
     """Buckets that the nodes mount."""
+    fabric_folder: str = ""
+    """Folder of the fabric test, or empty if no node takes part in it."""
 
 
 class NodeRole(pulumi.ComponentResource):
@@ -60,6 +62,7 @@ class NodeRole(pulumi.ComponentResource):
                 [
                     *policies.node(args.bucket_arn, args.evidence_prefix, args.key_arn, scope.region),
                     *policies.mounts(args.mounts),
+                    *(policies.fabric_test(args.bucket_arn, args.fabric_folder) if args.fabric_folder else ()),
                 ]
             ),
             opts=child(self, rows.NODE_POLICY),

@@ -51,6 +51,8 @@ class NodeRoleArgs:
     """Container for evidence and bundles."""
     mounts: Sequence[MountedContainer] = ()
     """Containers that the nodes mount."""
+    fabric_folder: str = ""
+    """Folder of the fabric test, which the nodes list, or empty if no node takes part in it."""
 
 
 class NodeRole(pulumi.ComponentResource):
@@ -88,7 +90,9 @@ class NodeRole(pulumi.ComponentResource):
             principal=identity.principal_id,
             why=f"nodes of {scope.cluster}: read bundles and write evidence",
             condition=folder_condition(
-                reads=(f"{BUNDLES}/{scope.cluster}", args.evidence_prefix), writes=(args.evidence_prefix,)
+                reads=(f"{BUNDLES}/{scope.cluster}", args.evidence_prefix),
+                writes=(args.evidence_prefix,),
+                lists=(args.fabric_folder,) if args.fabric_folder else (),
             ),
             opts=child(self, rows.NODE_GRANT),
         )

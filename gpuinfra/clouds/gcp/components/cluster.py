@@ -157,6 +157,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                     for one in plan.mounted_buckets
                 ],
                 roles=plan.roles.node_roles,
+                fabric_folder=plan.fabric_folder,
             ),
             self.opts,
         )

@@ -17,6 +17,7 @@ import pulumi_gcp as gcp
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.scope import Scope, child
+from gpuinfra.clouds.gcp.instances import FABRIC_GRANT
 from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.model import NodeRolePlan
 
@@ -24,6 +25,11 @@ PROOF = ".proof.json"
 """Name suffix of proofs. A node replaces its proof every ten minutes, and replacing an object requires permission to delete it."""
 RENDEZVOUS = 'resource.name.extract("/rendezvous/{name}") != ""'
 """Objects of other nodes that a node can read, which are used for pair measurements (docs/decisions/pairs.md)."""
+
+
+LIST_PREFIX = 'api.getAttribute("storage.googleapis.com/objectListPrefix", "")'
+"""The `prefix` of a list request (https://cloud.google.com/iam/docs/conditions-attribute-reference, retrieved 2026-11-27). It is not yet verified in a
+condition on a real bucket."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +58,8 @@ class NodeRoleArgs:
     """Buckets that the nodes mount. Without `roles`, the nodes have no access to other buckets."""
     roles: Sequence[NodeRolePlan] = ()
     """Additional roles, each granted on a project."""
+    fabric_folder: str = ""
+    """Folder of the fabric test, which the nodes list, or empty if no node takes part in it."""
 
 
 class NodeRole(pulumi.ComponentResource):
@@ -80,6 +88,8 @@ class NodeRole(pulumi.ComponentResource):
             self._grant("proof", "roles/storage.objectUser", evidence, f'resource.name.endsWith("{PROOF}")'),
             self._grant("rendezvous", "roles/storage.objectViewer", evidence, RENDEZVOUS),
         ]
+        if args.fabric_folder:
+            grants.append(self._list(f"{args.fabric_folder}/"))
         grants += [self._mount(one) for one in args.mounts]
         grants += [self._role(one) for one in args.roles]
         if repository := names.repository(args.registry or ""):
@@ -90,15 +100,24 @@ class NodeRole(pulumi.ComponentResource):
 
     def _grant(self, grant: str, role: str, folder: str, condition: str = "") -> gcp.storage.BucketIAMMember:
         objects = pulumi.Output.concat("projects/_/buckets/", self._args.bucket, "/objects/", folder)
+        expression = objects.apply(lambda prefix: _expression(prefix, condition))
+        return self._conditional(grant, role, f"Only objects under {folder}", expression)
+
+    def _list(self, folder: str) -> gcp.storage.BucketIAMMember:
+        """Allow listing of a folder only. A request for an object has no list prefix, so the grant does not allow it."""
+        expression = pulumi.Output.from_input(f'{LIST_PREFIX}.startsWith("{folder}")')
+        return self._conditional(FABRIC_GRANT, "roles/storage.objectViewer", f"Only lists of {folder}", expression)
+
+    def _conditional(
+        self, grant: str, role: str, description: str, expression: pulumi.Output[str]
+    ) -> gcp.storage.BucketIAMMember:
         return gcp.storage.BucketIAMMember(
             rows.NODE_GRANT.logical(self._name, grant=grant),
             bucket=self._args.bucket,
             role=role,
             member=self._member,
             condition=gcp.storage.BucketIAMMemberConditionArgs(
-                title=f"gpuinfra-{grant}",
-                description=f"Only objects under {folder}",
-                expression=objects.apply(lambda prefix: _expression(prefix, condition)),
+                title=f"gpuinfra-{grant}", description=description, expression=expression
             ),
             opts=child(self, rows.NODE_GRANT),
         )

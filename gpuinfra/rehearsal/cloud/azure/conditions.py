@@ -1,6 +1,6 @@
 """Conditions of role assignments: the subset of Azure's attribute-based language that blob requests need.
 
-Supported: AND, OR, ! and parentheses, ActionMatches, and comparisons of one @Resource or @Request attribute with one or
+Supported: AND, OR, !, NOT and parentheses, ActionMatches, SubOperationMatches, and comparisons of one @Resource or @Request attribute with one or
 more strings. A comparison with a missing attribute is false. A condition that cannot be parsed is false, so gaps
 appear as denials. https://learn.microsoft.com/azure/role-based-access-control/conditions-format, retrieved 2026-11-21.
 """
@@ -13,14 +13,18 @@ from collections.abc import Callable, Mapping
 from gpuinfra.rehearsal.cloud.core.conditions import Reader, tokens
 
 _TOKEN = re.compile(
-    r"\s*(?:(?P<sign>(?:AND|OR)\b|&&|\|\||!|\(|\)|\{|\}|,)|(?P<name>ActionMatches)\b"
+    r"\s*(?:(?P<sign>(?:AND|OR|NOT)\b|&&|\|\||!|\(|\)|\{|\}|,)|(?P<name>(?:Action|SubOperation)Matches)\b"
     r"|@(?:Resource|Request)\[(?P<attribute>[^\]]+)\]|(?P<operator>String\w+)\b|'(?P<text>(?:[^']|'')*)')"
 )
 
 
+SUB_OPERATION = "suboperation"
+"""Key of the suboperation of a request among its attributes, such as `Blob.List`."""
+
+
 def holds(condition: str, action: str, attributes: Mapping[str, str]) -> bool:
     """Return whether a condition is true for an action. `attributes` contains the request's attributes
-    (`containers:name`, `blobs:path`)."""
+    (`containers:name`, `blobs:path`) and its suboperation."""
     try:
         return _Reader(condition, action, attributes).whole()
     except ValueError:
@@ -40,7 +44,8 @@ class _Reader(Reader):
             return value
         kind, text = self.next()
         if kind == "name":
-            return any(_like(pattern, self._action) for pattern in self._set())
+            given = self._action if text == "ActionMatches" else self._attributes.get(SUB_OPERATION, "")
+            return any(_like(pattern, given) for pattern in self._set())
         if kind != "attribute":
             raise ValueError(f"{text} is not supported here")
         given = self._attributes.get(text.strip().lower())

@@ -59,7 +59,7 @@ class Reader(ABC):
         return value
 
     def _one(self) -> Value:
-        if self.take("!"):
+        if self.take("!", "NOT"):
             return self._one() is not True
         return self.operand()
 

@@ -22,6 +22,8 @@ CUSTOM_ROLE = "gcp:projects/iAMCustomRole:IAMCustomRole"
 GET, LIST = "storage.objects.get", "storage.objects.list"
 CREATE, DELETE, UPDATE = "storage.objects.create", "storage.objects.delete", "storage.objects.update"
 LOOK = "storage.buckets.get"
+LIST_PREFIX = "storage.googleapis.com/objectListPrefix"
+"""The `prefix` of a list request (https://cloud.google.com/iam/docs/conditions-attribute-reference, retrieved 2026-11-27)."""
 
 ROLES: dict[str, frozenset[str]] = {
     "roles/storage.objectViewer": frozenset({GET, LIST}),
@@ -43,15 +45,16 @@ def exists(store: Store, bucket: str) -> bool:
     return store.find(BUCKET, bucket) is not None or any(True for _ in _on_bucket(store, bucket))
 
 
-def allowed(cloud: Cloud, email: str, permission: str, bucket: str, name: str = "") -> bool:
+def allowed(cloud: Cloud, email: str, permission: str, bucket: str, name: str = "", prefix: str = "") -> bool:
     """Return whether a service account has a permission. A listing applies to the bucket, so a condition on object
-    names never allows it."""
+    names never allows it. A condition on its prefix can allow it."""
     member = f"serviceAccount:{email}"
     place = f"projects/_/buckets/{bucket}" + (f"/objects/{name}" if name else "")
     known = {
         "resource.name": place,
         "resource.type": "storage.googleapis.com/Object" if name else "storage.googleapis.com/Bucket",
         "resource.service": "storage.googleapis.com",
+        LIST_PREFIX: prefix,
     }
     for urn, grant in _grants(cloud.store, bucket):
         if member not in _members(grant) or permission not in permissions(cloud.store, str(grant.get("role"))):

@@ -1,7 +1,7 @@
 """Conditions of Google Cloud grants: the subset of the Common Expression Language that object names need.
 
-`resource.name`, `resource.type`, `resource.service`; `startsWith`, `endsWith`, `extract`; `==`, `!=`, `&&`, `||`, `!`,
-parentheses and strings. A grant whose condition cannot be parsed allows nothing, so gaps appear as denials.
+`resource.name`, `resource.type`, `resource.service`; `api.getAttribute` with a default; `startsWith`, `endsWith`, `extract`; `==`, `!=`, `&&`, `||`,
+`!`, parentheses and strings. A grant whose condition cannot be parsed allows nothing, so gaps appear as denials.
 https://cloud.google.com/iam/docs/conditions-overview, retrieved 2026-11-21.
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from gpuinfra.rehearsal.cloud.core.conditions import Reader, Value, tokens
 
 _TOKEN = re.compile(r"""\s*(?:(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<name>resource\.(?:name|type|service)|true|false)"""
+                    r"""|api\.getAttribute\(\s*["'](?P<api>[\w./-]+)["']\s*,\s*(?:""|'')\s*\)"""
                     r"""|(?P<call>\.(?:startsWith|endsWith|extract))|(?P<sign>&&|\|\||==|!=|!|\(|\)))""")  # fmt: skip
 
 
@@ -50,6 +51,8 @@ class _Reader(Reader):
         kind, text = self.next()
         if kind == "text":
             found: Value = re.sub(r"\\(.)", r"\1", text[1:-1])
+        elif kind == "api":
+            found = self._attributes.get(text, "")
         elif kind == "name":
             found = text == "true" if text in ("true", "false") else self._attributes.get(text, "")
         else:

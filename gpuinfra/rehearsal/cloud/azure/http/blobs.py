@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 from xml.sax.saxutils import escape
 
-from gpuinfra.rehearsal.cloud.azure import identity, places, replication, stores
+from gpuinfra.rehearsal.cloud.azure import conditions, identity, places, replication, stores
 from gpuinfra.rehearsal.cloud.azure.errors import AzureError
 from gpuinfra.rehearsal.cloud.core import outage
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
@@ -69,6 +69,9 @@ class Blobs:
         attributes = {f"{identity.BLOBS.rpartition('/')[0]}:name": container}
         if name:
             attributes[f"{identity.BLOBS}:path"] = name
+        if listing:
+            # The suboperation and its attribute: https://learn.microsoft.com/azure/storage/blobs/storage-auth-abac-attributes, retrieved 2026-11-27.
+            attributes |= {conditions.SUB_OPERATION: "Blob.List", f"{identity.BLOBS}:prefix": request.query.get("prefix", "")}  # fmt: skip
         actions = tuple(f"{identity.BLOBS}/{verb}" for verb in verbs)
         if not identity.may(
             self.cloud, who, actions, place or stores.account_id(self.cloud.store, account), attributes

@@ -56,16 +56,16 @@ class Storage:
         if name:
             return self._object(request, who, bucket, name)
         if match["objects"]:
-            self._allow(who, access.LIST, bucket)
+            self._allow(who, access.LIST, bucket, prefix=request.query.get("prefix", ""))
             return json_response(self._list(bucket, request.query))
         self._allow(who, access.LOOK, bucket)
         return json_response(self._bucket(bucket))
 
-    def _allow(self, who: tokens.Principal, permission: str, bucket: str, name: str = "") -> None:
+    def _allow(self, who: tokens.Principal, permission: str, bucket: str, name: str = "", prefix: str = "") -> None:
         if who.is_operator:
             self.cloud.operator.check(operator, operator.storage(permission, f"projects/_/buckets/{bucket}"))
             return
-        if access.allowed(self.cloud, who.email, permission, bucket, name):
+        if access.allowed(self.cloud, who.email, permission, bucket, name, prefix):
             return
         what = "object" if name or permission.startswith("storage.objects") else "bucket"
         raise GoogleError(

@@ -1,0 +1,104 @@
+"""The evidence bucket as the store of the fabric test (`fabric.Store`), accessed with the node's own identity.
+
+    <prefix>/fabric/rendezvous/<pool>-<bundle>/<number>/<kind>/<round>/<writer>/<rest>
+
+The nodes of a pool with the same bundle share a folder, because NCCL connects only nodes with the same version. Each test has a number, and the newest
+test is the one with the highest number. A test with a verdict is closed. On AWS, the name of a writer starts with the ID of the nodes' role, and the
+policies let a node write only below its own name. On Azure and Google Cloud, a node can write under any name in this folder, so the test does not
+protect against a node that lies about other nodes. A node passes only with its own measurement, which is in its signed evidence.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from . import fabric, pair
+from .cloud import Cloud, CloudError, Exists, field
+
+MAX_NUMBER = 99_999_999
+
+
+class Sessions:
+    """The fabric tests of this node's pool."""
+
+    def __init__(self, node: Mapping[str, Any], cloud: Cloud) -> None:
+        place = node.get("evidence")
+        if not isinstance(place, Mapping):
+            raise CloudError("node.json has no evidence location")
+        if not hasattr(cloud, "list"):
+            raise CloudError("nodes of this cloud cannot list the evidence bucket; set handover.fabric_test to off")
+        bundle = node.get("bundle")
+        sha256 = bundle.get("sha256") if isinstance(bundle, Mapping) else None
+        self.name = "%s-%s" % (node.get("pool") or "nodes", str(sha256 or "none")[:12])
+        self._bucket, self._cloud = field(place, "bucket"), cloud
+        self._owner = str(place.get("owner") or "")
+        self._folder = "%s/%s/%s/" % (field(place, "prefix").rstrip("/"), pair.FOLDER_OF_TESTS, self.name)
+
+    def newest(self) -> int:
+        """Return the number of the newest test, or 0 if there is none."""
+        names = self._cloud.list(self._bucket, self._folder, folders=True)
+        return max([int(one) for one in names if one.isdigit() and 0 < int(one) <= MAX_NUMBER] or [0])
+
+    def store(self, number: int) -> "Bucket":
+        """Return the objects of one test."""
+        return Bucket(self._cloud, self._bucket, "%s%04d/" % (self._folder, number), self._owner)
+
+    def session(self, number: int) -> str:
+        """Return the name of a test in an assignment for `node.pyz pair`."""
+        return "%s/%04d" % (self.name, number)
+
+
+class Bucket:
+    """The objects of one test."""
+
+    def __init__(self, cloud: Cloud, bucket: str, folder: str, owner: str) -> None:
+        self._cloud, self._bucket, self._folder, self._owner = cloud, bucket, folder, owner
+
+    def put(self, key: str, data: bytes) -> bool:
+        """Write an object once."""
+        kind, number, writer, rest = key.split("/", 3)
+        try:
+            self._cloud.put(
+                self._bucket, self._folder + "/".join((kind, number, self._written(writer), rest)), data, once=True
+            )
+        except Exists:
+            return False
+        return True
+
+    def get(self, key: str) -> bytes | None:
+        """Return an object, up to the size limit, or None."""
+        kind, number, writer, rest = key.split("/", 3)
+        return self._cloud.get(
+            self._bucket, self._folder + "/".join((kind, number, self._written(writer), rest)), fabric.MAX_BYTES
+        )
+
+    def list(self, prefix: str) -> list[str]:
+        """Return all keys of the protocol. Objects of other writers than the nodes of this cluster are skipped."""
+        found = []
+        for key in self._cloud.list(self._bucket, self._folder + prefix):
+            parts = key[len(self._folder) :].split("/", 3)
+            if len(parts) == 4 and parts[2].startswith(self._mark()):
+                parts[2] = parts[2][len(self._mark()) :]
+                found.append("/".join(parts))
+        return found
+
+    def _mark(self) -> str:
+        return self._owner + ":" if self._owner else ""
+
+    def _written(self, writer: str) -> str:
+        return self._mark() + writer
+
+
+def is_closed(store: fabric.Store) -> bool:
+    """Return True if a test has a verdict."""
+    entries = (fabric.entry_of(key) for key in store.list("plan/"))
+    return any(entry is not None and entry[2] == fabric.VERDICT for entry in entries)
+
+
+def members(store: fabric.Store) -> dict[str, str]:
+    """Return the newest incarnation of each node that joined a test."""
+    found: dict[str, str] = {}
+    for entry in (fabric.entry_of(key) for key in store.list("member/00/")):
+        if entry is not None:
+            found[entry[1]] = max(entry[2], found.get(entry[1], ""))
+    return found

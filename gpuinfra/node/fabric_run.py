@@ -1,0 +1,93 @@
+"""Takes part in one fabric test: runs the protocol of `fabric.py` with a store, and measures each pair.
+
+Each all-reduce is `node.pyz pair` in a separate process, because a collective that hangs ends only with its process. Check B3 judges it with the machine's
+floor and the expected NCCL plugin.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import tempfile
+import time
+from dataclasses import dataclass
+from typing import Any, Callable, Mapping, Sequence
+
+from . import fabric, pair
+from .console import print_message
+from .judge import judge
+from .probe import run as run_probe
+from .probes import PROBES
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One all-reduce of this node."""
+
+    partner: str
+    outcome: fabric.Outcome
+    record: Mapping[str, Any]
+    """The raw output of `node.pyz pair`."""
+
+
+Measure = Callable[[fabric.Measure], Measured]
+
+
+def incarnation(mark: str = "") -> str:
+    """Return a name for this process. A later process has a greater name."""
+    return "%010d-%s%s" % (time.time(), secrets.token_hex(2), mark)
+
+
+def round_s() -> float:
+    """Return the maximum duration of one round."""
+    return PROBES["pair"].timeout_s + 60.0
+
+
+def take_part(
+    settings: fabric.Settings, store: fabric.Store, measure: Measure, wait: Callable[[float], None] = time.sleep
+) -> tuple[fabric.Plan, list[Measured]]:
+    """Take part until the verdict is final. Return the last plan and the measurements of this node."""
+    steps = fabric.run(settings, store, time.monotonic)
+    found: list[Measured] = []
+    answer: Any = None
+    while True:
+        try:
+            step = steps.send(answer)
+        except StopIteration as ended:
+            return ended.value, found
+        answer = None
+        if isinstance(step, fabric.Pause):
+            wait(step.seconds)
+        else:
+            found.append(measure(step))
+            answer = found[-1].outcome
+            print_message("all-reduce with %s: %s %s" % (step.partner, answer.word, answer.reason))
+
+
+def measured(
+    name: str,
+    step: fabric.Measure,
+    expectation: Mapping[str, Any],
+    place: Mapping[str, Any],
+    options: Sequence[str] = (),
+) -> Measured:
+    """Run one all-reduce. `place` is the store in which the two nodes meet: `store` or `session` of an assignment."""
+    assignment = {
+        "schema": "gpuinfra.pair-assignment/1", "run": step.run, "self": name, "partner": step.partner, "place": step.place,
+        "store": None, **place,
+    }  # fmt: skip
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(assignment, file)
+        file.flush()
+        probe = PROBES["pair"]
+        record = run_probe((*probe.argv, "--assignment", file.name, *options), probe)
+    return Measured(step.partner, _outcome(record, expectation), record)
+
+
+def _outcome(record: Mapping[str, Any], expectation: Mapping[str, Any]) -> fabric.Outcome:
+    if pair.NOT_ARRIVED in str(record["stderr"]):
+        return fabric.Outcome(fabric.ABSENT, str(record["stderr"]))
+    (check,) = judge({"pair": record}, {**expectation, "required": ["B3"], "skips": {}})
+    if check["outcome"] == "pass":
+        return fabric.Outcome(fabric.PASS)
+    return fabric.Outcome(fabric.FAIL, str(check["reason"]))

@@ -1,0 +1,207 @@
+"""`node.pyz fabric-service`: takes part in fabric tests through the evidence bucket, so that the handover can require a result of each node.
+
+The service of a node whose checks pass and whose GPUs run no process joins the newest test of its pool, or starts one. It stores the raw output of one
+all-reduce in `RESULT`, which every later evidence contains (check B8). Afterwards, it joins the test of a node that waits for a partner, such as a
+replaced node, as a helper. It measures only while no process uses the GPUs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Callable, Mapping, Sequence
+
+from . import cloud, evidence, fabric, fabric_bucket, fabric_run
+from .checks.fabric_test import CHECK, SCHEMA
+from .console import BUNDLE, NODE, OK, Missing, load, optional, print_message
+from .journal import write_whole
+from .judge import verdict
+from .outcome import shortened
+from .probe import run as run_probe
+from .probes import FABRIC_RESULT, PROBES
+
+RESULT = Path(FABRIC_RESULT)
+"""The folder is empty after a boot, so a result never belongs to an earlier boot."""
+HELPER = "-helper"
+"""End of the incarnation of a helper."""
+JOIN_S = 300.0
+"""Maximum wait for a partner in one attempt. After an attempt, the service checks again whether jobs use the GPUs."""
+BUSY_S, HELP_S, AGAIN_S = 60.0, 120.0, 5.0
+"""Pauses: until this node can take part, between two looks for a node that waits, and after a test. A look takes two list requests."""
+FIRST = "waits for the first evidence"
+"""Beginning of the reason before the first evidence, which no evidence can contain."""
+RECHECK = ("systemctl", "start", "gpuinfra-recheck.service")
+
+
+def fabric_service(args: argparse.Namespace) -> int:
+    """Run until terminated."""
+    expectation = load(BUNDLE / "expectation.json", "the bundle's expectation", "start gpuinfra-bootstrap")
+    node = load(NODE, "the node's configuration", "user data writes it")
+    if CHECK not in expectation.get("required", ()):
+        print_message("the handover of this pool does not require the fabric test")
+        return OK
+    connected = cloud.of(node)
+    service = Service(node, expectation, connected, fabric_bucket.Sessions(node, connected))
+    while True:
+        time.sleep(service.once() * random.uniform(0.8, 1.2))
+
+
+class Service:
+    """The service of one node."""
+
+    def __init__(
+        self,
+        node: Mapping[str, Any],
+        expectation: Mapping[str, Any],
+        connected: cloud.Cloud,
+        tests: fabric_bucket.Sessions,
+        *,
+        result: Path = RESULT,
+        measure: Callable[[fabric.Measure, str], fabric_run.Measured] | None = None,
+        ready: Callable[[], str] | None = None,
+        report: Callable[[], None] | None = None,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._expectation, self._tests, self._result, self._wait = expectation, tests, result, wait
+        self._name = connected.instance_id()
+        self._measure = measure or self._run_pair
+        self._ready = ready or (lambda: _not_ready(node, expectation))
+        self._report = report or _recheck
+        self._over = 0
+        """Number of the newest test that no node continues."""
+
+    def once(self) -> float:
+        """Take part in one test, or help in one. Return the number of seconds to wait before the next call."""
+        state = self._state()
+        try:
+            reason = self._ready()
+            if reason:
+                self._wait_for(state, reason)
+                return BUSY_S
+            if state in ("", "waiting"):
+                return self._take_part(state)
+            return self._help()
+        except (cloud.CloudError, Missing, OSError) as error:
+            print_message("fabric test: %s" % error)
+            self._wait_for(state, str(error))
+            return BUSY_S
+
+    def _wait_for(self, state: str, reason: str) -> None:
+        """Store why this node has no result. If the reason is new, upload evidence with it."""
+        if state not in ("", "waiting") or (optional(self._result) or {}).get("reason") == reason:
+            return
+        self._write({"state": "waiting", "reason": reason})
+        if not reason.startswith(FIRST):
+            self._report()
+
+    def _state(self) -> str:
+        found = optional(self._result) or {}
+        return str(found.get("state") or "")
+
+    def _take_part(self, state: str) -> float:
+        """Join the newest test, or start one, and store the result of this node."""
+        number = max(self._tests.newest(), 1)
+        store = self._tests.store(number)
+        if number <= self._over or fabric_bucket.is_closed(store):
+            number += 1
+            store = self._tests.store(number)
+        try:
+            plan, measured = self._run(number, store, "")
+        except fabric.Alone as error:
+            self._wait_for(state, "%s; the test needs a second node of the pool whose GPUs are idle" % error)
+            return AGAIN_S
+        except fabric.Ended as error:
+            print_message("fabric test %d: %s" % (number, error))
+            self._over = number
+            return AGAIN_S
+        self._write(result_of(self._name, plan, measured, number))
+        self._report()
+        return AGAIN_S
+
+    def _help(self) -> float:
+        """Join a test as a partner if it has fewer helpers than nodes that wait, plus one: a slow node needs two partners."""
+        number = self._tests.newest()
+        if not number or number <= self._over:
+            return HELP_S
+        store = self._tests.store(number)
+        if fabric_bucket.is_closed(store):
+            self._over = number
+            return HELP_S
+        joined = fabric_bucket.members(store)
+        helpers = [name for name, one in joined.items() if one.endswith(HELPER)]
+        if not joined or self._name in joined or len(helpers) > len(joined) - len(helpers):
+            return HELP_S
+        try:
+            self._run(number, store, HELPER)
+        except (fabric.Alone, fabric.Ended) as error:
+            print_message("fabric test %d: %s" % (number, error))
+        return AGAIN_S
+
+    def _run(self, number: int, store: fabric.Store, mark: str) -> tuple[fabric.Plan, list[fabric_run.Measured]]:
+        settings = fabric.Settings(
+            name=self._name, incarnation=fabric_run.incarnation(mark), join_s=JOIN_S, round_s=fabric_run.round_s()
+        )
+        session = self._tests.session(number)
+        return fabric_run.take_part(settings, store, lambda step: self._measure(step, session), self._wait)
+
+    def _run_pair(self, step: fabric.Measure, session: str) -> fabric_run.Measured:
+        return fabric_run.measured(self._name, step, self._expectation, {"session": session})
+
+    def _write(self, content: Mapping[str, Any]) -> None:
+        write_whole(self._result, json.dumps({"schema": SCHEMA, **content}, sort_keys=True) + "\n")
+
+
+def result_of(name: str, plan: fabric.Plan, measured: Sequence[fabric_run.Measured], number: int) -> dict[str, Any]:
+    """Return the result of one node: the raw output of a good all-reduce, or of the last failed one."""
+    found = dict(plan.verdict or {})
+    word = "good" if name in found["good"] else "slow" if name in found["slow"] else "unknown"
+    wanted = fabric.PASS if word == "good" else fabric.FAIL
+    met = [one for one in measured if one.outcome.word in (fabric.PASS, fabric.FAIL)]
+    # A node can pass in each pair that its partner failed. Then the verdict counts, and the raw output shows a pass.
+    chosen = [one for one in met if one.outcome.word == wanted] or ([] if word == "good" else met)
+    if not chosen:
+        reason = "no partner arrived in the fabric test %d" % number
+        return {"state": "waiting", "reason": reason}
+    paths = [path for path in found["slow_paths"] if name in path]
+    return {
+        "state": word,
+        "reason": shortened(str(found["slow"].get(name) or chosen[-1].outcome.reason), 400),
+        "test": number,
+        "nodes": len(plan.members),
+        "partner": chosen[-1].partner,
+        "slow_paths": [other for path in paths for other in path if other != name],
+        "pair": chosen[-1].record,
+    }
+
+
+def _not_ready(node: Mapping[str, Any], expectation: Mapping[str, Any]) -> str:
+    """Return why this node cannot measure now, or an empty string."""
+    newest = evidence.EvidenceFolder().newest()
+    document = newest[1] if newest else {}
+    bundle = (node.get("bundle") or {}).get("sha256")
+    if document.get("boot_id") != evidence.boot_id() or document.get("bundle_sha256") != bundle:
+        return FIRST + " of this boot"
+    others = {**expectation, "required": [one for one in expectation["required"] if one != CHECK]}
+    checks = [one for one in document.get("checks") or [] if one.get("id") != CHECK]
+    found = verdict(checks, others)
+    if not found.verified:
+        return "other checks of this node failed: %s" % ", ".join(
+            [str(one["id"]) for one in found.blockers] + list(found.missing)
+        )
+    probe = PROBES["nvidia-smi-apps"]
+    record = run_probe(probe.argv, probe)
+    lines = [line for line in str(record["stdout"]).splitlines()[1:] if line.strip()]
+    if record["exit"] != 0 or record["problem"]:
+        return "nvidia-smi does not list the processes on the GPUs"
+    return "processes use the GPUs" if lines else ""
+
+
+def _recheck() -> None:
+    """Upload evidence with the result. The unit runs once at a time, so the documents keep their order."""
+    done = subprocess.run(RECHECK, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    if done.returncode != 0:
+        print_message("%s: %s" % (" ".join(RECHECK), done.stderr.decode("utf-8", "replace").strip()[-200:]))

@@ -1,0 +1,150 @@
+"""The handover of pools whose nodes must pass the fabric test (check B8)."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gpuinfra.handover.examine import judge_node
+from gpuinfra.handover.explain import hint, reasons
+from gpuinfra.handover.gather import Gatherer
+from gpuinfra.handover.judge import FleetVerdict
+from gpuinfra.handover.ports import PoolExpected
+from gpuinfra.handover.watch import Outcome, Wait, watch
+from tests.node.healthy import H100, PAIR, fabric_result, record
+
+from .fleet import Fleet, pool
+
+EXPECTATION = {**H100, "required": ["B8"], "skips": {}}
+WAITING = {"schema": "gpuinfra.fabric-result/1", "state": "waiting", "reason": "no other node joined within 300 s"}
+SLOW = fabric_result(
+    state="slow",
+    reason="with i-1: 61.0 GB/s; with i-4: 61.0 GB/s",
+    pair=record(["node.pyz", "pair"], json.dumps({**PAIR, "busbw_gb_s": 61.0})),
+)
+
+
+def expected(count: int = 2, **more: Any) -> PoolExpected:
+    """A pool whose only required check is the fabric test, judged with the code of the node program."""
+    return pool(count, expectation=EXPECTATION, **more)
+
+
+def report(fleet: Fleet, number: int, result: Mapping[str, Any] | None = None, seq: int = 1) -> None:
+    """Evidence with a result of the fabric test, or without the file."""
+    output = record(["cat"], json.dumps(result)) if result else record(["cat"], "", 1)
+    fleet.report(number, seq=seq, document={"probes": {"fabric-result": output}})
+
+
+def fleet_of(*results: Mapping[str, Any] | None) -> Fleet:
+    """One node for each result."""
+    fleet = Fleet()
+    for number, result in enumerate(results, 1):
+        fleet.launch(number)
+        report(fleet, number, result)
+    return fleet
+
+
+def poll(fleet: Fleet, wanted: PoolExpected) -> FleetVerdict:
+    """One poll."""
+    return Gatherer(fleet.ports, [wanted], judge_node=judge_node).poll()
+
+
+class Always(threading.Event):
+    """A wait that takes no time."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return False
+
+
+def waited(fleet: Fleet, wanted: PoolExpected) -> tuple[Outcome, list[str]]:
+    """One complete wait, and its progress lines. Each poll takes 20 seconds."""
+    seconds, lines = iter(range(0, 100_000, 20)), list[str]()
+    gatherer = Gatherer(fleet.ports, [wanted], judge_node=judge_node)
+    outcome = watch(
+        gatherer, Wait(deadline_s=600), log=lines.append, cancelled=Always(), clock=lambda: float(next(seconds))
+    )
+    return outcome, lines
+
+
+def test_nodes_that_passed_with_each_other_are_verified() -> None:
+    """A result with the raw output of a good all-reduce verifies a node."""
+    assert poll(fleet_of(fabric_result(), fabric_result()), expected()).complete
+
+
+@pytest.mark.parametrize("result", [None, WAITING], ids=["not started", "no partner"])
+def test_a_node_without_result_is_waited_for(result: Mapping[str, Any] | None) -> None:
+    """The handover waits until the deadline. Its message states the reason and how to switch the test off."""
+    fleet = fleet_of(fabric_result(), result)
+    node = poll(fleet, expected()).nodes[1]
+    assert (node.outcome, node.settled, node.untested, node.gpus_verified) == ("waiting", False, True, 0)
+    assert "has no result of the fabric test yet: " in node.reason
+    assert "set handover.fabric_test to off" in hint(node)
+    outcome, lines = waited(fleet, expected())
+    assert (outcome.ready, outcome.ended) == (False, "deadline")
+    assert "1 of 2 nodes verified; gpu-2 waiting" in lines
+    assert "stop the jobs on one node" in reasons(outcome)[1]
+
+
+def test_a_later_result_verifies_the_node() -> None:
+    """Newer evidence with a result ends the wait."""
+    fleet = fleet_of(fabric_result(), WAITING)
+    gatherer = Gatherer(fleet.ports, [expected()], judge_node=judge_node)
+    assert not gatherer.poll().complete
+    report(fleet, 2, fabric_result(), seq=2)
+    assert gatherer.poll().complete
+
+
+def test_the_slow_node_fails_and_its_partners_pass() -> None:
+    """The error names the slow node with its own figure. The node's claim to be good does not help, because its raw output is judged."""
+    for result in (SLOW, {**SLOW, "state": "good"}):
+        outcome, _ = waited(fleet_of(fabric_result(), fabric_result(), result), expected(3))
+        assert (outcome.ended, outcome.verdict.verified) == ("settled", 2)
+        (text,) = reasons(outcome)[1:]
+        assert text.startswith("gpu-3 (")
+        assert "B8 fabric_test: found 61.0, expected 400.0 GB/s" in text
+
+
+def test_a_slow_path_between_good_nodes_does_not_block() -> None:
+    """A slow path is a warning of both nodes."""
+    verdict = poll(fleet_of(fabric_result(slow_paths=["i-2"]), fabric_result(slow_paths=["i-1"])), expected())
+    assert verdict.complete
+    assert [node.checks[0]["outcome"] for node in verdict.nodes] == ["warn", "warn"]
+
+
+def test_a_pool_of_one_node_needs_no_partner() -> None:
+    """One node has no partner, so it is verified without a result."""
+    assert poll(fleet_of(WAITING), expected(1)).complete
+
+
+def test_a_pool_that_does_not_require_the_test_ignores_its_result() -> None:
+    """Without B8 in the expectation, nothing changes."""
+    fleet = Fleet()
+    fleet.launch(1)
+    fleet.launch(2)
+    for number in (1, 2):
+        fleet.report(number, document={"probes": {"fabric-result": record(["cat"], json.dumps(SLOW)), "gpus": 8}})
+    wanted = pool(2, expectation={**EXPECTATION, "required": ["P2"], "skips": {}})
+    assert "B8" not in {check["id"] for node in poll(fleet, wanted).nodes for check in node.checks}
+
+
+def test_a_canary_without_partner_lets_the_group_continue() -> None:
+    """The first node with a new bundle finds no partner with this bundle. Its group continues if its other checks pass, and all nodes are verified afterwards."""
+    fleet = fleet_of(WAITING)
+    fleet.launch(2, template_version="2")
+    report(fleet, 2, fabric_result())
+
+    def replaces(groups: Any) -> list[str]:
+        fleet.members_.pop()
+        fleet.launch(3)
+        report(fleet, 3, fabric_result())
+        report(fleet, 1, fabric_result(), seq=2)
+        return [group.name for group in groups]
+
+    fleet.on_proceed = lambda groups: replaces(groups) if groups else []
+    outcome, lines = waited(fleet, expected())
+    assert "gpu-reserved-0: the canary is verified; replacing the other nodes" in lines
+    assert (outcome.ready, outcome.verdict.verified) == (True, 2)

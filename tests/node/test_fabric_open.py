@@ -1,0 +1,143 @@
+"""The fabric test of a pool whose number of nodes is unknown: the nodes of a deployment, and a replaced node with idle nodes."""
+
+from __future__ import annotations
+
+import functools
+import random
+
+import pytest
+
+from gpuinfra.node import fabric
+from tests.node.fabric_world import World
+from tests.node.test_fabric import most, names, only
+
+
+@pytest.fixture(autouse=True)
+def each_plan_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand simulated nodes read the same plan, so it is parsed once."""
+    monkeypatch.setattr(fabric, "plan_of", functools.lru_cache(maxsize=64)(fabric.plan_of))
+
+
+def started(count: int, spread_s: float = 60.0, **changes: object) -> World:
+    """A pool whose nodes boot within some time and do not know each other's number."""
+    world = World(nodes=0, **changes)  # pyright: ignore[reportArgumentType]
+    at = random.Random(count)
+    for name in names(count):
+        world.start(name, time=at.uniform(0, spread_s))
+    return world
+
+
+@pytest.mark.parametrize("count", [2, 3, 8, 13, 64])
+def test_nodes_start_when_no_other_node_joins(count: int) -> None:
+    """All nodes are good in the first test. A small pool starts in less than two minutes after the last node joined."""
+    world = started(count, spread_s=20.0)
+    first: list[float] = []
+    world.before_put = lambda key: first.append(world.now) if key.startswith("plan/00/") else None
+    world.run()
+    assert only(world) == {"expected": count, "good": names(count), "slow": {}, "slow_paths": [], "unknown": []}
+    assert min(first) < 20 + 120
+    assert set(world.measured.values()) == {1}
+
+
+@pytest.mark.parametrize("count", [128, pytest.param(1000, marks=pytest.mark.long)])
+def test_a_large_pool_that_boots_slowly_finds_the_slow_node_and_the_slow_path(count: int) -> None:
+    """A thousand nodes that boot within 15 minutes find the slow node and the slow path. Nodes die, and one restarts. Requests per node stay O(log n)."""
+    every = names(count)
+    path = frozenset((every[count // 3], every[(count // 3) ^ 1]))
+    slow = every[count // 13]
+    world = World(nodes=0, slow=frozenset((slow,)), slow_paths=frozenset((path,)))
+    at = random.Random(7)
+    for name in every:
+        world.start(name, time=at.uniform(0, 900))
+    dead = [every[int(share * count)] for share in (0.02, 0.412, 0.998)]
+    for order, name in enumerate(dead):
+        world.kill(name, 1000.0 + 90 * order)
+    world.kill(every[count // 2], 1100.0)
+    world.start(every[count // 2], 1300.0)
+    world.run()
+    found = only(world)
+    assert list(found["slow"]) == [slow]  # pyright: ignore[reportArgumentType]
+    assert set(found["good"]) == set(every) - {slow} - set(dead)  # pyright: ignore[reportArgumentType]
+    assert found["unknown"] == []
+    assert [set(one) for one in found["slow_paths"]] in ([], [set(path)])  # pyright: ignore[reportGeneralTypeIssues]
+    assert max(process.requests for process in world.processes) <= most(count) + 2 * 900 / 10
+
+
+def test_a_node_without_partner_ends_alone() -> None:
+    """A node that no other node joins reports this after the join time, and publishes no plan."""
+    world = World(nodes=0, join_s=300.0)
+    world.start(names(1)[0])
+    world.run()
+    (process,) = world.processes
+    assert process.ended is fabric.Alone
+    assert "no other node joined within 300 s" in process.problem
+    assert not [key for key in world.objects if key.startswith("plan/")]
+
+
+def test_two_replaced_nodes_join_late_and_are_measured_with_good_nodes() -> None:
+    """A node that joins during the rounds takes part from the next round on, in the same test."""
+    world = started(8, spread_s=5.0)
+    world.start("i-late", time=60.0)
+    world.run()
+    assert sorted(only(world)["good"]) == sorted([*names(8), "i-late"])  # pyright: ignore[reportArgumentType]
+
+
+def test_a_node_that_joins_after_the_verdict_is_not_part_of_it() -> None:
+    """The verdict of an earlier test does not count for a node that did not take part."""
+    world = started(4, spread_s=5.0)
+    world.start("i-late", time=5000.0)
+    world.run()
+    (late,) = [process for process in world.processes if process.name == "i-late"]
+    assert (late.ended, late.plan) == (fabric.Ended, None)
+    assert "i-late" not in only(world)["good"]  # pyright: ignore[reportOperatorIssue]
+
+
+def test_a_test_whose_nodes_all_restarted_is_abandoned() -> None:
+    """If every node restarts during a round, nobody continues the test, and each node says so instead of waiting for hours."""
+    world = started(4, spread_s=5.0)
+    for name in names(4):
+        world.kill(name, 70.0)
+        world.start(name, 300.0)
+    world.run()
+    again = [process for process in world.processes if process.alive and process.ended]
+    assert {process.ended for process in again} == {fabric.Ended}
+    assert len(again) == 4
+    assert world.now < 1000
+
+
+def test_the_next_node_takes_over_if_the_first_one_dies_before_the_first_plan() -> None:
+    """The first node joins and dies. Another node publishes the first plan within minutes."""
+    world = started(8, spread_s=5.0)
+    first: list[tuple[float, str]] = []
+    world.before_put = lambda key: first.append((world.now, key)) if key.startswith("plan/00/") else None
+    world.kill(names(8)[0], 8.0)
+    world.run()
+    assert first[0][1].split("/")[2] == names(8)[1]
+    assert first[0][0] < 180
+    assert set(only(world)["good"]) == set(names(8)[1:])  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "result/00/i-victim/pass/x/i-evil/y",
+        "result/00/i-victim/i-evil/x",
+        "member/00/i-victim/i-evil/x",
+        "plan/00/i-victim/i-evil/x",
+        "plan/00/i-victim/other",
+        "member/01/i-victim/1",
+        "other/00/i-victim/1",
+        "member/00/i-victim/",
+        "result/00/../pass/x",
+    ],
+)
+def test_a_node_cannot_write_under_the_name_of_another_node(key: str) -> None:
+    """A store that lets a node write below its own name anywhere in a key accepts these keys, but the protocol skips them."""
+    assert fabric.entry_of(key) is None
+
+
+def test_keys_of_the_protocol_are_read() -> None:
+    """Round, writer and rest of each kind of key."""
+    assert fabric.entry_of("member/00/i-1/0001-ab") == (0, "i-1", "0001-ab")
+    assert fabric.entry_of("plan/03/AROA1:i-1/verdict") == (3, "AROA1:i-1", "verdict")
+    assert fabric.entry_of("result/12/i-1/bye/-") == (12, "i-1", "bye/-")
