@@ -180,8 +180,8 @@ def test_a_short_program_adds_a_second_region_to_an_existing_cluster() -> None:
     assert set(before) < set(after)
     assert {name for key, inputs in before.items() for name in _changed(inputs, after[key])} == set()
     assert {one.inputs["bucket"].rpartition("-")[0] for one in made.of(REPLICATION)} == {
-        "train-evidence-000000000000-us-east-2",
-        "train-scratch-0-000000000000-us-east-2",
+        "train-evidence-000000000000-us-east-1",
+        "train-scratch-0-000000000000-us-east-1",
     }
 
 
