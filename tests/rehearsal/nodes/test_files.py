@@ -84,6 +84,7 @@ def test_files_are_written_changed_and_judged(host: NodeHost, cloud: str) -> Non
         ),
     )
     (root / "etc/profile.d/zz.sh").unlink()
+    (root / "etc/enroot/cache.conf").chmod(0o644)
 
     node.pool = pool(cloud, {**CONF, "content": "CACHE /data\n"})
     node.unpack()
