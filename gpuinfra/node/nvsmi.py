@@ -109,6 +109,7 @@ class _Reader:
             if path in self._fields:
                 raise Unreadable("nvidia-smi -q -x printed %s twice for one GPU" % path)
             self._fields[path] = text
+
     def _skip(self) -> None:
         """Track only the depth until the element ends. Most of the document is a list of clocks."""
         self._skip_depth = 1
