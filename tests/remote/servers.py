@@ -101,7 +101,7 @@ class Lab:
         for process in self.running:
             process.terminate()
         for process in self.running:
-            process.wait(10)
+            process.wait(300)
 
 
 def free_port(addresses: tuple[str, ...]) -> int:

@@ -43,7 +43,7 @@ def stalled_port(answer: bytes = b"") -> Iterator[int]:
         listener.close()
         for one in taken:
             one.close()
-        thread.join(5)
+        thread.join(300)
 
 
 def test_host_with_a_known_key_runs_commands(lab: Lab) -> None:
@@ -174,7 +174,7 @@ def test_agent_keys_are_offered(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> No
             assert connection.run("true").exit == 0
     finally:
         agent.terminate()
-        agent.wait(5)
+        agent.wait(300)
 
 
 def test_refused_login_lists_the_keys(lab: Lab) -> None:

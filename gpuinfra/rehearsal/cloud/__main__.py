@@ -17,9 +17,10 @@ import ctypes
 import json
 import os
 import secrets
+import select
 import signal
 import sys
-import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +42,7 @@ def main(argv: list[str] | None = None) -> int:
     folder: Path = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     os.environ[MARK] = str(folder)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    _end_with_parent(stop)
+    wait_for_end = _end()
     try:
         cloud = Cloud(folder, faults=options.fault, operation=options.operation)
     except GpuinfraError as error:
@@ -67,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
     }
     with contextlib.suppress(BrokenPipeError):
         print(json.dumps(ready), flush=True)
-    stop.wait()
+    wait_for_end()
     for grpc_server, _ in providers.values():
         grpc_server.stop(grace=0.2)
     cloud.fleet.stop()
@@ -106,27 +104,27 @@ def _node_host(folder: Path, endpoint: str) -> tuple[Any | None, str]:
     return host, ""
 
 
-def _end_with_parent(stop: threading.Event) -> None:
-    """Set `stop` when the parent process exits.
+def _end() -> Callable[[], None]:
+    """Return a function that returns when a signal ends this process or when the parent process has exited.
 
-    Uses a kernel signal and polling. The kernel also sends the signal if only the thread that started this process
-    exits, so the handler checks the parent process.
+    Uses a kernel signal for the exit of the parent process, and polling. The kernel also sends the signal if only the
+    thread that started this process exits, so the function checks the parent process.
     """
     parent = os.getppid()
-
-    def look(*_: object) -> None:
-        if os.getppid() != parent:
-            stop.set()
-
-    signal.signal(signal.SIGUSR1, look)
+    received, sent = os.pipe()
+    # Not an Event: its lock is not reentrant, so a handler that runs while the main thread enters `wait` never returns.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+        signal.signal(number, lambda number, _: os.write(sent, bytes([number])))
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGUSR1, 0, 0, 0)  # PR_SET_PDEATHSIG
 
-    def watch() -> None:
-        while not stop.wait(0.5):
-            look()
+    def wait() -> None:
+        while os.getppid() == parent:
+            ready, _, _ = select.select([received], [], [], 0.5)
+            if ready and os.read(received, 1)[0] != signal.SIGUSR1:
+                return
 
-    threading.Thread(target=watch, name="parent", daemon=True).start()
+    return wait
 
 
 if __name__ == "__main__":

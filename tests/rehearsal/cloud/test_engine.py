@@ -75,7 +75,7 @@ class Rehearsal:
         if self.cloud is not None:
             if self.cloud.poll() is None:
                 self.cloud.send_signal(signal.SIGTERM)
-            self.cloud.wait(20)
+            self.cloud.wait(300)
             assert self.cloud.stdout is not None
             self.cloud.stdout.close()
             self.cloud = None
@@ -105,7 +105,7 @@ class Rehearsal:
 
     def running(self, count: int) -> list[str]:
         """The labels of the running nodes, once there are so many."""
-        limit = time.monotonic() + 15
+        limit = time.monotonic() + 300
         while time.monotonic() < limit:
             labels = [one["label"] for one in self.ask("nodes")["nodes"] if one["state"] == "running"]
             if len(labels) == count:

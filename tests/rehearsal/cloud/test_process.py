@@ -36,7 +36,7 @@ def ready(process: subprocess.Popen[str]) -> dict:
     return json.loads(process.stdout.readline())
 
 
-def gone(pid: int, within_s: float = 10) -> bool:
+def gone(pid: int, within_s: float = 300) -> bool:
     """Whether a process that is not our child ends in time."""
     limit = time.monotonic() + within_s
     while time.monotonic() < limit:
@@ -65,7 +65,7 @@ def test_it_prints_its_ports_and_ends_on_a_signal(tmp_path: Path) -> None:
             assert said["operator"]["aws"]["access_key_id"].startswith("AKIASTANDIN")
             ports.append(said["http"])
             process.send_signal(signal.SIGTERM)
-            assert process.wait(10) == 0
+            assert process.wait(300) == 0
     assert ports[0] == ports[1]
 
 

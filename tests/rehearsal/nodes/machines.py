@@ -154,7 +154,7 @@ class Machine:
 
     def run(self, *argv: str) -> tuple[int, str]:
         """Run a command."""
-        return self.host.run(NAME, argv, limit_s=90)
+        return self.host.run(NAME, argv, limit_s=600)
 
     def steps(self, *options: str) -> tuple[int, str]:
         """Run the steps once, without a reboot."""
