@@ -61,10 +61,10 @@ lock: dev ## update requirements/ to the newest versions that pyproject.toml all
 		--group dev --group build --output-file requirements/dev.txt
 	for cloud in aws azure gcp; do $(UV_LOCK) --upgrade pyproject.toml --extra $$cloud --group build \
 		--constraint requirements/dev.txt --output-file requirements/$$cloud.txt || exit 1; done
-	for tools in bench docs sbom; do $(UV_LOCK) --upgrade --group $$tools \
+	for tools in bench docs pages sbom; do $(UV_LOCK) --upgrade --group $$tools \
 		--constraint requirements/dev.txt --output-file requirements/$$tools.txt || exit 1; done
 	$(UV_LOCK) --upgrade requirements/uv.in --output-file requirements/uv.txt
 
 clean: ## remove all generated files, except engines in the user's cache
-	rm -rf .venv .venv-bench .venv-docs .venv-sbom .rehearsal .pytest_cache .ruff_cache .hypothesis dist site
+	rm -rf .venv .venv-bench .venv-docs .venv-pages .venv-sbom .rehearsal .pytest_cache .ruff_cache .hypothesis dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Creates `.venv` from a hash-locked requirements file: `python3 tools/environment.py aws|azure|gcp|dev|bench|docs|sbom`.
+"""Creates `.venv` from a hash-locked requirements file: `python3 tools/environment.py aws|azure|gcp|dev|bench|docs|pages|sbom`.
 
 It uses only the standard library, because it runs before any package is installed.
 `--for STACK` installs only the SDK for the cloud of that stack.
@@ -27,7 +27,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CLOUDS = ("aws", "azure", "gcp")
-TOOLS = ("bench", "docs", "sbom")
+TOOLS = ("bench", "docs", "pages", "sbom")
 VENVS = {**dict.fromkeys((*CLOUDS, "dev"), ROOT / ".venv"), **{name: ROOT / f".venv-{name}" for name in TOOLS}}
 WHAT = {
     "aws": "Pulumi with its AWS SDK (half a minute)",
@@ -36,6 +36,7 @@ WHAT = {
     "dev": "Pulumi with its AWS, Azure and Google Cloud SDKs, and the test tools (two minutes)",
     "bench": "the SSH tools that bench/ssh.py compares gpuinfra with",
     "docs": "Sphinx, which builds the documentation site",
+    "pages": "axe-core and Playwright, which check the accessibility of the pages",
     "sbom": "CycloneDX, which writes the bill of materials",
 }
 INCLUDES = {**{cloud: (cloud, "dev") for cloud in CLOUDS}, **{name: (name,) for name in ("dev", *TOOLS)}}
