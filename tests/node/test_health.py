@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import socket
+import os
 import subprocess
 import sys
 import time
@@ -49,16 +49,12 @@ def test_failed_checks_are_unhealthy() -> None:
 
 def test_it_serves_http_until_terminated(tmp_path: Path) -> None:
     """The body has the format of Azure's extension; other paths are not found."""
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.84.0.1", health.PORT))
-        except OSError:
-            pytest.skip("this system has no further loopback addresses")
+    address = f"127.84.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"  # the port is fixed, and another run of the tests uses it
     (tmp_path / "node.json").write_text(json.dumps(NODE))
-    code = f"from pathlib import Path; from gpuinfra.node import health; health.serve(Path({str(tmp_path / 'node.json')!r}), Path({str(tmp_path)!r}), '127.84.0.1')"
+    code = f"from pathlib import Path; from gpuinfra.node import health; health.serve(Path({str(tmp_path / 'node.json')!r}), Path({str(tmp_path)!r}), '{address}')"
     process = subprocess.Popen([sys.executable, "-c", code], env={})
     try:
-        url = f"http://127.84.0.1:{health.PORT}{health.PATH}"
+        url = f"http://{address}:{health.PORT}{health.PATH}"
         until = time.monotonic() + 300
         while True:
             try:
