@@ -131,6 +131,7 @@ def test_two_builds_have_equal_bytes(tmp_path):
         assert any(name.endswith("/gpuinfra/py.typed") for name in archive.getnames())
 
 
+@pytest.mark.long
 def test_own_program_is_rehearsed_from_the_wheel(wheel, tmp_path):
     """A program outside of this checkout declares a cluster with `GpuCluster`, and its node is verified."""
     site = tmp_path / "site"

@@ -100,6 +100,7 @@ def test_package_without_its_dependency_is_completed(bench: Bench) -> None:
     assert root.run("dpkg", "--audit")[1] == ""
 
 
+@pytest.mark.long
 def test_partly_unpacked_package_is_unpacked_again(bench: Bench) -> None:
     """dpkg is killed while unpacking: apt's own repair skips such a package, so it is installed again by name."""
     root = bench.machine(lustre=False)

@@ -158,6 +158,7 @@ def test_the_new_cloud_is_built(copy: Path) -> None:
     assert made["herd-network"][1]["tags"]["gpuinfra:cluster"] == "herd"
 
 
+@pytest.mark.long
 def test_the_new_cloud_is_rehearsed(copy: Path) -> None:
     """Pulumi's engine creates the resources at the stand-in cloud, each node mounts the homes and the bucket, and the handover verifies all stand-in nodes."""
     stack = _stack(copy)

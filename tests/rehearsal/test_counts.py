@@ -51,6 +51,7 @@ def test_progress_counts_resources_only() -> None:
     assert progress.counted == [("create", VPC), ("replace", VPC), ("delete", VPC)]
 
 
+@pytest.mark.long
 def test_a_preview_lists_as_many_resources_as_the_plan(rehearse: Rehearse) -> None:
     """The live view, the engine's line and the list of a preview have the number of the plan, and the list names each resource."""
     planned = plan_of("aws-p4d").resources

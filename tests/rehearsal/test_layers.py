@@ -35,6 +35,7 @@ def test_three_layers_make_one_cluster(rehearse: Rehearse) -> None:
     assert set(site.report["engine"]["operations"]) == {"same"}
 
 
+@pytest.mark.long
 def test_nodes_in_an_existing_network(rehearse: Rehearse) -> None:
     """No network is created, and the nodes are verified in the declared subnet."""
     result = rehearse("up", "aws-existing-network")

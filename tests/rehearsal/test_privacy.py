@@ -103,6 +103,7 @@ def user_environment(home: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.long
 def test_nothing_of_the_user_is_read_and_nothing_outside_is_reached(home: Path, tmp_path: Path) -> None:
     """With traps in HOME, credentials in the environment and only a loopback interface, an up succeeds and opens no trap."""
     watched = Watched(sorted({p for p in home.rglob("*")}))

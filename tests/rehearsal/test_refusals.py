@@ -82,6 +82,7 @@ def test_up_without_namespaces_is_a_missing_prerequisite(needs_nodes: None, tmp_
     assert not (folder / "aws-p4d/report.json").exists()
 
 
+@pytest.mark.long
 def test_up_without_nodes_rehearses_the_cloud(rehearse: Rehearse) -> None:
     """`--without-nodes` creates every resource, starts no node and reports no node as verified."""
     result = rehearse("up", "aws-p4d", "--without-nodes")

@@ -30,7 +30,9 @@ def failed_nodes() -> list[dict[str, Any]]:
     bad = check(outcome="fail", reason="Xid 79: the GPU fell off the bus", hint="drain")
     return [
         node_entry(node()),
-        node_entry(node(outcome="failed", label="gpu-2", reason="Xid 79", checks=(bad,), blocking=(bad,)), console=["a line"]),
+        node_entry(
+            node(outcome="failed", label="gpu-2", reason="Xid 79", checks=(bad,), blocking=(bad,)), console=["a line"]
+        ),
         node_entry(node(outcome="waiting", label="gpu-3", reason="no evidence")),
     ]
 

@@ -154,6 +154,7 @@ def test_operations_of_the_engine_work_as_on_a_real_cloud(rehearsal: Rehearsal) 
     assert "= 1 imported" in rehearsal.up(**{"import": "kept-000000000000"})
 
 
+@pytest.mark.long
 def test_resources_survive_a_killed_cloud(rehearsal: Rehearsal) -> None:
     """After a kill and a new start the engine finds its resources; an injected error ends after its count."""
     rehearsal.start("cloud:error:Subnet:1")

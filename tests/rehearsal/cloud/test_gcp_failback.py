@@ -122,6 +122,7 @@ def test_deleted_requests_of_a_queued_group_can_be_created_again(cloud: Cloud, g
 NEEDED = sorted({one for group in (*permissions.FAILOVER.values(), *permissions.FAILBACK.values()) for one in group})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("missing", ["", *NEEDED])
 def test_both_moves_require_exactly_their_permissions(
     missing: str, cloud: Cloud, gcp: Client, api: Api, moved: Pair

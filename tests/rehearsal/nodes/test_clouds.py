@@ -342,6 +342,7 @@ def test_a_bucket_whose_process_ends_is_mounted_again(host: NodeHost, client: Cl
     assert node.run("mountpoint", "-q", "/out")[0] == 1
 
 
+@pytest.mark.long
 def test_a_bucket_that_someone_else_mounted_is_replaced(host: NodeHost) -> None:
     """Mountpoint shows the same source for every bucket, so the step compares the process, and mounts the declared bucket."""
     node = node_with_buckets(host, CLIENTS["aws"])
@@ -368,7 +369,11 @@ def test_a_machine_without_local_disks_has_no_cache(host: NodeHost, client: Clie
 
 @pytest.mark.parametrize(
     ("fault", "words"),
-    [("bucket-mount-refused", "refused"), ("bucket-missing", "missing"), ("bucket-unreachable", "unreachable")],
+    [
+        ("bucket-mount-refused", "refused"),
+        pytest.param("bucket-missing", "missing", marks=pytest.mark.long),
+        pytest.param("bucket-unreachable", "unreachable", marks=pytest.mark.long),
+    ],
 )
 def test_a_bucket_that_cannot_be_mounted_fails_the_step_with_the_reason(host: NodeHost, client: Client, fault: str, words: str) -> None:  # fmt: skip
     """The step fails with the message of the program, and no empty folder counts as the bucket."""

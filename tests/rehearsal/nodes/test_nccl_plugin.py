@@ -42,7 +42,7 @@ def judged(node: Machine) -> dict[str, Any]:
     return next(one for one in checks if one["id"] == "B4")
 
 
-@pytest.mark.parametrize("place", ["aws", "azure", "gcp", pytest.param("tcpxo", marks=LONG)])
+@pytest.mark.parametrize("place", ["aws", *(pytest.param(name, marks=LONG) for name in ("azure", "gcp", "tcpxo"))])
 def test_nccl_uses_the_fabric(host: NodeHost, place: str) -> None:
     """On a healthy node NCCL loads the plugin of the fabric and sees every device; without the plugin's file or its variables it does not."""
     node = started(host, place)

@@ -196,6 +196,7 @@ def test_every_image_becomes_a_healthy_node(node: Node, software: str, changed: 
     wait_for(lambda: node.host.status()[0].stage == "reported", "the node's stage is `reported`")
 
 
+@pytest.mark.long
 def test_a_step_that_reboots_continues_in_the_next_boot(node: Node) -> None:
     """The locked kernel is installed and booted, and modules are built for it."""
     node.launch("{os: ubuntu-22.04, image: plain, kernel: 6.8.0-1044-aws}")
@@ -235,6 +236,7 @@ def test_a_second_boot_changes_nothing_and_reports_again(node: Node) -> None:
     ]
 
 
+@pytest.mark.long
 def test_a_removed_package_fails_its_check(node: Node) -> None:
     """Stand-ins answer from installed packages, so a check fails without its package."""
     node.launch()
