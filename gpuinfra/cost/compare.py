@@ -25,6 +25,8 @@ class Row:
     """Kind of capacity and term, such as `on_demand`, `on_demand 1y`, `spot`, or `block`."""
     usd_per_hour: float
     usd_per_month: float
+    billed_in_full: bool
+    """True if the price does not depend on the hours of use."""
     break_even_hours: float | None
     """Hours of use per month above which this kind costs less than on-demand. None if this kind is billed by usage."""
     read: date
@@ -67,6 +69,7 @@ def _row(way: str, usd: float, fact: Price, usual: float | None) -> Row:
         way=way,
         usd_per_hour=usd,
         usd_per_month=month,
+        billed_in_full=billed_in_full,
         break_even_hours=month / usual if billed_in_full and usual else None,
         read=fact.read,
         source=fact.source,

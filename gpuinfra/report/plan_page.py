@@ -20,6 +20,7 @@ from gpuinfra.report.plan_tables import (
     time_table,
     ways_table,
 )
+from gpuinfra.report.price_chart import chart
 from gpuinfra.report.prices import excluded, hour_tile, price_table, summary
 from gpuinfra.report.tables import Cell, Column, Table, kept_table
 from gpuinfra.words import counted
@@ -76,6 +77,7 @@ def page(report: PlanReport) -> str:
         price_summary=summary(priced),
         prices=price_table(priced["lines"]),
         excluded=excluded(priced),
+        chart=Markup(chart(report.ways)),
         ways=ways_table(report.ways, notes=True),
         software=[
             (pool.name, Table(["name", Column("value", wrap=True)], [(k, v) for k, v in pool.versions.items() if v]))

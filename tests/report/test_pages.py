@@ -147,10 +147,11 @@ def test_plan_page_shows_topology_price_and_decisions() -> None:
     assert "cannot be planned" in broken_plan_html()
 
 
-def test_scrolling_diagram_is_reachable_by_keyboard() -> None:
-    """The box in which the diagram scrolls on a narrow screen can have the keyboard focus, and has a role and a name."""
+def test_scrolling_diagrams_are_reachable_by_keyboard() -> None:
+    """A box in which a diagram scrolls on a narrow screen can have the keyboard focus, and has a role and a name."""
     boxes = [given for tag, given in tags(plan_html()) if tag == "div" and given.get("role") == "region"]
-    assert boxes == [{"class": "scroll", "role": "region", "aria-label": "Topology diagram", "tabindex": "0"}]
+    common = {"class": "scroll", "role": "region", "tabindex": "0"}
+    assert boxes == [{**common, "aria-label": name} for name in ("Topology diagram", "Price chart")]
 
 
 @pytest.mark.parametrize("make", PAGES, ids=lambda make: make.__name__)
