@@ -82,6 +82,8 @@ class Calendar:
     """Group -> number of nodes that the stack expects since the last `up`. None if the state was not read."""
     running: Mapping[str, Running] = field(default_factory=dict)
     """Flex-start group -> its nodes."""
+    scheduled: frozenset[str] = frozenset()
+    """Groups that have scheduled actions in the state. After the end of a group, `up` deletes its actions and removes the nodes that an action started."""
 
     def events(self) -> tuple[Event, ...]:
         """Return the dates in chronological order."""
@@ -115,7 +117,8 @@ class Calendar:
             command = "" if state is State.DONE else self.commands.up
             yield Event(at=starts, group=group.name, what=what, state=state, by=by, command=command)
         if ends:
-            state = State.DUE if self.now >= ends and have else self._state(ends)
+            left = have or group.name in self.scheduled
+            state = State.DUE if self.now >= ends and left else self._state(ends)
             why, is_block = self._reason(group)
             command = self.commands.offers if is_block and state is not State.DONE else ""
             if state is State.DUE:

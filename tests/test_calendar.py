@@ -78,6 +78,15 @@ def test_nodes_remain_in_an_expired_stack_until_up(cloud: str, by: str) -> None:
     assert [one.group for one in after.events()] == ["", group]
 
 
+def test_nodes_that_only_a_scheduled_action_started_remain_until_up() -> None:
+    """If the state expects no nodes and still has scheduled actions after the end, `up` is due, because an action may have started nodes."""
+    expired = calendar("2026-12-01T11:30:00Z", {"gpu-on-demand-0": 0}, expires_at=START)
+    assert ("due", ASG, "UP") not in states(expired)
+    assert ("due", ASG, "UP") in states(replace(expired, scheduled=frozenset({"gpu-on-demand-0"})))
+    before = calendar("2026-12-01T11:29:00Z", {"gpu-on-demand-0": 0}, expires_at=START)
+    assert "due" not in [state for state, _, _ in states(replace(before, scheduled=frozenset({"gpu-on-demand-0"})))]
+
+
 def test_each_end_states_its_reason() -> None:
     """An end names the Capacity Block, the reservation, or the end of the cluster."""
     two = [*block(), *reserved(ends_at="2026-12-05T00:00:00Z")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -11,23 +11,20 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuinfra.cli.options import stack_options
-from gpuinfra.cli.stack_context import ActiveStack, active_stack, connector_to, readable_stack
+from gpuinfra.cli.stack_context import ActiveStack, active_stack, readable_stack
 from gpuinfra.cli.stacks import Resources, Stacks, short_name
-from gpuinfra.errors import EnvironmentMissing, GpuinfraError, SpecError, UsageError
+from gpuinfra.errors import EnvironmentMissing, SpecError, UsageError
 
 if TYPE_CHECKING:
     from gpuinfra.calendar import Running
     from gpuinfra.clouds.offerings import Offering, Wanted
+    from gpuinfra.handover.ports import Member
     from gpuinfra.plan.model import Plan
-    from gpuinfra.remote.connect import Connector
-    from gpuinfra.remote.hosts import Host
     from gpuinfra.spec.load import LoadedStack
 
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 ENDED = "block_window_is_open"
 """The rule that rejects a Capacity Block that has ended. The calendar reports it with the command that finds the next one."""
-
-NOT_STOPPED = "jobs not stopped"
 
 
 @dataclass(kw_only=True)
@@ -36,6 +33,7 @@ class _Read:
 
     deployed: dict[str, int] | None = None
     running: dict[str, Running] = field(default_factory=dict)
+    scheduled: frozenset[str] = frozenset()
     offers: dict[str, list[Offering]] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
     drained: dict[str, str] = field(default_factory=dict)
@@ -99,9 +97,10 @@ def command(
     not be read and the rest requires nothing.
     """
     from gpuinfra.calendar import Calendar, Commands, needs_attention
+    from gpuinfra.remote.drain import NOT_STOPPED
     from gpuinfra.report import calendar_text
 
-    _refuse_unused(offers=offers, days=days, drain=drain, direct=direct, offline=offline)
+    _refuse_unused(offers=offers, days=days, drain=drain, direct=direct, offline=offline, at=at)
     now, short = _time(at), short_name(stack)
     loaded = _loaded(stack, now)
     found = _Read() if offline else _read(stack, stacks, loaded, now, drain, direct, offers, days)
@@ -116,6 +115,7 @@ def command(
         ),
         deployed=found.deployed,
         running=found.running,
+        scheduled=found.scheduled,
     )
     if as_json:
         document = calendar_text.document(short, calendar, found.offers, found.unread, found.drained)
@@ -131,13 +131,17 @@ def command(
     return EnvironmentMissing.exit_code if found.unread else 0
 
 
-def _refuse_unused(*, offers: bool, days: int | None, drain: int | None, direct: bool, offline: bool) -> None:
+def _refuse_unused(
+    *, offers: bool, days: int | None, drain: int | None, direct: bool, offline: bool, at: str | None
+) -> None:
     if days is not None and not offers:
         raise UsageError("--days applies to the search for offers; add --offers, or omit --days")
     if direct and drain is None:
         raise UsageError("--direct applies to connections to nodes; add --drain, or omit --direct")
     if offline and (offers or drain is not None):
         raise UsageError("--offline reads only the stack file; omit --offers and --drain, or omit --offline")
+    if at is not None and drain is not None:
+        raise UsageError("--drain stops jobs now; omit --at")
 
 
 def _time(text: str | None) -> datetime:
@@ -181,7 +185,7 @@ def _read(
     if drain is not None:
         with active_stack(stack, stacks) as active:
             _deployed(found, active.resources, loaded, now)
-            found.drained = dict(_drain(active, loaded, now, timedelta(minutes=drain), direct))
+            _drain(found, active, stacks, loaded, timedelta(minutes=drain), direct)
             if offers:
                 _offers(found, loaded, now, days)
         return found
@@ -193,69 +197,81 @@ def _read(
 
 
 def _deployed(found: _Read, resources: Resources, loaded: LoadedStack, now: datetime) -> None:
-    """Read the number of nodes that a state expects in each group, and the flex-start nodes that exist."""
+    """Read the number of nodes that a state expects in each group, its groups with scheduled actions, and the flex-start nodes that exist."""
     from gpuinfra.calendar import Running, groups_at
     from gpuinfra.handover import wire
-    from gpuinfra.handover.connect import connect
     from gpuinfra.handover.ports import PortUnavailable
     from gpuinfra.inventory import handovers_of, nodes_of
+    from gpuinfra.registry import has_module, module_of
 
+    cloud = loaded.spec.cloud
+    actions = module_of(cloud, "schedules").scheduled(resources) if has_module(cloud, "schedules") else frozenset()
     flex = {group.name for group in groups_at(loaded.spec, now.date(), now) if group.kind == "flex"}
     known = {node.id for node in nodes_of(resources)}
     found.deployed = {}
     for handover in handovers_of(resources):
+        pools = wire.pools_of(wire.inputs_of(handover.get("outputs") or {}))
+        found.deployed |= {group.name: group.count for pool in pools for group in pool.groups}
+        found.scheduled |= {group.name for pool in pools for group in pool.groups if group.group in actions}
+    try:
+        members = _members(resources, flex)
+    except PortUnavailable as problem:
+        found.unread["the flex-start nodes"] = str(problem)
+        return
+    for name, here in members.items():
+        found.running[name] = Running(
+            launched=tuple(one.launched for one in here if one.launched),
+            unverified=sum(one.instance_id not in known for one in here),
+        )
+
+
+def _members(resources: Resources, names: Iterable[str]) -> dict[str, list[Member]]:
+    """Return the nodes that exist in the groups with these names, without nodes that are being terminated. Raises `PortUnavailable`."""
+    from gpuinfra.handover import wire
+    from gpuinfra.handover.connect import connect
+    from gpuinfra.inventory import handovers_of
+
+    found: dict[str, list[Member]] = {}
+    for handover in handovers_of(resources):
         inputs = wire.inputs_of(handover.get("outputs") or {})
-        groups = [group for pool in wire.pools_of(inputs) for group in pool.groups]
-        found.deployed |= {group.name: group.count for group in groups}
-        queued = {group.group: group for group in groups if group.name in flex}
-        if not queued:
+        groups = [group for pool in wire.pools_of(inputs) for group in pool.groups if group.name in names]
+        if not groups:
             continue
-        try:
-            members = connect(inputs).membership.members(list(queued.values()))
-        except PortUnavailable as problem:
-            found.unread["the flex-start nodes"] = str(problem)
-            continue
-        for path, group in queued.items():
-            here = [one for one in members if one.group == path and not one.leaving]
-            found.running[group.name] = Running(
-                launched=tuple(one.launched for one in here if one.launched),
-                unverified=sum(one.instance_id not in known for one in here),
-            )
+        members = connect(inputs).membership.members(groups)
+        for group in groups:
+            found[group.name] = [one for one in members if one.group == group.group and not one.leaving]
+    return found
 
 
 def _drain(
-    active: ActiveStack, loaded: LoadedStack, now: datetime, within: timedelta, direct: bool
-) -> Iterator[tuple[str, str]]:
-    """Stop the jobs on each node of a group that ends soon. Yields each node with the result."""
+    found: _Read, active: ActiveStack, stacks: Stacks, loaded: LoadedStack, within: timedelta, direct: bool
+) -> None:
+    """Stop the jobs on each node of a group that ends soon. Jobs are stopped now, so the present time applies, and not `GPUINFRA_TODAY`."""
     from gpuinfra.calendar import ending
+    from gpuinfra.handover.ports import PortUnavailable
     from gpuinfra.planning import make_plan
+    from gpuinfra.remote.drain import ABSENT, NOT_STOPPED
     from gpuinfra.words import titled
 
+    now = datetime.now(UTC)
     ends = {group.name: group.ends_at for group in ending(loaded.spec, now, within)}
-    nodes = [one for one in active.nodes if one.group in ends]
-    if not nodes:
+    if not ends:
         return
-    hosts = active.hosts(make_plan(loaded.spec, now.date(), now), direct)
-    by_name = {host.name: host for host in hosts.hosts}
-    with connector_to(hosts, ()) as connector:
-        for node in nodes:
-            title = titled(node.name, node.id)
-            yield title, f"{_stopped(connector, by_name.get(node.id))}; removed at {ends[node.group]}"
-
-
-def _stopped(connector: Connector, host: Host | None) -> str:
-    """Stop the jobs on a node, and describe the result. A node that cannot be reached does not affect the others."""
-    from gpuinfra.remote.drain import drain
-    from gpuinfra.remote.problem import HostProblem
-    from gpuinfra.words import counted
-
-    if host is None:
-        return f"{NOT_STOPPED}: the node is not in the state of the stack"
+    nodes = [one for one in active.nodes if one.group in ends]
+    plan = make_plan(loaded.spec, now.date(), now)
+    results = active.stop_jobs(plan, direct, [one.id for one in nodes]) if nodes else {}
+    for node in nodes:
+        found.drained[titled(node.name, node.id)] = f"{results[node.id]}; removed at {ends[node.group]}"
     try:
-        with connector.connect(host) as connection:
-            return f"{counted(drain(connection, sudo=host.sudo), 'process', 'processes')} stopped"
-    except (GpuinfraError, HostProblem) as problem:
-        return f"{NOT_STOPPED}: {problem}"
+        members = _members(active.resources, ends)
+    except PortUnavailable as problem:
+        found.unread["the nodes that are removed soon"] = str(problem)
+        return
+    up = stacks.up.format(stack=short_name(active.name))
+    for name, here in members.items():
+        for one in here:
+            if one.instance_id not in results:
+                found.drained[one.instance_id] = f"{NOT_STOPPED}: {ABSENT}; run `{up}`; removed at {ends[name]}"
 
 
 def wanted(plan: Plan, loaded: LoadedStack, days: int | None) -> Sequence[Wanted]:
@@ -289,8 +305,13 @@ def _offers(found: _Read, loaded: LoadedStack, now: datetime, days: int | None) 
     search = module_of(name, "offerings").search
     cloud = module_of(name, "preflight").Preflight(loaded.spec.where.region, loaded.config)
     for one in wanted(make_plan(loaded.spec, now.date(), now), loaded, days):
+        offers: list[Offering] = []
         try:
             cloud.find_credentials()
-            found.offers[one.group] = list(search(cloud, one, now))
+            for offer in search(cloud, one, now):
+                offers.append(offer)
         except Unanswered as problem:
             found.unread[f"offers for {one.group}"] = f"{problem.found}; {problem.fix}"
+            if not offers:
+                continue
+        found.offers[one.group] = offers

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuinfra.cli.options import stack_options
-from gpuinfra.cli.stack_context import active_stack, connector_to, plan_of
+from gpuinfra.cli.stack_context import active_stack, plan_of
 from gpuinfra.cli.stacks import Stacks, short_name
 from gpuinfra.errors import DeploymentError, GpuinfraError, UsageError
 from gpuinfra.words import titled
@@ -143,24 +143,13 @@ def _confirm(found: Sequence[Target], vendor: Vendor) -> None:
 
 def _drain(active: ActiveStack, plan: Plan, replacement: Replacement, direct: bool, *, err: bool) -> None:
     """Stop the jobs on each node. A node that cannot be reached is replaced anyway, because its replacement also ends its jobs."""
-    from gpuinfra.remote.drain import drain
-    from gpuinfra.remote.problem import HostProblem
-    from gpuinfra.words import counted
+    from gpuinfra.remote.drain import NOT_STOPPED
 
-    hosts, reason = None, "the node is not in the state of the stack"
-    try:
-        hosts = active.hosts(plan, direct)
-    except GpuinfraError as problem:
-        reason = str(problem)
+    results = active.stop_jobs(plan, direct, [one.target.node.instance_id for one in replacement.nodes])
     for one in replacement.nodes:
-        try:
-            host = next((host for host in hosts.hosts if host.name == one.target.node.instance_id), None) if hosts else None  # fmt: skip
-            if hosts is None or host is None:
-                raise DeploymentError(reason)
-            with connector_to(hosts, ()) as connector, connector.connect(host) as connection:
-                one.drain = f"{counted(drain(connection, sudo=host.sudo), 'process', 'processes')} stopped"
-        except (GpuinfraError, HostProblem) as problem:
-            one.drain = f"jobs not stopped: {problem}; they end when the node is replaced"
+        result = results[one.target.node.instance_id]
+        end = "; they end when the node is replaced" if result.startswith(NOT_STOPPED) else ""
+        one.drain = result + end
         click.echo(f"{one.target.title}: {one.drain}", err=err)
 
 

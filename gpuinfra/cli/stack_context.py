@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuinfra.cli.stacks import Stacks, short_name
-from gpuinfra.errors import DeploymentError, EnvironmentMissing, UsageError
+from gpuinfra.errors import DeploymentError, EnvironmentMissing, GpuinfraError, UsageError
 from gpuinfra.inventory import handovers_of
 
 if TYPE_CHECKING:
@@ -64,6 +64,17 @@ class ActiveStack:
             folder=self.folder,
             resources=self.resources,
         )
+
+    def stop_jobs(self, plan: Plan, direct: bool, instance_ids: Sequence[str]) -> dict[str, str]:
+        """Stop the jobs on nodes. Returns the result of each node. If the login fails, its error is the result of all nodes."""
+        from gpuinfra.remote.drain import NOT_STOPPED, drain_all
+
+        try:
+            hosts = self.hosts(plan, direct)
+            with connector_to(hosts, ()) as connector:
+                return drain_all(connector, hosts.hosts, instance_ids)
+        except GpuinfraError as problem:
+            return dict.fromkeys(instance_ids, f"{NOT_STOPPED}: {problem}")
 
 
 @contextmanager

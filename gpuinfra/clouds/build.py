@@ -68,8 +68,6 @@ class ClusterBuilder(ABC, Generic[F, S]):
         """`opts` applies to every component that the builder creates."""
         self.plan = plan
         self.existing = existing
-        self.before_ready: list[pulumi.Resource] = []
-        """Resources that must exist before the handover reports verified nodes. Nodes start without them."""
         self.opts = pulumi.ResourceOptions(parent=parent)
         self.prepare(parent)
 
@@ -167,7 +165,7 @@ def _nodes(cloud: ClusterBuilder[Any, Any], foundation: FoundationRefs, site: Si
         cloud.plan,
         [pool.ready(node_role=created.node_role, evidence_owner=created.evidence_owner) for pool in created.pools],
         evidence_bucket=foundation.evidence_bucket,
-        depends_on=[*(resource for group in groups for resource in group.resources), *cloud.before_ready],
+        depends_on=[resource for group in groups for resource in group.resources],
         opts=pulumi.ResourceOptions(parent=cloud.opts.parent),
     )
     return {"groups": {group.plan.name: group.group for group in groups}, **created.outputs, **ready}

@@ -44,6 +44,8 @@ OUTPUTS: Mapping[str, tuple[dict[str, object], str]] = {
     "network_id": (_STRING, "Azure and Google Cloud: network of the nodes."),
     "vpc_id": (_STRING, "AWS: VPC of the nodes."),
     "node_role": (_STRING, "AWS: name of the role of the nodes."),
+    "node_role_id": (_STRING, "AWS: unique ID of the role of the nodes, if the site creates it."),
+    "node_profile_arn": (_STRING, "AWS: ARN of the instance profile of the nodes, if the site creates the role."),
     "data_key_arn": (_STRING, "AWS: KMS key for disks, evidence and file systems."),
     "log_key_arn": (_STRING, "AWS: KMS key for log groups."),
     "access_log_bucket": (_STRING, "AWS: bucket that receives the access logs of other buckets."),

@@ -7,11 +7,23 @@ A job of `gpuinfra run -N` then also ends on its other nodes (docs/jobs.md). A p
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
-from gpuinfra.errors import DeploymentError
-from gpuinfra.remote.connection import Connection
+from gpuinfra.errors import DeploymentError, GpuinfraError
+from gpuinfra.remote.problem import HostProblem
+from gpuinfra.words import counted
+
+if TYPE_CHECKING:
+    from gpuinfra.remote.connect import Connector
+    from gpuinfra.remote.connection import Connection
+    from gpuinfra.remote.hosts import Host
 
 LIMIT_S = 120.0
+NOT_STOPPED = "jobs not stopped"
+"""Start of the result of a node whose jobs were not stopped."""
+ABSENT = "the node is not in the state of the stack"
 
 # The character class keeps the pattern from matching the process that reads it.
 SCRIPT = r"""
@@ -41,6 +53,28 @@ while [ -n "$found" ] && [ "$waited" -lt 30 ]; do
 done
 echo "stopped=$count left=$(echo $found | wc -w)"
 """
+
+
+def drain_all(connector: Connector, hosts: Sequence[Host], names: Sequence[str]) -> dict[str, str]:
+    """Stop the jobs on the hosts with these names in parallel. Returns the result of each host. A host that cannot be reached does not affect the others."""
+    by_name = {host.name: host for host in hosts}
+
+    def result(name: str) -> str:
+        host = by_name.get(name)
+        if host is None:
+            return f"{NOT_STOPPED}: {ABSENT}"
+        try:
+            with connector.connect(host) as connection:
+                return f"{counted(drain(connection, sudo=host.sudo), 'process', 'processes')} stopped"
+        except (GpuinfraError, HostProblem) as problem:
+            return f"{NOT_STOPPED}: {problem}"
+
+    with ThreadPoolExecutor(max_workers=min(64, max(1, len(names)))) as pool:
+        try:
+            return dict(zip(names, pool.map(result, names), strict=True))
+        except KeyboardInterrupt:
+            connector.close()
+            raise
 
 
 def drain(connection: Connection, *, sudo: bool) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +19,11 @@ from gpuinfra.clouds.aws import offerings
 from gpuinfra.clouds.aws.preflight import Preflight
 from gpuinfra.clouds.offerings import Offering, Wanted
 from gpuinfra.clouds.preflight import Unanswered
-from gpuinfra.errors import EnvironmentMissing, SpecError, UsageError
+from gpuinfra.day import VARIABLE
+from gpuinfra.errors import DeploymentError, EnvironmentMissing, SpecError, UsageError
 from gpuinfra.handover.ports import GroupExpected, Member, PortUnavailable
 from gpuinfra.handover.wire import TYPE
+from gpuinfra.remote.drain import NOT_STOPPED
 from gpuinfra.remote.hosts import Hosts
 
 STACK = """\
@@ -130,6 +132,7 @@ def test_errors_of_the_declaration_are_reported_except_an_ended_block(state: lis
         (["--direct"], "add --drain"),
         (["--offline", "--offers"], "omit --offline"),
         (["--offline", "--drain", "5"], "omit --offline"),
+        (["--drain", "5", "--at", "2026-12-08T10:00:00Z"], "--drain stops jobs now; omit --at"),
         (["--at", "2026-12-01"], "allowed: a time in UTC such as 2026-12-01T11:30:00Z"),
     ],
 )
@@ -201,22 +204,139 @@ def test_offers_exist_only_on_aws(state: list[dict[str, Any]]) -> None:
     assert "on AWS, but burst is on gcp; omit --offers" in str(done.exception)
 
 
-@pytest.mark.parametrize(("result", "code"), [("2 processes stopped", 0), (f"{cli.NOT_STOPPED}: no route", 1)])
+def iso(at: datetime) -> str:
+    """A time in the form of a declaration."""
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@pytest.fixture
+def removed(state: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> str:
+    """The time at which the nodes of the stack are removed, 50 minutes from now. The state has one node of two."""
+    at = datetime.now(UTC) + timedelta(minutes=50)
+    text = STACK.replace("2026-12-01T11:30:00Z", iso(at - timedelta(days=2)))
+    Path("Pulumi.burst.yaml").write_text(text.replace("2026-12-08T11:30:00Z", iso(at + timedelta(minutes=35))))
+    one = deployed(2)
+    one["outputs"]["nodes"] = [{"label": "gpu-1", "instanceId": "i-1", "group": "gpu-block-0", "outcome": "verified"}]
+    state.append(one)
+    has_members(monkeypatch, Member(instance_id="i-1", group="burst-gpu-block-0-abc"))
+    return iso(at)
+
+
+def has_members(monkeypatch: pytest.MonkeyPatch, *members: Member, problem: str = "") -> None:
+    """Let the cloud return these members of the groups, or no answer."""
+
+    def found(groups: Sequence[GroupExpected]) -> list[Member]:
+        if problem:
+            raise PortUnavailable(problem)
+        return [one for one in members if one.group in {group.group for group in groups}]
+
+    ports = SimpleNamespace(membership=SimpleNamespace(members=found))
+    monkeypatch.setattr("gpuinfra.handover.connect.connect", lambda inputs: ports)
+
+
+def stops(monkeypatch: pytest.MonkeyPatch, result: str = "2 processes stopped") -> None:
+    """Let each node have this result."""
+    monkeypatch.setattr(ActiveStack, "stop_jobs", lambda self, plan, direct, ids: dict.fromkeys(ids, result))
+
+
+@pytest.mark.parametrize(("result", "code"), [("2 processes stopped", 0), (f"{NOT_STOPPED}: no route", 1)])
 def test_jobs_that_could_not_be_stopped_change_the_exit_code(
-    state: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, result: str, code: int
+    removed: str, monkeypatch: pytest.MonkeyPatch, result: str, code: int
 ) -> None:
     """If nothing is due or soon, the exit code is 0 if all jobs were stopped, and 1 otherwise. The end of a node is part of its line."""
-    node = {"label": "gpu-1", "instanceId": "i-1", "pool": "gpu", "group": "gpu-block-0", "outcome": "verified"}
-    one = deployed(2)
-    one["outputs"]["nodes"] = [node]
-    state.append(one)
-    monkeypatch.setattr(ActiveStack, "hosts", lambda *_: Hosts(hosts=()))
-    monkeypatch.setattr(cli, "_stopped", lambda connector, host: result)
-    at = ("--at", "2026-12-08T10:00:00Z", "--within", "0")
-    done = run(*at, "--drain", "55")
+    stops(monkeypatch, result)
+    done = run("--within", "0", "--drain", "55")
     assert done.return_value == code, done.exception
-    assert f"gpu-1 (i-1): {result}; removed at 2026-12-08T10:55:00Z" in done.output
-    assert "gpu-1" not in run(*at, "--drain", "54").output
+    assert f"gpu-1 (i-1): {result}; removed at {removed}" in done.output
+    assert "gpu-1" not in run("--within", "0", "--drain", "10").output
+
+
+def test_a_different_date_does_not_stop_jobs(removed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The present time determines whose jobs are stopped, also if `GPUINFRA_TODAY` is the day on which the nodes are removed."""
+    at = datetime.now(UTC) + timedelta(days=10)
+    text = Path("Pulumi.burst.yaml").read_text()
+    ends = iso(datetime.fromisoformat(removed) + timedelta(minutes=35))
+    Path("Pulumi.burst.yaml").write_text(text.replace(ends, iso(at + timedelta(minutes=65))))
+    monkeypatch.setenv(VARIABLE, at.date().isoformat())
+    stops(monkeypatch)
+    done = run("--within", "0", "--drain", "60", "--json")
+    assert done.exception is None
+    assert json.loads(done.output)["drained"] == {}
+
+
+def test_a_login_that_fails_does_not_hide_the_dates(removed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the login to the nodes fails, each node has the reason, and the dates are printed."""
+
+    def refused(*_: object) -> Hosts:
+        raise DeploymentError("the session has expired; log in again")
+
+    monkeypatch.setattr(ActiveStack, "hosts", refused)
+    done = run("--within", "0", "--drain", "60", "--json")
+    assert done.return_value == 1, done.exception
+    found = json.loads(done.output)
+    assert len(found["events"]) == 2
+    assert found["drained"] == {
+        "gpu-1 (i-1)": f"{NOT_STOPPED}: the session has expired; log in again; removed at {removed}"
+    }
+
+
+def test_a_node_that_is_not_in_the_state_is_reported(removed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that runs in a group that ends, and that no `up` has verified, is reported with the command to run. A node that is terminating is not."""
+    group = "burst-gpu-block-0-abc"
+    gone = Member(instance_id="i-3", group=group, leaving=True)
+    members = [Member(instance_id="i-1", group=group), Member(instance_id="i-2", group=group), gone]
+    has_members(monkeypatch, *members, Member(instance_id="i-4", group="another"))
+    stops(monkeypatch)
+    done = run("--within", "0", "--drain", "60", "--json")
+    assert done.return_value == 1, done.exception
+    assert json.loads(done.output)["drained"] == {
+        "gpu-1 (i-1)": f"2 processes stopped; removed at {removed}",
+        "i-2": f"{NOT_STOPPED}: the node is not in the state of the stack; run `pulumi up --stack burst`; removed at {removed}",
+    }
+
+
+def test_groups_that_cannot_be_read_have_their_own_exit_code(removed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the nodes of a group that ends cannot be read from the cloud, the jobs on known nodes are stopped, and the exit code is 3."""
+    has_members(monkeypatch, problem="no credentials")
+    stops(monkeypatch)
+    done = run("--within", "0", "--drain", "60", "--json")
+    assert done.return_value == 3, done.exception
+    found = json.loads(done.output)
+    assert list(found["drained"]) == ["gpu-1 (i-1)"]
+    assert found["unread"] == {"the nodes that are removed soon": "no credentials"}
+
+
+def test_offers_before_a_refused_search_are_listed(
+    state: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a search returns an offer and then fails, the output contains the offer and the problem."""
+    state.append(deployed(2))
+
+    def search(cloud: object, wanted: Wanted, now: object) -> Iterator[Offering]:
+        yield offering(wanted)
+        raise Unanswered("the block cannot be extended", "", "wait for the payment")
+
+    monkeypatch.setattr(Preflight, "find_credentials", lambda self: None)
+    monkeypatch.setattr(offerings, "search", search)
+    done = run("--at", "2026-12-01T12:00:00Z", "--offers", "--within", "0", "--json")
+    assert done.return_value == 3, done.exception
+    found = json.loads(done.output)
+    assert [one["command"] for one in found["offers"]] == ["BUY"]
+    assert found["unread"] == {"offers for gpu-block-0": "the block cannot be extended; wait for the payment"}
+
+
+def test_scheduled_actions_in_the_state_are_due_after_the_end(state: list[dict[str, Any]]) -> None:
+    """After the end of a group, `up` is due until the state has no scheduled action of the group."""
+    Path("Pulumi.burst.yaml").write_text(f'{STACK}    expires_at: "2026-12-02T00:00:00Z"\n')
+    state.append(deployed(0))
+    at = ("--at", "2026-12-02T12:00:00Z", "--json")
+    assert "pulumi up --stack burst" not in run(*at).output
+    action = {"type": "aws:autoscaling/schedule:Schedule", "custom": True}
+    state.append({**action, "inputs": {"autoscalingGroupName": "another"}})
+    assert "pulumi up --stack burst" not in run(*at).output
+    state.append({**action, "inputs": {"autoscalingGroupName": "burst-gpu-block-0-abc"}})
+    due = [one for one in json.loads(run(*at).output)["events"] if one["command"] == "pulumi up --stack burst"]
+    assert [(one["state"], one["what"]) for one in due] == [("due", "2 nodes removed: the cluster expires")]
 
 
 class Members:

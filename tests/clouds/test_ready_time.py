@@ -49,7 +49,7 @@ def test_an_unknown_duration_is_shown_and_never_counted() -> None:
     assert "no public figure" in launch.source
     assert not found.complete
     assert found.minutes == pytest.approx(10.35)
-    assert found.in_words == "at least 10.3 minutes until verified nodes; the duration of 2 steps is unknown"
+    assert found.in_words == "at least 10.3 minutes until verified nodes; the duration of 3 steps is unknown"
 
 
 def test_a_chain_of_unknown_durations_has_no_minutes() -> None:
@@ -108,15 +108,20 @@ def test_the_pool_with_the_longest_steps_is_shown() -> None:
     assert launch.name == "train-gpu-on-demand-0"
 
 
-def test_the_link_to_a_bucket_is_on_the_chain_only_if_it_takes_longest() -> None:
-    """Nodes start without the link between a file system and its bucket, and the end of `up` waits for both."""
+def test_the_link_to_a_bucket_is_on_the_chain_before_the_nodes() -> None:
+    """A file system is linked to its bucket before the nodes start, and the link has no known duration."""
+    parts = time_of(plan_of("aws-p4d")).parts
+    types = [one.type for one in parts if one.type]
+    assert types[-3:] == [
+        "aws:fsx/lustreFileSystem:LustreFileSystem",
+        "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation",
+        "aws:autoscaling/group:Group",
+    ]
+    assert [one.minutes for one in parts if one.type == types[-2]] == [None]
+    slow = Duration(seconds=3600, source="a test")
     table = timing_of("aws")
-    link = table.after[table.ready][1].type
-    slow = replace(table, durations={**table.durations, link: Duration(seconds=3600, source="a test")})
-    plan = plan_of("aws-p4d")
-    assert link not in [one.type for one in time_of(plan).parts]
-    found = _with(plan, slow)
-    assert [one.type for one in found.parts][-1] == link
+    found = _with(plan_of("aws-p4d"), replace(table, durations={**table.durations, types[-2]: slow}))
+    assert found.minutes == pytest.approx(70.35)
 
 
 def _with(plan: Plan, table: Timing) -> ReadyTime:

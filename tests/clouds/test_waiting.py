@@ -43,6 +43,13 @@ def _groups(recording: Recording) -> Pairs:
                 yield one, rules[group]
 
 
+def _links(recording: Recording) -> Pairs:
+    """Launch templates require the links between file systems and buckets, so that nodes find the files of the bucket, and are terminated before the links are deleted."""
+    links = recording.of("aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation")
+    for one in recording.of("aws:ec2/launchTemplate:LaunchTemplate"):
+        yield one, links
+
+
 def _firewalls(recording: Recording) -> Pairs:
     """Groups require every firewall rule of the networks of their nodes."""
     rules: dict[str, list[Registered]] = {}
@@ -77,8 +84,8 @@ def _replicated(recording: Recording) -> Pairs:
 
 
 REQUIRES: dict[str, dict[str, Callable[[Recording], Pairs]]] = {
-    "aws-p4d": {"buckets": _buckets, "groups": _groups},
-    "aws-p5-block": {"buckets": _buckets, "groups": _groups},
+    "aws-p4d": {"buckets": _buckets, "groups": _groups, "links": _links},
+    "aws-p5-block": {"buckets": _buckets, "groups": _groups, "links": _links},
     "aws-recovery": {"replication": _replicated},
     "gcp-recovery": {"replication": _replicated},
     "gcp-a3mega": {"firewalls": _firewalls, "apis": _apis},
@@ -93,7 +100,7 @@ def test_required_resources_are_created_first(stack: str, what: str) -> None:
     recording = recording_of(stack)
     pairs = list(REQUIRES[stack][what](recording))
     assert pairs
-    assert max(len(needed) for _, needed in pairs) > (0 if what == "replication" else 1)
+    assert max(len(needed) for _, needed in pairs) > (0 if what in ("replication", "links") else 1)
     for one, needed in pairs:
         late = {row.urn for row in needed} - {row.urn for row in recording.before(one)}
         assert not late, f"{one.name} may come before {sorted(late)}"

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from gpuinfra.provider.schema import TYPE, package_schema
+import pytest
+
+from gpuinfra.provider.schema import OUTPUTS, TYPE, package_schema
+from gpuinfra.registry import CLOUDS, module_of
 from gpuinfra.spec.model import ClusterSpec
 
 GOLDEN = Path(__file__).with_name("schema.json")
@@ -39,6 +43,16 @@ def test_declaration_has_the_fields_of_its_models() -> None:
     declaration = package_schema("0.0.0")["types"]["gpuinfra:index:ClusterSpec"]
     assert list(declaration["properties"]) == list(ClusterSpec.model_fields)
     assert declaration["required"] == ["name", "where"]
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+@pytest.mark.parametrize("layer", ["FoundationRefs", "SiteRefs"])
+def test_each_output_of_a_layer_is_an_output_of_the_component(cloud: str, layer: str) -> None:
+    """A program in another language can export every value that a stack of the next layer reads."""
+    refs = getattr(module_of(cloud, "components.refs"), layer)
+    names = {one.name for one in fields(refs) if one.metadata.get("output", True)}
+    assert "evidence_bucket" in names or "subnet_ids" in names
+    assert names <= set(OUTPUTS)
 
 
 def test_every_reference_has_a_type() -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import io
 import json
 import re
-from datetime import datetime, timedelta
+import sqlite3
+import time
+from contextlib import AbstractContextManager, closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuinfra.rehearsal.session import Options, open_session
+from gpuinfra.rehearsal.session import Options, Session, open_session
 from gpuinfra.report.progress import view_for
 from gpuinfra.shipped import shipped
 from tests.conftest import DAY
@@ -57,6 +60,26 @@ def sizes(up: Finished) -> tuple[list[int], list[str]]:
     return groups, sorted(actions)
 
 
+def cloud_of(path: Path, up: Finished) -> AbstractContextManager[Session]:
+    """The stand-in cloud of a rehearsed stack, while a `with` block runs."""
+    return open_session(Options(stack=str(path), folder=up.root.parent, without_nodes=True), view_for(io.StringIO()))
+
+
+def in_cloud(up: Finished, kind: str, name: str) -> list[Any]:
+    """An input of each resource of a type, as the stand-in cloud stores it."""
+    with closing(sqlite3.connect(up.root / "cloud.sqlite")) as store:
+        return [
+            json.loads(text)[name] for (text,) in store.execute("select inputs from resources where type = ?", [kind])
+        ]
+
+
+def running(up: Finished) -> int:
+    """Number of instances that run in the stand-in cloud."""
+    with closing(sqlite3.connect(up.root / "cloud.sqlite")) as store:
+        rows = store.execute("select data from things where kind = 'instance'").fetchall()
+    return sum(json.loads(text)["state"] == "running" for (text,) in rows)
+
+
 @pytest.mark.long
 def test_a_capacity_block_is_declared_before_its_start(rehearse: Rehearse, tmp_path: Path) -> None:
     """A block is deployed without nodes, the cloud starts them, `up` is due until it runs, and offers continue the block."""
@@ -73,8 +96,7 @@ def test_a_capacity_block_is_declared_before_its_start(rehearse: Rehearse, tmp_p
     again = "gpuinfra rehearse up aws-p5-block"
     assert states(found)[0] == ("soon", again)
     assert calendar(up, path, "--within", "0")[0] == 0
-    options = Options(stack=str(path), folder=up.root.parent, without_nodes=True)
-    with open_session(options, view_for(io.StringIO())) as session:
+    with cloud_of(path, up) as session:
         session.cloud.ask("schedule", {"name": "start"})
         offer = {"offering": "block", "machine": "p5.48xlarge", "count": 1, "zone": "us-east-2a", "starts": iso(ends), "hours": 168, "fee": FEE}  # fmt: skip
         session.cloud.ask("external", {"id": "cb-0123456789abcdef0", **offer})
@@ -146,17 +168,73 @@ def test_up_removes_the_nodes_of_an_expired_cluster(stack: str, rehearse: Rehear
 
 
 @pytest.mark.long
+def test_up_ends_nodes_that_only_a_scheduled_action_started(rehearse: Rehearse, tmp_path: Path) -> None:
+    """If the cluster expires before an `up` after the start, the state expects no nodes. `up` is due, and removes the nodes without a refresh."""
+    path = tmp_path / "Pulumi.aws-p5-block.yaml"
+    starts = TODAY + timedelta(days=3)
+    declared(path, starts, starts + timedelta(days=7))
+    up = rehearse("up", str(path), "--without-nodes")
+    assert up.code == 0, up.out + up.err
+    with cloud_of(path, up) as session:
+        session.cloud.ask("schedule", {"name": "start"})
+    assert in_cloud(up, GROUP, "desiredCapacity") == [1]
+    expires = f'    expires_at: "{iso(TODAY - timedelta(days=1))}"\n'
+    declared(path, TODAY - timedelta(days=4), TODAY + timedelta(days=3), expires)
+    assert ("due", "gpuinfra rehearse up aws-p5-block") in states(calendar(up, path)[1])
+    up = rehearse("up", str(path), "--without-nodes")
+    assert up.code == 0, up.out + up.err
+    assert sizes(up) == ([0], [])
+    assert in_cloud(up, GROUP, "desiredCapacity") == [0]
+    assert ("due", "gpuinfra rehearse up aws-p5-block") not in states(calendar(up, path)[1])
+
+
+FLEX = """\
+config:
+  gcp:region: us-central1
+  gpuinfra:cluster:
+    name: queue
+    expires_at: "{expires}"
+    where: {{cloud: gcp, region: us-central1, zone: us-central1-b}}
+    pools:
+      - name: gpu
+        machine: a3-ultragpu-8g
+        capacity: [{{kind: flex, count: 2, max_run_hours: 24}}]
+"""
+
+
+@pytest.mark.long
+def test_up_removes_flex_start_nodes_of_an_expired_cluster(rehearse: Rehearse, tmp_path: Path) -> None:
+    """The state expects no flex-start nodes also while they run. After the cluster expires, `up` removes them without a refresh."""
+    path = tmp_path / "Pulumi.gcp-queue.yaml"
+    path.write_text(FLEX.format(expires=iso(TODAY + timedelta(days=2))), encoding="utf-8")
+    up = rehearse("up", str(path), "--without-nodes")
+    assert up.code == 0, up.out + up.err
+    with cloud_of(path, up):
+        limit = time.monotonic() + 300
+        while running(up) < 2:
+            assert time.monotonic() < limit
+            time.sleep(0.2)
+    (kind, size) = SIZES["gcp-a3ultra"]
+    assert [size(one["inputs"]) for one in up.state if one["type"] == kind] == [0]
+    path.write_text(FLEX.format(expires=iso(TODAY - timedelta(days=1))), encoding="utf-8")
+    assert ("due", "gpuinfra rehearse up gcp-queue") in states(calendar(up, path)[1])
+    up = rehearse("up", str(path), "--without-nodes")
+    assert up.code == 0, up.out + up.err
+    assert running(up) == 0
+    assert states(calendar(up, path)[1]) == [("due", "gpuinfra rehearse destroy gcp-queue"), ("done", "")]
+
+
+@pytest.mark.long
 @pytest.mark.usefixtures("needs_nodes")
 def test_jobs_stop_before_the_nodes_are_removed(rehearse: Rehearse, tmp_path: Path) -> None:
     """`--drain` logs in to the nodes that are removed within the time and stops their jobs, and logs in to no node before. `tests/remote` stops processes."""
     path = tmp_path / "Pulumi.aws-p5-block.yaml"
-    starts = TODAY - timedelta(days=2)
-    ends = starts + timedelta(days=14)
-    declared(path, starts, ends)
+    removed = iso(datetime.now(UTC) + timedelta(hours=10))
+    declared(path, TODAY, TODAY, f'    expires_at: "{removed}"\n')
+    text = path.read_text(encoding="utf-8")
+    path.write_text(re.sub(r"{kind: block.*?}", "{kind: on_demand, count: 1}", text), encoding="utf-8")
     up = rehearse("up", str(path))
     assert up.code == 0, up.out + up.err
-    removed = ends - timedelta(minutes=35)
-    early = calendar(up, path, "--drain", "60", "--at", iso(removed - timedelta(minutes=61)))[1]
-    assert early["drained"] == {}
-    (result,) = calendar(up, path, "--drain", "60", "--at", iso(removed - timedelta(minutes=60)))[1]["drained"].values()
-    assert result == f"0 processes stopped; removed at {iso(removed)}"
+    assert calendar(up, path, "--drain", "60")[1]["drained"] == {}
+    (result,) = calendar(up, path, "--drain", "1440")[1]["drained"].values()
+    assert result == f"0 processes stopped; removed at {removed}"

@@ -5,11 +5,18 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from gpuinfra.errors import DeploymentError
-from gpuinfra.remote.drain import SCRIPT, stopped
+from gpuinfra.remote.drain import SCRIPT, drain_all, stopped
+from gpuinfra.remote.hosts import Host
+from gpuinfra.remote.problem import HostProblem, Kind
 
 ALONE = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c"]
 JOB = 'name={name}; sh -c "sleep 1000; : $name-supervisor" & {id}=$!; '
@@ -48,3 +55,31 @@ def test_failure_has_its_reason(code: int, output: str, reason: str) -> None:
     """Processes that are left, and a script that did not run, are errors."""
     with pytest.raises(DeploymentError, match=re.escape(reason)):
         stopped(code, output)
+
+
+class Nodes:
+    """A connector to nodes, each of which has one job. A node answers when all nodes are connected."""
+
+    def __init__(self, count: int) -> None:
+        self.all = threading.Barrier(count, timeout=60)
+
+    @contextmanager
+    def connect(self, host: Host) -> Iterator[Any]:
+        """Connect to a node. The node `unreachable` fails."""
+        self.all.wait()
+        if host.name == "unreachable":
+            raise HostProblem(Kind.UNREACHABLE, "no route to host", "check the network")
+        yield SimpleNamespace(run=lambda *_, **__: SimpleNamespace(exit=0, output=b"stopped=1 left=0\n"))
+
+
+def test_jobs_stop_on_all_nodes_at_the_same_time() -> None:
+    """64 nodes are connected in parallel, and a node that fails or is unknown does not affect the others."""
+    names = [*(f"i-{number}" for number in range(63)), "unreachable"]
+    connector: Any = Nodes(len(names))
+    found = drain_all(connector, [Host(name=name, address=name) for name in names], [*names, "i-unknown"])
+    assert list(found) == [*names, "i-unknown"]
+    assert {found[name] for name in names[:-1]} == {"1 process stopped"}
+    assert found["unreachable"].startswith("jobs not stopped: ")
+    assert "no route to host" in found["unreachable"]
+    assert found["i-unknown"] == "jobs not stopped: the node is not in the state of the stack"
+    assert drain_all(connector, [], []) == {}

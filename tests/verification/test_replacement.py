@@ -18,6 +18,7 @@ from gpuinfra.cli import stack_context
 from gpuinfra.cli.stacks import Stacks
 from gpuinfra.errors import DeploymentError, GpuinfraError, UsageError
 from gpuinfra.handover.ports import GroupProblem, PortUnavailable
+from gpuinfra.remote.hosts import Hosts
 from gpuinfra.verification import replacement, store
 from gpuinfra.verification.replacement import targets
 from tests.handover.fleet import LAUNCHED, Fleet, instance
@@ -44,7 +45,7 @@ def fleet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fleet:
     monkeypatch.setattr("gpuinfra.cli.options.stacks_of", chosen)
     monkeypatch.setattr(store, "polled", lambda resources: (polled(found, 2),))
     monkeypatch.setattr(replacement, "POLL_S", 0.0)
-    monkeypatch.setattr(stack_context.ActiveStack, "hosts", lambda *_: SimpleNamespace(hosts=()))
+    monkeypatch.setattr(stack_context.ActiveStack, "hosts", lambda *_: Hosts(hosts=()))
     monkeypatch.chdir(tmp_path)
     return found
 
@@ -187,7 +188,7 @@ def test_jobs_are_stopped_before_the_request(fleet: Fleet, monkeypatch: pytest.M
         yield SimpleNamespace(connect=lambda host: nullcontext(SimpleNamespace(run=ran)))
 
     monkeypatch.setattr(stack_context.ActiveStack, "hosts", lambda *_: SimpleNamespace(hosts=(host,)))
-    monkeypatch.setattr(cli, "connector_to", connector)
+    monkeypatch.setattr(stack_context, "connector_to", connector)
     fleet.on_replace = replaced_by(fleet, 3)
     done = run("gpu-1", "--yes")
     assert done.exception is None, done.exception

@@ -31,15 +31,22 @@ def allowed_days(days: int) -> int:
 
 
 def search(cloud: Preflight, wanted: Wanted, now: datetime) -> Iterator[Offering]:
-    """Yield the extension of a Capacity Block and the next Capacity Block. Raises `Unanswered`."""
+    """Yield the extension of a Capacity Block and the next Capacity Block. Raises `Unanswered`, for a refused extension after the next block."""
     record = MACHINES.get(wanted.machine)
     if record and record.unit_nodes:
         fix = f"aws ec2 describe-capacity-block-offerings --ultraserver-type TYPE --ultraserver-count COUNT --capacity-duration-hours {allowed_days(wanted.days) * 24} --region {cloud.region}"
         raise Unanswered("gpuinfra does not search for UltraServers", "a search by UltraServer type", fix)
     hours = allowed_days(wanted.days) * 24
+    refused: Unanswered | None = None
     if now < wanted.ends - EXTENSION_LEAD:
-        yield from _extensions(cloud, wanted, hours)
+        try:
+            yield from _extensions(cloud, wanted, hours)
+        except Unanswered as problem:
+            # EC2 extends a block only if it is scheduled or active and has no extension that waits for its payment. The next block does not depend on this.
+            refused = problem
     yield from _blocks(cloud, wanted, hours, max(now, wanted.ends))
+    if refused is not None:
+        raise refused
 
 
 def _extensions(cloud: Preflight, wanted: Wanted, hours: int) -> Iterator[Offering]:

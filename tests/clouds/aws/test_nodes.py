@@ -158,8 +158,17 @@ def test_an_expired_cluster_has_empty_groups_without_actions() -> None:
     """After the cluster expires, the size of each group is 0, and no action is in the past."""
     group, actions = _on_demand(f"{TODAY - timedelta(days=1)}T18:00:00Z")
     assert group.inputs["desiredCapacity"] == 0
-    assert group.inputs["maxSize"] == 2
     assert not actions
+
+
+def test_the_maximum_size_of_a_group_changes_at_its_end() -> None:
+    """After the end, the maximum differs from the one before the start, because the size in the state is 0 if only a scheduled action started the nodes."""
+    start = TODAY + timedelta(days=10)
+    before, _ = _block(f"{start}T11:30:00Z", f"{start + timedelta(days=7)}T11:30:00Z")
+    during, _ = _block(f"{TODAY - timedelta(days=1)}T11:30:00Z", f"{TODAY + timedelta(days=6)}T11:30:00Z")
+    after, _ = _on_demand(f"{TODAY - timedelta(days=1)}T18:00:00Z")
+    assert [one.inputs["maxSize"] for one in (before, during, after)] == [2, 2, 0]
+    assert (before.inputs["desiredCapacity"], after.inputs["desiredCapacity"]) == (0, 0)
 
 
 def test_a_future_reservation_is_empty_until_its_schedule() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -63,9 +64,9 @@ def test_each_provisioning_model_has_its_scheduling(
     assert made["on_host_maintenance"] == "TERMINATE"
 
 
-def _queue(count: int = 4, hours: int = 24) -> Recording:
+def _queue(count: int = 4, hours: int = 24, **more: Any) -> Recording:
     capacity = [{"kind": "flex", "count": count, "max_run_hours": hours}]
-    return recording_of_spec(parse_spec({**BASE, "pools": [{**ULTRA, "capacity": capacity}]}))
+    return recording_of_spec(parse_spec({**BASE, "pools": [{**ULTRA, "capacity": capacity}], **more}))
 
 
 def test_a_queued_group_starts_empty_with_one_request() -> None:
@@ -82,6 +83,20 @@ def test_a_queued_group_starts_empty_with_one_request() -> None:
     assert request.inputs["instanceGroupManager"] == group.inputs["name"]
     assert template.inputs["scheduling"]["maxRunDuration"] == {"seconds": 86400}
     assert template.inputs["reservationAffinity"] == {"type": "NO_RESERVATION"}
+
+
+def test_the_end_of_the_cluster_replaces_a_queued_group() -> None:
+    """The size of a queued group in the state is 0 also while it has nodes, so after the cluster expires, a replacement removes them."""
+    queued = _queue(expires_at=f"{TODAY + timedelta(days=1)}T18:00:00Z")
+    ended = _queue(expires_at=f"{TODAY - timedelta(days=1)}T18:00:00Z")
+    before, after = queued.one(GROUP), ended.one(GROUP)
+    assert not ended.of(REQUEST)
+    assert before.inputs["name"] == after.inputs["name"]
+    assert before.inputs["targetSize"] == after.inputs["targetSize"] == 0
+    (forced,) = after.fixed
+    assert before.inputs[forced] != after.inputs[forced]
+    assert _queue().one(GROUP).inputs[forced] == before.inputs[forced]
+    assert after.old_first
 
 
 def test_another_size_or_duration_creates_another_request() -> None:

@@ -70,6 +70,23 @@ def test_a_search_asks_for_what_is_needed(cloud: Cloud, changes: dict[str, Any],
     assert [one.kind for one in found(cloud, wanted=replace(WANTED, **changes))] == kinds
 
 
+@pytest.mark.usefixtures("environment")
+def test_a_refused_extension_does_not_hide_the_next_block(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block whose extension waits for its payment cannot be extended again; the search returns the next block and then the refusal."""
+    cloud.store.put("external", "cb-0123456789abcdef0", BLOCK)
+    preflight = Preflight("us-east-2", {})
+    preflight.find_credentials()
+
+    def refused(*_: object) -> list[Offering]:
+        raise Unanswered("the block has an extension that is payment-pending", "", "wait for the payment")
+
+    monkeypatch.setattr(offerings, "_extensions", refused)
+    search = offerings.search(preflight, WANTED, NOW)
+    assert next(search).kind == "block"
+    with pytest.raises(Unanswered, match="payment-pending"):
+        next(search)
+
+
 def test_ultraservers_are_not_searched(cloud: Cloud) -> None:
     """EC2 sells UltraServers by their own type, so the answer is the command to run."""
     with pytest.raises(Unanswered) as caught:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -269,6 +270,27 @@ def test_a_scheduled_action_changes_its_group_once(
     assert names(cloud) == []
     assert not schedules.run(cloud.store, "end")
     assert not schedules.run(cloud.store, "never")
+
+
+@pytest.mark.parametrize(
+    ("change", "size"), [({"healthCheckGracePeriod": 60}, 2), ({"maxSize": 1}, 1), ({"maxSize": 0}, 0)]
+)
+def test_an_update_sends_a_size_only_if_it_differs_from_the_state(
+    aws: Client, cloud: Cloud, host: Host, change: dict[str, Any], size: int
+) -> None:
+    """After a scheduled action, an update whose size matches the state keeps the size of the group, or reduces it to the new maximum."""
+    _, subnet = stacks.network(aws)
+    made = stacks.group(aws, stacks.template(aws), 0, subnet)
+    _schedule(aws, "start", "2098-01-01T00:00:00Z", 2)
+    assert schedules.run(cloud.store, "start")
+    updated = aws.update(made, change)
+    assert updated.outputs["desiredCapacity"] == size
+    cloud.fleet.reconcile()
+    assert len(names(cloud)) == size
+    refreshed = aws.read(made.token, made.id)
+    aws.update(refreshed, {"desiredCapacity": 0})
+    cloud.fleet.reconcile()
+    assert not names(cloud)
 
 
 def test_a_scheduled_action_in_the_past_is_rejected(aws: Client, cloud: Cloud) -> None:

@@ -118,7 +118,6 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 ),
                 self.opts,
             )
-            self.before_ready += created.links
             if one.bucket == "auto" and created.bucket is not None:
                 sources[one.name] = Source(bucket=created.bucket, key_arn=foundation.data_key_arn)
             file_systems.append({**mounted, "dns_name": created.dns_name, "mount_name": created.mount_name})

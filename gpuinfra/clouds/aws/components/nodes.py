@@ -110,7 +110,7 @@ class NodePool(BaseNodePool[NodePoolArgs]):
             rows.GROUP.logical(logical),
             min_size=0,
             desired_capacity=group.count,
-            max_size=group.max_count,
+            max_size=_largest(group),
             vpc_zone_identifiers=[args.subnet_id],
             launch_template=None if spot else aws.autoscaling.GroupLaunchTemplateArgs(id=template.id, version=version),
             mixed_instances_policy=_all_spot(template, version, group) if spot else None,
@@ -165,6 +165,15 @@ class NodePool(BaseNodePool[NodePoolArgs]):
                 desired_capacity=group.max_count if action == "start" else 0,
                 opts=child(self, rows.SCHEDULE),
             )
+
+
+def _largest(group: Group) -> int:
+    """Return the maximum size of a group. It is 0 after the end of the group.
+
+    The state contains the size of the last `up`, which is 0 if a scheduled action started the nodes. The maximum size then causes the
+    update. EC2 Auto Scaling reduces the size to a smaller maximum (API reference of UpdateAutoScalingGroup, retrieved 2026-11-27).
+    """
+    return group.max_count if group.count or group.starts_at else 0
 
 
 def _all_spot(

@@ -17,6 +17,7 @@ from gpuinfra.clouds.aws.components.buckets import PrivateBucket, PrivateBucketA
 from gpuinfra.clouds.aws.components.one_file_system import before_create
 from gpuinfra.clouds.aws.components.scope import Scope, child
 from gpuinfra.clouds.aws.file_systems import log_group
+from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.plan.model import FileSystemPlan, Lifetime
 
 
@@ -44,13 +45,11 @@ class SharedFilesystem(pulumi.ComponentResource):
     file_system_id: pulumi.Output[str]
     """ID of the file system."""
     dns_name: pulumi.Output[str]
-    """DNS name to mount."""
+    """DNS name to mount. Resolves after the data repository association exists, so that nodes start after it and are terminated before it is deleted."""
     mount_name: pulumi.Output[str]
     """Mount name in the mount source `<dns_name>@tcp:/<mount_name>`."""
     bucket: pulumi.Output[str] | None
     """Linked bucket, or `None` without a link."""
-    links: list[pulumi.Resource]
-    """The data repository association, if there is one. Nodes can mount the file system before it exists."""
 
     def __init__(self, name: str, args: SharedFilesystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:aws:SharedFilesystem", name, None, args.scope.options(opts))
@@ -92,9 +91,9 @@ class SharedFilesystem(pulumi.ComponentResource):
             ),
         )
         self.bucket = self._bucket(name, args)
-        self.links = [self._link(name, args, file_system, self.bucket)] if self.bucket is not None else []
+        links = [self._link(name, args, file_system, self.bucket)] if self.bucket is not None else []
         self.file_system_id = file_system.id
-        self.dns_name = file_system.dns_name
+        self.dns_name = ready_after(file_system.dns_name, links)
         self.mount_name = file_system.mount_name
         self.register_outputs(
             {

@@ -103,12 +103,15 @@ class NodePool(BaseNodePool[NodePoolArgs]):
         )
         policy = policies.get(group.placement_group or "")
         queued = group.kind == "flex"
+        # The state contains the size 0, because resize requests change the size only in the cloud, and the provider sends a size only if it differs
+        # from the state. After the cluster expires, a different description therefore replaces the group, which deletes its nodes.
+        ended = ", ended" if queued and not is_queued(group) else ""
         manager = gcp.compute.InstanceGroupManager(
             rows.GROUP.logical(logical),
             name=scope.physical_name(logical),
             zone=group.zone,
             base_instance_name=names.fitted(logical, names.GROUP_BASE_LIMIT),
-            description=f"Nodes of pool {pool.name}, {group.kind}",
+            description=f"Nodes of pool {pool.name}, {group.kind}{ended}",
             versions=[
                 gcp.compute.InstanceGroupManagerVersionArgs(name="current", instance_template=template.self_link_unique)
             ],
@@ -131,12 +134,15 @@ class NodePool(BaseNodePool[NodePoolArgs]):
             ),
             # Scarce capacity can be delayed or unavailable. The handover waits for it and reports the errors of the group.
             wait_for_instances=False,
-            # Resize requests change the size of a queued group, so Pulumi must not reset it. After the cluster expires, Pulumi removes the nodes.
+            # Resize requests change the size of a queued group, so Pulumi must not reset it.
             opts=pulumi.ResourceOptions.merge(
                 child(self, rows.GROUP, ignore_changes=["targetSize"] if is_queued(group) else ()),
                 # The provider waits 15 minutes for the instances to terminate, which can take 30 minutes
                 # (kubernetes/kubernetes issue 76492).
-                pulumi.ResourceOptions(custom_timeouts=pulumi.CustomTimeouts(delete="60m")),
+                pulumi.ResourceOptions(
+                    custom_timeouts=pulumi.CustomTimeouts(delete="60m"),
+                    replace_on_changes=["description"] if queued else None,
+                ),
             ),
         )
         return RunningGroup(

@@ -32,6 +32,9 @@ class Call:
     id: str = ""
     outputs: dict[str, Any] = field(default_factory=dict)
     old: Resource | None = None
+    """With an update: the resource as it exists in the cloud."""
+    state: dict[str, Any] = field(default_factory=dict)
+    """With an update: the outputs in the state of the engine, with which a provider compares the inputs."""
     tags: dict[str, str] = field(default_factory=dict)
     """Default tags of the calling provider."""
 

@@ -192,9 +192,10 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     def Update(self, request, context):
         call = self._call(context, request.urn, wire.read(request.news))
+        call.state = wire.read(request.olds)
         old = self.cloud.find(call.token, request.id, self._region(request.olds, call.region))
         if request.preview:
-            return provider_pb2.UpdateResponse(properties=wire.write(self._previewed(call, wire.read(request.olds))))
+            return provider_pb2.UpdateResponse(properties=wire.write(self._previewed(call, call.state)))
         if old is None:
             context.abort(
                 grpc.StatusCode.NOT_FOUND,

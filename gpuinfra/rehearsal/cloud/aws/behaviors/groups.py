@@ -115,6 +115,12 @@ class AutoScalingGroup(Behavior):
         self._validate(cloud, call, "CreateAutoScalingGroup")
 
     def before_update(self, cloud: Cloud, call: Call) -> None:
+        """The provider sends the desired capacity only if it differs from the state (`resourceGroupUpdate` in terraform-provider-aws,
+        internal/service/autoscaling/group.go). Auto Scaling then keeps the capacity, or moves it between the new minimum and maximum
+        (API reference of UpdateAutoScalingGroup, both retrieved 2026-11-27)."""
+        if call.old is not None and call.state.get("desiredCapacity") == desired(call.plain):
+            low, high = int(call.plain["minSize"]), int(call.plain["maxSize"])
+            call.inputs = {**call.inputs, "desiredCapacity": max(low, min(desired(call.old.plain), high))}
         self._validate(cloud, call, "UpdateAutoScalingGroup")
 
     @staticmethod
