@@ -31,7 +31,7 @@ _KINDS = {
     **dict.fromkeys(
         ("openzfs", "zfs", "fsx_openzfs", "fsx-openzfs", "fsx_zfs"),
         (
-            "home directories on AWS are on Amazon EFS, which grows with its files, and FSx for OpenZFS requires a provisioned size and throughput",
+            "home directories on AWS are on Amazon EFS, which grows with its files, and FSx for OpenZFS requires a provisioned throughput",
             _EFS,
         ),
     ),
