@@ -14,7 +14,7 @@ main() {
   need_root
   need_tools sha256sum stat getent chown chmod mktemp
   need_variables NODE_FILE_0
-  local variable digest mode owner group path reload= count=0
+  local variable digest mode owner group path reload='' count=0
 
   for variable in "${!NODE_FILE_@}"; do
     read -r digest mode owner group path <<<"${!variable}"

@@ -201,45 +201,6 @@ def test_a_lustre_file_system_can_be_mounted_and_only_grows(aws: Client) -> None
     assert "multiple of 2400" in reason
 
 
-BACKUP = {
-    "FileSystemTypeVersion": "2.12",
-    "StorageType": "SSD",
-    "StorageCapacity": 4800,
-    "LustreConfiguration": {
-        "DeploymentType": "PERSISTENT_2",
-        "PerUnitStorageThroughput": 250,
-        "DataCompressionType": "LZ4",
-        "AutomaticBackupRetentionDays": 30,
-    },
-}
-
-
-def test_a_backup_is_restored_only_with_the_settings_of_the_original(aws: Client, cloud: Cloud) -> None:
-    """Other settings and an older version are rejected, a newer version is accepted, and without days of automatic backups the original's apply."""
-    _, subnet = stacks.network(aws)
-    id, token = "backup-0123456789abcdef0", "aws:fsx/lustreFileSystem:LustreFileSystem"
-    cloud.store.put("external", id, BACKUP)
-    inputs = {
-        "backupId": id, "subnetIds": subnet.id, "storageCapacity": 4800, "deploymentType": "PERSISTENT_2",
-        "perUnitStorageThroughput": 250, "dataCompressionType": "LZ4", "fileSystemTypeVersion": "2.15",
-    }  # fmt: skip
-    for change, reason in (
-        ({"deploymentType": "PERSISTENT_1"}, "DeploymentType PERSISTENT_2"),
-        ({"perUnitStorageThroughput": 125}, "PerUnitStorageThroughput 250"),
-        ({"dataCompressionType": "NONE"}, "DataCompressionType LZ4"),
-        ({"storageType": "HDD"}, "StorageType SSD"),
-        ({"fileSystemTypeVersion": "2.10"}, "older than 2.12"),
-        ({"backupId": "backup-00000000000000001"}, "BackupNotFound"),
-    ):
-        with pytest.raises(grpc.RpcError, match=reason):
-            aws.create(token, {**inputs, **change})
-    assert (
-        aws.create(token, {**inputs, "automaticBackupRetentionDays": 0}).outputs["automaticBackupRetentionDays"] == 30
-    )
-    made = aws.create(token, {**inputs, "automaticBackupRetentionDays": 7}, "other")
-    assert made.outputs["automaticBackupRetentionDays"] == 7
-
-
 def test_an_address_has_its_association_after_a_refresh(aws: Client) -> None:
     """The state of an address has the association with its NAT gateway only after a refresh; deleting it then disassociates."""
     _, subnet = stacks.network(aws)
