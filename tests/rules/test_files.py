@@ -51,7 +51,7 @@ def paths() -> Iterator[tuple[str, str]]:
             if line.lstrip().startswith("#"):
                 continue
             for found in _PATH.findall(line):
-                path = OF_FUNCTIONS.get(found, found)
+                path: str = OF_FUNCTIONS.get(found) or found
                 for constant, value in constants.items():
                     path = path.replace(f"${constant}", value)
                 yield name, re.sub(r"\$\{?\w*\}?|%s|\*", "x", path)

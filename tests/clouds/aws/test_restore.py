@@ -55,7 +55,7 @@ class Fsx:
 
     def describe_backups(self, BackupIds: list[str]) -> dict[str, Any]:
         assert BackupIds == [BACKUP]
-        if isinstance(self.answer, ClientError):
+        if not isinstance(self.answer, dict):
             raise self.answer
         return {"Backups": [self.answer]}
 
