@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from gpuinfra.clouds.aws.components import one_file_system
+from gpuinfra.clouds.permissions import permissions_of
 from gpuinfra.clouds.timing import ready_time
-from gpuinfra.plan.model import FileSystemPlan
+from gpuinfra.plan.model import FileSystemPlan, Plan
 from gpuinfra.planning import make_plan
 from gpuinfra.report.plan_tables import storage_text
 from gpuinfra.spec import parse_spec
@@ -144,3 +146,17 @@ def test_the_plan_shows_the_backup_and_a_lower_limit_of_the_time() -> None:
     empty = replace(PLAN, file_systems=tuple(replace(one, restore_from=None) for one in PLAN.file_systems))
     parts = {one.type: one for one in ready_time(empty).parts}  # type: ignore[union-attr]
     assert not parts["aws:fsx/lustreFileSystem:LustreFileSystem"].at_least
+
+
+def test_the_permissions_allow_the_requests_for_a_backup_only_with_one() -> None:
+    """The permissions to deploy allow reading and restoring a backup, the permissions to preview allow reading it, and a plan without a backup needs neither."""
+    restores, reads = "fsx:CreateFileSystemFromBackup", "fsx:DescribeBackups"
+
+    def actions(plan: Plan, *, read: bool = False) -> set[str]:
+        text = json.dumps(permissions_of(plan, read_only=read).documents)
+        return {action for action in (restores, reads) if action in text}
+
+    assert actions(PLAN) == {restores, reads}
+    assert actions(PLAN, read=True) == {reads}
+    empty = replace(PLAN, file_systems=tuple(replace(one, restore_from=None) for one in PLAN.file_systems))
+    assert actions(empty) == set()
