@@ -14,7 +14,7 @@ main() {
   need_root
   need_tools sha256sum stat getent chown chmod mktemp
   need_variables NODE_FILE_0
-  local variable digest mode owner group path count=0
+  local variable digest mode owner group path reload='' count=0
 
   for variable in "${!NODE_FILE_@}"; do
     read -r digest mode owner group path <<<"${!variable}"
@@ -25,9 +25,14 @@ main() {
     if file_is_as_declared "$digest" "$mode" "$owner" "$group" "$path"; then
       unchanged "$path"
     else
-      would "write $path" || write_file "$digest" "$mode" "$owner" "$group" "$path"
+      would "write $path" || {
+        write_file "$digest" "$mode" "$owner" "$group" "$path"
+        [[ $path != /etc/systemd/* ]] || reload=yes
+      }
     fi
   done
+  # This also applies system.conf.d to services that start later (`MANAGER_RELOAD` and `set_manager_defaults` in src/core/main.c of systemd).
+  [[ -z $reload ]] || systemctl daemon-reload
 
   end_dry_run
   for variable in "${!NODE_FILE_@}"; do
@@ -51,7 +56,7 @@ octal() { printf '%o\n' "$((8#$1))"; }
 # write_file SHA256 MODE OWNER GROUP PATH: replaces the file in one operation. Only root can read the new file until it has its owner and mode.
 write_file() {
   local source=${BASH_SOURCE[0]%/*}/../files/$1 folder=${5%/*} draft
-  [[ ! -d $5 || -L $5 ]] || refuse "$5 is a folder on this node; declare another path in software.files"
+  [[ ! -d $5 ]] || refuse "$5 is a folder on this node; declare another path in software.files" # or a link to one, such as /lib
   mkdir -p -- "${folder:-/}" || refuse "cannot create the folder ${folder:-/}, because a part of it is a file; declare another path in software.files"
   rm -f -- "${folder:-}"/.gpuinfra-?????? # of a run that was killed
   draft=$(mktemp -p "${folder:-/}" ".gpuinfra-XXXXXX")

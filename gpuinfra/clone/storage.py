@@ -47,7 +47,9 @@ def set_storage(pair: Pair, draft: Draft) -> None:
                 why = f"{pair.there.title} offers {listed([str(one) for one in pair.facts.tiers])} MB/s per TiB"
                 draft.set(("storage", index, "throughput_mb_s_per_tib"), near, why)
         if isinstance(entry, Lustre) and entry.restore_from and not pair.is_given(("storage", index, "restore_from")):
-            why = f"a backup can be restored only in its region; to start from a copy in {pair.target}, set {path}.restore_from with --set"
+            why = "a backup can be restored only in its region"
+            if not pair.across:
+                why = f"{why}; to start from a copy in {pair.target}, set {path}.restore_from with --set"
             draft.set(("storage", index, "restore_from"), None, why)
         if entry.bucket is None:
             if "site" in pair.spec.made_layers:

@@ -209,7 +209,7 @@ class _Estimate:
             duration = replace(
                 duration,
                 at_least=True,
-                source=f"{duration.source}; this figure is for an empty file system, and no public figure is known for a restore",
+                source=f"{duration.source}; this figure is for an empty file system; AWS documents the same time for a restore, but no measured time is known",
             )
         launches = row == self._timing.group
         does = LAUNCH if launches else CREATE

@@ -156,13 +156,17 @@ def _parser() -> argparse.ArgumentParser:
         _later("measure", "mig_command"),
         "create the MIG instances that the pool declares; exit code 194 requests a reboot",
     )
-    for command in (verify, mig, fabric):
+    add("mounts", _printed("mounts", "mounts"), "test the mounted network file systems; print one JSON object")
+    add("ports", _printed("ports", "ports"), "list the RDMA ports that the kernel reports; print one JSON object")
+    files = add(
+        "files",
+        _printed("files", "files", "expectation"),
+        "read the declared files and environment variables; print one JSON object",
+    )
+    for command in (verify, mig, fabric, files):
         command.add_argument(
             "--expectation", type=Path, default=BUNDLE / "expectation.json", help="default: %(default)s"
         )
-    add("mounts", _printed("mounts", "mounts"), "test the mounted network file systems; print one JSON object")
-    add("ports", _printed("ports", "ports"), "list the RDMA ports that the kernel reports; print one JSON object")
-    add("files", _printed("files", "files"), "read the declared files and environment variables; print one JSON object")
     explain = add("explain", _explain, "show what a check verifies, how it works, and what to do if it fails")
     explain.add_argument("check", metavar="CHECK", help="ID or name of the check, such as G5 or ecc_errors")
     return parser
@@ -179,13 +183,14 @@ def _later(module: str, name: str) -> Callable[[argparse.Namespace], int]:
     return run
 
 
-def _printed(module: str, name: str) -> Callable[[argparse.Namespace], int]:
-    """Return a command that takes no options, runs a measurement and prints the result as one JSON object."""
+def _printed(module: str, name: str, *options: str) -> Callable[[argparse.Namespace], int]:
+    """Return a command that runs a measurement with the values of its options and prints the result as one JSON object."""
 
     def run(args: argparse.Namespace) -> int:
         from importlib import import_module
 
-        print(json.dumps(getattr(import_module("." + module, __package__), name)()))
+        measure = getattr(import_module("." + module, __package__), name)
+        print(json.dumps(measure(*(getattr(args, option) for option in options))))
         return OK
 
     return run

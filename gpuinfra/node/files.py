@@ -1,4 +1,4 @@
-"""`node.pyz files`: reads the files and the environment variables that the bundle declares. It measures and does not judge.
+"""`node.pyz files`: reads the files and the environment variables that an expectation declares. It measures and does not judge.
 
 `stat` prints owners as names, as the bootstrap step that writes the files sees them. A login shell prints the variables, because
 a later script in `/etc/profile.d` can change a variable.
@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from .console import BUNDLE, Missing, load
+from .console import Missing, load
 
 SCHEMA = "gpuinfra.files/1"
 MAX_BYTES = 1 << 20
@@ -20,9 +20,9 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SHELL_S = 30
 
 
-def files() -> dict[str, Any]:
-    """Return one JSON object: each declared file with its SHA-256, owner, group, mode and problem, and the declared variables of a login shell."""
-    expectation = load(BUNDLE / "expectation.json", "the bundle's expectation", "start gpuinfra-bootstrap")
+def files(path: Path) -> dict[str, Any]:
+    """Return one JSON object: each file that an expectation declares with its SHA-256, owner, group, mode and problem, and the declared variables of a login shell."""
+    expectation = load(path, "the bundle's expectation", "start gpuinfra-bootstrap, or set --expectation FILE")
     declared = [str(one["path"]) for one in expectation.get("files", [])]
     names = sorted(expectation.get("variables", {}))
     return {"schema": SCHEMA, "files": [_file(path) for path in declared], "variables": _variables(names)}

@@ -63,6 +63,16 @@ def run(argv: Iterable[str], probe: Probe) -> dict[str, Any]:
     )
 
 
+def with_expectation(path: "os.PathLike[str]") -> Run:
+    """Return `run`, with the expectation that `node.pyz files` reads. The path becomes absolute, because probes run in the root folder."""
+
+    def do(argv: Iterable[str], probe: Probe) -> dict[str, Any]:
+        words = tuple(argv)
+        return run((*words, "--expectation", os.path.abspath(path)) if words == (NODE_PART, "files") else words, probe)
+
+    return do
+
+
 def _command(words: list[str]) -> list[str]:
     """Return the command line; `NODE_PART` becomes the running zipapp, or the package of a checkout."""
     if words[0] != NODE_PART:

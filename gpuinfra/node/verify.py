@@ -27,7 +27,7 @@ def verify(args: argparse.Namespace) -> int:
         document = load(args.evidence, "the evidence", "specify a file in the format gpuinfra.evidence/1")
         checks = judge(document.get("probes") or {}, expectation, journal=document.get("state"), phases=args.phase)
     else:
-        document = _make_evidence(expectation, args.phase)
+        document = _make_evidence(args, expectation)
         checks = document["checks"]
     result = verdict(checks, _limited_to_phases(expectation, checks, args.phase))
     upload_problem = _upload(document) if args.upload and not args.evidence else None
@@ -77,7 +77,7 @@ def _watch(args: argparse.Namespace) -> int:
         return WRONG_USE
     before: dict[str, str] | None = None
     while True:
-        document = _make_evidence(expectation, args.phase)
+        document = _make_evidence(args, expectation)
         checks = document["checks"]
         outcomes = {check["id"]: check["outcome"] for check in checks}
         changed = sorted(name for name, outcome in outcomes.items() if (before or {}).get(name) != outcome)
@@ -117,7 +117,7 @@ def _again(args: argparse.Namespace) -> int:
     if newest is None or newest[1].get("boot_id") != evidence.boot_id():
         raise Missing("no evidence for this boot yet; gpuinfra-verify.service creates it")
     before = newest[1]
-    document = _make_evidence(expectation, None, before)
+    document = _make_evidence(args, expectation, before)
     result = verdict(document["checks"], expectation)
     problem = _upload(document) if args.upload and is_news(before, document) else None
     for check in result.blockers:
@@ -193,12 +193,12 @@ def _limited_to_phases(
 
 
 def _make_evidence(
-    expectation: dict[str, Any], phases: list[str] | None, before: Mapping[str, Any] | None = None
+    args: argparse.Namespace, expectation: dict[str, Any], before: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Probe this node and create its evidence. With the evidence `before`, the output of its loading probes is kept."""
     from . import evidence
     from .log import utc_now
-    from .probe import probe_all
+    from .probe import probe_all, with_expectation
     from .probes import PROBES
 
     node = optional(NODE) or {}
@@ -206,13 +206,14 @@ def _make_evidence(
     folder = evidence.EvidenceFolder()
     newest = folder.newest()
     started = utc_now()
-    needed = evidence.needed_probes(expectation, phases)
+    needed = evidence.needed_probes(expectation, args.phase)
     kept: dict[str, Any] = {}
     if before is not None:
         held = before.get("probes") or {}
         kept = {name: held[name] for name in needed if PROBES[name].loads and name in held}
         needed = [name for name in needed if not PROBES[name].loads]
-    probes = {**probe_all(needed, efa_devices=int(expectation.get("fabric_devices") or 0)), **kept}
+    devices = int(expectation.get("fabric_devices") or 0)
+    probes = {**probe_all(needed, do=with_expectation(args.expectation), efa_devices=devices), **kept}
     return evidence.make(
         node=node,
         expectation=expectation,
@@ -226,7 +227,7 @@ def _make_evidence(
         started=started,
         finished=utc_now(),
         host_keys=evidence.ssh_host_keys(),
-        phases=phases,
+        phases=args.phase,
         measured_in=None if before is None else before.get("measured_in"),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import date
+from fnmatch import fnmatchcase
 
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.profile import rules_in
@@ -16,26 +17,14 @@ from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import contains_key
 
-_OF_LOGIN = frozenset(
-    [
-        "HOME",
-        "LOGNAME",
-        "USER",
-        "SHELL",
-        "PWD",
-        "OLDPWD",
-        "MAIL",
-        "TERM",
-        "IFS",
-        "ENV",
-        "BASH_ENV",
-        "SHLVL",
-        "UID",
-        "EUID",
-        "PPID",
-    ]
-)
-"""Variables that the login or the shell sets. login(1), environ(7), bash(1)."""
+_LISTS = frozenset({"PATH", "LD_LIBRARY_PATH"})
+"""Lists of folders that the image and the bootstrap steps extend (40-cuda, 50-gib, 50-tcpx, 50-tcpxo)."""
+_OF_LOGIN = frozenset({
+    "HOME", "LOGNAME", "USER", "SHELL", "PWD", "OLDPWD", "MAIL", "TERM", "IFS", "ENV", "SHLVL", "UID", "EUID", "PPID", "_",
+    "BASH", "BASHOPTS", "BASHPID", "SHELLOPTS", "RANDOM", "SRANDOM", "SECONDS", "EPOCHSECONDS", "EPOCHREALTIME", "LINENO",
+    "GROUPS", "FUNCNAME", "DIRSTACK", "HISTCMD", "OPTIND",
+})  # fmt: skip
+"""Variables that the login or the shell sets, with `BASH_*`. login(1), environ(7), bash(1) "Shell Variables"."""
 _OF_JOBS = frozenset(
     [
         "NNODES",
@@ -53,8 +42,12 @@ _OF_JOBS = frozenset(
 _OF_SCHEDULERS = ("GPUINFRA_", "SLURM_")
 _OF_DEVICES = frozenset({"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"})
 _SECRET_NAME = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY|PRIVATE_KEY)$", re.IGNORECASE)
-_FOLDERS = ("/proc", "/sys", "/dev", "/run", "/tmp", "/var/run", "/var/tmp", "/opt/gpuinfra", "/etc/gpuinfra", "/var/lib/gpuinfra")  # fmt: skip
+_FOLDERS = (
+    "/proc", "/sys", "/dev", "/run", "/tmp", "/var/run", "/var/lock", "/var/tmp", "/opt/gpuinfra", "/etc/gpuinfra", "/var/lib/gpuinfra",
+    "/var/cache/gpuinfra", "/var/lib/tcpx", "/var/lib/tcpxo",
+)  # fmt: skip
 """Folders that are empty after a reboot, that the kernel provides, or that belong to gpuinfra. hier(7)."""
+_WRITTEN = "which the bootstrap steps write; use another name"
 _FILES = {
     "/etc/environment": "which belongs to the image; use software.environment",
     "/etc/fstab": "which lists the file systems of the node; use storage",
@@ -62,10 +55,30 @@ _FILES = {
     "/etc/group": "which lists the groups of the node; use access.users",
     "/etc/shadow": "which lists the users of the node; use access.users",
     "/etc/gshadow": "which lists the groups of the node; use access.users",
+    "/etc/subuid": "which lists the users of the node; use access.users",
+    "/etc/subgid": "which lists the groups of the node; use access.users",
+    "/etc/ssh/authorized_keys.d": "which contains the keys of the users; use access.users",
     "/etc/docker/daemon.json": "which the bootstrap steps write; use a step in software.steps to change it",
     "/etc/nccl.conf": "which the image or the fabric's software writes; use software.environment",
+    "/etc/containerd/conf.d/99-nvidia.toml": _WRITTEN,
+    "/etc/apparmor.d/enroot": "which the package enroot contains; use another name",
+    "/etc/apt/sources.list.d/cuda-*.list": "which the package cuda-keyring contains; use another name",
+    "/etc/apt/sources.list.d/doca*.list": "which the package doca-host contains; use another name",
+    **{
+        path: _WRITTEN
+        for name in (
+            "docker",
+            "nvidia-container-toolkit",
+            "lustre-client",
+            "gpudirect-gib",
+            "gpudirect-tcpxo",
+            "blobfuse2",
+            "gcsfuse",
+        )
+        for path in (f"/etc/apt/sources.list.d/{name}.list", f"/etc/apt/keyrings/{name}.gpg")
+    },
 }
-"""Files that the image or the bootstrap steps write, and what to do instead."""
+"""Files and folders that the image or the bootstrap steps write, and what to do instead. `*` stands for any characters."""
 
 
 def _declared(spec: ClusterSpec) -> Iterator[tuple[str, str, str]]:
@@ -80,11 +93,12 @@ def _declared(spec: ClusterSpec) -> Iterator[tuple[str, str, str]]:
 def variable_name_is_free(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """A declared environment variable is not one that logins, jobs, a scheduler or the search path of programs depend on."""
     for path, name, _ in _declared(spec):
-        if name == "PATH":
-            hint = "write a script such as /etc/profile.d/tools.sh with software.files, which extends PATH"
-            yield error(path, "replaces the search path of the image, because nodes do not expand variables", hint)
-        elif name in _OF_LOGIN:
-            yield error(path, "is set by each login", "remove it, or use another name")
+        if name in _LISTS:
+            what = "replaces the value of the image and of the fabric, because nodes do not expand variables"
+            hint = f"write a script such as /etc/profile.d/tools.sh with software.files, which extends {name}"
+            yield error(path, what, hint)
+        elif name in _OF_LOGIN or name.startswith("BASH_"):
+            yield error(path, "is set by each login or shell", "remove it, or use another name")
         elif name in _OF_JOBS or name.startswith(_OF_SCHEDULERS):
             what = "is set for each job or node, and a declared value would replace it"
             yield error(path, what, "remove it, or use another name")
@@ -141,7 +155,7 @@ def file_can_be_read(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 
 
 def file_path_is_free(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The path of a declared file is on the disk of the node and is not a file that the bootstrap steps write."""
+    """The path of a declared file is on the disk of the node, in a folder that only root can change, and is not a file that the bootstrap steps write."""
     shared = {entry.mount: "all nodes share" for entry in spec.storage}
     scratch = (SCRATCH_MOUNT, profile_of(spec.cloud).software.local_disk_mount_of_image)
     shared |= {mount: "is empty when a node starts on another machine" for mount in scratch if mount}
@@ -149,14 +163,18 @@ def file_path_is_free(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         path = f"software.files[{i}].path"
         mount = next((mount for mount in sorted(shared) if _within(one.path, mount)), None)
         folder = next((folder for folder in _FOLDERS if _within(one.path, folder)), None)
-        if one.path in _FILES:
-            what, _, hint = _FILES[one.path].partition("; ")
+        known = next((known for known in _FILES if fnmatchcase(one.path, known) or _within(one.path, known)), None)
+        if known:
+            what, _, hint = _FILES[known].partition("; ")
             yield error(path, f"is {one.path}, {what}", hint)
         elif mount:
             hint = "write the file once, in a job or on one node"
             if shared[mount].startswith("is empty"):
                 hint = "use a folder on the root disk"
             yield error(path, f"is {one.path}, which is on {mount}, a file system that {shared[mount]}", hint)
+        elif _within(one.path, "/home"):
+            what = f"is {one.path}, but users can change the folders in /home, and root writes the file"
+            yield error(path, what, "use a folder such as /etc, or a script in software.steps")
         elif folder:
             yield error(path, f"is {one.path}, but files in {folder} are temporary or belong to the system", "use a folder such as /etc or /usr/local")  # fmt: skip
         elif "gpuinfra" in one.path.rpartition("/")[2]:

@@ -8,9 +8,7 @@ from gpuinfra.spec.base import Gib, Line, SpecModel
 from gpuinfra.spec.formats import REASONS, text
 
 Os = Literal["ubuntu-22.04", "ubuntu-24.04"]
-REASONS[get_args(Os)] = (
-    "the software lock, the bootstrap steps and the checks use apt and dpkg, and Rocky Linux and RHEL use dnf and rpm"
-)
+REASONS[get_args(Os)] = "the bootstrap steps install Ubuntu packages and hold them with apt"
 ReleaseDate = Annotated[
     str,
     text(

@@ -226,7 +226,8 @@ def _message(kind: str, context: dict[str, Any], given: object, route: Loc, owne
         if forms:
             return f"is {shown(given)}; allowed: {forms[0]}", _choose(given, allowed)
         section = " or a mapping of fields" if _model(field) else ""
-        reason = f", because {REASONS[tuple(allowed)]}" if tuple(allowed) in REASONS else ""
+        known = REASONS.get(tuple(allowed))
+        reason = f", because {refused.distribution(given) or known}" if known else ""
         return f"is {shown(given)}; allowed: {listed(allowed)}{section}{reason}", _choose(given, allowed)
     if known_reason := refused.count(last, given):
         return f"is {shown(given)}; allowed: a whole number, because {known_reason[0]}", known_reason[1]

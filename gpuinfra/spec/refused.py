@@ -31,7 +31,7 @@ _KINDS = {
     **dict.fromkeys(
         ("openzfs", "zfs", "fsx_openzfs", "fsx-openzfs", "fsx_zfs"),
         (
-            "home directories on AWS are on Amazon EFS, which grows with its files, and FSx for OpenZFS requires a provisioned size and throughput",
+            "home directories on AWS are on Amazon EFS, which grows with its files, and FSx for OpenZFS requires a provisioned throughput",
             _EFS,
         ),
     ),
@@ -62,6 +62,8 @@ _KINDS = {
 FSx API reference, `CreateFileSystemOpenZFSConfiguration` (`ThroughputCapacity` is required) in botocore 1.44.5, read 2026-11-27; Azure
 NetApp Files, "Resource limits" (https://learn.microsoft.com/azure/azure-netapp-files/azure-netapp-files-resource-limits, retrieved 2026-08).
 """
+_RPM = ("rocky", "rhel", "redhat", "alma", "centos", "fedora", "amazon", "al2", "oracle")
+"""How the names of distributions with RPM packages begin."""
 _ONE_HOME = "each cloud has one service for home directories: Amazon EFS, Azure Files with NFS, and Filestore"
 
 
@@ -85,3 +87,10 @@ def count(name: str, given: object) -> tuple[str, str] | None:
 def kind(word: str) -> tuple[str, str] | None:
     """Return the reason why a kind of storage does not exist, and what to use instead, or None."""
     return _KINDS.get(word.lower())
+
+
+def distribution(given: object) -> str | None:
+    """Return the reason why a distribution with RPM packages is not an operating system of nodes, or None for other values."""
+    if isinstance(given, str) and given.lower().startswith(_RPM):
+        return "the software lock, the bootstrap steps and the checks use apt and dpkg, and distributions such as Rocky Linux and RHEL use dnf and rpm"
+    return None

@@ -98,7 +98,7 @@ class Lustre(SpecModel):
         ]
         | None
     ) = Field(default=None, examples=["backup-0123456789abcdef0"])
-    """AWS: FSx backup from which the file system is created. `capacity_gib`, `deployment` and `throughput_mb_s_per_tib` must be those of the backup. Has no effect after the file system exists. If omitted, the file system is created empty or with the objects of its bucket."""
+    """AWS: FSx backup from which the file system is created. `capacity_gib`, `deployment` and `throughput_mb_s_per_tib` must be those of the backup, `version` must not be older, and the original must have SSD storage and LZ4 compression. Has no effect after the file system exists. If omitted, the file system is created empty or with the objects of its bucket."""
     zone: Line | None = Field(default=None, examples=["use1-az4"])
     """Zone of the file system. If omitted, the cluster's zone is used."""
 

@@ -72,7 +72,7 @@ def test_files_are_written_and_changed(node: Node, tmp_path: Path) -> None:
 
 
 def test_a_link_is_replaced(node: Node, tmp_path: Path) -> None:
-    """The step replaces a link and does not write to its target."""
+    """The step replaces a link to a file and does not write to its target. A link to a folder, such as /lib, stays and is the reason."""
     target, path = tmp_path / "target", tmp_path / "link"
     target.write_text("mine", encoding="utf-8")
     path.symlink_to(target)
@@ -80,6 +80,42 @@ def test_a_link_is_replaced(node: Node, tmp_path: Path) -> None:
     code, said = node.run()
     assert code == 0, said
     assert (path.is_symlink(), path.read_text(), target.read_text()) == (False, "declared", "mine")
+
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "lib").symlink_to("folder")
+    declare(node, (tmp_path / "lib", "declared", "0644"))
+    code, said = node.run()
+    assert code == 1, said
+    assert f"{tmp_path}/lib is a folder on this node" in str(node.status(ID)["reason"]), said
+    assert (tmp_path / "lib").is_symlink()
+
+
+def test_systemd_reads_changed_files(node: Node, tmp_path: Path) -> None:
+    """After a file in /etc/systemd changes, the step reloads systemd once. Other files, unchanged files and a dry run cause no reload."""
+    calls, tools, systemd = tmp_path / "calls", tmp_path / "tools", tmp_path / "systemd"
+    tools.mkdir()
+    (tools / "systemctl").write_text(f'#!/bin/sh\necho "$@" >>{calls}\n', encoding="utf-8")
+    (tools / "systemctl").chmod(0o755)
+    calls.touch()
+    node.environment["PATH"] = f"{tools}:{os.environ['PATH']}"
+
+    def run(*options: str, content: str = "[Manager]\n") -> str:
+        files = [(systemd / f"system.conf.d/{name}.conf", content, "0644") for name in "ab"]
+        declare(node, *files, (tmp_path / "other", content, "0644"))
+        step = node.bundle / f"bootstrap/{ID}.sh"
+        step.write_text(step.read_text(encoding="utf-8").replace("/etc/systemd", str(systemd)), encoding="utf-8")
+        code, said = node.run(*options)
+        assert code == 0, said
+        made = calls.read_text(encoding="utf-8")
+        calls.write_text("", encoding="utf-8")
+        return made
+
+    assert run("--dry-run") == ""
+    assert run() == "daemon-reload\n"
+    assert run("--again") == ""
+    assert run(content="[Manager]\nDefaultEnvironment=A=1\n") == "daemon-reload\n"
+    (tmp_path / "other").write_text("", encoding="utf-8")
+    assert run("--again", content="[Manager]\nDefaultEnvironment=A=1\n") == ""
 
 
 def test_a_file_that_cannot_be_written_is_the_reason(node: Node, tmp_path: Path) -> None:

@@ -31,3 +31,14 @@ def test_the_clone_does_not_restore_a_backup_of_another_region(tmp_path: Path) -
     assert entry.restore_from is None
     text = "\n".join(one.text for one in result.files)
     assert "set storage[0].restore_from with --set" in text
+
+
+def test_the_clone_on_another_cloud_names_no_option(tmp_path: Path) -> None:
+    """On a cloud without backups, the clone starts without the backup, and no comment names an option that this cloud rejects."""
+    path = tmp_path / "Pulumi.train.yaml"
+    path.write_text(STACK, encoding="utf-8")
+    result = cloned(path, "us-central1", cloud="gcp", values=(("pools[0].fabric", "none"),))
+    text = "\n".join(one.text for one in result.files)
+    assert text
+    assert "restore_from: backup" not in text
+    assert "restore_from with --set" not in text

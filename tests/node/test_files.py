@@ -7,23 +7,26 @@ import grp
 import hashlib
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpuinfra.bundle import node_program
 from gpuinfra.node import files
+from tests.node.healthy import P4D
 
 
 @pytest.fixture
-def declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Write the expectation of a bundle with these paths and variables."""
-    monkeypatch.setattr(files, "BUNDLE", tmp_path)
+def declare(tmp_path: Path) -> Any:
+    """Write an expectation with these paths and variables, and read what it declares."""
 
     def write(*paths: Path, **variables: str) -> dict[str, Any]:
         expectation = {"files": [{"path": str(path)} for path in paths], "variables": variables}
         (tmp_path / "expectation.json").write_text(json.dumps(expectation), encoding="utf-8")
-        return files.files()
+        return files.files(tmp_path / "expectation.json")
 
     return write
 
@@ -51,3 +54,23 @@ def test_variables_are_those_of_a_login_shell(declare: Any, monkeypatch: pytest.
     monkeypatch.setenv("HF_HOME", "/of/the/unit")
     assert declare(PATH="/x", HF_HOME="/y")["variables"].keys() == {"PATH"}
     assert declare()["variables"] == {}
+
+
+def test_the_expectation_of_the_command_is_read(tmp_path: Path) -> None:
+    """`verify --expectation FILE` judges the files and variables of that file, also with a relative path and without a bundle."""
+    (tmp_path / "node.pyz").write_bytes(node_program())
+    (tmp_path / "a").write_text("x\n", encoding="utf-8")
+    (tmp_path / "a").chmod(0o644)
+    one = {
+        "path": str(tmp_path / "a"),
+        "sha256": hashlib.sha256(b"x\n").hexdigest(),
+        "owner": getpass.getuser(),
+        "group": grp.getgrgid(os.getgid()).gr_name,
+        "mode": "0644",
+    }
+    expectation = {**P4D, "required": ["S3"], "skips": {}, "files": [one], "variables": {}}
+    (tmp_path / "other.json").write_text(json.dumps(expectation), encoding="utf-8")
+    words = [sys.executable, "-I", "node.pyz", "verify", "--json", "--expectation", "other.json"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    (check,) = json.loads(done.stdout)["checks"]
+    assert (check["id"], check["outcome"], check["found"]) == ("S3", "pass", 1), check

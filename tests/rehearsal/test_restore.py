@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from .conftest import Rehearse
+from gpuinfra.rehearsal.session import Options, open_session
+from gpuinfra.report.progress import view_for
+
+from .conftest import Finished, Rehearse
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("needs_nodes")]
 
@@ -21,10 +26,26 @@ config:
     storage:
       - {kind: lustre, mount: /scratch, capacity_gib: 1200, restore_from: BACKUP}
 """
+BACKUP = "backup-0123456789abcdef0"
+CONFIGURATION = {
+    "DeploymentType": "PERSISTENT_2",
+    "PerUnitStorageThroughput": 250,
+    "DataCompressionType": "LZ4",
+    "AutomaticBackupRetentionDays": 0,
+}
+
+
+def describe(result: Finished, path: Path, **configuration: Any) -> None:
+    """Set the fields of the backup in the account of a rehearsed stack."""
+    original = {"FileSystemTypeVersion": "2.12", "StorageType": "SSD", "StorageCapacity": 1200}
+    options = Options(stack=str(path), folder=result.root.parent, without_nodes=True)
+    with open_session(options, view_for(io.StringIO())) as session:
+        fields = {**original, "LustreConfiguration": {**CONFIGURATION, **configuration}}
+        session.cloud.ask("external", {"id": BACKUP, **fields})
 
 
 def test_a_file_system_is_created_from_a_backup(rehearse: Rehearse, tmp_path: Path) -> None:
-    """With an unknown backup, nothing is created and the error names it. With a backup, the node is verified, and a second `up` changes nothing after the backup is removed from the declaration."""
+    """With an unknown backup, nothing is created and the error names it. A backup with another compression is the finding. With a backup that fits, the node is verified, and a second `up` changes nothing after the backup is removed from the declaration."""
     path = tmp_path / "home/Pulumi.lab.yaml"
     path.parent.mkdir()
     path.write_text(STACK.replace("BACKUP", "backup-00000000000000001"), encoding="utf-8")
@@ -32,7 +53,13 @@ def test_a_file_system_is_created_from_a_backup(rehearse: Rehearse, tmp_path: Pa
     assert result.code == 1, result.out + result.err
     assert "backup-00000000000000001 does not exist in us-east-1" in result.out + result.err
 
-    path.write_text(STACK.replace("BACKUP", "backup-0123456789abcdef0"), encoding="utf-8")
+    path.write_text(STACK.replace("BACKUP", BACKUP), encoding="utf-8")
+    describe(result, path, DataCompressionType="NONE")
+    result = rehearse("up", str(path))
+    assert result.code == 1, result.out + result.err
+    assert f"{BACKUP} has the data compression NONE" in result.out + result.err
+
+    describe(result, path)
     result = rehearse("up", str(path))
     assert result.code == 0, result.out + result.err
     assert [node["outcome"] for node in result.report["nodes"]] == ["verified"]

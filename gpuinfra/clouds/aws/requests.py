@@ -89,6 +89,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     MOVE_NAMES: ("route53:ChangeResourceRecordSets",),
 }
 """Requests for a plan with `recovery.names`."""
+RESTORE: dict[str, tuple[str, ...]] = {"read the backup of a file system": ("fsx:DescribeBackups",)}
+"""Requests for a plan with `restore_from`."""
 IN_BOTH = frozenset((*READY, *FAILOVER, *FAILBACK))
 """Requests in the Region of the plan and in the second Region."""
 
@@ -117,6 +119,8 @@ def asked(plan: Plan) -> dict[str, tuple[str, ...]]:
     moves = {**READY, **FAILOVER, **FAILBACK} if plan.recovery else {}
     if plan.recovery and plan.recovery.names:
         moves |= NAMES
+    if any(one.restore_from for one in plan.file_systems):
+        moves |= RESTORE
     if not plan.pools:
         return moves
     by_name = any(pool.image.source == "name" for pool in plan.pools)

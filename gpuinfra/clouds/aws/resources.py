@@ -288,7 +288,7 @@ LUSTRE_LOG_GROUP = ResourceKind("aws:cloudwatch/logGroup:LogGroup", "{component}
 LUSTRE = ResourceKind("aws:fsx/lustreFileSystem:LustreFileSystem", "{component}-lustre", instances.file_systems, retained("{why}", with_data=True), priced("lustre_gib_month"), Actions(
     "fsx:CreateFileSystem fsx:CreateFileSystemFromBackup?backupId fsx:TagResource?tags iam:CreateServiceLinkedRole kms:DescribeKey?kmsKeyId "
     "kms:CreateGrant?kmsKeyId ec2:DescribeSubnets ec2:DescribeSecurityGroups ec2:DescribeVpcs",
-    "fsx:DescribeFileSystems fsx:DescribeBackups?backupId",
+    "fsx:DescribeFileSystems",
     "fsx:UpdateFileSystem fsx:TagResource?tags fsx:UntagResource?-tags",
     "fsx:DeleteFileSystem",
 ), by_purpose("file-system"))

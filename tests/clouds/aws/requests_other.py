@@ -98,6 +98,9 @@ def _lustre(inputs: Inputs) -> Iterator[Call]:
         EfaEnabled="efaEnabled",
         AutomaticBackupRetentionDays="automaticBackupRetentionDays",
     )
+    if not lustre.get("AutomaticBackupRetentionDays"):
+        # The provider does not send 0 when it creates a file system (`GetOk` in `lustre_file_system.go`).
+        lustre.pop("AutomaticBackupRetentionDays", None)
     lustre["LogConfiguration"]["Level"] = lustre["LogConfiguration"].get("Level")
     params = inputs.some(
         StorageCapacity="storageCapacity",

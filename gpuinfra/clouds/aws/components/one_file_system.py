@@ -6,7 +6,10 @@ after a `destroy` that retained it. Nodes would mount the empty file system.
 
 A file system that is created from a backup gets the capacity of the backup: the provider does not send the declared capacity
 (`CreateFileSystemFromBackup` in terraform-provider-aws `internal/service/fsx/lustre_file_system.go`, retrieved 2026-11-27). With a smaller
-declared capacity, the next `up` would replace the file system.
+declared capacity, the next `up` would replace the file system. The provider also does not send 0 days of automatic backups, and FSx then uses
+the days of the original. FSx restores a backup only with the type, storage class, throughput, capacity and compression of the original
+("Restoring backups" in https://docs.aws.amazon.com/fsx/latest/LustreGuide/using-backups-fsx.html), and not with an older version
+(API reference, `CreateFileSystemFromBackup`; both retrieved 2026-11-27).
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ import pulumi
 from gpuinfra.clouds.aws.file_systems import find
 from gpuinfra.clouds.operation import owner_of_hooks
 from gpuinfra.plan.model import FileSystemPlan
+
+_OUTSIDE = "restore it with the AWS CLI, and declare the new file system with existing"
 
 
 def before_create(
@@ -90,14 +95,34 @@ def _unfit(plan: FileSystemPlan, backup: dict[str, Any]) -> str | None:
     lustre = of.get("LustreConfiguration") or {}
     state, kind, size = backup.get("Lifecycle"), of.get("FileSystemType"), of.get("StorageCapacity")
     deployment, tier = lustre.get("DeploymentType"), lustre.get("PerUnitStorageThroughput")
+    storage, compression = of.get("StorageType"), lustre.get("DataCompressionType")
+    version, days = of.get("FileSystemTypeVersion"), lustre.get("AutomaticBackupRetentionDays")
     if kind not in (None, "LUSTRE"):
         return f"is a backup of a file system of the type {kind}; use a backup of FSx for Lustre"
     if state not in (None, "AVAILABLE"):
         return f"is {state}; wait until it is AVAILABLE, or use another backup"
+    if storage not in (None, "SSD"):
+        return (
+            f"has the storage class {storage}, but gpuinfra creates SSD file systems; use another backup, or {_OUTSIDE}"
+        )
     if size not in (None, plan.capacity_gib):
         return f"has {size} GiB, but the declaration has {plan.capacity_gib} GiB; set capacity_gib to {size}, and increase it after the restore"
     if deployment not in (None, plan.deployment):
         return f"is of the type {deployment}, but the declaration has {plan.deployment}; set deployment to {str(deployment).lower()}"
     if tier not in (None, plan.throughput_mb_s_per_tib):
         return f"has {tier} MB/s per TiB, but the declaration has {plan.throughput_mb_s_per_tib}; set throughput_mb_s_per_tib to {tier}"
+    if compression not in (None, "LZ4"):
+        return (
+            f"has the data compression {compression}, but gpuinfra uses LZ4, and FSx restores a backup only with its compression; "
+            f"set LZ4 on the original file system (aws fsx update-file-system), and create another backup, or {_OUTSIDE}"
+        )
+    if version and plan.version and _numbers(version) > _numbers(plan.version):
+        return f"has Lustre {version}, but the declaration has {plan.version}, which is older; set version to {version}"
+    if days and not plan.backup_days:
+        return f"is of a file system with automatic backups, which the new one inherits, but the declaration has none; set backup_days to {days}, and to 0 after the restore to disable them"
     return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version such as 2.15."""
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())

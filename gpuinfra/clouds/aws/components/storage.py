@@ -72,7 +72,8 @@ class SharedFilesystem(pulumi.ComponentResource):
             metadata_configuration=_metadata(plan),
             efa_enabled=True if plan.efa else None,
             data_compression_type="LZ4",
-            automatic_backup_retention_days=plan.backup_days or None,
+            # An explicit 0 disables the backups of an earlier value or of a restored backup. Scratch file systems have no backups.
+            automatic_backup_retention_days=plan.backup_days if plan.deployment.startswith("PERSISTENT") else None,
             backup_id=plan.restore_from,
             subnet_ids=args.subnet_id,
             security_group_ids=[args.security_group_id],

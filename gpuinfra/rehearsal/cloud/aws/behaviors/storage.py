@@ -197,17 +197,18 @@ class LustreFileSystem(Behavior):
                 )
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
-        backup = call.plain.get("backupId")
-        if backup and cloud.external(str(backup)) is None:
-            # The code of the error is in the API reference (API_CreateFileSystemFromBackup.html). The wording is not verified.
-            text = f"Backup '{backup}' does not exist."
-            raise CloudError("BackupNotFound", text, "FSx: CreateFileSystemFromBackup", status=400)
+        if call.plain.get("backupId"):
+            _check_backup(cloud, call, str(call.plain["backupId"]))
 
     def created(self, cloud: Cloud, call: Call) -> None:
-        backup = cloud.external(str(call.plain.get("backupId"))) if call.plain.get("backupId") else None
-        if size := (backup or {}).get("StorageCapacity"):
+        backup = (cloud.external(str(call.plain["backupId"])) if call.plain.get("backupId") else None) or {}
+        if size := backup.get("StorageCapacity"):
             # The provider does not send the capacity with a backup, and FSx uses the capacity of the backup.
             call.outputs["storageCapacity"] = size
+        days = (backup.get("LustreConfiguration") or {}).get("AutomaticBackupRetentionDays")
+        if days and not call.plain.get("automaticBackupRetentionDays"):
+            # The provider does not send 0 (`GetOk` in `lustre_file_system.go`), and FSx uses the setting of the original.
+            call.outputs["automaticBackupRetentionDays"] = days
         number = cloud.store.next("lustre mount")
         mount = "fsx" if call.plain.get("deploymentType", "SCRATCH_1") == "SCRATCH_1" else f"standin{number}"
         subnet = cloud.store.find("aws:ec2/subnet:Subnet", str(call.plain.get("subnetIds") or ""))
@@ -227,6 +228,33 @@ class LustreFileSystem(Behavior):
             "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation", fileSystemId=resource.id
         ):
             cloud.store.remove(one)
+
+
+def _check_backup(cloud: Cloud, call: Call, id: str) -> None:
+    """Reject a backup that does not exist or that FSx cannot restore with the settings of the call.
+
+    The values that must be equal are in "Restoring backups" of the FSx for Lustre user guide, and the rule for versions and the codes are in
+    API_CreateFileSystemFromBackup.html, retrieved 2026-11-27. The wording, and the code for different values, are not verified.
+    """
+    backup, plain, action = cloud.external(id), call.plain, "FSx: CreateFileSystemFromBackup"
+    if backup is None:
+        raise CloudError("BackupNotFound", f"Backup '{id}' does not exist.", action, status=400)
+    lustre = backup.get("LustreConfiguration") or {}
+    for name, original, given in (
+        ("StorageType", backup.get("StorageType"), plain.get("storageType") or "SSD"),
+        ("DeploymentType", lustre.get("DeploymentType"), plain.get("deploymentType") or "SCRATCH_1"),
+        ("PerUnitStorageThroughput", lustre.get("PerUnitStorageThroughput"), plain.get("perUnitStorageThroughput")),
+        ("DataCompressionType", lustre.get("DataCompressionType"), plain.get("dataCompressionType") or "NONE"),
+    ):
+        if original not in (None, given):
+            text = f"The backup has the {name} {original}, but {given} was requested."
+            raise CloudError("BadRequest", text, action, status=400)
+    original, given = (
+        str(one or "") for one in (backup.get("FileSystemTypeVersion"), plain.get("fileSystemTypeVersion"))
+    )
+    if original and given and [int(part) for part in given.split(".")] < [int(part) for part in original.split(".")]:
+        text = f"The FileSystemTypeVersion {given} is older than {original}, the version of the backup."
+        raise CloudError("BadRequest", text, action, status=400)
 
 
 @behaves
