@@ -54,11 +54,11 @@ def state() -> list[dict[str, Any]]:
     return [
         {"type": dns.CLUSTER, "outputs": {"file_systems": mounts}},
         {"type": "gpuinfra:index:NodesReady", "outputs": {"nodes": [DEAD]}},
-        {"type": LUSTRE_TYPE, "outputs": {
-            "id": LUSTRE_ID, "arn": f"arn:aws:fsx:us-east-1:000000000000:file-system/{LUSTRE_ID}", "dnsName": LUSTRE, "mountName": "abcdefgh",
+        {"type": LUSTRE_TYPE, "id": LUSTRE_ID, "outputs": {
+            "arn": f"arn:aws:fsx:us-east-1:000000000000:file-system/{LUSTRE_ID}", "dnsName": LUSTRE, "mountName": "abcdefgh",
             "networkInterfaceIds": ["eni-1", "eni-2"],
         }},
-        {"type": HOME_TYPE, "outputs": {"id": HOME_ID, "dnsName": HOME}},
+        {"type": HOME_TYPE, "id": HOME_ID, "outputs": {"dnsName": HOME}},
         *({"type": MOUNT_TARGET, "outputs": {"fileSystemId": HOME_ID, "ipAddress": one}} for one in reversed(TARGETS)),
         {"type": MOUNT_TARGET, "outputs": {"fileSystemId": "fs-other", "ipAddress": "10.0.9.9"}},
     ]  # fmt: skip

@@ -82,27 +82,27 @@ class AwsDns:
         ask(self._route53().change_resource_record_sets, HostedZoneId=zone, ChangeBatch={"Changes": changes})
 
     def file_systems(self, resources: Iterable[Mapping[str, Any]]) -> Mapping[str, Mounted]:
-        states = [(str(one.get("type")), one.get("outputs") or {}) for one in resources]
-        targets = [outputs for type_, outputs in states if type_ == MOUNT_TARGET]
+        states = [(str(one.get("type")), str(one.get("id")), one.get("outputs") or {}) for one in resources]
+        targets = [outputs for type_, _, outputs in states if type_ == MOUNT_TARGET]
         found = dict[str, Mounted]()
-        for type_, outputs in states:
+        for type_, id_, outputs in states:
             if type_ == LUSTRE:
-                address = self._primary_address(outputs)
+                address = self._primary_address(id_, outputs)
                 mounted = Mounted(addresses=(address,), source=f"{address}@tcp:/{outputs['mountName']}")
             elif type_ == HOME:
-                addresses = [str(one["ipAddress"]) for one in targets if one.get("fileSystemId") == outputs["id"]]
-                mounted = Mounted(addresses=tuple(addresses), source=str(outputs["id"]))
+                addresses = [str(one["ipAddress"]) for one in targets if one.get("fileSystemId") == id_]
+                mounted = Mounted(addresses=tuple(addresses), source=id_)
             else:
                 continue
             if mounted.addresses:
                 found[str(outputs["dnsName"])] = mounted
         return found
 
-    def _primary_address(self, outputs: Mapping[str, Any]) -> str:
+    def _primary_address(self, id_: str, outputs: Mapping[str, Any]) -> str:
         """Return the address of a Lustre file system for clients outside its VPC."""
         interfaces = outputs.get("networkInterfaceIds") or ()
         if not interfaces:
-            raise DeploymentError(f"the state contains no network interface of {outputs['id']}; run `pulumi refresh`")
+            raise DeploymentError(f"the state contains no network interface of {id_}; run `pulumi refresh`")
         region = str(outputs["arn"]).split(":")[3]
         client = self._client("ec2", region)
         (described,) = ask(client.describe_network_interfaces, NetworkInterfaceIds=[interfaces[0]])["NetworkInterfaces"]
