@@ -138,7 +138,7 @@ def test_a_clone_in_pilot_light_mode_creates_the_role_before_a_failover() -> Non
 
 def test_a_clone_in_pilot_light_mode_allows_the_fabric_test(tmp_path: Path) -> None:
     """The nodes of the clone can require the fabric test, so the role in the base stack allows it, although this stack declares no nodes."""
-    text = file_of("aws-recovery").read_text().rstrip() + "\n      handover: {fabric_test: required}\n"
+    text = file_of("aws-recovery").read_text().rstrip() + "\n    handover: {fabric_test: required}\n"
     path = tmp_path / "Pulumi.recovery.yaml"
     path.write_text(text)
     result = cloned(path, "us-west-2", mode="pilot-light")
