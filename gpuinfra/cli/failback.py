@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuinfra.cli.failover import check_files, checksum, confirm, deploy_with, names_in, show, start, verdicts
-from gpuinfra.cli.ready import Paired, opened
+from gpuinfra.cli.failover import check_files, checksum, confirm, deploy_with, names_in, show, start
+from gpuinfra.cli.ready import Paired, opened, verdicts
 from gpuinfra.cli.stacks import exported, short_name, stacks_of
 from gpuinfra.errors import GpuinfraError, UsageError
 
@@ -95,7 +95,8 @@ def _returning(
     from gpuinfra.failover.steps import Failing, Second
 
     def ask() -> Iterator[Line]:
-        yield from (one for one in found.second.lines if one.topic != "state")
+        # The second region is deployed, and the state of the first region is readable.
+        yield from (one for one in found.second.lines if one.topic not in ("state", "role"))
         yield from data(found.loaded, found.second, found.resources)
         yield from of_preflight(live_rows(found.loaded, PREFLIGHT))
 

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpuinfra.cli.ready import Paired, opened
+from gpuinfra.cli.ready import Paired, opened, verdicts
 from gpuinfra.cli.stacks import Stacks, exported, short_name, stacks_of
-from gpuinfra.errors import DeploymentError, GpuinfraError, UsageError
+from gpuinfra.errors import GpuinfraError, UsageError
 
 if TYPE_CHECKING:
     from gpuinfra.clouds.failover import Failover
     from gpuinfra.failover.journal import Journal
     from gpuinfra.failover.run import Result
-    from gpuinfra.failover.steps import Failing, Names, Resources, Step
-    from gpuinfra.handover.judge import FleetVerdict
+    from gpuinfra.failover.steps import Failing, Names, Step
     from gpuinfra.spec.load import LoadedStack
 
 
@@ -160,17 +159,6 @@ def deploy_with(files: Sequence[LoadedStack], stacks: Stacks, *journals: Journal
     return deploy
 
 
-def verdicts(resources: Resources) -> list[FleetVerdict]:
-    """Read which nodes are verified."""
-    from gpuinfra.handover.ports import PortUnavailable
-    from gpuinfra.verification.store import polled
-
-    try:
-        return [one.verdict for one in polled(resources)]
-    except PortUnavailable as problem:
-        raise DeploymentError(f"the nodes cannot be read: {problem}") from None
-
-
 def checksum(loaded: LoadedStack) -> str:
     """Return the checksum of the declaration and the settings.
 
@@ -219,14 +207,21 @@ def confirm(plan_steps: tuple[Step, ...], journal: Journal) -> None:
 
 
 def _report(result: Result, stack: str, region: str, *, as_json: bool) -> int:
+    from gpuinfra.failover.steps import NAMES
+
     again = f"gpuinfra failover {short_name(stack)} --to {region} --resume"
+    names = (
+        f"\n  to change only the DNS names, run: gpuinfra names {short_name(stack)} --to {region}"
+        if NAMES in result.unreachable
+        else ""
+    )
     if as_json:
         click.echo(json.dumps(result.document(stack), indent=2))
     if not result.ok:
-        raise GpuinfraError(f"{result.problem}\n  to continue, run: {again}")
+        raise GpuinfraError(f"{result.problem}\n  to continue, run: {again}{names}")
     if result.unreachable:
         click.echo(
-            f"the first region did not respond: {', '.join(result.unreachable)}; when the first region responds again, run: {again}",
+            f"the first region did not respond: {', '.join(result.unreachable)}; when the first region responds again, run: {again}{names}",
             err=as_json,
         )
     click.echo(f"{stack} runs in {region}", err=as_json)

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuinfra.cli.failover import names_in
-from gpuinfra.cli.ready import Paired, opened
-from gpuinfra.cli.stacks import exported, stacks_of
-from gpuinfra.errors import DeploymentError, GpuinfraError, UsageError
+from gpuinfra.cli.ready import Paired, opened, verdicts
+from gpuinfra.cli.stacks import exported, short_name, stacks_of
+from gpuinfra.errors import GpuinfraError, UsageError
 
 if TYPE_CHECKING:
     from gpuinfra.cli.stacks import Resources
     from gpuinfra.clouds.dns import Key, NameRecord
+    from gpuinfra.failover.journal import Journal
     from gpuinfra.failover.steps import Names
 
 SCHEMA = "gpuinfra.names/1"
@@ -37,38 +38,41 @@ def command(stack: str, region: str | None, dry_run: bool, yes: bool, as_json: b
     """Point the DNS names in `recovery.names` of STACK to its file systems and verified nodes.
 
     Run the command after the first deployment, and after nodes are replaced. `gpuinfra failover` and `gpuinfra failback` move the names
-    themselves. The command prints each record that it changes, with its earlier value.
+    themselves. The command reads which nodes are verified now, and prints each record with its earlier value.
 
     The exit code is 0 if the names point to the region, and 1 if they could not be changed.
     """
     from gpuinfra.clouds.dns import records
     from gpuinfra.clouds.failover import Unreachable
-    from gpuinfra.failover.journal import Journal
+    from gpuinfra.failover.journal import FailbackJournal, Journal
 
-    with opened(stack, stacks_of({})) as found, closing(Journal(found.loaded.path)) as failover:
+    with (
+        opened(stack, stacks_of({})) as found,
+        closing(Journal(found.loaded.path)) as failover,
+        closing(FailbackJournal(found.loaded.path)) as failback,
+    ):
         names = names_in(found)
         if names is None:
             raise UsageError(f"{stack} has no `recovery.names`; add `recovery.names` to the declaration (docs/declaring.md)")  # fmt: skip
         own, second = found.plan.region, found.recovery.region
         if region not in (None, own, second):
             raise UsageError(f"--to is {region}; allowed: {own}, {second}")
-        # A failback renames the journal of the failover.
-        region = region or (failover.region if failover.ended else own)
-        wanted = records(names.plan, _state(found, region))
-        if not wanted:
-            raise DeploymentError(f"the states contain no file system and no verified node in {region}; deploy the stack first")  # fmt: skip
+        region = region or _region_in_use(stack, own, second, failover, failback)
+        resources = _state(found, region)
+        wanted = records(names.dns, names.plan, resources, verdicts(resources))
         try:
             before = names.dns.values(names.plan.zone, [one.key for one in wanted])
             changes = [one for one in wanted if before.get(one.key) != one.values]
-            if not as_json:
-                _show(wanted, before)
-            if changes and not dry_run:
+            asks = bool(changes) and not dry_run
+            if not as_json or (asks and not yes):
+                _show(wanted, before, err=as_json)
+            if asks:
                 _confirm(yes)
                 names.dns.point(names.plan.zone, wanted)
         except Unreachable as problem:
             raise GpuinfraError(f"{names.dns.control_region} did not respond: {problem}; run the command again when the region responds") from None  # fmt: skip
     if as_json:
-        click.echo(json.dumps(_document(found.loaded.name, names, region, wanted, before, dry_run), indent=2))
+        click.echo(json.dumps(_document(found.loaded.name, names, region, wanted, before, changed=asks), indent=2))
     return 0
 
 
@@ -78,11 +82,21 @@ def _state(found: Paired, region: str) -> Resources:
     return [one for file in found.second.files for one in exported(file.name)]
 
 
-def _show(wanted: tuple[NameRecord, ...], before: dict[Key, tuple[str, ...]]) -> None:
+def _region_in_use(stack: str, own: str, second: str, failover: Journal, failback: Journal) -> str:
+    """Return the region in which the stack runs. Raises `UsageError` if a failover or a failback is not finished. A failback renames the journal of the failover."""
+    for one in (failback, failover):
+        if one.exists and not one.ended:
+            raise UsageError(
+                f"the {one.MOVE} of {short_name(stack)} to {one.region} is not finished, so the region of the names is not known; add --to {own} or --to {second}"
+            )
+    return second if failover.exists else own
+
+
+def _show(wanted: tuple[NameRecord, ...], before: dict[Key, tuple[str, ...]], *, err: bool) -> None:
     for one in wanted:
         earlier = before.get(one.key)
         note = " (unchanged)" if earlier == one.values else f" (was {' '.join(earlier)})" if earlier else " (new)"
-        click.echo(f"{one}{note}")
+        click.echo(f"{one}{note}", err=err)
 
 
 def _confirm(yes: bool) -> None:
@@ -94,10 +108,10 @@ def _confirm(yes: bool) -> None:
 
 
 def _document(
-    stack: str, names: Names, region: str, wanted: tuple[NameRecord, ...], before: dict[Key, tuple[str, ...]], dry_run: bool
+    stack: str, names: Names, region: str, wanted: tuple[NameRecord, ...], before: dict[Key, tuple[str, ...]], *, changed: bool
 ) -> dict[str, object]:  # fmt: skip
     rows = [
         {"name": one.name, "type": one.type, "values": list(one.values), "before": list(before.get(one.key, ()))}
         for one in wanted
     ]
-    return {"schema": SCHEMA, "stack": stack, "region": region, "zone": names.plan.zone, "changed": not dry_run, "records": rows}  # fmt: skip
+    return {"schema": SCHEMA, "stack": stack, "region": region, "zone": names.plan.zone, "changed": changed, "records": rows}  # fmt: skip

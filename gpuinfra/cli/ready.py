@@ -13,12 +13,13 @@ import click
 
 from gpuinfra.cli.options import stack_options
 from gpuinfra.cli.stack_context import readable_stack
-from gpuinfra.cli.stacks import Resources, Stacks, short_name
-from gpuinfra.errors import EnvironmentMissing, SpecError, UsageError
+from gpuinfra.cli.stacks import Resources, Stacks, exported, short_name
+from gpuinfra.errors import DeploymentError, EnvironmentMissing, SpecError, UsageError
 
 if TYPE_CHECKING:
     from gpuinfra.clone.readiness import Second
     from gpuinfra.clouds.readiness import Line
+    from gpuinfra.handover.judge import FleetVerdict
     from gpuinfra.plan.model import Plan, RecoveryPlan
     from gpuinfra.spec.load import LoadedStack
 
@@ -74,7 +75,7 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
     Raises `UsageError` if the stack has no `recovery`, and `SpecError` if it has errors.
     """
     from gpuinfra.cli.clone import project_of
-    from gpuinfra.clone.readiness import STATE_RULE, data, not_read, second_of
+    from gpuinfra.clone.readiness import STATE_RULE, data, deployed_role, not_read, second_of
     from gpuinfra.clouds.dns import NAMES_FIX
     from gpuinfra.clouds.readiness import OK, PREFLIGHT, SKIPPED, Question, look, of_preflight
     from gpuinfra.day import today
@@ -105,6 +106,7 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
             config=loaded.config,
             images=second.images,
             backend=second.backend,
+            verdicts=lambda: verdicts(resources),
         )
 
         def ask() -> tuple[Line, ...]:
@@ -114,7 +116,8 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
                 if one.spec.pools
                 for line in of_preflight(live_rows(one, PREFLIGHT))
             ]
-            found = [*data(loaded, second, resources), *look(plan.cloud, question)]
+            found = [*data(loaded, second, resources), *deployed_role(loaded, second, exported)]
+            found += look(plan.cloud, question)
             lines = [*second.merged(found, live), *not_read(second)]
             fixes = {NAMES_FIX: NAMES_FIX.replace("STACK", short_name(stack)), "": restore}
             return tuple(
@@ -123,3 +126,14 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
             )
 
         yield Paired(loaded=loaded, plan=plan, recovery=plan.recovery, second=second, resources=resources, ask=ask)
+
+
+def verdicts(resources: Resources) -> list[FleetVerdict]:
+    """Read which nodes are verified now."""
+    from gpuinfra.handover.ports import PortUnavailable
+    from gpuinfra.verification.store import polled
+
+    try:
+        return [one.verdict for one in polled(resources)]
+    except PortUnavailable as problem:
+        raise DeploymentError(f"the nodes cannot be read: {problem}") from None

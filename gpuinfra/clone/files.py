@@ -89,6 +89,8 @@ def _standing(pair: Pair, draft: Draft, cloned: ClusterSpec, layers: Sequence[st
     standing.set(("layers",), list(layers), "pilot-light mode deploys these layers before the failover, without nodes")
     for name in ("pools", "handover"):
         standing.set((name,), None, "the nodes are in the other stack of the clone")
+    if "site" not in layers:
+        standing.set(("storage",), None, "the site creates the file systems, and the nodes mount them")
     if "site" in layers and plan.network and plan.network.extra:
         wanted = sorted({pool.machine for pool in cloned.pools} | set(cloned.network.machines))
         why = "the site creates the networks for the interfaces of these machine types"
@@ -122,6 +124,7 @@ def _nodes(pair: Pair, draft: Draft, layers: Sequence[str], reference: str) -> D
         nodes.set((name,), None, "this section is in the foundation stack")
     if "site" in layers:
         nodes.set(("network", "machines"), None, "the site creates the networks")
+        nodes.set(("access", "ingress"), None, "the site opens the ports")
     return nodes
 
 

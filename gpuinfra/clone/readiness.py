@@ -6,7 +6,7 @@ The module compares files. `gpuinfra/clouds/readiness.py` reads the cloud.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -22,7 +22,7 @@ from gpuinfra.clone.storage import with_bucket
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.readiness import FAIL, MOVE, OK, SKIPPED, UNREAD, WARN, Line
 from gpuinfra.clouds.second_region import second_region_of
-from gpuinfra.errors import GpuinfraError
+from gpuinfra.errors import DeploymentError, GpuinfraError
 from gpuinfra.findings import Level
 from gpuinfra.plan.storage import named
 from gpuinfra.planning import make_plan
@@ -122,10 +122,10 @@ def second_of(stack: LoadedStack, project: str, today: date, environment: Mappin
             files.append(found)
             lines += _valid(found, today)
             edits = _edits(one, found, fresh)
-            rewrite += edits
+            rewrite += [word for value in edits[1::2] if value not in rewrite for word in ("--set", value)]
             lines += _differences(one, found, fresh, join([*words, "--force", *edits]))
             lines += _addresses(stack, found)
-            lines += _role(stack, one, found, join([*words, "--force", *edits]))
+    lines += _roles(stack, fresh, files, join(rewrite))
     backend = _backend(stack, environment, login)
     lines += _state(stack, files, *backend)
     return Second(
@@ -264,7 +264,9 @@ def _differences(file: ClonedFile, found: LoadedStack, fresh: Result, command: s
     different = [
         route
         for route in sorted({*wanted, *given}, key=path_text)
-        if wanted.get(route) != given.get(route) and not any(_overlap(route, one) for one in changed)
+        if wanted.get(route) != given.get(route)
+        and not any(_overlap(route, one) for one in changed)
+        and not (route == ("access", ROLE) and _splits_role(file))
     ]
     for route in different[:MOST_DIFFERENCES]:
         reason = f"is {_shown(given, route)} in {found.path.name}, but {_shown(wanted, route)} in the stack"
@@ -316,19 +318,55 @@ def _addresses(stack: LoadedStack, found: LoadedStack) -> Iterator[Line]:
         yield Line(topic="addresses", name=found.name, state=OK, reason=f"{theirs.cidr} does not overlap {ours.cidr}")
 
 
-def _role(stack: LoadedStack, file: ClonedFile, found: LoadedStack, command: str) -> Iterator[Line]:
-    """Check that a failover in mode `pilot-light` does not create the nodes' role, if a control plane in the region of the stack creates roles."""
+def _splits_role(file: ClonedFile) -> bool:
+    """Return whether a clone in mode `pilot-light` creates the nodes' role with the site, for which this file has a field."""
+    return file.role in ("base", "nodes") and bool((file.declaration.get("access") or {}).get(ROLE))
+
+
+def _roles(stack: LoadedStack, fresh: Result, files: Sequence[LoadedStack], command: str) -> Iterator[Line]:
+    """Check that a failover in mode `pilot-light` does not create the nodes' role. Files of an earlier version do not have the field."""
+    found = {one.path: one for one in files}
+    there = {one.role: getattr(found[one.path].spec.access, ROLE) for one in fresh.files if one.path in found and _splits_role(one)}  # fmt: skip
+    for one in fresh.files:
+        if there.get(one.role) is not False:
+            continue
+        if one.role == "base" and there.get("nodes"):
+            reason = f"is not set in {one.path.name}, so the nodes have no role"
+            yield Line(topic="role", name=f"access.{ROLE}", state=FAIL, reason=reason, fix=command)
+        else:
+            reason = f"is not set in {one.path.name}, so a failover creates the nodes' role"
+            yield _role(stack, f"access.{ROLE}", reason, command)
+
+
+def _role(stack: LoadedStack, name: str, reason: str, fix: str) -> Line:
+    """Return the line for a role that a failover creates. It is a failure if a control plane in the region of the stack creates roles."""
     replication = profile_of(stack.spec.cloud).replication
-    lost = stack.spec.where.region in (replication.control_regions if replication else {})
-    if (
-        file.role == "nodes"
-        and (file.declaration.get("access") or {}).get(ROLE)
-        and not getattr(found.spec.access, ROLE)
-    ):
-        reason = f"is not set in {found.path.name}, so a failover creates the nodes' role"
-        if lost:
-            reason += f", which is not possible while {stack.spec.where.region} does not respond"
-        yield Line(topic="role", name=f"access.{ROLE}", state=FAIL if lost else WARN, reason=reason, fix=command)
+    region = stack.spec.where.region
+    if region in (replication.control_regions if replication else {}):
+        reason += f", which is not possible while {region} does not respond"
+        return Line(topic="role", name=name, state=FAIL, reason=reason, fix=fix)
+    return Line(topic="role", name=name, state=WARN, reason=reason, fix=fix)
+
+
+def deployed_role(
+    stack: LoadedStack, second: Second, state: Callable[[str], Sequence[Mapping[str, Any]]]
+) -> Iterator[Line]:
+    """Check that the base stack in mode `pilot-light` was deployed with the nodes' role. `state` returns the state of a stack, or raises `DeploymentError`."""
+    found = {one.path: one for one in second.files}
+    for file in second.fresh.files:
+        if file.role != "base" or file.path not in found or not getattr(found[file.path].spec.access, ROLE):
+            continue
+        try:
+            outputs = [one.get("outputs") or {} for one in state(file.stack)]
+            reason = f"the deployed stack {file.stack} has no role for the nodes"
+        except DeploymentError as problem:
+            outputs = list[Mapping[str, Any]]()
+            reason = f"the state of {file.stack} cannot be read ({problem})"
+        if any(one.get("node_profile_arn") for one in outputs):
+            yield Line(topic="role", name=file.stack, state=OK, reason="is deployed with the nodes' role")
+        else:
+            reason += ", so a failover creates the nodes' role"
+            yield _role(stack, file.stack, reason, join(["pulumi", "up", "--stack", file.stack]))
 
 
 ROLE = "node_role_in_site"

@@ -3,27 +3,26 @@
 Each cloud that supports `recovery.names` has a `dns` module with a `connect` function. Commands change the records, not Pulumi: the two stacks
 of a cluster have the same names, and neither declaration states which region is in use.
 
-The Lustre client resolves a host name in the mount source (`convert_hostnames` in `lustre/utils/mount_lustre.c`), and the EFS mount helper accepts a
-CNAME record that points to the file system's own name (mount.efs(8) of amazon-efs-utils); both retrieved 2026-11-27. A Lustre mount source also
-contains the mount name, which differs by file system. A TXT record contains the complete source.
+The names serve machines in other networks, where the own names of the file systems might not resolve. The record of a file system therefore contains
+addresses. A mount source also contains a part that differs by file system, so a TXT record contains the complete source.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gpuinfra.clouds.failover import Unreachable
 from gpuinfra.clouds.readiness import FAIL, OK, WARN, Line, Question, Unread, asked
 from gpuinfra.errors import DeploymentError
-from gpuinfra.inventory import nodes_of
 from gpuinfra.plan.model import NamesPlan
 from gpuinfra.registry import has_module, module_of
 
+if TYPE_CHECKING:
+    from gpuinfra.handover.judge import FleetVerdict
+
 CLUSTER = "gpuinfra:index:GpuCluster"
-SOURCE = "source"
-"""First label of the name of a TXT record with a complete mount source."""
 TTL_S = 60
 MOST_NODES = 8
 """Number of addresses in the record of the nodes, so that a response fits into one UDP packet."""
@@ -38,7 +37,7 @@ class NameRecord:
 
     name: str
     type: str
-    """`A`, `CNAME` or `TXT`."""
+    """`A` or `TXT`."""
     values: tuple[str, ...]
 
     @property
@@ -48,6 +47,15 @@ class NameRecord:
 
     def __str__(self) -> str:
         return f"{self.name} {self.type} {' '.join(self.values)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mounted:
+    """How machines in other networks mount a file system."""
+
+    addresses: tuple[str, ...]
+    source: str
+    """Complete mount source, without the name of the file system."""
 
 
 class Dns(Protocol):
@@ -61,11 +69,15 @@ class Dns(Protocol):
         ...
 
     def values(self, zone: str, keys: Iterable[Key]) -> dict[Key, tuple[str, ...]]:
-        """Return the sorted values of the records that exist."""
+        """Return the sorted values of the records that exist. The value of a record without values describes it, such as `ALIAS TARGET`."""
         ...
 
     def point(self, zone: str, records: Sequence[NameRecord]) -> None:
         """Create or replace records. All records change, or none."""
+        ...
+
+    def file_systems(self, resources: Iterable[Mapping[str, Any]]) -> Mapping[str, Mounted]:
+        """Return the addresses of the file systems in a state, keyed by their `dns_name`. Sends requests to the region of the file systems."""
         ...
 
 
@@ -77,31 +89,64 @@ def dns_of(cloud: str, region: str, config: Mapping[str, object]) -> Dns | None:
     return found
 
 
-def records(names: NamesPlan, resources: Iterable[Mapping[str, Any]]) -> tuple[NameRecord, ...]:
-    """Return the records for the file systems and the verified nodes in the states of a region's stacks."""
-    return tuple(_records(names, list(resources)))
+def control_region(cloud: str, region: str) -> str | None:
+    """Return the region whose failure prevents changes of records for a stack in `region`, or None if the cloud has no `dns` module."""
+    return str(module_of(cloud, "dns").control_region(region)) if has_module(cloud, "dns") else None
 
 
-def _records(names: NamesPlan, resources: Sequence[Mapping[str, Any]]) -> Iterator[NameRecord]:
-    if addresses := [one.address for one in nodes_of(resources) if one.verified and one.address][:MOST_NODES]:
-        yield NameRecord(name=names.login, type="A", values=tuple(sorted(addresses)))
-    outputs = [one.get("outputs") or {} for one in resources if one.get("type") == CLUSTER]
-    mounted = {str(one.get("mount")): one for each in outputs for one in each.get("file_systems") or ()}
-    for planned in names.mounts:
-        found = mounted.get(planned.mount)
-        if found is None or not found.get("dns_name"):
-            continue
-        yield NameRecord(name=planned.host, type="CNAME", values=(str(found["dns_name"]),))
-        if found.get("kind") == "lustre":
-            source = f"{found['dns_name']}@tcp:/{found['mount_name']}"
-            yield NameRecord(name=f"{SOURCE}.{planned.host}", type="TXT", values=(f'"{source}"',))
+def nodes_missing(verdicts: Iterable[FleetVerdict]) -> bool:
+    """Return whether a region is expected to have nodes, but no node is verified."""
+    verdicts = list(verdicts)
+    return any(one.expected for one in verdicts) and not _addresses(verdicts)
 
 
-def moved(dns: Dns, names: NamesPlan, resources: Iterable[Mapping[str, Any]]) -> tuple[NameRecord, ...]:
-    """Point the names to the file systems and nodes of a region. Returns the records."""
-    found = records(names, resources)
+def records(
+    dns: Dns, names: NamesPlan, resources: Iterable[Mapping[str, Any]], verdicts: Sequence[FleetVerdict]
+) -> tuple[NameRecord, ...]:
+    """Return the records for the file systems in the states of a region's stacks, and for the nodes that are verified now.
+
+    Raises `DeploymentError` if no node is verified or the addresses of the file systems cannot be read.
+    """
+    if nodes_missing(verdicts):
+        raise DeploymentError(f"no node is verified, so {names.login} cannot point to a node; wait until `gpuinfra verify` reports a verified node, and run the command again")  # fmt: skip
+    found = (*_login(names, verdicts), *_mounts(dns, names, list(resources)))
     if not found:
-        raise DeploymentError(f"the states contain no file system and no verified node for the names in {names.domain}")
+        raise DeploymentError(f"the states contain no file system and no node for the names in {names.domain}; deploy the stack first")  # fmt: skip
+    return found
+
+
+def _login(names: NamesPlan, verdicts: Iterable[FleetVerdict]) -> Iterator[NameRecord]:
+    if addresses := _addresses(verdicts):
+        yield NameRecord(name=names.login, type="A", values=addresses)
+
+
+def _mounts(dns: Dns, names: NamesPlan, resources: Sequence[Mapping[str, Any]]) -> Iterator[NameRecord]:
+    outputs = [one.get("outputs") or {} for one in resources if one.get("type") == CLUSTER]
+    mounted = {str(one.get("mount")): str(one.get("dns_name")) for each in outputs for one in each.get("file_systems") or ()}  # fmt: skip
+    if not any(planned.mount in mounted for planned in names.mounts):
+        return
+    try:
+        known = dns.file_systems(resources)
+    except Unreachable as problem:
+        raise DeploymentError(f"the addresses of the file systems cannot be read: {problem}") from None
+    for planned in names.mounts:
+        found = known.get(mounted.get(planned.mount, ""))
+        if found is not None:
+            yield NameRecord(name=planned.host, type="A", values=tuple(sorted(found.addresses)))
+            yield NameRecord(name=planned.source, type="TXT", values=(f'"{found.source}"',))
+
+
+def _addresses(verdicts: Iterable[FleetVerdict]) -> tuple[str, ...]:
+    """Return the sorted addresses of the first verified nodes."""
+    nodes = (node for one in verdicts for node in one.nodes if node.outcome == "verified" and node.private_ip)
+    return tuple(sorted([node.private_ip for node in nodes][:MOST_NODES]))
+
+
+def moved(
+    dns: Dns, names: NamesPlan, resources: Iterable[Mapping[str, Any]], verdicts: Sequence[FleetVerdict]
+) -> tuple[NameRecord, ...]:
+    """Point the names to the file systems and the verified nodes of a region. Returns the records."""
+    found = records(dns, names, resources, verdicts)
     dns.point(names.zone, found)
     return found
 
@@ -114,10 +159,17 @@ def lines(question: Question, dns: Dns) -> Iterator[Line]:
 
 
 def _lines(question: Question, dns: Dns, names: NamesPlan) -> Iterator[Line]:
+    wanted: tuple[NameRecord, ...] = ()
+    missing = False
     try:
         zone = dns.zone_name(names.zone)
-        wanted = records(names, question.resources)
-        found = dns.values(names.zone, [one.key for one in wanted]) if zone else {}
+        if zone is not None and _contains(zone, names.domain):
+            # If the region does not respond, the first request fails soon.
+            mounts = tuple(_mounts(dns, names, question.resources))
+            verdicts = question.verdicts()
+            missing = nodes_missing(verdicts)
+            wanted = (*_login(names, verdicts), *mounts)
+        found = dns.values(names.zone, [one.key for one in wanted]) if wanted else {}
     except (Unreachable, DeploymentError) as problem:
         raise Unread(str(problem)) from None
     if zone is None:
@@ -125,10 +177,13 @@ def _lines(question: Question, dns: Dns, names: NamesPlan) -> Iterator[Line]:
             topic="names", name=names.domain, state=FAIL, reason=f"the zone {names.zone} does not exist", fix=EDIT
         )
         return
-    if not f".{names.domain}".endswith(f".{zone}"):
+    if not _contains(zone, names.domain):
         reason = f"is not in the zone {names.zone}, whose domain is {zone}"
         yield Line(topic="names", name=names.domain, state=FAIL, reason=reason, fix=EDIT)
         return
+    if missing:
+        reason = f"no node in {question.region} is verified, so the name cannot point to a node"
+        yield Line(topic="names", name=names.login, state=WARN, reason=reason, fix=NAMES_FIX)
     for one in wanted:
         values = found.get(one.key)
         if values == one.values:
@@ -136,6 +191,10 @@ def _lines(question: Question, dns: Dns, names: NamesPlan) -> Iterator[Line]:
             continue
         reason = f"points to {' '.join(values)}, not to {' '.join(one.values)}" if values else "does not exist"
         yield Line(topic="names", name=one.name, state=WARN, reason=reason, fix=NAMES_FIX)
+
+
+def _contains(zone: str, domain: str) -> bool:
+    return f".{domain}".endswith(f".{zone}")
 
 
 NAMES_FIX = "gpuinfra names STACK"

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gpuinfra.clouds.preflight import Row, State
 from gpuinfra.plan.model import RecoveryPlan
 from gpuinfra.registry import has_module, module_of
+
+if TYPE_CHECKING:
+    from gpuinfra.handover.judge import FleetVerdict
 
 OK, WARN, FAIL, UNREAD, SKIPPED = "ok", "warn", "fail", "unread", "not checked"
 STATES = (FAIL, UNREAD, WARN, SKIPPED, OK)
@@ -63,6 +66,8 @@ class Question:
     """IDs of the images that the nodes in the second region use."""
     backend: tuple[str, str] = ("", "")
     """The setting that selects the state backend, and its URL if the URL does not specify a region."""
+    verdicts: Callable[[], Sequence[FleetVerdict]] = tuple
+    """Reads which nodes of the stack are verified now. Raises `DeploymentError`."""
 
     def of_type(self, token: str) -> list[Resource]:
         """Return the resources of one type in the state."""

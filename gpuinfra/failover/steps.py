@@ -26,6 +26,7 @@ POLL_S = 15.0
 LIMIT_S = 3600.0
 """Maximum time that a step waits for the cloud. A resumed failover waits again."""
 DRAIN = "drain"
+NAMES = "names"
 SHOWN = 5
 
 
@@ -122,7 +123,7 @@ def renamed(one: Failing, *, first: bool) -> Iterator[Step]:
     if (names := one.names) is None:
         return
     yield Step(
-        name="names",
+        name=NAMES,
         what=f"point {', '.join(names.plan.hosts)} to {one.second}",
         where=f"{names.dns.control_region}, which changes DNS records,",
         first=first,
@@ -284,8 +285,14 @@ def _verify(one: Failing, second: Second) -> str:
 
 def _rename(one: Failing, names: Names) -> str:
     resources = [resource for second in one.stacks for resource in one.state(second.loaded.name)]
-    found = moved(names.dns, names.plan, resources)
-    return f"{'; '.join(map(str, found))}; resolvers keep earlier values for at most {TTL_S} s"
+    verdicts = one.verdicts(resources)
+    found = moved(names.dns, names.plan, resources, verdicts)
+    login = (
+        ""
+        if any(v.verified for v in verdicts)
+        else f"; {names.plan.login} is unchanged, because {one.second} has no nodes"
+    )
+    return f"{'; '.join(map(str, found))}; resolvers keep earlier values for at most {TTL_S} s{login}"
 
 
 def polls(one: Failing, limit_s: float = LIMIT_S) -> Iterator[None]:

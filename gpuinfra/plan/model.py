@@ -495,6 +495,11 @@ class MountName:
     mount: str
     host: str
 
+    @property
+    def source(self) -> str:
+        """Name of the TXT record with the complete mount source."""
+        return f"source.{self.host}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class NamesPlan:

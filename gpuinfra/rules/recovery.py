@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import date
 
 from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.dns import control_region
 from gpuinfra.clouds.machines import pools_of, zoning_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.clouds.timing import lustre_duration
@@ -253,7 +254,7 @@ def recovery_names_can_move(spec: ClusterSpec, today: date) -> Iterator[Finding]
     if not (declared := _declared(spec)) or declared[0].names is None:
         return
     region = spec.where.region
-    if region in declared[1].control_regions and has_module(spec.cloud, "dns"):
+    if control_region(spec.cloud, region) == region:
         what = f"is set, but where.region is {region}, and DNS records cannot be changed while {region} does not respond; `gpuinfra failover --resume` moves the names later"
         yield warn("recovery.names", what, "use a different where.region")
 

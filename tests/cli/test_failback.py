@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuinfra.cli import failback as cli
+from gpuinfra.clone import readiness
 from gpuinfra.clouds import failover
+from gpuinfra.clouds.readiness import FAIL, Line
 from gpuinfra.errors import GpuinfraError, UsageError
 from gpuinfra.failover.journal import Journal
 from tests.cli.test_failover import world as world
@@ -69,6 +72,21 @@ def test_failback_runs_and_states_what_is_left(returned: Returned) -> None:
     assert "a failback of aws-recovery to us-east-2 ended at" in str(again.exception)
     assert run("--yes", "--resume").return_value == 0
     assert returned.calls == calls
+
+
+def test_roles_of_the_second_region_do_not_stop_a_failback(returned: Returned, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nodes of the second region run, so a stack file of an earlier version, with which a failover would create their role, is no reason to stop."""
+    real = readiness.second_of
+    line = Line(topic="role", name="access.node_role_in_site", state=FAIL, reason="is not set", fix="gpuinfra clone")
+
+    def second_of(*words: Any) -> readiness.Second:
+        found = real(*words)
+        return replace(found, lines=(*found.lines, line))
+
+    monkeypatch.setattr(readiness, "second_of", second_of)
+    failed_over()
+    done = run("--yes")
+    assert done.return_value == 0, done.exception
 
 
 def test_dry_run_and_json(returned: Returned) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,14 @@ from gpuinfra.clouds import failover, readiness
 from gpuinfra.clouds.readiness import OK, Line
 from gpuinfra.engine.find import Engine
 from gpuinfra.errors import GpuinfraError, UsageError
+from gpuinfra.failover.journal import Journal
+from gpuinfra.failover.run import Result as FailoverResult
+from gpuinfra.failover.steps import Names, Step
 from gpuinfra.shipped import shipped
 from gpuinfra.spec.load import read_stack
 from tests.clouds.stacks import TODAY
+from tests.clouds.test_dns import NAMES
+from tests.failover.test_names import Zone
 from tests.failover.world import PAIR, World
 
 REGION = ["--to", "us-west-2"]
@@ -135,6 +141,22 @@ def test_unreachable_region_is_stated(world: World) -> None:
     assert document["ok"] is True
     assert document["unreachable"] == ["fence", "drain", "replication"]
     assert "stop gpu-0" not in world.calls
+
+
+def test_names_that_did_not_move_have_their_own_command(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the control plane of the records does not respond, the last lines contain the command that changes only the records, also if a resumed failover fails."""
+    zone = Zone(world, control_region="us-east-2", down=True)
+    monkeypatch.setattr(cli, "names_in", lambda found: Names(plan=NAMES, dns=zone))
+    command = "to change only the DNS names, run: gpuinfra names aws-recovery --to us-west-2"
+    done = run(*REGION, "--yes")
+    assert done.return_value == 0, done.exception
+    assert command in done.output
+    journal = Journal(Path("Pulumi.aws-recovery.yaml"))
+    steps = (Step(name="names", what="", run=lambda _: ""),)
+    with closing(journal), pytest.raises(GpuinfraError, match=re.escape(command)):
+        cli._report(
+            FailoverResult(steps=steps, journal=journal, problem="drain: x"), "aws-recovery", "us-west-2", as_json=False
+        )
 
 
 def test_wrong_calls_are_usage_errors(world: World, tmp_path: Path) -> None:

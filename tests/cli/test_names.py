@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,13 +14,13 @@ from click.testing import CliRunner, Result
 
 from gpuinfra.cli import names as cli
 from gpuinfra.cli import ready
-from gpuinfra.clouds.dns import Key, NameRecord
+from gpuinfra.clouds.dns import Key, Mounted, NameRecord
 from gpuinfra.clouds.failover import Unreachable
 from gpuinfra.errors import DeploymentError, GpuinfraError, UsageError
-from gpuinfra.failover.journal import Journal
+from gpuinfra.failover.journal import FailbackJournal, Journal
 from gpuinfra.shipped import shipped
 from tests.clouds.stacks import TODAY
-from tests.clouds.test_dns import DOMAIN, LUSTRE, ZONE, node, state
+from tests.clouds.test_dns import DEAD, DOMAIN, LUSTRE, PRIMARY, ZONE, fleet, node, state
 
 DECLARED = f"      names: {{zone: {ZONE}, domain: {DOMAIN}}}\n"
 
@@ -44,6 +44,9 @@ class Zone:
     def point(self, zone: str, records: Sequence[NameRecord]) -> None:
         self.found.update({one.key: one.values for one in records})
 
+    def file_systems(self, resources: Iterable[Mapping[str, Any]]) -> Mapping[str, Mounted]:
+        return {LUSTRE: Mounted(addresses=(PRIMARY,), source=f"{PRIMARY}@tcp:/abcdefgh")}
+
 
 @pytest.fixture
 def zone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Zone:
@@ -56,9 +59,10 @@ def zone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Zone:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GPUINFRA_TODAY", TODAY.isoformat())
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    resources: list[dict[str, Any]] = [{"type": "x", "custom": True}, *state(node(1), node(2))]
+    resources: list[dict[str, Any]] = [{"type": "x", "custom": True}, *state()]
     monkeypatch.setattr(ready, "readable_stack", lambda *_, **__: nullcontext(resources))
     monkeypatch.setattr(cli, "exported", lambda name: [])
+    monkeypatch.setattr(cli, "verdicts", lambda resources: fleet(node(1), node(2)) if resources else [])
     monkeypatch.setattr("gpuinfra.clouds.dns.dns_of", lambda *_: found)
     return found
 
@@ -70,14 +74,39 @@ def run(*words: str, stack: str = "Pulumi.aws-recovery.yaml") -> Result:
 
 def test_each_record_is_printed_with_its_earlier_value(zone: Zone) -> None:
     """The first run creates the records, and a second run changes nothing."""
-    zone.found[f"scratch.{DOMAIN}", "CNAME"] = ("old.example.com",)
+    zone.found[f"scratch.{DOMAIN}", "A"] = ("10.9.9.9",)
     done = run("--yes")
     assert done.exception is None, done.exception
     lines = done.stdout.splitlines()
     assert lines[0] == f"login.{DOMAIN} A 10.0.0.1 10.0.0.2 (new)"
-    assert lines[1] == f"scratch.{DOMAIN} CNAME {LUSTRE} (was old.example.com)"
-    assert zone.found[f"scratch.{DOMAIN}", "CNAME"] == (LUSTRE,)
+    assert lines[1] == f"scratch.{DOMAIN} A {PRIMARY} (was 10.9.9.9)"
+    assert zone.found[f"scratch.{DOMAIN}", "A"] == (PRIMARY,)
     assert all(line.endswith("(unchanged)") for line in run("--yes").stdout.splitlines())
+
+
+def test_the_name_of_the_nodes_points_to_nodes_that_exist(zone: Zone, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The state can list a node that was replaced, so the command reads the nodes, and changes nothing if none is verified."""
+    assert str(DEAD["privateIp"]) not in run("--yes").stdout
+    before = dict(zone.found)
+    monkeypatch.setattr(cli, "verdicts", lambda resources: fleet(node(3, "failed")))
+    problem = run("--yes").exception
+    assert isinstance(problem, DeploymentError)
+    assert "no node is verified" in str(problem)
+    assert zone.found == before
+
+
+def test_json_states_whether_records_changed(zone: Zone) -> None:
+    """`changed` is true if the command changed a record. A second run changes none."""
+    assert [json.loads(run("--json", "--yes").stdout)["changed"] for _ in range(2)] == [True, False]
+
+
+def test_the_confirmation_of_json_shows_the_records(zone: Zone, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `--json`, the records are on stderr before the question. Click's runner writes the input to stdout before the JSON object."""
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    done = CliRunner().invoke(cli.command, ["Pulumi.aws-recovery.yaml", "--json"], standalone_mode=False, input="y\n")
+    assert done.exception is None, done.exception
+    assert json.loads(done.stdout[done.stdout.index("{") :])["changed"]
+    assert done.stderr.index("login.") < done.stderr.index("Change these records?")
 
 
 def test_a_dry_run_changes_nothing(zone: Zone) -> None:
@@ -108,15 +137,36 @@ def test_wrong_use_has_one_error(zone: Zone, words: list[str], stack: str, kind:
     assert zone.found == {}
 
 
+def journal(kind: type[Journal], region: str, *, ended: bool) -> None:
+    """Write the journal of a move."""
+    found = kind(Path("Pulumi.aws-recovery.yaml"))
+    found.begin("aws-recovery", region, {})
+    if ended:
+        found.end()
+    found.close()
+
+
 def test_names_point_to_the_second_region_after_a_failover(zone: Zone, monkeypatch: pytest.MonkeyPatch) -> None:
     """The region in the journal of the failover is the default, and `--to` selects the other one."""
-    monkeypatch.setattr(cli, "_state", lambda _, region: state(node(7 if region == "us-west-2" else 1)))
-    journal = Journal(Path("Pulumi.aws-recovery.yaml"))
-    journal.begin("aws-recovery", "us-west-2", {})
-    journal.end()
-    journal.close()
+    monkeypatch.setattr(cli, "_state", lambda _, region: [{"region": region}])
+    monkeypatch.setattr(cli, "verdicts", lambda found: fleet(node(7 if found[0]["region"] == "us-west-2" else 1)))
+    journal(Journal, "us-west-2", ended=True)
     assert "A 10.0.0.7 " in run("--yes").stdout
     assert "A 10.0.0.1 " in run("--yes", "--to", "us-east-2").stdout
+
+
+@pytest.mark.parametrize(("kind", "region"), [(Journal, "us-west-2"), (FailbackJournal, "us-east-2")])
+def test_a_move_that_is_not_finished_has_no_default_region(zone: Zone, kind: type[Journal], region: str) -> None:
+    """The nodes of one region can be terminated, so the command changes nothing without `--to`."""
+    if kind is FailbackJournal:
+        journal(Journal, "us-west-2", ended=True)
+    journal(kind, region, ended=False)
+    problem = run("--yes").exception
+    assert isinstance(problem, UsageError)
+    assert f"to {region} is not finished" in str(problem)
+    assert "add --to us-east-2 or --to us-west-2" in str(problem)
+    assert zone.found == {}
+    assert run("--yes", "--to", "us-east-2").exception is None
 
 
 def test_a_control_plane_that_does_not_respond_is_an_error(zone: Zone) -> None:

@@ -402,6 +402,27 @@ def test_pilot_light_separates_what_each_stack_creates() -> None:
     assert "handover" not in base
 
 
+def test_pilot_light_opens_ports_in_the_stack_with_the_site(tmp_path: Path) -> None:
+    """The stack that creates the network opens the ports of `access.ingress`, and the stack with the nodes does not repeat them."""
+    ingress = [{"ports": ["8000"], "sources": ["10.1.0.0/16"]}]
+    result = cloned(written(tmp_path, aws(access={"ingress": ingress})), "us-west-2", mode="pilot-light")
+    assert result.ok, [str(one) for one in result.findings]
+    base, nodes = (one.declaration for one in result.files)
+    assert base["access"]["ingress"] == ingress
+    assert "ingress" not in nodes["access"]
+
+
+def test_pilot_light_repeats_storage_only_for_the_nodes(tmp_path: Path) -> None:
+    """If the site is in another stack, the base creates only the foundation, so only the stack with the nodes lists the file systems."""
+    storage = [{"kind": "lustre", "mount": "/scratch", "capacity_gib": 4800, "throughput_mb_s_per_tib": 250}]
+    declared_ = aws(use={"site": "organization/gpuinfra/one-site"}, storage=storage)
+    result = cloned(written(tmp_path, declared_), "us-west-2", mode="pilot-light")
+    assert result.ok, [str(one) for one in result.findings]
+    base, nodes = (one.declaration for one in result.files)
+    assert "storage" not in base
+    assert nodes["storage"] == storage
+
+
 def test_machine_type_with_less_memory_is_no_replacement(tmp_path: Path) -> None:
     """An H200 is not replaced by an H100 or an A100, which have less memory, so the pair is refused with alternatives."""
     pools = [{"name": "gpu", "machine": "p5en.48xlarge", "capacity": [{"kind": "spot", "count": 2}]}]

@@ -18,14 +18,14 @@ from gpuinfra.cli import ready as cli
 from gpuinfra.cli.clone import command as clone_command
 from gpuinfra.cli.stacks import Stacks
 from gpuinfra.clone.make import clone
-from gpuinfra.clone.model import Request
-from gpuinfra.clone.readiness import Second, data, second_of
+from gpuinfra.clone.model import ClonedFile, Request
+from gpuinfra.clone.readiness import Second, data, deployed_role, second_of
 from gpuinfra.clouds import readiness
 from gpuinfra.clouds.preflight import Row, problem
 from gpuinfra.clouds.readiness import FAIL, OK, SKIPPED, UNREAD, WARN, Line
-from gpuinfra.errors import EnvironmentMissing, SpecError, UsageError
+from gpuinfra.errors import DeploymentError, EnvironmentMissing, SpecError, UsageError
 from gpuinfra.shipped import shipped
-from gpuinfra.spec.load import read_stack
+from gpuinfra.spec.load import LoadedStack, read_stack
 from gpuinfra.spec.policy import Network
 from tests.clone.stacks import cloned, file_of
 from tests.clouds.stacks import TODAY
@@ -347,27 +347,83 @@ def test_mounted_replica_needs_its_key(pair: tuple[Path, Path]) -> None:
     assert "storage[0].key_arn=arn:aws:kms:us-west-2:0:key/k" in shlex.split(line.fix)
 
 
-@pytest.mark.parametrize(("region", "state"), [("us-east-1", FAIL), ("us-east-2", WARN)])
-def test_a_node_role_that_a_failover_creates_is_reported(tmp_path: Path, region: str, state: str) -> None:
-    """A stack file of an earlier version has no `node_role_in_site`. It is a failure if the control plane of IAM is in the region that fails."""
-    text = (
-        file_of("aws-recovery")
-        .read_text()
-        .replace("mode: cold", "mode: pilot-light")
-        .replace("      site_minutes: 30\n", "")
-    )
-    text = text.replace("us-east-2", region).replace("use2-az1", {"us-east-1": "use1-az4"}.get(region, "use2-az1"))
-    path = tmp_path / "Pulumi.recovery.yaml"
-    path.write_text(text)
+LOST = [("us-east-1", FAIL), ("us-east-2", WARN)]
+"""First regions, and the state of a line about a role that a failover creates: the control plane of IAM is in us-east-1."""
+
+
+def pilot_light(folder: Path, region: str) -> tuple[LoadedStack, ClonedFile, ClonedFile]:
+    """A stack in mode pilot-light with this first region, and the two files of its clone, which are written."""
+    text = file_of("aws-recovery").read_text().replace("mode: cold", "mode: pilot-light")
+    text = text.replace("      site_minutes: 30\n", "").replace("us-east-2", region)
+    path = folder / "Pulumi.recovery.yaml"
+    path.write_text(text.replace("use2-az1", {"us-east-1": "use1-az4"}.get(region, "use2-az1")))
     base, nodes = cloned(path, "us-west-2", mode="pilot-light").files
     base.path.write_text(base.text)
     nodes.path.write_text(nodes.text)
-    loaded = read_stack(path)
+    return read_stack(path), base, nodes
+
+
+def earlier(file: ClonedFile) -> None:
+    """Write a file as an earlier version wrote it, without `node_role_in_site`."""
+    lines = file.text.splitlines()
+    kept = [line for line in lines if "node_role_in_site" not in line and line.strip() != "access:"]
+    file.path.write_text("\n".join(kept) + "\n")
+
+
+@pytest.mark.parametrize(("region", "state"), LOST)
+def test_a_node_role_that_a_failover_creates_is_reported(tmp_path: Path, region: str, state: str) -> None:
+    """Stack files of an earlier version have no `node_role_in_site`. This is not a difference, and a failure only if IAM is in the region that fails."""
+    loaded, base, nodes = pilot_light(tmp_path, region)
     assert not [one for one in second_of(loaded, "gpuinfra", TODAY, {}).lines if one.topic == "role"]
-    without = [
-        line for line in nodes.text.splitlines() if "node_role_in_site" not in line and line.strip() != "access:"
-    ]
-    nodes.path.write_text("\n".join(without) + "\n")
+    for files in ([nodes], [base, nodes]):
+        for one in files:
+            earlier(one)
+        found = second_of(loaded, "gpuinfra", TODAY, {}).lines
+        roles = [one for one in found if one.topic == "role"]
+        assert [one.state for one in roles] == [state] * len(files)
+        assert all(one.fix.endswith("--force") for one in roles)
+        assert [one for one in found if one.topic == "difference" and one.state != OK] == []
+
+
+def test_nodes_whose_site_has_no_role_are_a_failure(tmp_path: Path) -> None:
+    """If only the file of the nodes has the field, their deployment fails in each region."""
+    loaded, base, _ = pilot_light(tmp_path, "us-east-2")
+    earlier(base)
     (line,) = [one for one in second_of(loaded, "gpuinfra", TODAY, {}).lines if one.topic == "role"]
-    assert line.state == state
-    assert line.fix.endswith("--force")
+    assert (line.state, line.reason) == (FAIL, f"is not set in {base.path.name}, so the nodes have no role")
+
+
+@pytest.mark.parametrize(("region", "state"), LOST)
+def test_a_base_that_was_not_deployed_with_the_role_is_reported(tmp_path: Path, region: str, state: str) -> None:
+    """A file with the field has no effect before `pulumi up`, so the check reads the state of the base stack."""
+    loaded, base, _ = pilot_light(tmp_path, region)
+    second = second_of(loaded, "gpuinfra", TODAY, {})
+    asked: list[str] = []
+
+    def read_with(outputs: dict[str, Any] | None) -> Line:
+        def state_of(name: str) -> list[dict[str, Any]]:
+            asked.append(name)
+            if outputs is None:
+                raise DeploymentError("no stack named 'base' found")
+            return [{"type": "pulumi:pulumi:Stack"}, {"type": "gpuinfra:index:GpuCluster", "outputs": outputs}]
+
+        (line,) = deployed_role(loaded, second, state_of)
+        return line
+
+    assert read_with({"node_profile_arn": "arn:aws:iam::0:instance-profile/p"}).state == OK
+    for outputs in ({"vpc_id": "vpc-1"}, None):
+        line = read_with(outputs)
+        assert (line.topic, line.state) == ("role", state)
+        assert "a failover creates the nodes' role" in line.reason
+        assert line.fix == f"pulumi up --stack {base.stack}"
+    assert set(asked) == {base.stack}
+
+
+@pytest.mark.parametrize("written", ["aws-recovery"], indirect=True)
+def test_only_a_base_stack_is_read_for_the_role(pair: tuple[Path, Path]) -> None:
+    """In mode cold, a failover creates the role, so no state is read."""
+
+    def state_of(name: str) -> list[dict[str, Any]]:
+        raise AssertionError(name)
+
+    assert list(deployed_role(read_stack(pair[0]), read(pair[0]), state_of)) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,9 +11,12 @@ import pytest
 from botocore.stub import Stubber
 
 from gpuinfra.clouds import dns
-from gpuinfra.clouds.aws.dns import AwsDns
+from gpuinfra.clouds.aws.dns import HOME as HOME_TYPE
+from gpuinfra.clouds.aws.dns import LUSTRE as LUSTRE_TYPE
+from gpuinfra.clouds.aws.dns import MOUNT_TARGET, AwsDns
 from gpuinfra.clouds.readiness import FAIL, OK, UNREAD, WARN, Question
 from gpuinfra.errors import DeploymentError
+from gpuinfra.handover.judge import FleetVerdict, NodeVerdict
 from gpuinfra.plan.model import MountName, NamesPlan
 from gpuinfra.planning import make_plan
 from gpuinfra.spec.recovery import RecoveryNames
@@ -25,15 +28,24 @@ NAMES = NamesPlan(
     mounts=(MountName(mount="/home", host=f"home.{DOMAIN}"), MountName(mount="/scratch", host=f"scratch.{DOMAIN}")),
 )  # fmt: skip
 LUSTRE, HOME = "fs-0123456789abcdef0.fsx.us-east-1.amazonaws.com", "fs-0123456789abcdef1.efs.us-east-1.amazonaws.com"
+LUSTRE_ID, HOME_ID = LUSTRE.partition(".")[0], HOME.partition(".")[0]
+PRIMARY, TARGETS = "10.0.1.4", ("10.0.1.5", "10.0.2.5")
 
 
-def node(number: int, outcome: str = "verified") -> dict[str, Any]:
-    """A node in the state."""
-    return {"label": f"gpu-{number}", "instanceId": f"i-{number}", "outcome": outcome, "privateIp": f"10.0.0.{number}"}
+def node(number: int, outcome: str = "verified") -> NodeVerdict:
+    """A node that exists now."""
+    return NodeVerdict(
+        label=f"gpu-{number}", pool="gpu", group="gpu-0", instance_id=f"i-{number}", outcome=outcome, reason="", settled=True, private_ip=f"10.0.0.{number}"
+    )  # fmt: skip
 
 
-def state(*nodes: dict[str, Any]) -> list[dict[str, Any]]:
-    """A state with these nodes, a Lustre file system, a home file system and a mounted bucket."""
+def fleet(*nodes: NodeVerdict, missing: int = 0) -> list[FleetVerdict]:
+    """The nodes of a stack."""
+    return [FleetVerdict(nodes=nodes, missing={"gpu-0": missing} if missing else {})]
+
+
+def state() -> list[dict[str, Any]]:
+    """A state with a Lustre file system, a home file system and a mounted bucket. The node in it was replaced since the last deployment."""
     mounts = [
         {"kind": "lustre", "mount": "/scratch", "dns_name": LUSTRE, "mount_name": "abcdefgh"},
         {"kind": "home", "mount": "/home", "dns_name": HOME, "mount_name": "/"},
@@ -41,36 +53,64 @@ def state(*nodes: dict[str, Any]) -> list[dict[str, Any]]:
     ]
     return [
         {"type": dns.CLUSTER, "outputs": {"file_systems": mounts}},
-        {"type": "gpuinfra:index:NodesReady", "outputs": {"nodes": list(nodes)}},
-    ]
+        {"type": "gpuinfra:index:NodesReady", "outputs": {"nodes": [DEAD]}},
+        {"type": LUSTRE_TYPE, "id": LUSTRE_ID, "outputs": {
+            "arn": f"arn:aws:fsx:us-east-1:000000000000:file-system/{LUSTRE_ID}", "dnsName": LUSTRE, "mountName": "abcdefgh",
+            "networkInterfaceIds": ["eni-1", "eni-2"],
+        }},
+        {"type": HOME_TYPE, "id": HOME_ID, "outputs": {"dnsName": HOME}},
+        *({"type": MOUNT_TARGET, "outputs": {"fileSystemId": HOME_ID, "ipAddress": one}} for one in reversed(TARGETS)),
+        {"type": MOUNT_TARGET, "outputs": {"fileSystemId": "fs-other", "ipAddress": "10.0.9.9"}},
+    ]  # fmt: skip
 
 
+DEAD = {"label": "gpu-9", "instanceId": "i-9", "outcome": "verified", "privateIp": "10.0.0.99"}
 RECORDS = [
     f'login.{DOMAIN} A 10.0.0.1',
-    f"home.{DOMAIN} CNAME {HOME}",
-    f"scratch.{DOMAIN} CNAME {LUSTRE}",
-    f'source.scratch.{DOMAIN} TXT "{LUSTRE}@tcp:/abcdefgh"',
+    f"home.{DOMAIN} A {' '.join(TARGETS)}",
+    f'source.home.{DOMAIN} TXT "{HOME_ID}"',
+    f"scratch.{DOMAIN} A {PRIMARY}",
+    f'source.scratch.{DOMAIN} TXT "{PRIMARY}@tcp:/abcdefgh"',
 ]  # fmt: skip
 
 
 def test_names_point_to_file_systems_and_verified_nodes() -> None:
-    """A node that is not verified and a mounted bucket have no record, and the mount source of Lustre contains its mount name."""
-    found = dns.records(NAMES, state(node(1), node(2, "failed")))
-    assert [str(one) for one in found] == RECORDS
+    """Machines outside the VPC need addresses. The nodes are those that are verified now, not those in the state, and a mounted bucket has no record."""
+    with aws(primary()) as found:
+        records = dns.records(found, NAMES, state(), fleet(node(1), node(2, "failed")))
+    assert [str(one) for one in records] == RECORDS
 
 
 def test_the_record_of_the_nodes_has_at_most_eight_addresses() -> None:
     """A response fits into one packet."""
-    found = dns.records(NAMES, state(*(node(number) for number in range(1, 20))))
-    assert len(found[0].values) == 8
+    with aws() as found:
+        records = dns.records(found, NAMES, [], fleet(*(node(number) for number in range(1, 20))))
+    assert len(records[0].values) == 8
 
 
-def test_names_in_the_state_of_two_stacks() -> None:
-    """In mode pilot-light, one stack has the file systems and another one has the nodes."""
-    site, nodes = state(node(1))
-    assert [one.type for one in dns.records(NAMES, [nodes])] == ["A"]
-    assert [one.type for one in dns.records(NAMES, [site])] == ["CNAME", "CNAME", "TXT"]
-    assert len(dns.records(NAMES, [nodes, site])) == 4
+@pytest.mark.parametrize("nodes", [fleet(node(1, "waiting")), fleet(missing=2)])
+def test_names_do_not_move_without_a_verified_node(nodes: list[FleetVerdict]) -> None:
+    """If nodes are expected and none is verified, all names stay as they are, so that none points to nodes that do not exist."""
+    with aws() as found, pytest.raises(DeploymentError, match=f"no node is verified, so login.{DOMAIN}"):
+        dns.moved(found, NAMES, state(), nodes)
+
+
+def test_a_stack_without_nodes_has_names_of_its_file_systems() -> None:
+    """If no nodes are expected, for example because a reservation has not started, the names of the file systems still move."""
+    for verdicts in ([], fleet()):
+        with aws(primary()) as found:
+            assert [one.type for one in dns.records(found, NAMES, state(), verdicts)] == ["A", "TXT", "A", "TXT"]
+
+
+def test_addresses_that_cannot_be_read_are_an_error() -> None:
+    """A state without network interfaces and a refused request each stop the move, and no record changes."""
+    resources = state()
+    resources[2]["outputs"]["networkInterfaceIds"] = []
+    with aws() as found, pytest.raises(DeploymentError, match="run `pulumi refresh`"):
+        dns.moved(found, NAMES, resources, fleet(node(1)))
+    refused = "describe_network_interfaces", "InvalidNetworkInterfaceID.NotFound", {"NetworkInterfaceIds": ["eni-1"]}
+    with aws(refused) as found, pytest.raises(DeploymentError, match="InvalidNetworkInterfaceID"):
+        dns.moved(found, NAMES, state(), fleet(node(1)))
 
 
 def test_a_plan_lists_the_names_of_its_own_file_systems() -> None:
@@ -85,32 +125,48 @@ def test_a_plan_lists_the_names_of_its_own_file_systems() -> None:
     assert planned.names.hosts == (f"login.{DOMAIN}", f"scratch.{DOMAIN}")
 
 
+Answer = tuple[str, Any, dict[str, Any]]
+
+
 @contextmanager
-def route53(*answers: tuple[str, Any, dict[str, Any]]) -> Iterator[AwsDns]:
-    """Route 53 with these responses, in order. All of them must be used. A string is an error code."""
-    made = boto3.client("route53", region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
+def aws(*answers: Answer) -> Iterator[AwsDns]:
+    """Route 53 and EC2 with these responses, in order. All of them must be used. A string is an error code."""
+    places = {"route53": "us-east-1", "ec2": "us-east-1"}
+    made = {
+        name: boto3.client(name, region_name=region, aws_access_key_id="a", aws_secret_access_key="b")  # pyright: ignore[reportCallIssue, reportArgumentType]
+        for name, region in places.items()
+    }
 
     def client(service: str, region: str) -> Any:
-        assert (service, region) == ("route53", "us-east-1")
-        return made
+        assert places[service] == region
+        return made[service]
 
-    with Stubber(made) as stubber:
-        for method, answer, expected in answers:
-            if isinstance(answer, str):
-                stubber.add_client_error(method, answer, "refused", http_status_code=400, expected_params=expected)
-            else:
-                stubber.add_response(method, answer, expected)
+    stubbers = {name: Stubber(one) for name, one in made.items()}
+    for method, answer, expected in answers:
+        stubber = next(one for one in stubbers.values() if hasattr(one.client, method))
+        if isinstance(answer, str):
+            stubber.add_client_error(method, answer, "refused", http_status_code=400, expected_params=expected)
+        else:
+            stubber.add_response(method, answer, expected)
+    with stubbers["route53"], stubbers["ec2"]:
         yield AwsDns(client, "eu-west-1")
-        stubber.assert_no_pending_responses()
+        for one in stubbers.values():
+            one.assert_no_pending_responses()
 
 
-def zone(name: str = f"{DOMAIN}.") -> tuple[str, Any, dict[str, Any]]:
+def primary() -> Answer:
+    """The request for the first network interface of the Lustre file system, and its response."""
+    found = {"NetworkInterfaceId": "eni-1", "PrivateIpAddress": PRIMARY}
+    return "describe_network_interfaces", {"NetworkInterfaces": [found]}, {"NetworkInterfaceIds": ["eni-1"]}
+
+
+def zone(name: str = f"{DOMAIN}.") -> Answer:
     """The request for the zone, and its response."""
     found = {"Id": f"/hostedzone/{ZONE}", "Name": name, "CallerReference": "r", "Config": {"PrivateZone": True}}
     return "get_hosted_zone", {"HostedZone": found}, {"Id": ZONE}
 
 
-def listed(name: str, type_: str, *values: str, found: str = "") -> tuple[str, Any, dict[str, Any]]:
+def listed(name: str, type_: str, *values: str, found: str = "") -> Answer:
     """The request for one record, and its response."""
     rows = [
         {"Name": f"{found or name}.", "Type": type_, "TTL": 60, "ResourceRecords": [{"Value": one} for one in values]}
@@ -124,63 +180,93 @@ def listed(name: str, type_: str, *values: str, found: str = "") -> tuple[str, A
 
 def test_all_records_change_in_one_request() -> None:
     """Route 53 applies all changes of a request or none, so the names never point to two regions."""
-    wanted = dns.records(NAMES, state(node(1)))
+    with aws(primary()) as found:
+        wanted = dns.records(found, NAMES, state(), fleet(node(1)))
     changes = [
         {"Action": "UPSERT", "ResourceRecordSet": {"Name": one.name, "Type": one.type, "TTL": 60, "ResourceRecords": [{"Value": value} for value in one.values]}}
         for one in wanted
     ]  # fmt: skip
     answer = {"ChangeInfo": {"Id": "/change/C1", "Status": "PENDING", "SubmittedAt": "2026-11-27T00:00:00Z"}}
-    with route53(
-        ("change_resource_record_sets", answer, {"HostedZoneId": ZONE, "ChangeBatch": {"Changes": changes}})
-    ) as found:
-        assert dns.moved(found, NAMES, state(node(1))) == wanted
+    change = "change_resource_record_sets", answer, {"HostedZoneId": ZONE, "ChangeBatch": {"Changes": changes}}
+    with aws(primary(), change) as found:
+        assert dns.moved(found, NAMES, state(), fleet(node(1))) == wanted
 
 
 def test_a_state_without_targets_changes_no_name() -> None:
-    """Without a file system and without a verified node, no request is sent."""
-    with route53() as found, pytest.raises(DeploymentError, match="contain no file system and no verified node"):
-        dns.moved(found, NAMES, [])
+    """Without a file system and without nodes, no request is sent."""
+    with aws() as found, pytest.raises(DeploymentError, match="contain no file system and no node"):
+        dns.moved(found, NAMES, [], [])
 
 
 def test_the_next_record_is_not_the_requested_one() -> None:
     """A list starts at the next record if the requested one does not exist."""
-    keys = [(f"login.{DOMAIN}", "A"), (f"home.{DOMAIN}", "CNAME")]
-    answers = [listed(*keys[0], "10.0.0.9", found=f"z.{DOMAIN}"), listed(*keys[1], f"{HOME}.")]
-    with route53(*answers) as found:
-        assert found.values(ZONE, keys) == {keys[1]: (HOME,)}
+    keys = [(f"login.{DOMAIN}", "A"), (f"home.{DOMAIN}", "A")]
+    answers = [listed(*keys[0], "10.0.0.9", found=f"z.{DOMAIN}"), listed(*keys[1], *reversed(TARGETS))]
+    with aws(*answers) as found:
+        assert found.values(ZONE, keys) == {keys[1]: TARGETS}
 
 
-def lines(*answers: tuple[str, Any, dict[str, Any]], resources: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
+def test_an_alias_record_has_its_target_as_value() -> None:
+    """An alias record has no values, so its target is the value that a change replaces."""
+    alias = {"HostedZoneId": "Z1", "DNSName": "lb.example.com.", "EvaluateTargetHealth": False}
+    method, answer, expected = listed(f"login.{DOMAIN}", "A")
+    answer["ResourceRecordSets"] = [{"Name": f"login.{DOMAIN}.", "Type": "A", "AliasTarget": alias}]
+    with aws((method, answer, expected)) as found:
+        key = (f"login.{DOMAIN}", "A")
+        assert found.values(ZONE, [key]) == {key: ("ALIAS lb.example.com",)}
+
+
+def lines(
+    *answers: Answer, resources: list[dict[str, Any]], verdicts: Sequence[FleetVerdict] = ()
+) -> list[tuple[str, str, str]]:
     """Name, state and reason of each line."""
     spec = spec_of("aws-recovery")
     assert spec.recovery is not None
     recovery = spec.recovery.model_copy(update={"names": RecoveryNames(zone=ZONE, domain=DOMAIN)})
     plan = make_plan(spec.model_copy(update={"recovery": recovery}), TODAY)
     assert plan.recovery is not None
-    asked = Question(region="us-east-1", recovery=plan.recovery, rpo_minutes=90, resources=resources, config={})
-    with route53(*answers) as found:
+    asked = Question(
+        region="us-east-1",
+        recovery=plan.recovery,
+        rpo_minutes=90,
+        resources=resources,
+        config={},
+        verdicts=lambda: verdicts,
+    )
+    with aws(*answers) as found:
         return [(one.name, one.state, one.reason) for one in dns.lines(asked, found)]
+
+
+KEYS = [(f"scratch.{DOMAIN}", "A"), (f"source.scratch.{DOMAIN}", "TXT")]
+RIGHT = (listed(*KEYS[0], PRIMARY), listed(*KEYS[1], f'"{PRIMARY}@tcp:/abcdefgh"'))
 
 
 def test_names_of_another_region_are_a_warning() -> None:
     """`ready` reports each name that is missing or has another value, and the command that changes it."""
-    site = state()[:1]
-    keys = [(f"scratch.{DOMAIN}", "CNAME"), (f"source.scratch.{DOMAIN}", "TXT")]
-    found = lines(zone(), listed(*keys[0], "other.example.com"), listed(*keys[1]), resources=site)
-    assert [one[:2] for one in found] == [(keys[0][0], WARN), (keys[1][0], WARN)]
-    assert found[0][2] == f"points to other.example.com, not to {LUSTRE}"
+    found = lines(zone(), primary(), listed(*KEYS[0], "10.9.9.9"), listed(*KEYS[1]), resources=state())
+    assert [one[:2] for one in found] == [(KEYS[0][0], WARN), (KEYS[1][0], WARN)]
+    assert found[0][2] == f"points to 10.9.9.9, not to {PRIMARY}"
     assert found[1][2] == "does not exist"
-    right = (listed(*keys[0], LUSTRE), listed(*keys[1], f'"{LUSTRE}@tcp:/abcdefgh"'))
-    assert {one[1] for one in lines(zone("example.internal."), *right, resources=site)} == {OK}
+    assert {one[1] for one in lines(zone("example.internal."), primary(), *RIGHT, resources=state())} == {OK}
+
+
+def test_the_address_of_a_replaced_node_is_a_warning() -> None:
+    """`ready` compares the name of the nodes with the nodes that are verified now, and reports if there are none."""
+    login = listed(f"login.{DOMAIN}", "A", str(DEAD["privateIp"]))
+    found = lines(zone(), primary(), login, *RIGHT, resources=state(), verdicts=fleet(node(1)))
+    assert found[0] == (f"login.{DOMAIN}", WARN, "points to 10.0.0.99, not to 10.0.0.1")
+    found = lines(zone(), primary(), *RIGHT, resources=state(), verdicts=fleet(node(1, "waiting")))
+    assert found[0][:2] == (f"login.{DOMAIN}", WARN)
+    assert found[0][2].startswith("no node in us-east-1 is verified")
 
 
 def test_a_zone_that_does_not_contain_the_names_is_a_failure() -> None:
     """A missing zone and a zone with another domain each have one line, and a refused request is unread."""
-    missing: tuple[str, Any, dict[str, Any]] = ("get_hosted_zone", "NoSuchHostedZone", {"Id": ZONE})
+    missing: Answer = ("get_hosted_zone", "NoSuchHostedZone", {"Id": ZONE})
     assert [one[1:] for one in lines(missing, resources=[])] == [(FAIL, f"the zone {ZONE} does not exist")]
     ((_, state_, reason),) = lines(zone("ain.example.internal."), resources=[])
     assert (state_, reason) == (FAIL, f"is not in the zone {ZONE}, whose domain is ain.example.internal")
-    refused: tuple[str, Any, dict[str, Any]] = ("get_hosted_zone", "AccessDenied", {"Id": ZONE})
+    refused: Answer = ("get_hosted_zone", "AccessDenied", {"Id": ZONE})
     assert [one[1] for one in lines(refused, resources=[])] == [UNREAD]
 
 
@@ -188,3 +274,5 @@ def test_records_are_changed_where_the_control_plane_is() -> None:
     """The control plane of a partition is in one Region."""
     for region, control in {"eu-west-1": "us-east-1", "us-gov-east-1": "us-gov-west-1"}.items():
         assert AwsDns(lambda *_: None, region).control_region == control
+        assert dns.control_region("aws", region) == control
+    assert dns.control_region("gcp", "us-central1") is None

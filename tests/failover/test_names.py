@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from gpuinfra.clouds.dns import CLUSTER, Key, NameRecord
+from gpuinfra.clouds.dns import CLUSTER, Key, Mounted, NameRecord
 from gpuinfra.clouds.failover import Unreachable
 from gpuinfra.failover import back
 from gpuinfra.failover.journal import DONE, FAILED, UNREACHABLE, FailbackJournal, Journal
 from gpuinfra.failover.run import Result, probe_of, run_steps
 from gpuinfra.failover.steps import Failing, Names, steps
-from tests.clouds.test_dns import LUSTRE, NAMES
+from gpuinfra.handover.judge import FleetVerdict
+from tests.clouds.test_dns import DEAD, LUSTRE, NAMES, PRIMARY
 from tests.failover.returning import Returned
 from tests.failover.world import PAIR, World
 
@@ -24,6 +26,8 @@ class Zone:
     world: World
     control_region: str = "us-east-1"
     down: bool = False
+    second_down: bool = False
+    """Whether the region of the file systems does not respond."""
     found: list[str] = field(default_factory=list)
 
     def zone_name(self, zone: str) -> str | None:
@@ -38,11 +42,17 @@ class Zone:
         self.world.calls.append(f"names in {zone}")
         self.found = [str(one) for one in records]
 
+    def file_systems(self, resources: Iterable[Mapping[str, Any]]) -> Mapping[str, Mounted]:
+        if self.second_down:
+            raise Unreachable("us-west-2 timed out")
+        return {LUSTRE: Mounted(addresses=(PRIMARY,), source=f"{PRIMARY}@tcp:/abcdefgh")}
+
 
 def state(name: str) -> list[dict[str, object]]:
-    """The state of a stack with a file system that imports from a bucket."""
+    """The state of a stack with a file system that imports from a bucket, and with a node that was replaced since the last deployment."""
     mounts = [{"kind": "lustre", "mount": "/scratch", "dns_name": LUSTRE, "mount_name": "abcdefgh"}]
-    return [{"type": "lustre", "id": "fs-1"}, {"type": CLUSTER, "outputs": {"file_systems": mounts}}]
+    ready = {"type": "gpuinfra:index:NodesReady", "outputs": {"nodes": [DEAD]}}
+    return [{"type": "lustre", "id": "fs-1"}, {"type": CLUSTER, "outputs": {"file_systems": mounts}}, ready]
 
 
 def moving(one: Failing, zone: Zone) -> Failing:
@@ -50,9 +60,9 @@ def moving(one: Failing, zone: Zone) -> Failing:
     return replace(one, names=Names(plan=NAMES, dns=zone), state=state)
 
 
-def run(world: World, zone: Zone, folder: Path) -> Result:
+def run(world: World, zone: Zone, folder: Path, **more: Any) -> Result:
     """Run all steps of a failover from us-east-1 that are not done."""
-    failing = moving(world.failing(), zone)
+    failing = replace(moving(world.failing(), zone), **more)
     journal = Journal(folder / "Pulumi.aws-recovery.yaml", folder)
     try:
         if not journal.exists:
@@ -70,8 +80,12 @@ def test_names_move_after_the_nodes_are_verified(tmp_path: Path) -> None:
     assert result.ok, result.problem
     assert [one.name for one in result.steps][-2:] == ["verify aws-recovery-us-west-2", "names"]
     assert world.calls[-1] == f"names in {NAMES.zone}"
-    assert any(LUSTRE in one for one in zone.found)
-    assert "scratch.train.example.internal CNAME" in str(result.journal.entry("names")["found"])
+    assert zone.found == [
+        "login.train.example.internal A 10.1.0.1 10.1.0.2",
+        f"scratch.train.example.internal A {PRIMARY}",
+        f'source.scratch.train.example.internal TXT "{PRIMARY}@tcp:/abcdefgh"',
+    ]
+    assert f"scratch.train.example.internal A {PRIMARY}" in str(result.journal.entry("names")["found"])
     assert "login.train.example.internal" in result.steps[-1].what
 
 
@@ -82,6 +96,42 @@ def test_names_do_not_move_to_nodes_that_are_not_verified(tmp_path: Path) -> Non
     result = run(world, zone, tmp_path)
     assert not result.ok
     assert zone.found == []
+
+
+def test_names_do_not_move_if_the_nodes_ended_after_their_check(tmp_path: Path) -> None:
+    """The step reads the nodes again. Without a verified node, no name moves, and a resumed run repeats the step."""
+    world = World()
+    zone = Zone(world)
+    reads: list[None] = []
+
+    def verdicts(resources: Sequence[Any]) -> list[FleetVerdict]:
+        reads.append(None)
+        world.outcomes = ("verified", "verified") if len(reads) != 2 else ("waiting", "waiting")
+        return world._verdicts(resources)
+
+    result = run(world, zone, tmp_path, verdicts=verdicts)
+    assert result.problem.startswith("names: no node is verified")
+    assert zone.found == []
+    assert run(world, zone, tmp_path, verdicts=verdicts).ok
+    assert zone.found
+
+
+def test_a_region_without_nodes_keeps_the_name_of_the_nodes(tmp_path: Path) -> None:
+    """If a region has no nodes, for example before the start of a reservation, the names of the file systems move, and the result states that `login` did not."""
+    world = World(outcomes=())
+    zone = Zone(world)
+    result = run(world, zone, tmp_path)
+    assert result.ok, result.problem
+    assert not any("login" in one for one in zone.found)
+    assert "login.train.example.internal is unchanged" in str(result.journal.entry("names")["found"])
+
+
+def test_file_systems_that_cannot_be_read_fail_the_step(tmp_path: Path) -> None:
+    """The addresses are read in the second region, so the step is not recorded as unreachable in the first region."""
+    world = World()
+    result = run(world, Zone(world, second_down=True), tmp_path)
+    assert result.journal.state("names") == FAILED
+    assert "the addresses of the file systems cannot be read: us-west-2 timed out" in result.problem
 
 
 def test_names_move_later_if_their_control_plane_is_in_the_failed_region(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from gpuinfra.clouds.aws import requests as aws
 from gpuinfra.clouds.gcp import permissions as gcp
 from gpuinfra.clouds.permissions import permissions_of
 from gpuinfra.clouds.readiness import PREFLIGHT
+from gpuinfra.plan.model import Plan
 from gpuinfra.planning import make_plan
 from gpuinfra.registry import has_module, module_of
 from gpuinfra.rehearsal.cloud.aws import operator
@@ -50,7 +51,7 @@ CALLS = {
            "complete_multipart_upload": "s3:PutObject", "get_object_tagging": "s3:GetObjectVersionTagging"},
 }  # fmt: skip
 """Requests whose action has another name (https://docs.aws.amazon.com/AmazonS3/latest/userguide/using-with-s3-policy-actions.html, retrieved 2026-11-23)."""
-SERVICES = ("s3", "kms", "iam", "cloudwatch", "autoscaling", "fsx", "route53")
+SERVICES = ("s3", "kms", "iam", "cloudwatch", "autoscaling", "fsx", "route53", "ec2")
 
 
 @pytest.mark.parametrize("module", ["readiness", "failover", "failback", "dns"])
@@ -64,7 +65,7 @@ def test_every_request_of_the_module_has_its_action(module: str) -> None:
         names = client.meta.method_to_api_mapping
         for method in called & set(names):
             found[method] = CALLS.get(service, {}).get(method, f"{service}:{names[method]}")
-    assert len(found) >= (3 if module == "dns" else 6), found
+    assert len(found) >= (4 if module == "dns" else 6), found
     groups = {"readiness": aws.READY, "failover": aws.FAILOVER, "failback": aws.FAILBACK, "dns": aws.NAMES}[module]
     listed = {action for group in groups.values() for action in group}
     assert {action for method, action in found.items() if method != "head_bucket"} <= listed
@@ -138,22 +139,59 @@ def test_a_failback_stops_and_copies_only_what_belongs_to_the_stack() -> None:
         assert other not in statement["Resource"]
 
 
+ZONE, DOMAIN = "Z0123456789ABCDEFGHIJ", "train.example.internal"
+
+
+def named() -> Plan:
+    """The plan of `aws-recovery` with names."""
+    spec = spec_of("aws-recovery")
+    assert spec.recovery is not None
+    recovery = spec.recovery.model_copy(update={"names": RecoveryNames(zone=ZONE, domain=DOMAIN)})
+    return make_plan(spec.model_copy(update={"recovery": recovery}), TODAY)
+
+
 def test_names_can_be_changed_in_the_declared_zone_only() -> None:
     """A stack without names has no permission for records, and `--read` allows no changes of records."""
     assert not {one for one in actions("aws-recovery") if one.startswith("route53:")}
-    spec = spec_of("aws-recovery")
-    assert spec.recovery is not None
-    names = RecoveryNames(zone="Z0123456789ABCDEFGHIJ", domain="train.example.internal")
-    plan = make_plan(spec.model_copy(update={"recovery": spec.recovery.model_copy(update={"names": names})}), TODAY)
+    plan = named()
     documents = tuple(json.dumps(one) for one in permissions_of(plan).documents)
     zone = "arn:aws:route53:::hostedzone/{}"
-    for action in (one for group in aws.NAMES.values() for one in group):
-        (own,) = operator.http(action, zone.format(names.zone), FIRST)
+    for action in (*aws.NAMES[aws.READ_NAMES], *aws.NAMES[aws.MOVE_NAMES]):
+        (own,) = operator.http(action, zone.format(ZONE), FIRST)
         (other,) = operator.http(action, zone.format("ZOTHER"), FIRST)
         assert operator.allows(documents, own)[0], action
         assert not operator.allows(documents, other)[0], action
     read = {need.action for need in permissions_of(plan, read_only=True).needs}
     assert {one for one in read if one.startswith("route53:")} == set(aws.NAMES[aws.READ_NAMES])
+
+
+@pytest.mark.parametrize(
+    ("change", "allowed"),
+    [
+        (("login", "A", "UPSERT"), True),
+        (("scratch", "A", "UPSERT"), True),
+        (("source.scratch", "TXT", "UPSERT"), True),
+        (("mail", "A", "UPSERT"), False),
+        (("login", "MX", "UPSERT"), False),
+        (("login", "A", "DELETE"), False),
+    ],
+)
+def test_only_the_records_of_the_names_can_be_changed(change: tuple[str, str, str], allowed: bool) -> None:
+    """The zone can contain other records, so the policies list the names, the types and the action."""
+    documents = tuple(json.dumps(one) for one in permissions_of(named()).documents)
+    key, (host, type_, verb) = "route53:ChangeResourceRecordSets", change
+    context = {f"{key}NormalizedRecordNames": (f"login.{DOMAIN}", f"{host}.{DOMAIN}"), f"{key}RecordTypes": ("A", type_), f"{key}Actions": ("UPSERT", verb)}  # fmt: skip
+    (request,) = operator.http(key, f"arn:aws:route53:::hostedzone/{ZONE}", FIRST, context)
+    assert operator.allows(documents, request)[0] is allowed
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_addresses_of_file_systems_are_read_in_both_regions(read_only: bool) -> None:
+    """A failover reads the network interfaces in the second Region, and a failback in the first one."""
+    documents = tuple(json.dumps(one) for one in permissions_of(named(), read_only=read_only).documents)
+    for region, allowed in ((FIRST, True), (SECOND, True), (OTHER, False)):
+        (request,) = operator.http("ec2:DescribeNetworkInterfaces", "*", region)
+        assert operator.allows(documents, request)[0] is allowed, region
 
 
 def test_requests_of_a_failover_on_azure_are_in_the_list() -> None:

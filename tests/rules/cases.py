@@ -221,6 +221,8 @@ def azure_recovery(**fields: Any) -> Change:
 
 NAMES = {"zone": "Z0123456789ABCDEFGHIJ", "domain": "train.example.internal"}
 WEST: Change = {"where": {"cloud": "aws", "region": "us-west-2"}}
+GOV_EAST: Change = {"where": {"cloud": "aws", "region": "us-gov-east-1"}}
+GOV_WEST: Change = {"where": {"cloud": "aws", "region": "us-gov-west-1"}}
 
 ACCEPTED: dict[str, list[Case]] = {
     "existing_file_system_has_no_settings": [
@@ -1227,6 +1229,7 @@ ACCEPTED: dict[str, list[Case]] = {
     ],
     "recovery_names_can_move": [
         ("aws", recovery()),
+        ("aws", {**recovery(region="us-gov-west-1", names=NAMES), **GOV_EAST}),
         ("aws", {**recovery(region="us-east-1", names=NAMES), **WEST}),
     ],
 }
@@ -2234,5 +2237,8 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {**recovery(names=NAMES), "storage": lustre(bucket="auto", mount="/login")}),
         ("aws", {**recovery(names=NAMES), "storage": lustre(bucket="auto", mount="/" + "a" * 64)}),
     ],
-    "recovery_names_can_move": [("aws", recovery(names=NAMES))],
+    "recovery_names_can_move": [
+        ("aws", recovery(names=NAMES)),
+        ("aws", {**recovery(region="us-gov-east-1", names=NAMES), **GOV_WEST}),
+    ],
 }

@@ -4,6 +4,11 @@ Requests and responses: the API reference of Route 53 (GetHostedZone, ListResour
 Route 53 answers queries in every Region, but the control plane, which changes records, is in us-east-1
 (https://docs.aws.amazon.com/whitepapers/latest/aws-fault-isolation-boundaries/global-services.html, "Route 53 Private DNS"). Accelerated recovery of the control plane
 covers only public zones (https://docs.aws.amazon.com/Route53/latest/DeveloperGuide/accelerated-recovery.html). Both retrieved 2026-11-27.
+
+Machines outside the VPC of a file system use addresses. FSx for Lustre: the address of the primary network interface, which is the first one
+(https://docs.aws.amazon.com/fsx/latest/LustreGuide/mounting-on-premises.html; the provider preserves the order, `internal/service/fsx/lustre_file_system.go` in
+terraform-provider-aws). The DNS name does not resolve in a peered VPC (kubernetes-sigs/aws-fsx-csi-driver issue 357). EFS: "You can't use DNS name resolution
+for EFS mount points in another VPC" (https://docs.aws.amazon.com/efs/latest/ug/mount-fs-different-vpc.html). All retrieved 2026-11-27.
 """
 
 from __future__ import annotations
@@ -13,11 +18,20 @@ from typing import Any
 
 from gpuinfra.clouds.aws.failover import Client, ask, client_of
 from gpuinfra.clouds.aws.regions import partition
-from gpuinfra.clouds.dns import TTL_S, Key, NameRecord
+from gpuinfra.clouds.dns import TTL_S, Key, Mounted, NameRecord
+from gpuinfra.errors import DeploymentError
 
 CONTROL = {"aws": "us-east-1", "aws-us-gov": "us-gov-west-1"}
 """Region of the Route 53 endpoint in each partition (https://docs.aws.amazon.com/general/latest/gr/r53.html, retrieved 2026-11-27, and `endpoints.json` of botocore)."""
 NO_ZONE = frozenset({"NoSuchHostedZone"})
+LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
+HOME = "aws:efs/fileSystem:FileSystem"
+MOUNT_TARGET = "aws:efs/mountTarget:MountTarget"
+
+
+def control_region(region: str) -> str:
+    """Return the Region of the control plane for a stack in a Region."""
+    return CONTROL[partition(region)]
 
 
 def connect(region: str, config: Mapping[str, object]) -> AwsDns:
@@ -29,7 +43,7 @@ class AwsDns:
     """The requests for one stack. `gpuinfra.clouds.dns.Dns` describes the methods."""
 
     def __init__(self, client: Client, region: str) -> None:
-        self.control_region = CONTROL[partition(region)]
+        self.control_region = control_region(region)
         self._client = client
 
     def _route53(self) -> Any:
@@ -47,6 +61,8 @@ class AwsDns:
             for one in page["ResourceRecordSets"]:
                 if (str(one["Name"]).removesuffix("."), one["Type"]) == (name, type_):
                     found = [str(value["Value"]) for value in one.get("ResourceRecords", ())]
+                    if "AliasTarget" in one:
+                        found = [f"ALIAS {one['AliasTarget']['DNSName']}"]
                     result[name, type_] = tuple(sorted(value.removesuffix(".") for value in found))
         return result
 
@@ -64,3 +80,30 @@ class AwsDns:
             for one in records
         ]
         ask(self._route53().change_resource_record_sets, HostedZoneId=zone, ChangeBatch={"Changes": changes})
+
+    def file_systems(self, resources: Iterable[Mapping[str, Any]]) -> Mapping[str, Mounted]:
+        states = [(str(one.get("type")), str(one.get("id")), one.get("outputs") or {}) for one in resources]
+        targets = [outputs for type_, _, outputs in states if type_ == MOUNT_TARGET]
+        found = dict[str, Mounted]()
+        for type_, id_, outputs in states:
+            if type_ == LUSTRE:
+                address = self._primary_address(id_, outputs)
+                mounted = Mounted(addresses=(address,), source=f"{address}@tcp:/{outputs['mountName']}")
+            elif type_ == HOME:
+                addresses = [str(one["ipAddress"]) for one in targets if one.get("fileSystemId") == id_]
+                mounted = Mounted(addresses=tuple(addresses), source=id_)
+            else:
+                continue
+            if mounted.addresses:
+                found[str(outputs["dnsName"])] = mounted
+        return found
+
+    def _primary_address(self, id_: str, outputs: Mapping[str, Any]) -> str:
+        """Return the address of a Lustre file system for clients outside its VPC."""
+        interfaces = outputs.get("networkInterfaceIds") or ()
+        if not interfaces:
+            raise DeploymentError(f"the state contains no network interface of {id_}; run `pulumi refresh`")
+        region = str(outputs["arn"]).split(":")[3]
+        client = self._client("ec2", region)
+        (described,) = ask(client.describe_network_interfaces, NetworkInterfaceIds=[interfaces[0]])["NetworkInterfaces"]
+        return str(described["PrivateIpAddress"])

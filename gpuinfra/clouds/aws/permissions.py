@@ -20,7 +20,7 @@ from gpuinfra.clouds.aws.resources import NODE_ROLE, RESOURCES, resources
 from gpuinfra.clouds.permissions import Permissions, collect, reads_of, uses_of
 from gpuinfra.clouds.planned import PlannedResource
 from gpuinfra.naming import TOKEN_LENGTH, bucket_name, unique_name
-from gpuinfra.plan.model import Plan
+from gpuinfra.plan.model import NamesPlan, Plan
 
 POLICY_LIMIT = 6144
 """Maximum size of a managed policy in characters, excluding white space. IAM quotas, retrieved 2026-11-21."""
@@ -228,7 +228,11 @@ def _scopes(plan: Plan, planned: _Planned, action: str, types: set[str]) -> Iter
     elif action in _INTERFACES:
         yield from _interfaces(plan, action, own, regions)
     elif service == "route53" and types & NAMES.keys() and plan.recovery and plan.recovery.names:
-        yield _scope("MoveNames", [f"{arn}route53:::hostedzone/{plan.recovery.names.zone}"])
+        zone = [f"{arn}route53:::hostedzone/{plan.recovery.names.zone}"]
+        if call.startswith("Change"):
+            yield _scope("MoveNames", zone, **{"ForAllValues:StringEquals": _records(plan.recovery.names)})
+        else:
+            yield _scope("ReadNames", zone)
     elif service == "route53":
         yield _scope("NameEndpoints", [f"{arn}route53:::hostedzone/*"])
     elif action in _TAGGING:
@@ -248,6 +252,13 @@ def _scopes(plan: Plan, planned: _Planned, action: str, types: set[str]) -> Iter
     else:
         sid = "Look" if call.startswith(("Describe", "List", "Get")) else "Make"
         yield _scope(sid, _regional(action, regions), StringEquals={"aws:RequestedRegion": _one(regions)})
+
+
+def _records(names: NamesPlan) -> dict[str, Any]:
+    """Return the conditions for the records that gpuinfra changes. Names have no trailing dot
+    (https://docs.aws.amazon.com/Route53/latest/DeveloperGuide/specifying-rrset-conditions.html, retrieved 2026-11-27)."""
+    key, hosts = "route53:ChangeResourceRecordSets", [*names.hosts, *(one.source for one in names.mounts)]
+    return {f"{key}NormalizedRecordNames": hosts, f"{key}RecordTypes": ["A", "TXT"], f"{key}Actions": "UPSERT"}
 
 
 _REQUESTED_BY_SSH = frozenset(action for group in SSH.values() for action in group)

@@ -82,16 +82,18 @@ FAILBACK: dict[str, tuple[str, ...]] = {
 
 A copy reads a version and its tags, and writes an object and its tags (https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html,
 retrieved 2026-11-26)."""
+READ_ADDRESSES = "gpuinfra ready, failover, failback and names: read the addresses of the file systems"
 READ_NAMES = "gpuinfra ready and names: read the DNS names"
 MOVE_NAMES = "gpuinfra failover, failback and names: change the DNS names"
 NAMES: dict[str, tuple[str, ...]] = {
+    READ_ADDRESSES: ("ec2:DescribeNetworkInterfaces",),
     READ_NAMES: ("route53:GetHostedZone", "route53:ListResourceRecordSets"),
     MOVE_NAMES: ("route53:ChangeResourceRecordSets",),
 }
 """Requests for a plan with `recovery.names`."""
 RESTORE: dict[str, tuple[str, ...]] = {"read the backup of a file system": ("fsx:DescribeBackups",)}
 """Requests for a plan with `restore_from`."""
-IN_BOTH = frozenset((*READY, *FAILOVER, *FAILBACK))
+IN_BOTH = frozenset((*READY, *FAILOVER, *FAILBACK, READ_ADDRESSES))
 """Requests in the Region of the plan and in the second Region."""
 
 SSH: dict[str, tuple[str, ...]] = {

@@ -12,16 +12,21 @@ import pytest
 from gpuinfra.clouds.aws.dns import AwsDns, connect
 from gpuinfra.clouds.dns import NameRecord
 from gpuinfra.clouds.failover import Unreachable
+from gpuinfra.clouds.permissions import permissions_of
 from gpuinfra.errors import DeploymentError
+from gpuinfra.planning import make_plan
 from gpuinfra.rehearsal import endpoints
 from gpuinfra.rehearsal.cloud.core import outage, registry
 from gpuinfra.rehearsal.cloud.core.cloud import Cloud
+from gpuinfra.rehearsal.cloud.core.operator import Operator
 from gpuinfra.rehearsal.cloud.core.server import Server
+from gpuinfra.spec.recovery import RecoveryNames
+from tests.clouds.stacks import TODAY, spec_of
 
 ZONE, DOMAIN = "Z0123456789ABCDEFGHIJ", "train.example.internal"
 NODES = NameRecord(name=f"login.{DOMAIN}", type="A", values=("10.0.0.1", "10.0.0.2"))
-HOST = NameRecord(name=f"scratch.{DOMAIN}", type="CNAME", values=("fs-1.fsx.us-west-2.amazonaws.com",))
-SOURCE = NameRecord(name=f"source.scratch.{DOMAIN}", type="TXT", values=('"fs-1.fsx.us-west-2.amazonaws.com@tcp:/a"',))
+HOST = NameRecord(name=f"scratch.{DOMAIN}", type="A", values=("10.0.1.4",))
+SOURCE = NameRecord(name=f"source.scratch.{DOMAIN}", type="TXT", values=('"10.0.1.4@tcp:/a"',))
 KEYS = [NODES.key, HOST.key, SOURCE.key]
 
 
@@ -47,7 +52,7 @@ def test_records_of_a_described_zone_are_replaced(cloud: Cloud, route53: AwsDns)
     assert route53.values(ZONE, KEYS) == {}
     route53.point(ZONE, [NODES, HOST, SOURCE])
     assert route53.values(ZONE, KEYS) == {one.key: one.values for one in (NODES, HOST, SOURCE)}
-    moved = NameRecord(name=HOST.name, type="CNAME", values=("fs-2.fsx.us-east-1.amazonaws.com",))
+    moved = NameRecord(name=HOST.name, type="A", values=("10.1.1.4",))
     route53.point(ZONE, [moved])
     assert route53.values(ZONE, KEYS) == {NODES.key: NODES.values, HOST.key: moved.values, SOURCE.key: SOURCE.values}
 
@@ -78,3 +83,22 @@ def test_records_cannot_be_changed_without_us_east_1(cloud: Cloud, route53: AwsD
         outage.begin(cloud.store, "us-east-1")
     with pytest.raises(Unreachable):
         route53.point(ZONE, [NODES])
+
+
+def test_only_the_records_of_the_names_can_be_changed(cloud: Cloud, route53: AwsDns) -> None:
+    """The printed policies allow changes of the declared names and types, and no other record of the zone."""
+    spec = spec_of("aws-recovery")
+    assert spec.recovery is not None
+    names = RecoveryNames(zone=ZONE, domain=DOMAIN)
+    plan = make_plan(spec.model_copy(update={"recovery": spec.recovery.model_copy(update={"names": names})}), TODAY)
+    cloud.operator = Operator(permissions_of(plan).documents)
+    cloud.store.put("external", ZONE, {"domain": DOMAIN})
+    route53.point(ZONE, [NODES, HOST, SOURCE])
+    assert route53.values(ZONE, KEYS) == {one.key: one.values for one in (NODES, HOST, SOURCE)}
+    for other in (
+        NameRecord(name=DOMAIN, type="A", values=("10.0.0.9",)),
+        NameRecord(name=NODES.name, type="MX", values=("10 mail.example.com",)),
+    ):
+        with pytest.raises(DeploymentError, match="AccessDenied"):
+            route53.point(ZONE, [NODES, other])
+    assert route53.values(ZONE, KEYS) == {one.key: one.values for one in (NODES, HOST, SOURCE)}

@@ -49,6 +49,31 @@ def test_statements_match_as_in_iam(statement: dict[str, Any], allowed: bool) ->
 
 
 @pytest.mark.parametrize(
+    ("operator", "given", "allowed"),
+    [
+        ("ForAllValues:StringEquals", ("A", "TXT"), True),
+        ("ForAllValues:StringEquals", ("A", "MX"), False),
+        ("ForAllValues:StringEquals", "A", True),
+        ("ForAllValues:StringEquals", None, True),
+        ("ForAllValues:StringLike", ("A", "TXT"), True),
+        ("StringEquals", ("A",), False),
+        ("ForAnyValue:StringEquals", ("A",), False),
+    ],
+)
+def test_each_value_of_a_key_matches(operator: str, given: str | tuple[str, ...] | None, allowed: bool) -> None:
+    """`ForAllValues` compares each value of a key in the request, and matches without the key. An operator for single values never allows a key with several."""
+    context = {} if given is None else {"service:Types": given}
+    ask = AccessRequest(NODE, "s3:PutObject", "arn:aws:s3:::b/x", context)
+    statement = {
+        "Effect": "Allow",
+        "Action": "*",
+        "Resource": "*",
+        "Condition": {operator: {"service:types": ["A", "TXT"]}},
+    }
+    assert decide(ask, [document(statement)])[0] is allowed
+
+
+@pytest.mark.parametrize(
     ("denial", "allowed"),
     [
         ({"Action": "s3:PutObject", "Resource": "*"}, False),

@@ -6,6 +6,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import boto3
@@ -13,6 +14,7 @@ import grpc
 import pytest
 from botocore.exceptions import ClientError
 
+from gpuinfra.clouds.aws.dns import AwsDns
 from gpuinfra.rehearsal import endpoints
 from gpuinfra.rehearsal.cloud.aws import credentials
 from gpuinfra.rehearsal.cloud.core.cloud import Cloud
@@ -83,6 +85,30 @@ def test_networks_and_file_systems_are_found_by_filters_and_tags(session: Any, a
     assert [s["SubnetId"] for s in ec2.describe_subnets(Filters=tagged)["Subnets"]] == [subnet.id]
     (found,) = session.client("fsx").describe_file_systems()["FileSystems"]
     assert (found["FileSystemId"], found["Tags"]) == (lustre.id, [{"Key": "Name", "Value": "train-scratch-0"}])
+
+
+def test_addresses_of_file_systems_are_in_their_subnets(session: Any, aws: Client) -> None:
+    """A Lustre file system has several network interfaces, which EC2 describes by ID, and a mount target has an address."""
+    _, subnet = stacks.network(aws)
+    inputs = {"storageCapacity": 4800, "subnetIds": subnet.id, "deploymentType": "PERSISTENT_2", "perUnitStorageThroughput": 250}  # fmt: skip
+    made = aws.create("aws:fsx/lustreFileSystem:LustreFileSystem", inputs)
+    ids = made.outputs["networkInterfaceIds"]
+    assert len(set(ids)) > 1
+    ec2 = session.client("ec2")
+    (found,) = ec2.describe_network_interfaces(NetworkInterfaceIds=ids[:1])["NetworkInterfaces"]
+    assert (found["NetworkInterfaceId"], found["SubnetId"]) == (ids[0], subnet.id)
+    assert ip_address(found["PrivateIpAddress"]) in ip_network(subnet.inputs["cidrBlock"])
+    with pytest.raises(ClientError, match=r"InvalidNetworkInterfaceID\.NotFound"):
+        ec2.describe_network_interfaces(NetworkInterfaceIds=["eni-0"])
+    home = aws.create("aws:efs/fileSystem:FileSystem", {"creationToken": "train-home-0"})
+    target = aws.create("aws:efs/mountTarget:MountTarget", {"fileSystemId": home.id, "subnetId": subnet.id})
+    assert ip_address(target.outputs["ipAddress"])
+    states = [{"type": one.token, "id": one.id, "outputs": one.outputs} for one in (made, home, target)]
+    known = AwsDns(lambda service, region: session.client(service, region_name=region), "us-east-1").file_systems(
+        states
+    )
+    assert known[made.outputs["dnsName"]].addresses == (found["PrivateIpAddress"],)
+    assert known[home.outputs["dnsName"]].addresses == (target.outputs["ipAddress"],)
 
 
 def test_homes_are_found_by_creation_token(session: Any, aws: Client) -> None:

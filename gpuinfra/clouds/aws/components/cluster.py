@@ -211,7 +211,8 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                     )
                     for one in plan.mounted_buckets
                 ],
-                fabric_folder=plan.fabric_folder,
+                # A role in the site is created without the pools, whose declaration can require the fabric test.
+                fabric_folder=naming.fabric_folder(plan.name) if plan.roles.node_role_in_site else plan.fabric_folder,
             ),
             self.opts,
         )

@@ -33,7 +33,7 @@ class NodeRoleArgs:
     mounts: Sequence[policies.MountedBucket] = ()
     """Buckets that the nodes mount."""
     fabric_folder: str = ""
-    """Folder of the fabric test, or empty if no node takes part in it."""
+    """Folder of the fabric test, or empty if the nodes need no access to it."""
 
 
 class NodeRole(pulumi.ComponentResource):

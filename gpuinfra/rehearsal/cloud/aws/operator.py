@@ -137,9 +137,11 @@ def denial(request: AccessRequest, reason: str) -> CloudError:
     return CloudError(code, text, f"{service.upper()}: {call}", status=403)
 
 
-def http(action: str, resource: str, region: str) -> list[AccessRequest]:
-    """Check a request that an SDK signs with the operator's keys. Objects in an encrypted bucket also require the key."""
-    found = [AccessRequest(OPERATOR, action, resource, {"aws:RequestedRegion": region})]
+def http(
+    action: str, resource: str, region: str, context: Mapping[str, str | tuple[str, ...]] | None = None
+) -> list[AccessRequest]:
+    """Check a request that an SDK signs with the operator's keys. Objects in an encrypted bucket also require the key. `context` contains more context keys."""
+    found = [AccessRequest(OPERATOR, action, resource, {"aws:RequestedRegion": region, **(context or {})})]
     if action in ("s3:GetObject", "s3:PutObject"):
         use = "kms:Decrypt" if action == "s3:GetObject" else "kms:GenerateDataKey"
         key = f"arn:aws:kms:{region}:{ACCOUNT}:key/{ids.uuid(0)}"

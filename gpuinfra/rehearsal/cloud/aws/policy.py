@@ -71,19 +71,25 @@ def _principal(request: AccessRequest, statement: Mapping[str, Any]) -> bool:
 
 def _conditions(request: AccessRequest, conditions: Mapping[str, Mapping[str, Any]], denies: bool) -> bool:
     for operator, wanted in conditions.items():
-        optional = operator.endswith("IfExists")
-        judge = _OPERATORS.get(operator.removesuffix("IfExists"))
+        optional, every = operator.endswith("IfExists"), operator.startswith(_EVERY)
+        judge = _OPERATORS.get(operator.removeprefix(_EVERY).removesuffix("IfExists"))
         for key, values in wanted.items():
-            if judge is None:
+            given = next((value for name, value in request.context.items() if name.lower() == key.lower()), None)
+            if judge is None or (isinstance(given, tuple) and not every):
                 if not denies:
                     return False
                 continue
-            given = next((value for name, value in request.context.items() if name.lower() == key.lower()), None)
-            if given is None and optional:
+            if given is None and (optional or every):
                 continue
-            if not judge(given, [_fill(str(one), request) for one in _list(values)]):
+            texts = [_fill(str(one), request) for one in _list(values)]
+            if not all(judge(one, texts) for one in (given if isinstance(given, tuple) else (given,))):
                 return False
     return True
+
+
+_EVERY = "ForAllValues:"
+"""Each value in the request must match. A key that is not in the request matches
+(https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_condition-single-vs-multi-valued-context-keys.html, retrieved 2026-11-27)."""
 
 
 def _like(pattern: str, value: str, blind: bool = False) -> bool:
@@ -119,7 +125,12 @@ def _fill(pattern: str, request: AccessRequest) -> str:
     """Replace policy variables such as `${aws:userid}`. An unknown variable does not match anything."""
     if "${" not in pattern:
         return pattern
-    return re.sub(r"\$\{([^}]+)\}", lambda found: request.context.get(found.group(1), "\0unknown"), pattern)
+
+    def value(found: re.Match[str]) -> str:
+        given = request.context.get(found.group(1))
+        return given if isinstance(given, str) else "\0unknown"
+
+    return re.sub(r"\$\{([^}]+)\}", value, pattern)
 
 
 def _list(value: Any) -> list[Any]:

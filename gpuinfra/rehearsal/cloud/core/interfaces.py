@@ -181,7 +181,8 @@ class AccessRequest:
     principal: str
     action: str
     resource: str
-    context: Mapping[str, str] = field(default_factory=dict)
+    context: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
+    """Maps a key to its value, or to a tuple if the key has several values."""
 
 
 class PermissionModel(Protocol):

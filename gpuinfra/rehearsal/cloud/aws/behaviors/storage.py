@@ -212,7 +212,13 @@ class LustreFileSystem(Behavior):
         number = cloud.store.next("lustre mount")
         mount = "fsx" if call.plain.get("deploymentType", "SCRATCH_1") == "SCRATCH_1" else f"standin{number}"
         subnet = cloud.store.find("aws:ec2/subnet:Subnet", str(call.plain.get("subnetIds") or ""))
-        call.outputs |= {"dnsName": f"{call.id}.fsx.{call.region}.amazonaws.com", "mountName": mount}
+        # "For an Amazon FSx for Lustre file system, you can have more than one" (API reference, FileSystem, NetworkInterfaceIds).
+        interfaces = [f"eni-{hexa(cloud.store.next('eni'), 17)}" for _ in range(2)]
+        call.outputs |= {
+            "dnsName": f"{call.id}.fsx.{call.region}.amazonaws.com",
+            "mountName": mount,
+            "networkInterfaceIds": interfaces,
+        }
         if subnet:
             call.outputs["vpcId"] = subnet.plain["vpcId"]
 

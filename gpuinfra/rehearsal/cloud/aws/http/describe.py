@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.aws import operator, replication
@@ -195,6 +196,22 @@ def describe_subnets(cloud: Cloud, filters: Filters, region: str) -> dict[str, A
         if _passes(filters, {"vpc-id": shown["vpcId"], **tags}):
             found.append(shown)
     return {"subnetSet": found}
+
+
+def describe_network_interfaces(cloud: Cloud, wanted: Sequence[str], region: str) -> dict[str, Any]:
+    """Describe the network interfaces of Lustre file systems by ID. The stand-in does not know the interfaces of other resources."""
+    known: dict[str, dict[str, Any]] = {}
+    for one in _in_region(cloud, "aws:fsx/lustreFileSystem:LustreFileSystem", region):
+        subnet = cloud.store.find("aws:ec2/subnet:Subnet", str(one.plain.get("subnetIds") or ""))
+        block = ip_network(str(subnet.plain["cidrBlock"] if subnet else "192.0.2.0/24"))
+        for id in one.outputs.get("networkInterfaceIds") or ():
+            # AWS reserves the first four addresses of a subnet.
+            address = block[4 + int(id.removeprefix("eni-"), 16) % (block.num_addresses - 5)]
+            known[id] = {"networkInterfaceId": id, "subnetId": subnet.id if subnet else None, "privateIpAddress": str(address)}  # fmt: skip
+    if missing := [one for one in wanted if one not in known]:
+        text = f"The networkInterface ID '{missing[0]}' does not exist"
+        raise CloudError("InvalidNetworkInterfaceID.NotFound", text)
+    return {"networkInterfaceSet": [known[one] for one in wanted or known]}
 
 
 def get_role(cloud: Cloud, name: str) -> dict[str, Any]:

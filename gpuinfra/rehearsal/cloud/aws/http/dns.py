@@ -63,7 +63,8 @@ class Dns:
         if who.kind != "operator":
             raise CloudError("AccessDenied", f"User: {who.arn} is not authorized to perform: route53:{action}", status=403)  # fmt: skip
         where = f"arn:aws:route53:::hostedzone/{zone}"
-        self.cloud.operator.check(operator, operator.http(f"route53:{action}", where, places.CONTROL_REGION))
+        context = _condition_keys(request.body) if action == "ChangeResourceRecordSets" else {}
+        self.cloud.operator.check(operator, operator.http(f"route53:{action}", where, places.CONTROL_REGION, context))
         described = self.cloud.store.get("external", zone) or {}
         if "domain" not in described:
             raise CloudError("NoSuchHostedZone", f"No hosted zone found with ID: {zone}", status=404)
@@ -113,14 +114,33 @@ class Dns:
         return [one for id, one in self.cloud.store.all(_RECORD).items() if id.startswith(f"{zone}/")]
 
 
+def _condition_keys(body: bytes) -> dict[str, tuple[str, ...]]:
+    """Return the condition keys of a batch of changes. Names are in lowercase and have no trailing dot
+    (https://docs.aws.amazon.com/Route53/latest/DeveloperGuide/specifying-rrset-conditions.html, retrieved 2026-11-27)."""
+    found = list(_parsed(body))
+    return {
+        "route53:ChangeResourceRecordSetsNormalizedRecordNames": tuple(
+            one["name"].rstrip(".").lower() for one in found
+        ),
+        "route53:ChangeResourceRecordSetsRecordTypes": tuple(one["type"] for one in found),
+        "route53:ChangeResourceRecordSetsActions": tuple(one["action"] for one in found),
+    }
+
+
 def _changes(body: bytes) -> Iterator[dict[str, Any]]:
+    for one in _parsed(body):
+        if one.pop("action") != "UPSERT":
+            raise _invalid("only UPSERT is supported in a rehearsal")
+        yield one
+
+
+def _parsed(body: bytes) -> Iterator[dict[str, Any]]:
     space = {"r": _XML}
     for change in ElementTree.fromstring(body).iterfind(".//r:Change", space):
-        if change.findtext("r:Action", "", space) != "UPSERT":
-            raise _invalid("only UPSERT is supported in a rehearsal")
         one = change.find("r:ResourceRecordSet", space)
         assert one is not None
         yield {
+            "action": change.findtext("r:Action", "", space),
             "name": _dotted(one.findtext("r:Name", "", space)),
             "type": one.findtext("r:Type", "", space),
             "ttl": int(one.findtext("r:TTL", "0", space)),

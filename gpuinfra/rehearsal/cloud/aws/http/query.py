@@ -76,6 +76,9 @@ class Queries:
                 cloud, _filters(asked), by.region
             ),
             ("ec2", "DescribeSubnets"): lambda asked, by: describe.describe_subnets(cloud, _filters(asked), by.region),
+            ("ec2", "DescribeNetworkInterfaces"): lambda asked, by: describe.describe_network_interfaces(
+                cloud, _members(asked, "NetworkInterfaceId"), by.region
+            ),
         }
 
     def __call__(self, request: Request) -> Response:
