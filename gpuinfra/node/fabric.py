@@ -54,6 +54,8 @@ _FIRST_PAUSE_S, _LAST_PAUSE_S = 2.0, 60.0
 """First and longest wait between two polls, in seconds. The longest wait is shorter than the time for which a node waits for its partner."""
 _JOIN_PAUSE_S = 10.0
 """Longest wait between two polls before the first round, if the number of nodes is unknown."""
+_STANDBY = 3
+"""Number of nodes after the leader that examine at each poll whether the nodes before them have left or joined again. The others wait for the time limit of the round."""
 _TURN_S = 60.0
 """Time after which it is the next node's turn to publish the first plan, if the number of nodes is unknown."""
 
@@ -299,7 +301,7 @@ class _Node:
         before, patience = self._plan, self._settings.round_s
         if before is None:
             return self._lead_first(waited)
-        if not self._takes_part():
+        if not self._takes_part() or (waited < patience and list(before.members).index(self._name) > _STANDBY):
             return None
         newest = incarnations(self._store)
         gone = self._gone(newest) - {self._name}

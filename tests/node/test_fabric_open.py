@@ -9,7 +9,7 @@ import pytest
 
 from gpuinfra.node import fabric
 from tests.node.fabric_world import World
-from tests.node.test_fabric import most, names, only
+from tests.node.test_fabric import are_few, names, only
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +60,7 @@ def test_a_large_pool_that_boots_slowly_finds_the_slow_node_and_the_slow_path(co
     assert set(found["good"]) == set(every) - {slow} - set(dead)  # pyright: ignore[reportArgumentType]
     assert found["unknown"] == []
     assert [set(one) for one in found["slow_paths"]] in ([], [set(path)])  # pyright: ignore[reportGeneralTypeIssues]
-    assert max(process.requests for process in world.processes) <= most(count) + 2 * 900 / 10
+    assert are_few(world, count, more=2 * 900 / 10)
 
 
 def test_a_node_without_partner_ends_alone() -> None:
