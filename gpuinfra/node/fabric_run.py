@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import secrets
 import tempfile
 import time
 from dataclasses import dataclass
@@ -35,8 +34,9 @@ Measure = Callable[[fabric.Measure], Measured]
 
 
 def incarnation(mark: str = "") -> str:
-    """Return a name for this process. A later process has a greater name."""
-    return "%010d-%s%s" % (time.time(), secrets.token_hex(2), mark)
+    """Return a name for this process: the time in seconds and microseconds. A later process has a greater name, also within the same second."""
+    seconds, rest = divmod(time.time_ns(), 10**9)
+    return "%010d-%06d%s" % (seconds, rest // 1000, mark)
 
 
 def round_s() -> float:

@@ -388,6 +388,17 @@ def test_the_result_of_another_bundle_does_not_count(tmp_path: Path) -> None:
     assert (busy.result["bundle"], busy.reports) == ("b" * 64, 1)
 
 
+def test_a_later_process_has_a_greater_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that follow each other within a second keep their order, also if an earlier one was a helper, joined again or left."""
+    found = []
+    for moment, mark in ((1.0, "-helper"), (1.000002, ""), (1.000003, "-helper"), (1.9, ""), (2.0, "")):
+        monkeypatch.setattr(fabric_run.time, "time_ns", lambda moment=moment: int(moment * 1e9))
+        one = fabric_run.incarnation(mark)
+        assert fabric.joined_at(one) == int(moment)
+        found += [one, f"{one}-07", f"{one}{fabric.LEFT}"]
+    assert found == sorted(found)
+
+
 def test_a_node_without_partner_makes_longer_pauses(tmp_path: Path) -> None:
     """The pause doubles with each attempt. It stays so much shorter than an attempt that two nodes that wait meet."""
     (node,) = nodes(tmp_path, 1)
