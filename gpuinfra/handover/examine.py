@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gpuinfra.handover.ports import EvidenceRef
 from gpuinfra.handover.text import host_keys
-from gpuinfra.node.checks.fabric_test import CHECK, WAITING
+from gpuinfra.node.checks.fabric_test import CHECK, NO_GOOD_PAIR, UNKNOWN, WAITING
 from gpuinfra.node.judge import judge, verdict
 
 Check = dict[str, object]
@@ -41,6 +41,8 @@ class Content:
     """True while the node's journal contains unfinished steps, because a failed check can still pass during this time."""
     untested: str = ""
     """The reason why the node has no result of the fabric test yet. Empty if it has one, or if the pool does not require the test."""
+    undecided: bool = False
+    """True if only the fabric test failed, and no pair of this test was good. A later test with another node can pass."""
     gpus: tuple[dict[str, object], ...] = ()
     ssh_host_keys: tuple[str, ...] = ()
 
@@ -76,6 +78,7 @@ def examine(data: bytes, ref: EvidenceRef, expectation: Mapping[str, object], ju
         verified=result.verified,
         working=_still_working(journal),
         untested=_untested(checks),
+        undecided=not result.missing and _undecided(result.blockers),
         gpus=tuple(g for g in _list(evidence.get("gpus")) if isinstance(g, dict)),
         ssh_host_keys=host_keys(evidence.get("ssh_host_keys")),
     )
@@ -104,6 +107,13 @@ def _list(value: object) -> list[object]:
 def _untested(checks: tuple[Check, ...]) -> str:
     waiting = (one for one in checks if one.get("id") == CHECK and one.get("found") == WAITING)
     return next((str(one.get("reason") or "the node has no partner yet") for one in waiting), "")
+
+
+def _undecided(blocking: tuple[Check, ...]) -> bool:
+    return bool(blocking) and all(
+        one.get("id") == CHECK and (one.get("found") == UNKNOWN or NO_GOOD_PAIR in str(one.get("reason")))
+        for one in blocking
+    )
 
 
 def _still_working(journal: Mapping[str, object] | None) -> bool:

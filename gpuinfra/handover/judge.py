@@ -6,7 +6,7 @@ This module is pure: it does not access a clock, the network or a cloud. `gather
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from gpuinfra.handover.examine import Check, Content
@@ -70,8 +70,15 @@ class NodeVerdict:
 
     untested: bool = False
     """True if the node passes all of its own checks, and only the result of the fabric test with another node is missing."""
+    undecided: bool = False
+    """True if the node passes all of its own checks, and only its fabric test failed without a good pair. A later test with another node can pass."""
     stale: bool = False
     """True if the node runs an outdated template. Only replacing the node fixes this problem."""
+
+    @property
+    def needs_partner(self) -> bool:
+        """True if only a fabric test with another node can change the outcome."""
+        return self.untested or self.undecided
 
     @property
     def gpus_verified(self) -> int:
@@ -150,19 +157,36 @@ def judge_fleet(
                 missing[group.name] = group.count - len(held)
         by_launch = sorted((m for _, m, _ in present), key=_launch)
         names = names.assign(pool.name, [m.instance_id for m in by_launch])
-        for group_name, member, version in present:
-            nodes.append(
-                _judge_one(
-                    pool,
-                    group_name,
-                    member,
-                    version,
-                    names.labels[member.instance_id],
-                    submissions.get(member.instance_id),
-                    now,
-                )
+        found = [
+            _judge_one(
+                pool,
+                group_name,
+                member,
+                version,
+                names.labels[member.instance_id],
+                submissions.get(member.instance_id),
+                now,
             )
+            for group_name, member, version in present
+        ]
+        nodes += _with_partners(found, complete=not missing.keys() & {group.name for group in pool.groups})
     return FleetVerdict(nodes=tuple(nodes), missing=missing, names=names)
+
+
+def _with_partners(nodes: Sequence[NodeVerdict], *, complete: bool) -> list[NodeVerdict]:
+    """Decide which nodes of a pool that need a partner for the fabric test are settled: those that no other node of the pool can measure with."""
+    found: list[NodeVerdict] = []
+    for node in nodes:
+        others = [one for one in nodes if one is not node]
+        settled = node.settled
+        if node.untested:
+            settled = complete and all(
+                one.settled and one.outcome != "verified" and not one.needs_partner for one in others
+            )
+        elif node.undecided:
+            settled = settled and not any(one.outcome == "verified" or one.untested for one in others)
+        found.append(replace(node, settled=settled))
+    return found
 
 
 def _launch(member: Member) -> tuple[float, str]:
@@ -233,6 +257,7 @@ def _judge_one(
     if content.missing:
         return verdict("failed", f"required checks did not run: {', '.join(content.missing)}", settled=True, **seen)
     if not content.verified:
+        seen["undecided"] = content.undecided
         return verdict("failed", "; ".join(map(describe, content.blocking)), settled=not content.working, **seen)
     # The store's timestamp counts, not the node's clock. A node that is alive can still upload newer evidence.
     if now - ref.modified > MAX_EVIDENCE_AGE:

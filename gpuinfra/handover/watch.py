@@ -110,7 +110,7 @@ def watch(
         stuck = any(problem.kind != Kind.THROTTLING for problem in problems) and not gatherer.leaving
         stuck_since = (stuck_since if stuck_since is not None else spent) if stuck else None
         patience = min(STOCKOUT_PATIENCE_S, wait.deadline_s / 2)
-        only_missing = all(node.settled for node in verdict.nodes)
+        only_missing = all(node.settled or node.needs_partner for node in verdict.nodes)
         if stuck_since is not None and only_missing and spent - stuck_since >= patience:
             return _end(gatherer, verdict, "stock-out", spent, problems, wait)
         stale_since = (stale_since if stale_since is not None else spent) if _only_stale_left(verdict) else None
@@ -129,7 +129,8 @@ def watch(
 
 def _only_stale_left(verdict: FleetVerdict) -> bool:
     """Return True if all unverified nodes are outdated and no group is replacing any of them."""
-    rest = [node for node in verdict.nodes if node.outcome != "verified" and not node.settled]
+    unsettled = (node for node in verdict.nodes if node.outcome != "verified" and not node.settled)
+    rest = [node for node in unsettled if not node.needs_partner]
     return bool(rest) and all(node.stale for node in rest) and not verdict.missing
 
 
@@ -149,7 +150,8 @@ def canary_failed(verdict: FleetVerdict) -> bool:
     others = [node for node in verdict.nodes if not (node.stale and node.group in outdated)]
     failed = {node.group for node in others if node.settled and node.outcome != "verified"}
     # The nodes of the other groups have reported.
-    return bool(failed & outdated) and not verdict.missing and all(node.settled for node in others)
+    reported = all(node.settled or node.needs_partner for node in others)
+    return bool(failed & outdated) and not verdict.missing and reported
 
 
 def _stale_text(verdict: FleetVerdict) -> str:

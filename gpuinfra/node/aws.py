@@ -14,6 +14,7 @@ import html
 import json
 import os
 import re
+import time
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
@@ -33,6 +34,9 @@ from .cloud import (
 
 PROOF_BODY = "Action=GetCallerIdentity&Version=2011-06-15"
 _UNRESERVED = "-_.~"
+_TOKEN_S, _RENEW_S = 300, 240.0
+"""Lifetime of a token of the metadata service, and the age at which a new token is requested. The service refuses an expired token:
+https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/configuring-instance-metadata-service.html, retrieved 2026-11-27."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +56,14 @@ class Metadata:
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._base = (environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or "http://169.254.169.254").rstrip("/")
-        self._token = ""
+        self._token, self._renew = "", 0.0
 
     def get(self, path: str) -> str:
         """Return one metadata value."""
-        if not self._token:
-            self._token = self._call("PUT", "api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "300"})
+        now = time.monotonic()
+        if not self._token or now >= self._renew:
+            self._token = self._call("PUT", "api/token", {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_S)})
+            self._renew = now + _RENEW_S
         return self._call("GET", path, {"X-aws-ec2-metadata-token": self._token})
 
     def identity(self) -> dict[str, Any]:
@@ -67,12 +73,15 @@ class Metadata:
     def credentials(self) -> Credentials:
         """Return the credentials of the role in the instance profile."""
         role = self.get("meta-data/iam/security-credentials/").split("\n")[0].strip()
-        answer = json.loads(self.get("meta-data/iam/security-credentials/" + urllib.parse.quote(role)))
-        if answer.get("Code") not in (None, "Success"):
-            raise CloudError(
-                "the metadata service returned no credentials: %s" % answer.get("Message", answer.get("Code"))
-            )
-        return Credentials(answer["AccessKeyId"], answer["SecretAccessKey"], answer["Token"])
+        text = self.get("meta-data/iam/security-credentials/" + urllib.parse.quote(role))
+        try:
+            answer = json.loads(text)
+            if answer.get("Code") in (None, "Success"):
+                return Credentials(answer["AccessKeyId"], answer["SecretAccessKey"], answer["Token"])
+            problem = str(answer.get("Message", answer.get("Code")))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            problem = "unreadable answer (%s)" % error
+        raise CloudError("the metadata service returned no credentials: %s" % problem)
 
     def _call(self, method: str, path: str, headers: dict[str, str]) -> str:
         url = "%s/latest/%s" % (self._base, path)
@@ -208,7 +217,7 @@ class Aws:
             query = {"list-type": "2", "prefix": prefix}
             query.update({"delimiter": "/"} if folders else {}, **({"continuation-token": token} if token else {}))
             url = "%s?%s" % (base, urllib.parse.urlencode(query, quote_via=urllib.parse.quote))
-            page = get_page(self._reads(url), "s3://%s/%s" % (bucket, prefix))
+            page = get_page(self._reads(url), "s3://%s/%s" % (bucket, prefix), "</ListBucketResult>")
             if folders:
                 found += re.findall(r"<CommonPrefixes><Prefix>([^<]*)/</Prefix>", page)
             else:

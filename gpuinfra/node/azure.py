@@ -186,7 +186,7 @@ class Azure:
                 **({"delimiter": "/"} if folders else {}),
             }
             url = "%s?%s" % (base, urllib.parse.urlencode({**query, **({"marker": marker} if marker else {})}))
-            page = get_page(self._reads(url), "%s/%s" % (bucket, prefix))
+            page = get_page(self._reads(url), "%s/%s" % (bucket, prefix), "</EnumerationResults>")
             if folders:
                 names = re.findall(r"<BlobPrefix>\s*<Name>([^<]*)</Name>", page)
                 found += [one[len(prefix) :].rstrip("/") for one in names]

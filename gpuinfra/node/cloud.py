@@ -134,7 +134,7 @@ def put_with_retry(
             problem = "%d %s" % (error.code, code)
             if error.code not in retried and error.code < 500:
                 break
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, CloudError) as error:  # CloudError: the metadata service
             problem = str(error)
     raise CloudError("%s could not be written: %s" % (name, problem))
 
@@ -144,30 +144,39 @@ def get_optional(request: Callable[[], urllib.request.Request], name: str, limit
     return _read(request, name, "read", limit, absent=(403, 404))
 
 
-def get_page(request: Callable[[], urllib.request.Request], name: str) -> str:
-    """Return one page of a list request."""
-    data = _read(request, name, "listed", LIST_LIMIT, absent=())
+def get_page(request: Callable[[], urllib.request.Request], name: str, end: str) -> str:
+    """Return one page of a list request. `end` is the text at the end of a complete page: a part of a page could lack the reference to the next page."""
+    data = _read(request, name, "listed", LIST_LIMIT, absent=(), end=end.encode("ascii"))
     return (data or b"").decode("utf-8", "replace")
 
 
 def _read(
-    request: Callable[[], urllib.request.Request], name: str, verb: str, limit: int, absent: Collection[int]
+    request: Callable[[], urllib.request.Request],
+    name: str,
+    verb: str,
+    limit: int,
+    absent: Collection[int],
+    end: bytes = b"",
 ) -> bytes | None:
-    """Send a request that reads, with retries after server errors and throttling."""
+    """Send a request that reads, with retries after server errors, throttling and incomplete answers."""
     problem = "no attempt was made"
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(min(30.0, 0.5 * 2**attempt))
         try:
             with OPENER.open(request(), timeout=30) as reply:
-                return reply.read(limit)
+                data = reply.read(limit)
+                length = min(limit, int(reply.headers.get("Content-Length") or 0))
+                if len(data) >= length and data.rstrip().endswith(end):
+                    return data
+                problem = "the answer is incomplete after %d bytes" % len(data)
         except urllib.error.HTTPError as error:
             if error.code in absent:
                 return None
             problem = str(error.code)
             if error.code != 429 and error.code < 500:
                 break
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, CloudError) as error:
             problem = str(error)
     raise CloudError("%s could not be %s: %s" % (name, verb, problem))
 

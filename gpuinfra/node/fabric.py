@@ -9,27 +9,31 @@ node grows with the number of rounds. Each name contains its writer, always at t
 name also accepts longer names, and these are skipped.
 
     member/00/<name>/<incarnation>         a process joins; a restarted node has another incarnation
+    member/00/<name>/<incarnation>-left    the process leaves before the verdict
     plan/03/<leader>/plan                  the pairs of round 3
     plan/04/<leader>/verdict               the verdict, which ends the test
     result/03/<name>/<outcome>/<partner>   the outcome of round 3 on this node, which also shows that the node is alive
 
 The node with the first name is the leader. It publishes the plan of a round when every node of the previous round has an outcome or
-missed the deadline. If the leader dies, the next node of the plan takes over. If two leaders publish plans for one round, some partners do not
-arrive, and these pairs are measured in a later round.
+missed the deadline. A process that has left, or whose node has joined again, has no further outcome, so its outcome is not waited for. If the leader
+dies, the next node of the plan takes over. If two leaders publish plans for one round, some partners do not arrive, and these pairs are measured in a
+later round.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Callable, Generator, Iterable, Iterator, Mapping, Protocol, Sequence, Union
 
+from .cloud import CloudError
 from .console import Missing
+from .fabric_plan import Plan, plan_of
 from .outcome import shortened
 from .pairs import PairResult, next_round, verdict
 
-SCHEMA = "gpuinfra.fabric-plan/1"
 MAX_NODES = 1000
 """Maximum number of nodes in one test. The simulation in the tests has this size."""
 MAX_BYTES = 1 << 20
@@ -41,10 +45,17 @@ MAX_REASONS = 16
 """Maximum number of failed outcomes whose reason the leader reads."""
 PASS, FAIL, ABSENT, BYE = "pass", "fail", "absent", "bye"
 """Outcomes of one round on one node. `absent`: the partner did not arrive. `bye`: the node had no partner in this round."""
+LEFT = "-left"
+"""End of the incarnation with which a process leaves. The result is greater than the incarnation of the process, and less than that of a later process."""
+STALE_S = 1800.0
+"""Age of a process that does not take part in the first round if the number of nodes is unknown, because it can have died without leaving. A process
+waits only minutes for the first round. If it is alive, it takes part from the second round on."""
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 2.0, 60.0
 """First and longest wait between two polls, in seconds. The longest wait is shorter than the time for which a node waits for its partner."""
 _JOIN_PAUSE_S = 10.0
 """Longest wait between two polls before the first round, if the number of nodes is unknown."""
+_STANDBY = 3
+"""Number of nodes after the leader that examine at each poll whether the nodes before them have left or joined again. The others wait for the time limit of the round."""
 _TURN_S = 60.0
 """Time after which it is the next node's turn to publish the first plan, if the number of nodes is unknown."""
 
@@ -118,62 +129,6 @@ class Outcome:
     reason: str = ""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The pairs of one round, or the verdict."""
-
-    round: int
-    leader: str
-    members: dict[str, str]
-    """Name -> incarnation of each node that takes part in this round, in the order of the names."""
-    pairs: tuple[tuple[str, str], ...] = ()
-    absent: dict[str, str] = field(default_factory=dict)
-    """Name -> incarnation of each node that left an earlier round without an outcome and has not joined again."""
-    verdict: Mapping[str, Any] | None = None
-
-    def partner(self, name: str) -> tuple[str, int] | None:
-        """Return the partner of a node and the place of this node, or None if it has no partner in this round."""
-        for first, second in self.pairs:
-            if name in (first, second):
-                return (second, 0) if name == first else (first, 1)
-        return None
-
-    def dumped(self) -> bytes:
-        """Return the object in the store. A pair is two positions in the list of members."""
-        place = {name: at for at, name in enumerate(self.members)}
-        shown: dict[str, Any] = {"schema": SCHEMA, "members": ["%s %s" % one for one in self.members.items()]}
-        shown["pairs"] = [[place[first], place[second]] for first, second in self.pairs]
-        shown["absent"] = ["%s %s" % one for one in self.absent.items()]
-        if self.verdict is not None:
-            shown["verdict"] = self.verdict
-        return json.dumps(shown, separators=(",", ":")).encode("ascii")
-
-
-def plan_of(number: int, leader: str, data: bytes) -> Plan | None:
-    """Return the plan in an object, or None if the object is not a plan."""
-    try:
-        shown = json.loads(data)
-        members, absent = (dict(one.split(" ") for one in shown[part]) for part in ("members", "absent"))
-        names, found = list(members), shown.get("verdict")
-        pairs = tuple((names[first], names[second]) for first, second in shown["pairs"])
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-        return None
-    if shown.get("schema") != SCHEMA or not (found is None or _is_verdict(found)):
-        return None
-    if len({name for pair in pairs for name in pair}) != 2 * len(pairs):
-        return None
-    return Plan(number, leader, members, pairs, absent, found)
-
-
-def _is_verdict(found: object) -> bool:
-    lists = ("good", "slow_paths", "unknown")
-    return (
-        isinstance(found, dict)
-        and isinstance(found.get("slow"), dict)
-        and all(isinstance(found.get(one), list) for one in lists)
-    )
-
-
 def main_rounds(count: int) -> int:
     """Return log2 of the number of nodes, rounded up."""
     return max(0, count - 1).bit_length()
@@ -198,9 +153,38 @@ def choose(number: int, names: Iterable[str], results: Iterable[PairResult]) -> 
 Step = Union[Pause, Measure]
 
 
+def incarnations(store: Store) -> dict[str, str]:
+    """Return the newest incarnation of each node that joined a test. It ends in `LEFT` if the process has left."""
+    found: dict[str, str] = {}
+    for entry in map(entry_of, store.list("member/00/")):
+        if entry is not None:
+            found[entry[1]] = max(entry[2], found.get(entry[1], ""))
+    return found
+
+
+def present(newest: Mapping[str, str]) -> dict[str, str]:
+    """Return the processes that have not left."""
+    return {name: one for name, one in newest.items() if not one.endswith(LEFT)}
+
+
+def joined_at(incarnation: str) -> float:
+    """Return the time at which a process joined, in seconds, or 0 if its incarnation does not start with a time."""
+    text = incarnation.split("-")[0]
+    return float(text) if text.isascii() and text.isdigit() else 0.0
+
+
 def run(settings: Settings, store: Store, clock: Callable[[], float]) -> Generator[Step, Any, Plan]:
-    """Take part until the verdict is final, and return the last plan. Raises `Missing` if this node cannot take part: `Alone`, `Ended`, or an error."""
-    return (yield from _Node(settings, store, clock).run())
+    """Take part until the verdict is final, and return the last plan. Raises `Missing` if this node cannot take part: `Alone`, `Ended`, or an error.
+
+    After an error, or if the caller closes the generator, the node leaves, so that the other nodes do not wait for it.
+    """
+    node = _Node(settings, store, clock)
+    try:
+        return (yield from node.run())
+    except BaseException:
+        with contextlib.suppress(CloudError, OSError):
+            node.leave()
+        raise
 
 
 class _Node:
@@ -214,7 +198,7 @@ class _Node:
         """Round -> name -> outcome and partner, for a leader."""
         self._invalid: set[str] = set()
         self._turn = 0
-        """Number of nodes whose turn to publish the first plan is earlier. It can only increase, because nodes join."""
+        """Number of nodes whose turn to publish the first plan is earlier."""
         self._seen, self._changed = 0, self._started
         """Number of nodes that have joined, and the time at which this node first saw this number."""
 
@@ -235,13 +219,17 @@ class _Node:
                 return plan
             if self._takes_part():
                 yield from self._measure(plan)
-            elif was_member:
-                # The leader saw no outcome of this node in time. It accepts this node as a new process.
+            elif was_member or plan.absent.get(self._name) == self._incarnation:
+                # The leader saw no outcome of this node in time, or considered it dead. It accepts this node as a new process.
                 self._join("%s-%02d" % (self._settings.incarnation, plan.round))
 
     def _join(self, incarnation: str) -> None:
         self._incarnation = incarnation
         self._store.put("member/00/%s/%s" % (self._name, incarnation), b"{}")
+
+    def leave(self) -> None:
+        """Write that this process takes no further part."""
+        self._store.put("member/00/%s/%s%s" % (self._name, self._incarnation, LEFT), b"{}")
 
     def _takes_part(self) -> bool:
         return self._plan is not None and self._plan.members.get(self._name) == self._incarnation
@@ -271,14 +259,29 @@ class _Node:
             pause = min(pause * 1.5, longest)
 
     def _is_abandoned(self, waited: float) -> bool:
-        """Return True if this node waits to take part in a test whose nodes have all restarted or do not publish a plan anymore."""
-        plan = self._plan
-        if self._settings.nodes or plan is None or self._takes_part():
+        """Return True if this node waits to take part in a test whose nodes have all left, restarted or died, or do not publish a plan anymore."""
+        plan, settings = self._plan, self._settings
+        if settings.nodes or plan is None or self._takes_part():
             return False
-        if waited > 2 * self._settings.round_s:
-            return True
-        joined = self._joined()
-        return all(joined.get(name, "") > incarnation for name, incarnation in plan.members.items())
+        gone, now = self._gone(incarnations(self._store)), self._now()
+        left = [
+            name for name, one in plan.members.items() if name not in gone and now - joined_at(one) <= settings.limit_s
+        ]
+        # A measurement, and then the turns of the nodes that can take over.
+        return not left or waited > 2 * settings.round_s + min(len(left) * self._gap(), settings.round_s)
+
+    def _gone(self, newest: Mapping[str, str]) -> set[str]:
+        """Return the nodes of the last plan whose process has left, or whose node has joined again."""
+        members = {} if self._plan is None else self._plan.members
+        return {name for name, one in members.items() if newest.get(name, one) > one}
+
+    def _gap(self) -> float:
+        """Return the time between the turns of two nodes to take over from a dead leader."""
+        return self._settings.round_s if self._settings.nodes else 2 * _LAST_PAUSE_S
+
+    def _now(self) -> float:
+        """Return the time, as in the incarnations of the nodes."""
+        return joined_at(self._settings.incarnation) + self._clock() - self._started
 
     def _newest(self) -> Plan | None:
         """Return the plan of the latest round that follows this node's round. If a round has two plans, that of the first leader counts."""
@@ -294,22 +297,23 @@ class _Node:
         return None
 
     def _lead(self, waited: float) -> Plan | None:
-        """Publish the next plan if it is due and this node's turn. After each `round_s`, it is the next node's turn."""
-        before, settings = self._plan, self._settings
+        """Publish the next plan if it is due and this node's turn. If the leader does not publish it, it is the next node's turn."""
+        before, patience = self._plan, self._settings.round_s
         if before is None:
             return self._lead_first(waited)
-        joined, patience = before.members, settings.round_s
-        if not self._takes_part():
+        if not self._takes_part() or (waited < patience and list(before.members).index(self._name) > _STANDBY):
             return None
-        turn = list(joined).index(self._name)
-        if turn and waited < patience + turn * settings.round_s:
+        newest = incarnations(self._store)
+        gone = self._gone(newest) - {self._name}
+        turn = [name for name in before.members if name not in gone].index(self._name)
+        if turn and waited < patience + turn * self._gap():
             return None
         reported = self._outcomes(before.round)
-        late = {name: one for name, one in joined.items() if name not in reported}
-        if late and waited < patience:
+        late = {name: one for name, one in before.members.items() if name not in reported}
+        if late.keys() - gone and waited < patience:
             return None
         left = {**before.absent, **late}
-        joined = {name: one for name, one in self._joined().items() if one > left.get(name, "")}
+        joined = {name: one for name, one in present(newest).items() if one > left.get(name, "")}
         return self._publish(before.round + 1, joined, {name: one for name, one in left.items() if name not in joined})
 
     def _lead_first(self, waited: float) -> Plan | None:
@@ -321,9 +325,12 @@ class _Node:
 
         if settings.nodes and self._turn and waited < due():
             return None
-        joined = self._joined()
+        joined, now = present(incarnations(self._store)), self._now()
         if joined.get(self._name) != self._incarnation:
             return None
+        others = {} if settings.nodes else {name: one for name, one in joined.items() if name != self._name}
+        stale = {name: one for name, one in others.items() if now - joined_at(one) > STALE_S}
+        joined = {name: one for name, one in joined.items() if name not in stale}
         self._turn = sum(name < self._name for name in joined)
         if settings.nodes:
             complete = not self._turn and len(joined) >= settings.nodes
@@ -335,7 +342,7 @@ class _Node:
                 raise Alone("no other node joined within %d s" % settings.join_s)
             return None
         quiet = self._clock() - self._changed
-        return self._publish(0, joined, {}) if quiet >= settings.quiet_s + self._turn * _TURN_S else None
+        return self._publish(0, joined, stale) if quiet >= settings.quiet_s + self._turn * _TURN_S else None
 
     def _publish(self, number: int, joined: Mapping[str, str], absent: dict[str, str]) -> Plan | None:
         if len(joined) > MAX_NODES:
@@ -351,13 +358,6 @@ class _Node:
         # An object of an earlier process with this name stays, and the next poll reads it.
         last = "plan" if found is None else VERDICT
         return plan if self._store.put("plan/%02d/%s/%s" % (number, self._name, last), plan.dumped()) else None
-
-    def _joined(self) -> dict[str, str]:
-        """Return the newest incarnation of each name."""
-        found: dict[str, str] = {}
-        for _, name, incarnation, _ in self._entries("member/00"):
-            found[name] = max(incarnation, found.get(name, ""))
-        return found
 
     def _outcomes(self, number: int) -> dict[str, tuple[str, str]]:
         """Return the outcome and the partner of each node in a round."""

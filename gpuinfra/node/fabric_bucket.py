@@ -14,8 +14,11 @@ from typing import Any, Mapping
 
 from . import fabric, pair
 from .cloud import Cloud, CloudError, Exists, field
+from .console import Missing
 
 MAX_NUMBER = 99_999_999
+MOST_ATTEMPTS = 100
+"""Number of times that a node joins one test without a partner. Its next attempt is a new test, because each list request returns all earlier attempts."""
 
 
 class Sessions:
@@ -37,10 +40,17 @@ class Sessions:
     def newest(self) -> int:
         """Return the number of the newest test, or 0 if there is none."""
         names = self._cloud.list(self._bucket, self._folder, folders=True)
-        return max([int(one) for one in names if one.isdigit() and 0 < int(one) <= MAX_NUMBER] or [0])
+        # Other folders cannot be those of a test: `store` does not write them.
+        numbers = (int(one) for one in names if len(one) <= 8 and one.isascii() and one.isdigit())
+        return max([one for one in numbers if "%04d" % one in names and one > 0] or [0])
 
     def store(self, number: int) -> "Bucket":
-        """Return the objects of one test."""
+        """Return the objects of one test. Raises `Missing` if there is no number left: a folder of any number can be forged."""
+        if number > MAX_NUMBER:
+            raise Missing(
+                "the fabric test of the pool %s has no number left; delete the folder %s in the evidence bucket"
+                % (self.name, self._folder)
+            )
         return Bucket(self._cloud, self._bucket, "%s%04d/" % (self._folder, number), self._owner)
 
     def session(self, number: int) -> str:
@@ -95,10 +105,14 @@ def is_closed(store: fabric.Store) -> bool:
     return any(entry is not None and entry[2] == fabric.VERDICT for entry in entries)
 
 
-def members(store: fabric.Store) -> dict[str, str]:
-    """Return the newest incarnation of each node that joined a test."""
-    found: dict[str, str] = {}
-    for entry in (fabric.entry_of(key) for key in store.list("member/00/")):
-        if entry is not None:
-            found[entry[1]] = max(entry[2], found.get(entry[1], ""))
-    return found
+def is_worn(store: fabric.Store, name: str) -> bool:
+    """Return True if a node has joined a test `MOST_ATTEMPTS` times and no first round has started."""
+    entries = (fabric.entry_of(key) for key in store.list("member/00/"))
+    attempts = [one for one in entries if one is not None and one[1] == name and not one[2].endswith(fabric.LEFT)]
+    return len(attempts) >= MOST_ATTEMPTS and not store.list("plan/")
+
+
+def members(store: fabric.Store, now: float) -> dict[str, str]:
+    """Return the processes that take part in a test, or wait for its first round. A process that joined too long ago can have died."""
+    joined = fabric.present(fabric.incarnations(store))
+    return {name: one for name, one in joined.items() if now - fabric.joined_at(one) <= fabric.STALE_S}

@@ -6,8 +6,8 @@ floor and the expected NCCL plugin.
 
 from __future__ import annotations
 
+import contextlib
 import json
-import secrets
 import tempfile
 import time
 from dataclasses import dataclass
@@ -34,8 +34,9 @@ Measure = Callable[[fabric.Measure], Measured]
 
 
 def incarnation(mark: str = "") -> str:
-    """Return a name for this process. A later process has a greater name."""
-    return "%010d-%s%s" % (time.time(), secrets.token_hex(2), mark)
+    """Return a name for this process: the time in seconds and microseconds. A later process has a greater name, also within the same second."""
+    seconds, rest = divmod(time.time_ns(), 10**9)
+    return "%010d-%06d%s" % (seconds, rest // 1000, mark)
 
 
 def round_s() -> float:
@@ -47,21 +48,22 @@ def take_part(
     settings: fabric.Settings, store: fabric.Store, measure: Measure, wait: Callable[[float], None] = time.sleep
 ) -> tuple[fabric.Plan, list[Measured]]:
     """Take part until the verdict is final. Return the last plan and the measurements of this node."""
-    steps = fabric.run(settings, store, time.monotonic)
     found: list[Measured] = []
     answer: Any = None
-    while True:
-        try:
-            step = steps.send(answer)
-        except StopIteration as ended:
-            return ended.value, found
-        answer = None
-        if isinstance(step, fabric.Pause):
-            wait(step.seconds)
-        else:
-            found.append(measure(step))
-            answer = found[-1].outcome
-            print_message("all-reduce with %s: %s %s" % (step.partner, answer.word, answer.reason))
+    # After an error or a signal, the node leaves the test.
+    with contextlib.closing(fabric.run(settings, store, time.monotonic)) as steps:
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration as ended:
+                return ended.value, found
+            answer = None
+            if isinstance(step, fabric.Pause):
+                wait(step.seconds)
+            else:
+                found.append(measure(step))
+                answer = found[-1].outcome
+                print_message("all-reduce with %s: %s %s" % (step.partner, answer.word, answer.reason))
 
 
 def measured(

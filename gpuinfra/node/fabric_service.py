@@ -1,8 +1,9 @@
 """`node.pyz fabric-service`: takes part in fabric tests through the evidence bucket, so that the handover can require a result of each node.
 
 The service of a node whose checks pass and whose GPUs run no process joins the newest test of its pool, or starts one. It stores the raw output of one
-all-reduce in `RESULT`, which every later evidence contains (check B8). Afterwards, it joins the test of a node that waits for a partner, such as a
-replaced node, as a helper. It measures only while no process uses the GPUs.
+all-reduce in `RESULT`, which every later evidence contains (check B8). Afterwards, a good node joins the test of a node that waits for a partner, such
+as a replaced node, as a helper. A node whose test had no good pair joins such a test to get another result. Before each all-reduce, the service checks
+again that no process uses the GPUs. A job that starts later than this check shares the GPUs with the all-reduce.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
@@ -27,11 +30,12 @@ from .probes import FABRIC_RESULT, PROBES
 RESULT = Path(FABRIC_RESULT)
 """The folder is empty after a boot, so a result never belongs to an earlier boot."""
 HELPER = "-helper"
-"""End of the incarnation of a helper."""
+"""Part of the incarnation of a helper."""
 JOIN_S = 300.0
 """Maximum wait for a partner in one attempt. After an attempt, the service checks again whether jobs use the GPUs."""
 BUSY_S, HELP_S, AGAIN_S = 60.0, 120.0, 5.0
-"""Pauses: until this node can take part, between two looks for a node that waits, and after a test. A look takes two list requests."""
+"""Pauses: until this node can take part, between two looks for a node that waits, and after a test. A look takes three list requests. After each attempt
+without a partner, the pause is twice as long, up to `HELP_S`: two nodes that wait meet, because the pause is shorter than an attempt."""
 FIRST = "waits for the first evidence"
 """Beginning of the reason before the first evidence, which no evidence can contain."""
 RECHECK = ("systemctl", "start", "gpuinfra-recheck.service")
@@ -44,6 +48,8 @@ def fabric_service(args: argparse.Namespace) -> int:
     if CHECK not in expectation.get("required", ()):
         print_message("the handover of this pool does not require the fabric test")
         return OK
+    # The service leaves its test, so that the other nodes do not wait for this node.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(OK))
     connected = cloud.of(node)
     service = Service(node, expectation, connected, fabric_bucket.Sessions(node, connected))
     while True:
@@ -64,27 +70,32 @@ class Service:
         measure: Callable[[fabric.Measure, str], fabric_run.Measured] | None = None,
         ready: Callable[[], str] | None = None,
         report: Callable[[], None] | None = None,
+        reported: Callable[[], str | None] | None = None,
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
         self._expectation, self._tests, self._result, self._wait = expectation, tests, result, wait
-        self._name = connected.instance_id()
+        self._name, self._bundle = connected.instance_id(), (node.get("bundle") or {}).get("sha256")
         self._measure = measure or self._run_pair
         self._ready = ready or (lambda: _not_ready(node, expectation))
-        self._report = report or _recheck
+        self._report, self._reported = report or _recheck, reported or _in_evidence
         self._over = 0
         """Number of the newest test that no node continues."""
+        self._alone_s = AGAIN_S
+        """Pause after the next attempt without a partner."""
 
     def once(self) -> float:
         """Take part in one test, or help in one. Return the number of seconds to wait before the next call."""
         state = self._state()
         try:
+            self._report_again()
             reason = self._ready()
             if reason:
                 self._wait_for(state, reason)
                 return BUSY_S
             if state in ("", "waiting"):
                 return self._take_part(state)
-            return self._help()
+            # A good node would fail with this node as its only partner.
+            return HELP_S if state == "slow" else self._help(state)
         except (cloud.CloudError, Missing, OSError) as error:
             print_message("fabric test: %s" % error)
             self._wait_for(state, str(error))
@@ -92,38 +103,51 @@ class Service:
 
     def _wait_for(self, state: str, reason: str) -> None:
         """Store why this node has no result. If the reason is new, upload evidence with it."""
-        if state not in ("", "waiting") or (optional(self._result) or {}).get("reason") == reason:
+        held = optional(self._result) or {}
+        if state not in ("", "waiting") or (state and held.get("reason") == reason):
             return
         self._write({"state": "waiting", "reason": reason})
         if not reason.startswith(FIRST):
             self._report()
 
+    def _report_again(self) -> None:
+        """Upload evidence if the newest evidence has another result. A result that is stored while the checks run is not in their evidence."""
+        held, stored = self._reported(), optional(self._result)
+        if held is None or stored is None or self._result.read_text(encoding="utf-8") == held:
+            return
+        if not str(stored.get("reason")).startswith(FIRST):
+            self._report()
+
     def _state(self) -> str:
+        """Return the state of the stored result, or an empty string. The result of another bundle does not count, because its software differs."""
         found = optional(self._result) or {}
-        return str(found.get("state") or "")
+        return str(found.get("state") or "") if found.get("bundle") == self._bundle else ""
 
     def _take_part(self, state: str) -> float:
         """Join the newest test, or start one, and store the result of this node."""
         number = max(self._tests.newest(), 1)
         store = self._tests.store(number)
-        if number <= self._over or fabric_bucket.is_closed(store):
+        if number <= self._over or fabric_bucket.is_closed(store) or fabric_bucket.is_worn(store, self._name):
             number += 1
             store = self._tests.store(number)
         try:
             plan, measured = self._run(number, store, "")
         except fabric.Alone as error:
             self._wait_for(state, "%s; the test needs a second node of the pool whose GPUs are idle" % error)
-            return AGAIN_S
+            pause, self._alone_s = self._alone_s, min(2 * self._alone_s, HELP_S)
+            return pause
         except fabric.Ended as error:
             print_message("fabric test %d: %s" % (number, error))
             self._over = number
             return AGAIN_S
+        self._alone_s = AGAIN_S
         self._write(result_of(self._name, plan, measured, number))
         self._report()
         return AGAIN_S
 
-    def _help(self) -> float:
-        """Join a test as a partner if it has fewer helpers than nodes that wait, plus one: a slow node needs two partners."""
+    def _help(self, state: str) -> float:
+        """Join a test in which a node waits. A good node joins as a helper if the test has fewer helpers than nodes that wait, plus one: a slow node needs
+        two partners. A node whose result is unknown joins like a node that waits, and stores its result if this test decides."""
         number = self._tests.newest()
         if not number or number <= self._over:
             return HELP_S
@@ -131,14 +155,24 @@ class Service:
         if fabric_bucket.is_closed(store):
             self._over = number
             return HELP_S
-        joined = fabric_bucket.members(store)
-        helpers = [name for name, one in joined.items() if one.endswith(HELPER)]
-        if not joined or self._name in joined or len(helpers) > len(joined) - len(helpers):
+        joined = fabric_bucket.members(store, time.time())
+        helpers = [name for name, one in joined.items() if HELPER in one]
+        is_good = state == "good"
+        if not joined or self._name in joined or (is_good and len(helpers) > len(joined) - len(helpers)):
             return HELP_S
         try:
-            self._run(number, store, HELPER)
-        except (fabric.Alone, fabric.Ended) as error:
+            plan, measured = self._run(number, store, HELPER if is_good else "")
+        except fabric.Alone as error:
             print_message("fabric test %d: %s" % (number, error))
+            return HELP_S
+        except fabric.Ended as error:
+            print_message("fabric test %d: %s" % (number, error))
+            self._over = number
+            return AGAIN_S
+        found = result_of(self._name, plan, measured, number)
+        if not is_good and found["state"] in ("good", "slow"):
+            self._write(found)
+            self._report()
         return AGAIN_S
 
     def _run(self, number: int, store: fabric.Store, mark: str) -> tuple[fabric.Plan, list[fabric_run.Measured]]:
@@ -146,13 +180,21 @@ class Service:
             name=self._name, incarnation=fabric_run.incarnation(mark), join_s=JOIN_S, round_s=fabric_run.round_s()
         )
         session = self._tests.session(number)
-        return fabric_run.take_part(settings, store, lambda step: self._measure(step, session), self._wait)
+
+        def measure(step: fabric.Measure) -> fabric_run.Measured:
+            reason = self._ready()
+            if reason:  # since the node joined
+                raise Missing(reason)
+            return self._measure(step, session)
+
+        return fabric_run.take_part(settings, store, measure, self._wait)
 
     def _run_pair(self, step: fabric.Measure, session: str) -> fabric_run.Measured:
         return fabric_run.measured(self._name, step, self._expectation, {"session": session})
 
     def _write(self, content: Mapping[str, Any]) -> None:
-        write_whole(self._result, json.dumps({"schema": SCHEMA, **content}, sort_keys=True) + "\n")
+        whole = {"schema": SCHEMA, "bundle": self._bundle, **content}
+        write_whole(self._result, json.dumps(whole, sort_keys=True) + "\n")
 
 
 def result_of(name: str, plan: fabric.Plan, measured: Sequence[fabric_run.Measured], number: int) -> dict[str, Any]:
@@ -198,6 +240,14 @@ def _not_ready(node: Mapping[str, Any], expectation: Mapping[str, Any]) -> str:
     if record["exit"] != 0 or record["problem"]:
         return "nvidia-smi does not list the processes on the GPUs"
     return "processes use the GPUs" if lines else ""
+
+
+def _in_evidence() -> str | None:
+    """Return the result of the fabric test in the newest evidence, or None without evidence of this boot."""
+    newest = evidence.EvidenceFolder().newest()
+    document = newest[1] if newest else {}
+    record = (document.get("probes") or {}).get("fabric-result")
+    return str(record["stdout"]) if record and document.get("boot_id") == evidence.boot_id() else None
 
 
 def _recheck() -> None:

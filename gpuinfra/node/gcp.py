@@ -129,7 +129,7 @@ class Gcp:
         for _ in range(MAX_PAGES):
             where = "%s?%s" % (self._objects(bucket), urllib.parse.urlencode(query))
             try:
-                page = json.loads(get_page(self._reads(where), "gs://%s/%s" % (bucket, prefix)))
+                page = json.loads(get_page(self._reads(where), "gs://%s/%s" % (bucket, prefix), "}"))
                 names = page.get("prefixes", []) if folders else [one["name"] for one in page.get("items", [])]
                 found += [str(one)[len(prefix) :].rstrip("/") if folders else str(one) for one in names]
                 token = page.get("nextPageToken")

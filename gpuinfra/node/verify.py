@@ -129,16 +129,14 @@ def _again(args: argparse.Namespace) -> int:
 
 
 def is_news(before: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
-    """Return True if the outcomes, the bundle or the host keys differ from the previous evidence, or if that evidence is old."""
+    """Return True if the outcomes, the result of the fabric test, the bundle or the host keys differ from the previous evidence, or if that evidence is old."""
     import datetime
-
-    from .checks.fabric_test import WAITING
 
     def content(one: Mapping[str, Any]) -> list[Any]:
         outcomes = {check["id"]: check["outcome"] for check in one["checks"]}
-        # The handover shows why a node still waits for the fabric test.
-        waits = [check["reason"] for check in one["checks"] if check.get("found") == WAITING]
-        return [outcomes, waits, one.get("bundle_sha256"), one.get("ssh_host_keys")]
+        # The handover reads the result of the fabric test, and shows why a node still waits for it.
+        result = ((one.get("probes") or {}).get("fabric-result") or {}).get("stdout")
+        return [outcomes, result, one.get("bundle_sha256"), one.get("ssh_host_keys")]
 
     def moment(one: Mapping[str, Any]) -> datetime.datetime:
         return datetime.datetime.strptime(str(one.get("finished")), "%Y-%m-%dT%H:%M:%SZ").replace(

@@ -27,6 +27,7 @@ MARK = "gpuinfra-agent "
 MAX_STATE_BYTES = 512 * 1024
 MAX_BUNDLE_BYTES = 64 * 1024 * 1024
 UNIT = "gpuinfra-bootstrap.service"
+FABRIC_UNIT, FABRIC_RESULT = "gpuinfra-fabric.service", "run/gpuinfra/fabric.json"
 
 
 class Refused(Exception):
@@ -173,17 +174,13 @@ class HostAgent:
             units = [UNIT] + (
                 ["gpuinfra-verify.service", "gpuinfra-attest.timer", "gpuinfra-recheck.timer"] if uploads else []
             )
-            if uploads and (self.bundles / "current/units/gpuinfra-fabric.service").exists():
-                units.append("gpuinfra-fabric.service")
-            for words in (
-                ["daemon-reload"],
-                ["enable", *units],
-                ["reset-failed", UNIT],
-                ["restart", "--no-block", *units],
-            ):
-                done = subprocess.run(["systemctl", *words], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
-                if done.returncode != 0 and words[0] != "reset-failed":
-                    raise Refused(f"systemctl {words[0]}: {done.stderr.decode('utf-8', 'replace').strip()}")
+            if uploads and (self.bundles / "current" / "units" / FABRIC_UNIT).exists():
+                units.append(FABRIC_UNIT)
+            # A result of the fabric test belongs to the bundle that measured it. The service would write it again.
+            for words in (["daemon-reload"], ["enable", *units], ["reset-failed", UNIT], ["stop", FABRIC_UNIT]):
+                self._systemctl(words, optional=words[0] in ("reset-failed", "stop"))
+            (self.root / FABRIC_RESULT).unlink(missing_ok=True)
+            self._systemctl(["restart", "--no-block", *units])
             return
         log = self.root / "var/log/gpuinfra/detached.log"
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -206,6 +203,12 @@ class HostAgent:
                 return
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(0.02)
+
+    @staticmethod
+    def _systemctl(words: list[str], *, optional: bool = False) -> None:
+        done = subprocess.run(["systemctl", *words], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        if done.returncode != 0 and not optional:
+            raise Refused(f"systemctl {words[0]}: {done.stderr.decode('utf-8', 'replace').strip()}")
 
     def _runner(self) -> int | None:
         """Return the runner's process ID from its lock file. Acquiring the lock instead would make a starting runner fail."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from gpuinfra.handover.examine import judge_node
 from gpuinfra.handover.explain import hint, reasons
 from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.judge import FleetVerdict
-from gpuinfra.handover.ports import PoolExpected
+from gpuinfra.handover.ports import GroupExpected, GroupProblem, PoolExpected
+from gpuinfra.handover.refusals import Kind
 from gpuinfra.handover.watch import Outcome, Wait, watch
 from tests.node.healthy import H100, PAIR, fabric_result, record
 
@@ -148,3 +150,84 @@ def test_a_canary_without_partner_lets_the_group_continue() -> None:
     outcome, lines = waited(fleet, expected())
     assert "gpu-reserved-0: the canary is verified; replacing the other nodes" in lines
     assert (outcome.ready, outcome.verdict.verified) == (True, 2)
+
+
+UNKNOWN = {**SLOW, "state": "unknown", "reason": "61.0 GB/s"}
+FAILED = {**fabric_result(), "schema": "other"}
+"""A result that no node writes: check B8 fails, and the node cannot be a partner."""
+
+
+@pytest.mark.parametrize("other", [SLOW, FAILED], ids=["slow", "broken"])
+def test_a_node_without_a_possible_partner_ends_the_wait(other: Mapping[str, Any]) -> None:
+    """If all other nodes of the pool have failed, no partner can come, and `up` does not wait until the deadline."""
+    outcome, _ = waited(fleet_of(other, WAITING), expected())
+    assert (outcome.ended, outcome.verdict.verified) == ("settled", 0)
+    assert "gpu-2 (" in reasons(outcome)[2]
+    assert "has no result of the fabric test yet" in reasons(outcome)[2]
+
+
+@pytest.mark.parametrize("other", [WAITING, fabric_result(), UNKNOWN], ids=["waiting", "good", "unknown"])
+def test_a_node_with_a_possible_partner_is_waited_for(other: Mapping[str, Any]) -> None:
+    """A node that waits, a good node, and a node whose test had no good pair can be the partner."""
+    outcome, _ = waited(fleet_of(other, WAITING), expected())
+    assert outcome.ended == "deadline"
+
+
+def test_a_node_of_another_pool_is_no_partner() -> None:
+    """Only nodes of one pool measure with each other."""
+    fleet = fleet_of(SLOW, WAITING)
+    fleet.launch(3, group="asg-2")
+    report(fleet, 3, fabric_result())
+    second = GroupExpected(name="other-reserved-0", group="asg-2", count=1, template_version="3")
+    wanted = [expected(), pool(1, name="other", groups=(second,), expectation=EXPECTATION)]
+    verdict = Gatherer(fleet.ports, wanted, judge_node=judge_node).poll()
+    assert verdict.settled
+    assert verdict.verified == 1
+
+
+def test_two_nodes_without_a_good_pair_end_the_wait() -> None:
+    """The fabric or the floor is the cause, and waiting does not change it."""
+    outcome, _ = waited(fleet_of(UNKNOWN, UNKNOWN), expected())
+    assert outcome.ended == "settled"
+
+
+def test_an_unknown_result_is_not_final_while_another_node_is_good() -> None:
+    """The replacement reports first, and its partner, which was slow with the replaced node, reports some seconds later."""
+    fleet = fleet_of(UNKNOWN, fabric_result())
+    gatherer = Gatherer(fleet.ports, [expected()], judge_node=judge_node)
+    assert not gatherer.poll().settled
+    report(fleet, 1, fabric_result(), seq=2)
+    assert gatherer.poll().complete
+
+
+def test_missing_capacity_ends_the_wait_of_the_other_node() -> None:
+    """If the cloud has no capacity for the second node, the wait ends after minutes, although the first node has no result yet."""
+    fleet = fleet_of(WAITING)
+    fleet.problems_ = [
+        GroupProblem(group="asg-1", kind=Kind.STOCK_OUT, message="InsufficientInstanceCapacity: no capacity")
+    ]
+    outcome, _ = waited(fleet, expected())
+    assert outcome.ended == "stock-out"
+
+
+def test_outdated_nodes_end_the_wait_of_an_untested_canary() -> None:
+    """If the group does not continue after its first node, this is reported as for a verified node."""
+    fleet = fleet_of(WAITING)
+    fleet.launch(2, template_version="2")
+    report(fleet, 2, fabric_result())
+    outcome, _ = waited(fleet, expected())
+    assert outcome.ended == "stale"
+
+
+def test_a_failed_canary_ends_the_wait_while_another_group_is_untested() -> None:
+    """A node that waits for the fabric test has reported."""
+    fleet = fleet_of(SLOW)
+    fleet.launch(2, template_version="2")
+    fleet.launch(3, group="asg-2")
+    fleet.launch(4, group="asg-2")
+    report(fleet, 3, WAITING)
+    report(fleet, 4, WAITING)
+    second = GroupExpected(name="gpu-reserved-1", group="asg-2", count=2, template_version="3")
+    wanted = expected(2)
+    outcome, _ = waited(fleet, replace(wanted, groups=(*wanted.groups, second)))
+    assert outcome.ended == "canary"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -15,7 +16,6 @@ from botocore.credentials import Credentials
 
 KEY, SECRET, TOKEN = "ASIA0000000000000001", "c3RhbmQtaW4/c2VjcmV0", "dG9rZW4vd2l0aCtzaWducz0="
 INSTANCE = "i-00000000000000001"
-IMDS = "imds-token"
 
 
 def same_signature(method: str, url: str, headers: dict[str, str], body: bytes, service: str, region: str) -> bool:
@@ -48,6 +48,9 @@ class Cloud:
         self.requests: list[str] = []
         self.troubles: list[tuple[int, str]] = []
         self.lose_answers = 0
+        self.clock: Callable[[], float] = time.monotonic
+        self.tokens: dict[str, float] = {}
+        """Token of the metadata service -> time at which it expires."""
         self.url = ""
 
     @property
@@ -77,8 +80,11 @@ def running() -> Iterator[Cloud]:
         def _imds(self) -> None:
             path = self.path.removeprefix("/imds/latest/")
             if self.command == "PUT" and path == "api/token":
-                return self._answer(200, IMDS)
-            if self.headers.get("X-aws-ec2-metadata-token") != IMDS:
+                token = f"imds-token-{len(cloud.tokens)}"
+                cloud.tokens[token] = cloud.clock() + int(self.headers["X-aws-ec2-metadata-token-ttl-seconds"])
+                return self._answer(200, token)
+            # An expired token is refused with 401: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/configuring-instance-metadata-service.html, retrieved 2026-11-27.
+            if cloud.clock() >= cloud.tokens.get(str(self.headers.get("X-aws-ec2-metadata-token")), 0.0):
                 return self._answer(401)
             answers: dict[str, str] = {
                 "meta-data/iam/security-credentials/": "node-role",

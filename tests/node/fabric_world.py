@@ -89,6 +89,17 @@ class World:
 
         self.at(time, end)
 
+    def terminate(self, name: str, time: float) -> None:
+        """End the process on a node as systemd does, so that it leaves."""
+
+        def end() -> None:
+            for process in self.processes:
+                if process.name == name and process.alive:
+                    process.steps.close()
+                    process.alive = False
+
+        self.at(time, end)
+
     def run(self) -> None:
         """Run until nothing happens anymore."""
         while self._events:

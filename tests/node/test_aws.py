@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 from collections.abc import Iterator
+from types import SimpleNamespace
 from urllib.parse import unquote
 
 import pytest
@@ -167,6 +168,19 @@ def test_metadata_requests_use_no_proxy(cloud: Cloud, monkeypatch: pytest.Monkey
     """Credentials are never sent through the proxy of the steps' downloads."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     assert aws.Metadata(cloud.environ).identity()["region"] == REGION
+
+
+def test_the_token_of_the_metadata_service_is_renewed(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that runs longer than the lifetime of a token requests a new one before the old one expires, and not for each request."""
+    now = [1000.0]
+    cloud.clock = lambda: now[0]
+    monkeypatch.setattr(aws, "time", SimpleNamespace(monotonic=cloud.clock))
+    connected = aws.Aws(REGION, cloud.environ)
+    for number in range(60):
+        connected.put("b", f"k{number}", b"{}", once=True)
+        now[0] += 15.0
+    assert len(cloud.objects) == 60
+    assert len(cloud.tokens) == 4
 
 
 def test_two_nodes_meet_in_the_bucket(cloud: Cloud) -> None:

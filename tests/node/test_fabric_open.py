@@ -9,7 +9,7 @@ import pytest
 
 from gpuinfra.node import fabric
 from tests.node.fabric_world import World
-from tests.node.test_fabric import most, names, only
+from tests.node.test_fabric import are_few, names, only
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +60,7 @@ def test_a_large_pool_that_boots_slowly_finds_the_slow_node_and_the_slow_path(co
     assert set(found["good"]) == set(every) - {slow} - set(dead)  # pyright: ignore[reportArgumentType]
     assert found["unknown"] == []
     assert [set(one) for one in found["slow_paths"]] in ([], [set(path)])  # pyright: ignore[reportGeneralTypeIssues]
-    assert max(process.requests for process in world.processes) <= most(count) + 2 * 900 / 10
+    assert are_few(world, count, more=2 * 900 / 10)
 
 
 def test_a_node_without_partner_ends_alone() -> None:
@@ -105,6 +105,105 @@ def test_a_test_whose_nodes_all_restarted_is_abandoned() -> None:
     assert world.now < 1000
 
 
+@pytest.mark.parametrize("restarted", [0, 2])
+@pytest.mark.parametrize("count", [0, 4])
+def test_a_restart_does_not_delay_the_other_nodes(restarted: int, count: int) -> None:
+    """The other nodes do not wait for a process whose node has joined again, also if it was the leader. All nodes are good within minutes."""
+    world = World(nodes=count)
+    for name in names(4):
+        world.start(name, time=1.0)
+    world.kill(names(4)[restarted], 60.0)
+    world.start(names(4)[restarted], 125.0)
+    world.run()
+    assert only(world)["good"] == names(4)
+    assert world.now < 700
+
+
+def test_another_node_replaces_a_dead_leader_within_half_an_hour() -> None:
+    """If the leader dies during the first round, the next node takes over soon after the time limit of the round."""
+    world = started(4, spread_s=5.0)
+    world.kill(names(4)[0], 60.0)
+    world.run()
+    assert only(world)["good"] == names(4)[1:]
+    assert world.now < 1900
+
+
+@pytest.mark.parametrize("left", [0, 1, 3])
+def test_a_node_that_leaves_does_not_delay_the_other_nodes(left: int) -> None:
+    """A node that shuts down during a round is not in the next round, and is not waited for."""
+    world = started(4, spread_s=5.0)
+    world.terminate(names(4)[left], 60.0)
+    world.run()
+    found = only(world)
+    assert found["good"] == [one for one in names(4) if one != names(4)[left]]
+    assert found["slow_paths"] == []
+    assert world.now < 700
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_node_that_was_alone_is_no_partner_while_it_pauses(first: bool) -> None:
+    """Two nodes that join later measure with each other, not with the process that ended alone."""
+    alone, late = ("a", ["b", "c"]) if first else ("z", ["b", "c"])
+    world = World(nodes=0, join_s=300.0)
+    world.start(alone)
+    for name in late:
+        world.start(name, time=310.0)
+    world.run()
+    (found,) = [process.plan for process in world.processes if process.name == "b"]
+    assert found is not None
+    assert list(found.members) == late
+    assert world.now < 310 + 200
+
+
+@pytest.mark.parametrize("name", ["a", "z"])
+def test_a_process_that_died_half_an_hour_ago_is_no_partner(name: str) -> None:
+    """A node that died before the first round does not delay two nodes that join much later."""
+    world = World(nodes=0)
+    world.start(name)
+    world.kill(name, 20.0)
+    for one in ("b", "c"):
+        world.start(one, time=1900.0)
+    world.run()
+    assert only(world)["good"] == ["b", "c"]
+    assert world.now < 1900 + 200
+
+
+def test_a_node_whose_clock_is_behind_takes_part_from_the_second_round_on() -> None:
+    """A node that seems to have died is not part of the first round. It joins again, and is good."""
+    world = World(nodes=0)
+    for one in ("b", "c"):
+        world.start(one, time=4000.0)
+    world.start("d", time=4001.0, incarnation="000000001")
+    world.run()
+    assert only(world)["good"] == ["b", "c", "d"]
+    assert "plan/00/b/plan" in world.objects
+    assert "d" not in str(fabric.plan_of(0, "b", world.objects["plan/00/b/plan"]).pairs)  # pyright: ignore[reportOptionalMemberAccess]
+    assert world.now < 4001 + 600
+
+
+@pytest.mark.parametrize(("leaves", "moment"), [(True, 400.0), (False, 20_000.0)])
+def test_a_test_whose_nodes_left_or_died_is_abandoned_at_once(leaves: bool, moment: float) -> None:
+    """A new node does not wait for a test whose nodes have all shut down, or whose nodes joined before the time limit of a test."""
+    world = started(4, spread_s=5.0)
+    for name in names(4):
+        (world.terminate if leaves else world.kill)(name, 60.0)
+    world.start("i-new", time=moment)
+    world.run()
+    (new,) = [process for process in world.processes if process.name == "i-new"]
+    assert new.ended is fabric.Ended
+    assert world.now < moment + 60
+
+
+def test_a_new_node_waits_until_a_dead_leader_is_replaced() -> None:
+    """A node that joins shortly after the leader died is measured in the same test."""
+    world = started(4, spread_s=5.0)
+    world.kill(names(4)[0], 60.0)
+    world.kill(names(4)[1], 60.0)
+    world.start("i-new", time=70.0)
+    world.run()
+    assert only(world)["good"] == [*names(4)[2:], "i-new"]
+
+
 def test_the_next_node_takes_over_if_the_first_one_dies_before_the_first_plan() -> None:
     """The first node joins and dies. Another node publishes the first plan within minutes."""
     world = started(8, spread_s=5.0)
@@ -127,6 +226,7 @@ def test_the_next_node_takes_over_if_the_first_one_dies_before_the_first_plan() 
         "plan/00/i-victim/other",
         "member/01/i-victim/1",
         "other/00/i-victim/1",
+        "member/00/i-victim/1/x-left",
         "member/00/i-victim/",
         "result/00/../pass/x",
     ],

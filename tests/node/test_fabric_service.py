@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
+import signal
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuinfra.node import cloud, fabric, fabric_run, fabric_service
+from gpuinfra.node import cloud, evidence, fabric, fabric_bucket, fabric_run, fabric_service, probe
 from gpuinfra.node.checks import ALL
 from gpuinfra.node.fabric_bucket import Sessions
 from gpuinfra.node.fabric_service import Service
 from gpuinfra.node.judge import judge
+from gpuinfra.node.probes import PROBES
 from tests.node.healthy import H100, PAIR, fabric_result, record
 
 NODE = {"pool": "gpu", "bundle": {"sha256": "b" * 64}, "evidence": {"bucket": "b", "prefix": "evidence/train", "owner": "AROA1"}}  # fmt: skip
 EXPECTATION = {**H100, "required": ["B8"], "skips": {}}
+WAITING = {"schema": "gpuinfra.fabric-result/1", "state": "waiting", "reason": "no partner"}
 
 
 @dataclass
@@ -39,6 +46,11 @@ class Node:
     folder: Path
     reason: str = ""
     reports: int = 0
+    held: str | None = None
+    """The result in the newest evidence."""
+    lost_reports: int = 0
+    """Number of next reports that do not contain the result."""
+    on_measure: Callable[[], None] = lambda: None
     waited: float = 0.0
     limit_s: float = 10_000.0
 
@@ -71,10 +83,11 @@ class Node:
         """The service of this node; waiting takes no time."""
         return Service(
             NODE, EXPECTATION, self, Sessions(NODE, self), result=self.folder / f"{self.name}.json", measure=self._measure,
-            ready=lambda: self.reason, report=self._report, wait=self._wait,
+            ready=lambda: self.reason, report=self._report, reported=lambda: self.held, wait=self._wait,
         )  # fmt: skip
 
     def _measure(self, step: fabric.Measure, session: str) -> fabric_run.Measured:
+        self.on_measure()
         bad = {self.name, step.partner} & self.slow
         output = {**PAIR, "busbw_gb_s": 61.0 if bad else 441.5, "partner": step.partner}
         outcome = fabric.Outcome(fabric.FAIL, "61.0 of 400 GB/s") if bad else fabric.Outcome(fabric.PASS)
@@ -82,6 +95,10 @@ class Node:
 
     def _report(self) -> None:
         self.reports += 1
+        if self.lost_reports:
+            self.lost_reports -= 1
+        else:
+            self.held = (self.folder / f"{self.name}.json").read_text()
 
     def _wait(self, seconds: float) -> None:
         self.waited += seconds
@@ -128,6 +145,18 @@ def together(*services: Service) -> None:
         assert not one.is_alive()
 
 
+def joins(node: Node, number: int = 1) -> list[str]:
+    """The processes with which a node joined a test."""
+    folder = f"evidence/train/fabric/rendezvous/gpu-bbbbbbbbbbbb/{number:04d}/member/00/AROA1:{node.name}/"
+    found = [key.removeprefix(folder) for key in node.store.objects if key.startswith(folder)]
+    return [one for one in found if not one.endswith("-left")]
+
+
+def now(mark: str = "") -> str:
+    """The incarnation of a process that starts now."""
+    return f"{int(time.time()):010d}-aa{mark}"
+
+
 def judged(result: dict[str, Any]) -> dict[str, Any]:
     """The outcome of B8 for a stored result."""
     return judge({"fabric-result": record(["cat"], json.dumps(result))}, EXPECTATION)[0]
@@ -171,7 +200,7 @@ def test_a_node_without_partner_waits_and_tries_again(tmp_path: Path) -> None:
     assert "no other node joined within 300 s; the test needs a second node" in node.result["reason"]
     service.once()
     assert node.reports == 1
-    assert sum("/0001/member/" in key for key in node.store.objects) == 2
+    assert len(joins(node)) == 2
     assert not any("/0002/" in key for key in node.store.objects)
 
 
@@ -181,7 +210,7 @@ def test_a_node_that_is_not_ready_does_not_join(tmp_path: Path, reason: str) -> 
     (node,) = nodes(tmp_path, 1)
     node.reason = reason
     assert node.service().once() == fabric_service.BUSY_S
-    assert node.result == {"schema": "gpuinfra.fabric-result/1", "state": "waiting", "reason": reason}
+    assert node.result == {"schema": "gpuinfra.fabric-result/1", "bundle": "b" * 64, "state": "waiting", "reason": reason}  # fmt: skip
     assert node.reports == 1
     assert node.store.objects == {}
 
@@ -198,16 +227,235 @@ def test_an_unreachable_bucket_is_a_reason_to_wait(tmp_path: Path, monkeypatch: 
     assert node.result["reason"] == "s3://b/evidence could not be listed: 403"
 
 
-def test_enough_helpers_are_not_exceeded(tmp_path: Path) -> None:
-    """Two helpers suffice for one node: a slow node needs two partners."""
+@pytest.mark.parametrize("mark", ["-helper", "-helper-02"])
+def test_enough_helpers_are_not_exceeded(tmp_path: Path, mark: str) -> None:
+    """Two helpers suffice for one node: a slow node needs two partners. A helper that joined again after a round is a helper."""
     pool = nodes(tmp_path, 4)
     together(*(node.service() for node in pool))
     store = Sessions(NODE, pool[0]).store(2)
-    store.put("member/00/i-9/0000000001-aa", b"{}")
+    store.put(f"member/00/i-9/{now()}", b"{}")
     for name in ("i-7", "i-8"):
-        store.put(f"member/00/{name}/0000000001-aa-helper", b"{}")
+        store.put(f"member/00/{name}/{now(mark)}", b"{}")
     assert pool[0].service().once() == fabric_service.HELP_S
-    assert not any("/0002/member/00/AROA1:i-1/" in key for key in pool[0].store.objects)
+    assert joins(pool[0], 2) == []
+
+
+@pytest.mark.parametrize("member", [lambda: now("-left"), lambda: "0000000001-aa"], ids=["left", "died"])
+def test_a_node_that_left_or_died_needs_no_help(tmp_path: Path, member: Callable[[], str]) -> None:
+    """Good nodes join a test only while a node waits in it."""
+    pool = nodes(tmp_path, 2)
+    together(*(node.service() for node in pool))
+    Sessions(NODE, pool[0]).store(2).put(f"member/00/i-9/{member()}", b"{}")
+    assert pool[0].service().once() == fabric_service.HELP_S
+    assert joins(pool[0], 2) == []
+
+
+def until_ended(waiting: Service, *helpers: Service) -> None:
+    """Helpers look for a node that waits until this node has taken part in a test."""
+    thread = threading.Thread(target=waiting.once)
+    thread.start()
+    while thread.is_alive():
+        together(*helpers)
+
+
+def test_a_slow_node_does_not_help(tmp_path: Path) -> None:
+    """A good node would fail with a slow node as its only partner, so it keeps waiting for another one."""
+    pool = nodes(tmp_path, 4, slow={"i-3"})
+    together(*(node.service() for node in pool))
+    (late,) = nodes(tmp_path, 1, {"i-3"}, store=pool[0].store, first=9)
+    until_ended(late.service(), pool[2].service())
+    assert late.result["state"] == "waiting"
+    assert joins(pool[2], 2) == []
+    until_ended(late.service(), pool[0].service(), pool[2].service())
+    assert late.result["state"] == "good"
+
+
+def test_the_good_node_of_a_slow_pair_passes_with_a_replacement(tmp_path: Path) -> None:
+    """The result of two nodes that are slow together is unknown. When one of them is replaced, the other one helps, and both are good."""
+    pool = nodes(tmp_path, 2, slow={"i-2"})
+    together(*(node.service() for node in pool))
+    assert [node.result["state"] for node in pool] == ["unknown", "unknown"]
+    (late,) = nodes(tmp_path, 1, {"i-2"}, store=pool[0].store, first=9)
+    until_ended(late.service(), pool[0].service())
+    assert [node.result["state"] for node in (pool[0], late)] == ["good", "good"]
+    assert judged(pool[0].result)["outcome"] == "pass"
+    assert (pool[0].result["test"], pool[0].reports) == (2, 2)
+
+
+def test_a_replacement_that_is_slow_too_keeps_the_result_unknown(tmp_path: Path) -> None:
+    """A test without a good pair does not change the result of an earlier test."""
+    pool = nodes(tmp_path, 2, slow={"i-2", "i-9"})
+    together(*(node.service() for node in pool))
+    before = pool[0].result
+    (late,) = nodes(tmp_path, 1, {"i-2", "i-9"}, store=pool[0].store, first=9)
+    until_ended(late.service(), pool[0].service())
+    assert (pool[0].result, pool[0].reports, late.result["state"]) == (before, 1, "unknown")
+
+
+def test_a_node_with_an_unknown_result_joins_also_if_there_are_enough_helpers(tmp_path: Path) -> None:
+    """It joins to get a result, so it is not counted as a helper."""
+    pool = nodes(tmp_path, 2, slow={"i-2"})
+    together(*(node.service() for node in pool))
+    store = Sessions(NODE, pool[0]).store(2)
+    for name, mark in (("i-7", "-helper"), ("i-8", "-helper"), ("i-9", "")):
+        store.put(f"member/00/{name}/{now(mark)}", b"{}")
+
+    def stop() -> None:
+        raise cloud.CloudError("stop")
+
+    pool[0].on_measure = stop
+    pool[0].service().once()
+    (joined,) = joins(pool[0], 2)
+    assert "helper" not in joined
+
+
+@pytest.mark.parametrize("state", ["", "good"])
+def test_a_job_that_starts_during_a_test_is_not_disturbed(tmp_path: Path, state: str) -> None:
+    """Before each all-reduce, the node checks its GPUs again. If a job uses them, the node leaves, and the other nodes do not wait for it."""
+    pool = nodes(tmp_path, 3)
+    if state:
+        together(*(node.service() for node in pool))
+    number = 2 if state else 1
+    (late,) = nodes(tmp_path, 1, store=pool[0].store, first=9)
+    ready, calls = pool[0], [0]
+
+    def busy_after_the_start() -> str:
+        calls[0] += 1
+        return "processes use the GPUs" if calls[0] > 1 else ""
+
+    service = ready.service()
+    service._ready = busy_after_the_start
+    before = ready.result if state else None
+    measured: list[str] = []
+    ready.on_measure = lambda: measured.append("")
+    Sessions(NODE, late).store(number).put(f"member/00/{late.name}/{now()}", b"{}")
+    assert service.once() == fabric_service.BUSY_S
+    assert measured == []
+    assert any(f"/{number:04d}/member/00/AROA1:i-1/" in key and key.endswith("-left") for key in ready.store.objects)
+    assert ready.result == before if state else ready.result["reason"] == "processes use the GPUs"
+
+
+def test_a_result_that_is_not_in_the_evidence_is_reported_again(tmp_path: Path) -> None:
+    """If the checks ran while the result was stored, their evidence lacks it, and the service starts them again."""
+    pool = nodes(tmp_path, 2)
+    pool[0].lost_reports = 1
+    together(*(node.service() for node in pool))
+    pool[0].held = "an earlier result"
+    assert [node.reports for node in pool] == [1, 1]
+    for _ in range(3):
+        together(*(node.service() for node in pool))
+    assert [node.reports for node in pool] == [2, 1]
+
+
+def test_the_first_evidence_is_not_requested(tmp_path: Path) -> None:
+    """Before the first evidence, and with the reason for it, there is nothing to report."""
+    (node,) = nodes(tmp_path, 1)
+    node.reason = "waits for the first evidence of this boot"
+    for held in (None, ""):
+        node.held = held
+        node.service().once()
+    assert node.reports == 0
+
+
+def test_the_result_in_the_evidence_is_read_from_the_newest_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The output of the probe is the content of the file. Evidence of an earlier boot, or without the probe, does not count."""
+    file, folder = tmp_path / "fabric.json", evidence.EvidenceFolder(tmp_path / "evidence")
+    file.write_text(json.dumps(fabric_result(reason='a "quoted" \\ reason\n')) + "\n")
+    output = probe.run(("cat", str(file)), PROBES["fabric-result"])
+    monkeypatch.setattr(evidence, "EvidenceFolder", lambda: folder)
+    monkeypatch.setattr(evidence, "boot_id", lambda: "boot-2")
+    assert fabric_service._in_evidence() is None
+    for number, document in enumerate(({"boot_id": "boot-1", "probes": {"fabric-result": output}}, {"boot_id": "boot-2", "probes": {}})):  # fmt: skip
+        folder.write(number, json.dumps(document).encode())
+        assert fabric_service._in_evidence() is None
+    folder.write(9, json.dumps({"boot_id": "boot-2", "probes": {"fabric-result": output}}).encode())
+    assert fabric_service._in_evidence() == file.read_text()
+
+
+def test_the_result_of_another_bundle_does_not_count(tmp_path: Path) -> None:
+    """After an update of the bundle without a reboot, the node measures again with the new software."""
+    pool = nodes(tmp_path, 2)
+    for node in pool:
+        (tmp_path / f"{node.name}.json").write_text(json.dumps({**fabric_result(), "bundle": "a" * 64}))
+    together(*(node.service() for node in pool))
+    assert [(node.result["bundle"], node.result["test"]) for node in pool] == [("b" * 64, 1)] * 2
+    (busy,) = nodes(tmp_path, 1, first=5)
+    (tmp_path / "i-5.json").write_text(json.dumps({**WAITING, "reason": "processes use the GPUs", "bundle": "a" * 64}))
+    busy.reason = "processes use the GPUs"
+    busy.service().once()
+    assert (busy.result["bundle"], busy.reports) == ("b" * 64, 1)
+
+
+def test_a_later_process_has_a_greater_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that follow each other within a second keep their order, also if an earlier one was a helper, joined again or left."""
+    found = []
+    for moment, mark in ((1.0, "-helper"), (1.000002, ""), (1.000003, "-helper"), (1.9, ""), (2.0, "")):
+        monkeypatch.setattr(fabric_run.time, "time_ns", lambda moment=moment: int(moment * 1e9))
+        one = fabric_run.incarnation(mark)
+        assert fabric.joined_at(one) == int(moment)
+        found += [one, f"{one}-07", f"{one}{fabric.LEFT}"]
+    assert found == sorted(found)
+
+
+def test_a_node_without_partner_makes_longer_pauses(tmp_path: Path) -> None:
+    """The pause doubles with each attempt. It stays so much shorter than an attempt that two nodes that wait meet."""
+    (node,) = nodes(tmp_path, 1)
+    service = node.service()
+    assert [service.once() for _ in range(7)] == [5, 10, 20, 40, 80, 120, 120]
+    assert 1.2 * fabric_service.HELP_S + 100 < fabric_service.JOIN_S
+    assert sum(key.endswith("-left") for key in node.store.objects) == 7
+
+
+def test_a_node_that_is_often_alone_starts_another_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list request returns the earlier attempts of a test, so their number is limited. The other nodes follow to the newest test."""
+    monkeypatch.setattr(fabric_bucket, "MOST_ATTEMPTS", 2)
+    (node,) = nodes(tmp_path, 1)
+    service = node.service()
+    for _ in range(5):
+        service.once()
+    assert [len(joins(node, number)) for number in (1, 2, 3)] == [2, 2, 1]
+    (other,) = nodes(tmp_path, 1, store=node.store, first=2)
+    together(service, other.service())
+    assert [one.result["state"] for one in (node, other)] == ["good", "good"]
+
+
+@pytest.mark.parametrize("name", ["²", "٣٣٣٣", "9" * 400, "5", "00000005", "0000", "-001", "x"])
+def test_a_folder_that_is_no_test_is_ignored(tmp_path: Path, name: str) -> None:
+    """A node can write a folder with any name. Only a number that a test can have is the newest test."""
+    (node,) = nodes(tmp_path, 1)
+    tests = Sessions(NODE, node)
+    tests.store(3).put("member/00/i-9/1", b"{}")
+    node.store.objects[f"evidence/train/fabric/rendezvous/gpu-bbbbbbbbbbbb/{name}/member/00/AROA1:i-9/1"] = b"{}"
+    assert tests.newest() == 3
+
+
+def test_the_last_number_of_a_test_is_reported(tmp_path: Path) -> None:
+    """After a test with the highest number, nodes do not measure under a number that `node.pyz pair` refuses. The reason states the folder."""
+    (node,) = nodes(tmp_path, 1)
+    Sessions(NODE, node).store(99_999_999).put("plan/00/i-9/verdict", b"{}")
+    assert node.service().once() == fabric_service.BUSY_S
+    assert "has no number left; delete the folder evidence/train/fabric/rendezvous/gpu-" in node.result["reason"]
+
+
+def test_a_node_that_shuts_down_leaves_its_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After SIGTERM, which systemd sends, the service writes that it leaves, and ends with exit code 0."""
+    (node,) = nodes(tmp_path, 1)
+    Sessions(NODE, node).store(1).put(f"member/00/i-2/{now()}", b"{}")
+    node.on_measure = lambda: os.kill(os.getpid(), signal.SIGTERM)
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(fabric_service, "load", lambda path, *_: NODE if path.name == "node.json" else EXPECTATION)
+    monkeypatch.setattr(cloud, "of", lambda _: node)
+    monkeypatch.setattr(fabric_service, "Service", lambda *_: node.service())
+    try:
+        with pytest.raises(SystemExit) as ended:
+            fabric_service.fabric_service(argparse.Namespace())
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert ended.value.code == 0
+    (joined,) = joins(node)
+    assert any(key.endswith(f"/AROA1:i-1/{joined}-left") for key in node.store.objects)
 
 
 def test_b8_follows_the_raw_output_and_the_verdict() -> None:

@@ -11,7 +11,7 @@ import pytest
 from gpuinfra.node import __main__ as program
 from gpuinfra.node import evidence, probe, verify
 from gpuinfra.node.probes import PROBES
-from tests.node.healthy import JOURNAL, P4D, healthy, record
+from tests.node.healthy import JOURNAL, P4D, fabric_result, healthy, record
 from tests.node.test_evidence import BOOT, NODE, made
 
 
@@ -98,6 +98,15 @@ def test_unchanged_evidence_is_renewed_before_it_is_too_old(machine: Machine, no
     machine.now = now
     assert machine.again() == 0
     assert len(machine.uploaded) == uploads
+
+
+def test_another_result_of_the_fabric_test_is_uploaded(machine: Machine) -> None:
+    """The handover judges the result itself, so a new result is uploaded also if the outcome of check B8 does not change."""
+    machine.expectation.write_text(json.dumps({**P4D, "required": [*P4D["required"], "B8"]}))
+    for uploads, test in ((1, 1), (2, 2), (2, 2)):
+        machine.probes["fabric-result"] = record(["cat"], json.dumps(fabric_result(test=test)))
+        machine.again()
+        assert len(machine.uploaded) == uploads
 
 
 def test_another_boot_is_not_repeated(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

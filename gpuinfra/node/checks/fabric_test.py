@@ -16,6 +16,12 @@ WAITING = "waiting"
 """The found value of a node that has no result yet. The handover waits for the result (`handover/judge.py`)."""
 
 
+UNKNOWN = "unknown"
+"""The state of a node whose test had no good pair. A later test with another node can pass."""
+NO_GOOD_PAIR = "no pair of this test reached the floor"
+"""Part of the reason for a node in this state. The handover recognizes it (`handover/examine.py`)."""
+
+
 class FabricTest(Check):
     """An all-reduce with another node of the pool passes check B3, and both nodes agree that it passed. The nodes select the partners in rounds, so that a slow node differs from a slow path."""
 
@@ -32,7 +38,7 @@ class FabricTest(Check):
         if answers.raw("fabric-result").exit != 0:
             return {"state": WAITING, "reason": "the fabric test has not started on this node"}
         found = json_object(answers.text("fabric-result"), "the result of the fabric test")
-        if found.get("schema") != SCHEMA or found.get("state") not in (WAITING, "good", "slow", "unknown"):
+        if found.get("schema") != SCHEMA or found.get("state") not in (WAITING, "good", "slow", UNKNOWN):
             raise Unreadable("the result of the fabric test has an unknown format")
         return found
 
@@ -43,11 +49,8 @@ class FabricTest(Check):
         # The raw output decides. The verdict of all nodes can only make a result worse.
         outcome = _measured(found.get("pair"), machine)
         if outcome.outcome != "pass":
-            why = (
-                "%s; no pair of this test reached the floor, so the fabric or the floor can be the cause"
-                % outcome.reason
-            )
-            return outcome if state != "unknown" else failed(outcome.found, outcome.expected, why, outcome.unit)
+            why = "%s; %s, so the fabric or the floor can be the cause" % (outcome.reason, NO_GOOD_PAIR)
+            return outcome if state != UNKNOWN else failed(outcome.found, outcome.expected, why, outcome.unit)
         if state != "good":
             return failed(state, "good", reason or "the partner's all-reduce failed")
         others = found.get("slow_paths")

@@ -50,7 +50,7 @@ def meet(first: Sessions, second: Sessions, name: str, other: str) -> None:
     assert two.put(f"member/00/{other}/0002-cd", b"{}")
     assert not one.put(f"member/00/{name}/0001-ab", b"[]")
     assert second.newest() == 1
-    assert members(two) == members(one) == {name: "0001-ab", other: "0002-cd"}
+    assert members(two, 60.0) == members(one, 60.0) == {name: "0001-ab", other: "0002-cd"}
     large = b"x" * 300_000
     assert one.put(f"plan/00/{name}/plan", large)
     assert two.get(f"plan/00/{name}/plan") == large

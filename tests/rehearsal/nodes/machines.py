@@ -67,9 +67,9 @@ class Metadata:
         if "/identity/oauth2/token?" in path:
             return json.dumps({"access_token": "standin.token"}).encode()
         if "?restype=container&comp=list" in path:
-            return b"<EnumerationResults/>"
+            return b"<EnumerationResults></EnumerationResults>"
         if "?list-type=2" in path:
-            return b"<ListBucketResult/>"
+            return b"<ListBucketResult></ListBucketResult>"
         return self.user_data if path.endswith(("/user-data", "/attributes/user-data")) and self.user_data else None
 
 

@@ -1,0 +1,161 @@
+"""Requests of the node program to object storage that are interrupted, on all clouds."""
+
+from __future__ import annotations
+
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from gpuinfra.node import aws, azure, cloud, gcp
+from gpuinfra.node.cloud import CloudError
+
+CREDENTIALS = aws.Credentials("ASIA", "secret", "token")
+S3 = "<ListBucketResult>%s<Contents><Key>e/%s</Key></Contents></ListBucketResult>"
+AZURE = (
+    "<EnumerationResults><Blobs><Blob><Name>e/%s</Name></Blob></Blobs><NextMarker>%s</NextMarker></EnumerationResults>"
+)
+GOOGLE = '{%s"items": [{"name": "e/%s"}]}'
+PAGES = {
+    "aws": (S3 % ("<NextContinuationToken>2</NextContinuationToken>", "1"), S3 % ("", "2")),
+    "azure": (AZURE % ("1", "2"), AZURE % ("2", "")),
+    "gcp": (GOOGLE % ('"nextPageToken": "2", ', "1"), GOOGLE % ("", "2")),
+}
+
+
+class Storage:
+    """Object storage that returns these bodies in order. A body with a length is cut after it."""
+
+    def __init__(self) -> None:
+        self.answers: list[tuple[str, int | None]] = []
+        self.closed = False
+        """True if the answers state no length, so the end of the connection is the end of the answer."""
+        self.host = ""
+
+    def connected(self, name: str, monkeypatch: pytest.MonkeyPatch) -> cloud.Cloud:
+        """A cloud of the node program that uses this server."""
+        monkeypatch.setattr(aws.Metadata, "credentials", lambda _: CREDENTIALS)
+        monkeypatch.setattr(azure.Metadata, "token", lambda _: "token")
+        monkeypatch.setattr(gcp.Metadata, "access_token", lambda _: "token")
+        url = f"http://{self.host}"
+        environ = {"AWS_ENDPOINT_URL": url, "AZURE_STORAGE_SERVICE_ENDPOINT": url, "STORAGE_EMULATOR_HOST": self.host}
+        return cloud.of({"cloud": name, "region": "us-east-1"}, environ)
+
+
+@pytest.fixture
+def storage() -> Iterator[Storage]:
+    """A server on loopback."""
+    one = Storage()
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, format: str, *_: object) -> None: ...
+
+        def do_GET(self) -> None:
+            text, cut = one.answers.pop(0)
+            self.send_response(200)
+            if not one.closed:
+                self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text.encode()[:cut])
+            self.close_connection = True
+
+        def do_PUT(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    one.host = f"127.0.0.1:{server.server_address[1]}"
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    try:
+        yield one
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Pauses between attempts are recorded instead of slept."""
+    pauses: list[float] = []
+    monkeypatch.setattr("time.sleep", pauses.append)
+    return pauses
+
+
+def bucket(name: str) -> str:
+    """The bucket or container of a cloud."""
+    return "https://train0a1b.blob.core.windows.net/evidence" if name == "azure" else "b"
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("name", PAGES)
+def test_an_incomplete_page_is_read_again(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, name: str, closed: bool
+) -> None:
+    """A part of a page does not end the list, although the reference to the next page is missing in it."""
+    first, second = PAGES[name]
+    storage.closed = closed
+    storage.answers = [(first, 20), (first, None), (second, len(second) - 3), (second, None)]
+    assert storage.connected(name, monkeypatch).list(bucket(name), "e/") == ["e/1", "e/2"]
+    assert storage.answers == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_above_the_size_limit_is_an_error(storage: Storage, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A page that does not fit is reported, because its rest contains the reference to the next page."""
+    monkeypatch.setattr(cloud, "LIST_LIMIT", 30)
+    storage.answers = [(PAGES[name][0], None)] * cloud.ATTEMPTS
+    with pytest.raises(CloudError, match="could not be listed: the answer is incomplete after 30 bytes"):
+        storage.connected(name, monkeypatch).list(bucket(name), "e/")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_an_incomplete_object_is_read_again(storage: Storage, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A part of an object is not the object. The beginning of an object that is longer than the limit is no error."""
+    storage.answers = [("0123456789", 4), ("0123456789", None)]
+    connected = storage.connected(name, monkeypatch)
+    assert connected.get(bucket(name), "e/1") == b"0123456789"
+    storage.answers = [("0123456789", None)]
+    assert connected.get(bucket(name), "e/1", 5) == b"01234"
+
+
+def test_an_interruption_of_the_metadata_service_is_retried(storage: Storage, no_pauses: list[float]) -> None:
+    """A write, a read and a list request each survive two failed requests for the credentials."""
+    troubles: list[str] = []
+
+    def request(method: str) -> Callable[[], urllib.request.Request]:
+        troubles[:] = ["timed out", "returned status 500"]
+
+        def made() -> urllib.request.Request:
+            if troubles:
+                raise CloudError(f"the metadata service {troubles.pop()}")
+            return urllib.request.Request(f"http://{storage.host}/k", method=method, data=b"1" * (method == "PUT"))
+
+        return made
+
+    storage.answers = [("content", None), ("<a></a>", None)]
+    cloud.put_with_retry(request("PUT"), "b/k", once=True, explain=lambda *_: "", exists=lambda *_: False, retried=())
+    assert cloud.get_optional(request("GET"), "b/k", 100) == b"content"
+    assert cloud.get_page(request("GET"), "b/", "</a>") == "<a></a>"
+    assert no_pauses == [1.0, 2.0] * 3
+
+
+def test_a_metadata_service_that_stays_unavailable_is_the_reason() -> None:
+    """After the last attempt, the error names the object and the reason of the metadata service."""
+
+    def request() -> urllib.request.Request:
+        raise CloudError("the metadata service did not respond (api/token): timed out")
+
+    with pytest.raises(CloudError, match=r"b/k could not be read: the metadata service did not respond"):
+        cloud.get_optional(request, "b/k", 100)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"Code": "AssumeRoleUnauthorizedAccess"}', "<html>"])
+def test_unreadable_credentials_are_an_error_of_the_cloud(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """An answer of the metadata service without credentials is retried like an answer that is missing."""
+    monkeypatch.setattr(aws.Metadata, "get", lambda _, path: text if path.endswith("node") else "node")
+    with pytest.raises(CloudError, match="the metadata service returned no credentials: "):
+        aws.Metadata({}).credentials()
