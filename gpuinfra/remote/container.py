@@ -20,7 +20,7 @@ from gpuinfra.node.measure import PROFILE
 
 FABRICS = ("efa", "infiniband", "gib", None)
 """The values of `fabric_provider` with which a job can run in a container. None: no fabric."""
-WITHOUT_CONTAINER = dict.fromkeys(
+WITHOUT_CONTAINER: dict[str, str] = dict.fromkeys(
     ("tcpx", "tcpxo"),
     "the container needs the libraries, sockets and devices of the node's receive manager, and gpuinfra has no tested list of them",
 )

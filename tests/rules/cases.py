@@ -1226,6 +1226,7 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", recovery()),
         ("aws", recovery(names=NAMES)),
         ("aws", {**recovery(names=NAMES), "storage": [*lustre(bucket="auto"), *bucket(mount="/login")]}),
+        ("aws", {**recovery(names=NAMES), "storage": lustre(bucket="auto", mount="/" + "a" * 63)}),
     ],
     "recovery_names_can_move": [
         ("aws", recovery()),
