@@ -197,7 +197,7 @@ def row_11(spec: ClusterSpec, plan: Plan, path: Path) -> None:
     assert again == spec
     assert make_plan(again, TODAY) == plan
     unused = set(ClusterSpec.model_fields) - spec.model_fields_set
-    assert unused == {"access", "use"}
+    assert unused == {"access", "expires_at", "use"}
 
 
 @row(13)
