@@ -83,7 +83,8 @@ def test_a_node_without_result_is_waited_for(result: Mapping[str, Any] | None) -
     fleet = fleet_of(fabric_result(), result)
     node = poll(fleet, expected()).nodes[1]
     assert (node.outcome, node.settled, node.untested, node.gpus_verified) == ("waiting", False, True, 0)
-    assert "has no result of the fabric test yet: " in node.reason
+    why = "no other node joined within 300 s" if result else "the fabric test has not started on this node"
+    assert node.reason == f"the node has no result of the fabric test yet: {why}"
     assert "set handover.fabric_test to off" in hint(node)
     outcome, lines = waited(fleet, expected())
     assert (outcome.ready, outcome.ended) == (False, "deadline")
