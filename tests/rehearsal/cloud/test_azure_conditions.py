@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuinfra.rehearsal.cloud.azure.conditions import holds
+from gpuinfra.rehearsal.cloud.azure.conditions import SUB_OPERATION, holds
 
 BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
 PATH = f"@Resource[{BLOBS}:path]"
@@ -41,10 +41,25 @@ def test_conditions_are_evaluated(condition: str, expected: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("SubOperationMatches{'Blob.List'}", True),
+        ("SubOperationMatches{'Blob.Read.WithTagConditions'}", False),
+        (f"!(ActionMatches{{'{READ}'}} AND NOT SubOperationMatches{{'Blob.List'}})", True),
+        (f"!(ActionMatches{{'{READ}'}} AND SubOperationMatches{{'Blob.List'}})", False),
+    ],
+)
+def test_a_listing_is_a_suboperation_of_a_read(condition: str, expected: bool) -> None:
+    """A listing has the read action and the suboperation `Blob.List`; other reads have no suboperation."""
+    assert holds(condition, READ, {SUB_OPERATION: "Blob.List"}) is expected
+    assert holds("SubOperationMatches{'Blob.List'}", READ, {}) is False
+
+
+@pytest.mark.parametrize(
     "condition",
     [
         "", "(", "()", f"{PATH}", f"{PATH} StringEquals", f"{PATH} NumericEquals '1'", f"{PATH} StringEquals 'a/b') ", "true",
-        f"SubOperationMatches{{'Blob.List'}} OR {PATH} StringEquals 'a/b'", f"ActionMatches{{}} OR {PATH} StringEquals 'a/b'",
+        f"SubOperationMatches OR {PATH} StringEquals 'a/b'", f"ActionMatches{{}} OR {PATH} StringEquals 'a/b'",
         f"{PATH} StringWhatever 'a/b'", "@Environment[x] StringEquals 'a'", f"{PATH} StringEquals 'a/b' {PATH}", "@Principal[x:y] StringEquals 'a'",
     ],
 )  # fmt: skip
