@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.long, pytest.mark.usefixtures("needs_nodes")]
 def test_each_broken_node_on_azure_has_its_own_finding(rehearse: Rehearse) -> None:
     """A lost GPU, an InfiniBand port that is down and a node that never reports, in one run: each with its finding."""
     faults = ("node:gpu-1:gpu-missing", "node:gpu-2:fabric-port-down", "node:gpu-3:never-reports")
-    result = rehearse("up", "azure-ndv4", *[word for f in faults for word in ("--fault", f)], "--deadline", "100s")
+    result = rehearse("up", "azure-ndv4", *[word for f in faults for word in ("--fault", f)], "--deadline", "240s")
     assert result.code == 1, result.out + result.err
     assert [n["outcome"] for n in result.report["nodes"]] == ["failed", "failed", "never reported", "verified"]
     for words in (
@@ -37,7 +37,7 @@ def test_each_broken_node_on_azure_has_its_own_finding(rehearse: Rehearse) -> No
 )
 def test_missing_capacity_on_azure(rehearse: Rehearse, stack: str, kind: str, code: str) -> None:
     """A scale set without capacity fails with Azure's message, and the next `up` with capacity continues with the same set."""
-    result = rehearse("up", stack, "--fault", f"cloud:no-capacity:{kind}", "--deadline", "60s")
+    result = rehearse("up", stack, "--fault", f"cloud:no-capacity:{kind}", "--deadline", "600s")
     assert result.code == 1, result.out + result.err
     assert f'Code="{code}"' in result.out
     assert "what to do: the cloud has no capacity for this machine type in the group's zone" in result.out

@@ -84,7 +84,7 @@ def test_one_missing_gpu(rehearse: Rehearse) -> None:
 @pytest.mark.long
 def test_a_node_that_never_reports_fails_at_the_deadline(rehearse: Rehearse) -> None:
     """The run ends at the deadline, with the end of the node's console log."""
-    result = rehearse("up", "aws-p4d", "--fault", "node:gpu-1:never-reports", "--deadline", "50s")
+    result = rehearse("up", "aws-p4d", "--fault", "node:gpu-1:never-reports", "--deadline", "240s")
     assert result.code == 1
     tail = "\n".join(result.out.splitlines()[-LAST_LINES:])
     assert "gpu-1 (i-00000000000000001): never reported" in tail
@@ -96,7 +96,7 @@ def test_a_node_that_never_reports_fails_at_the_deadline(rehearse: Rehearse) -> 
 @pytest.mark.long
 def test_missing_capacity_is_reported_with_the_cloud_s_message(rehearse: Rehearse) -> None:
     """A capacity kind without machines fails before the deadline, with EC2's message and a hint."""
-    result = rehearse("up", "aws-p4d", "--fault", "cloud:no-capacity:spot", "--deadline", "60s")
+    result = rehearse("up", "aws-p4d", "--fault", "cloud:no-capacity:spot", "--deadline", "600s")
     assert result.code == 1
     tail = "\n".join(result.out.splitlines()[-LAST_LINES:])
     assert "gpu-spot-0: 2 nodes never launched" in tail
@@ -123,7 +123,7 @@ def test_the_next_up_continues_after_an_error_of_the_cloud(rehearse: Rehearse) -
 def test_faults_on_google_cloud(rehearse: Rehearse) -> None:
     """A lost GPU, a missing gVNIC and a stock-out in one run: each with its node or group, Google's message and a hint."""
     faults = ("node:gpu-1:gpu-missing", "node:gpu-2:gvnic-missing", "cloud:no-capacity:spot")
-    result = rehearse("up", "gcp-a3high", *[word for f in faults for word in ("--fault", f)], "--deadline", "80s")
+    result = rehearse("up", "gcp-a3high", *[word for f in faults for word in ("--fault", f)], "--deadline", "600s")
     assert result.code == 1, result.out + result.err
     for words in (
         "gpu-1 (1000000000000000001): failed",
@@ -143,7 +143,7 @@ def test_the_console_of_a_node_on_google_cloud_is_its_serial_port(rehearse: Rehe
     result = rehearse("up", "gcp-a3high", *fault)
     assert result.code == 1
     assert "googleapi: Error 503: The service is currently unavailable" in result.out
-    silent = (*fault, "--fault", "node:gpu-1:never-reports", "--deadline", "100s")
+    silent = (*fault, "--fault", "node:gpu-1:never-reports", "--deadline", "240s")
     result = rehearse("up", "gcp-a3high", *silent)
     assert result.code == 1
     assert [n["outcome"] for n in result.report["nodes"]] == ["never reported", "verified", "verified", "verified"]
@@ -169,7 +169,7 @@ def test_queued_capacity_is_no_failure(rehearse: Rehearse, tmp_path: Path) -> No
     """`up` succeeds without nodes while the request is queued, and the next one verifies all nodes at once."""
     stack = tmp_path / "Pulumi.gcp-queue.yaml"
     stack.write_text(FLEX, encoding="utf-8")
-    result = rehearse("up", str(stack), "--fault", "cloud:no-capacity:flex", "--deadline", "60s")
+    result = rehearse("up", str(stack), "--fault", "cloud:no-capacity:flex", "--deadline", "600s")
     assert result.code == 0, result.out[-4000:] + result.err
     assert "no nodes are expected yet" in result.out
     result = rehearse("up", str(stack))

@@ -77,7 +77,7 @@ def test_a_group_rolls_after_a_verified_canary(rehearse: Rehearse, tmp_path: Pat
 def test_a_node_that_fails_its_checks_stops_the_update(rehearse: Rehearse, tmp_path: Path) -> None:
     """The first node with the new template fails; `up` fails, and all nodes with the old template stay."""
     root = _good(rehearse("up", _declare(tmp_path, 3))).root
-    broken = rehearse("up", _declare(tmp_path, 4, "team: vision"), "--fault", "node:gpu-4:xid-79", "--deadline", "60s")
+    broken = rehearse("up", _declare(tmp_path, 4, "team: vision"), "--fault", "node:gpu-4:xid-79", "--deadline", "600s")
     assert broken.code == 1, broken.out[-4000:]
     assert {one["name"]: one["state"] for one in _instances(root)} == {
         "gpu-1": "running", "gpu-2": "running", "gpu-3": "running", "gpu-4": "running",
