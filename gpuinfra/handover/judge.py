@@ -175,18 +175,23 @@ def judge_fleet(
 
 def _with_partners(nodes: Sequence[NodeVerdict], *, complete: bool) -> list[NodeVerdict]:
     """Decide which nodes of a pool that need a partner for the fabric test are settled: those that no other node of the pool can measure with."""
+    partners = sum(map(_can_be_partner, nodes))
+    tested = any(one.outcome == "verified" or one.untested for one in nodes)
     found: list[NodeVerdict] = []
     for node in nodes:
-        others = [one for one in nodes if one is not node]
         settled = node.settled
         if node.untested:
-            settled = complete and all(
-                one.settled and one.outcome != "verified" and not one.needs_partner for one in others
-            )
+            # The node itself is one of them.
+            settled = complete and partners == 1
         elif node.undecided:
-            settled = settled and not any(one.outcome == "verified" or one.untested for one in others)
-        found.append(replace(node, settled=settled))
+            settled = settled and not tested
+        found.append(replace(node, settled=settled) if settled != node.settled else node)
     return found
+
+
+def _can_be_partner(node: NodeVerdict) -> bool:
+    """Return whether another node can still measure with this node."""
+    return not node.settled or node.outcome == "verified" or node.needs_partner
 
 
 def _launch(member: Member) -> tuple[float, str]:
