@@ -31,21 +31,25 @@ def declare(tmp_path: Path) -> Any:
     return write
 
 
+def _declared(path: Path, mode: str) -> dict[str, str]:
+    """The expected state of a file of this user with one line."""
+    owner, group = getpass.getuser(), grp.getgrgid(os.getgid()).gr_name
+    return {
+        "path": str(path),
+        "sha256": hashlib.sha256(b"x\n").hexdigest(),
+        "owner": owner,
+        "group": group,
+        "mode": mode,
+    }
+
+
 def test_files_are_read(declare: Any, tmp_path: Path) -> None:
     """A file has its checksum, owner, group and mode. A missing file, a link and a folder have a problem."""
     (tmp_path / "a").write_text("x\n", encoding="utf-8")
     (tmp_path / "a").chmod(0o040)
     (tmp_path / "link").symlink_to("a")
     found = declare(*(tmp_path / name for name in ("a", "none", "link", "")))["files"]
-    first = {
-        "path": str(tmp_path / "a"),
-        "sha256": hashlib.sha256(b"x\n").hexdigest(),
-        "owner": getpass.getuser(),
-        "group": grp.getgrgid(os.getgid()).gr_name,
-        "mode": "0040",
-        "problem": "",
-    }
-    assert found[0] == first
+    assert found[0] == {**_declared(tmp_path / "a", "0040"), "problem": ""}
     assert [one["problem"] for one in found[1:]] == ["does not exist", "not a regular file", "not a regular file"]
 
 
@@ -61,13 +65,7 @@ def test_the_expectation_of_the_command_is_read(tmp_path: Path) -> None:
     (tmp_path / "node.pyz").write_bytes(node_program())
     (tmp_path / "a").write_text("x\n", encoding="utf-8")
     (tmp_path / "a").chmod(0o644)
-    one = {
-        "path": str(tmp_path / "a"),
-        "sha256": hashlib.sha256(b"x\n").hexdigest(),
-        "owner": getpass.getuser(),
-        "group": grp.getgrgid(os.getgid()).gr_name,
-        "mode": "0644",
-    }
+    one = _declared(tmp_path / "a", "0644")
     expectation = {**P4D, "required": ["S3"], "skips": {}, "files": [one], "variables": {}}
     (tmp_path / "other.json").write_text(json.dumps(expectation), encoding="utf-8")
     words = [sys.executable, "-I", "node.pyz", "verify", "--json", "--expectation", "other.json"]

@@ -10,6 +10,7 @@ import pytest
 
 from gpuinfra.rehearsal.session import Options, open_session
 from gpuinfra.report.progress import view_for
+from tests.clouds.aws.test_restore import BACKUP, CONFIGURATION
 
 from .conftest import Finished, Rehearse
 
@@ -26,13 +27,6 @@ config:
     storage:
       - {kind: lustre, mount: /scratch, capacity_gib: 1200, restore_from: BACKUP}
 """
-BACKUP = "backup-0123456789abcdef0"
-CONFIGURATION = {
-    "DeploymentType": "PERSISTENT_2",
-    "PerUnitStorageThroughput": 250,
-    "DataCompressionType": "LZ4",
-    "AutomaticBackupRetentionDays": 0,
-}
 
 
 def describe(result: Finished, path: Path, **configuration: Any) -> None:
