@@ -105,7 +105,7 @@ def is_closed(store: fabric.Store) -> bool:
     return any(entry is not None and entry[2] == fabric.VERDICT for entry in entries)
 
 
-def is_worn(store: fabric.Store, name: str) -> bool:
+def has_no_attempt_left(store: fabric.Store, name: str) -> bool:
     """Return True if a node has joined a test `MOST_ATTEMPTS` times and no first round has started."""
     entries = (fabric.entry_of(key) for key in store.list("member/00/"))
     attempts = [one for one in entries if one is not None and one[1] == name and not one[2].endswith(fabric.LEFT)]

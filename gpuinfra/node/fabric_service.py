@@ -34,7 +34,7 @@ HELPER = "-helper"
 JOIN_S = 300.0
 """Maximum wait for a partner in one attempt. After an attempt, the service checks again whether jobs use the GPUs."""
 BUSY_S, HELP_S, AGAIN_S = 60.0, 120.0, 5.0
-"""Pauses: until this node can take part, between two looks for a node that waits, and after a test. A look takes three list requests. After each attempt
+"""Pauses: until this node can take part, between two searches for a node that waits, and after a test. A search takes three list requests. After each attempt
 without a partner, the pause is twice as long, up to `HELP_S`: two nodes that wait meet, because the pause is shorter than an attempt."""
 FIRST = "waits for the first evidence"
 """Beginning of the reason before the first evidence, which no evidence can contain."""
@@ -127,7 +127,11 @@ class Service:
         """Join the newest test, or start one, and store the result of this node."""
         number = max(self._tests.newest(), 1)
         store = self._tests.store(number)
-        if number <= self._over or fabric_bucket.is_closed(store) or fabric_bucket.is_worn(store, self._name):
+        if (
+            number <= self._over
+            or fabric_bucket.is_closed(store)
+            or fabric_bucket.has_no_attempt_left(store, self._name)
+        ):
             number += 1
             store = self._tests.store(number)
         try:
