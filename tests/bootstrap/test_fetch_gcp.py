@@ -8,9 +8,7 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ import pytest
 from gpuinfra import bundle
 from gpuinfra.shipped import shipped
 from tests.bootstrap.test_fetch import SHORT
+from tests.servers import Answering, serve
 
 DATA = b"a bundle"
 PACKED = gzip.compress(DATA)
@@ -39,34 +38,22 @@ def google() -> Iterator[Google]:
     """Both servers on one loopback port."""
     google = Google()
 
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, format: str, *_: object) -> None: ...
-
-        def _answer(self, code: int, body: bytes) -> None:
-            self.send_response(code)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
+    class Handler(Answering):
         def do_GET(self) -> None:
             google.asked.append(self.path)
             if self.path.startswith("/computeMetadata/"):
                 good = self.headers.get("Metadata-Flavor") == "Google"
-                return self._answer(200 if good else 403, json.dumps({"access_token": "secret"}).encode())
+                return self.answer(200 if good else 403, json.dumps({"access_token": "secret"}).encode())
             if google.troubles:
-                return self._answer(*google.troubles.pop(0))
+                return self.answer(*google.troubles.pop(0))
             if self.headers.get("Authorization") != "Bearer secret":
-                return self._answer(401, b"who asks?")
+                return self.answer(401, b"who asks?")
             here = "/storage/v1/b/bucket/o/bootstrap%2Fb%20c.tar.gz?alt=media"
-            return self._answer(200, PACKED) if self.path == here else self._answer(404, b"No such object")
+            return self.answer(200, PACKED) if self.path == here else self.answer(404, b"No such object")
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    google.host = f"127.0.0.1:{server.server_address[1]}"
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    yield google
-    server.shutdown()
-    server.server_close()
+    with serve(Handler) as url:
+        google.host = url.removeprefix("http://")
+        yield google
 
 
 def fetch(

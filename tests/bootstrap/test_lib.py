@@ -6,15 +6,14 @@ import hashlib
 import os
 import shutil
 import subprocess
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from gpuinfra.shipped import shipped
+from tests.servers import Answering, serve
 
 LIB = shipped("bootstrap") / "lib.sh"
 
@@ -221,25 +220,14 @@ def web() -> Iterator[tuple[str, dict[str, list[tuple[int, bytes]]]]]:
     """A server; each path returns its answers in turn, and repeats the last one."""
     answers: dict[str, list[tuple[int, bytes]]] = {}
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Answering):
         def do_GET(self) -> None:
             queue = answers.get(self.path, [(404, b"")])
             status, body = queue.pop(0) if len(queue) > 1 else queue[0]
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(status, body)
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}", answers
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serve(Handler) as url:
+        yield url, answers
 
 
 GOOD = b"a package"

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import http.server
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -24,6 +22,7 @@ from gpuinfra.handover.aws import (
 )
 from gpuinfra.handover.ports import GroupExpected, IdentityExpired, IdentityRefused, PortUnavailable, parse_key
 from gpuinfra.safe_text import printable
+from tests.servers import Answering, serve
 
 SHA = "a" * 64
 HOST = "sts.us-east-1.amazonaws.com"
@@ -117,28 +116,15 @@ def test_proof_with_unexpected_content_is_refused(change: dict[str, Any], words:
 def sts(status: int, body: str, seen: list[dict[str, str]]) -> Iterator[str]:
     """An STS endpoint on loopback with one answer."""
 
-    class Handler(http.server.BaseHTTPRequestHandler):
+    class Handler(Answering):
         def do_POST(self) -> None:
             length = int(self.headers["Content-Length"])
             seen.append({**{k.lower(): v for k, v in self.headers.items()}, "body": self.rfile.read(length).decode()})
-            self.send_response(status)
-            if status == 302:
-                self.send_header("Location", "http://127.0.0.1:9/elsewhere")
-            self.end_headers()
-            self.wfile.write(body.encode())
+            elsewhere = {"Location": "http://127.0.0.1:9/elsewhere"} if status == 302 else {}
+            self.answer(status, body.encode(), **elsewhere)
 
-        def log_message(self, *args: object) -> None:
-            return None
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serve(Handler) as url:
+        yield url
 
 
 def client(endpoint: str, account: str = "000000000000") -> Any:

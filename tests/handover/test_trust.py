@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -12,6 +9,7 @@ import pytest
 from gpuinfra.handover import aws, gcp, trust
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.registry import CLOUDS
+from tests.servers import Answering, serve
 
 
 @pytest.mark.parametrize("cloud", list(CLOUDS))
@@ -81,21 +79,13 @@ def test_keys_are_fetched_without_the_token_of_the_operator(monkeypatch: pytest.
     """The request for public keys has no Authorization header, whatever address the variable names."""
     seen: list[str | None] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Answering):
         def do_GET(self) -> None:
             seen.append(self.headers.get("Authorization"))
-            body = json.dumps({"keys": []}).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(200, b'{"keys": []}')
 
-        def log_message(self, format: str, *args: object) -> None: ...
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("GPUINFRA_GOOGLE_JWKS_URL", f"http://127.0.0.1:{server.server_address[1]}/certs")
+    with serve(Handler) as url:
+        monkeypatch.setenv("GPUINFRA_GOOGLE_JWKS_URL", f"{url}/certs")
         identity = gcp.connect("us-central1", "bucket", "evidence").identity
         assert identity._fetch() == {"keys": []}
-        server.shutdown()
     assert seen == [None]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from botocore.auth import S3SigV4Auth, SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
+
+from tests.servers import Answering, serve
 
 KEY, SECRET, TOKEN = "ASIA0000000000000001", "c3RhbmQtaW4/c2VjcmV0", "dG9rZW4vd2l0aCtzaWducz0="
 INSTANCE = "i-00000000000000001"
@@ -68,14 +68,9 @@ def running() -> Iterator[Cloud]:
     """A cloud for one test."""
     cloud = Cloud()
 
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_: object) -> None: ...
-
+    class Handler(Answering):
         def _answer(self, code: int, text: str = "") -> None:
-            self.send_response(code)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text.encode())
+            self.answer(code, text.encode())
 
         def _imds(self) -> None:
             path = self.path.removeprefix("/imds/latest/")
@@ -120,13 +115,6 @@ def running() -> Iterator[Cloud]:
 
         do_GET = do_PUT = do_POST = _serve
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    cloud.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    with serve(Handler) as url:
+        cloud.url = url
         yield cloud
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -15,6 +13,7 @@ import pytest
 
 from gpuinfra.node import azure
 from gpuinfra.node.cloud import CloudError, Exists, of
+from tests.servers import Answering, serve
 
 URL = "https://train0a1b.blob.core.windows.net/evidence"
 VM = "0A0A0A0A-0000-4A00-8000-000000000001"
@@ -64,15 +63,9 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     monkeypatch.setattr("time.sleep", lambda _: None)
     one = Service()
 
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_: object) -> None: ...
-
+    class Handler(Answering):
         def _answer(self, code: int, text: str = "", **headers: str) -> None:
-            self.send_response(code)
-            for name, value in {"Content-Length": str(len(text)), **headers}.items():
-                self.send_header(name.replace("_", "-"), value)
-            self.end_headers()
-            self.wfile.write(text.encode())
+            self.answer(code, text.encode(), **headers)
 
         def _serve(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -115,13 +108,9 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
 
         do_GET = do_PUT = _serve
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    one.url = f"http://127.0.0.1:{server.server_address[1]}"
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    yield one
-    server.shutdown()
-    server.server_close()
+    with serve(Handler) as url:
+        one.url = url
+        yield one
 
 
 def test_instance_id_is_the_vm_id_in_lower_case(service: Service) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import urllib.request
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from gpuinfra.node import aws, azure, cloud, gcp
 from gpuinfra.node.cloud import CloudError
+from tests.servers import Answering, serve
 
 CREDENTIALS = aws.Credentials("ASIA", "secret", "token")
 S3 = "<ListBucketResult>%s<Contents><Key>e/%s</Key></Contents></ListBucketResult>"
@@ -49,9 +48,7 @@ def storage() -> Iterator[Storage]:
     """A server on loopback."""
     one = Storage()
 
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, format: str, *_: object) -> None: ...
-
+    class Handler(Answering):
         def do_GET(self) -> None:
             text, cut = one.answers.pop(0)
             self.send_response(200)
@@ -66,15 +63,9 @@ def storage() -> Iterator[Storage]:
             self.send_response(200)
             self.end_headers()
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    one.host = f"127.0.0.1:{server.server_address[1]}"
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    try:
+    with serve(Handler) as url:
+        one.host = url.removeprefix("http://")
         yield one
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @pytest.fixture(autouse=True)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import datetime
 import json
-import threading
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from gpuinfra.node import cloud, gcp
+from tests.servers import Answering, serve
 
 NOW = datetime.datetime(2026, 11, 21, 9, 0, 0, tzinfo=datetime.UTC)
 NUMBER = "1000000000000000007"
@@ -41,15 +40,9 @@ def running() -> Iterator[Google]:
     """A metadata server and an object store on loopback."""
     google = Google()
 
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, format: str, *_: object) -> None: ...
-
+    class Handler(Answering):
         def _answer(self, code: int, text: str = "") -> None:
-            self.send_response(code)
-            self.send_header("Content-Length", str(len(text)))
-            self.send_header("Metadata-Flavor", google.flavor)
-            self.end_headers()
-            self.wfile.write(text.encode())
+            self.answer(code, text.encode(), Metadata_Flavor=google.flavor)
 
         def do_GET(self) -> None:
             google.requests.append(f"GET {self.path}")
@@ -90,15 +83,9 @@ def running() -> Iterator[Google]:
                 return self.connection.close()
             return self._answer(200, "{}")
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    google.host = f"127.0.0.1:{server.server_address[1]}"
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    try:
+    with serve(Handler) as url:
+        google.host = url.removeprefix("http://")
         yield google
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @pytest.fixture

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from gpuinfra.rehearsal.nodes import Instance, NodeHost, available
+from tests.servers import Answering, serve
 
 QUIET_S = 40.0
 
@@ -36,49 +35,34 @@ def namespaces() -> None:
 @pytest.fixture
 def metadata() -> Iterator[Metadata]:
     """A metadata service of this test."""
-    yield from serve()
+    yield from metadata_service()
 
 
-def serve() -> Iterator[Metadata]:
+def metadata_service() -> Iterator[Metadata]:
     """A metadata service on the loopback interface."""
     service = Metadata()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Answering):
         protocol_version = "HTTP/1.1"
 
-        def log_message(self, *_: object) -> None:
-            pass
-
         def do_PUT(self) -> None:
-            self._send(200, b"token")
+            self.answer(200, b"token")
 
         def do_GET(self) -> None:
             _, _, instance, *rest = self.path.split("/")
             service.asked.append("/".join(rest))
             if self.headers.get("X-aws-ec2-metadata-token") != "token":
-                self._send(401, b"")
+                self.answer(401, b"")
             elif rest == ["latest", "user-data"]:
-                self._send(200, service.user_data.encode())
+                self.answer(200, service.user_data.encode())
             elif rest == ["latest", "meta-data", "instance-id"]:
-                self._send(200, instance.encode())
+                self.answer(200, instance.encode())
             else:
-                self._send(404, b"")
+                self.answer(404, b"")
 
-        def _send(self, status: int, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    service.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    yield service
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serve(Handler) as url:
+        service.url = url
+        yield service
 
 
 @dataclass
@@ -133,7 +117,7 @@ def nodes(namespaces: None, metadata: Metadata, tmp_path: Path) -> Iterator[Node
 @pytest.fixture(scope="module")
 def shared(namespaces: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     """Two plain nodes for all tests of a module, which change them."""
-    services = serve()
+    services = metadata_service()
     service = next(services)
     host = NodeHost(tmp_path_factory.mktemp("shared") / "rehearsal", endpoint=service.url)
     host.start()

@@ -6,11 +6,9 @@ import io
 import json
 import shutil
 import tarfile
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import date
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from gpuinfra.planning import make_plan
 from gpuinfra.rehearsal.nodes import Instance, NodeHost
 from gpuinfra.spec import parse_spec
 from tests.rehearsal.nodes.conftest import wait_for
+from tests.servers import Answering, serve
 
 NAME = "00000000-0000-4000-8000-000000000001"
 GOLDEN = Path(__file__).parent / "golden"
@@ -78,33 +77,17 @@ def metadata() -> Iterator[Metadata]:
     """The metadata service."""
     service = Metadata()
 
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            pass
-
+    class Handler(Answering):
         def do_PUT(self) -> None:
-            self._send(200, b"token")
+            self.answer(200, b"token", Metadata_Flavor="Google")
 
         def do_GET(self) -> None:
             answer = service.answer(self.path)
-            self._send(200 if answer is not None else 404, answer or b"")
+            self.answer(200 if answer is not None else 404, answer or b"", Metadata_Flavor="Google")
 
-        def _send(self, status: int, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Metadata-Flavor", "Google")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    service.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    yield service
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serve(Handler) as url:
+        service.url = url
+        yield service
 
 
 @dataclass

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from gpuinfra.planning import make_plan
 from gpuinfra.rehearsal.nodes import Instance, NodeHost
 from gpuinfra.rules import load_stack
 from tests.rehearsal.nodes.conftest import Nodes, wait_for
+from tests.servers import Answering, serve
 
 NAME = "i-00000000000000001"
 TODAY = datetime.date(2026, 11, 21)
@@ -60,17 +59,14 @@ def account() -> Iterator[Account]:
     """A new account."""
     account = Account()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Answering):
         protocol_version = "HTTP/1.1"
-
-        def log_message(self, *_: object) -> None:
-            pass
 
         def do_PUT(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             if not self.path.endswith("/latest/api/token"):
                 account.objects[self.path] = body
-            self._send(200, b"token")
+            self.answer(200, b"token")
 
         def do_GET(self) -> None:
             _, _, metadata = self.path.partition("/latest/")
@@ -84,27 +80,15 @@ def account() -> Iterator[Account]:
                 "meta-data/iam/security-credentials/node": json.dumps(KEYS),
             }
             if metadata in answers:
-                self._send(200, answers[metadata].encode())
+                self.answer(200, answers[metadata].encode())
             elif self.path.partition("?")[0] in account.objects:
-                self._send(200, account.objects[self.path.partition("?")[0]])
+                self.answer(200, account.objects[self.path.partition("?")[0]])
             else:
-                self._send(404, b"<Error><Code>NoSuchKey</Code></Error>")
+                self.answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
 
-        def _send(self, status: int, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    account.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    yield account
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serve(Handler) as url:
+        account.url = url
+        yield account
 
 
 @pytest.fixture
