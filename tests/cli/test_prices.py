@@ -61,14 +61,19 @@ def test_thirty_pairs_of_machine_type_and_region_have_price_date_and_source() ->
 
 
 def test_a_stack_lists_every_billed_item() -> None:
-    """The prices of a stack are those of its plan: nodes, disks, storage and network. An unknown price is named."""
+    """The prices of a stack are those of its plan: nodes, disks, storage, network, services and usage. An estimate has its reason."""
     rows = _prices("azure-ndv4")
-    assert {row["kind"] for row in rows} >= {"on_demand", "disk", "storage", "network", "service"}
+    assert {row["kind"] for row in rows} >= {"on_demand", "disk", "storage", "network", "service", "usage"}
     (lustre,) = [row for row in rows if "Lustre" in row["what"]]
-    assert lustre["usd"] is None
+    assert lustre["usd"] == pytest.approx(0.21 * 1.1979, rel=1e-3)
+    assert not lustre["certain"]
+    assert "no public copy of Azure's price was found" in lustre["note"]
+    (nat,) = [row for row in rows if "through NAT" in row["what"]]
+    assert (nat["usd"], nat["unit"], nat["certain"]) == (0.045, "GB", True)
+    assert all(row["usd"] and row["read"] and row["source"] for row in rows)
     text = _run("azure-ndv4").output
     assert "39.324" in text
-    assert "unknown" in text
+    assert "unknown" not in text
     assert "estimate" in text
 
 
