@@ -26,7 +26,7 @@ def command(names: tuple[str, ...], region: str | None, own: Path | None, output
 
     A price that is marked as an estimate does not come from the provider's price list. Its note shows the calculation.
 
-    `gpuinfra prices update FILE... --output prices.yaml` converts price files that AWS and Azure publish to a price file for --prices.
+    `gpuinfra prices update FILE... --output prices.yaml` converts price files that AWS, Azure and Google Cloud publish to a price file for --prices.
     """
     if names[0] == "update":
         if own or as_json:
