@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from click.testing import CliRunner, Result
 from gpuinfra.cli.prices import command
 from gpuinfra.errors import UsageError
 
+ROOT = Path(__file__).parents[2]
 PAIRS = [
     *(("p5.48xlarge", region) for region in ("us-east-1", "us-east-2", "us-west-2", "eu-north-1", "ap-northeast-1", "ap-south-1")),
     *(("p4d.24xlarge", region) for region in ("us-east-1", "eu-central-1", "eu-west-2")),
@@ -58,6 +60,20 @@ def test_thirty_pairs_of_machine_type_and_region_have_price_date_and_source() ->
         assert row["certain"] or row["note"] or "sum of" in row["source"] or "plus" in row["source"], pair
     assert not found["Standard_ND96isr_H100_v5", "norwayeast"]["certain"]
     assert found["p5.48xlarge", "us-west-2"]["certain"]
+
+
+def test_the_table_of_the_page_has_the_prices_of_the_data() -> None:
+    """The page lists the thirty pairs. Its tool changes no row, so each row has the price, date, certainty and source of the data."""
+    tool = runpy.run_path(str(ROOT / "tools" / "price_pairs.py"))
+    text = (ROOT / "docs" / "prices.md").read_text(encoding="utf-8")
+    rows = [(row["machine"], row["region"]) for row in tool["ROW"].finditer(text)]
+    assert rows == PAIRS
+    assert tool["updated"](text) == text
+    assert tool["updated"](text.replace("| 55.04 | 2026-07-28 |", "| 50 | 2020-01-01 |")) == text
+    assert (
+        "| `Standard_ND96isr_H100_v5` | norwayeast | 129.5563 | 2026-09-16 | estimate | estimate: price in eastus times 1.3177"
+        in text
+    )
 
 
 def test_a_stack_lists_every_billed_item() -> None:
