@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import runpy
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,8 @@ from click.testing import CliRunner, Result
 
 from gpuinfra.cli.prices import command
 from gpuinfra.errors import UsageError
+from tests.cost import price_pairs
 
-ROOT = Path(__file__).parents[2]
 PAIRS = [
     *(("p5.48xlarge", region) for region in ("us-east-1", "us-east-2", "us-west-2", "eu-north-1", "ap-northeast-1", "ap-south-1")),
     *(("p4d.24xlarge", region) for region in ("us-east-1", "eu-central-1", "eu-west-2")),
@@ -64,12 +63,11 @@ def test_thirty_pairs_of_machine_type_and_region_have_price_date_and_source() ->
 
 def test_the_table_of_the_page_has_the_prices_of_the_data() -> None:
     """The page lists the thirty pairs. Its tool changes no row, so each row has the price, date, certainty and source of the data."""
-    tool = runpy.run_path(str(ROOT / "tools" / "price_pairs.py"))
-    text = (ROOT / "docs" / "prices.md").read_text(encoding="utf-8")
-    rows = [(row["machine"], row["region"]) for row in tool["ROW"].finditer(text)]
+    text = price_pairs.PAGE.read_text(encoding="utf-8")
+    rows = [(row["machine"], row["region"]) for row in price_pairs.ROW.finditer(text)]
     assert rows == PAIRS
-    assert tool["updated"](text) == text
-    assert tool["updated"](text.replace("| 55.04 | 2026-07-28 |", "| 50 | 2020-01-01 |")) == text
+    assert price_pairs.updated(text) == text
+    assert price_pairs.updated(text.replace("| 55.04 | 2026-07-28 |", "| 50 | 2020-01-01 |")) == text
     assert (
         "| `Standard_ND96isr_H100_v5` | norwayeast | 129.5563 | 2026-09-16 | estimate | estimate: price in eastus times 1.3177"
         in text

@@ -1,5 +1,4 @@
-#!/usr/bin/env python3
-"""Updates the table of prices in `docs/prices.md` from the price data: `python tools/price_pairs.py`.
+"""Updates the table of prices in `docs/prices.md` from the price data: `python -m tests.cost.price_pairs`.
 
 The first two columns of a row, machine type and region, select the price. The other columns are generated.
 """
@@ -14,7 +13,7 @@ from gpuinfra.clouds import profile_of
 from gpuinfra.cost.price import node_price
 from gpuinfra.registry import CLOUDS
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "prices.md"
+PAGE = Path(__file__).parents[2] / "docs" / "prices.md"
 ROW = re.compile(r"^\| `(?P<machine>[^`]+)` \| (?P<region>[a-z0-9-]+) \|.*$", re.M)
 
 
