@@ -90,11 +90,23 @@ def test_skus_of_google_cloud_have_the_sum_of_the_parts_of_a_machine_type(tmp_pa
     assert found.source == "Cloud Billing Catalog of 2026-07-07: sum of the parts"
 
 
+@pytest.mark.parametrize(("today", "used"), [("2026-07-06", False), ("2026-07-07", True)])
+def test_a_price_applies_from_its_effective_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, today: str, used: bool
+) -> None:
+    """The prices of A2 have applied since 2023. A price that applies later than this day is left out."""
+    monkeypatch.setenv("GPUINFRA_TODAY", today)
+    found = _converted(tmp_path, "google-compute-skus.json")
+    assert "a2-highgpu-1g" in found.machines
+    assert ("a4-highgpu-8g" in found.machines) == used
+    assert found.read == (date(2026, 7, 7) if used else date(2023, 3, 24))
+
+
 def test_the_parts_of_a3_mega_have_the_names_of_their_region(tmp_path: Path) -> None:
     """In us-central1, the GPU and the series of A3 Mega have names of their own. In other regions, the cores are those of A3."""
     mega = _converted(tmp_path, "google-compute-skus.json").machines["a3-megagpu-8g"][ON_DEMAND]
     americas = 8 * 10.344275712 + 208 * 0.026924 + 1872 * 0.002344 + 6000 * 0.08 / 730
-    tokyo = 8 * 13.2 + 208 * 0.04 + 1872 * 0.003 + 6000 * 0.104 / 730
+    tokyo = 8 * 13 + 208 * 0.04 + 1872 * 0.003 + 6000 * 0.104 / 730
     assert mega == {"us-central1": pytest.approx(americas, abs=1e-6), "asia-northeast1": pytest.approx(tokyo, abs=1e-6)}
 
 
