@@ -155,9 +155,7 @@ def _prices(machine: MachineType, rates: Rates) -> Iterator[PublicPrice]:
         for kind in (CapacityKind.ON_DEMAND, CapacityKind.SPOT):
             usd = [(count, rates.of(kind, names, region)) for count, names in _needed(machine, parts)]
             if all(each is not None for _, each in usd):
-                yield PublicPrice(
-                    machine.name, kind, region, round(sum(count * (each or 0.0) for count, each in usd), 6)
-                )
+                yield PublicPrice(machine.name, kind, region, sum(count * (each or 0.0) for count, each in usd))
 
 
 def _needed(machine: MachineType, parts: Parts) -> Iterator[tuple[float, tuple[str, ...]]]:
