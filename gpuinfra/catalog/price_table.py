@@ -2,8 +2,8 @@
 
 Each row has a source with a date. In `machines`, a row has the kind of capacity and USD per node per hour by region; `*` means all
 regions, and two numbers are a range. In `services`, a row has USD per unit. `ratios` compare the price of one machine type between regions
-and the reference region. A price that the file does not contain is estimated as the price in the reference region times this ratio.
-Such a price is marked as an estimate, with its calculation in the note.
+and the reference region. A price that the file does not contain is estimated from the reference region, or else from the region with a price
+whose ratio is nearest to 1. Such a price is marked as an estimate, with its calculation in the note.
 """
 
 from __future__ import annotations
