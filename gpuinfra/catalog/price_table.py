@@ -2,8 +2,8 @@
 
 Each row has a source with a date. In `machines`, a row has the kind of capacity and USD per node per hour by region; `*` means all
 regions, and two numbers are a range. In `services`, a row has USD per unit. `ratios` compare the price of one machine type between regions
-and the reference region. A price that the file does not contain is estimated as the price in the reference region times this ratio.
-Such a price is marked as an estimate, with its calculation in the note.
+and the reference region. A price that the file does not contain is estimated from the reference region, or else from the region with a price
+whose ratio is nearest to 1. Such a price is marked as an estimate, with its calculation in the note.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from typing import Any
 
 from gpuinfra.catalog.records import CapacityKind, MachineType, Price, ServicePrice
 
+ANYWHERE = "*"
+"""Region of a price that applies to every region."""
+
 
 @dataclass(frozen=True)
 class Ratio:
@@ -27,6 +30,8 @@ class Ratio:
     machine: str
     """Machine type whose prices were compared."""
     source: str
+    note: str = ""
+    """Reason for a ratio that is not the ratio of two listed prices."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class PriceTable:
         """Region -> ratio."""
         sources = self._content["sources"]
         return {
-            region: Ratio(value, row["of"], sources[row["from"]]["source"])
+            region: Ratio(value, row["of"], sources[row["from"]]["source"], row.get("note", ""))
             for row in self._content["ratios"]
             for region, value in row["ratio"].items()
         }
@@ -127,20 +132,24 @@ class PriceTable:
                     )
 
     def _estimated_services(self, listed: tuple[ServicePrice, ...], regions: list[str]) -> Iterator[ServicePrice]:
-        known = {(one.key, one.region) for one in listed}
-        for base in listed:
-            if base.region != self.reference:
+        """Yield an estimate of each service for each region without a price."""
+        services: dict[str, dict[str, ServicePrice]] = {}
+        for one in listed:
+            services.setdefault(one.key, {}).setdefault(one.region, one)
+        for known in services.values():
+            base = min((name for name in known if name in self.ratios), key=self._distance, default=None)
+            if base is None or ANYWHERE in known:
                 continue
             for region in regions:
-                if (base.key, region) not in known and region in self.ratios:
-                    factor, how, source = self._from(self.reference, region)
+                if region not in known and region in self.ratios:
+                    factor, how, source = self._from(base, region)
                     yield replace(
-                        base,
+                        known[base],
                         region=region,
-                        usd=round(base.usd * factor, 5),
+                        usd=round(known[base].usd * factor, 5),
                         certain=False,
-                        source=f"{base.source}; ratio: {source}",
-                        note="; ".join(filter(None, (how, base.note))),
+                        source=f"{known[base].source}; ratio: {source}",
+                        note="; ".join(filter(None, (how, known[base].note))),
                     )
 
     def _distance(self, region: str) -> tuple[float, str]:
@@ -152,4 +161,4 @@ class PriceTable:
         ratio = self.ratios[region]
         factor = round(ratio.value / self.ratios[base].value, 4)
         how = f"estimate: price in {base} times {factor:g}, the ratio of {ratio.machine} between the regions"
-        return factor, how, ratio.source
+        return factor, "; ".join(filter(None, (how, ratio.note))), ratio.source

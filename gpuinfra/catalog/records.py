@@ -212,6 +212,7 @@ class ServicePrice:
     unit: str
     region: str
     usd: float
+    """Price per unit, or 0 if the cloud does not charge."""
     read: date
     source: str
     certain: bool = True

@@ -26,7 +26,7 @@ def command(names: tuple[str, ...], region: str | None, own: Path | None, output
 
     A price that is marked as an estimate does not come from the provider's price list. Its note shows the calculation.
 
-    `gpuinfra prices update FILE... --output prices.yaml` converts price files that AWS and Azure publish to a price file for --prices.
+    `gpuinfra prices update FILE... --output prices.yaml` converts price files that AWS, Azure and Google Cloud publish to a price file for --prices.
     """
     if names[0] == "update":
         if own or as_json:
@@ -141,27 +141,29 @@ def _of_stack(names: Sequence[str], own: Path | None) -> tuple[str, list[dict[st
     loaded = load_stack(find_stack(names[0]), day)
     plan = make_plan(loaded.spec, day)
     cost = price(plan, day, load(own) if own else None)
-    rows = []
-    for line in cost.lines:
-        hours = HOURS_PER_MONTH if line.unit.endswith("month") else 1
-        usd = line.usd_per_unit_hour
-        rows.append(
-            {
-                "what": line.what,
-                "cloud": plan.cloud,
-                "region": plan.region,
-                "kind": line.kind,
-                "term": "",
-                "usd": None if usd is None else round(usd * hours, 6),
-                "usd_low": None,
-                "unit": line.unit,
-                "read": line.read.isoformat() if line.read else None,
-                "source": line.source,
-                "certain": line.certain,
-                "note": line.note,
-            }
-        )
-    return loaded.name, rows
+    hours = {line.unit: HOURS_PER_MONTH if line.unit.endswith("month") else 1 for line in cost.lines}
+    rows = [
+        _row_of(plan, line, line.kind, None if (usd := line.usd_per_unit_hour) is None else usd * hours[line.unit])
+        for line in cost.lines
+    ]
+    return loaded.name, [*rows, *(_row_of(plan, rate, "usage", rate.usd) for rate in cost.rates)]
+
+
+def _row_of(plan: Any, one: Any, kind: str, usd: float | None) -> dict[str, Any]:
+    return {
+        "what": one.what,
+        "cloud": plan.cloud,
+        "region": plan.region,
+        "kind": kind,
+        "term": "",
+        "usd": None if usd is None else round(usd, 6),
+        "usd_low": None,
+        "unit": one.unit,
+        "read": one.read.isoformat() if one.read else None,
+        "source": one.source,
+        "certain": one.certain,
+        "note": one.note,
+    }
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> Table:

@@ -37,13 +37,37 @@ class Line:
         return None if self.usd_per_unit_hour is None else self.quantity * self.usd_per_unit_hour
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rate:
+    """The price of usage, such as traffic, which the total does not include."""
+
+    what: str
+    unit: str
+    """Unit of the usage: `GB`, `GB-month`, or `100,000 events`."""
+    region: str
+    usd: float | None
+    """Price per unit, or None if unknown."""
+    read: date | None = None
+    source: str = ""
+    certain: bool = True
+    note: str = ""
+
+    def __str__(self) -> str:
+        if self.usd is None:
+            return f"{self.what}: billed per {self.unit}; price in {self.region} unknown"
+        about = "" if self.certain else "about "
+        return f"{self.what}: {about}{self.usd:.3g} USD per {self.unit}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cost:
     """The price of a plan."""
 
     lines: tuple[Line, ...]
     unknown: tuple[str, ...]
-    """Billed items without a known price, each with the reason."""
+    """Billed items that the total does not include, each with the reason or its price per unit."""
+    rates: tuple[Rate, ...] = ()
+    """Prices of usage, which the total does not include."""
     oldest: date | None
     """Date of the oldest price in the total."""
     as_of: date | None = None
@@ -114,6 +138,7 @@ class Cost:
             "oldest_price": self.oldest.isoformat() if self.oldest else None,
             "stale": list(self.stale),
             "unknown": list(self.unknown),
+            "rates": [{**asdict(rate), "read": rate.read.isoformat() if rate.read else None} for rate in self.rates],
             "lines": [_line(line) for line in self.lines],
         }
 

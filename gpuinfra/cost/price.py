@@ -13,7 +13,8 @@ from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.planned import PlannedResource
 from gpuinfra.clouds.planned import Price as Counted
 from gpuinfra.clouds.second_region import second_region_of
-from gpuinfra.cost.model import HOURS_PER_MONTH, Cost, Line
+from gpuinfra.cost.model import HOURS_PER_MONTH, Cost, Line, Rate
+from gpuinfra.cost.usage import rates
 from gpuinfra.plan.model import FileSystemPlan, Group, Plan, PoolPlan
 from gpuinfra.registry import has_module, module_of
 
@@ -22,10 +23,7 @@ if TYPE_CHECKING:
 
 NAT_MAX_NODES = 32
 """Maximum number of nodes for which Google Cloud bills NAT."""
-BY_USE = (
-    "object storage, logs and the audit trail with its data events: billed by volume",
-    "traffic to the internet and through NAT: billed per GB",
-)
+BY_REQUEST = "requests to buckets, keys, DNS zones and notifications: billed per request"
 MOUNTED = ("requests of the nodes to mounted buckets, and reads of a bucket in another region: billed by usage",)
 REPLICATED = (
     "replication of data other than checkpoints and its storage in both regions, replication requests, and replication metrics: billed by usage",
@@ -37,6 +35,7 @@ def price(plan: Plan, today: date, prices: PriceFile | None = None, *, duration_
     resources = _resources(plan)
     lines = tuple(_lines(plan, resources, prices))
     dates = [line.read for line in lines if line.read]
+    usage = tuple(_rates(plan, resources, prices))
     counts = Counter((type_, one.reason) for type_, one in _unpriced(resources))
     listed = tuple(f"{count} x {type_}: {reason}" for (type_, reason), count in sorted(counts.items()))
     missing = tuple(f"{line.what}: {line.note or 'price unknown'}" for line in lines if line.usd_per_unit_hour is None)
@@ -46,14 +45,21 @@ def price(plan: Plan, today: date, prices: PriceFile | None = None, *, duration_
             *missing,
             *listed,
             *(f"{one.mount}: {one.id}, existing, billed to its owner" for one in plan.existing_file_systems),
-            *BY_USE,
+            *map(str, usage),
+            BY_REQUEST,
             *(MOUNTED if plan.mounted_buckets else ()),
             *(REPLICATED if plan.recovery else ()),
         ),
+        rates=usage,
         oldest=min(dates, default=None),
         as_of=today,
         duration_hours=duration_hours,
     )
+
+
+def _rates(plan: Plan, resources: Iterable[PlannedResource], prices: PriceFile | None) -> Iterator[Rate]:
+    known = profile_of(plan.cloud).service_prices
+    return rates(plan, resources, lambda key: _service(key, plan, known, prices))
 
 
 def _unpriced(resources: Iterable[PlannedResource]) -> Iterator[tuple[str, Counted]]:

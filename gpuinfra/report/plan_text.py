@@ -144,6 +144,8 @@ def _cost(cost: Cost) -> Iterator[str]:
     yield from _field("price", total(cost))
     for line in cost.unknown:
         yield f"  not included: {line}"
+    if estimates := sum(line.usd_per_unit_hour is not None and not line.certain for line in cost.lines):
+        yield f"  number of these prices that are estimates: {estimates}; `gpuinfra prices STACK` shows the reason and the source of each"
     if cost.stale:
         yield f"  number of these prices that are older than 100 days: {len(cost.stale)}; use `--prices FILE` to set your own prices"
 

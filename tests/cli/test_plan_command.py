@@ -89,6 +89,15 @@ def test_plan_text_shows_topology_and_price() -> None:
         assert word in done.stdout
 
 
+def test_plan_text_marks_estimates_and_lists_usage() -> None:
+    """An estimate is marked, the plan counts the estimates and names the command with their reasons, and usage has its price per unit."""
+    text = _run("plan", "azure-ndv4").stdout
+    assert "(estimate)" in text
+    assert "number of these prices that are estimates: 2; `gpuinfra prices STACK` shows the reason" in text
+    assert "not included: traffic through NAT gateways: 0.045 USD per GB" in text
+    assert "at least" not in text[text.index("\nprice ") :].splitlines()[1]
+
+
 def test_json_has_the_documented_keys() -> None:
     """`--json` has the documented keys only, and the same output for the same day."""
     first, second = (_run("plan", "aws-p4d", "--json", "--on", "2026-11-21").stdout for _ in range(2))

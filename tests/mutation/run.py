@@ -49,6 +49,8 @@ TARGETS: dict[str, Target] = {
     "gpuinfra.cost.price": Target(("tests/cost",)),
     "gpuinfra.cost.compare": Target(("tests/cost/test_cost.py",), 8),
     "gpuinfra.cost.file": Target(("tests/cost",), 8),
+    "gpuinfra.cost.usage": Target(("tests/cost/test_usage.py", "tests/cost/test_cost.py"), 10),
+    "gpuinfra.clouds.gcp.public_prices": Target(("tests/cost/test_public.py",), 10),
     "gpuinfra.plan.zones": Target(("tests/plan/test_zones.py",), 10),
     "gpuinfra.handover.aws": Target(("tests/handover/test_aws.py", "tests/providers/test_answers.py"), 12),
     "gpuinfra.clouds.aws.profile": Target(_ADDRESSES, 6, ("network", "_subnets")),

@@ -91,4 +91,4 @@ def zones_of(text: str, local: dict[str, tuple[str, ...]] | None = None) -> dict
 
 
 SERVICE_PRICES = PRICES.services(frozenset(PREFIXES))
-"""Prices of services other than nodes. The plan lists the cost of bucket storage, logs and the trail as unknown, because it depends on usage."""
+"""Prices of services other than nodes. A plan lists the prices of bucket storage, logs and data events per unit, because their cost depends on usage."""

@@ -14,13 +14,16 @@ from gpuinfra.clouds.aws import instances
 from gpuinfra.clouds.aws.instances import Lookup, by_purpose
 from gpuinfra.clouds.instances import AUDIT, budgets
 from gpuinfra.clouds.planned import (
-    BY_USAGE,
+    BY_REQUEST,
     FREE,
+    LOGS,
+    OBJECTS,
     REMOVED,
     Actions,
     PlannedResource,
     Price,
     ResourceKind,
+    by_usage,
     priced,
     priced_each,
     retained,
@@ -99,7 +102,7 @@ _LOG_GROUP_ACTIONS = Actions(
 
 # fmt: off
 # Audit.
-TRAIL = ResourceKind("aws:cloudtrail/trail:Trail", "{component}-trail", instances.trails, REMOVED, BY_USAGE, Actions(
+TRAIL = ResourceKind("aws:cloudtrail/trail:Trail", "{component}-trail", instances.trails, REMOVED, by_usage("data_event_100k"), Actions(
     "cloudtrail:CreateTrail cloudtrail:AddTags?tags cloudtrail:StartLogging "
     "cloudtrail:PutEventSelectors?advancedEventSelectors iam:PassRole?cloudWatchLogsRoleArn "
     "iam:GetRole?cloudWatchLogsRoleArn",
@@ -109,7 +112,7 @@ TRAIL = ResourceKind("aws:cloudtrail/trail:Trail", "{component}-trail", instance
     "cloudtrail:AddTags?tags cloudtrail:RemoveTags?-tags",
     "cloudtrail:DeleteTrail",
 ))
-TRAIL_LOG_GROUP = ResourceKind("aws:cloudwatch/logGroup:LogGroup", "{component}-log-group", instances.trails, retained(AUDIT), BY_USAGE,
+TRAIL_LOG_GROUP = ResourceKind("aws:cloudwatch/logGroup:LogGroup", "{component}-log-group", instances.trails, retained(AUDIT), LOGS,
     _LOG_GROUP_ACTIONS, by_purpose("log-group"))
 TRAIL_LOG_ROLE = ResourceKind("aws:iam/role:Role", "{component}-log-role", instances.trails, REMOVED, FREE, _ROLE_ACTIONS)
 TRAIL_LOG_POLICY = ResourceKind("aws:iam/rolePolicy:RolePolicy", "{component}-log-policy", instances.trails, REMOVED, FREE, _ROLE_POLICY_ACTIONS)
@@ -131,7 +134,7 @@ KEY_ALIAS = ResourceKind("aws:kms/alias:Alias", "{component}-alias", instances.k
     Actions("kms:CreateAlias", "kms:ListAliases", "kms:UpdateAlias?targetKeyId", "kms:DeleteAlias"), by_purpose("alias"))
 # Buckets. The ID of a setting is the bucket name.
 # `{why}` is the reason that `instances.buckets` gives for each bucket: audit records, evidence, or data of a file system.
-BUCKET = ResourceKind("aws:s3/bucket:Bucket", "{component}-bucket", instances.buckets, retained("{why}"), BY_USAGE, Actions(
+BUCKET = ResourceKind("aws:s3/bucket:Bucket", "{component}-bucket", instances.buckets, retained("{why}"), OBJECTS, Actions(
     "s3:CreateBucket s3:PutBucketTagging?tags s3:TagResource?tags s3:PutBucketVersioning?objectLockEnabled "
     "s3:PutBucketObjectLockConfiguration?objectLockEnabled",
     "s3:ListBucket s3:GetBucketAcl s3:GetBucketCORS s3:GetBucketLogging "
@@ -153,7 +156,7 @@ BUCKET_LIFECYCLE = ResourceKind("aws:s3/bucketLifecycleConfiguration:BucketLifec
     _setting("GetLifecycleConfiguration", "PutLifecycleConfiguration"), by_purpose("bucket"))
 BUCKET_OBJECT_LOCK = ResourceKind("aws:s3/bucketObjectLockConfiguration:BucketObjectLockConfiguration", "{component}-object-lock", instances.locked_buckets, retained(SETTINGS), FREE,
     _setting("GetBucketObjectLockConfiguration", "PutBucketObjectLockConfiguration"), by_purpose("bucket"))
-BUCKET_LOGGING = ResourceKind("aws:s3/bucketLogging:BucketLogging", "{component}-access-logging", instances.logged_buckets, retained(SETTINGS), BY_USAGE,
+BUCKET_LOGGING = ResourceKind("aws:s3/bucketLogging:BucketLogging", "{component}-access-logging", instances.logged_buckets, retained(SETTINGS), OBJECTS,
     _setting("GetBucketLogging", "PutBucketLogging"), by_purpose("bucket"))
 BUCKET_POLICY = ResourceKind("aws:s3/bucketPolicy:BucketPolicy", "{component}-policy", instances.buckets, retained(SETTINGS), FREE,
     _setting("GetBucketPolicy", "PutBucketPolicy", "DeleteBucketPolicy"), by_purpose("bucket"))
@@ -166,13 +169,13 @@ REPLICATION = ResourceKind("aws:s3/bucketReplicationConfig:BucketReplicationConf
     "s3:PutReplicationConfiguration iam:PassRole",
     "s3:PutReplicationConfiguration",
 ))
-ALERTS = ResourceKind("aws:sns/topic:Topic", "{component}-{region}-alerts", instances.alerts, REMOVED, BY_USAGE, Actions(
+ALERTS = ResourceKind("aws:sns/topic:Topic", "{component}-{region}-alerts", instances.alerts, REMOVED, BY_REQUEST, Actions(
     "sns:CreateTopic sns:TagResource?tags",
     "sns:GetTopicAttributes sns:ListTagsForResource",
     "sns:TagResource?tags sns:UntagResource?-tags",
     "sns:DeleteTopic",
 ))
-ALERTS_RECIPIENT = ResourceKind("aws:sns/topicSubscription:TopicSubscription", "{component}-{region}-alerts-{index}", instances.alert_recipients, REMOVED, BY_USAGE, Actions(
+ALERTS_RECIPIENT = ResourceKind("aws:sns/topicSubscription:TopicSubscription", "{component}-{region}-alerts-{index}", instances.alert_recipients, REMOVED, BY_REQUEST, Actions(
     "sns:Subscribe",
     "sns:GetSubscriptionAttributes",
     "",
@@ -248,13 +251,13 @@ ENDPOINTS_GROUP = ResourceKind("aws:ec2/securityGroup:SecurityGroup", "{componen
     _SECURITY_GROUP_ACTIONS)
 ENDPOINTS_RULE = ResourceKind("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "{component}-endpoints-allow-https", instances.endpoint_networks, REMOVED, FREE,
     _SECURITY_GROUP_INGRESS_RULE_ACTIONS)
-FLOW_LOG = ResourceKind("aws:ec2/flowLog:FlowLog", "{component}-flow-log", instances.networks, REMOVED, BY_USAGE, Actions(
+FLOW_LOG = ResourceKind("aws:ec2/flowLog:FlowLog", "{component}-flow-log", instances.networks, REMOVED, LOGS, Actions(
     "ec2:CreateFlowLogs ec2:CreateTags?tags iam:PassRole?iamRoleArn",
     "ec2:DescribeFlowLogs",
     "ec2:CreateTags?tags ec2:DeleteTags?-tags",
     "ec2:DeleteFlowLogs",
 ))
-FLOW_LOG_GROUP = ResourceKind("aws:cloudwatch/logGroup:LogGroup", "{component}-flow-log-group", instances.networks, retained(AUDIT), BY_USAGE,
+FLOW_LOG_GROUP = ResourceKind("aws:cloudwatch/logGroup:LogGroup", "{component}-flow-log-group", instances.networks, retained(AUDIT), LOGS,
     _LOG_GROUP_ACTIONS, by_purpose("log-group"))
 FLOW_LOG_ROLE = ResourceKind("aws:iam/role:Role", "{component}-flow-log-role", instances.networks, REMOVED, FREE, _ROLE_ACTIONS)
 FLOW_LOG_POLICY = ResourceKind("aws:iam/rolePolicy:RolePolicy", "{component}-flow-log-policy", instances.networks, REMOVED, FREE,
@@ -283,7 +286,7 @@ HOMES_EGRESS = ResourceKind("aws:vpc/securityGroupEgressRule:SecurityGroupEgress
 WEB_EGRESS = ResourceKind("aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", "{component}-allow-web-{port}-egress", instances.web_ports, REMOVED, FREE,
     _SECURITY_GROUP_EGRESS_RULE_ACTIONS)
 # File systems.
-LUSTRE_LOG_GROUP = ResourceKind("aws:cloudwatch/logGroup:LogGroup", "{component}-log-group", instances.file_systems, retained(WRITES, with_data=True), BY_USAGE,
+LUSTRE_LOG_GROUP = ResourceKind("aws:cloudwatch/logGroup:LogGroup", "{component}-log-group", instances.file_systems, retained(WRITES, with_data=True), LOGS,
     _LOG_GROUP_ACTIONS, by_purpose("file-system-log-group"))
 LUSTRE = ResourceKind("aws:fsx/lustreFileSystem:LustreFileSystem", "{component}-lustre", instances.file_systems, retained("{why}", with_data=True), priced("lustre_gib_month"), Actions(
     "fsx:CreateFileSystem fsx:CreateFileSystemFromBackup?backupId fsx:TagResource?tags iam:CreateServiceLinkedRole kms:DescribeKey?kmsKeyId "
@@ -302,7 +305,7 @@ DATA_REPOSITORY = ResourceKind("aws:fsx/dataRepositoryAssociation:DataRepository
     "fsx:DeleteDataRepositoryAssociation",
 ))
 # Home directories.
-HOME = ResourceKind("aws:efs/fileSystem:FileSystem", "{component}-efs", instances.homes, retained("{why}"), priced("home_gib_month"), Actions(
+HOME = ResourceKind("aws:efs/fileSystem:FileSystem", "{component}-efs", instances.homes, retained("{why}"), priced("home_gib_month", "home_gb"), Actions(
     "elasticfilesystem:CreateFileSystem elasticfilesystem:TagResource?tags iam:CreateServiceLinkedRole kms:DescribeKey?kmsKeyId "
     "kms:CreateGrant?kmsKeyId kms:GenerateDataKeyWithoutPlaintext?kmsKeyId",
     "elasticfilesystem:DescribeFileSystems elasticfilesystem:DescribeLifecycleConfiguration",
@@ -335,7 +338,7 @@ NODE_PROFILE = ResourceKind("aws:iam/instanceProfile:InstanceProfile", "{compone
     "iam:AddRoleToInstanceProfile?role iam:PassRole?role",
     "iam:RemoveRoleFromInstanceProfile iam:DeleteInstanceProfile",
 ))
-BUNDLE = ResourceKind("aws:s3/bucketObjectv2:BucketObjectv2", "{component}-bundle", planned.pools, REMOVED, BY_USAGE, Actions(
+BUNDLE = ResourceKind("aws:s3/bucketObjectv2:BucketObjectv2", "{component}-bundle", planned.pools, REMOVED, OBJECTS, Actions(
     "s3:PutObject s3:PutObjectTagging?tags kms:GenerateDataKey kms:Decrypt",
     "s3:GetObject s3:GetObjectTagging",
     "s3:PutObject s3:PutObjectTagging?tags kms:GenerateDataKey kms:Decrypt",

@@ -78,4 +78,4 @@ https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites
 """
 
 SERVICE_PRICES = PRICES.services(REGIONS)
-"""No source lists the price of Managed Lustre, so the plan lists it as unknown."""
+"""Prices of services other than nodes. The prices of Managed Lustre are estimates."""

@@ -16,8 +16,10 @@ from gpuinfra.clouds.azure import instances
 from gpuinfra.clouds.azure.instances import Kind, Lookup
 from gpuinfra.clouds.instances import AUDIT, budgets
 from gpuinfra.clouds.planned import (
-    BY_USAGE,
+    BY_REQUEST,
     FREE,
+    LOGS,
+    OBJECTS,
     REMOVED,
     Actions,
     Instance,
@@ -27,7 +29,6 @@ from gpuinfra.clouds.planned import (
     priced,
     priced_each,
     retained,
-    unpriced,
 )
 from gpuinfra.plan.model import Plan
 
@@ -113,11 +114,11 @@ RECOVERY_GROUP = ResourceKind("azure-native:resources:ResourceGroup", "{componen
     _GROUP_ACTIONS, find("group"))
 CLUSTER_GROUP = ResourceKind("azure-native:resources:ResourceGroup", "{component}-nodes", instances.clusters, REMOVED, FREE, _GROUP_ACTIONS)
 # Keys.
-VAULT = ResourceKind("azure-native:keyvault:Vault", "{component}-vault", instances.vaults, retained(KEY_REASON), BY_USAGE,
+VAULT = ResourceKind("azure-native:keyvault:Vault", "{component}-vault", instances.vaults, retained(KEY_REASON), BY_REQUEST,
     _actions("Microsoft.KeyVault/vaults"), find("vault"))
-VAULT_LOG = ResourceKind("azure-native:monitor:DiagnosticSetting", "{component}-requests", instances.audited_vaults, REMOVED, BY_USAGE,
+VAULT_LOG = ResourceKind("azure-native:monitor:DiagnosticSetting", "{component}-requests", instances.audited_vaults, REMOVED, LOGS,
     _DIAGNOSTIC_ACTIONS)
-KEY = ResourceKind("azure-native:keyvault:Key", "{component}-key", instances.keys, retained(KEY_REASON), BY_USAGE,
+KEY = ResourceKind("azure-native:keyvault:Key", "{component}-key", instances.keys, retained(KEY_REASON), BY_REQUEST,
     Actions("Microsoft.KeyVault/vaults/keys/write", _READ_KEY, "Microsoft.KeyVault/vaults/keys/write"), find("key"))
 KEY_IDENTITY = ResourceKind("azure-native:managedidentity:UserAssignedIdentity", "{component}-user", instances.keys, retained(KEY_REASON), FREE,
     _IDENTITY_ACTIONS, find("identity"))
@@ -126,9 +127,9 @@ KEY_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{componen
 DISK_ENCRYPTION_SET = ResourceKind("azure-native:compute:DiskEncryptionSet", "{component}-disks", instances.foundations, REMOVED, FREE,
     _actions("Microsoft.Compute/diskEncryptionSets", f"{_ASSIGN}?identity {_READ_KEY}"))
 # Audit.
-WORKSPACE = ResourceKind("azure-native:operationalinsights:Workspace", "{component}-logs", instances.trails, retained(AUDIT), BY_USAGE,
+WORKSPACE = ResourceKind("azure-native:operationalinsights:Workspace", "{component}-logs", instances.trails, retained(AUDIT), LOGS,
     _actions("Microsoft.OperationalInsights/workspaces"), find("workspace"))
-ACTIVITY_LOG = ResourceKind("azure-native:monitor:SubscriptionDiagnosticSetting", "{component}-activity", instances.trails, REMOVED, BY_USAGE, _actions(
+ACTIVITY_LOG = ResourceKind("azure-native:monitor:SubscriptionDiagnosticSetting", "{component}-activity", instances.trails, REMOVED, LOGS, _actions(
     "Microsoft.Insights/diagnosticSettings",
     f"{_SEND_LOGS}?workspaceId {_ACCOUNTS}/listKeys/action?storageAccountId",
 ))
@@ -139,7 +140,7 @@ OPERATOR_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{com
 BUDGET = ResourceKind("azure-native:consumption:Budget", "{component}-month", budgets, REMOVED, FREE,
     _actions("Microsoft.Consumption/budgets"))
 # Storage accounts with their settings.
-ACCOUNT = ResourceKind("azure-native:storage:StorageAccount", "{component}-account", instances.stores, retained("{why}"), BY_USAGE,
+ACCOUNT = ResourceKind("azure-native:storage:StorageAccount", "{component}-account", instances.stores, retained("{why}"), OBJECTS,
     _ACCOUNT_ACTIONS, find("account"))
 BLOB_SERVICE = ResourceKind("azure-native:storage:BlobServiceProperties", "{component}-blobs", instances.stores, retained(SETTINGS), FREE,
     _actions(f"{_ACCOUNTS}/blobServices", delete=False), find("blobs"))
@@ -149,16 +150,16 @@ CONTAINER = ResourceKind("azure-native:storage:BlobContainer", "{component}-{par
     _CONTAINER_ACTIONS, find("container"))
 CONTAINER_LOCK = ResourceKind("azure-native:storage:BlobContainerImmutabilityPolicy", "{component}-{part}-lock", instances.locked_containers, retained(SETTINGS), FREE,
     _actions(f"{_CONTAINERS}/immutabilityPolicies"), find("lock"))
-ACCOUNT_LOG = ResourceKind("azure-native:monitor:DiagnosticSetting", "{component}-requests", instances.logged_stores, REMOVED, BY_USAGE,
+ACCOUNT_LOG = ResourceKind("azure-native:monitor:DiagnosticSetting", "{component}-requests", instances.logged_stores, REMOVED, LOGS,
     _DIAGNOSTIC_ACTIONS)
 # The second region.
 REPLICA_POLICY = ResourceKind("azure-native:storage:ObjectReplicationPolicy", "{component}-{purpose}-replica", instances.replicas, REMOVED, FREE,
     _actions(f"{_ACCOUNTS}/objectReplicationPolicies"))
 REPLICATION = ResourceKind("azure-native:storage:ObjectReplicationPolicy", "{component}-{purpose}-replication", instances.replicas, REMOVED, priced("replication_gb"),
     _actions(f"{_ACCOUNTS}/objectReplicationPolicies"))
-ALERT_RECIPIENTS = ResourceKind("azure-native:monitor:ActionGroup", "{component}-recipients", instances.alerted, REMOVED, BY_USAGE,
+ALERT_RECIPIENTS = ResourceKind("azure-native:monitor:ActionGroup", "{component}-recipients", instances.alerted, REMOVED, BY_REQUEST,
     _actions("Microsoft.Insights/actionGroups"))
-LAG_ALERT = ResourceKind("azure-native:monitor:MetricAlert", "{component}-{purpose}-late", instances.replicas, REMOVED, unpriced("billed per month for each time series"), _actions(
+LAG_ALERT = ResourceKind("azure-native:monitor:MetricAlert", "{component}-{purpose}-late", instances.replicas, REMOVED, priced_each("alert_month", "metric alert"), _actions(
     "Microsoft.Insights/metricAlerts",
     # Azure also checks that the alert can read its metric and its action group.
     f"{_ACCOUNTS}/objectReplicationPolicies/read Microsoft.Insights/actionGroups/read?actions",
@@ -174,7 +175,7 @@ NAT_GATEWAY = ResourceKind("azure-native:network:NatGateway", "{component}-nat-g
     _actions("Microsoft.Network/natGateways", f"{_JOIN_ADDRESS}?publicIpAddresses"), find("gateway"))
 NAT_ADDRESS = ResourceKind("azure-native:network:PublicIPAddress", "{component}-nat-address", instances.nat_addresses, retained("the subnet of a retained file system uses it", with_data=True), priced("address_hour"),
     _ADDRESS_ACTIONS, find("address"))
-FLOW_LOG = ResourceKind("azure-native:network:FlowLog", "{component}-flow", instances.networks, REMOVED, BY_USAGE, _actions(
+FLOW_LOG = ResourceKind("azure-native:network:FlowLog", "{component}-flow", instances.networks, REMOVED, LOGS, _actions(
     "Microsoft.Network/networkWatchers/flowLogs",
     f"Microsoft.Network/virtualNetworks/read {_ACCOUNTS}/read Microsoft.Network/networkWatchers/read"
     f" {_ASSIGN}?identity {_FLOW_STORAGE} {_TRAFFIC_ANALYTICS}",
@@ -212,7 +213,7 @@ LUSTRE = ResourceKind("azure-native:storagecache:AmlFilesystem", "{component}-lu
     "Microsoft.StorageCache/amlFilesystems",
     f"{_JOIN_SUBNET} {_ASSIGN}?identity {_READ_KEY} {_CONTAINERS}/read?hsm",
 ), find("file-system"))
-IMPORT_LOG = ResourceKind("azure-native:storage:BlobContainer", "{component}-import-log", instances.existing_data, REMOVED, BY_USAGE,
+IMPORT_LOG = ResourceKind("azure-native:storage:BlobContainer", "{component}-import-log", instances.existing_data, REMOVED, OBJECTS,
     _CONTAINER_ACTIONS)
 IMPORTER_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-importer-{at}", instances.importers, REMOVED, FREE,
     _GRANT_ACTIONS)
@@ -231,7 +232,7 @@ NODE_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{compone
 DECLARED_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-role-{role}", instances.declared_roles, REMOVED, FREE, _GRANT_ACTIONS)
 MOUNT_ROLE = ResourceKind("azure-native:authorization:RoleDefinition", "{component}-mount-role", instances.mounts, REMOVED, FREE, _ROLE_ACTIONS)
 MOUNT_GRANT = ResourceKind("azure-native:authorization:RoleAssignment", "{component}-mount", instances.mounts, REMOVED, FREE, _GRANT_ACTIONS)
-BUNDLE = ResourceKind("gpuinfra:index:Upload", "{component}-bundle", planned.pools, REMOVED, BY_USAGE, Actions("", ""))
+BUNDLE = ResourceKind("gpuinfra:index:Upload", "{component}-bundle", planned.pools, REMOVED, OBJECTS, Actions("", ""))
 SCALE_SET = ResourceKind("azure-native:compute:VirtualMachineScaleSet", "{component}", planned.groups, REMOVED, priced("node"), _actions(
     "Microsoft.Compute/virtualMachineScaleSets",
     f"{_JOIN_SUBNET} {_JOIN_GROUP} {_ASSIGN}?identity Microsoft.Compute/diskEncryptionSets/read"

@@ -42,4 +42,4 @@ https://docs.cloud.google.com/managed-lustre/docs/quotas, retrieved 2026-11; an 
 """
 
 SERVICE_PRICES = PRICES.services(REGIONS)
-"""No source lists the price of Managed Lustre, so the plan lists it as unknown."""
+"""Prices of services other than nodes. The prices of Managed Lustre do not come from a primary source."""

@@ -13,8 +13,9 @@ from gpuinfra.clouds.gcp import instances
 from gpuinfra.clouds.gcp.instances import Lookup, find
 from gpuinfra.clouds.instances import AUDIT, budgets
 from gpuinfra.clouds.planned import (
-    BY_USAGE,
     FREE,
+    LOGS,
+    OBJECTS,
     REMOVED,
     Actions,
     PlannedResource,
@@ -23,7 +24,6 @@ from gpuinfra.clouds.planned import (
     priced,
     priced_each,
     retained,
-    unpriced,
 )
 from gpuinfra.plan.model import Plan
 
@@ -82,7 +82,7 @@ SERVICE = ResourceKind("gcp:projects/service:Service", "{component}-{api}", inst
 # Audit and budget.
 AUDIT_CONFIG = ResourceKind("gcp:projects/iAMAuditConfig:IAMAuditConfig", "{component}-config", instances.audit_trails, retained(AUDIT_CONFIG_REASON), FREE,
     Actions(_PROJECT_POLICY, "resourcemanager.projects.getIamPolicy", _PROJECT_POLICY, _PROJECT_POLICY))
-AUDIT_LOG_BUCKET = ResourceKind("gcp:logging/projectBucketConfig:ProjectBucketConfig", "{component}-log-bucket", instances.audit_trails, retained(AUDIT), BY_USAGE,
+AUDIT_LOG_BUCKET = ResourceKind("gcp:logging/projectBucketConfig:ProjectBucketConfig", "{component}-log-bucket", instances.audit_trails, retained(AUDIT), LOGS,
     _LOG_BUCKET_ACTIONS)
 ALL_LOGS_SINK = ResourceKind("gcp:logging/projectSink:ProjectSink", "{component}-all-logs", instances.audit_trails, REMOVED, FREE, _SINK_ACTIONS)
 RECORDS_SINK = ResourceKind("gcp:logging/projectSink:ProjectSink", "{component}-records", instances.audit_trails, REMOVED, FREE, _SINK_ACTIONS)
@@ -103,7 +103,7 @@ KEY = ResourceKind("gcp:kms/cryptoKey:CryptoKey", "{component}-key", instances.k
 KEY_GRANT = ResourceKind("gcp:kms/cryptoKeyIAMMember:CryptoKeyIAMMember", "{component}-{user}", instances.key_users, retained(GRANT_REASON), FREE,
     _KEY_GRANT_ACTIONS)
 # Buckets.
-BUCKET = ResourceKind("gcp:storage/bucket:Bucket", "{component}-bucket", instances.buckets, retained("{why}"), BY_USAGE,
+BUCKET = ResourceKind("gcp:storage/bucket:Bucket", "{component}-bucket", instances.buckets, retained("{why}"), OBJECTS,
     _crud("storage.buckets"), find("bucket"))
 EVIDENCE_READER = ResourceKind("gcp:storage/bucketIAMMember:BucketIAMMember", "{component}-reader-{index}", instances.evidence_readers, REMOVED, FREE,
     _BUCKET_GRANT_ACTIONS)
@@ -128,7 +128,7 @@ REPLICATION = ResourceKind("gcp:storage/transferJob:TransferJob", "{component}-{
 ))
 ALERT_EMAIL = ResourceKind("gcp:monitoring/notificationChannel:NotificationChannel", "{component}-email-{index}", instances.alert_recipients, REMOVED, FREE,
     _crud("monitoring.notificationChannels"))
-_ALERT_PRICE = unpriced("the price of alerting policies is not verified")
+_ALERT_PRICE = priced_each("alert_month", "condition of an alerting policy")
 LAG_ALERT = ResourceKind("gcp:monitoring/alertPolicy:AlertPolicy", "{component}-{purpose}-late", instances.replicas, REMOVED, _ALERT_PRICE,
     _crud("monitoring.alertPolicies"))
 FAILURE_ALERT = ResourceKind("gcp:monitoring/alertPolicy:AlertPolicy", "{component}-{purpose}-failed", instances.replicas, REMOVED, _ALERT_PRICE,
@@ -169,7 +169,7 @@ DNS_RECORD = ResourceKind("gcp:dns/recordSet:RecordSet", "{component}-apis-{doma
     "dns.resourceRecordSets.update dns.changes.create dns.changes.get",
     "dns.resourceRecordSets.delete dns.changes.create dns.changes.get",
 ))
-FLOW_LOG_BUCKET = ResourceKind("gcp:logging/projectBucketConfig:ProjectBucketConfig", "{component}-flow-logs", instances.main_networks, retained(AUDIT), BY_USAGE,
+FLOW_LOG_BUCKET = ResourceKind("gcp:logging/projectBucketConfig:ProjectBucketConfig", "{component}-flow-logs", instances.main_networks, retained(AUDIT), LOGS,
     _LOG_BUCKET_ACTIONS)
 FLOW_LOG_SINK = ResourceKind("gcp:logging/projectSink:ProjectSink", "{component}-flow-logs", instances.main_networks, REMOVED, FREE, _SINK_ACTIONS)
 NODE_FIREWALL_RULE = ResourceKind("gcp:compute/firewall:Firewall", "{component}-allow-nodes", instances.existing_networks, REMOVED, FREE,
@@ -203,7 +203,7 @@ HEALTH_CHECK = ResourceKind("gcp:compute/healthCheck:HealthCheck", "{component}-
 PROBE_FIREWALL_RULE = ResourceKind("gcp:compute/firewall:Firewall", "{component}-allow-probes", instances.node_health, REMOVED, FREE, _FIREWALL_ACTIONS)
 IMAGE_READER = ResourceKind("gcp:artifactregistry/repositoryIamMember:RepositoryIamMember", "{component}-images", instances.image_readers, REMOVED, FREE,
     _iam_policy("artifactregistry.repositories"))
-BUNDLE = ResourceKind("gcp:storage/bucketObject:BucketObject", "{component}-bundle", planned.pools, REMOVED, BY_USAGE, _crud("storage.objects"))
+BUNDLE = ResourceKind("gcp:storage/bucketObject:BucketObject", "{component}-bundle", planned.pools, REMOVED, OBJECTS, _crud("storage.objects"))
 PLACEMENT_POLICY = ResourceKind("gcp:compute/resourcePolicy:ResourcePolicy", "{component}", instances.placement_policies, REMOVED, FREE,
     _crud("compute.resourcePolicies", update="", wait=_REGION))
 TEMPLATE = ResourceKind("gcp:compute/instanceTemplate:InstanceTemplate", "{component}-template", planned.groups, REMOVED, priced("disk_gib_month"),

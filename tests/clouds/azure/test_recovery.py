@@ -295,11 +295,14 @@ def test_the_export_command_has_the_file_system() -> None:
 
 
 def test_the_price_names_both_containers_and_the_alerts() -> None:
-    """The transfer has a price that is not verified; storage and alerts have none. Deleted blobs are deleted in the replica."""
+    """The transfer, the storage of both containers and the alerts have prices that are estimates. Deleted blobs are deleted in the replica."""
     cost = price(plan_of("azure-recovery"), TODAY)
     (transfer,) = [line for line in cost.lines if "checkpoints replicated" in line.what]
     assert transfer.usd_per_unit_hour is not None
     assert not transfer.certain
     assert not [line for line in cost.lines if "fee" in line.what or "deletions are not replicated" in line.what]
-    assert sum("checkpoints of the last 90 days" in one for one in cost.unknown) == 2
-    assert any("2 x monitor MetricAlert" in one for one in cost.unknown)
+    stored = [line for line in cost.lines if "checkpoints of the last 90 days" in line.what]
+    assert ["southcentralus" in line.what for line in stored] == [True, False]
+    (alerts,) = [line for line in cost.lines if "metric alert" in line.what]
+    assert alerts.quantity == 2
+    assert all(line.usd_per_unit_hour and not line.certain for line in (*stored, alerts))
