@@ -99,6 +99,8 @@ FILESTORE = {"id": "projects/my-project/locations/us-central1-a/instances/homes"
 AMLFS = {"id": "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.StorageCache/amlFilesystems/scratch", "address": "10.0.4.4"}  # fmt: skip
 FILE_SHARE = {"id": "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.Storage/storageAccounts/corphomes/fileServices/default/shares/home"}  # fmt: skip
 _CORP = "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.Network/virtualNetworks/corp"
+NETAPP = {"id": "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.NetApp/netAppAccounts/corp/capacityPools/pool/volumes/home", "address": "10.0.4.5", "mount_name": "corp-home"}  # fmt: skip
+OPENZFS = {"id": "fs-0abcdef9876543210", "security_group": "sg-0123456789abcdef0"}
 _NETAPP = "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.NetApp/netAppAccounts/corp/capacityPools/pool/volumes/home"
 _NETWORKS = {
     "aws": {"id": "vpc-0123456789abcdef0", "subnets": {"use1-az4": "subnet-0123456789abcdef0"}},
@@ -115,6 +117,11 @@ def existing(cloud: str, given: dict[str, Any], *, kind: str = "lustre", without
     section = {name: value for name, value in {**given, **changes}.items() if name != without}
     storage = [{"kind": kind, "mount": mount, "existing": section, **(entry or {})}]
     return cloud, {"network.existing": _NETWORKS[cloud], "storage": storage}
+
+
+def _homes(service: str, **fields: Any) -> list[dict[str, Any]]:
+    """Home directories on a service."""
+    return [{"kind": "home", "service": service, **fields}]
 
 
 def file_systems(count: int) -> list[dict[str, Any]]:
@@ -262,6 +269,10 @@ ACCEPTED: dict[str, list[Case]] = {
         existing("aws", FSX, address="scratch.example.com"),
         existing("aws", EFS, kind="home"),
         existing("aws", EFS, kind="home", mount_name="/team"),
+        existing("aws", OPENZFS, kind="home", entry={"service": "openzfs"}),
+        existing("aws", OPENZFS, kind="home", entry={"service": "openzfs"}, mount_name="/fsx/home"),
+        existing("aws", OPENZFS, kind="home", entry={"service": "openzfs"}, mount_name="fsx"),
+        existing("aws", OPENZFS, kind="home", entry={"service": "openzfs"}, address="10.0.3.4"),
         existing("aws", EFS, kind="home", address="fs-0fedcba9876543210.efs.us-east-1.amazonaws.com"),
     ],
     "existing_instance_is_identified": [
@@ -275,6 +286,49 @@ ACCEPTED: dict[str, list[Case]] = {
         ("azure", {"storage": [*lustre(capacity_gib=8192), *bucket(bucket=_AZURE_CONTAINER)]}),
         existing("azure", AMLFS),
         existing("azure", AMLFS, mount_name="lustrefs"),
+    ],
+    "home_service_is_of_cloud": [
+        ("aws", {"storage": [{"kind": "home"}, {"kind": "home", "mount": "/b", "service": "efs"}]}),
+        ("aws", {"storage": _homes("openzfs")}),
+        ("azure", {"storage": [*_homes("files"), {"kind": "home", "mount": "/b", "service": "netapp"}]}),
+        ("gcp", {"storage": _homes("filestore")}),
+        ("aws", {"storage": bucket()}),
+    ],
+    "home_settings_are_of_service": [
+        (
+            "aws",
+            {
+                "storage": _homes(
+                    "openzfs",
+                    capacity_gib=64,
+                    throughput_mb_s=10240,
+                    backup_days=90,
+                    restore_from="backup-0123456789abcdef0",
+                )
+            },
+        ),
+        ("aws", {"storage": _homes("openzfs")}),
+        ("aws", {"storage": [{"kind": "home", "capacity_gib": 1}]}),
+        ("azure", {"storage": _homes("netapp", capacity_gib=50, service_level="ultra", snapshot_days=255)}),
+        ("aws", {"storage": bucket()}),
+        existing("aws", OPENZFS, kind="home", entry={"service": "openzfs"}),
+    ],
+    "openzfs_is_offered_in_region": [
+        ("aws", {"storage": _homes("openzfs")}),
+        ("aws", {"where.region": "eu-south-1", "where.zone": "eus1-az1", "storage": [{"kind": "home"}]}),
+        existing("aws", OPENZFS, kind="home", entry={"service": "openzfs"}),
+    ],
+    "netapp_size_is_billed": [
+        ("azure", {"storage": _homes("netapp", capacity_gib=2048)}),
+        ("azure", {"storage": _homes("files", capacity_gib=1500)}),
+        existing("azure", NETAPP, kind="home", entry={"service": "netapp"}),
+    ],
+    "existing_volume_is_identified": [
+        existing("azure", NETAPP, kind="home", entry={"service": "netapp"}),
+        existing("azure", NETAPP, kind="home", entry={"service": "netapp"}, mount_name="/corp-home"),
+        existing("azure", FILE_SHARE, kind="home"),
+        ("azure", {"storage": _homes("netapp")}),
+        ("azure", {"storage": lustre(capacity_gib=8192)}),
     ],
     "share_size_is_offered": [
         ("azure", {"storage": [*lustre(capacity_gib=8192), *bucket(bucket=_AZURE_CONTAINER)]}),
@@ -1280,6 +1334,15 @@ REJECTED: dict[str, list[Case]] = {
         existing("aws", FSX, address_range="10.0.0.0/16"),
         existing("aws", EFS, kind="home", address="10.0.3.4"),
         existing("aws", EFS, kind="home", address="fs-0fedcba9876543210.fsx.us-east-1.amazonaws.com"),
+        existing("aws", OPENZFS, kind="home", entry={"service": "openzfs"}, mount_name="home"),
+        existing("aws", OPENZFS, kind="home", entry={"service": "openzfs"}, mount_name="/fsxhome"),
+        existing(
+            "aws",
+            OPENZFS,
+            kind="home",
+            entry={"service": "openzfs"},
+            address="fs-0abcdef9876543210.efs.us-east-1.amazonaws.com",
+        ),
     ],
     "existing_instance_is_identified": [
         existing("gcp", MANAGED_LUSTRE, id="scratch"),
@@ -1303,6 +1366,39 @@ REJECTED: dict[str, list[Case]] = {
         existing("azure", AMLFS, security_group="sg-0123456789abcdef0"),
         existing("azure", AMLFS, efa_enabled=True),
         existing("azure", AMLFS, address_range="10.0.4.0/24"),
+    ],
+    "home_service_is_of_cloud": [
+        ("aws", {"storage": _homes("netapp")}),
+        ("aws", {"storage": _homes("filestore")}),
+        ("azure", {"storage": _homes("openzfs")}),
+        ("gcp", {"storage": _homes("efs")}),
+        existing("azure", FILE_SHARE, kind="home", entry={"service": "efs"}),
+    ],
+    "home_settings_are_of_service": [
+        ("aws", {"storage": [{"kind": "home", "throughput_mb_s": 160}]}),
+        ("aws", {"storage": [{"kind": "home", "backup_days": 7}]}),
+        ("aws", {"storage": [{"kind": "home", "restore_from": "backup-0123456789abcdef0"}]}),
+        ("aws", {"storage": _homes("openzfs", service_level="ultra")}),
+        ("aws", {"storage": _homes("openzfs", capacity_gib=63)}),
+        ("aws", {"storage": _homes("openzfs", throughput_mb_s=200)}),
+        ("azure", {"storage": _homes("files", snapshot_days=7)}),
+        ("azure", {"storage": _homes("netapp", throughput_mb_s=160)}),
+        ("azure", {"storage": _homes("netapp", capacity_gib=49)}),
+        ("gcp", {"storage": [{"kind": "home", "service_level": "premium"}]}),
+    ],
+    "openzfs_is_offered_in_region": [
+        ("aws", {"where.region": "eu-south-1", "where.zone": "eus1-az1", "storage": _homes("openzfs")}),
+    ],
+    "netapp_size_is_billed": [
+        ("azure", {"storage": _homes("netapp", capacity_gib=50)}),
+        ("azure", {"storage": _homes("netapp", capacity_gib=1025)}),
+    ],
+    "existing_volume_is_identified": [
+        existing("azure", NETAPP, kind="home", entry={"service": "netapp"}, id=FILE_SHARE["id"]),
+        existing("azure", NETAPP, kind="home", entry={"service": "netapp"}, without="address"),
+        existing("azure", NETAPP, kind="home", entry={"service": "netapp"}, address="anf.corp.example.com"),
+        existing("azure", NETAPP, kind="home", entry={"service": "netapp"}, without="mount_name"),
+        existing("azure", NETAPP, kind="home", entry={"service": "netapp"}, security_group="sg-0123456789abcdef0"),
     ],
     "share_size_is_offered": [
         *(("azure", {"storage": [{"kind": "home", "capacity_gib": size}]}) for size in (1, 99)),
@@ -1845,6 +1941,7 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"where.zone": "use1-atl2-az1", "storage": [{"kind": "home"}]}),
         ("aws", {"pools.0.zone": "use1-atl2-az1", "storage": [{"kind": "home"}]}),
         ("aws", {"where.zone": "use1-atl2-az1", "storage": [*lustre(), {"kind": "home"}]}),
+        ("aws", {"where.zone": "use1-atl2-az1", "storage": _homes("openzfs")}),
     ],
     "one_local_zone": [
         ("aws", {"where.zone": "use1-atl2-az1", "pools.1": pool("b", "p4d.24xlarge", zone="us-east-1-dfw-2a")}),
