@@ -53,8 +53,7 @@ homes() {
   local kind mount server name connection options port=$TLS_FIRST_PORT
   while read -r kind mount server name; do
     [[ $kind == home ]] || continue
-    # The site of another stack can have more homes than this cluster declares.
-    read -r connection options < <(setting "$mount") || continue
+    read -r connection options < <(setting "$mount")
     if [[ $connection == tls ]]; then
       printf '%s 127.0.0.1:%s %s,port=%s\n' "$mount" "$name" "$options" "$port"
       port=$((port + 1))
@@ -64,12 +63,14 @@ homes() {
   done <<<"${GPUINFRA_FILE_SYSTEMS:-}"
 }
 
-# setting MOUNT: prints the connection and the mount options of a home.
+# setting MOUNT: prints the connection and the mount options of a home. One that HOMES does not list has those of the first:
+# the site of another stack can have more homes than this cluster declares.
 setting() {
-  local mount connection options
+  local mount connection options found=
   while read -r mount connection options; do
-    [[ $mount != "$1" ]] || printf '%s %s\n' "$connection" "$options"
+    [[ -n $found && $mount != "$1" ]] || found="$connection $options"
   done <<<"${HOMES//;/$'\n'}"
+  printf '%s\n' "$found"
 }
 
 uses_tls() { [[ $(setting "$1") == "tls "* ]]; }

@@ -10,7 +10,7 @@ from gpuinfra.clouds.machines import nearest_value
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info
 from gpuinfra.plan.storage import existing_of
-from gpuinfra.spec.homes import SERVICE_SETTINGS, settings_of_services
+from gpuinfra.spec.homes import SERVICE_SETTINGS, services_with, settings_of_services
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.storage import Home, Lustre
@@ -40,7 +40,7 @@ def home_settings_are_of_service(spec: ClusterSpec, today: date) -> Iterator[Fin
             continue
         service = SERVICE_SETTINGS[name]
         for field in sorted(entry.model_fields_set & settings_of_services() - set(service.settings)):
-            have = [other for other in services if field in SERVICE_SETTINGS[other].settings]
+            have = services_with(field, services)
             hint = f"use service: {have[0]}, or remove it" if have else "remove it"
             yield error(f"storage[{i}].{field}", f"is set, but {service.title} does not have this setting", hint)
         if entry.capacity_gib < service.least_gib:

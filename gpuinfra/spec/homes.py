@@ -48,3 +48,8 @@ Azure NetApp Files" (https://learn.microsoft.com/azure/azure-netapp-files/azure-
 def settings_of_services() -> frozenset[str]:
     """Return the fields of `Home` that only some services have."""
     return frozenset(name for service in SERVICE_SETTINGS.values() for name in service.settings)
+
+
+def services_with(setting: str, services: Collection[str]) -> list[str]:
+    """Return those of the services that have a setting, in the given order. Services that are not in the table have none."""
+    return [name for name in services if name in SERVICE_SETTINGS and setting in SERVICE_SETTINGS[name].settings]

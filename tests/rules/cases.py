@@ -101,7 +101,6 @@ FILE_SHARE = {"id": "/subscriptions/00000000-0000-4000-8000-000000000001/resourc
 _CORP = "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.Network/virtualNetworks/corp"
 NETAPP = {"id": "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.NetApp/netAppAccounts/corp/capacityPools/pool/volumes/home", "address": "10.0.4.5", "mount_name": "corp-home"}  # fmt: skip
 OPENZFS = {"id": "fs-0abcdef9876543210", "security_group": "sg-0123456789abcdef0"}
-_NETAPP = "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.NetApp/netAppAccounts/corp/capacityPools/pool/volumes/home"
 _NETWORKS = {
     "aws": {"id": "vpc-0123456789abcdef0", "subnets": {"use1-az4": "subnet-0123456789abcdef0"}},
     "azure": {"id": _CORP, "subnets": {"eastus": f"{_CORP}/subnets/gpu"}},
@@ -310,6 +309,7 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"storage": _homes("openzfs")}),
         ("aws", {"storage": [{"kind": "home", "capacity_gib": 1}]}),
         ("azure", {"storage": _homes("netapp", capacity_gib=50, service_level="ultra", snapshot_days=255)}),
+        ("aws", {"storage": _homes("netapp", capacity_gib=10)}),  # home_service_is_of_cloud reports the service
         ("aws", {"storage": bucket()}),
         existing("aws", OPENZFS, kind="home", entry={"service": "openzfs"}),
     ],
@@ -1013,6 +1013,8 @@ ACCEPTED: dict[str, list[Case]] = {
         ("azure", {"storage": file_systems(15)}),
         ("azure", {"storage": file_systems(14), "access.bastion": True}),
         ("azure", {"storage": file_systems(20), "network.existing": _azure_network()}),
+        ("azure", {"storage": [*file_systems(13), *_homes("netapp")]}),
+        ("azure", {"storage": [*file_systems(15), *_homes("files")]}),
     ],
     "node_subnet_is_large_enough": [("azure", {"network.cidr": "10.0.0.0/20", f"{_C}.0.count": 507})],
     "evidence_account_is_reachable": [
@@ -1073,6 +1075,15 @@ ACCEPTED: dict[str, list[Case]] = {
                 "storage": lustre(capacity_gib=8192, mount="/scratch"),
             },
         ),
+        ("azure", {"network.existing": _azure_network(), "storage": _homes("files")}),
+        (
+            "azure",
+            {
+                "network.existing": _azure_network(**{"netapp-0": _AZURE_NET + "/subnets/netapp"}),
+                "storage": _homes("netapp"),
+            },
+        ),
+        existing("azure", NETAPP, kind="home", entry={"service": "netapp"}),
     ],
     "reservation_is_group_id": [
         ("azure", {"pools.0.machine": "Standard_NC96ads_A100_v4", _C: reserved(id=_AZURE_HELD)}),
@@ -1414,7 +1425,7 @@ REJECTED: dict[str, list[Case]] = {
     ],
     "existing_share_is_identified": [
         existing("azure", {"id": _CORP}, kind="home"),
-        existing("azure", {"id": _NETAPP}, kind="home"),
+        existing("azure", {"id": NETAPP["id"]}, kind="home"),
         existing(
             "azure",
             {"id": FILE_SHARE["id"].replace("fileServices/default/shares", "blobServices/default/containers")},
@@ -2073,6 +2084,7 @@ REJECTED: dict[str, list[Case]] = {
     "file_systems_fit_network": [
         ("azure", {"storage": file_systems(16)}),
         ("azure", {"storage": file_systems(15), "access.bastion": True}),
+        ("azure", {"storage": [*file_systems(14), *_homes("netapp")]}),
     ],
     "node_subnet_is_large_enough": [
         (
@@ -2144,6 +2156,7 @@ REJECTED: dict[str, list[Case]] = {
             {"network.existing": {**_azure_network(), "dns_zones": {"privatelink.blob.core.windows.net": "zone"}}},
         ),
         ("azure", {"network.existing": _azure_network(), "storage": lustre(capacity_gib=8192)}),
+        ("azure", {"network.existing": _azure_network(), "storage": _homes("netapp")}),
     ],
     "reservation_is_group_id": [
         ("azure", {"pools.0.machine": "Standard_NC96ads_A100_v4", _C: reserved(id="my-reservation")}),
