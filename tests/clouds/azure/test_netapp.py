@@ -97,7 +97,7 @@ def test_destroy_retains_the_volumes_with_their_network() -> None:
     assert subnet.retained
     assert made.one(GROUP, "train-security-netapp").retained
     assert made.one("azure-native:network:VirtualNetwork").retained
-    assert made.one("azure-native:resources:ResourceGroup").retained
+    assert made.one("azure-native:resources:ResourceGroup", "train-site").retained
     assert not made.one(GROUP, "train-security-nodes").retained
 
 
