@@ -18,7 +18,19 @@ from gpuinfra.rules import check
 from gpuinfra.spec import parse_spec
 from tests.clouds.recorder import Recording
 from tests.clouds.stacks import recording_of_spec
-from tests.rules.cases import AMLFS, EFS, FILE_SHARE, FILESTORE, FSX, MANAGED_LUSTRE, NETAPP, OPENZFS, TODAY, declaration, existing
+from tests.rules.cases import (
+    AMLFS,
+    EFS,
+    FILE_SHARE,
+    FILESTORE,
+    FSX,
+    MANAGED_LUSTRE,
+    NETAPP,
+    OPENZFS,
+    TODAY,
+    declaration,
+    existing,
+)
 
 _FSX_NAME, _EFS_NAME = (f"{id}.us-east-1.amazonaws.com" for id in ("fs-0123456789abcdef0.fsx", "fs-0fedcba9876543210.efs"))  # fmt: skip
 CASES: dict[str, tuple[tuple[str, dict[str, Any]], dict[str, str]]] = {
