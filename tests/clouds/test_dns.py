@@ -13,8 +13,8 @@ from botocore.stub import Stubber
 from gpuinfra.clouds import dns
 from gpuinfra.clouds.aws.dns import HOME as HOME_TYPE
 from gpuinfra.clouds.aws.dns import LUSTRE as LUSTRE_TYPE
-from gpuinfra.clouds.aws.dns import OPENZFS as OPENZFS_TYPE
 from gpuinfra.clouds.aws.dns import MOUNT_TARGET, AwsDns
+from gpuinfra.clouds.aws.dns import OPENZFS as OPENZFS_TYPE
 from gpuinfra.clouds.readiness import FAIL, OK, UNREAD, WARN, Question
 from gpuinfra.errors import DeploymentError
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict
