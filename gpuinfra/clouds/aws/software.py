@@ -33,7 +33,7 @@ SOFTWARE = CloudSoftware(
             options="nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport", tls=True
         ),
         # The options of Scale-Out Computing on AWS (awslabs/scale-out-computing-on-aws: templates/linux/shared_storage/mount_fsx_openzfs.sh.j2,
-        # retrieved 2026-11-27). The servers have no TLS; instances on Nitro encrypt the traffic in the network.
+        # retrieved 2026-11-27), which mount without TLS.
         "openzfs": HomeMount(options="nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2"),
     },
     # https://docs.aws.amazon.com/efs/latest/ug/encryption-in-transit.html, retrieved 2026-11-22
