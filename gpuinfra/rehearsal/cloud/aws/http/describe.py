@@ -204,10 +204,11 @@ def describe_subnets(cloud: Cloud, filters: Filters, region: str) -> dict[str, A
 
 
 def describe_network_interfaces(cloud: Cloud, wanted: Sequence[str], region: str) -> dict[str, Any]:
-    """Describe the network interfaces of Lustre file systems by ID. The stand-in does not know the interfaces of other resources."""
+    """Describe the network interfaces of FSx file systems by ID. The stand-in does not know the interfaces of other resources."""
     known: dict[str, dict[str, Any]] = {}
-    for one in _in_region(cloud, "aws:fsx/lustreFileSystem:LustreFileSystem", region):
-        subnet = cloud.store.find("aws:ec2/subnet:Subnet", str(one.plain.get("subnetIds") or ""))
+    for one in (*_in_region(cloud, "aws:fsx/lustreFileSystem:LustreFileSystem", region), *_in_region(cloud, OPENZFS, region)):  # fmt: skip
+        ids = one.plain.get("subnetIds") or ""
+        subnet = cloud.store.find("aws:ec2/subnet:Subnet", str(ids[0] if isinstance(ids, list) else ids))
         block = ip_network(str(subnet.plain["cidrBlock"] if subnet else "192.0.2.0/24"))
         for id in one.outputs.get("networkInterfaceIds") or ():
             # AWS reserves the first four addresses of a subnet.
