@@ -7,6 +7,7 @@ import json
 import re
 from typing import Any
 
+from gpuinfra.clouds.permissions import permissions_of
 from gpuinfra.planning import make_plan
 from tests.clouds.azure.reach import holes
 from tests.clouds.azure.variants import spec_of_variant, variant
@@ -123,6 +124,15 @@ def test_an_existing_network_provides_the_delegated_subnet() -> None:
     assert not made.of(SUBNET)
     assert _rules(made, "train-security-nodes")["allow-netapp-egress"]["destinationAddressPrefix"] == "VirtualNetwork"
     assert [one.name for one in made.of(GROUP)] == ["train-security-nodes"]
+
+
+def test_the_permissions_name_the_resource_provider() -> None:
+    """`gpuinfra doctor` derives the resource providers that must be registered from the permissions."""
+    namespaces = {
+        name: {need.action.partition("/")[0] for need in permissions_of(make_plan(spec_of_variant(name), TODAY)).needs}
+        for name in (NAME, "home directories")
+    }
+    assert namespaces[NAME] - namespaces["home directories"] == {"Microsoft.NetApp"}
 
 
 def test_a_cluster_without_volumes_opens_no_port_for_them() -> None:
