@@ -75,7 +75,7 @@ def _set_service(pair: Pair, draft: Draft, index: int, entry: Home) -> None:
     services = pair.there.home_services
     name = entry.service if entry.service in services else services[0]
     if entry.service not in (None, name):
-        draft.set(("storage", index, "service"), None, f"{pair.there.title} offers {listed(services)}")
+        draft.set(("storage", index, "service"), None, f"{pair.there.title} offers {listed(list(services))}")
     known = SERVICE_SETTINGS.get(name)
     for field in sorted(entry.model_fields_set & settings_of_services() - set(known.settings if known else ())):
         draft.set(("storage", index, field), None, f"{known.title if known else name} does not support this setting")

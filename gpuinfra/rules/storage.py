@@ -24,7 +24,9 @@ def home_service_is_of_cloud(spec: ClusterSpec, today: date) -> Iterator[Finding
     cloud = profile_of(spec.cloud)
     for i, entry in enumerate(spec.storage):
         if isinstance(entry, Home) and entry.service and entry.service not in cloud.home_services:
-            what = f"is {entry.service}, which {cloud.title} does not offer; allowed: {listed(cloud.home_services)}"
+            what = (
+                f"is {entry.service}, which {cloud.title} does not offer; allowed: {listed(list(cloud.home_services))}"
+            )
             hint = f"use one of them, or remove service to use {cloud.home_services[0]}"
             yield error(f"storage[{i}].service", what, hint)
 
@@ -49,7 +51,7 @@ def home_settings_are_of_service(spec: ClusterSpec, today: date) -> Iterator[Fin
         for field, allowed in service.settings.items():
             given = getattr(entry, field)
             if allowed is not None and given is not None and given not in allowed:
-                near = nearest_value(tuple(allowed), given)
+                near = nearest_value(tuple(one for one in allowed if isinstance(one, int)), given)
                 what = f"is {given}; allowed for {service.title}: {listed([str(one) for one in allowed])}"
                 yield error(f"storage[{i}].{field}", what, f"use {near}")
 

@@ -327,7 +327,7 @@ def test_provisioned_home_directories_are_billed_for_size_and_throughput() -> No
     """FSx for OpenZFS has one line for its size and one for its throughput, whether or not files use them."""
     homes = {"kind": "home", "service": "openzfs", "capacity_gib": 500, "throughput_mb_s": 320}
     cost = _cost(storage=[homes])
-    size, speed = (line for line in cost.lines if line.kind == "storage")
+    size, speed = _line(cost, "home directories, 500 GiB"), _line(cost, "throughput of the home directories")
     assert (size.quantity, size.usd_per_hour * 730) == (500, pytest.approx(500 * 0.09))
     assert (speed.quantity, speed.usd_per_hour * 730) == (320, pytest.approx(320 * 0.26))
     assert "320 MB/s" in speed.what
