@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Mounts the cluster's home directories over NFS: Filestore, EFS, Azure Files.
+# Mounts the cluster's home directories over NFS: Filestore, EFS, FSx for OpenZFS, Azure Files, Azure NetApp Files.
 #
-# Reads:  HOME_OPTIONS           mount options on this cloud: nfsvers=3,hard,timeo=600,retrans=3
-#         HOME_TLS_PORT          port at which the servers accept TLS: 2049; empty if nodes connect without TLS
+# Reads:  HOMES                  mount, connection and mount options of each home: /home tls nfsvers=4.1,hard; /tools plain vers=3
+#         HOME_TLS_PORT          port at which the servers of homes with TLS accept it: 2049
 #         GPUINFRA_FILE_SYSTEMS  lines of `kind mount dns_name mount_name`, from node.json; this step uses kind `home`
-# Proves: each is mounted from its own server, with TLS if HOME_TLS_PORT is set, and accepts a write.
+# Proves: each is mounted from its own server, with TLS if HOMES says so, and accepts a write.
 # Home directories that the image or the cloud created on this machine are copied to the share if they are missing there,
 # because the mount hides them together with their users' SSH keys.
 set -euo pipefail
@@ -21,16 +21,17 @@ main() {
   load_versions
   need_root
   need_tools apt-get dpkg-query mount mountpoint findmnt cp
-  need_variables HOME_OPTIONS
-  local mount source options after='' mounted=()
+  need_variables HOMES
+  local mount source options boot mounted=() encrypted=()
 
   install_packages nfs-common
-  # This sets only the order: with x-systemd.requires=, a restart of the unit would unmount the homes.
-  [[ -z ${HOME_TLS_PORT:-} ]] || after=,x-systemd.after=$TLS_UNIT
   [[ -z ${HOME_TLS_PORT:-} ]] || connect_with_tls
   while read -r mount source options; do
     save_local_homes "$mount"
-    mount_one nfs "$mount" "$source" "$options,$(boot_options nfs "$mount")$after"
+    boot=$(boot_options nfs "$mount")
+    # This sets only the order: with x-systemd.requires=, a restart of the unit would unmount the homes.
+    ! uses_tls "$mount" || boot+=,x-systemd.after=$TLS_UNIT
+    mount_one nfs "$mount" "$source" "$options,$boot"
     restore_local_homes "$mount"
     mounted+=("$mount")
   done < <(homes)
@@ -39,24 +40,40 @@ main() {
   ((${#mounted[@]} > 0)) || refuse "node.json lists no file system of kind home, but the plan has one; replace the node"
   while read -r mount source options; do
     prove_mount nfs "$mount" "$source"
-    [[ -z ${HOME_TLS_PORT:-} ]] || prove_port "$mount" "${options##*,port=}"
+    if uses_tls "$mount"; then
+      prove_port "$mount" "${options##*,port=}"
+      encrypted+=("$mount")
+    fi
   done < <(homes)
-  proved "home directories at ${mounted[*]} accept writes${HOME_TLS_PORT:+ and use TLS}"
+  proved "home directories at ${mounted[*]} accept writes${encrypted[*]:+; with TLS: ${encrypted[*]}}"
 }
 
 # homes: prints mount, source and options of each home. With TLS, each is mounted through its own local port.
 homes() {
-  local kind mount server name port=$TLS_FIRST_PORT
+  local kind mount server name connection options port=$TLS_FIRST_PORT
   while read -r kind mount server name; do
     [[ $kind == home ]] || continue
-    if [[ -n ${HOME_TLS_PORT:-} ]]; then
-      printf '%s 127.0.0.1:%s %s,port=%s\n' "$mount" "$name" "$HOME_OPTIONS" "$port"
+    read -r connection options < <(setting "$mount")
+    if [[ $connection == tls ]]; then
+      printf '%s 127.0.0.1:%s %s,port=%s\n' "$mount" "$name" "$options" "$port"
       port=$((port + 1))
     else
-      printf '%s %s:%s %s\n' "$mount" "$server" "$name" "$HOME_OPTIONS"
+      printf '%s %s:%s %s\n' "$mount" "$server" "$name" "$options"
     fi
   done <<<"${GPUINFRA_FILE_SYSTEMS:-}"
 }
+
+# setting MOUNT: prints the connection and the mount options of a home. One that HOMES does not list has those of the first:
+# the site of another stack can have more homes than this cluster declares.
+setting() {
+  local mount connection options found=
+  while read -r mount connection options; do
+    [[ -n $found && $mount != "$1" ]] || found="$connection $options"
+  done <<<"${HOMES//;/$'\n'}"
+  printf '%s\n' "$found"
+}
+
+uses_tls() { [[ $(setting "$1") == "tls "* ]]; }
 
 # connect_with_tls: starts stunnel, now and at every boot. It connects each local port to the server of one home.
 connect_with_tls() {
@@ -78,6 +95,7 @@ tls_config() {
   printf '%s\n' 'fips = no' 'foreground = yes' 'pid =' 'socket = l:SO_REUSEADDR=yes'
   while read -r kind mount server name; do
     [[ $kind == home ]] || continue
+    uses_tls "$mount" || continue
     printf '%s\n' "[home-$port]" 'client = yes' "accept = 127.0.0.1:$port" "connect = $server:$HOME_TLS_PORT" \
       'sslVersion = TLSv1.2' 'renegotiation = no' 'TIMEOUTbusy = 20' 'TIMEOUTclose = 0' 'TIMEOUTidle = 70' 'delay = yes' \
       'verifyChain = yes' "checkHost = $server" 'CAfile = /etc/ssl/certs/ca-certificates.crt'

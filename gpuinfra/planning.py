@@ -226,7 +226,7 @@ def _pool(
             chosen,
             cloud=cloud.software,
             mirror_url=spec.software.mirror_url,
-            home=bool(homes),
+            homes=tuple((one.mount, one.service) for one in (*file_systems, *existing) if one.kind == "home"),
             lnet_efa=lnet,
             guarded=guarded,
             buckets=tuple(

@@ -63,6 +63,7 @@ BUDGETS = {
 }
 TAGGED = {
     AWS_INSTANCE: "tags", AWS_GROUP: "tags", AZURE_SET: "tags", GCP_INSTANCE: "labels", "aws:fsx/lustreFileSystem:LustreFileSystem": "tags",
+    "aws:fsx/openZfsFileSystem:OpenZfsFileSystem": "tags",
 }  # fmt: skip
 """Resources that cost money by the hour -> the input with their tags."""
 CONFIG: dict[str, dict[str, Any]] = {

@@ -10,10 +10,11 @@ from gpuinfra.clouds.machines import nearest_value
 from gpuinfra.clouds.second_region import Manual
 from gpuinfra.findings import error, warn
 from gpuinfra.plan.storage import existing_of
+from gpuinfra.spec.homes import SERVICE_SETTINGS, settings_of_services
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
-from gpuinfra.spec.storage import Lustre, ObjectMount
+from gpuinfra.spec.storage import Home, Lustre, ObjectMount
 
 
 def with_bucket(spec: ClusterSpec) -> Iterator[tuple[int, Lustre | ObjectMount]]:
@@ -27,13 +28,16 @@ def set_storage(pair: Pair, draft: Draft) -> None:
     """Set the file systems and their buckets."""
     for index, entry in enumerate(pair.spec.storage):
         path = f"storage[{index}]"
+        if pair.across and isinstance(entry, Home):
+            _set_service(pair, draft, index, entry)
         if existing := existing_of(entry):
             if not pair.is_given(("storage", index, "existing")):
                 what = f"is {shown(existing.id)}, a file system in {pair.source}, which the clone's nodes cannot mount"
                 hint = f"specify a file system in {pair.target} with --set '{path}.existing={{id: ID, ...}}', or set other file systems with --set storage=[...]"
                 draft.findings.append(error(f"{path}.existing", what, hint))
             continue
-        if not isinstance(entry, Lustre | ObjectMount):
+        if isinstance(entry, Home):
+            _start_empty(pair, draft, index, entry)
             if "site" in pair.spec.made_layers:
                 what = f"is not replicated, so the clone starts with an empty {entry.mount}"
                 draft.findings.append(warn(path, what, "copy the files to the clone's file system before you use it"))
@@ -46,11 +50,8 @@ def set_storage(pair: Pair, draft: Draft) -> None:
                 near = nearest_value(pair.facts.tiers, tier)
                 why = f"{pair.there.title} offers {listed([str(one) for one in pair.facts.tiers])} MB/s per TiB"
                 draft.set(("storage", index, "throughput_mb_s_per_tib"), near, why)
-        if isinstance(entry, Lustre) and entry.restore_from and not pair.is_given(("storage", index, "restore_from")):
-            why = "a backup can be restored only in its region"
-            if not pair.across:
-                why = f"{why}; to start from a copy in {pair.target}, set {path}.restore_from with --set"
-            draft.set(("storage", index, "restore_from"), None, why)
+        if isinstance(entry, Lustre):
+            _start_empty(pair, draft, index, entry)
         if entry.bucket is None:
             if "site" in pair.spec.made_layers:
                 what = f"has no bucket, so its data has no replica, and the clone starts with an empty {entry.mount}"
@@ -67,6 +68,27 @@ def set_storage(pair: Pair, draft: Draft) -> None:
             if isinstance(entry, Lustre) and entry.bucket_prefix:
                 draft.set(("storage", index, "bucket_prefix"), None, "the new bucket has no folders")
         _list_data(pair, draft, index, entry)
+
+
+def _set_service(pair: Pair, draft: Draft, index: int, entry: Home) -> None:
+    """Use the default service for home directories if the other cloud does not offer the declared one, and remove the settings that it does not have."""
+    services = pair.there.home_services
+    name = entry.service if entry.service in services else services[0]
+    if entry.service not in (None, name):
+        draft.set(("storage", index, "service"), None, f"{pair.there.title} offers {listed(list(services))}")
+    known = SERVICE_SETTINGS.get(name)
+    for field in sorted(entry.model_fields_set & settings_of_services() - set(known.settings if known else ())):
+        draft.set(("storage", index, field), None, f"{known.title if known else name} does not support this setting")
+
+
+def _start_empty(pair: Pair, draft: Draft, index: int, entry: Lustre | Home) -> None:
+    """Remove the backup from which the stack's file system was created, unless the request sets another one."""
+    route = ("storage", index, "restore_from")
+    if entry.restore_from and not pair.is_given(route):
+        why = "a backup can be restored only in its region"
+        if not pair.across:
+            why = f"{why}; to start from a copy in {pair.target}, set storage[{index}].restore_from with --set"
+        draft.set(route, None, why)
 
 
 def _keep_mounted(pair: Pair, draft: Draft, path: str, entry: ObjectMount) -> None:

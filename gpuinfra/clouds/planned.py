@@ -60,7 +60,7 @@ class Price:
     """Whether a resource is included in the price of a cluster."""
 
     item: str | None
-    """Price item that covers the resource: `node`, `disk_gib_month`, `lustre_gib_month`, `home_gib_month`, `nat_hour`, `nat_vm_hour`, `address_hour`, `endpoint_hour`, `replication_gb`, `key_month`, `alarm_month`, `alert_month`, `bastion_hour`, `dns_zone_month`."""
+    """Price item that covers the resource: `node`, `disk_gib_month`, `lustre_gib_month`, `home_gib_month`, `home_mb_s_month`, `nat_hour`, `nat_vm_hour`, `address_hour`, `endpoint_hour`, `replication_gb`, `key_month`, `alarm_month`, `alert_month`, `bastion_hour`, `dns_zone_month`."""
     each: str = ""
     """The resource's name in a price line, if each resource is billed as one unit of the item: `encryption key`."""
     reason: str = ""
@@ -187,12 +187,12 @@ def planned(table: Iterable[ResourceKind[K]], plan: Plan) -> Iterator[PlannedRes
 
 
 def retained_subnets(plan: Plan) -> frozenset[str]:
-    """Return the names of the subnets in the plan that contain retained Lustre file systems. Clouds reject the deletion of a network that is in use."""
+    """Return the names of the subnets in the plan that contain the servers of retained file systems. Clouds reject the deletion of a network that is in use."""
     created = "site" in plan.layers
     return frozenset(
         one.subnet
         for one in plan.file_systems
-        if created and one.kind == "lustre" and one.lifetime is DataLifetime.KEPT
+        if created and (one.kind == "lustre" or one.holds_subnet) and one.lifetime is DataLifetime.KEPT
     )
 
 

@@ -98,6 +98,8 @@ class CloudProfile(Protocol):
     """Characters and lengths of tags that all services of the cloud accept. None if gpuinfra converts tags."""
     storage_kinds: frozenset[str]
     """Kinds of storage that gpuinfra creates on this cloud."""
+    home_services: tuple[str, ...]
+    """Services for home directories on this cloud. The first one is the default. `gpuinfra/spec/homes.py` lists the settings of each service."""
     access_fields: frozenset[str]
     """Fields of `access` that this cloud uses, or that a rule of this cloud reports."""
     selects_buckets: bool

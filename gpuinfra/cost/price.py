@@ -168,6 +168,10 @@ def _file_system(
         size = f"{entry.capacity_gib} GiB"
         what = f"{entry.mount}: home directories, {f'if they hold {size}' if entry.deployment == 'elastic' else size}"
         yield _line(what, "storage", entry.capacity_gib, "GiB-month", found, plan)
+    if speed := entry.throughput_mb_s:
+        found = _service(f"home_mb_s_month:{entry.deployment}", plan, known, prices)
+        what = f"{entry.mount}: throughput of the home directories, {speed} MB/s"
+        yield _line(what, "storage", speed, "MB/s-month", found, plan)
     if entry.kind != "lustre" or not entry.capacity_gib:
         return
     tier = entry.throughput_mb_s_per_tib

@@ -309,12 +309,18 @@ class FileSystemPlan:
     """Logical suffix with an index, such as `scratch-0`."""
     kind: str
     """`lustre`, `home`, `object`."""
+    service: str = ""
+    """Home directories: the service, such as `efs`. Empty for other kinds."""
     mount: str
     capacity_gib: int
     deployment: str
     """Deployment type or tier of the service, such as `PERSISTENT_2`."""
     throughput_mb_s_per_tib: int | None
+    throughput_mb_s: int | None = None
+    """FSx for OpenZFS: provisioned throughput."""
     subnet: str
+    holds_subnet: bool = False
+    """Home directories: whether the file servers have network interfaces in `subnet`, so that the subnet cannot be deleted before the file system. Those of Lustre always have."""
     zone: str | None = None
     """Google Cloud: zone of the file servers."""
     version: str | None = None
@@ -337,6 +343,8 @@ class FileSystemPlan:
     import_events: tuple[str, ...] = ()
     export_events: tuple[str, ...] = ()
     backup_days: int = 0
+    snapshot_days: int = 0
+    """Azure NetApp Files: number of daily snapshots to keep."""
     restore_from: str | None = None
     """AWS: backup from which the file system is created."""
     lifetime: Lifetime = Lifetime.ENDS
@@ -351,6 +359,8 @@ class ExistingFileSystemPlan:
     """Name from the mount, such as `scratch-0`."""
     kind: str
     """`lustre` or `home`."""
+    service: str = ""
+    """Home directories: the service, such as `efs`. Empty for Lustre."""
     mount: str
     id: str
     address: str

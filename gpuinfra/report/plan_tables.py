@@ -67,11 +67,11 @@ def storage_text(entry: FileSystemPlan) -> str:
         return "; ".join((f"object {entry.deployment}, bucket {entry.bucket}", *_bucket(entry)))
     size = "grows with its files" if entry.deployment == "elastic" else f"{entry.capacity_gib:,} GiB"
     tier = f" at {entry.throughput_mb_s_per_tib} MB/s per TiB" if entry.throughput_mb_s_per_tib else ""
+    tier = f" at {entry.throughput_mb_s} MB/s" if entry.throughput_mb_s else tier
     bucket = f", bucket {entry.bucket}" if entry.bucket else ""
     restored = f", from {entry.restore_from}" if entry.restore_from else ""
-    return "; ".join(
-        (f"{entry.kind} {entry.deployment}, {size}{tier}{bucket}{restored}", *_link(entry), _on_destroy(entry))
-    )
+    what = " ".join(word for word in (entry.kind, entry.service, entry.deployment) if word)
+    return "; ".join((f"{what}, {size}{tier}{bucket}{restored}", *_copies(entry), *_link(entry), _on_destroy(entry)))
 
 
 def existing_text(entry: ExistingFileSystemPlan) -> str:
@@ -87,6 +87,14 @@ def existing_text(entry: ExistingFileSystemPlan) -> str:
         "destroy does not change it",
     )
     return "; ".join(parts)
+
+
+def _copies(entry: FileSystemPlan) -> tuple[str, ...]:
+    """Describe the automatic backups and snapshots of a file system."""
+    return (
+        *((f"daily backups, retained for {entry.backup_days} days",) if entry.backup_days else ()),
+        *((f"daily snapshots, of which {entry.snapshot_days} are retained",) if entry.snapshot_days else ()),
+    )
 
 
 def _bucket(entry: FileSystemPlan) -> tuple[str, ...]:

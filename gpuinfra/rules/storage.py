@@ -1,18 +1,59 @@
-"""Rules about existing file systems, which the stack neither creates nor changes."""
+"""Rules about the services for home directories, and about existing file systems, which the stack neither creates nor changes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date
 
+from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.machines import nearest_value
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info
 from gpuinfra.plan.storage import existing_of
+from gpuinfra.spec.homes import SERVICE_SETTINGS, services_with, settings_of_services
+from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
-from gpuinfra.spec.storage import Lustre
+from gpuinfra.spec.storage import Home, Lustre
 
-_WITH_EXISTING = frozenset({"kind", "mount", "existing", "fabric"})
+_WITH_EXISTING = frozenset({"kind", "mount", "existing", "fabric", "service"})
 """Fields of an entry that apply to an existing file system."""
+
+
+def home_service_is_of_cloud(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The cloud offers the service of the home directories."""
+    cloud = profile_of(spec.cloud)
+    for i, entry in enumerate(spec.storage):
+        if isinstance(entry, Home) and entry.service and entry.service not in cloud.home_services:
+            what = (
+                f"is {entry.service}, which {cloud.title} does not offer; allowed: {listed(list(cloud.home_services))}"
+            )
+            hint = f"use one of them, or remove service to use {cloud.home_services[0]}"
+            yield error(f"storage[{i}].service", what, hint)
+
+
+def home_settings_are_of_service(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """An entry for home directories sets only fields that its service has, to values that the service accepts."""
+    services = profile_of(spec.cloud).home_services
+    for i, entry in enumerate(spec.storage):
+        if not isinstance(entry, Home) or entry.existing:
+            continue
+        name = entry.service or services[0]
+        if name not in services or name not in SERVICE_SETTINGS:
+            continue
+        service = SERVICE_SETTINGS[name]
+        for field in sorted(entry.model_fields_set & settings_of_services() - set(service.settings)):
+            have = services_with(field, services)
+            hint = f"use service: {have[0]}, or remove it" if have else "remove it"
+            yield error(f"storage[{i}].{field}", f"is set, but {service.title} does not have this setting", hint)
+        if entry.capacity_gib < service.least_gib:
+            what = f"is {entry.capacity_gib}; allowed for {service.title}: at least {service.least_gib}"
+            yield error(f"storage[{i}].capacity_gib", what, f"use {service.least_gib}")
+        for field, allowed in service.settings.items():
+            given = getattr(entry, field)
+            if allowed is not None and given is not None and given not in allowed:
+                near = nearest_value(tuple(one for one in allowed if isinstance(one, int)), given)
+                what = f"is {given}; allowed for {service.title}: {listed([str(one) for one in allowed])}"
+                yield error(f"storage[{i}].{field}", what, f"use {near}")
 
 
 def existing_file_system_has_no_settings(spec: ClusterSpec, today: date) -> Iterator[Finding]:

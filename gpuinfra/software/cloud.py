@@ -59,6 +59,16 @@ class BucketClient:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class HomeMount:
+    """How nodes mount the file systems of a service for home directories."""
+
+    options: str
+    """Mount options."""
+    tls: bool = False
+    """Whether nodes connect with TLS, at the port `CloudSoftware.home_tls_port`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CloudSoftware:
     """Facts about a cloud. The defaults suit a cloud that uses Ubuntu's generic images and has no storage service."""
 
@@ -70,10 +80,10 @@ class CloudSoftware:
     """Model of local disks (`/sys/block/*/device/model`), as a pattern that matches the full name."""
     local_disk_mount_of_image: str = ""
     """Directory in which the cloud's GPU images mount local disks."""
-    home_options: str = ""
-    """Mount options for home file systems."""
+    homes: Mapping[str, HomeMount] = field(default_factory=dict)
+    """Maps each service for home directories to how nodes mount its file systems."""
     home_tls_port: int | None = None
-    """Port on which home file system servers accept TLS, or None if nodes connect without TLS."""
+    """Port on which the servers of home file systems accept TLS. Required if a service in `homes` uses TLS."""
     buckets: BucketClient | None = None
     """The program that nodes use to mount buckets, or None if they mount no buckets."""
     lustre: LustreClient | None = None

@@ -27,22 +27,23 @@ _NO_AUTOSCALER = "gpuinfra has no autoscaler, so only the declaration changes th
 _COUNT = "set count to the number of nodes, and run `pulumi up` after each change; 0 creates a group without nodes"
 _EFS = "use kind home, which creates Amazon EFS"
 _FILES = "use kind home, which creates an NFS share of Azure Files"
+_OF_KIND_HOME = "it is a service for home directories, and the kind is home"
 _KINDS = {
     **dict.fromkeys(
         ("openzfs", "zfs", "fsx_openzfs", "fsx-openzfs", "fsx_zfs"),
-        (
-            "home directories on AWS are on Amazon EFS, which grows with its files, and FSx for OpenZFS requires a provisioned throughput",
-            _EFS,
-        ),
+        (_OF_KIND_HOME, "use kind home with service: openzfs"),
     ),
     **dict.fromkeys(
         ("netapp", "anf", "azure_netapp_files", "netapp_files", "azure-netapp-files"),
+        (_OF_KIND_HOME, "use kind home with service: netapp"),
+    ),
+    **dict.fromkeys(
+        ("ontap", "fsx_ontap", "fsx-ontap"),
         (
-            "home directories on Azure are on Azure Files, and Azure NetApp Files requires a capacity pool of at least 1 TiB and a subnet of its own",
-            _FILES,
+            "home directories on AWS are on Amazon EFS or FSx for OpenZFS",
+            "use kind home with service: efs or service: openzfs",
         ),
     ),
-    **dict.fromkeys(("ontap", "fsx_ontap", "fsx-ontap"), ("home directories on AWS are on Amazon EFS", _EFS)),
     "efs": ("the kind is independent of the cloud", _EFS),
     **dict.fromkeys(("azure_files", "azurefiles", "azure-files"), ("the kind is independent of the cloud", _FILES)),
     "filestore": ("the kind is independent of the cloud", "use kind home, which creates Filestore"),
@@ -57,14 +58,10 @@ _KINDS = {
         ("bucket", "s3", "gcs", "blob"), ("the kind is independent of the cloud", "use kind object to mount a bucket")
     ),
 }
-"""Kinds of storage that do not exist: the reason, and what to use instead.
-
-FSx API reference, `CreateFileSystemOpenZFSConfiguration` (`ThroughputCapacity` is required) in botocore 1.44.5, read 2026-11-27; Azure
-NetApp Files, "Resource limits" (https://learn.microsoft.com/azure/azure-netapp-files/azure-netapp-files-resource-limits, retrieved 2026-08).
-"""
+"""Kinds of storage that do not exist: the reason, and what to use instead."""
 _RPM = ("rocky", "rhel", "redhat", "alma", "centos", "fedora", "amazon", "al2", "oracle")
 """How the names of distributions with RPM packages begin."""
-_ONE_HOME = "each cloud has one service for home directories: Amazon EFS, Azure Files with NFS, and Filestore"
+_HOME_SETTINGS = "each service for home directories has its own settings"
 
 
 def field(model: Any, name: str) -> tuple[str, str] | None:
@@ -72,8 +69,8 @@ def field(model: Any, name: str) -> tuple[str, str] | None:
     fields = getattr(model, "model_fields", {})
     if name in _BOUNDS and ({"count", "capacity"} & set(fields)):
         return _NO_AUTOSCALER, _COUNT
-    if getattr(model, "__name__", "") == "Home" and name in ("service", "type", "deployment", "tier", "performance"):
-        return _ONE_HOME, "remove it"
+    if getattr(model, "__name__", "") == "Home" and name in ("type", "deployment", "tier", "performance"):
+        return _HOME_SETTINGS, "use service, throughput_mb_s (FSx for OpenZFS) or service_level (Azure NetApp Files)"
     return None
 
 

@@ -15,7 +15,7 @@ class ExistingFileSystem(SpecModel):
     """A file system that exists outside the stack. Nodes mount it; `up` and `destroy` do not change it, and it is not part of the price."""
 
     id: Line = Field(examples=["fs-0123456789abcdef0"])
-    """AWS: ID of the file system. Google Cloud: path of the instance, such as `projects/my-project/locations/us-central1-a/instances/scratch`. Azure: resource ID of the file system or the file share."""
+    """AWS: ID of the file system. Google Cloud: path of the instance, such as `projects/my-project/locations/us-central1-a/instances/scratch`. Azure: resource ID of the file system, the file share or the volume."""
     address: (
         Annotated[
             str,
@@ -27,7 +27,7 @@ class ExistingFileSystem(SpecModel):
         ]
         | None
     ) = Field(default=None, examples=["10.40.0.2"])
-    """DNS name or IPv4 address that nodes mount. Required for Managed Lustre on Azure, and on Google Cloud. On AWS and for home directories on Azure, if omitted, the DNS name that belongs to the ID is used."""
+    """DNS name or IPv4 address that nodes mount. Required for Managed Lustre and Azure NetApp Files on Azure, and on Google Cloud. On AWS and for Azure Files, if omitted, the DNS name that belongs to the ID is used."""
     mount_name: (
         Annotated[
             str,
@@ -39,7 +39,7 @@ class ExistingFileSystem(SpecModel):
         ]
         | None
     ) = Field(default=None, examples=["a1b2c3d4"])
-    """Lustre: name in the mount source, which the cloud returns. Home directories: exported path; on AWS, the root of the file system if omitted. Required, except for home directories on AWS, and on Azure, where the name is `lustrefs`, or follows from the ID of the share."""
+    """Lustre: name in the mount source, which the cloud returns. Home directories: exported path; on AWS, the root of the file system if omitted. Required, except for home directories on AWS, and on Azure, where the name is `lustrefs`, or follows from the ID of the share; for Azure NetApp Files, it is the file path of the volume."""
     security_group: Line | None = Field(default=None, examples=["sg-0123456789abcdef0"])
     """AWS: security group of the file servers or mount targets. On the nodes' side, the stack opens the ports between this group and the nodes. Required on AWS."""
     efa_enabled: StrictBool = False
@@ -117,16 +117,36 @@ class Lustre(SpecModel):
 
 
 class Home(SpecModel):
-    """Home directories over NFS: Amazon EFS on AWS, Azure Files on Azure, Filestore on Google Cloud."""
+    """Home directories over NFS: Amazon EFS or FSx for OpenZFS on AWS, Azure Files or Azure NetApp Files on Azure, Filestore on Google Cloud."""
 
     kind: Literal["home"] = "home"
     """Selects home directories over NFS."""
     mount: Mount = Field(default="/home", examples=["/home"])
     """Path at which nodes mount the file system."""
+    service: Literal["efs", "openzfs", "files", "netapp", "filestore"] | None = Field(
+        default=None, examples=["openzfs"]
+    )
+    """Service of the file system. AWS: `efs` (Amazon EFS), `openzfs` (FSx for OpenZFS). Azure: `files` (an NFS share of Azure Files), `netapp` (Azure NetApp Files). Google Cloud: `filestore`. If omitted, `efs`, `files` or `filestore` is used."""
     existing: ExistingFileSystem | None = None
-    """Existing file system to mount: Amazon EFS, an NFS share of Azure Files, or Filestore. If omitted, the stack creates a file system."""
+    """Existing file system of the service to mount. If omitted, the stack creates a file system."""
     capacity_gib: Gib = Field(default=1024, ge=1, le=102_400, examples=[2560])
-    """Size of the NFS share. AWS: Amazon EFS grows and shrinks with its files, so this size affects only the price in the plan."""
+    """Size of the file system. `efs`: the file system grows and shrinks with its files, so this size affects only the price in the plan. `openzfs`: at least 64. `netapp`: at least 50, rounded up to a multiple of 1024, because a capacity pool is billed in increments of 1 TiB."""
+    throughput_mb_s: Annotated[StrictInt, Unit("MB/s")] | None = Field(default=None, ge=1, le=100_000, examples=[320])
+    """`openzfs`: provisioned throughput, which is billed whether you use it or not: 160, 320, 640, 1280, 2560, 3840, 5120, 7680 or 10240. If omitted, 160 is used."""
+    service_level: Literal["standard", "premium", "ultra"] | None = Field(default=None, examples=["premium"])
+    """`netapp`: service level of the capacity pool, which provides 16, 64 or 128 MiB/s for each TiB. If omitted, `premium` is used."""
+    backup_days: Days = Field(default=0, ge=0, le=90, examples=[7])
+    """`openzfs`: retention of daily automatic backups. 0 disables them."""
+    snapshot_days: Days = Field(default=0, ge=0, le=255, examples=[7])
+    """`netapp`: number of daily snapshots to keep. Users find them in the folder `.snapshot`. They use the capacity of the volume, and are lost with it. 0 disables them."""
+    restore_from: (
+        Annotated[
+            str,
+            text(r"^backup-[0-9a-f]{8,64}$", "the ID of an FSx backup, such as backup-0123456789abcdef0"),
+        ]
+        | None
+    ) = Field(default=None, examples=["backup-0123456789abcdef0"])
+    """`openzfs`: FSx backup from which the file system is created. `capacity_gib` must be the size of the backup. Has no effect after the file system exists. If omitted, the file system is created empty."""
 
 
 class ObjectMount(SpecModel):

@@ -1,4 +1,4 @@
-"""The clone of a stack whose Lustre file system was created from a backup."""
+"""The clone of a stack whose file systems were created from backups."""
 
 from __future__ import annotations
 
@@ -42,3 +42,33 @@ def test_the_clone_on_another_cloud_names_no_option(tmp_path: Path) -> None:
     assert text
     assert "restore_from: backup" not in text
     assert "restore_from with --set" not in text
+
+
+HOMES = STACK.replace(
+    "{kind: lustre, mount: /scratch, capacity_gib: 4800, restore_from: backup-0123456789abcdef0}",
+    "{kind: home, service: openzfs, throughput_mb_s: 320, backup_days: 7, restore_from: backup-0123456789abcdef0}",
+)
+
+
+def test_the_clone_of_home_directories_in_another_region_has_their_settings(tmp_path: Path) -> None:
+    """The clone in another region has the service and its settings, and starts without the backup and with a warning."""
+    path = tmp_path / "Pulumi.train.yaml"
+    path.write_text(HOMES, encoding="utf-8")
+    result = cloned(path, "us-west-2")
+    (entry,) = read_stack(saved(result, tmp_path)).spec.storage
+    assert entry.kind == "home"
+    assert (entry.service, entry.throughput_mb_s, entry.backup_days, entry.restore_from) == ("openzfs", 320, 7, None)
+    assert "starts with an empty /home" in "\n".join(str(one) for one in result.findings)
+
+
+def test_the_clone_of_home_directories_on_another_cloud_uses_a_service_of_that_cloud(tmp_path: Path) -> None:
+    """On a cloud without the service, the clone uses the default service, without the settings that it does not have."""
+    path = tmp_path / "Pulumi.train.yaml"
+    path.write_text(HOMES, encoding="utf-8")
+    result = cloned(path, "us-central1", cloud="gcp", values=(("pools[0].fabric", "none"),))
+    text = "\n".join(one.text for one in result.files)
+    assert "kind: home" in text
+    assert "service: openzfs" not in text
+    assert "throughput_mb_s: 320" not in text
+    assert "backup_days: 7" not in text
+    assert not [one for one in result.findings if one.path.startswith("storage") and one.level == "error"]

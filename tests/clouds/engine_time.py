@@ -25,9 +25,17 @@ _HOME = {"kind": "home", "mount": "/home", "capacity_gib": 1024}
 _BUCKET = {"kind": "object", "mount": "/data", "bucket": "auto"}
 VARIANTS: dict[str, Case] = {
     "aws homes": ("aws", {"storage": [{"kind": "home", "mount": "/home"}, _BUCKET]}),
+    "aws openzfs": ("aws", {"storage": [{"kind": "home", "service": "openzfs"}]}),
     "aws endpoints": ("aws", {"network.egress": "endpoints", "storage": lustre(bucket="auto")}),
     "aws plain": ("aws", {"software.image": "plain", "handover": {"burn_in": 3, "deadline_minutes": 120}}),
     "azure homes": ("azure", {"access": {"evidence_from": ["203.0.113.0/24"]}, "storage": [_HOME, _BUCKET]}),
+    "azure netapp": (
+        "azure",
+        {
+            "access": {"evidence_from": ["203.0.113.0/24"]},
+            "storage": [{"kind": "home", "service": "netapp", "snapshot_days": 7}],
+        },
+    ),
     "gcp homes": ("gcp", {"storage": [_HOME, _BUCKET]}),
 }
 """Declarations whose resources differ from those of the shipped stacks."""

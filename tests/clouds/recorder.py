@@ -221,6 +221,7 @@ _PREFIXES = {
     "aws:ec2/routeTable:RouteTable": "rtb",
     "aws:ec2/launchTemplate:LaunchTemplate": "lt",
     "aws:fsx/lustreFileSystem:LustreFileSystem": "fs",
+    "aws:fsx/openZfsFileSystem:OpenZfsFileSystem": "fs",
     "aws:efs/fileSystem:FileSystem": "fs",
 }
 _ARNS = {

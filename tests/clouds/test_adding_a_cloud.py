@@ -116,7 +116,7 @@ def test_the_new_cloud_is_planned(copy: Path) -> None:
     (pool,) = plan["pools"]
     assert {"30-driver", "60-lustre", "62-home", "80-scratch"} <= {step["id"] for step in pool["steps"]}
     assert pool["versions"]["SCRATCH_MODEL"] == "Meadow NVMe Disk"
-    assert pool["versions"]["HOME_OPTIONS"].startswith("nfsvers=4.1,hard")
+    assert pool["versions"]["HOMES"].startswith("/home tls nfsvers=4.1,hard")
     assert [one["type"] for one in plan["kept"]] == ["meadow:index:FileSystem"] * 2
 
 

@@ -14,6 +14,7 @@ from gpuinfra.clouds import dns
 from gpuinfra.clouds.aws.dns import HOME as HOME_TYPE
 from gpuinfra.clouds.aws.dns import LUSTRE as LUSTRE_TYPE
 from gpuinfra.clouds.aws.dns import MOUNT_TARGET, AwsDns
+from gpuinfra.clouds.aws.dns import OPENZFS as OPENZFS_TYPE
 from gpuinfra.clouds.readiness import FAIL, OK, UNREAD, WARN, Question
 from gpuinfra.errors import DeploymentError
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict
@@ -152,6 +153,19 @@ def aws(*answers: Answer) -> Iterator[AwsDns]:
         yield AwsDns(client, "eu-west-1")
         for one in stubbers.values():
             one.assert_no_pending_responses()
+
+
+def test_a_name_of_fsx_for_openzfs_points_to_its_network_interface() -> None:
+    """The file system has one network interface, and the record of the source has the exported path."""
+    name = "fs-0123456789abcdef2.fsx.us-east-1.amazonaws.com"
+    one = {"type": OPENZFS_TYPE, "id": name.partition(".")[0], "outputs": {
+        "arn": "arn:aws:fsx:us-east-1:000000000000:file-system/fs-0123456789abcdef2", "dnsName": name, "networkInterfaceIds": ["eni-1"],
+    }}  # fmt: skip
+    with aws(primary()) as found:
+        known = found.file_systems([one])
+    assert {host: (mounted.addresses, mounted.source) for host, mounted in known.items()} == {
+        name: ((PRIMARY,), f"{PRIMARY}:/fsx")
+    }
 
 
 def primary() -> Answer:

@@ -18,7 +18,19 @@ from gpuinfra.rules import check
 from gpuinfra.spec import parse_spec
 from tests.clouds.recorder import Recording
 from tests.clouds.stacks import recording_of_spec
-from tests.rules.cases import AMLFS, EFS, FILE_SHARE, FILESTORE, FSX, MANAGED_LUSTRE, TODAY, declaration, existing
+from tests.rules.cases import (
+    AMLFS,
+    EFS,
+    FILE_SHARE,
+    FILESTORE,
+    FSX,
+    MANAGED_LUSTRE,
+    NETAPP,
+    OPENZFS,
+    TODAY,
+    declaration,
+    existing,
+)
 
 _FSX_NAME, _EFS_NAME = (f"{id}.us-east-1.amazonaws.com" for id in ("fs-0123456789abcdef0.fsx", "fs-0fedcba9876543210.efs"))  # fmt: skip
 CASES: dict[str, tuple[tuple[str, dict[str, Any]], dict[str, str]]] = {
@@ -28,8 +40,10 @@ CASES: dict[str, tuple[tuple[str, dict[str, Any]], dict[str, str]]] = {
     "filestore": (existing("gcp", FILESTORE, kind="home", mount="/home"), {"kind": "home", "mount": "/home", "dns_name": "10.41.0.2", "mount_name": "/share1"}),
     "azure-lustre": (existing("azure", AMLFS), {"kind": "lustre", "mount": "/scratch", "dns_name": "10.0.4.4", "mount_name": "lustrefs"}),
     "azure-files": (existing("azure", FILE_SHARE, kind="home", mount="/home"), {"kind": "home", "mount": "/home", "dns_name": "corphomes.file.core.windows.net", "mount_name": "/corphomes/home"}),
+    "openzfs": (existing("aws", OPENZFS, kind="home", mount="/home", entry={"service": "openzfs"}), {"kind": "home", "mount": "/home", "dns_name": "fs-0abcdef9876543210.fsx.us-east-1.amazonaws.com", "mount_name": "/fsx"}),
+    "netapp": (existing("azure", NETAPP, kind="home", mount="/home", entry={"service": "netapp"}), {"kind": "home", "mount": "/home", "dns_name": "10.0.4.5", "mount_name": "/corp-home"}),
 }  # fmt: skip
-_STORAGE = (":fsx/", ":efs/", ":lustre/", ":filestore/", ":storagecache:", ":storage:File")
+_STORAGE = (":fsx/", ":efs/", ":lustre/", ":filestore/", ":storagecache:", ":storage:File", ":netapp:")
 
 
 def _spec(name: str) -> dict[str, Any]:
@@ -116,7 +130,9 @@ def test_aws_opens_the_ports_between_nodes_and_the_group_of_the_file_system() ->
     assert _aws_rules("fsx", "Ingress", FSX["security_group"]) == ports
     assert _aws_rules("efs", "Egress", EFS["security_group"]) == {("tcp", 2049, 2049)}
     assert _aws_rules("efs", "Ingress", EFS["security_group"]) == set()
-    for name in ("fsx", "efs"):
+    assert _aws_rules("openzfs", "Egress", OPENZFS["security_group"]) == {("tcp", 111, 111), ("tcp", 2049, 2049), ("tcp", 20001, 20003)}  # fmt: skip
+    assert _aws_rules("openzfs", "Ingress", OPENZFS["security_group"]) == set()
+    for name in ("fsx", "efs", "openzfs"):
         for direction in ("Egress", "Ingress"):
             for one in recording(name).of(f"aws:vpc/securityGroup{direction}Rule:SecurityGroup{direction}Rule"):
                 assert one.inputs["securityGroupId"] != FSX["security_group"]
@@ -174,3 +190,11 @@ def test_azure_opens_the_port_of_nfs_in_the_group_of_the_nodes() -> None:
     assert [(one["name"], one["direction"], one["protocol"], one["destinationAddressPrefix"]) for one in nfs] == [
         ("allow-homes-egress", "Outbound", "Tcp", "VirtualNetwork")
     ]
+
+
+def test_azure_opens_the_ports_of_nfs_3_in_the_group_of_the_nodes() -> None:
+    """The group of the nodes allows the ports of Azure NetApp Files to the virtual network, and no group for the volume is created."""
+    (nodes,) = recording("netapp").of("azure-native:network:NetworkSecurityGroup")
+    (rule,) = [one for one in nodes.inputs["securityRules"] if one["name"] == "allow-netapp-egress"]
+    assert rule["destinationPortRanges"] == ["111", "635", "2049", "4045-4046"]
+    assert (rule["direction"], rule["destinationAddressPrefix"]) == ("Outbound", "VirtualNetwork")

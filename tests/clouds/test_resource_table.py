@@ -28,6 +28,7 @@ ITEMS = {
     "disk_gib_month": r"root disks",
     "lustre_gib_month": r"Lustre",
     "home_gib_month": r"home directories",
+    "home_mb_s_month": r"throughput of the home directories",
     "nat_hour": r"NAT",
     "nat_vm_hour": r"NAT",
     "address_hour": r"public address",

@@ -381,6 +381,28 @@ def test_a_node_without_a_price_is_not_certain() -> None:
     assert not line.certain
 
 
+def test_provisioned_home_directories_are_billed_for_size_and_throughput() -> None:
+    """FSx for OpenZFS has one line for its size and one for its throughput, whether or not files use them."""
+    homes = {"kind": "home", "service": "openzfs", "capacity_gib": 500, "throughput_mb_s": 320}
+    cost = _cost(storage=[homes])
+    size, speed = _line(cost, "home directories, 500 GiB"), _line(cost, "throughput of the home directories")
+    assert (size.quantity, size.usd_per_hour * 730) == (500, pytest.approx(500 * 0.09))
+    assert (speed.quantity, speed.usd_per_hour * 730) == (320, pytest.approx(320 * 0.26))
+    assert "320 MB/s" in speed.what
+    assert not size.certain
+
+
+def test_capacity_pools_are_billed_in_steps() -> None:
+    """Azure NetApp Files is billed for the size of the capacity pool, a multiple of 1 TiB; a level without a price is unknown."""
+    homes = {"kind": "home", "service": "netapp", "capacity_gib": 1500}
+    place = {"where": {"cloud": "azure", "region": "eastus"}, "pools__0__machine": "Standard_ND96asr_v4"}
+    line = _line(_cost("azure", storage=[homes], **place), "home directories")
+    assert (line.quantity, line.usd_per_hour * 730) == (2048, pytest.approx(2048 * 0.29419))
+    ultra = _cost("azure", storage=[{**homes, "service_level": "ultra"}], **place)
+    assert any("home directories" in text for text in ultra.unknown)
+    assert not ultra.complete
+
+
 def test_elastic_home_directories_are_priced_for_the_declared_size() -> None:
     """Amazon EFS is billed by its content, so the line states the size for which it applies."""
     homes = [{"kind": "home", "mount": "/home", "capacity_gib": 1024}]

@@ -34,6 +34,7 @@ NO_HANDLERS = {
     "s3/bucketObjectv2:BucketObjectv2": "CloudFormation makes no objects",
     "efs/fileSystemPolicy:FileSystemPolicy": "a property of the file system there",
     "fsx/lustreFileSystem:LustreFileSystem": "an old schema without handlers",
+    "fsx/openZfsFileSystem:OpenZfsFileSystem": "the same",
     "iam/rolePolicyAttachment:RolePolicyAttachment": "a member of a role there",
     "ec2/defaultSecurityGroup:DefaultSecurityGroup": "a part of the VPC there",
 }

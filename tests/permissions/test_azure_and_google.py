@@ -196,6 +196,7 @@ MODELS = (
     "storagecache",
     "consumption",
     "privatedns",
+    "netapp",
 )
 WITHOUT_PATH = {
     "Microsoft.Insights/eventtypes/values": "the path of the Activity Log contains `management` before `values`, the action does not",

@@ -73,6 +73,18 @@ def test_a_mounted_bucket_is_described(cloud: str, client: str) -> None:
 def test_homes_grow_on_aws_and_have_a_size_elsewhere() -> None:
     """Amazon EFS grows with its files; Filestore has the declared size. Destroy retains both."""
     homes = [{"kind": "home", "capacity_gib": 2560}]
-    assert described("aws", homes) == ["home elastic, grows with its files", "destroy retains it"]
+    assert described("aws", homes) == ["home efs elastic, grows with its files", "destroy retains it"]
     what, fate = described("gcp", homes)
     assert (what.endswith(", 2,560 GiB"), fate) == (True, "destroy retains it")
+
+
+def test_the_service_and_the_copies_of_homes_are_described() -> None:
+    """The plan states the service, its throughput or level, and how long backups and snapshots are retained."""
+    openzfs = {"kind": "home", "service": "openzfs", "throughput_mb_s": 320, "backup_days": 7}
+    assert described("aws", [openzfs]) == [
+        "home openzfs SINGLE_AZ_2, 1,024 GiB at 320 MB/s", "daily backups, retained for 7 days", "destroy retains it",
+    ]  # fmt: skip
+    netapp = {"kind": "home", "service": "netapp", "service_level": "ultra", "capacity_gib": 1500, "snapshot_days": 5}
+    assert described("azure", [netapp]) == [
+        "home netapp Ultra, 2,048 GiB", "daily snapshots, of which 5 are retained", "destroy retains it",
+    ]  # fmt: skip

@@ -99,7 +99,8 @@ FILESTORE = {"id": "projects/my-project/locations/us-central1-a/instances/homes"
 AMLFS = {"id": "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.StorageCache/amlFilesystems/scratch", "address": "10.0.4.4"}  # fmt: skip
 FILE_SHARE = {"id": "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.Storage/storageAccounts/corphomes/fileServices/default/shares/home"}  # fmt: skip
 _CORP = "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.Network/virtualNetworks/corp"
-_NETAPP = "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.NetApp/netAppAccounts/corp/capacityPools/pool/volumes/home"
+NETAPP = {"id": "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.NetApp/netAppAccounts/corp/capacityPools/pool/volumes/home", "address": "10.0.4.5", "mount_name": "corp-home"}  # fmt: skip
+OPENZFS = {"id": "fs-0abcdef9876543210", "security_group": "sg-0123456789abcdef0"}
 _NETWORKS = {
     "aws": {"id": "vpc-0123456789abcdef0", "subnets": {"use1-az4": "subnet-0123456789abcdef0"}},
     "azure": {"id": _CORP, "subnets": {"eastus": f"{_CORP}/subnets/gpu"}},
@@ -115,6 +116,11 @@ def existing(cloud: str, given: dict[str, Any], *, kind: str = "lustre", without
     section = {name: value for name, value in {**given, **changes}.items() if name != without}
     storage = [{"kind": kind, "mount": mount, "existing": section, **(entry or {})}]
     return cloud, {"network.existing": _NETWORKS[cloud], "storage": storage}
+
+
+def _homes(service: str, **fields: Any) -> list[dict[str, Any]]:
+    """Home directories on a service."""
+    return [{"kind": "home", "service": service, **fields}]
 
 
 def file_systems(count: int) -> list[dict[str, Any]]:
@@ -262,6 +268,10 @@ ACCEPTED: dict[str, list[Case]] = {
         existing("aws", FSX, address="scratch.example.com"),
         existing("aws", EFS, kind="home"),
         existing("aws", EFS, kind="home", mount_name="/team"),
+        existing("aws", OPENZFS, kind="home", entry={"service": "openzfs"}),
+        existing("aws", OPENZFS, kind="home", entry={"service": "openzfs"}, mount_name="/fsx/home"),
+        existing("aws", OPENZFS, kind="home", entry={"service": "openzfs"}, mount_name="fsx"),
+        existing("aws", OPENZFS, kind="home", entry={"service": "openzfs"}, address="10.0.3.4"),
         existing("aws", EFS, kind="home", address="fs-0fedcba9876543210.efs.us-east-1.amazonaws.com"),
     ],
     "existing_instance_is_identified": [
@@ -275,6 +285,50 @@ ACCEPTED: dict[str, list[Case]] = {
         ("azure", {"storage": [*lustre(capacity_gib=8192), *bucket(bucket=_AZURE_CONTAINER)]}),
         existing("azure", AMLFS),
         existing("azure", AMLFS, mount_name="lustrefs"),
+    ],
+    "home_service_is_of_cloud": [
+        ("aws", {"storage": [{"kind": "home"}, {"kind": "home", "mount": "/b", "service": "efs"}]}),
+        ("aws", {"storage": _homes("openzfs")}),
+        ("azure", {"storage": [*_homes("files"), {"kind": "home", "mount": "/b", "service": "netapp"}]}),
+        ("gcp", {"storage": _homes("filestore")}),
+        ("aws", {"storage": bucket()}),
+    ],
+    "home_settings_are_of_service": [
+        (
+            "aws",
+            {
+                "storage": _homes(
+                    "openzfs",
+                    capacity_gib=64,
+                    throughput_mb_s=10240,
+                    backup_days=90,
+                    restore_from="backup-0123456789abcdef0",
+                )
+            },
+        ),
+        ("aws", {"storage": _homes("openzfs")}),
+        ("aws", {"storage": [{"kind": "home", "capacity_gib": 1}]}),
+        ("azure", {"storage": _homes("netapp", capacity_gib=50, service_level="ultra", snapshot_days=255)}),
+        ("aws", {"storage": _homes("netapp", capacity_gib=10)}),  # home_service_is_of_cloud reports the service
+        ("aws", {"storage": bucket()}),
+        existing("aws", OPENZFS, kind="home", entry={"service": "openzfs"}),
+    ],
+    "openzfs_is_offered_in_region": [
+        ("aws", {"storage": _homes("openzfs")}),
+        ("aws", {"where.region": "eu-south-1", "where.zone": "eus1-az1", "storage": [{"kind": "home"}]}),
+        existing("aws", OPENZFS, kind="home", entry={"service": "openzfs"}),
+    ],
+    "netapp_size_is_billed": [
+        ("azure", {"storage": _homes("netapp", capacity_gib=2048)}),
+        ("azure", {"storage": _homes("files", capacity_gib=1500)}),
+        existing("azure", NETAPP, kind="home", entry={"service": "netapp"}),
+    ],
+    "existing_volume_is_identified": [
+        existing("azure", NETAPP, kind="home", entry={"service": "netapp"}),
+        existing("azure", NETAPP, kind="home", entry={"service": "netapp"}, mount_name="/corp-home"),
+        existing("azure", FILE_SHARE, kind="home"),
+        ("azure", {"storage": _homes("netapp")}),
+        ("azure", {"storage": lustre(capacity_gib=8192)}),
     ],
     "share_size_is_offered": [
         ("azure", {"storage": [*lustre(capacity_gib=8192), *bucket(bucket=_AZURE_CONTAINER)]}),
@@ -959,6 +1013,8 @@ ACCEPTED: dict[str, list[Case]] = {
         ("azure", {"storage": file_systems(15)}),
         ("azure", {"storage": file_systems(14), "access.bastion": True}),
         ("azure", {"storage": file_systems(20), "network.existing": _azure_network()}),
+        ("azure", {"storage": [*file_systems(13), *_homes("netapp")]}),
+        ("azure", {"storage": [*file_systems(15), *_homes("files")]}),
     ],
     "node_subnet_is_large_enough": [("azure", {"network.cidr": "10.0.0.0/20", f"{_C}.0.count": 507})],
     "evidence_account_is_reachable": [
@@ -1019,6 +1075,15 @@ ACCEPTED: dict[str, list[Case]] = {
                 "storage": lustre(capacity_gib=8192, mount="/scratch"),
             },
         ),
+        ("azure", {"network.existing": _azure_network(), "storage": _homes("files")}),
+        (
+            "azure",
+            {
+                "network.existing": _azure_network(**{"netapp-0": _AZURE_NET + "/subnets/netapp"}),
+                "storage": _homes("netapp"),
+            },
+        ),
+        existing("azure", NETAPP, kind="home", entry={"service": "netapp"}),
     ],
     "reservation_is_group_id": [
         ("azure", {"pools.0.machine": "Standard_NC96ads_A100_v4", _C: reserved(id=_AZURE_HELD)}),
@@ -1280,6 +1345,15 @@ REJECTED: dict[str, list[Case]] = {
         existing("aws", FSX, address_range="10.0.0.0/16"),
         existing("aws", EFS, kind="home", address="10.0.3.4"),
         existing("aws", EFS, kind="home", address="fs-0fedcba9876543210.fsx.us-east-1.amazonaws.com"),
+        existing("aws", OPENZFS, kind="home", entry={"service": "openzfs"}, mount_name="home"),
+        existing("aws", OPENZFS, kind="home", entry={"service": "openzfs"}, mount_name="/fsxhome"),
+        existing(
+            "aws",
+            OPENZFS,
+            kind="home",
+            entry={"service": "openzfs"},
+            address="fs-0abcdef9876543210.efs.us-east-1.amazonaws.com",
+        ),
     ],
     "existing_instance_is_identified": [
         existing("gcp", MANAGED_LUSTRE, id="scratch"),
@@ -1304,6 +1378,39 @@ REJECTED: dict[str, list[Case]] = {
         existing("azure", AMLFS, efa_enabled=True),
         existing("azure", AMLFS, address_range="10.0.4.0/24"),
     ],
+    "home_service_is_of_cloud": [
+        ("aws", {"storage": _homes("netapp")}),
+        ("aws", {"storage": _homes("filestore")}),
+        ("azure", {"storage": _homes("openzfs")}),
+        ("gcp", {"storage": _homes("efs")}),
+        existing("azure", FILE_SHARE, kind="home", entry={"service": "efs"}),
+    ],
+    "home_settings_are_of_service": [
+        ("aws", {"storage": [{"kind": "home", "throughput_mb_s": 160}]}),
+        ("aws", {"storage": [{"kind": "home", "backup_days": 7}]}),
+        ("aws", {"storage": [{"kind": "home", "restore_from": "backup-0123456789abcdef0"}]}),
+        ("aws", {"storage": _homes("openzfs", service_level="ultra")}),
+        ("aws", {"storage": _homes("openzfs", capacity_gib=63)}),
+        ("aws", {"storage": _homes("openzfs", throughput_mb_s=200)}),
+        ("azure", {"storage": _homes("files", snapshot_days=7)}),
+        ("azure", {"storage": _homes("netapp", throughput_mb_s=160)}),
+        ("azure", {"storage": _homes("netapp", capacity_gib=49)}),
+        ("gcp", {"storage": [{"kind": "home", "service_level": "premium"}]}),
+    ],
+    "openzfs_is_offered_in_region": [
+        ("aws", {"where.region": "eu-south-1", "where.zone": "eus1-az1", "storage": _homes("openzfs")}),
+    ],
+    "netapp_size_is_billed": [
+        ("azure", {"storage": _homes("netapp", capacity_gib=50)}),
+        ("azure", {"storage": _homes("netapp", capacity_gib=1025)}),
+    ],
+    "existing_volume_is_identified": [
+        existing("azure", NETAPP, kind="home", entry={"service": "netapp"}, id=FILE_SHARE["id"]),
+        existing("azure", NETAPP, kind="home", entry={"service": "netapp"}, without="address"),
+        existing("azure", NETAPP, kind="home", entry={"service": "netapp"}, address="anf.corp.example.com"),
+        existing("azure", NETAPP, kind="home", entry={"service": "netapp"}, without="mount_name"),
+        existing("azure", NETAPP, kind="home", entry={"service": "netapp"}, security_group="sg-0123456789abcdef0"),
+    ],
     "share_size_is_offered": [
         *(("azure", {"storage": [{"kind": "home", "capacity_gib": size}]}) for size in (1, 99)),
         (
@@ -1318,7 +1425,7 @@ REJECTED: dict[str, list[Case]] = {
     ],
     "existing_share_is_identified": [
         existing("azure", {"id": _CORP}, kind="home"),
-        existing("azure", {"id": _NETAPP}, kind="home"),
+        existing("azure", {"id": NETAPP["id"]}, kind="home"),
         existing(
             "azure",
             {"id": FILE_SHARE["id"].replace("fileServices/default/shares", "blobServices/default/containers")},
@@ -1845,6 +1952,7 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"where.zone": "use1-atl2-az1", "storage": [{"kind": "home"}]}),
         ("aws", {"pools.0.zone": "use1-atl2-az1", "storage": [{"kind": "home"}]}),
         ("aws", {"where.zone": "use1-atl2-az1", "storage": [*lustre(), {"kind": "home"}]}),
+        ("aws", {"where.zone": "use1-atl2-az1", "storage": _homes("openzfs")}),
     ],
     "one_local_zone": [
         ("aws", {"where.zone": "use1-atl2-az1", "pools.1": pool("b", "p4d.24xlarge", zone="us-east-1-dfw-2a")}),
@@ -1976,6 +2084,7 @@ REJECTED: dict[str, list[Case]] = {
     "file_systems_fit_network": [
         ("azure", {"storage": file_systems(16)}),
         ("azure", {"storage": file_systems(15), "access.bastion": True}),
+        ("azure", {"storage": [*file_systems(14), *_homes("netapp")]}),
     ],
     "node_subnet_is_large_enough": [
         (
@@ -2047,6 +2156,7 @@ REJECTED: dict[str, list[Case]] = {
             {"network.existing": {**_azure_network(), "dns_zones": {"privatelink.blob.core.windows.net": "zone"}}},
         ),
         ("azure", {"network.existing": _azure_network(), "storage": lustre(capacity_gib=8192)}),
+        ("azure", {"network.existing": _azure_network(), "storage": _homes("netapp")}),
     ],
     "reservation_is_group_id": [
         ("azure", {"pools.0.machine": "Standard_NC96ads_A100_v4", _C: reserved(id="my-reservation")}),

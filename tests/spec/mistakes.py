@@ -280,9 +280,12 @@ MISTAKES = [
         capacity: {kind: on_demand, count: 1} -> capacity: {kind: on_demand, count: 1}~    environment: {A: 1} | pools[1].environment.A | put the value in quotes
         capacity: {kind: on_demand, count: 1} -> capacity: {kind: on_demand, count: 1}~    environment: {A-B: x} | pools[1].environment.A-B | has the name 'A-B'
         capacity: {kind: on_demand, count: 1} -> capacity: {kind: on_demand, count: 1}~    environment: [A=1] | pools[1].environment | a mapping
-        kind: home, mount -> kind: openzfs, mount | storage[1] | use kind home, which creates Amazon EFS
-        kind: home, mount -> kind: netapp, mount | storage[1] | use kind home, which creates an NFS share of Azure Files
-        kind: home, mount -> kind: home, service: netapp, mount | storage[1].service | each cloud has one service
+        kind: home, mount -> kind: openzfs, mount | storage[1] | use kind home with service: openzfs
+        kind: home, mount -> kind: netapp, mount | storage[1] | use kind home with service: netapp
+        kind: home, mount -> kind: home, service: netapp, mount | storage[1].service | which AWS does not offer; allowed: efs, openzfs
+        kind: home, mount -> kind: home, throughput_mb_s: 320, mount | storage[1].throughput_mb_s | use service: openzfs
+        kind: home, mount -> kind: home, service: openzfs, throughput_mb_s: 300, mount | storage[1].throughput_mb_s | use 320
+        kind: home, mount -> kind: home, tier: premium, mount | storage[1].tier | each service for home directories has its own settings
         throughput_mb_s_per_tib: 250, bucket: auto -> restore_from: snap-0123 | storage[0].restore_from | the ID of an FSx backup
         throughput_mb_s_per_tib: 250 -> restore_from: backup-0123456789abcdef0 | storage[0].restore_from | without a linked bucket
         containers: [docker] -> containers: [docker], files: [{path: /etc/a, content: x, mode: 0644}] | software.files[0].mode | put the value in quotes

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.aws.components.homes import HomeDirectories, HomeDirectoriesArgs
     from gpuinfra.clouds.aws.components.network import Network, NetworkArgs
     from gpuinfra.clouds.aws.components.nodes import NodePool, NodePoolArgs
+    from gpuinfra.clouds.aws.components.openzfs import OpenZfsHomeDirectories, OpenZfsHomeDirectoriesArgs
     from gpuinfra.clouds.aws.components.recovery import RegionClone, RegionCloneArgs, Source
     from gpuinfra.clouds.aws.components.refs import Existing
     from gpuinfra.clouds.aws.components.roles import NodeRole, NodeRoleArgs
@@ -50,6 +51,7 @@ _MODULES = {
     "homes": ("HomeDirectories", "HomeDirectoriesArgs"),
     "network": ("Network", "NetworkArgs"),
     "nodes": ("NodePool", "NodePoolArgs"),
+    "openzfs": ("OpenZfsHomeDirectories", "OpenZfsHomeDirectoriesArgs"),
     "recovery": ("RegionClone", "RegionCloneArgs", "Source"),
     "refs": ("Existing",),
     "roles": ("NodeRole", "NodeRoleArgs"),
@@ -78,6 +80,8 @@ __all__ = [
     "NodePoolArgs",
     "NodeRole",
     "NodeRoleArgs",
+    "OpenZfsHomeDirectories",
+    "OpenZfsHomeDirectoriesArgs",
     "PrivateBucket",
     "PrivateBucketArgs",
     "RegionClone",

@@ -48,6 +48,7 @@ class Account:
                 "file-system": self._file_system,
                 "file-system-log-group": self._file_system_logs,
                 "home": self._home,
+                "openzfs": self._openzfs,
             }
             self._known[kind, lookup.purpose, self._region] = search[kind](lookup.purpose)
         found = self._known[kind, lookup.purpose, self._region]
@@ -104,6 +105,9 @@ class Account:
 
     def _file_system(self, purpose: str) -> str | None:
         return file_systems.find(self._client("fsx"), file_systems.log_group(self._plan.name, purpose, self._token))
+
+    def _openzfs(self, purpose: str) -> str | None:
+        return file_systems.find(self._client("fsx"), naming.unique_name(self._plan.name, purpose, self._token))
 
     def _home(self, purpose: str) -> str | None:
         token = naming.unique_name(self._plan.name, purpose, self._token)

@@ -8,7 +8,8 @@ covers only public zones (https://docs.aws.amazon.com/Route53/latest/DeveloperGu
 Machines outside the VPC of a file system use addresses. FSx for Lustre: the address of the primary network interface, which is the first one
 (https://docs.aws.amazon.com/fsx/latest/LustreGuide/mounting-on-premises.html; the provider preserves the order, `internal/service/fsx/lustre_file_system.go` in
 terraform-provider-aws). The DNS name does not resolve in a peered VPC (kubernetes-sigs/aws-fsx-csi-driver issue 357). EFS: "You can't use DNS name resolution
-for EFS mount points in another VPC" (https://docs.aws.amazon.com/efs/latest/ug/mount-fs-different-vpc.html). All retrieved 2026-11-27.
+for EFS mount points in another VPC" (https://docs.aws.amazon.com/efs/latest/ug/mount-fs-different-vpc.html). FSx for OpenZFS with one file server has one network
+interface, and its DNS name is for clients in its VPC (https://docs.aws.amazon.com/fsx/latest/OpenZFSGuide/access-within-aws.html). All retrieved 2026-11-27.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpuinfra.clouds.aws.failover import Client, ask, client_of
+from gpuinfra.clouds.aws.profile import OPENZFS_ROOT
 from gpuinfra.clouds.aws.regions import partition
 from gpuinfra.clouds.dns import TTL_S, Key, Mounted, NameRecord
 from gpuinfra.errors import DeploymentError
@@ -25,6 +27,7 @@ CONTROL = {"aws": "us-east-1", "aws-us-gov": "us-gov-west-1"}
 """Region of the Route 53 endpoint in each partition (https://docs.aws.amazon.com/general/latest/gr/r53.html, retrieved 2026-11-27, and `endpoints.json` of botocore)."""
 NO_ZONE = frozenset({"NoSuchHostedZone"})
 LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
+OPENZFS = "aws:fsx/openZfsFileSystem:OpenZfsFileSystem"
 HOME = "aws:efs/fileSystem:FileSystem"
 MOUNT_TARGET = "aws:efs/mountTarget:MountTarget"
 
@@ -89,6 +92,9 @@ class AwsDns:
             if type_ == LUSTRE:
                 address = self._primary_address(id_, outputs)
                 mounted = Mounted(addresses=(address,), source=f"{address}@tcp:/{outputs['mountName']}")
+            elif type_ == OPENZFS:
+                address = self._primary_address(id_, outputs)
+                mounted = Mounted(addresses=(address,), source=f"{address}:{OPENZFS_ROOT}")
             elif type_ == HOME:
                 addresses = [str(one["ipAddress"]) for one in targets if one.get("fileSystemId") == id_]
                 mounted = Mounted(addresses=tuple(addresses), source=id_)
@@ -99,7 +105,7 @@ class AwsDns:
         return found
 
     def _primary_address(self, id_: str, outputs: Mapping[str, Any]) -> str:
-        """Return the address of a Lustre file system for clients outside its VPC."""
+        """Return the address of an FSx file system for clients outside its VPC."""
         interfaces = outputs.get("networkInterfaceIds") or ()
         if not interfaces:
             raise DeploymentError(f"the state contains no network interface of {id_}; run `pulumi refresh`")

@@ -1,15 +1,18 @@
 """Finds the file system of a stack in an account.
 
-FSx file systems have no name, and a different stack can have the same tags. The log group identifies the file system, because its
-name contains the stack token.
+FSx file systems have no name, and a different stack can have the same cluster name. The log group of FSx for Lustre and the tag `IDENTITY` of FSx for OpenZFS
+identify the file system, because they contain the stack token.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpuinfra import naming
 
+IDENTITY = "gpuinfra:file-system"
+"""Key of the tag that identifies an FSx for OpenZFS file system, which has no log group. Its value is the unique name of the file system."""
 _ENDED = ("DELETING", "FAILED")
 """States in which the data of a file system is lost."""
 
@@ -19,13 +22,17 @@ def log_group(cluster: str, purpose: str, token: str) -> str:
     return f"/aws/fsx/{naming.unique_name(cluster, purpose, token)}"
 
 
-def find(fsx: Any, group: str) -> str | None:
-    """Return the ID of the file system that logs to this group, or None. `fsx` is a boto3 client."""
+def find(fsx: Any, identity: str) -> str | None:
+    """Return the ID of the file system with this log group or this value of the tag `IDENTITY`, or None. `fsx` is a boto3 client."""
     for page in fsx.get_paginator("describe_file_systems").paginate():
         for one in page["FileSystems"]:
-            log = (one.get("LustreConfiguration") or {}).get("LogConfiguration") or {}
-            # FSx adds its log stream to the group's ARN: `...:log-group:/aws/fsx/NAME:log-stream:datarepo_fs-...`.
-            name = str(log.get("Destination") or "").partition(":log-group:")[2].partition(":")[0]
-            if name == group and one.get("Lifecycle") not in _ENDED:
+            if identity in _identities(one) and one.get("Lifecycle") not in _ENDED:
                 return str(one["FileSystemId"])
     return None
+
+
+def _identities(one: Mapping[str, Any]) -> Iterator[str]:
+    log = (one.get("LustreConfiguration") or {}).get("LogConfiguration") or {}
+    # FSx adds its log stream to the group's ARN: `...:log-group:/aws/fsx/NAME:log-stream:datarepo_fs-...`.
+    yield str(log.get("Destination") or "").partition(":log-group:")[2].partition(":")[0]
+    yield from (str(tag["Value"]) for tag in one.get("Tags", ()) if tag["Key"] == IDENTITY)

@@ -26,6 +26,7 @@ Found = Literal[
     "security-group",
     "file-system",
     "home",
+    "openzfs",
 ]
 
 
@@ -207,13 +208,20 @@ def security_groups(plan: Plan) -> Iterator[Instance]:
 
 
 def storage_groups(plan: Plan) -> Iterator[Instance]:
-    """The security group for file systems."""
-    return security_groups(plan) if any(_lustre(plan)) else iter(())
+    """The security group for the file servers of FSx."""
+    return security_groups(plan) if any(_lustre(plan)) or any(openzfs(plan)) else iter(())
 
 
 def home_groups(plan: Plan) -> Iterator[Instance]:
-    """The security group for the mount targets of home directories."""
+    """The security group for the mount targets of home directories on EFS."""
     return security_groups(plan) if any(homes(plan)) else iter(())
+
+
+def openzfs_rules(plan: Plan) -> Iterator[Instance]:
+    """Rules for the ports of FSx for OpenZFS."""
+    for instance in security_groups(plan) if any(openzfs(plan)) else ():
+        for first, _ in OPENZFS_PORTS:
+            yield replace(instance, values={"port": first})
 
 
 def peer_rules(plan: Plan) -> Iterator[Instance]:
@@ -278,6 +286,10 @@ class ExistingRule:
 
 LUSTRE_PORTS = ((988, 988), (1018, 1023))
 """TCP ports between Lustre clients and servers, in both directions (https://docs.aws.amazon.com/fsx/latest/LustreGuide/limit-access-security-groups.html, retrieved 2026-08)."""
+OPENZFS_PORTS = ((111, 111), (2049, 2049), (20001, 20003))
+"""TCP ports from NFS clients to FSx for OpenZFS: portmapper, NFS, and mount, status monitor and lock daemon. AWS also lists them for UDP, which the nodes do not
+use (https://docs.aws.amazon.com/fsx/latest/OpenZFSGuide/limit-access-security-groups.html, as in aws/aws-parallelcluster: cli/src/pcluster/constants.py,
+FSX_PORTS, retrieved 2026-11-27)."""
 NFS_PORT = 2049
 """TCP port of EFS mount targets, with and without TLS (https://docs.aws.amazon.com/efs/latest/ug/network-access.html, retrieved 2026-11-22)."""
 
@@ -287,7 +299,9 @@ def existing_rules(plan: Plan) -> tuple[ExistingRule, ...]:
     found: list[ExistingRule] = []
     for one in plan.existing_file_systems:
         group = one.security_group or ""
-        if one.kind == "home":
+        if one.service == "openzfs":
+            found += [ExistingRule(group, "tcp", first, last, both_ways=False) for first, last in OPENZFS_PORTS]
+        elif one.kind == "home":
             found.append(ExistingRule(group, "tcp", NFS_PORT, NFS_PORT, both_ways=False))
         elif one.efa:
             found.append(ExistingRule(group, "-1", None, None, both_ways=True))
@@ -332,11 +346,21 @@ def file_systems(plan: Plan) -> Iterator[Instance]:
 
 
 def homes(plan: Plan) -> Iterator[Instance]:
-    """File systems for home directories."""
+    """EFS file systems for home directories."""
+    return _homes(plan, "efs", "HomeDirectories")
+
+
+def openzfs(plan: Plan) -> Iterator[Instance]:
+    """FSx for OpenZFS file systems for home directories."""
+    for one in _homes(plan, "openzfs", "OpenZfsHomeDirectories"):
+        yield replace(one, data=True)
+
+
+def _homes(plan: Plan, service: str, component: str) -> Iterator[Instance]:
     for one in plan.file_systems:
-        if one.kind == "home" and "site" in plan.layers:
+        if one.service == service and "site" in plan.layers:
             why = one.lifetime_reason
-            yield common.inside("aws", common.top(plan), "HomeDirectories", one.name, purpose=one.name, why=why)
+            yield common.inside("aws", common.top(plan), component, one.name, purpose=one.name, why=why)
 
 
 def mount_targets(plan: Plan) -> Iterator[Instance]:

@@ -53,12 +53,12 @@ _INTERFACES = frozenset(
 )
 
 _SERVICE_ROLES = {
-    "autoscaling.amazonaws.com": "autoscaling/group:Group",
-    "elasticfilesystem.amazonaws.com": "efs/fileSystem:FileSystem",
-    "fsx.amazonaws.com": "fsx/lustreFileSystem:LustreFileSystem",
-    "s3.data-source.lustre.fsx.amazonaws.com": "fsx/dataRepositoryAssociation:DataRepositoryAssociation",
+    "autoscaling.amazonaws.com": {"autoscaling/group:Group"},
+    "elasticfilesystem.amazonaws.com": {"efs/fileSystem:FileSystem"},
+    "fsx.amazonaws.com": {"fsx/lustreFileSystem:LustreFileSystem", "fsx/openZfsFileSystem:OpenZfsFileSystem"},
+    "s3.data-source.lustre.fsx.amazonaws.com": {"fsx/dataRepositoryAssociation:DataRepositoryAssociation"},
 }
-"""Maps a service to the resource type whose first creation in an account creates the service-linked role."""
+"""Maps a service to the resource types whose first creation in an account creates the service-linked role."""
 
 _PASSED_TO = {
     "ec2.amazonaws.com": ("autoscaling/group:Group", "iam/instanceProfile:InstanceProfile"),
@@ -180,7 +180,7 @@ def _scopes(plan: Plan, planned: _Planned, action: str, types: set[str]) -> Iter
         used = [] if any(instances.node_roles(plan)) or not plan.pools else passed
         yield _scope("PassRoles", [*roles, *used], StringEquals={"iam:PassedToService": _one(to)})
     elif action == "iam:CreateServiceLinkedRole":
-        of = sorted(service for service, type_ in _SERVICE_ROLES.items() if type_ in types)
+        of = sorted(service for service, creators in _SERVICE_ROLES.items() if creators & types)
         where = [f"{arn}iam::*:role/aws-service-role/{service}/*" for service in of]
         yield _scope("MakeServicesRoles", where, StringLike={"iam:AWSServiceName": _one(of)})
     elif service == "iam":
@@ -351,6 +351,8 @@ def _regional(action: str, regions: Iterable[str]) -> list[str]:
         return [f"{where}:key/*" for where in wheres]
     if action == "fsx:CreateFileSystemFromBackup":
         return [f"{where}:{kind}/*" for where in wheres for kind in ("backup", "file-system")]
+    if action == "fsx:UpdateVolume":
+        return [f"{where}:volume/*" for where in wheres]
     if service == "fsx" and not call.startswith("Describe"):
         return [f"{where}:{kind}/*" for where in wheres for kind in ("file-system", "association")]
     if service == "resource-groups":

@@ -58,6 +58,14 @@ TIERS = {
     "persistent_2": (125, 250, 500, 1000),
 }
 DEFAULT_TIER = {"persistent_1": 200, "persistent_2": 250}
+OPENZFS = "SINGLE_AZ_2"
+"""Deployment type of FSx for OpenZFS: file servers in one zone, with a cache on local disks. MULTI_AZ_1 would require two zones and routes in the route
+tables (API reference, `CreateFileSystemOpenZFSConfiguration`, retrieved 2026-11-27)."""
+OPENZFS_MB_S = 160
+"""Default throughput of FSx for OpenZFS: the smallest one."""
+OPENZFS_ROOT = "/fsx"
+"""Exported path of the root volume of every FSx for OpenZFS file system. The paths of all volumes begin with it (`CreateLocationFsxOpenZfs` of DataSync in
+botocore 1.44.5, read 2026-11-27)."""
 
 
 class AwsProfile:
@@ -90,6 +98,7 @@ class AwsProfile:
     budget_currency = "USD"
     replication = REPLICATION
     storage_kinds = frozenset({"lustre", "home", "object"})
+    home_services = ("efs", "openzfs")
     metadata_to_guard: tuple[str, ...] = ()
     """Empty, because the hop limit in the launch template blocks container access to the metadata service."""
 
@@ -204,14 +213,20 @@ class AwsProfile:
         if isinstance(entry, Lustre):
             return self._lustre_plan(entry, name, zone)
         if isinstance(entry, Home):
+            openzfs = entry.service == "openzfs"
             return FileSystemPlan(
                 name=name,
                 kind="home",
+                service=entry.service or self.home_services[0],
                 mount=entry.mount,
                 capacity_gib=entry.capacity_gib,
-                deployment="elastic",
+                deployment=OPENZFS if openzfs else "elastic",
                 throughput_mb_s_per_tib=None,
+                throughput_mb_s=(entry.throughput_mb_s or OPENZFS_MB_S) if openzfs else None,
                 subnet=self.subnet(zone),
+                holds_subnet=openzfs,
+                backup_days=entry.backup_days,
+                restore_from=entry.restore_from,
                 lifetime=Lifetime.KEPT,
                 lifetime_reason="home directories contain the only copy of their files",
             )
@@ -265,16 +280,21 @@ class AwsProfile:
     ) -> ExistingFileSystemPlan:
         lustre = isinstance(entry, Lustre)
         efa = isinstance(entry, Lustre) and entry.fabric
-        traffic = "all traffic" if efa else "TCP 988 and 1018-1023" if lustre else "TCP 2049"
+        service = "" if isinstance(entry, Lustre) else entry.service or self.home_services[0]
+        openzfs = service == "openzfs"
+        nfs = "TCP 111, 2049 and 20001-20003" if openzfs else "TCP 2049"
+        traffic = "all traffic" if efa else "TCP 988 and 1018-1023" if lustre else nfs
         both = "to and from" if lustre else "from"
+        path = existing.mount_name or (OPENZFS_ROOT if openzfs else "")
         opens = f"{traffic} {both} the nodes' security group (stack output nodes_group_id)"
         return ExistingFileSystemPlan(
             name=name,
             kind=entry.kind,
+            service=service,
             mount=entry.mount,
             id=existing.id,
-            address=existing.address or dns_name(existing.id, region, lustre=lustre),
-            mount_name=existing.mount_name or "" if lustre else f"/{(existing.mount_name or '').lstrip('/')}",
+            address=existing.address or dns_name(existing.id, region, fsx=lustre or openzfs),
+            mount_name=path if lustre else f"/{path.lstrip('/')}",
             efa=efa,
             security_group=existing.security_group,
             owner_opens=f"{opens} in {existing.security_group}",
@@ -294,13 +314,13 @@ class AwsProfile:
 PROFILE = AwsProfile()
 
 
-def dns_name(id: str, region: str, *, lustre: bool) -> str:
-    """Return the DNS name that AWS assigns to a file system of FSx for Lustre or EFS.
+def dns_name(id: str, region: str, *, fsx: bool) -> str:
+    """Return the DNS name that AWS assigns to a file system of FSx or EFS.
 
     https://docs.aws.amazon.com/fsx/latest/LustreGuide/mounting-ec2-instance.html and
     https://docs.aws.amazon.com/efs/latest/ug/mounting-fs-mount-cmd-dns-name.html, retrieved 2026-11-23.
     """
-    return f"{id}.{'fsx' if lustre else 'efs'}.{region}.amazonaws.com"
+    return f"{id}.{'fsx' if fsx else 'efs'}.{region}.amazonaws.com"
 
 
 def _plain(os: str, machine: MachineType) -> Image:
@@ -399,8 +419,9 @@ def _lifetime(entry: Lustre, kind: str) -> tuple[Lifetime, str]:
 
 
 def _endpoints(spec: ClusterSpec) -> tuple[str, ...]:
-    extra = {"lustre": "fsx"}
-    return (*ENDPOINTS, *sorted({extra[e.kind] for e in spec.storage if e.kind in extra and not existing_of(e)}))
+    own = [entry for entry in spec.storage if not existing_of(entry)]
+    fsx = any(entry.kind == "lustre" or (isinstance(entry, Home) and entry.service == "openzfs") for entry in own)
+    return (*ENDPOINTS, *(("fsx",) if fsx else ()))
 
 
 def _tier(entry: Lustre) -> int | None:

@@ -52,6 +52,16 @@ LOCAL_ZONES = {"us-east-1": ("use1-atl2-az1", "us-east-1-dfw-2a")}
 """Maps a Region to its Local Zones with GPU machine types. An account must opt in to Local Zones."""
 
 
+WITHOUT_OPENZFS = frozenset(
+    {
+        "af-south-1", "ap-east-1", "ap-northeast-3", "ap-southeast-3", "ap-southeast-4", "ap-southeast-5", "ap-southeast-7", "ca-west-1", "eu-south-1",
+        "us-gov-east-1",
+    }
+)  # fmt: skip
+"""Regions without FSx for OpenZFS of the type SINGLE_AZ_2 (https://docs.aws.amazon.com/fsx/latest/OpenZFSGuide/available-aws-regions.html, retrieved
+2026-11-27). Other Regions are not verified."""
+
+
 def region_of(zone: str) -> str | None:
     """Return the Region of a zone ID, or `None` if the ID matches no Region."""
     for region, zones in LOCAL_ZONES.items():

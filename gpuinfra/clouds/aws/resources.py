@@ -283,6 +283,10 @@ HOMES_INGRESS = ResourceKind("aws:vpc/securityGroupIngressRule:SecurityGroupIngr
     _SECURITY_GROUP_INGRESS_RULE_ACTIONS)
 HOMES_EGRESS = ResourceKind("aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", "{component}-allow-homes-egress", instances.home_groups, REMOVED, FREE,
     _SECURITY_GROUP_EGRESS_RULE_ACTIONS)
+OPENZFS_INGRESS = ResourceKind("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "{component}-allow-openzfs-{port}-ingress", instances.openzfs_rules, REMOVED, FREE,
+    _SECURITY_GROUP_INGRESS_RULE_ACTIONS)
+OPENZFS_EGRESS = ResourceKind("aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", "{component}-allow-openzfs-{port}-egress", instances.openzfs_rules, REMOVED, FREE,
+    _SECURITY_GROUP_EGRESS_RULE_ACTIONS)
 WEB_EGRESS = ResourceKind("aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule", "{component}-allow-web-{port}-egress", instances.web_ports, REMOVED, FREE,
     _SECURITY_GROUP_EGRESS_RULE_ACTIONS)
 # File systems.
@@ -326,6 +330,14 @@ MOUNT_TARGET = ResourceKind("aws:efs/mountTarget:MountTarget", "{component}-{sub
     "elasticfilesystem:ModifyMountTargetSecurityGroups?securityGroups ec2:ModifyNetworkInterfaceAttribute?securityGroups",
     "elasticfilesystem:DeleteMountTarget ec2:DeleteNetworkInterface",
 ))
+OPENZFS = ResourceKind("aws:fsx/openZfsFileSystem:OpenZfsFileSystem", "{component}-openzfs", instances.openzfs, retained("{why}", with_data=True), priced("home_gib_month"), Actions(
+    "fsx:CreateFileSystem fsx:CreateFileSystemFromBackup?backupId fsx:TagResource?tags iam:CreateServiceLinkedRole kms:DescribeKey?kmsKeyId "
+    "kms:CreateGrant?kmsKeyId ec2:DescribeSubnets ec2:DescribeSecurityGroups ec2:DescribeVpcs",
+    # The provider also reads and updates the root volume.
+    "fsx:DescribeFileSystems fsx:DescribeVolumes",
+    "fsx:UpdateFileSystem fsx:UpdateVolume?rootVolumeConfiguration fsx:TagResource?tags fsx:UntagResource?-tags",
+    "fsx:DeleteFileSystem",
+), by_purpose("openzfs"))
 # Nodes.
 NODE_ROLE = ResourceKind("aws:iam/role:Role", "{component}-role", instances.node_roles, REMOVED, FREE, _ROLE_ACTIONS)
 NODE_POLICY = ResourceKind("aws:iam/rolePolicy:RolePolicy", "{component}-policy", instances.node_roles, REMOVED, FREE, _ROLE_POLICY_ACTIONS)

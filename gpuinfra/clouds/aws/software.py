@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuinfra.software.cloud import BucketClient, CloudSoftware, LustreClient, LustreRelease
+from gpuinfra.software.cloud import BucketClient, CloudSoftware, HomeMount, LustreClient, LustreRelease
 
 LUSTRE_KEY_FINGERPRINT = "9C36DD9C515F10DBC3AA835C5D5CCC3383A962E1"
 """Pinned by a public installer script; AWS does not publish the fingerprint."""
@@ -27,8 +27,15 @@ SOFTWARE = CloudSoftware(
     kernel_flavour="aws",
     local_disk_model="Amazon EC2 NVMe Instance Storage",
     local_disk_mount_of_image="/opt/dlami/nvme",
-    # https://docs.aws.amazon.com/efs/latest/ug/mounting-fs-nfs-mount-settings.html, retrieved 2026-11-21
-    home_options="nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport",
+    homes={
+        # https://docs.aws.amazon.com/efs/latest/ug/mounting-fs-nfs-mount-settings.html, retrieved 2026-11-21
+        "efs": HomeMount(
+            options="nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport", tls=True
+        ),
+        # The options of Scale-Out Computing on AWS (awslabs/scale-out-computing-on-aws: templates/linux/shared_storage/mount_fsx_openzfs.sh.j2,
+        # retrieved 2026-11-27), which mount without TLS.
+        "openzfs": HomeMount(options="nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2"),
+    },
     # https://docs.aws.amazon.com/efs/latest/ug/encryption-in-transit.html, retrieved 2026-11-22
     home_tls_port=2049,
     buckets=MOUNTPOINT,

@@ -38,6 +38,7 @@ TIMING = Timing(
             seconds=12,
             source="a public log of `terraform apply`, https://github.com/turbot/steampipe-plugin-aws/pull/426, retrieved 2026-11-26",
         ),
+        rows.OPENZFS.type: Duration(seconds=None, source="no public figure, searched 2026-11-27"),
         rows.MOUNT_TARGET.type: Duration(
             seconds=60,
             source="a public log of `terraform apply`, which shows only the first minute of the creation, https://github.com/turbot/steampipe-plugin-aws/pull/426, retrieved 2026-11-26",
@@ -54,6 +55,7 @@ TIMING = Timing(
         rows.LUSTRE: (rows.VPC,),
         rows.DATA_REPOSITORY: (rows.LUSTRE, rows.BUCKET_LIFECYCLE),
         rows.MOUNT_TARGET: (rows.VPC, rows.HOME),
+        rows.OPENZFS: (rows.VPC,),
         rows.GROUP: (
             rows.VPC,
             rows.NAT_GATEWAY,
@@ -61,6 +63,7 @@ TIMING = Timing(
             rows.LUSTRE,
             rows.DATA_REPOSITORY,
             rows.MOUNT_TARGET,
+            rows.OPENZFS,
         ),
         rows.NODES_READY: (rows.GROUP,),
     },

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpuinfra.clouds.azure.components.endpoints import Endpoints, EndpointsArgs
     from gpuinfra.clouds.azure.components.homes import HomeDirectories, HomeDirectoriesArgs
     from gpuinfra.clouds.azure.components.keys import Key, KeyArgs, Vault, VaultArgs
+    from gpuinfra.clouds.azure.components.netapp import NetAppHomeDirectories, NetAppHomeDirectoriesArgs
     from gpuinfra.clouds.azure.components.network import Network, NetworkArgs
     from gpuinfra.clouds.azure.components.nodes import NodePool, NodePoolArgs
     from gpuinfra.clouds.azure.components.recovery import RegionClone, RegionCloneArgs
@@ -62,6 +63,10 @@ _MODULES = {
         "KeyArgs",
         "Vault",
         "VaultArgs",
+    ),
+    "netapp": (
+        "NetAppHomeDirectories",
+        "NetAppHomeDirectoriesArgs",
     ),
     "network": (
         "Network",
@@ -118,6 +123,8 @@ __all__ = [
     "Key",
     "KeyArgs",
     "Lock",
+    "NetAppHomeDirectories",
+    "NetAppHomeDirectoriesArgs",
     "Network",
     "NetworkArgs",
     "NodePool",

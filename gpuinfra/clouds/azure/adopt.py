@@ -47,6 +47,10 @@ _VERSIONS = {
     "file-system": "2024-03-01",
     "files": "2024-01-01",
     "share": "2024-01-01",
+    "netapp-account": "2024-09-01",
+    "netapp-snapshots": "2024-09-01",
+    "netapp-pool": "2024-09-01",
+    "netapp-volume": "2024-09-01",
 }
 """Maps a kind to its API version in Azure provider 3.29 (docstrings of pulumi-azure-native 3.29.0)."""
 
@@ -70,6 +74,7 @@ class Subscription:
         if kind == "group":
             return names.group_id(self.id, group)
         account = (names.storage_account(cluster, purpose, self.id, token),)
+        netapp, part = ("Microsoft.NetApp", "netAppAccounts", self._unique(purpose, 64)), names.share(lookup.part)
         vault = names.vault(cluster, self.id, token, lookup.region)
         forms: dict[str, tuple[str, ...]] = {
             "vault": ("Microsoft.KeyVault", "vaults", vault),
@@ -83,6 +88,10 @@ class Subscription:
             "lock": (*_ACCOUNT, *account, *_BLOBS, "containers", lookup.part, "immutabilityPolicies", "default"),
             "files": (*_ACCOUNT, *account, *_FILES),
             "share": (*_ACCOUNT, *account, *_FILES, "shares", lookup.part),
+            "netapp-account": netapp,
+            "netapp-snapshots": (*netapp, "snapshotPolicies", part),
+            "netapp-pool": (*netapp, "capacityPools", part),
+            "netapp-volume": (*netapp, "capacityPools", part, "volumes", part),
             "network": ("Microsoft.Network", "virtualNetworks", self._unique(purpose, 64)),
             "subnet": ("Microsoft.Network", "virtualNetworks", self._unique(purpose, 64), "subnets", lookup.part),
             "security-group": ("Microsoft.Network", "networkSecurityGroups", self._unique(purpose, 80)),

@@ -21,6 +21,10 @@ DATA_CONTAINER = "data"
 LOG_CONTAINER = "import-log"
 HOMES = "homes"
 """Purpose in the names of the component and the storage account of the home directories."""
+NETAPP = "netapp"
+"""Purpose in the names of the component, the account and the security group of Azure NetApp Files, and role of their subnet."""
+NETAPP_SUBNET = "netapp-0"
+"""The subnet that is delegated to Azure NetApp Files. A network has at most one (https://learn.microsoft.com/azure/azure-netapp-files/azure-netapp-files-network-topologies, retrieved 2026-11-27)."""
 BASTION_SUBNET = "AzureBastionSubnet"
 """Subnet name that Bastion requires (https://learn.microsoft.com/azure/bastion/configuration-settings)."""
 REGIONAL = "regional"
@@ -41,6 +45,7 @@ MIN_BATCH_PERCENT = 5
 Kind = Literal[
     "group", "vault", "key", "identity", "grant", "workspace", "account", "blobs", "lifecycle", "container", "lock",
     "network", "subnet", "security-group", "gateway", "address", "file-system", "files", "share",
+    "netapp-account", "netapp-snapshots", "netapp-pool", "netapp-volume",
 ]  # fmt: skip
 
 
@@ -238,7 +243,15 @@ def nat_addresses(plan: Plan) -> Iterator[Instance]:
 def _nat(plan: Plan, name: str) -> Iterator[Instance]:
     for above in networks(plan):
         if plan.network and any(uses_nat_gateway(subnet, plan.network) for subnet in plan.network.subnets):
-            yield replace(above, values={**above.values, "purpose": zonal_name(name, nat_gateway_zone(plan))})
+            data = retains_nat_gateway(plan.network, retained_subnets(plan))
+            yield replace(
+                above, values={**above.values, "purpose": zonal_name(name, nat_gateway_zone(plan))}, data=data
+            )
+
+
+def retains_nat_gateway(network: NetworkPlan, retained: frozenset[str]) -> bool:
+    """Return whether a retained subnet uses the NAT gateway. The subnet of Azure NetApp Files does not."""
+    return any(one.name in retained and uses_nat_gateway(one, network) for one in network.subnets)
 
 
 def bastions(plan: Plan) -> Iterator[Instance]:
@@ -267,9 +280,17 @@ def storage_security_groups(plan: Plan) -> Iterator[Instance]:
             yield replace(one, data=retains_storage_group(plan))
 
 
+def netapp_groups(plan: Plan) -> Iterator[Instance]:
+    """The network security group for the subnet of Azure NetApp Files, in a network of this stack."""
+    if any(netapp(plan)) and any(networks(plan)):
+        for one in _security_group(plan, NETAPP):
+            yield replace(one, data=bool(retained_subnets(plan)))
+
+
 def retains_storage_group(plan: Plan) -> bool:
-    """Return whether a retained file system uses the security group. In an existing network, the subnet is not associated with the group."""
-    return bool(retained_subnets(plan)) and plan.network is not None and plan.network.existing_id is None
+    """Return whether a retained Lustre file system uses the security group. In an existing network, the subnet is not associated with the group."""
+    retained = any(one.lifetime is Lifetime.KEPT for one, _ in _lustre(plan))
+    return retained and plan.network is not None and plan.network.existing_id is None
 
 
 def _security_group(plan: Plan, role: str) -> Iterator[Instance]:
@@ -317,18 +338,43 @@ def file_systems(plan: Plan) -> Iterator[Instance]:
 
 
 def homes(plan: Plan) -> Iterator[Instance]:
-    """The storage account of the home directories, which contains a share for each of them."""
-    if shares := [one for one in plan.file_systems if one.kind == "home"]:
+    """The storage account of the home directories on Azure Files, which contains a share for each of them."""
+    if shares := of_service(plan, "files"):
         for above in sites(plan):
             yield common.inside("azure", above, "HomeDirectories", HOMES, purpose=HOMES, why=shares[0].lifetime_reason)
+
+
+def of_service(plan: Plan, service: str) -> tuple[FileSystemPlan, ...]:
+    """Return the file systems for home directories on a service."""
+    return tuple(one for one in plan.file_systems if one.service == service)
+
+
+def netapp(plan: Plan) -> Iterator[Instance]:
+    """The NetApp account of the home directories, which contains a capacity pool and a volume for each of them."""
+    if volumes := of_service(plan, "netapp"):
+        for above in sites(plan):
+            why = volumes[0].lifetime_reason
+            yield common.inside("azure", above, "NetAppHomeDirectories", NETAPP, purpose=NETAPP, why=why)
+
+
+def netapp_volumes(plan: Plan) -> Iterator[Instance]:
+    """Capacity pools and volumes for home directories."""
+    for above in netapp(plan):
+        for one in of_service(plan, "netapp"):
+            yield replace(above, values={**above.values, "part": one.name})
+
+
+def netapp_snapshots(plan: Plan) -> Iterator[Instance]:
+    """Snapshot policies of volumes with daily snapshots."""
+    kept = {one.name for one in of_service(plan, "netapp") if one.snapshot_days}
+    return (one for one in netapp_volumes(plan) if one.values["part"] in kept)
 
 
 def home_shares(plan: Plan) -> Iterator[Instance]:
     """File shares for home directories."""
     for above in homes(plan):
-        for one in plan.file_systems:
-            if one.kind == "home":
-                yield replace(above, values={**above.values, "part": names.share(one.name)})
+        for one in of_service(plan, "files"):
+            yield replace(above, values={**above.values, "part": names.share(one.name)})
 
 
 def existing_data(plan: Plan) -> Iterator[Instance]:

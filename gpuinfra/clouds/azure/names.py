@@ -32,6 +32,10 @@ _SHARE_ID = re.compile(
     r"/fileServices/default/shares/(?P<name>[a-z0-9-]{3,63})",
     re.IGNORECASE,
 )
+_VOLUME_ID = re.compile(
+    r"/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.NetApp/netAppAccounts/[^/]+/capacityPools/[^/]+/volumes/[^/]+",
+    re.IGNORECASE,
+)
 _NAMESPACE = uuid.UUID("5f1c2f0e-6a0e-5c1b-9a54-0b8f6d0f7e11")
 
 
@@ -118,13 +122,18 @@ def share_parts(share_id: str) -> ShareId | None:
     return ShareId(**{key: text.lower() for key, text in found.groupdict().items()}) if found else None
 
 
+def is_netapp_volume(id: str) -> bool:
+    """Return whether a resource ID is the ID of a volume of Azure NetApp Files."""
+    return _VOLUME_ID.fullmatch(id) is not None
+
+
 def file_server(account: str) -> str:
     """Return the name of the file servers of a storage account, for which their certificate is issued."""
     return f"{account}.file.core.windows.net"
 
 
 def share(file_system: str) -> str:
-    """Return the name of the file share of a file system. The name of a file system consists of lower-case letters, digits and single hyphens."""
+    """Return the name of the file share, or of the capacity pool and the volume, of a file system. The name of a file system consists of lower-case letters, digits and single hyphens."""
     if len(file_system) <= SHARE_LIMIT:
         return file_system
     return f"{naming.short(file_system, SHARE_LIMIT - 7)}-{naming.text_token(file_system, 6)}"

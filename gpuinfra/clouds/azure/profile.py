@@ -1,4 +1,4 @@
-"""Azure-specific decisions: images, scale sets, addresses, Managed Lustre and Azure Files. Pure: imports no SDK."""
+"""Azure-specific decisions: images, scale sets, addresses, Managed Lustre, Azure Files and Azure NetApp Files. Pure: imports no SDK."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuinfra.clouds import planned as made
 from gpuinfra.clouds.azure import catalog, names, resources
 from gpuinfra.clouds.azure import regions as places
 from gpuinfra.clouds.azure.images import IMAGES
-from gpuinfra.clouds.azure.instances import BASTION_SUBNET, ENDPOINTS_SUBNET, REGIONAL
+from gpuinfra.clouds.azure.instances import BASTION_SUBNET, ENDPOINTS_SUBNET, NETAPP, NETAPP_SUBNET, REGIONAL
 from gpuinfra.clouds.azure.recovery import REPLICATION
 from gpuinfra.clouds.azure.software import SOFTWARE
 from gpuinfra.clouds.profile import BilledCapacity, TagForm
@@ -55,6 +55,8 @@ LUSTRE_ZONE = "1"
 LUSTRE_NAME = "lustrefs"
 """Name of every Managed Lustre file system in its mount source (https://learn.microsoft.com/azure/azure-managed-lustre/connect-clients, retrieved 2026-11-23)."""
 GIB_PER_TIB = 1024
+NETAPP_LEVEL = "premium"
+"""Default service level of Azure NetApp Files: 64 MiB/s for each TiB. The standard level has 16."""
 
 
 class AzureProfile:
@@ -88,6 +90,7 @@ class AzureProfile:
     budget_currency: str | None = None
     replication = REPLICATION
     storage_kinds = frozenset({"lustre", "home", "object"})
+    home_services = ("files", "netapp")
     metadata_to_guard: tuple[str, ...] = ("169.254.169.254",)
     """Address of the metadata service. Azure has no hop limit."""
 
@@ -176,9 +179,11 @@ class AzureProfile:
     def network(self, spec: ClusterSpec, zoning: Zoning, today: date) -> NetworkPlan:
         """Return one subnet for all nodes, because subnets span zones, and one subnet per Lustre file system."""
         lustre = [f"storage-{name}" for name, entry in created(spec.storage) if entry.kind == "lustre"]
-        homes = ("file",) if any(entry.kind == "home" for _, entry in created(spec.storage)) else ()
+        services = {self._service(entry) for _, entry in created(spec.storage) if isinstance(entry, Home)}
+        homes = ("file",) if "files" in services else ()
+        netapp = "netapp" in services
         if spec.network.existing:
-            return _existing(spec, self.subnet(""), lustre, homes)
+            return _existing(spec, self.subnet(""), lustre, homes, netapp=netapp)
         network = ipaddress.ip_network(spec.network.cidr, strict=False)
         eighths = list(network.subnets(prefixlen_diff=3))
         small = small_ranges(network)
@@ -188,6 +193,8 @@ class AzureProfile:
         roles.append((ENDPOINTS_SUBNET, "endpoints", small[-1]))
         if spec.access.bastion:
             roles.append((BASTION_SUBNET, "bastion", small[-2]))
+        if netapp:
+            roles.append((NETAPP_SUBNET, NETAPP, small[-3]))
         return NetworkPlan(
             cidr=spec.network.cidr,
             subnets=tuple(Subnet(name=name, zone=REGIONAL, cidr=str(cidr), role=role) for name, role, cidr in roles),
@@ -252,23 +259,34 @@ class AzureProfile:
                 if own
                 else "the container exists outside the stack",
             )
+        netapp = self._service(entry) == "netapp"
         return FileSystemPlan(
             name=name,
             kind=entry.kind,
+            service=self._service(entry),
             mount=entry.mount,
-            capacity_gib=entry.capacity_gib,
-            deployment="Premium_LRS",
+            capacity_gib=netapp_gib(entry) if netapp else entry.capacity_gib,
+            deployment=(entry.service_level or NETAPP_LEVEL).capitalize() if netapp else "Premium_LRS",
             throughput_mb_s_per_tib=None,
-            subnet=self.subnet(zone),
+            subnet=NETAPP_SUBNET if netapp else self.subnet(zone),
+            holds_subnet=netapp,
+            snapshot_days=entry.snapshot_days,
             lifetime=Lifetime.KEPT,
             lifetime_reason="home directories contain the only copy of their files",
         )
 
+    def _service(self, entry: Home) -> str:
+        return entry.service or self.home_services[0]
+
     def existing_file_system(
         self, entry: Lustre | Home, existing: ExistingFileSystem, name: str, region: str
     ) -> ExistingFileSystemPlan:
-        """Return the plan of an existing Managed Lustre file system or an existing share of Azure Files, whose address and path follow from its ID."""
-        if entry.kind == "home":
+        """Return the plan of an existing Managed Lustre file system, volume of Azure NetApp Files, or share of Azure Files, whose address and path follow from its ID."""
+        service = self._service(entry) if isinstance(entry, Home) else ""
+        if service == "netapp":
+            address, path = existing.address or "", f"/{(existing.mount_name or '').lstrip('/')}"
+            opens = "TCP 111, 635, 2049, 4045 and 4046 from the node subnet, in the security group of the delegated subnet and in the export policy of the volume, with root access"
+        elif entry.kind == "home":
             share = names.share_parts(existing.id)
             address, path = (share.address, share.path) if share else ("", "")
             opens = "TCP 2049 from the node subnet to a private endpoint of the share's storage account, whose private DNS zone is linked to the network"
@@ -280,6 +298,7 @@ class AzureProfile:
         return ExistingFileSystemPlan(
             name=name,
             kind=entry.kind,
+            service=service,
             mount=entry.mount,
             id=existing.id,
             address=address,
@@ -309,15 +328,25 @@ def lustre_zone(zone: str, region: str) -> str | None:
     return zone
 
 
+def netapp_gib(entry: Home) -> int:
+    """Return the size of a volume of Azure NetApp Files. Its capacity pool is billed in increments of 1 TiB, and the volume uses all of it.
+
+    https://learn.microsoft.com/azure/azure-netapp-files/azure-netapp-files-resource-limits, page dated 2025-06-10.
+    """
+    return -(-entry.capacity_gib // GIB_PER_TIB) * GIB_PER_TIB
+
+
 def small_ranges(network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> list[Any]:
-    """Return the ranges for file systems, private endpoints and Bastion: equal parts of the first eighth of the network."""
+    """Return the ranges for file systems, private endpoints, Bastion and Azure NetApp Files: equal parts of the first eighth of the network."""
     first = next(iter(network.subnets(prefixlen_diff=3)))
     return list(first.subnets(new_prefix=max(first.prefixlen, min(28, network.prefixlen + 7))))
 
 
-def file_system_limit(network: ipaddress.IPv4Network | ipaddress.IPv6Network, *, bastion: bool) -> int:
-    """Return how many file systems fit into a network in addition to the subnets for private endpoints and Bastion."""
-    return len(small_ranges(network)) - (2 if bastion else 1)
+def file_system_limit(
+    network: ipaddress.IPv4Network | ipaddress.IPv6Network, *, bastion: bool, netapp: bool = False
+) -> int:
+    """Return how many Lustre file systems fit into a network in addition to the subnets for private endpoints, Bastion and Azure NetApp Files."""
+    return len(small_ranges(network)) - (3 if netapp else 2 if bastion else 1)
 
 
 def _plain(os: str, machine: MachineType) -> Image:
@@ -336,7 +365,7 @@ def _fault_domains(zone: str, *, fabric: bool) -> int | None:
     return None if zone == REGIONAL else 5
 
 
-def _existing(spec: ClusterSpec, nodes: str, lustre: list[str], homes: tuple[str, ...]) -> NetworkPlan:
+def _existing(spec: ClusterSpec, nodes: str, lustre: list[str], homes: tuple[str, ...], *, netapp: bool) -> NetworkPlan:
     """Return an existing network with its node subnet and a subnet per file system."""
     existing = spec.network.existing
     assert existing is not None
@@ -346,6 +375,9 @@ def _existing(spec: ClusterSpec, nodes: str, lustre: list[str], homes: tuple[str
     subnets += [
         Subnet(name=name, zone=REGIONAL, cidr="", role="storage", existing_id=known.get(name)) for name in lustre
     ]
+    if netapp:
+        delegated = known.get(NETAPP_SUBNET)
+        subnets.append(Subnet(name=NETAPP_SUBNET, zone=REGIONAL, cidr="", role=NETAPP, existing_id=delegated))
     return NetworkPlan(
         cidr="",
         subnets=tuple(subnets),

@@ -36,6 +36,7 @@ KEY_REASON = "data that a key encrypts is lost without the key"
 SETTINGS = "an account without its settings is not protected"
 HOLDS = "deleting a resource group deletes the retained resources in it"
 CONTAINS = "a retained file system is in it"
+SNAPSHOTS = "a retained file system uses it"
 
 _JOIN_SUBNET = "Microsoft.Network/virtualNetworks/subnets/join/action"
 _JOIN_GROUP = "Microsoft.Network/networkSecurityGroups/join/action"
@@ -43,6 +44,7 @@ _JOIN_ADDRESS = "Microsoft.Network/publicIPAddresses/join/action"
 _ASSIGN = "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"
 _READ_KEY = "Microsoft.KeyVault/vaults/keys/read"
 _ACCOUNTS = "Microsoft.Storage/storageAccounts"
+_NETAPP = "Microsoft.NetApp/netAppAccounts"
 _CONTAINERS = f"{_ACCOUNTS}/blobServices/containers"
 _SEND_LOGS = "Microsoft.OperationalInsights/workspaces/sharedKeys/action"
 
@@ -194,6 +196,8 @@ MEMBERS = ResourceKind("azure-native:network:ApplicationSecurityGroup", "{compon
     _actions("Microsoft.Network/applicationSecurityGroups"))
 STORAGE_GROUP = ResourceKind("azure-native:network:NetworkSecurityGroup", "{component}-storage", instances.storage_security_groups, retained(CONTAINS, with_data=True), FREE,
     _SECURITY_GROUP_ACTIONS, find("security-group"))
+NETAPP_GROUP = ResourceKind("azure-native:network:NetworkSecurityGroup", "{component}-netapp", instances.netapp_groups, retained(CONTAINS, with_data=True), FREE,
+    _SECURITY_GROUP_ACTIONS, find("security-group"))
 # Private endpoints.
 DNS_ZONE = ResourceKind("azure-native:privatedns:PrivateZone", "{component}-{purpose}-zone", instances.dns_zones, REMOVED, priced_each("dns_zone_month", "private DNS zone"),
     _actions("Microsoft.Network/privateDnsZones"))
@@ -224,6 +228,15 @@ HOME_SERVICE = ResourceKind("azure-native:storage:FileServiceProperties", "{comp
     _actions(f"{_ACCOUNTS}/fileServices", delete=False), find("files"))
 HOME_SHARE = ResourceKind("azure-native:storage:FileShare", "{component}-{part}", instances.home_shares, retained("{why}"), priced("home_gib_month"),
     _actions(f"{_ACCOUNTS}/fileServices/shares"), find("share"))
+NETAPP_ACCOUNT = ResourceKind("azure-native:netapp:Account", "{component}-account", instances.netapp, retained("{why}"), FREE,
+    _actions(_NETAPP), find("netapp-account"))
+NETAPP_SNAPSHOTS = ResourceKind("azure-native:netapp:SnapshotPolicy", "{component}-{part}-snapshots", instances.netapp_snapshots, retained(SNAPSHOTS), FREE,
+    _actions(f"{_NETAPP}/snapshotPolicies"), find("netapp-snapshots"))
+NETAPP_POOL = ResourceKind("azure-native:netapp:CapacityPool", "{component}-{part}-pool", instances.netapp_volumes, retained("{why}"), priced("home_gib_month"),
+    _actions(f"{_NETAPP}/capacityPools"), find("netapp-pool"))
+# The capacity pool is billed, and the volume uses all of its capacity.
+NETAPP_VOLUME = ResourceKind("azure-native:netapp:CapacityPoolVolume", "{component}-{part}-volume", instances.netapp_volumes, retained("{why}"), FREE,
+    _actions(f"{_NETAPP}/capacityPools/volumes", _JOIN_SUBNET), find("netapp-volume"))
 # Nodes.
 NODE_IDENTITY = ResourceKind("azure-native:managedidentity:UserAssignedIdentity", "{component}-identity", instances.node_roles, REMOVED, FREE,
     _IDENTITY_ACTIONS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuinfra.software.cloud import BucketClient, CloudSoftware, LustreClient, LustreRelease
+from gpuinfra.software.cloud import BucketClient, CloudSoftware, HomeMount, LustreClient, LustreRelease
 
 MICROSOFT_KEY_URL = "https://packages.microsoft.com/keys/microsoft.asc"
 MICROSOFT_KEY_FINGERPRINT = "BC528686B50D79E339D3721CEB3E94ADBE1229CF"
@@ -30,9 +30,18 @@ SOFTWARE = CloudSoftware(
     local_disk_model="Microsoft NVMe Direct Disk( v2)?",
     # Azure/azhpc-images:components/customizations/setup_nvme.sh
     local_disk_mount_of_image="/mnt/resource_nvme",
-    # Version, sec and nconnect: https://learn.microsoft.com/azure/storage/files/encryption-in-transit-for-nfs-shares, page dated 2025-06-27.
-    # The other options are assumptions.
-    home_options="vers=4,minorversion=1,sec=sys,hard,timeo=600,nconnect=4,noresvport,actimeo=30",
+    homes={
+        # Version, sec and nconnect: https://learn.microsoft.com/azure/storage/files/encryption-in-transit-for-nfs-shares, page dated 2025-06-27.
+        # The other options are assumptions.
+        "files": HomeMount(
+            options="vers=4,minorversion=1,sec=sys,hard,timeo=600,nconnect=4,noresvport,actimeo=30", tls=True
+        ),
+        # Sizes and nconnect: "Linux NFS mount options best practices for Azure NetApp Files"
+        # (https://learn.microsoft.com/azure/azure-netapp-files/performance-linux-mount-options, page dated 2024-03-07), and the options of
+        # Azure/cyclecloud-slurm-workspace at 057add5: bicep/anf.bicep. NFS 4.1 would require the ID domain of the volumes on each node
+        # (https://learn.microsoft.com/azure/azure-netapp-files/azure-netapp-files-configure-nfsv41-domain, page dated 2025-04-12).
+        "netapp": HomeMount(options="vers=3,tcp,hard,timeo=600,rsize=262144,wsize=262144,nconnect=8"),
+    },
     # The mount helper of Azure Files connects stunnel to this port (Azure/AZNFS-mount at 850eebf: src/nfsv4mountscript.sh). The certificate is issued
     # for *.file.core.windows.net.
     home_tls_port=2049,

@@ -35,6 +35,7 @@ TIMING = Timing(
             seconds=1020,
             source="17 minutes until the file system is mounted, https://github.com/kubernetes-sigs/azurelustre-csi-driver/issues/236, retrieved 2026-11-26",
         ),
+        rows.NETAPP_VOLUME.type: Duration(seconds=None, source="no public figure, searched 2026-11-27"),
         rows.SCALE_SET.type: Duration(
             seconds=None, source="launch and first boot: no public figure for machines with GPUs, searched 2026-11-26"
         ),
@@ -51,6 +52,7 @@ TIMING = Timing(
             rows.PRIVATE_ENDPOINT,
             rows.DNS_LINK,
             rows.LUSTRE,
+            rows.NETAPP_VOLUME,
         ),
         rows.NODES_READY: (rows.SCALE_SET,),
     },

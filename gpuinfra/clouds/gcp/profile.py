@@ -84,6 +84,7 @@ class GcpProfile:
     budget_currency: str | None = None
     replication = REPLICATION
     storage_kinds = frozenset({"lustre", "home", "object"})
+    home_services = ("filestore",)
     metadata_to_guard: tuple[str, ...] = ("169.254.169.254", "fd20:ce::254")
     """Addresses of the metadata service. Google Cloud has no hop limit. The IPv6 address comes from public lists of metadata addresses (2026-11-21)."""
 
@@ -267,6 +268,7 @@ class GcpProfile:
         return FileSystemPlan(
             name=name,
             kind=entry.kind,
+            service=self.home_services[0] if entry.kind == "home" else "",
             mount=entry.mount,
             capacity_gib=self.lustre(entry).billed if isinstance(entry, Lustre) else getattr(entry, "capacity_gib", 0),
             deployment="MANAGED" if lustre else "ZONAL" if entry.kind == "home" else "gcsfuse",
@@ -294,6 +296,7 @@ class GcpProfile:
         return ExistingFileSystemPlan(
             name=name,
             kind=entry.kind,
+            service="" if lustre else self.home_services[0],
             mount=entry.mount,
             id=existing.id,
             address=existing.address or "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuinfra.software import tables
-from gpuinfra.software.cloud import BucketClient, CloudSoftware, LustreClient, LustreRelease
+from gpuinfra.software.cloud import BucketClient, CloudSoftware, HomeMount, LustreClient, LustreRelease
 
 GCSFUSE = BucketClient(
     name="gcsfuse",
@@ -29,7 +29,7 @@ SOFTWARE = CloudSoftware(
     # `nvme_card-pd` is a network disk.
     local_disk_model="nvme_card[0-9]*",
     # The plan creates a Filestore instance with NFS 3. The other options are assumptions.
-    home_options="nfsvers=3,tcp,hard,timeo=600,retrans=3",
+    homes={"filestore": HomeMount(options="nfsvers=3,tcp,hard,timeo=600,retrans=3")},
     buckets=GCSFUSE,
     lustre=LustreClient(
         repository=f"{tables.GOOGLE_PACKAGES}/lustre-client-binaries",

@@ -37,6 +37,7 @@ IDS = {
     "aws:ec2/vpcEndpoint:VpcEndpoint": "VpcEndpoint.VpcEndpointId",
     "aws:efs/fileSystem:FileSystem": "FileSystemId",
     "aws:fsx/lustreFileSystem:LustreFileSystem": "FileSystem.FileSystemId",
+    "aws:fsx/openZfsFileSystem:OpenZfsFileSystem": "FileSystem.FileSystemId",
     "aws:kms/key:Key": "KeyMetadata.KeyId",
 }
 """Path of the id in the response to the first call of a type. Other types are identified by name."""

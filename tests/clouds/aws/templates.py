@@ -83,6 +83,7 @@ SAME = {
     "ec2/routeTableAssociation:RouteTableAssociation": "AWS::EC2::SubnetRouteTableAssociation",
     "ec2/vpcEndpoint:VpcEndpoint": "AWS::EC2::VPCEndpoint",
     "fsx/lustreFileSystem:LustreFileSystem": "AWS::FSx::FileSystem",
+    "fsx/openZfsFileSystem:OpenZfsFileSystem": "AWS::FSx::FileSystem",
     "fsx/dataRepositoryAssociation:DataRepositoryAssociation": "AWS::FSx::DataRepositoryAssociation",
     "efs/mountTarget:MountTarget": "AWS::EFS::MountTarget",
     "kms/alias:Alias": "AWS::KMS::Alias",

@@ -27,6 +27,7 @@ _KINDS = {
     "compute:VirtualMachineScaleSet": ("Microsoft.Compute/virtualMachineScaleSets", "vmScaleSetName"),
     "operationalinsights:Workspace": ("Microsoft.OperationalInsights/workspaces", "workspaceName"),
     "storagecache:AmlFilesystem": ("Microsoft.StorageCache/amlFilesystems", "amlFilesystemName"),
+    "netapp:Account": ("Microsoft.NetApp/netAppAccounts", "accountName"),
 }
 """Type -> type in ids, and the input with the name."""
 
@@ -42,6 +43,7 @@ def resource(type_: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[s
     own = inputs.get(key) or name
     id_ = f"{group}/providers/{provider}/{own}"
     account = f"{group}/providers/Microsoft.Storage/storageAccounts/{inputs.get('accountName')}"
+    netapp = f"{group}/providers/Microsoft.NetApp/netAppAccounts/{inputs.get('accountName')}"
     container = f"{account}/blobServices/default/containers/{inputs.get('containerName')}"
     match kind:
         case "network:Subnet":
@@ -58,6 +60,15 @@ def resource(type_: str, name: str, inputs: dict[str, Any]) -> tuple[str, dict[s
         case "storage:FileShare":
             own = inputs["shareName"]
             id_ = f"{account}/fileServices/default/shares/{own}"
+        case "netapp:SnapshotPolicy":
+            own = inputs["snapshotPolicyName"]
+            id_ = f"{netapp}/snapshotPolicies/{own}"
+        case "netapp:CapacityPool":
+            own = inputs["poolName"]
+            id_ = f"{netapp}/capacityPools/{own}"
+        case "netapp:CapacityPoolVolume":
+            own = inputs["volumeName"]
+            id_ = f"{netapp}/capacityPools/{inputs['poolName']}/volumes/{own}"
         case "storage:ManagementPolicy":
             own, id_ = "default", f"{account}/managementPolicies/default"
         case "storage:ObjectReplicationPolicy":
@@ -103,6 +114,13 @@ def _outputs(kind: str, own: str, name: str, inputs: dict[str, Any]) -> dict[str
         return {"principalId": _uuid(name, "principal"), "clientId": _uuid(name, "client"), "tenantId": TENANT}
     if kind == "storagecache:AmlFilesystem":
         return {"clientInfo": {"mgsAddress": "10.64.0.4", "lustreVersion": "2.15", "mountCommand": "mount"}}
+    if kind == "netapp:CapacityPoolVolume":
+        target = {
+            "fileSystemId": _uuid(name, "volume"),
+            "ipAddress": "10.64.26.4",
+            "mountTargetId": _uuid(name, "target"),
+        }
+        return {"mountTargets": [target]}
     return {}
 
 

@@ -79,6 +79,20 @@ def test_retained_home_directories_are_found_by_id() -> None:
     }
 
 
+def test_retained_volumes_of_netapp_are_found_by_id() -> None:
+    """The account, its pools, volumes and snapshot policy, and their network have the ids and parents of the program."""
+    spec, recording = spec_of_variant("netapp"), variant("netapp")
+    found = _found(recording, "test", make_plan(spec, TODAY))
+    assert {one.resource.name: one.id for one in found} == {
+        one.name: one.id for one in recording.custom if one.retained
+    }
+    volumes = [one for one in found if one.resource.type.endswith(":CapacityPoolVolume")]
+    assert [one.id.rpartition("/capacityPools/")[2] for one in volumes] == ["home-0/volumes/home-0", "tools-0/volumes/tools-0"]  # fmt: skip
+    assert {parent for one in volumes for parent in one.resource.parents} >= {
+        ("gpuinfra:azure:NetAppHomeDirectories", "train-netapp")
+    }
+
+
 def recording_token(recording: Recording) -> str:
     """The token of the stack, from a name."""
     return recording.one("azure-native:network:VirtualNetwork").inputs["virtualNetworkName"].rsplit("-", 1)[1]

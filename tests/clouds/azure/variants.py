@@ -63,6 +63,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "trail without data events": {"audit": {"data_events": False}},
     "home directories": {"storage": [{"kind": "home"}, {"kind": "home", "mount": "/tools", "capacity_gib": 100}]},
     "home directories in an existing network": {"network": {"existing": EXISTING}, "storage": [{"kind": "home"}]},
+    "netapp": {
+        "storage": [
+            {"kind": "home", "service": "netapp", "snapshot_days": 7},
+            {"kind": "home", "service": "netapp", "mount": "/tools", "capacity_gib": 1500, "service_level": "ultra"},
+        ]
+    },
+    "netapp in an existing network": {
+        "network": {"existing": {**EXISTING, "subnets": {**EXISTING["subnets"], "netapp-0": f"{_NETWORK}/virtualNetworks/corp/subnets/anf"}}},
+        "storage": [{"kind": "home", "service": "netapp"}],
+    },
     "lustre without a container": {"storage": [LUSTRE]},
     "lustre on an existing container": {"storage": [{**LUSTRE, "bucket": _CONTAINER, "importer_id": IMPORTER}]},
     "lustre without an importer": {"storage": [{**LUSTRE, "bucket": _CONTAINER}]},

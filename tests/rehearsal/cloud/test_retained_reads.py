@@ -14,6 +14,7 @@ import grpc
 import pytest
 from botocore.exceptions import ClientError
 
+from gpuinfra.clouds.aws import file_systems
 from gpuinfra.clouds.aws.dns import AwsDns
 from gpuinfra.rehearsal import endpoints
 from gpuinfra.rehearsal.cloud.aws import credentials
@@ -109,6 +110,23 @@ def test_addresses_of_file_systems_are_in_their_subnets(session: Any, aws: Clien
     )
     assert known[made.outputs["dnsName"]].addresses == (found["PrivateIpAddress"],)
     assert known[home.outputs["dnsName"]].addresses == (target.outputs["ipAddress"],)
+
+
+def test_a_file_system_on_openzfs_is_found_by_its_tag(session: Any, aws: Client) -> None:
+    """The tag identifies the file system, and its name points to the address of its only network interface."""
+    _, subnet = stacks.network(aws)
+    inputs = {
+        "deploymentType": "SINGLE_AZ_2", "storageCapacity": 64, "throughputCapacity": 160, "subnetIds": [subnet.id],
+        "tags": {file_systems.IDENTITY: "train-home-0-0a1b2c3d"},
+    }  # fmt: skip
+    made = aws.create("aws:fsx/openZfsFileSystem:OpenZfsFileSystem", inputs)
+    fsx = session.client("fsx")
+    assert file_systems.find(fsx, "train-home-0-0a1b2c3d") == made.id
+    assert file_systems.find(fsx, "train-home-0-ffffffff") is None
+    states = [{"type": made.token, "id": made.id, "outputs": made.outputs}]
+    client = AwsDns(lambda service, region: session.client(service, region_name=region), "us-east-1")
+    (address,) = client.file_systems(states)[made.outputs["dnsName"]].addresses
+    assert ip_address(address) in ip_network(subnet.inputs["cidrBlock"])
 
 
 def test_homes_are_found_by_creation_token(session: Any, aws: Client) -> None:

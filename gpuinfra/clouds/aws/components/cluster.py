@@ -14,6 +14,7 @@ from gpuinfra.clouds.aws.components.buckets import PrivateBucket, PrivateBucketA
 from gpuinfra.clouds.aws.components.homes import HomeDirectories, HomeDirectoriesArgs
 from gpuinfra.clouds.aws.components.network import Network, NetworkArgs
 from gpuinfra.clouds.aws.components.nodes import NodePool, NodePoolArgs
+from gpuinfra.clouds.aws.components.openzfs import OpenZfsHomeDirectories, OpenZfsHomeDirectoriesArgs
 from gpuinfra.clouds.aws.components.policies import MountedBucket
 from gpuinfra.clouds.aws.components.recovery import RegionClone, RegionCloneArgs, Source
 from gpuinfra.clouds.aws.components.refs import Existing, FoundationRefs, SiteRefs
@@ -22,6 +23,7 @@ from gpuinfra.clouds.aws.components.scope import Scope
 from gpuinfra.clouds.aws.components.security import SecurityGroups, SecurityGroupsArgs
 from gpuinfra.clouds.aws.components.storage import SharedFilesystem, SharedFilesystemArgs
 from gpuinfra.clouds.aws.instances import declared_rules, existing_rules, mount_subnets
+from gpuinfra.clouds.aws.profile import OPENZFS_ROOT
 from gpuinfra.clouds.build import ClusterBuilder, Pools, existing_mounts, pool_args, site_bucket, site_subnet
 from gpuinfra.clouds.planned import retained_subnets
 from gpuinfra.plan.model import FileSystemPlan, RecoveryPlan
@@ -72,7 +74,8 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 scope=self.scope,
                 vpc_id=vpc_id,
                 storage=any(one.kind == "lustre" for one in plan.file_systems),
-                homes=any(one.kind == "home" for one in plan.file_systems),
+                openzfs=any(one.service == "openzfs" for one in plan.file_systems),
+                homes=any(one.service == "efs" for one in plan.file_systems),
                 storage_efa=any(one.efa for one in plan.file_systems),
                 holds_data=bool(retained_subnets(plan)),
                 ingress=tuple(declared_rules(plan.network)),
@@ -90,7 +93,21 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                     sources[one.name] = Source(bucket=bucket, key_arn=foundation.data_key_arn)
                 server = f"s3.{plan.region}.amazonaws.com"
                 file_systems.append({**mounted, "dns_name": server, "mount_name": bucket})
-            if one.kind == "home" and security.homes_group_id is not None:
+            if one.service == "openzfs" and security.storage_group_id is not None:
+                openzfs = OpenZfsHomeDirectories(
+                    naming.logical(plan.name, one.name),
+                    OpenZfsHomeDirectoriesArgs(
+                        scope=self.scope,
+                        plan=one,
+                        subnet_id=file_system_subnet_ids[one.subnet],
+                        security_group_id=security.storage_group_id,
+                        clients=(plan.network.cidr if plan.network else "") or "*",
+                        key_arn=foundation.data_key_arn,
+                    ),
+                    self.opts,
+                )
+                file_systems.append({**mounted, "dns_name": openzfs.dns_name, "mount_name": OPENZFS_ROOT})
+            if one.service == "efs" and security.homes_group_id is not None:
                 home = HomeDirectories(
                     naming.logical(plan.name, one.name),
                     HomeDirectoriesArgs(

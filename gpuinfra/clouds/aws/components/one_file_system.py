@@ -25,16 +25,14 @@ from gpuinfra.plan.model import FileSystemPlan
 _OUTSIDE = "restore it with the AWS CLI, and declare the new file system with existing"
 
 
-def before_create(
-    name: str, group: pulumi.Input[str], region: str, plan: FileSystemPlan
-) -> pulumi.ResourceHookBinding | None:
-    """Return the hook of the file system with this logical name and log group, or None outside a program."""
+def before_create(name: str, identity: str, region: str, plan: FileSystemPlan) -> pulumi.ResourceHookBinding | None:
+    """Return the hook of the file system with this logical name and identity (`file_systems.find`), or None outside a program."""
     if owner_of_hooks() is None:
         return None
     profile = pulumi.Config("aws").get("profile")
 
     def run(_: pulumi.ResourceHookArgs) -> None:
-        check(str(group), region, profile, name)
+        check(identity, region, profile, name)
         if plan.restore_from:
             check_backup(plan, region, profile, name)
 
@@ -43,13 +41,13 @@ def before_create(
     return pulumi.ResourceHookBinding(before_create=[hook])
 
 
-def check(group: str, region: str, profile: str | None, name: str) -> None:
+def check(identity: str, region: str, profile: str | None, name: str) -> None:
     """Raise an error if the account has the file system, or if the request to the account fails."""
     import boto3
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        found = find(boto3.Session(profile_name=profile, region_name=region).client("fsx"), group)
+        found = find(boto3.Session(profile_name=profile, region_name=region).client("fsx"), identity)
     except (BotoCoreError, ClientError) as problem:
         raise RuntimeError(
             f"cannot check whether {name} already exists: {problem}; set credentials in the environment or in "
@@ -92,13 +90,11 @@ def check_backup(plan: FileSystemPlan, region: str, profile: str | None, name: s
 def _unfit(plan: FileSystemPlan, backup: dict[str, Any]) -> str | None:
     """Return why a backup cannot be restored to the planned file system, and the fix. FSx does not return every field for each backup."""
     of = backup.get("FileSystem") or {}
-    lustre = of.get("LustreConfiguration") or {}
     state, kind, size = backup.get("Lifecycle"), of.get("FileSystemType"), of.get("StorageCapacity")
-    deployment, tier = lustre.get("DeploymentType"), lustre.get("PerUnitStorageThroughput")
-    storage, compression = of.get("StorageType"), lustre.get("DataCompressionType")
-    version, days = of.get("FileSystemTypeVersion"), lustre.get("AutomaticBackupRetentionDays")
-    if kind not in (None, "LUSTRE"):
-        return f"is a backup of a file system of the type {kind}; use a backup of FSx for Lustre"
+    storage = of.get("StorageType")
+    wanted, service = ("LUSTRE", "FSx for Lustre") if plan.kind == "lustre" else ("OPENZFS", "FSx for OpenZFS")
+    if kind not in (None, wanted):
+        return f"is a backup of a file system of the type {kind}; use a backup of {service}"
     if state not in (None, "AVAILABLE"):
         return f"is {state}; wait until it is AVAILABLE, or use another backup"
     if storage not in (None, "SSD"):
@@ -107,6 +103,15 @@ def _unfit(plan: FileSystemPlan, backup: dict[str, Any]) -> str | None:
         )
     if size not in (None, plan.capacity_gib):
         return f"has {size} GiB, but the declaration has {plan.capacity_gib} GiB; set capacity_gib to {size}, and increase it after the restore"
+    return _unfit_for_lustre(plan, of) if plan.kind == "lustre" else None
+
+
+def _unfit_for_lustre(plan: FileSystemPlan, of: dict[str, Any]) -> str | None:
+    """Return which setting of a backup of FSx for Lustre differs from the planned file system, and the fix."""
+    lustre = of.get("LustreConfiguration") or {}
+    deployment, tier = lustre.get("DeploymentType"), lustre.get("PerUnitStorageThroughput")
+    compression = lustre.get("DataCompressionType")
+    version, days = of.get("FileSystemTypeVersion"), lustre.get("AutomaticBackupRetentionDays")
     if deployment not in (None, plan.deployment):
         return f"is of the type {deployment}, but the declaration has {plan.deployment}; set deployment to {str(deployment).lower()}"
     if tier not in (None, plan.throughput_mb_s_per_tib):

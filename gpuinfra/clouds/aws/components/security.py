@@ -13,7 +13,14 @@ import pulumi_aws as aws
 
 from gpuinfra.clouds.aws import resources as rows
 from gpuinfra.clouds.aws.components.scope import Scope, child
-from gpuinfra.clouds.aws.instances import LUSTRE_PORTS, NFS_PORT, WEB_PORTS, DeclaredRule, ExistingRule
+from gpuinfra.clouds.aws.instances import (
+    LUSTRE_PORTS,
+    NFS_PORT,
+    OPENZFS_PORTS,
+    WEB_PORTS,
+    DeclaredRule,
+    ExistingRule,
+)
 from gpuinfra.clouds.ready_after import ready_after
 
 
@@ -24,9 +31,11 @@ class SecurityGroupsArgs:
     scope: Scope
     vpc_id: pulumi.Input[str]
     storage: bool = True
-    """True if there is a Lustre file system, which requires its own group."""
+    """True if there is a Lustre file system, which requires a group for file servers."""
+    openzfs: bool = False
+    """True if there are home directories on FSx for OpenZFS, which requires a group for file servers."""
     homes: bool = False
-    """True if there are home directories, whose mount targets require their own group."""
+    """True if there are home directories on EFS, whose mount targets require their own group."""
     storage_efa: bool = False
     """True if clients access the file system over EFA. Only a rule that allows all protocols and references a group ID matches EFA traffic."""
     holds_data: bool = False
@@ -65,21 +74,8 @@ class SecurityGroups(pulumi.ComponentResource):
         for rule in args.existing:
             nodes_rules += self._existing(nodes, rule)
         self.storage_group_id = None
-        if args.storage:
-            storage = self._storage_group()
-            storage_rules: list[pulumi.Resource] = []
-            protocol, spans = ("-1", (None,)) if args.storage_efa else ("tcp", LUSTRE_PORTS)
-            for index, span in enumerate(spans):
-                storage_rules += self._both_ways(
-                    f"allow-storage-{index}", storage, storage, protocol, span, "file servers to file servers"
-                )
-                storage_rules += self._both_ways(
-                    f"allow-storage-nodes-{index}", storage, nodes, protocol, span, "file servers and nodes"
-                )
-                nodes_rules += self._both_ways(
-                    f"allow-nodes-storage-{index}", nodes, storage, protocol, span, "nodes and file servers"
-                )
-            self.storage_group_id = ready_after(storage.id, storage_rules)
+        if args.storage or args.openzfs:
+            self.storage_group_id = self._storage(nodes, nodes_rules)
         self.homes_group_id = None
         if args.homes:
             self.homes_group_id = self._homes_group(nodes, nodes_rules)
@@ -91,6 +87,55 @@ class SecurityGroups(pulumi.ComponentResource):
                 "homes_group_id": self.homes_group_id,
             }
         )
+
+    def _storage(self, nodes: aws.ec2.SecurityGroup, nodes_rules: list[pulumi.Resource]) -> pulumi.Output[str]:
+        """Create the file servers' group, and add the nodes' rules to `nodes_rules`."""
+        args, storage = self._args, self._storage_group()
+        storage_rules: list[pulumi.Resource] = []
+        if args.storage:
+            protocol, spans = ("-1", (None,)) if args.storage_efa else ("tcp", LUSTRE_PORTS)
+            for index, span in enumerate(spans):
+                storage_rules += self._both_ways(
+                    f"allow-storage-{index}", storage, storage, protocol, span, "file servers to file servers"
+                )
+                storage_rules += self._both_ways(
+                    f"allow-storage-nodes-{index}", storage, nodes, protocol, span, "file servers and nodes"
+                )
+                nodes_rules += self._both_ways(
+                    f"allow-nodes-storage-{index}", nodes, storage, protocol, span, "nodes and file servers"
+                )
+        if args.openzfs:
+            storage_rules += self._openzfs(storage, nodes, nodes_rules)
+        return ready_after(storage.id, storage_rules)
+
+    def _openzfs(
+        self, storage: aws.ec2.SecurityGroup, nodes: aws.ec2.SecurityGroup, nodes_rules: list[pulumi.Resource]
+    ) -> list[pulumi.Resource]:
+        """Create the rules that let the nodes reach FSx for OpenZFS, add those of the nodes to `nodes_rules`, and return those of the file servers."""
+        made: list[pulumi.Resource] = []
+        for first, last in OPENZFS_PORTS:
+            ports = {"ip_protocol": "tcp", "from_port": first, "to_port": last}
+            made.append(
+                aws.vpc.SecurityGroupIngressRule(
+                    rows.OPENZFS_INGRESS.logical(self._name, port=first),
+                    security_group_id=storage.id,
+                    referenced_security_group_id=nodes.id,
+                    description="home directories from the nodes",
+                    opts=child(self, rows.OPENZFS_INGRESS),
+                    **ports,
+                )
+            )
+            nodes_rules.append(
+                aws.vpc.SecurityGroupEgressRule(
+                    rows.OPENZFS_EGRESS.logical(self._name, port=first),
+                    security_group_id=nodes.id,
+                    referenced_security_group_id=storage.id,
+                    description="nodes to home directories",
+                    opts=child(self, rows.OPENZFS_EGRESS),
+                    **ports,
+                )
+            )
+        return made
 
     def _homes_group(self, nodes: aws.ec2.SecurityGroup, nodes_rules: list[pulumi.Resource]) -> pulumi.Output[str]:
         """Create the mount targets' group, which accepts NFS from the nodes, and add the nodes' rule to `nodes_rules`."""
@@ -126,7 +171,7 @@ class SecurityGroups(pulumi.ComponentResource):
             rows.STORAGE_GROUP.logical(self._name),
             # `adopt` finds the group by this name. A generated name would replace the group.
             name=self._args.scope.unique_name("storage"),
-            description="Shared file systems: Lustre from and to the nodes",
+            description="Shared file systems: from and to the nodes",
             vpc_id=self._args.vpc_id,
             revoke_rules_on_delete=True,
             # A changed description replaces a group, and the name of this group is fixed, so the new group could not be created.

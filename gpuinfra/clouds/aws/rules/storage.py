@@ -1,4 +1,4 @@
-"""AWS rules for FSx for Lustre and buckets."""
+"""AWS rules for FSx, EFS and buckets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from datetime import date
 
-from gpuinfra.clouds.aws.profile import EFA_STEP_GIB, PROFILE, TIERS, dns_name, exports_everything
+from gpuinfra.clouds.aws.profile import EFA_STEP_GIB, OPENZFS_ROOT, PROFILE, TIERS, dns_name, exports_everything
+from gpuinfra.clouds.aws.regions import WITHOUT_OPENZFS
 from gpuinfra.clouds.machines import machines_of, nearest_value
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
@@ -42,7 +43,8 @@ def existing_fsx_or_efs_is_identified(spec: ClusterSpec, today: date) -> Iterato
         if isinstance(entry, ObjectMount) or (existing := entry.existing) is None:
             continue
         path, lustre = f"storage[{i}].existing", isinstance(entry, Lustre)
-        service = "FSx for Lustre" if lustre else "Amazon EFS"
+        openzfs = isinstance(entry, Home) and entry.service == "openzfs"
+        service = "FSx for Lustre" if lustre else "FSx for OpenZFS" if openzfs else "Amazon EFS"
         if not _FILE_SYSTEM.fullmatch(existing.id):
             what = f"is {shown(existing.id)}; allowed: the ID of an {service} file system, fs-0123456789abcdef0"
             yield error(
@@ -51,13 +53,13 @@ def existing_fsx_or_efs_is_identified(spec: ClusterSpec, today: date) -> Iterato
                 "specify the ID of the file system; ARNs, names, and IDs of volumes or caches are not allowed",
             )
             continue
-        own = dns_name(existing.id, spec.where.region, lustre=lustre)
+        own = dns_name(existing.id, spec.where.region, fsx=lustre or openzfs)
         # An unknown region has its own finding.
         address = existing.address if spec.where.region in PROFILE.regions else None
-        if address and not lustre and address != own:
+        if address and not lustre and not openzfs and address != own:
             what = f"is {shown(address)}; allowed: {own}, because nodes verify the certificate of the mount targets for this name"
             yield error(f"{path}.address", what, "remove it")
-        elif address and lustre and address != own and _ASSIGNED.fullmatch(address):
+        elif address and address != own and _ASSIGNED.fullmatch(address):
             what = f"is {shown(address)}, which is not a DNS name of the FSx file system {existing.id}; allowed: {own}, or another name of its servers"
             yield error(f"{path}.address", what, "remove the address, or correct the ID")
         if lustre and not existing.mount_name:
@@ -66,6 +68,13 @@ def existing_fsx_or_efs_is_identified(spec: ClusterSpec, today: date) -> Iterato
         elif lustre and existing.mount_name and not _MOUNT_NAME.fullmatch(existing.mount_name):
             what = f"is {shown(existing.mount_name)}; allowed: up to 8 letters and digits"
             yield error(f"{path}.mount_name", what, "use the mount name that FSx returns, without a path")
+        if (
+            openzfs
+            and existing.mount_name
+            and not f"/{existing.mount_name.lstrip('/')}/".startswith(f"{OPENZFS_ROOT}/")
+        ):
+            what = f"is {shown(existing.mount_name)}; allowed: {OPENZFS_ROOT}, or the path of a volume, {OPENZFS_ROOT}/NAME"
+            yield error(f"{path}.mount_name", what, f"use the path that FSx shows, which begins with {OPENZFS_ROOT}")
         if existing.security_group is None:
             what = "is required: the nodes reach only the security groups that the declaration specifies"
             yield error(
@@ -80,17 +89,31 @@ def existing_fsx_or_efs_is_identified(spec: ClusterSpec, today: date) -> Iterato
 
 
 def homes_are_in_availability_zones(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A stack with home directories does not use a Local Zone: EFS supports mount targets only in Availability Zones (EFS user guide, "Creating mount targets", retrieved 2026-11-22)."""
+    """A stack with home directories does not use a Local Zone: EFS supports mount targets only in Availability Zones (EFS user guide, "Creating mount targets", retrieved 2026-11-22), and gpuinfra creates FSx for OpenZFS only there."""
     zones = [("where.zone", spec.where.zone), *((f"pools[{i}].zone", pool.zone) for i, pool in enumerate(spec.pools))]
     local = [f"{path} is {zone}" for path, zone in zones if zone in PROFILE.opt_in_zones]
     for i, entry in enumerate(spec.storage):
         if isinstance(entry, Home) and local:
-            what = f"is home, but {listed(local)}, and EFS does not support mount targets in Local Zones"
+            why = (
+                "gpuinfra does not create FSx for OpenZFS in Local Zones"
+                if entry.service == "openzfs"
+                else "EFS does not support mount targets in Local Zones"
+            )
+            what = f"is home, but {listed(local)}, and {why}"
             yield error(
                 f"storage[{i}].kind",
                 what,
                 "remove the home directories, or use Availability Zones instead of Local Zones",
             )
+
+
+def openzfs_is_offered_in_region(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The Region offers FSx for OpenZFS of the deployment type that gpuinfra creates."""
+    for i, entry in enumerate(spec.storage):
+        openzfs = isinstance(entry, Home) and entry.service == "openzfs" and not entry.existing
+        if openzfs and spec.where.region in WITHOUT_OPENZFS:
+            what = f"is openzfs, but {spec.where.region} does not offer FSx for OpenZFS with the deployment type SINGLE_AZ_2"
+            yield error(f"storage[{i}].service", what, "use service: efs, or a different Region")
 
 
 def mounted_bucket_key_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:

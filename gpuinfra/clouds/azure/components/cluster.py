@@ -13,6 +13,7 @@ from gpuinfra.clouds.azure.components.audit import Foundation, FoundationArgs
 from gpuinfra.clouds.azure.components.endpoints import Endpoints, EndpointsArgs, private_endpoint
 from gpuinfra.clouds.azure.components.groups import resource_group
 from gpuinfra.clouds.azure.components.homes import HomeDirectories, HomeDirectoriesArgs
+from gpuinfra.clouds.azure.components.netapp import NetAppHomeDirectories, NetAppHomeDirectoriesArgs
 from gpuinfra.clouds.azure.components.network import Network, NetworkArgs
 from gpuinfra.clouds.azure.components.nodes import NodePool, NodePoolArgs
 from gpuinfra.clouds.azure.components.recovery import RegionClone, RegionCloneArgs
@@ -26,7 +27,10 @@ from gpuinfra.clouds.azure.instances import (
     DATA_CONTAINER,
     ENDPOINTS_SUBNET,
     HOMES,
+    NETAPP,
+    NETAPP_SUBNET,
     nat_gateway_zone,
+    of_service,
     retains_storage_group,
 )
 from gpuinfra.clouds.azure.names import container_parts
@@ -82,9 +86,12 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 plan=network,
                 storage=any(one.kind == "lustre" for one in plan.file_systems),
                 existing_lustre=any(one.kind == "lustre" for one in plan.existing_file_systems),
-                homes=any(one.kind == "home" for one in plan.file_systems),
-                existing_homes=any(one.kind == "home" for one in plan.existing_file_systems),
+                homes=bool(of_service(plan, "files")),
+                existing_homes=any(one.service == "files" for one in plan.existing_file_systems),
+                netapp=bool(of_service(plan, "netapp")),
+                existing_netapp=any(one.service == "netapp" for one in plan.existing_file_systems),
                 holds_data=retains_storage_group(plan),
+                holds_netapp=NETAPP_SUBNET in retained_subnets(plan),
             ),
             self.opts,
         )
@@ -107,11 +114,11 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         )
         file_systems, data, exports = self._file_systems(scope, foundation, endpoints, subnet_ids)
         if homes is not None:
-            shares = [one for one in plan.file_systems if one.kind == "home"]
             file_systems += [
                 {"kind": one.kind, "mount": one.mount, "dns_name": homes.server, "mount_name": homes.paths[one.name]}
-                for one in shares
+                for one in of_service(plan, "files")
             ]
+        file_systems += self._netapp(scope, subnet_ids)
         file_systems += existing_mounts(plan)
         # Nodes start only after the private DNS names that they use exist.
         ready = {name: ready_after(subnet_id, endpoints.ready) for name, subnet_id in subnet_ids.items()}
@@ -179,7 +186,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         return made.network_id, made.subnet_ids
 
     def _homes(self, scope: Scope, foundation: FoundationRefs) -> HomeDirectories | None:
-        plans = tuple(one for one in self.plan.file_systems if one.kind == "home")
+        plans = of_service(self.plan, "files")
         if not plans:
             return None
         return HomeDirectories(
@@ -187,6 +194,29 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             HomeDirectoriesArgs(scope=scope, plans=plans, encryption_key=foundation.data_key.encryption_key),
             self.opts,
         )
+
+    def _netapp(self, scope: Scope, subnet_ids: Mapping[str, pulumi.Input[str]]) -> list[dict[str, Any]]:
+        """Create the volumes for home directories, and return what nodes mount."""
+        plans, network = of_service(self.plan, "netapp"), self.plan.network
+        if not plans or network is None:
+            return []
+        nodes = next((one.cidr for one in network.subnets if one.role == "nodes"), "")
+        made = NetAppHomeDirectories(
+            naming.logical(self.plan.name, NETAPP),
+            NetAppHomeDirectoriesArgs(
+                scope=scope, plans=plans, subnet_id=subnet_ids[NETAPP_SUBNET], clients=nodes or "0.0.0.0/0"
+            ),
+            self.opts,
+        )
+        return [
+            {
+                "kind": one.kind,
+                "mount": one.mount,
+                "dns_name": made.servers[one.name],
+                "mount_name": made.paths[one.name],
+            }
+            for one in plans
+        ]
 
     def _file_systems(
         self,

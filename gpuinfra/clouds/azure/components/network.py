@@ -18,7 +18,7 @@ from gpuinfra.clouds.azure.components.grants import BLOB_CONTRIBUTOR, grant
 from gpuinfra.clouds.azure.components.scope import Scope, child
 from gpuinfra.clouds.azure.components.stores import EncryptionKey, PrivateStore, PrivateStoreArgs
 from gpuinfra.clouds.azure.fixed import ZONAL
-from gpuinfra.clouds.azure.instances import BASTION_SUBNET, uses_nat_gateway, zonal_name
+from gpuinfra.clouds.azure.instances import BASTION_SUBNET, NETAPP, retains_nat_gateway, uses_nat_gateway, zonal_name
 from gpuinfra.plan.model import NetworkPlan, Subnet
 
 WATCHER_GROUP = "NetworkWatcherRG"
@@ -40,7 +40,7 @@ class NetworkArgs:
     workspace_id: pulumi.Input[str] | None = None
     """Log Analytics workspace for the flow log. If unset, the flow log is written only to the storage account."""
     data_subnets: frozenset[str] = frozenset()
-    """Subnets that hold retained file systems. `destroy` retains them, the network, and the NAT gateway."""
+    """Subnets that hold retained file systems. `destroy` retains them, the network, and the NAT gateway if one of them uses it."""
 
 
 class Network(pulumi.ComponentResource):
@@ -76,7 +76,7 @@ class Network(pulumi.ComponentResource):
 
     def _nat_gateway(self) -> network.NatGateway:
         args, scope, zone = self._args, self._args.scope, self._args.zone
-        data = bool(args.data_subnets)
+        data = retains_nat_gateway(args.plan, args.data_subnets)
         address = network.PublicIPAddress(
             rows.NAT_ADDRESS.logical(self._name),
             public_ip_address_name=scope.unique_name(zonal_name("nat-address", zone), 80),
@@ -120,6 +120,9 @@ class Network(pulumi.ComponentResource):
             nat_gateway=network.SubResourceArgs(id=nat.id) if nat else None,
             network_security_group=network.NetworkSecurityGroupArgs(id=args.group_ids[subnet.role]),
             private_endpoint_network_policies="NetworkSecurityGroupEnabled",
+            delegations=[network.DelegationArgs(name=NETAPP, service_name="Microsoft.Netapp/volumes")]
+            if subnet.role == NETAPP
+            else None,
             opts=child(self, rows.SUBNET, data=subnet.name in args.data_subnets, depends_on=previous),
         )
 

@@ -1,4 +1,4 @@
-"""Network security groups of a site: one each for nodes, file systems, private endpoints and Bastion.
+"""Network security groups of a site: one each for nodes, Lustre, Azure NetApp Files, private endpoints and Bastion.
 
 InfiniBand traffic is not IP traffic, so security groups do not apply to it. The scale set isolates it (https://learn.microsoft.com/azure/virtual-machines/setup-infiniband, page dated 2026-09-25).
 Azure's default rules allow all traffic inside a virtual network and all egress, so each group ends with two rules that deny the rest.
@@ -14,6 +14,7 @@ from pulumi_azure_native import network
 
 from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.scope import Scope, child
+from gpuinfra.clouds.azure.instances import NETAPP
 from gpuinfra.plan.model import NetworkPlan
 
 LUSTRE_PORTS = ("988", "1019-1023")
@@ -22,6 +23,8 @@ HTTPS = ("443",)
 SSH = ("22",)
 NFS = ("2049",)
 """TCP port of Azure Files for NFS 4.1, with and without TLS (Azure/AZNFS-mount at 850eebf: src/nfsv4mountscript.sh, CONNECT_PORT)."""
+NETAPP_PORTS = ("111", "635", "2049", "4045-4046")
+"""TCP ports of Azure NetApp Files for NFS 3: portmapper, mount, NFS, lock manager and status monitor (requirements in https://learn.microsoft.com/azure/azure-netapp-files/azure-netapp-files-mount-unmount-volumes-for-virtual-machines, retrieved 2026-11-27)."""
 WEB_PORTS = ("80", "443")
 """TCP ports for egress to the internet. The Ubuntu archive serves signed packages on port 80; all other services use port 443."""
 LAST = 4096
@@ -56,10 +59,16 @@ class SecurityGroupsArgs:
     """If true, nodes exchange Lustre traffic with existing file systems in the virtual network and in peered networks."""
     homes: bool = False
     """If true, nodes use NFS shares through the private endpoints of this stack."""
+    netapp: bool = False
+    """If true, nodes use volumes of Azure NetApp Files in the delegated subnet."""
+    existing_netapp: bool = False
+    """If true, nodes use existing volumes of Azure NetApp Files in the virtual network and in peered networks."""
     existing_homes: bool = False
     """If true, nodes use NFS shares through existing private endpoints in the virtual network and in peered networks."""
     holds_data: bool = False
-    """If true, `destroy` retains the security group for file systems, because a retained file system uses it."""
+    """If true, `destroy` retains the security group for Lustre file systems, because a retained file system uses it."""
+    holds_netapp: bool = False
+    """If true, `destroy` retains the security group for Azure NetApp Files, because retained volumes use it."""
 
 
 class SecurityGroups(pulumi.ComponentResource):
@@ -77,11 +86,15 @@ class SecurityGroups(pulumi.ComponentResource):
     def __init__(self, name: str, args: SecurityGroupsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuinfra:azure:SecurityGroups", name, None, args.scope.options(opts))
         self._name, self._args = name, args
-        self._prefixes = {role: _prefixes(args.plan, role) for role in ("nodes", "storage", "endpoints", "bastion")}
+        self._prefixes = {
+            role: _prefixes(args.plan, role) for role in ("nodes", "storage", "netapp", "endpoints", "bastion")
+        }
         self.members_group_id = self._members() if args.plan.existing_id is not None else None
         self.group_ids = {"nodes": self._group("nodes", self._nodes())}
         if args.storage:
             self.group_ids["storage"] = self._group("storage", self._storage())
+        if args.netapp and args.plan.existing_id is None:
+            self.group_ids[NETAPP] = self._group(NETAPP, self._netapp())
         if self._has("endpoints"):
             self.group_ids["endpoints"] = self._group("endpoints", self._endpoints())
         if self._has("bastion"):
@@ -94,14 +107,17 @@ class SecurityGroups(pulumi.ComponentResource):
         return any(subnet.role == role for subnet in self._args.plan.subnets)
 
     def _group(self, role: str, rules: Rules) -> pulumi.Output[str]:
-        storage = role == "storage"
-        row = rows.STORAGE_GROUP if storage else rows.SECURITY_GROUP
+        holding = {
+            "storage": (rows.STORAGE_GROUP, self._args.holds_data),
+            NETAPP: (rows.NETAPP_GROUP, self._args.holds_netapp),
+        }
+        row, data = holding.get(role, (rows.SECURITY_GROUP, None))
         return network.NetworkSecurityGroup(
             row.logical(self._name, purpose=role),
             network_security_group_name=self._args.scope.unique_name(role, 80),
             resource_group_name=self._args.scope.group,
             security_rules=[*rules, *_deny_rest()],
-            opts=child(self, row, data=self._args.holds_data if storage else None),
+            opts=child(self, row, data=data),
         ).id
 
     def _members(self) -> pulumi.Output[str]:
@@ -150,6 +166,10 @@ class SecurityGroups(pulumi.ComponentResource):
             to = ("VirtualNetwork",) if self._args.existing_homes else self._prefixes["endpoints"]
             why = "home directories"
             rules.append(_rule("allow-homes-egress", 145, "Outbound", source=nodes, to=to, protocol="Tcp", ports=NFS, why=why))  # fmt: skip
+        if self._args.netapp or self._args.existing_netapp:
+            to = ("VirtualNetwork",) if self._args.existing_netapp else self._prefixes[NETAPP]
+            why = "home directories"
+            rules.append(_rule("allow-netapp-egress", 146, "Outbound", source=nodes, to=to, protocol="Tcp", ports=NETAPP_PORTS, why=why))  # fmt: skip
         if plan.egress == "nat":
             why = "packages, images and Azure services"
             rules.append(
@@ -175,6 +195,10 @@ class SecurityGroups(pulumi.ComponentResource):
             _rule("allow-time-egress", 221, "Outbound", source=storage, to=(LUSTRE_TIME_SERVER,), protocol="Udp", ports=("123",)),
         ]  # fmt: skip
         return rules
+
+    def _netapp(self) -> Rules:
+        nodes, to, why = self._prefixes["nodes"], self._prefixes[NETAPP], "nodes to home directories"
+        return [_rule("allow-netapp-ingress", 110, "Inbound", source=nodes, to=to, protocol="Tcp", ports=NETAPP_PORTS, why=why)]  # fmt: skip
 
     def _to_endpoints(self, source: tuple[str, ...], to: tuple[str, ...], why: str) -> network.SecurityRuleArgs:
         return _rule(

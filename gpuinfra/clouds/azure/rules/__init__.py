@@ -20,6 +20,7 @@ from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import Pool
+from gpuinfra.spec.storage import Home
 
 RESERVED_ADDRESSES = 5
 """Addresses that Azure reserves in each subnet."""
@@ -195,10 +196,11 @@ def lustre_subnet_is_large_enough(spec: ClusterSpec, today: date) -> Iterator[Fi
 
 
 def file_systems_fit_network(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The network has a subnet for each file system, in addition to the subnets for private endpoints and Bastion."""
+    """The network has a subnet for each Lustre file system, in addition to the subnets for private endpoints, Bastion and Azure NetApp Files."""
     try:
         network = ipaddress.ip_network(spec.network.cidr, strict=False)
-        fits = file_system_limit(network, bastion=spec.access.bastion)
+        netapp = any(isinstance(entry, Home) and entry.service == "netapp" for _, entry in created(spec.storage))
+        fits = file_system_limit(network, bastion=spec.access.bastion, netapp=netapp)
     except ValueError:
         return
     count = sum(entry.kind == "lustre" for _, entry in created(spec.storage))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from datetime import date
 
-from gpuinfra.clouds.azure.instances import MIN_BATCH_PERCENT, WORKSPACE_DAYS
+from gpuinfra.clouds.azure.instances import MIN_BATCH_PERCENT, NETAPP_SUBNET, WORKSPACE_DAYS
 from gpuinfra.clouds.azure.profile import LUSTRE_NAME
 from gpuinfra.clouds.azure.rules.fields import fields_of_other_clouds
 from gpuinfra.clouds.profile import rules_in
@@ -17,7 +17,7 @@ from gpuinfra.spec.capacity import Reserved
 from gpuinfra.spec.messages import host_bits
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
-from gpuinfra.spec.storage import Lustre, ObjectMount
+from gpuinfra.spec.storage import Home, Lustre, ObjectMount
 
 _GUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ID = r"/subscriptions/[^/]+/resourceGroups/[^/]+/providers/"
@@ -208,6 +208,11 @@ def existing_network_ids_are_valid(spec: ClusterSpec, today: date) -> Iterator[F
             what = f"has no subnet storage-{name}, which the file system requires"
             hint = f"add `storage-{name}: /subscriptions/...`"
             yield error(f"{path}.subnets", what, hint)
+    netapp = any(isinstance(entry, Home) and entry.service == "netapp" for _, entry in created(spec.storage))
+    if netapp and NETAPP_SUBNET not in existing.subnets:
+        what = f"has no subnet {NETAPP_SUBNET}, which Azure NetApp Files requires"
+        hint = f"add `{NETAPP_SUBNET}: /subscriptions/...`, a subnet that is delegated to Microsoft.Netapp/volumes"
+        yield error(f"{path}.subnets", what, hint)
 
 
 def existing_lustre_is_identified(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -34,6 +34,10 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "aws:ec2/vpc:Vpc": {"enableDnsSupport": True},
     "aws:ec2/vpcEndpoint:VpcEndpoint": {"privateDnsEnabled": False, "vpcEndpointType": "Gateway"},
     "aws:efs/fileSystem:FileSystem": {"throughputMode": "bursting"},
+    "aws:fsx/openZfsFileSystem:OpenZfsFileSystem": {
+        "automaticBackupRetentionDays": 0, "copyTagsToBackups": False, "copyTagsToVolumes": False, "storageType": "SSD",
+        "rootVolumeConfiguration.recordSizeKib": 128,
+    },
     "aws:iam/instanceProfile:InstanceProfile": {"path": "/"},
     "aws:iam/role:Role": {"forceDetachPolicies": False, "maxSessionDuration": 3600, "path": "/"},
     "aws:kms/key:Key": {

@@ -125,6 +125,7 @@ _ARNS = {
     "aws:ssm/parameter:Parameter": ("ssm", "parameter{id}", ""),
     "aws:budgets/budget:Budget": ("budgets", "budget/{name}", "g"),
     "aws:fsx/lustreFileSystem:LustreFileSystem": ("fsx", "file-system/{id}", ""),
+    "aws:fsx/openZfsFileSystem:OpenZfsFileSystem": ("fsx", "file-system/{id}", ""),
     "aws:fsx/dataRepositoryAssociation:DataRepositoryAssociation": ("fsx", "association/{fileSystemId}/{id}", ""),
     "aws:efs/fileSystem:FileSystem": ("elasticfilesystem", "file-system/{id}", ""),
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": ("ec2", "security-group-rule/{id}", ""),

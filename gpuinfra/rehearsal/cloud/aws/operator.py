@@ -24,6 +24,7 @@ _SERVICE_ROLE = {
     "autoscaling/group:Group": "autoscaling.amazonaws.com",
     "efs/fileSystem:FileSystem": "elasticfilesystem.amazonaws.com",
     "fsx/lustreFileSystem:LustreFileSystem": "fsx.amazonaws.com",
+    "fsx/openZfsFileSystem:OpenZfsFileSystem": "fsx.amazonaws.com",
     "fsx/dataRepositoryAssociation:DataRepositoryAssociation": "s3.data-source.lustre.fsx.amazonaws.com",
 }
 _TAKES_ROLE = {
@@ -283,7 +284,9 @@ def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], 
     elif action.startswith("elasticfilesystem:"):
         yield f"arn:aws:elasticfilesystem:{where}:file-system/{inputs.get('fileSystemId') or id or '*'}"
     elif action.startswith("fsx:"):
-        yield f"arn:aws:fsx:{where}:{'association' if 'Association' in kind else 'file-system'}/{id or '*'}"
+        shape = "association" if "Association" in kind else "file-system"
+        # The ARN of a volume contains the IDs of its file system and of the volume.
+        yield f"arn:aws:fsx:{where}:{'volume' if action == 'fsx:UpdateVolume' else shape}/{id or '*'}"
     elif action.startswith(_RULES):
         yield f"arn:aws:ec2:{where}:security-group/{inputs.get('securityGroupId') or id or '*'}"
     else:

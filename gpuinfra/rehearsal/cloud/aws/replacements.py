@@ -64,6 +64,11 @@ _FORCED: dict[str, tuple[str, ...]] = {
         "deploymentType", "storageType", "driveCacheType", "efaEnabled", "exportPath", "importPath", "importedFileChunkSize",
         "copyTagsToBackups",
     ),
+    # `internal/service/fsx/openzfs_file_system.go` in terraform-provider-aws, retrieved 2026-11-27.
+    "aws:fsx/openZfsFileSystem:OpenZfsFileSystem": (
+        "backupId", "deploymentType", "kmsKeyId", "securityGroupIds", "storageType", "subnetIds",
+        "rootVolumeConfiguration.copyTagsToSnapshots",
+    ),
 }  # fmt: skip
 
 

@@ -22,6 +22,7 @@ _NAMESPACES = {
     "containerservice": "ContainerService",
     "recoveryservices": "RecoveryServices",
     "privatedns": "Network",
+    "netapp": "NetApp",
 }
 _COLLECTIONS = {
     ("storage", "account"): "storageAccounts",
@@ -32,6 +33,10 @@ _COLLECTIONS = {
     ("storage", "FileServiceProperties"): "fileServices",
     ("storage", "FileShare"): "fileServices/default/shares",
     ("monitor", "SubscriptionDiagnosticSetting"): "diagnosticSettings",
+    ("netapp", "Account"): "netAppAccounts",
+    ("netapp", "account"): "netAppAccounts",
+    ("netapp", "pool"): "capacityPools",
+    ("netapp", "CapacityPoolVolume"): "volumes",
     ("privatedns", "PrivateZone"): "privateDnsZones",
     ("privatedns", "privateZone"): "privateDnsZones",
 }

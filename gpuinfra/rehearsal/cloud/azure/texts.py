@@ -61,6 +61,10 @@ TEXTS = (
     _name("storage:ManagementPolicy", "managementPolicyName", "default", 7, 7),
     _name("storage:ManagementPolicy", "policy.rules[].name", r"[a-zA-Z0-9-]+", 1, 255),
     _name("storagecache:AmlFilesystem", "amlFilesystemName", r"[0-9a-zA-Z][-0-9a-zA-Z_]*[0-9a-zA-Z]", 2, 80),
+    _name("netapp:Account", "accountName", r"[a-zA-Z0-9][a-zA-Z0-9_-]*", 1, 128),
+    _name("netapp:SnapshotPolicy", "snapshotPolicyName", r"[a-zA-Z0-9][a-zA-Z0-9_-]*", 1, 64),
+    _name("netapp:CapacityPool", "poolName", r"[a-zA-Z0-9][a-zA-Z0-9_-]*", 1, 64),
+    _name("netapp:CapacityPoolVolume", "volumeName", r"[a-zA-Z][a-zA-Z0-9_-]*", 1, 64),
     # A host name consists of the prefix and six characters. Linux allows up to 64 characters.
     Text(types="azure-native:compute:VirtualMachineScaleSet", path="virtualMachineProfile.osProfile.computerNamePrefix", form=r"[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?", least=1, most=58, page=_NAMES),
     Text(types="azure-native:compute:VirtualMachineScaleSet", path="virtualMachineProfile.extensionProfile.extensions[].name", form=r"[a-zA-Z0-9._-]+", least=1, most=80, page=_NAMES),

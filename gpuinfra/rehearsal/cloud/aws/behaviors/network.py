@@ -27,6 +27,7 @@ TABLE = "aws:ec2/routeTable:RouteTable"
 ASSOCIATION = "aws:ec2/routeTableAssociation:RouteTableAssociation"
 EIP = "aws:ec2/eip:Eip"
 LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
+OPENZFS = "aws:fsx/openZfsFileSystem:OpenZfsFileSystem"
 MOUNT_TARGET = "aws:efs/mountTarget:MountTarget"
 
 
@@ -96,7 +97,13 @@ class Vpc(Ec2):
 class Subnet(Ec2):
     types = (SUBNET,)
     needs = {"vpcId": VPC}
-    holders = {NAT: "subnetId", LUSTRE: "subnetIds", ENDPOINT: "subnetIds", MOUNT_TARGET: "subnetId"}
+    holders = {
+        NAT: "subnetId",
+        LUSTRE: "subnetIds",
+        OPENZFS: "subnetIds",
+        ENDPOINT: "subnetIds",
+        MOUNT_TARGET: "subnetId",
+    }
 
     def before_create(self, cloud: Cloud, call: Call) -> None:
         super().before_create(cloud, call)
@@ -207,7 +214,12 @@ class Eip(Behavior):
 class SecurityGroup(Ec2):
     types = (SECURITY,)
     needs = {"vpcId": VPC}
-    holders = {LUSTRE: "securityGroupIds", ENDPOINT: "securityGroupIds", MOUNT_TARGET: "securityGroups"}
+    holders = {
+        LUSTRE: "securityGroupIds",
+        OPENZFS: "securityGroupIds",
+        ENDPOINT: "securityGroupIds",
+        MOUNT_TARGET: "securityGroups",
+    }
     unique = (("name", "vpcId"),)
     taken = CloudError("InvalidGroup.Duplicate", "The security group '{name}' already exists for this VPC", status=409)
 

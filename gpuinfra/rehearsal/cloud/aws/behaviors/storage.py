@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.aws import access
 from gpuinfra.rehearsal.cloud.aws.behaviors.network import MOUNT_TARGET, SECURITY, SUBNET
@@ -242,9 +242,7 @@ def _check_backup(cloud: Cloud, call: Call, id: str) -> None:
     The values that must be equal are in "Restoring backups" of the FSx for Lustre user guide, and the rule for versions and the codes are in
     API_CreateFileSystemFromBackup.html, retrieved 2026-11-27. The wording, and the code for different values, are not verified.
     """
-    backup, plain, action = cloud.external(id), call.plain, "FSx: CreateFileSystemFromBackup"
-    if backup is None:
-        raise CloudError("BackupNotFound", f"Backup '{id}' does not exist.", action, status=400)
+    backup, plain, action = backup_of(cloud, id), call.plain, "FSx: CreateFileSystemFromBackup"
     lustre = backup.get("LustreConfiguration") or {}
     for name, original, given in (
         ("StorageType", backup.get("StorageType"), plain.get("storageType") or "SSD"),
@@ -261,6 +259,16 @@ def _check_backup(cloud: Cloud, call: Call, id: str) -> None:
     if original and given and [int(part) for part in given.split(".")] < [int(part) for part in original.split(".")]:
         text = f"The FileSystemTypeVersion {given} is older than {original}, the version of the backup."
         raise CloudError("BadRequest", text, action, status=400)
+
+
+def backup_of(cloud: Cloud, id: str) -> dict[str, Any]:
+    """Return an FSx backup. Raises the error of FSx if it does not exist."""
+    backup = cloud.external(id)
+    if backup is None:
+        raise CloudError(
+            "BackupNotFound", f"Backup '{id}' does not exist.", "FSx: CreateFileSystemFromBackup", status=400
+        )
+    return backup
 
 
 @behaves

@@ -12,7 +12,7 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.aws import operator, replication
-from gpuinfra.rehearsal.cloud.aws.behaviors.network import MOUNT_TARGET
+from gpuinfra.rehearsal.cloud.aws.behaviors.network import MOUNT_TARGET, OPENZFS
 from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT, hexa
 from gpuinfra.rehearsal.cloud.core import wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
@@ -51,24 +51,29 @@ def describe_log_groups(cloud: Cloud, asked: Mapping[str, Any], region: str) -> 
 
 
 def describe_file_systems(cloud: Cloud, asked: Mapping[str, Any], region: str) -> dict[str, Any]:
-    """Describe all Lustre file systems with their tags."""
+    """Describe all file systems of FSx for Lustre and FSx for OpenZFS with their tags."""
     cloud.operator.check(operator, operator.http("fsx:DescribeFileSystems", "*", region))
+    found = []
+    for one in _in_region(cloud, "aws:fsx/lustreFileSystem:LustreFileSystem", region):
+        lustre = {
+            "DeploymentType": str(one.plain.get("deploymentType") or "SCRATCH_1"),
+            "MountName": str(one.outputs["mountName"]),
+            "LogConfiguration": _log_of(one),
+        }
+        found.append({**_file_system(one, "LUSTRE"), "LustreConfiguration": lustre})
+    for one in _in_region(cloud, OPENZFS, region):
+        openzfs = {"DeploymentType": one.plain["deploymentType"], "ThroughputCapacity": one.plain["throughputCapacity"]}
+        found.append({**_file_system(one, "OPENZFS"), "OpenZFSConfiguration": openzfs})
+    return {"FileSystems": found}
+
+
+def _file_system(one: Resource, kind: str) -> dict[str, Any]:
     return {
-        "FileSystems": [
-            {
-                "FileSystemId": one.id,
-                "FileSystemType": "LUSTRE",
-                "Lifecycle": "AVAILABLE",
-                "StorageCapacity": int(one.plain.get("storageCapacity") or 0),
-                "LustreConfiguration": {
-                    "DeploymentType": str(one.plain.get("deploymentType") or "SCRATCH_1"),
-                    "MountName": str(one.outputs["mountName"]),
-                    "LogConfiguration": _log_of(one),
-                },
-                "Tags": [{"Key": key, "Value": value} for key, value in _tags(one).items()],
-            }
-            for one in _in_region(cloud, "aws:fsx/lustreFileSystem:LustreFileSystem", region)
-        ]
+        "FileSystemId": one.id,
+        "FileSystemType": kind,
+        "Lifecycle": "AVAILABLE",
+        "StorageCapacity": int(one.plain.get("storageCapacity") or 0),
+        "Tags": [{"Key": key, "Value": value} for key, value in _tags(one).items()],
     }
 
 
@@ -199,10 +204,11 @@ def describe_subnets(cloud: Cloud, filters: Filters, region: str) -> dict[str, A
 
 
 def describe_network_interfaces(cloud: Cloud, wanted: Sequence[str], region: str) -> dict[str, Any]:
-    """Describe the network interfaces of Lustre file systems by ID. The stand-in does not know the interfaces of other resources."""
+    """Describe the network interfaces of FSx file systems by ID. The stand-in does not know the interfaces of other resources."""
     known: dict[str, dict[str, Any]] = {}
-    for one in _in_region(cloud, "aws:fsx/lustreFileSystem:LustreFileSystem", region):
-        subnet = cloud.store.find("aws:ec2/subnet:Subnet", str(one.plain.get("subnetIds") or ""))
+    for one in (*_in_region(cloud, "aws:fsx/lustreFileSystem:LustreFileSystem", region), *_in_region(cloud, OPENZFS, region)):  # fmt: skip
+        ids = one.plain.get("subnetIds") or ""
+        subnet = cloud.store.find("aws:ec2/subnet:Subnet", str(ids[0] if isinstance(ids, list) else ids))
         block = ip_network(str(subnet.plain["cidrBlock"] if subnet else "192.0.2.0/24"))
         for id in one.outputs.get("networkInterfaceIds") or ():
             # AWS reserves the first four addresses of a subnet.

@@ -1,0 +1,63 @@
+"""What the step for home directories mounts, and how, if the file systems of a node are on different services."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "bootstrap" / "62-home.sh"
+RUN = r"""
+set -euo pipefail
+eval "$(grep -vE '^(main|\.) ' "$SCRIPT")"
+"$@"
+"""
+HOMES = "/home tls nfsvers=4.1,hard; /tools plain vers=3,hard; /work tls nfsvers=4.1,hard"
+FILE_SYSTEMS = """\
+lustre /scratch fs-9.example scratch
+home /home fs-1.efs.example /
+home /tools 10.0.0.4 /lab-tools
+home /work fs-2.efs.example /
+"""
+
+
+def run(*words: str, homes: str = HOMES) -> str:
+    """The output of a function of the step."""
+    environment = {
+        "PATH": "/usr/bin:/bin", "SCRIPT": str(SCRIPT), "HOMES": homes, "HOME_TLS_PORT": "2049", "GPUINFRA_FILE_SYSTEMS": FILE_SYSTEMS
+    }  # fmt: skip
+    done = subprocess.run(
+        ["bash", "-c", RUN, "bash", *words], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_each_home_is_mounted_as_its_service_requires() -> None:
+    """A home with TLS is mounted through its own local port, and another one from its server, each with its own options."""
+    assert run("homes").splitlines() == [
+        "/home 127.0.0.1:/ nfsvers=4.1,hard,port=20049",
+        "/tools 10.0.0.4:/lab-tools vers=3,hard",
+        "/work 127.0.0.1:/ nfsvers=4.1,hard,port=20050",
+    ]
+
+
+def test_tunnels_exist_for_homes_with_tls_only() -> None:
+    """Each tunnel connects the port of a home to its server; a home without TLS has no tunnel."""
+    lines = run("tls_config").splitlines()
+    accept = [line.partition(" = ")[2] for line in lines if line.startswith("accept")]
+    connect = [line.partition(" = ")[2] for line in lines if line.startswith("connect")]
+    assert accept == ["127.0.0.1:20049", "127.0.0.1:20050"]
+    assert connect == ["fs-1.efs.example:2049", "fs-2.efs.example:2049"]
+
+
+@pytest.mark.parametrize(
+    ("homes", "expected"),
+    [("/home plain vers=3", ["10.0.0.4:/lab-tools vers=3", "fs-2.efs.example:/ vers=3"]),
+     ("/home tls nfsvers=4.1", ["127.0.0.1:/lab-tools nfsvers=4.1,port=20050", "127.0.0.1:/ nfsvers=4.1,port=20051"])],
+)  # fmt: skip
+def test_homes_that_the_cluster_does_not_declare_are_mounted_like_the_first(homes: str, expected: list[str]) -> None:
+    """The site of another stack can have more homes than the cluster declares. Their service is unknown."""
+    found = [line.partition(" ")[2] for line in run("homes", homes=homes).splitlines()]
+    assert found[1:] == expected
