@@ -82,6 +82,8 @@ class LockRequest:
     """Recorded contents of a prebuilt image, or None if they are unknown."""
     branch: int | None = None
     """Driver branch in a prebuilt image, or None if it is unknown."""
+    own_image: bool = False
+    """True if the declaration selects the image by its ID, so that its kernel can be one that Ubuntu does not publish."""
     pinned: bool = False
     """True if nodes boot exactly this release. If False, they can boot a newer one."""
     driver: str | None = None
@@ -206,6 +208,9 @@ def _kernel(request: LockRequest, conflicts: _Conflicts) -> Choice:
     if request.kernel and found and request.kernel != found:
         message = f"the image{_release_text(known)} contains kernel {found}, not {request.kernel}"
         conflicts.add("kernel", message, f"set the kernel to {found}, remove it, or choose a different image release")
+    if request.kernel and request.kernel.endswith(tables.RESTRICTED_KERNELS) and not request.own_image:
+        message = f"kernel {request.kernel} is not in Ubuntu's archive, so the bootstrap steps cannot install it"
+        conflicts.add("kernel", message, "set image to an image that contains it, by its ID; or remove the kernel")
     if request.kernel:
         return Choice(name="kernel", version=request.kernel, why="requested; the bootstrap step verifies and holds it")
     series = ", ".join(request.cloud.kernels[request.os])

@@ -174,6 +174,10 @@ EFA_KEY_FINGERPRINT = "4E9091BCBB97A96B26B15E59A05480B1DD2D3CCC"
 BROKEN_LUSTRE_KERNELS = ("4.18.0-425.3.1", "4.18.0-425.13.1")
 """RHEL 8.7 kernels that break the ABI of the Lustre module (aws/aws-parallelcluster-cookbook)."""
 
+RESTRICTED_KERNELS = ("-gcp-tcpx",)
+"""Ends of kernel releases whose packages are not in Ubuntu's archive. Google gives access to the packages of `linux-gcp-tcpx` on request
+(GoogleCloudPlatform/cluster-toolkit:examples/machine-learning/a3-highgpu-8g/README.md, retrieved 2026-11-27)."""
+
 CONTAINER_TOOLKIT_PIN = "1.20.0"
 CONTAINER_TOOLKIT_FLOOR = "1.18"
 CONTAINER_TOOLKIT_REPOSITORY = "https://nvidia.github.io/libnvidia-container/stable/deb"

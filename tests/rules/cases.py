@@ -43,6 +43,7 @@ _REGISTRY = "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/
 _ECR = "arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly"
 _POLICY = "arn:aws:iam::123456789012:policy"
 _HPC = "microsoft-dsvm:ubuntu-hpc:2404:24.04.2026072901"
+_TCPX = {"software.kernel": "5.15.0-1042-gcp-tcpx", "software.image": {"ref": "projects/my-project/global/images/tcpx"}}
 BASES = {"aws": AWS, "azure": AZURE, "gcp": GCP}
 
 Change = dict[str, Any]
@@ -529,8 +530,8 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"software": {"driver": "595", "cuda": "13.0", "framework": {"torch": "2.11.0", "jax_cuda": 13}}}),
         ("aws", {"software.fabric_manager": "595.91.07"}),
         ("aws", {"software": {"image": "plain", "driver": "580"}}),
-        ("gcp", {"pools.0.machine": "a3-highgpu-8g", "software.kernel": "5.15.0-1042-gcp-tcpx"}),
-        ("gcp", {"pools.0.machine": "a3-highgpu-8g", "software.kernel": "5.15.0-1042-gcp-tcpx", _C: reserved()}),
+        ("gcp", {"pools.0.machine": "a3-highgpu-8g", **_TCPX}),
+        ("gcp", {"pools.0.machine": "a3-highgpu-8g", **_TCPX, _C: reserved()}),
         ("gcp", {"pools.0.machine": "a3-highgpu-8g"}),
         ("gcp", {"software": {}, "pools.0.fabric": "none"}),
         ("azure", {"software.image": "plain"}),
@@ -1764,6 +1765,7 @@ REJECTED: dict[str, list[Case]] = {
         ("gcp", {"pools.0.machine": "a3-edgegpu-8g"}),
         ("gcp", {"software": {}}),
         ("gcp", {"pools.0.machine": "a3-highgpu-8g", _C: reserved()}),
+        ("gcp", {"pools.0.machine": "a3-highgpu-8g", "software.kernel": "5.15.0-1042-gcp-tcpx"}),
     ],
     "price_is_known": [
         ("aws", {"where": {"cloud": "aws", "region": "ca-west-1"}}),

@@ -63,6 +63,7 @@ def test_fabric_manager_has_the_driver_version() -> None:
         (MACHINES["p6-b200.48xlarge"], {"torch": "2.6.0"}, "does not support B200"),
         (P4D, {"nccl": "2.19.3"}, "not the package for CUDA 13.0"),
         (P4D, {"kernel": "4.18.0-425.13.1.el8"}, "breaks the ABI of the Lustre module"),
+        (P4D, {"kernel": "5.15.0-1065-gcp-tcpx"}, "is not in Ubuntu's archive"),
     ],
 )
 def test_incompatible_versions_are_rejected(machine: MachineType, requested: dict[str, object], words: str) -> None:
@@ -72,6 +73,7 @@ def test_incompatible_versions_are_rejected(machine: MachineType, requested: dic
 
 def test_compatible_versions_are_accepted() -> None:
     """Combinations that are known to work are no conflicts."""
+    assert _lock(kernel="5.15.0-1065-gcp-tcpx", own_image=True).conflicts == ()
     assert _lock(driver="595").conflicts == ()
     assert (
         _lock(
