@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date
 
-from gpuinfra.catalog.records import CapacityKind
+from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.machines import entries_of, machines_of, pools_of
+from gpuinfra.clouds.machines import entries_of, machines_of, pools_of, similar
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, warn
 from gpuinfra.spec.capacity import Block
@@ -73,8 +73,8 @@ def machine_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                 yield error(f"pools[{i}].fallback[{j}].machine", what, hint)
 
 
-def _other_machine(spec: ClusterSpec, name: str, known: Iterable[str]) -> str:
-    near = nearest(name, list(known))
+def _other_machine(spec: ClusterSpec, name: str, known: Mapping[str, MachineType]) -> str:
+    near = similar(name, known)
     return f"did you mean {near}?" if near else f"`gpuinfra catalog --cloud {spec.cloud}` lists the machine types"
 
 
