@@ -7,7 +7,7 @@ from datetime import date
 
 from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.machines import entries_of, machines_of, pools_of, similar
+from gpuinfra.clouds.machines import entries_of, machines_of, pools_of, similar, zoning_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, warn
 from gpuinfra.spec.capacity import Block
@@ -57,6 +57,17 @@ def zone_is_in_region(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             hint = f"use a zone ID such as {first}, because zone letters differ between accounts; `aws ec2 describe-availability-zones` lists the IDs"
         what = f"is in {region}" if region else f"is not a valid {cloud.title} zone"
         yield error(path, f"is {shown(zone)}, which {what}; the region is {spec.where.region}", hint)
+
+
+def declared_zone_is_used(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A pool or a file system is in the zone that `where.zone` declares. On AWS, the network has subnets and a NAT gateway in this zone, also if nothing uses them."""
+    zone = spec.where.zone
+    if zone is None or not spec.pools or any(entry.kind == "home" for entry in spec.storage):
+        return
+    used = {*zoning_of(spec).by_pool.values(), *(one.zone or zone for one in spec.storage if one.kind == "lustre")}
+    if zone not in used:
+        what = f"is {zone}, but no pool and no file system is in this zone"
+        yield warn("where.zone", what, f"remove it, or set it to {listed(sorted(used))}")
 
 
 def machine_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -44,6 +44,7 @@ _ECR = "arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly"
 _POLICY = "arn:aws:iam::123456789012:policy"
 _HPC = "microsoft-dsvm:ubuntu-hpc:2404:24.04.2026072901"
 _TCPX = {"software.kernel": "5.15.0-1042-gcp-tcpx", "software.image": {"ref": "projects/my-project/global/images/tcpx"}}
+_CPU = {"name": "login", "machine": "m7i.xlarge", "capacity": [{"kind": "on_demand", "count": 1}]}
 BASES = {"aws": AWS, "azure": AZURE, "gcp": GCP}
 
 Change = dict[str, Any]
@@ -471,6 +472,15 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"tags": {"team": "research"}}),
         ("azure", {"tags": {"team": "it's"}}),
         ("gcp", {"tags": {"Cost center": "it's"}}),
+    ],
+    "declared_zone_is_used": [
+        ("aws", {}),
+        ("aws", {"pools.0.zone": "use1-az4"}),
+        ("aws", {"pools.0.zone": "use1-az6", "pools.1": _CPU}),
+        ("aws", {"pools.0.zone": "use1-az6", "storage": lustre()}),
+        ("gcp", {"pools.0.zone": "us-central1-b", "storage": [{"kind": "home"}]}),
+        ("aws", {"where.zone": None, "pools.0.zone": "use1-az6"}),
+        ("aws", {"pools": [], "layers": ["foundation", "site"]}),
     ],
     "zone_offers_machine": [("aws", {}), ("azure", {}), ("gcp", {}), ("aws", {"pools.0.machine": "g5.48xlarge"})],
     "quota_covers_pool": [
@@ -1487,6 +1497,12 @@ REJECTED: dict[str, list[Case]] = {
         ("azure", {"tags": {"cost/center": "x"}}),
         ("azure", {"tags": {"Microsoft.Team": "x"}}),
         ("aws", {"pools.0.tags": {"gpuinfra:pool": "x"}}),
+    ],
+    "declared_zone_is_used": [
+        ("aws", {"pools.0.zone": "use1-az6"}),
+        ("aws", {"pools.0.zone": "use1-az6", "storage": lustre(zone="use1-az6")}),
+        ("azure", {"where.zone": "1", "pools.0.zone": "2"}),
+        ("gcp", {"pools.0.zone": "us-central1-b"}),
     ],
     "zone_offers_machine": [
         ("aws", {"where.zone": "use1-az3"}),
