@@ -742,6 +742,13 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {}),
         ("aws", {f"{_C}.0.kind": "spot"}),
     ],
+    "lustre_is_used_by_nodes": [
+        ("aws", {"storage": lustre()}),
+        ("aws", {f"{_C}.0.count": 0}),
+        ("aws", {_C: block(starts_at="2026-11-19T11:30:00Z"), "storage": lustre()}),
+        ("aws", {_C: [*block(), {"kind": "spot", "count": 1}], "storage": lustre()}),
+        ("aws", {f"{_C}.0.count": 0, "storage": lustre(), "use": {"site": "org/gpuinfra/site"}}),
+    ],
     "budget_covers_nodes": [
         ("aws", {"where.region": "us-esat-1", "budget.limit_usd_per_month": 1}),
         ("aws", {"budget.limit_usd_per_month": 1, "use.foundation": "org/gpuinfra/base"}),
@@ -1801,6 +1808,12 @@ REJECTED: dict[str, list[Case]] = {
     "price_is_known": [
         ("aws", {"where": {"cloud": "aws", "region": "ca-west-1"}}),
         ("aws", {"where": {"cloud": "aws", "region": "ca-west-1"}, "budget.limit_usd_per_month": 1000}),
+    ],
+    "lustre_is_used_by_nodes": [
+        ("aws", {f"{_C}.0.count": 0, "storage": lustre()}),
+        ("aws", {_C: block(), "storage": lustre()}),
+        ("aws", {_C: block(starts_at="2026-11-01T11:30:00Z", ends_at="2026-11-20T11:30:00Z"), "storage": lustre()}),
+        ("gcp", {_C: [{"kind": "flex", "count": 2, "max_run_hours": 24}], "storage": lustre(capacity_gib=18000)}),
     ],
     "budget_covers_nodes": [
         ("aws", {"budget.limit_usd_per_month": 30_000}),
