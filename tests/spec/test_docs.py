@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.cost.file import load
+from gpuinfra.errors import SpecError
 from gpuinfra.rules import check
 from gpuinfra.spec import ClusterSpec, parse_spec
 from gpuinfra.spec.document import parse
@@ -72,3 +73,34 @@ def test_paths_on_pages_exist(page: str) -> None:
     """Every path in backquotes on a page exists."""
     for path in re.findall(r"`((?:gpuinfra|docs|tests|stacks)/[\w./-]+)`", (DOCS / page).read_text()):
         assert (DOCS.parent / path).exists(), path
+
+
+def _declarations() -> dict[str, dict[str, Any]]:
+    """Page and line -> declaration, or the part of one that the page shows."""
+    found: dict[str, dict[str, Any]] = {}
+    for page in (DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))):
+        text = page.read_text(encoding="utf-8")
+        for match in re.finditer(r"^```yaml\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
+            value: Any = parse(match[1], page.name).value
+            if isinstance(value, dict) and "config" in value:
+                value = value["config"]["gpuinfra:cluster"]
+            if isinstance(value, dict) and set(value) <= set(ClusterSpec.model_fields):
+                found[f"{page.relative_to(DOCS.parent)}:{text[: match.start()].count(chr(10)) + 2}"] = value
+    return found
+
+
+@pytest.mark.parametrize("place", _declarations())
+def test_a_declaration_on_a_page_has_valid_fields(place: str) -> None:
+    """Each declaration on a page, and each part of one together with a complete declaration of a cloud, has known fields with allowed values."""
+    value = _declarations()[place]
+    if "where" in value:
+        parse_spec(value, folder=DOCS.parent)
+        return
+    problems = []
+    for cloud in ("aws", "azure", "gcp"):
+        try:
+            parse_spec({**declaration((cloud, {})), **value}, folder=DOCS.parent)
+        except SpecError as problem:
+            # A part of a section can omit fields.
+            problems.append([str(one) for one in problem.findings if one.rule != "field_is_given"])
+    assert len(problems) < 3 or [] in problems, problems
