@@ -100,6 +100,8 @@ class CloudProfile(Protocol):
     """Kinds of storage that gpuinfra creates on this cloud."""
     access_fields: frozenset[str]
     """Fields of `access` that this cloud uses, or that a rule of this cloud reports."""
+    own_fields: frozenset[str]
+    """Fields of `gpuinfra.rules.shape.OF_SOME_CLOUDS` that this cloud uses, such as `software.registry`."""
     selects_buckets: bool
     """Whether the audit trail records the objects of selected buckets, so that `audit.all_buckets` has an effect."""
 

@@ -43,6 +43,7 @@ _REGISTRY = "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/
 _ECR = "arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly"
 _POLICY = "arn:aws:iam::123456789012:policy"
 _HPC = "microsoft-dsvm:ubuntu-hpc:2404:24.04.2026072901"
+_GROUP = "/subscriptions/00000000-0000-4000-8000-000000000000/resourceGroups/gpu/providers/Microsoft.Compute/capacityReservationGroups/train"
 _TCPX = {"software.kernel": "5.15.0-1042-gcp-tcpx", "software.image": {"ref": "projects/my-project/global/images/tcpx"}}
 _CPU = {"name": "login", "machine": "m7i.xlarge", "capacity": [{"kind": "on_demand", "count": 1}]}
 BASES = {"aws": AWS, "azure": AZURE, "gcp": GCP}
@@ -300,6 +301,17 @@ ACCEPTED: dict[str, list[Case]] = {
         existing(
             "azure", FILE_SHARE, kind="home", address="corphomes.file.core.windows.net", mount_name="/corphomes/home"
         ),
+    ],
+    "fields_are_used_by_the_cloud": [
+        ("aws", {_C: reserved(overflow=True)}),
+        ("aws", {"storage": lustre(bucket="auto", bucket_path="/data", import_events=["NEW"], backup_days=0)}),
+        ("azure", {_C: [{"kind": "spot", "count": 2, "strategy": "price-capacity-optimized"}]}),
+        ("gcp", {"storage": lustre(capacity_gib=18000, export_events=["NEW", "CHANGED", "DELETED"])}),
+        ("gcp", {"network.machines": ["a3-megagpu-8g"]}),
+    ],
+    "link_fields_have_a_bucket": [
+        ("aws", {"storage": lustre(bucket="auto", bucket_prefix="data")}),
+        ("gcp", {"storage": lustre(capacity_gib=18000, bucket_prefix="")}),
     ],
     "fields_are_implemented": [("aws", {"handover.on_failure": "keep"})],
     "region_is_known": [("aws", {}), ("azure", {}), ("gcp", {})],
@@ -1158,6 +1170,11 @@ ACCEPTED: dict[str, list[Case]] = {
         ("gcp", {"pools.0.image": {"ref": "projects/p/global/images/i"}}),
         ("gcp", {"software.image": {"ref": "projects/p/global/images/family/f"}}),
     ],
+    "lustre_is_near_clients": [
+        ("gcp", {"storage": lustre(capacity_gib=18000)}),
+        ("gcp", {"storage": lustre(capacity_gib=18000, zone="us-central1-b"), "pools.0.zone": "us-central1-b"}),
+        existing("gcp", MANAGED_LUSTRE),
+    ],
     "lustre_size_is_offered": [
         ("gcp", {"storage": [{"kind": "home"}]}),
         ("gcp", {"storage": lustre(capacity_gib=10008000, throughput_mb_s_per_tib=1000)}),
@@ -1353,6 +1370,33 @@ REJECTED: dict[str, list[Case]] = {
         existing("azure", FILE_SHARE, kind="home", security_group="sg-0123456789abcdef0"),
         existing("azure", FILE_SHARE, kind="home", efa_enabled=True),
         existing("azure", FILE_SHARE, kind="home", address_range="10.0.4.0/24"),
+    ],
+    "fields_are_used_by_the_cloud": [
+        ("azure", {"pools.0.machine": "Standard_NC96ads_A100_v4", _C: reserved(id=_GROUP, overflow=True)}),
+        ("azure", {_C: [{"kind": "spot", "count": 2, "strategy": "lowest-price"}]}),
+        ("azure", {"storage": lustre(capacity_gib=8192, zone="1", deployment="scratch_2")}),
+        ("azure", {"storage": lustre(capacity_gib=8192, zone="1", fabric=True)}),
+        ("azure", {"network.machines": ["Standard_ND96isr_H100_v5"]}),
+        ("azure", {"software.registry": "ours.azurecr.io/images"}),
+        ("gcp", {_C: reserved(id="train", group_arn="arn:aws:resource-groups:us-east-1:123456789012:group/g")}),
+        ("gcp", {_C: [{"kind": "spot", "count": 2, "strategy": "capacity-optimized"}]}),
+        ("gcp", {"storage": lustre(capacity_gib=18000, metadata_iops=6000)}),
+        ("gcp", {"storage": lustre(capacity_gib=18000, bucket="auto", import_events=["NEW"])}),
+        (
+            "gcp",
+            {"storage": lustre(capacity_gib=18000, bucket="auto", importer_id="00000000-0000-4000-8000-000000000000")},
+        ),
+        ("gcp", {"network.existing": {**_NETWORKS["gcp"], "dns_zones": {"a.example.com": "zone"}}}),
+        ("aws", {"storage": lustre(bucket="auto", importer_id="00000000-0000-4000-8000-000000000000")}),
+        ("aws", {"network.machines": ["p5.48xlarge"]}),
+        ("aws", {"software.registry": "123456789012.dkr.ecr.us-east-1.amazonaws.com"}),
+        ("aws", {"network.existing": {**_NETWORKS["aws"], "dns_zones": {"a.example.com": "zone"}}}),
+    ],
+    "link_fields_have_a_bucket": [
+        ("aws", {"storage": lustre(bucket_prefix="data")}),
+        ("azure", {"storage": lustre(capacity_gib=8192, zone="1", bucket_prefix="data")}),
+        ("gcp", {"storage": lustre(capacity_gib=18000, bucket_prefix="data")}),
+        ("aws", {"storage": lustre(export_events=["NEW"])}),
     ],
     "fields_are_implemented": [("aws", {"handover.on_failure": "scale_to_zero"})],
     "region_is_known": [
@@ -1954,7 +1998,6 @@ REJECTED: dict[str, list[Case]] = {
     "lustre_bucket_link_is_supported": [
         ("aws", {"storage": lustre(bucket="auto", deployment="scratch_1")}),
         ("aws", {"storage": lustre(bucket="auto", deployment="scratch_2", version="2.10")}),
-        ("aws", {"storage": lustre(bucket_prefix="data")}),
         ("aws", {"storage": lustre(bucket="auto", import_events=["NEW", "NEW"])}),
     ],
     "lustre_data_is_exported": [
@@ -1990,7 +2033,6 @@ REJECTED: dict[str, list[Case]] = {
     ],
     "reservation_supports_machine": [
         ("azure", {_C: reserved(id="my-reservation")}),
-        ("azure", {"pools.0.machine": "Standard_NC96ads_A100_v4", _C: reserved(id="my-reservation", overflow=True)}),
     ],
     "spot_is_cheaper": [
         ("azure", {"pools.0.machine": "Standard_ND96isr_H200_v5", f"{_C}.0.kind": "spot"}),
@@ -2010,7 +2052,6 @@ REJECTED: dict[str, list[Case]] = {
         ("azure", {"storage": lustre(capacity_gib=8192, throughput_mb_s_per_tib=200)}),
         ("azure", {"storage": lustre(capacity_gib=131073, throughput_mb_s_per_tib=500)}),
         ("azure", {"storage": lustre(capacity_gib=8193)}),
-        ("azure", {"storage": lustre(capacity_gib=8192, deployment="scratch_2")}),
         ("azure", {"storage": lustre(capacity_gib=8192, restore_from="backup-0123456789abcdef0")}),
     ],
     "lustre_is_in_clients_zone": [("azure", {"where.zone": "2", "storage": lustre(zone="3")})],
@@ -2154,7 +2195,6 @@ REJECTED: dict[str, list[Case]] = {
     "project_id_is_valid": [("gcp", {"where.project": "My Project"}), ("gcp", {"where.project": "12345"})],
     "reservation_name_is_valid": [
         ("gcp", {_C: reserved(id="Train_1")}),
-        ("gcp", {_C: reserved(id="train", overflow=True)}),
     ],
     "rdma_pools_share_zone": [
         (
@@ -2181,11 +2221,14 @@ REJECTED: dict[str, list[Case]] = {
         ("gcp", {"pools.0.image": {"ref": "projects/p/global/images/i", "arch": "arm64"}}),
         ("gcp", {"pools.0.image": {"ref": "my-image"}}),
     ],
+    "lustre_is_near_clients": [
+        ("gcp", {"storage": lustre(capacity_gib=18000, zone="us-central1-b")}),
+        ("gcp", {"storage": lustre(capacity_gib=18000), "pools.0.zone": "us-central1-b"}),
+    ],
     "lustre_size_is_offered": [
         ("gcp", {"storage": lustre(capacity_gib=18001)}),
         ("gcp", {"storage": lustre(capacity_gib=9000, throughput_mb_s_per_tib=300)}),
         ("gcp", {"storage": lustre(capacity_gib=10008001, throughput_mb_s_per_tib=1000)}),
-        ("gcp", {"storage": lustre(capacity_gib=18000, version="2.15")}),
         ("gcp", {"storage": lustre(capacity_gib=18000, restore_from="backup-0123456789abcdef0")}),
         ("gcp", {"storage": lustre(capacity_gib=3078000)}),
     ],

@@ -85,6 +85,23 @@ class AwsProfile:
     )
     """https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html, retrieved 2026-11-22."""
     access_fields = frozenset({"ingress", "node_policies", "node_role_in_site", "permissions_boundary", "users"})
+    own_fields = frozenset(
+        f"{section}.{name}"
+        for section, names in {
+            "capacity": ("group_arn", "overflow", "placement_group", "strategy"),
+            "storage": (
+                "backup_days",
+                "bucket_path",
+                "deployment",
+                "export_events",
+                "fabric",
+                "import_events",
+                "metadata_iops",
+                "version",
+            ),
+        }.items()
+        for name in names
+    )
     selects_buckets = True
     # `AUD is not in the supported unit set: [USD]` (awslabs/landing-zone-accelerator-on-aws issue 682, 2024-12-18).
     budget_currency = "USD"

@@ -84,6 +84,7 @@ class AzureProfile:
     access_fields = frozenset(
         {"ingress", "node_roles", "ssh_from", "operators", "evidence_from", "ssh_keys", "bastion", "users"}
     )
+    own_fields = frozenset({"network.existing.dns_zones", "storage.importer_id"})
     selects_buckets = False
     budget_currency: str | None = None
     replication = REPLICATION

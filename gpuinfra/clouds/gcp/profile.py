@@ -80,6 +80,7 @@ class GcpProfile:
     tag_form = None
     """Tags become labels."""
     access_fields = frozenset({"ingress", "node_roles", "ssh_from", "operators", "users"})
+    own_fields = frozenset({"network.machines", "software.registry"})
     selects_buckets = False
     budget_currency: str | None = None
     replication = REPLICATION

@@ -221,9 +221,6 @@ def lustre_bucket_link_is_supported(spec: ClusterSpec, today: date) -> Iterator[
     """A link to a bucket requires Lustre 2.12 or later, is not supported on scratch_1, and lists each event once."""
     for path, entry, kind in _lustre(spec):
         if not entry.bucket:
-            if entry.bucket_prefix:
-                what = "is set, but bucket is not"
-                yield error(f"{path}.bucket_prefix", what, "set bucket, or remove it")
             continue
         if kind == "scratch_1":
             yield error(
