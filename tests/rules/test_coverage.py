@@ -3,8 +3,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from gpuinfra.clouds import profile_of
 from gpuinfra.reference.fields import all_fields
+from gpuinfra.registry import CLOUDS
 from gpuinfra.rules.run import all_rules
+from gpuinfra.rules.shape import OF_SOME_CLOUDS
 
 PAGE = Path(__file__).parents[2] / "docs/rules.md"
 REFUSALS = {
@@ -68,3 +71,24 @@ def test_every_rule_is_on_the_page_or_specific_to_gpuinfra() -> None:
         "recovery_site_time_is_declared", "recovery_site_time_covers_file_systems", "recovery_targets_hold", "recovery_needs_no_failed_control_plane", "recovery_audit_covers_region", "recovery_names_are_supported", "recovery_names_are_unique", "recovery_names_can_move", "budget_currency_has_rate", "budget_covers_nodes", "lustre_is_used_by_nodes",
     }  # fmt: skip
     assert set(all_rules()) - named == own
+
+
+_OWN_RULES = {
+    "audit.all_buckets", "budget.currency", "storage.existing.address_range", "storage.existing.efa_enabled",
+    "storage.existing.security_group", "storage.key_arn", "storage.restore_from", "recovery.names",
+}  # fmt: skip
+"""Fields of some clouds that a rule with a reason of its own rejects on the other clouds."""
+
+
+def test_a_field_of_some_clouds_is_rejected_on_the_others() -> None:
+    """The description of a field begins with its clouds if and only if the rules reject it on the other clouds."""
+    titles = {profile_of(cloud).title: cloud for cloud in CLOUDS}
+    described: dict[str, set[str]] = {}
+    for path, forms in all_fields().items():
+        for form in forms:
+            words = re.match(r"((?:AWS|Azure|Google Cloud)(?: and (?:Azure|Google Cloud))?): ", form.meaning)
+            if words and path != "storage.existing.id" and not path.startswith(("access.", "pools.fallback.")):
+                described[path.removeprefix("pools.")] = {titles[title] for title in words[1].split(" and ")}
+    known = {f"{section}.{name}" for section, names in OF_SOME_CLOUDS.items() for name in names}
+    used = {path: {cloud for cloud in CLOUDS if path in profile_of(cloud).own_fields} for path in known}
+    assert {path: clouds for path, clouds in described.items() if path not in _OWN_RULES} == used
