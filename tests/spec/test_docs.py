@@ -25,6 +25,7 @@ def _blocks(page: str, language: str) -> list[str]:
 def test_declaring_page_examples_are_valid(tmp_path: Path) -> None:
     """The YAML and the Python on the page are the same declaration without errors, the buckets, the existing file systems and the steps can be declared, and the price files can be loaded."""
     stack, buckets, existing, own, packages, files, *access, prices, by_region = _blocks("declaring.md", "yaml")
+    login: Any = parse(access.pop(2), "declaring.md").value
     for block, clouds in zip(
         access, (("aws", "azure", "gcp"), ("aws", "azure", "gcp"), ("aws",), ("gcp",), ("azure",)), strict=True
     ):
@@ -42,6 +43,8 @@ def test_declaring_page_examples_are_valid(tmp_path: Path) -> None:
         software: Any = parse(block, "declaring.md").value
         with_steps = parse_spec({**declaration(("aws", {})), **software}, folder=tmp_path)
         assert not [finding for finding in check(with_steps, TODAY) if finding.level == "error"]
+    with_login = parse_spec({**declaration(("aws", {"where.zone": "use1-az6"})), **login}, folder=tmp_path)
+    assert not [finding for finding in check(with_login, TODAY) if finding.level != "info"]
     described: Any = parse(buckets, "declaring.md").value
     mounted = parse_spec({**declaration(("gcp", {})), **described})
     assert not [finding for finding in check(mounted, TODAY) if finding.level == "error"]
