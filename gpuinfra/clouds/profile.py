@@ -76,6 +76,8 @@ class CloudProfile(Protocol):
     name: str
     title: str
     machines: Mapping[str, MachineType]
+    arm64_names: str
+    """Regular expression that matches the names of machine types with ARM CPUs. Some of these machine types can have other names."""
     regions: tuple[str, ...]
     capacity_kinds: frozenset[CapacityKind]
     scheduled_actions: str

@@ -546,7 +546,15 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"audit": {"lock_mode": "compliance", "confirm_compliance": True}}),
         ("aws", {"audit": {"lock_mode": "governance"}}),
     ],
-    "machine_record_is_valid": [("aws", layout("p9.48xlarge", "p4d.24xlarge", *_ALL_P4D))],
+    "machine_record_is_valid": [
+        ("aws", layout("p9.48xlarge", "p4d.24xlarge", *_ALL_P4D)),
+        ("aws", {"machines": [{"name": "c7g.4xlarge", "like": "c7i.4xlarge", "arch": "arm64"}]}),
+        ("aws", {"machines": [{"name": "g4dn.xlarge", "like": "g5.xlarge", "gpu": "T4"}]}),
+        ("aws", {"machines": [{"name": "g5g.xlarge", "like": "m7i.xlarge", "arch": "arm64", "gpu": "T4", "gpus": 1}]}),
+        ("azure", {"machines": [{"name": "Standard_D8ps_v5", "like": "Standard_D8s_v5", "arch": "arm64"}]}),
+        ("gcp", {"machines": [{"name": "c4a-standard-8", "like": "n2-standard-8", "arch": "arm64"}]}),
+        ("gcp", {"machines": [{"name": "c3-standard-8", "like": "n2-standard-8"}]}),
+    ],
     "software_is_compatible": [
         ("aws", {"pools.0.machine": "p4x"}),
         ("aws", {"software": {"driver": "595", "cuda": "13.0", "framework": {"torch": "2.11.0", "jax_cuda": 13}}}),
@@ -1644,6 +1652,12 @@ REJECTED: dict[str, list[Case]] = {
     "machine_record_is_valid": [
         ("aws", {"machines": [{"name": "p4d.24xlarge", "like": "p5.48xlarge"}]}),
         ("aws", {"machines": [{"name": "p9.48xlarge", "like": "p5.48xlrge"}]}),
+        ("aws", {"machines": [{"name": "c7g.4xlarge", "like": "c7i.4xlarge"}]}),
+        ("aws", {"machines": [{"name": "g4dn.xlarge", "like": "g5.xlarge", "gpu": "Tesla-T4"}]}),
+        ("aws", {"machines": [{"name": "m7x.xlarge", "like": "m7i.xlarge", "gpu": "T4"}]}),
+        ("aws", {"machines": [{"name": "m7x.xlarge", "like": "m7i.xlarge", "gpus": 1}]}),
+        ("azure", {"machines": [{"name": "Standard_D8plds_v5", "like": "Standard_D8s_v5"}]}),
+        ("gcp", {"machines": [{"name": "c4a-standard-8", "like": "n2-standard-8"}]}),
     ],
     "container_runtimes_are_supported": [
         ("aws", {"software.containers": ["pyxis"]}),

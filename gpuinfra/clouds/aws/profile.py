@@ -66,6 +66,8 @@ class AwsProfile:
     name = "aws"
     title = "AWS"
     machines: Mapping[str, MachineType] = catalog.MACHINES
+    arm64_names = r"[a-z]+\d+g[a-z]*\."
+    """EC2 user guide, "Instance type naming conventions": the option g is AWS Graviton processors; retrieved 2026-11-27."""
     regions: tuple[str, ...] = tuple(places.PREFIXES)
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED, CapacityKind.BLOCK})
     scheduled_actions = "EC2 Auto Scaling"
