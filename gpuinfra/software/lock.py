@@ -340,11 +340,21 @@ def _cuda(machine: MachineType, driver: Choice, request: LockRequest, conflicts:
 
 def _nccl(cuda: Choice, request: LockRequest, conflicts: _Conflicts) -> Choice:
     row = tables.CUDA[cuda.version]
-    if request.nccl and key(request.nccl) != key(row.nccl):
-        message = f"NCCL {request.nccl} is not the package for CUDA {cuda.version}; allowed: {row.nccl}"
-        conflicts.add("nccl", message, "remove the setting to use the lock's version")
-    why = f"built for CUDA {cuda.version.split('.')[0]}; frameworks from PyPI contain their own NCCL"
-    return Choice(name="nccl", version=row.nccl, why=why, low="2.23", high="3")
+    if not request.nccl:
+        why = f"built for CUDA {cuda.version.split('.')[0]}; frameworks from PyPI contain their own NCCL"
+        return Choice(name="nccl", version=row.nccl, why=why, low="2.23", high="3")
+    # A package for an older minor version also works, and NVIDIA does not publish each NCCL for each minor version.
+    last = max(key(cuda.version), key(row.nccl.partition("+cuda")[2]))
+    fitting = [
+        one for one in tables.NCCL_PACKAGES if (built := key(one.partition("+cuda")[2]))[0] == last[0] and built <= last
+    ]
+    wanted = request.nccl.split(".")
+    found = [one for one in fitting if one.partition("-")[0].split(".")[: len(wanted)] == wanted]
+    if not found:
+        known = ", ".join(one.partition("-")[0] for one in fitting)
+        message = f"the lock has no known package of NCCL {request.nccl} for CUDA {cuda.version}; allowed: {known}"
+        conflicts.add("nccl", message, "use one of these versions, or remove the setting to use the lock's version")
+    return Choice(name="nccl", version=found[-1] if found else row.nccl, why="requested")
 
 
 def _frameworks(machine: MachineType, driver: Choice, request: LockRequest, conflicts: _Conflicts) -> None:

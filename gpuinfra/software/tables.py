@@ -83,6 +83,13 @@ CUDA = {
 """https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html and
 GoogleCloudPlatform/compute-gpu-installation, retrieved 2026-11-20. PyTorch 2.11 for CUDA 13.0 contains NCCL 2.28.9."""
 
+NCCL_PACKAGES = (
+    "2.27.5-1+cuda12.9", "2.28.9-1+cuda12.9", "2.29.7-1+cuda12.9", "2.30.4-1+cuda12.9", "2.30.7-1+cuda12.9",
+    "2.27.7-1+cuda13.0", "2.28.3-1+cuda13.0", "2.28.9-1+cuda13.0", "2.29.7-1+cuda13.2", "2.30.4-1+cuda13.2",
+)  # fmt: skip
+"""Published packages of NCCL (`libnccl2`) in NVIDIA's repositories, each as installed by public Dockerfiles and instructions, retrieved 2026-11-27:
+meta-pytorch/monarch (2.28.9 for 12.9), nvidia/cuda images of 13.0.0 and 13.0.1 (2.27.7, 2.28.3), recipes for HPE Slingshot with aws-ofi-nccl 1.19 (13.2)."""
+
 DEFAULT_CUDA = "13.0"
 LAST_CUDA = {"volta": "12.9"}
 """Maps each architecture to the last CUDA version that supports it. https://docs.nvidia.com/datacenter/tesla/drivers/cuda-toolkit-driver-and-architecture-matrix.html"""

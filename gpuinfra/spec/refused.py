@@ -64,6 +64,9 @@ NetApp Files, "Resource limits" (https://learn.microsoft.com/azure/azure-netapp-
 """
 _RPM = ("rocky", "rhel", "redhat", "alma", "centos", "fedora", "amazon", "al2", "oracle")
 """How the names of distributions with RPM packages begin."""
+_EFA = (
+    "the EFA installer contains libfabric and the NCCL plugin (aws-ofi-nccl), and the software lock pins the installer"
+)
 _ONE_HOME = "each cloud has one service for home directories: Amazon EFS, Azure Files with NFS, and Filestore"
 
 
@@ -74,6 +77,14 @@ def field(model: Any, name: str) -> tuple[str, str] | None:
         return _NO_AUTOSCALER, _COUNT
     if getattr(model, "__name__", "") == "Home" and name in ("service", "type", "deployment", "tier", "performance"):
         return _ONE_HOME, "remove it"
+    if getattr(model, "__name__", "") == "Software" and name in (
+        "aws_ofi_nccl",
+        "ofi_nccl",
+        "efa_installer",
+        "efa",
+        "libfabric",
+    ):
+        return _EFA, "use an image with another version of the installer; the bootstrap steps accept it"
     return None
 
 

@@ -276,6 +276,8 @@ MISTAKES = [
     *(one for cloud in TEXTS for one in _rows(cloud, COMMON)),
     *(one for cloud in ("aws", "azure") for one in _rows(cloud, DISKS)),
     *_rows("aws", """
+        containers: [docker] -> containers: [docker], aws_ofi_nccl: "1.16" | software.aws_ofi_nccl | the EFA installer contains | use an image
+        containers: [docker] -> containers: [docker], nccl: "2.20.5" | software.nccl | allowed: 2.27.7, 2.28.3, 2.28.9
         tags: {team: research} -> tags: {team: "a;b"} | tags
         name: train -> name: sg-train | name
         region: us-east-1 -> regin: us-east-1 | where.regin | did you mean region?
