@@ -5,7 +5,7 @@ A profile is pure: it does not import an SDK and does not make any calls. Plan, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from types import FunctionType
@@ -57,6 +57,16 @@ class BilledCapacity:
     requested: int
     billed: int
     reason: str
+
+    def rounded(self, path: str) -> Iterator[Finding]:
+        """Yield a finding about the field at `path` if the cloud bills more than the declaration requests."""
+        if self.billed != self.requested:
+            from gpuinfra.findings import info, warn
+
+            # The price is then not the one that the declaration suggests.
+            level = warn if self.billed > 1.5 * self.requested else info
+            what = f"is {self.requested}, and {self.billed} GiB is billed: {self.reason}"
+            yield level(path, what, f"use {self.billed}")
 
 
 @dataclass(frozen=True, kw_only=True)

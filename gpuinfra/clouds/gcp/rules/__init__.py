@@ -164,9 +164,8 @@ def lustre_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         if capacity.billed > most:
             what = f"is {entry.capacity_gib}; allowed: up to {most} for this tier"
             yield error(f"{path}.capacity_gib", what, "lower the capacity, or use a different tier")
-        elif capacity.billed != capacity.requested:
-            what = f"is {capacity.requested}, and {capacity.billed} GiB is billed: {capacity.reason}"
-            yield info(f"{path}.capacity_gib", what, f"use {capacity.billed}")
+        else:
+            yield from capacity.rounded(f"{path}.capacity_gib")
         if entry.restore_from:
             what = "is set, but only FSx for Lustre on AWS has backups"
             yield error(f"{path}.restore_from", what, "import the data from a bucket: set bucket")
