@@ -5,14 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from datetime import date
-from pathlib import Path
 
 import pytest
 
+from gpuinfra.cli.stack_context import plan_of
 from gpuinfra.day import VARIABLE, read_day, today
 from gpuinfra.errors import UsageError
 from gpuinfra.rehearsal.cloud.aws import schedules
-from gpuinfra.rehearsal.session import Options, read_options
 
 AFTER = date(2028, 1, 1)
 BEFORE = date(2026, 11, 21)
@@ -28,21 +27,28 @@ def test_variable_sets_the_date(monkeypatch: pytest.MonkeyPatch) -> None:
         read_day("tomorrow", "--on")
 
 
-def test_example_after_its_window_is_refused_with_a_hint() -> None:
-    """A capacity block that has ended is refused before anything starts; the hint names --on."""
-    with pytest.raises(Exception, match=r"capacity\[0\]\.ends_at is 2027-05-17\S+, which has passed; .* --on"):
-        read_options(Options(stack="aws-p5-block", on=AFTER))
-    _, _, loaded = read_options(Options(stack="aws-p5-block", on=BEFORE))
-    assert loaded is not None
+def _plan(day: date) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "gpuinfra", "plan", "aws-p5-block", "--on", str(day)]
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
 
 
-def test_on_option_sets_the_date(tmp_path: Path) -> None:
-    """`gpuinfra rehearse --on` sets the date of the rules: a later date is refused with one message."""
-    words = [sys.executable, "-m", "gpuinfra", "rehearse", "preview", "aws-p5-block", "--on", str(AFTER)]
-    done = subprocess.run([*words, "--folder", str(tmp_path)], capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 1
-    assert "which has passed" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_example_after_its_window_is_planned_without_nodes() -> None:
+    """`gpuinfra plan --on` sets the date of the rules. A Capacity Block that has ended is a warning, and its group has no nodes."""
+    done = _plan(AFTER)
+    assert done.returncode == 0, done.stderr
+    assert (
+        "warn: pools[0].capacity[0].ends_at is 2027-05-17T11:30:00Z, which has passed, so the group has no nodes"
+        in done.stderr
+    )
+    assert "--on" in done.stderr
+    assert "which has passed" not in _plan(BEFORE).stderr
+
+
+def test_evidence_of_an_ended_block_can_be_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands that operate on nodes have a plan for the stack after the end of its Capacity Block, with the expectation of each pool."""
+    monkeypatch.setenv(VARIABLE, str(AFTER))
+    (pool,) = plan_of("aws-p5-block").pools
+    assert (pool.count, pool.expectation["gpus"]) == (0, 8)
 
 
 def test_schedules_use_the_date_of_the_rehearsal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import click
 from gpuinfra.cli.options import stack_options
 from gpuinfra.cli.stack_context import ActiveStack, active_stack, readable_stack
 from gpuinfra.cli.stacks import Resources, Stacks, short_name
-from gpuinfra.errors import EnvironmentMissing, SpecError, UsageError
+from gpuinfra.errors import EnvironmentMissing, UsageError
 
 if TYPE_CHECKING:
     from gpuinfra.calendar import Running
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from gpuinfra.spec.load import LoadedStack
 
 TIME = "%Y-%m-%dT%H:%M:%SZ"
-ENDED = "block_window_is_open"
-"""The rule that rejects a Capacity Block that has ended. The calendar reports it with the command that finds the next one."""
 
 
 @dataclass(kw_only=True)
@@ -99,10 +97,11 @@ def command(
     from gpuinfra.calendar import Calendar, Commands, needs_attention
     from gpuinfra.remote.drain import NOT_STOPPED
     from gpuinfra.report import calendar_text
+    from gpuinfra.rules import load_stack
 
     _refuse_unused(offers=offers, days=days, drain=drain, direct=direct, offline=offline, at=at)
     now, short = _time(at), short_name(stack)
-    loaded = _loaded(stack, now)
+    loaded = load_stack(stack, now.date())
     found = _Read() if offline else _read(stack, stacks, loaded, now, drain, direct, offers, days)
     calendar = Calendar(
         spec=loaded.spec,
@@ -154,20 +153,6 @@ def _time(text: str | None) -> datetime:
         return datetime.strptime(text, TIME).replace(tzinfo=UTC)
     except ValueError:
         raise UsageError(f"--at is {text!r}; allowed: a time in UTC such as 2026-12-01T11:30:00Z") from None
-
-
-def _loaded(stack: str, now: datetime) -> LoadedStack:
-    """Read a stack file. A Capacity Block that has ended is a date and no error."""
-    from gpuinfra.findings import Level
-    from gpuinfra.rules import check_stack
-    from gpuinfra.spec.load import read_stack
-
-    loaded = read_stack(stack)
-    errors = [one for one in check_stack(loaded, now.date()) if one.level is Level.ERROR]
-    ended = [one for one in errors if one.rule == ENDED and "has passed" in one.message]
-    if len(errors) > len(ended):
-        raise SpecError([one for one in errors if one not in ended])
-    return loaded
 
 
 def _read(

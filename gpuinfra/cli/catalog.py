@@ -15,22 +15,26 @@ from gpuinfra.report import tables
 from gpuinfra.report.tables import Column, Table
 
 SCHEMA = "gpuinfra.catalog/1"
+ARCHITECTURES = ("x86_64", "arm64")
 
 
 @click.command("catalog")
 @click.argument("machine", required=False)
 @click.option("--gpu", metavar="NAME", help="List only machine types with this GPU, such as H100.")
+@click.option("--arch", type=click.Choice(ARCHITECTURES), help="List only machine types with this CPU architecture.")
 @click.option("--cloud", type=click.Choice(list(CLOUDS)), help="List only the machine types that this cloud offers.")
 @click.option("--region", help="List only the machine types that this region offers, with the prices in this region.")
 @click.option("--json", "as_json", is_flag=True, help="Print every field as one JSON object.")
-def command(machine: str | None, gpu: str | None, cloud: str | None, region: str | None, as_json: bool) -> int:
-    """List machine types with their GPUs, fabric and prices.
+def command(
+    machine: str | None, gpu: str | None, arch: str | None, cloud: str | None, region: str | None, as_json: bool
+) -> int:
+    """List machine types with their GPUs, architecture, fabric and prices.
 
     With MACHINE, print all facts about this machine type, with dates and sources.
     """
     clouds = [cloud] if cloud else list(CLOUDS)
     rows = [(name, record) for name in clouds for record in profile_of(name).machines.values()]
-    rows = [(name, record) for name, record in rows if _matches(record, machine, gpu, region)]
+    rows = [(name, record) for name, record in rows if _matches(record, machine, gpu, arch, region)]
     if not rows:
         raise click.UsageError(_no_match(machine, gpu, clouds))
     if as_json:
@@ -51,24 +55,23 @@ def command(machine: str | None, gpu: str | None, cloud: str | None, region: str
     return 0
 
 
-def _matches(record: MachineType, machine: str | None, gpu: str | None, region: str | None) -> bool:
+def _matches(record: MachineType, machine: str | None, gpu: str | None, arch: str | None, region: str | None) -> bool:
     if machine and record.name.lower() != machine.lower():
         return False
     if gpu and (record.gpu is None or gpu.lower() not in record.gpu.key.lower()):
         return False
-    return not region or region in record.zones
+    return arch in (None, record.arch) and (not region or region in record.zones)
 
 
 def _no_match(machine: str | None, gpu: str | None, clouds: list[str]) -> str:
     from gpuinfra.catalog.gpus import GPUS
-    from gpuinfra.spec.messages import listed, nearest
+    from gpuinfra.clouds.machines import similar
+    from gpuinfra.spec.messages import listed
     from gpuinfra.spec.shown import shown
 
-    if machine:
-        known = [name for cloud in clouds for name in profile_of(cloud).machines]
-        # If the input is part of a name, such as `p4d` or `a3`, suggest the names that contain it.
-        holding = [name for name in known if machine.lower() in name.lower()]
-        near = listed(holding, 6) if holding else nearest(machine, known)
+    known = {name: record for cloud in clouds for name, record in profile_of(cloud).machines.items()}
+    if machine and machine.lower() not in map(str.lower, known):
+        near = similar(machine, known)
         return f"machine type {shown(machine)} is not in the catalog" + (f"; did you mean {near}?" if near else "")
     if gpu and not any(gpu.lower() in key.lower() for key in GPUS):
         return f"GPU {shown(gpu)} is not in the catalog; allowed: {listed(list(GPUS), 30)}"
@@ -77,7 +80,7 @@ def _no_match(machine: str | None, gpu: str | None, clouds: list[str]) -> str:
 
 def _table(rows: list[tuple[str, MachineType]], region: str | None) -> Table:
     numbers = ("GPUs", "vCPU", "GiB", "USD/h", "spot")
-    names = ("cloud", "machine", "GPUs", "GPU", "vCPU", "GiB", "fabric", "USD/h", "spot", "capacity")
+    names = ("cloud", "machine", "GPUs", "GPU", "arch", "vCPU", "GiB", "fabric", "USD/h", "spot", "capacity")
     return Table(
         [Column(name, right=name in numbers) for name in names],
         [
@@ -86,6 +89,7 @@ def _table(rows: list[tuple[str, MachineType]], region: str | None) -> Table:
                 record.name,
                 record.gpus or "-",
                 record.gpu.key if record.gpu else "-",
+                record.arch,
                 record.vcpus,
                 record.memory_gib,
                 _fabric(record),

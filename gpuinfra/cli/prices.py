@@ -89,10 +89,10 @@ def _records(names: Sequence[str]) -> list[tuple[str, Any]]:
         return [known[name.lower()] for name in names]
     if len(names) == 1 and _is_stack(names[0]):
         return []
-    from gpuinfra.spec.messages import nearest
+    from gpuinfra.clouds.machines import similar
     from gpuinfra.spec.shown import shown
 
-    near = nearest(wrong[0], [record.name for _, record in known.values()])
+    near = similar(wrong[0], {record.name: record for _, record in known.values()})
     if near is None and len(names) == 1:
         return []
     hint = f"did you mean {near}?" if near else "specify one stack, or one or more machine types"

@@ -18,6 +18,8 @@ _FIRST_OCTET = 64
 def set_network(pair: Pair, draft: Draft) -> None:
     """Set the address range, and replace an existing network with one that the clone creates."""
     network, made = pair.spec.network, "site" in pair.spec.made_layers
+    for name in pair.unused("network"):
+        draft.set(("network", name), None, f"{pair.there.title} does not support this setting")
     if network.existing and not pair.is_given(("network", "existing")):
         draft.set(
             ("network", "existing"),

@@ -85,6 +85,11 @@ class Pair:
         """Facts of the cloud of the clone."""
         return facts_of(self.cloud)
 
+    def unused(self, section: str) -> list[str]:
+        """Return the fields of a section that the cloud of the stack uses and the cloud of the clone does not."""
+        fields = (field.rpartition(".") for field in self.here.own_fields - self.there.own_fields)
+        return sorted(name for kind, _, name in fields if kind == section)
+
     def declaration(self) -> Any:
         """Return the declaration of the stack as plain values. Do not change it."""
         assert self.stack.document is not None

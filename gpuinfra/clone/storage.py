@@ -43,7 +43,7 @@ def set_storage(pair: Pair, draft: Draft) -> None:
                 draft.findings.append(warn(path, what, "copy the files to the clone's file system before you use it"))
             continue
         if pair.across and isinstance(entry, Lustre):
-            for name in sorted(pair.own_facts.storage_fields - pair.facts.storage_fields):
+            for name in pair.unused("storage"):
                 draft.set(("storage", index, name), None, f"{pair.there.title} does not support this setting")
             tier = entry.throughput_mb_s_per_tib
             if tier and tier not in pair.facts.tiers:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 
 from gpuinfra.catalog.records import MachineType
 from gpuinfra.clouds import profile_of
 from gpuinfra.plan.zones import Zoning, choose
 from gpuinfra.spec.capacity import Capacity
 from gpuinfra.spec.machines import described
+from gpuinfra.spec.messages import listed, nearest
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import Pool
 
@@ -42,6 +44,42 @@ def entries_of(spec: ClusterSpec) -> Iterator[tuple[str, Pool, Capacity]]:
     for i, pool in enumerate(spec.pools):
         for j, entry in enumerate(pool.capacity):
             yield f"pools[{i}].capacity[{j}]", pool, entry
+
+
+def similar(name: str, known: Mapping[str, MachineType]) -> str | None:
+    """Return the machine types that a wrong name probably means, as text, or None.
+
+    They are those that contain the name, or the nearest one of the same kind: with or without GPUs. A family of GPU machines is
+    recognized by the first letter of its name, such as `p` and `g` on AWS, which belongs to no family without GPUs.
+    """
+    word = name.lower()
+    if len(word) > 2 and (holding := [one for one in known if word in one.lower()]):
+        return listed(holding, 6)
+    family = _family(word)
+    if family is None:
+        return nearest(name, list(known))
+    with_gpus = {_family(one.lower()) for one, machine in known.items() if machine.gpu}
+    same = {one: machine for one, machine in known.items() if bool(machine.gpu) == (family in with_gpus)}
+    longest = max((_shared(word, one) for one in same), default=0)
+    relatives = [one for one in same if _shared(word, one) == longest]
+    if near := nearest(name, relatives) or nearest(name, list(same)):
+        return near
+    separators = [mark for mark in "._-" if all(mark in one for one in known)]
+    if family in with_gpus or not separators or not all(mark in word for mark in separators):
+        return None
+    return min(same, key=lambda one: (same[one].vcpus, one), default=None)
+
+
+def _family(name: str) -> str | None:
+    """Return the first letter of the family in a name such as `p5.48xlarge`, `standard_nd96asr_v4` or `a3-highgpu-8g`, or None."""
+    found = re.search(r"(?:^|_)([a-z])[a-z]*\d", name)
+    return found[1] if found else None
+
+
+def _shared(word: str, name: str) -> int:
+    """Return the number of characters with which two names begin."""
+    pairs = zip(word, name.lower(), strict=False)
+    return next((i for i, (one, other) in enumerate(pairs) if one != other), min(len(word), len(name)))
 
 
 def nearest_value(allowed: tuple[int, ...], value: int) -> int:

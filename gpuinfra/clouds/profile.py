@@ -5,7 +5,7 @@ A profile is pure: it does not import an SDK and does not make any calls. Plan, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from types import FunctionType
@@ -58,6 +58,16 @@ class BilledCapacity:
     billed: int
     reason: str
 
+    def rounded(self, path: str) -> Iterator[Finding]:
+        """Yield a finding about the field at `path` if the cloud bills more than the declaration requests."""
+        if self.billed != self.requested:
+            from gpuinfra.findings import info, warn
+
+            # The price is then not the one that the declaration suggests.
+            level = warn if self.billed > 1.5 * self.requested else info
+            what = f"is {self.requested}, and {self.billed} GiB is billed: {self.reason}"
+            yield level(path, what, f"use {self.billed}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class TagForm:
@@ -76,6 +86,8 @@ class CloudProfile(Protocol):
     name: str
     title: str
     machines: Mapping[str, MachineType]
+    arm64_names: str
+    """Regular expression that matches the names of machine types with ARM CPUs. Some of these machine types can have other names."""
     regions: tuple[str, ...]
     capacity_kinds: frozenset[CapacityKind]
     scheduled_actions: str
@@ -102,6 +114,8 @@ class CloudProfile(Protocol):
     """Services for home directories on this cloud. The first one is the default. `gpuinfra/spec/homes.py` lists the settings of each service."""
     access_fields: frozenset[str]
     """Fields of `access` that this cloud uses, or that a rule of this cloud reports."""
+    own_fields: frozenset[str]
+    """Fields of `gpuinfra.rules.shape.OF_SOME_CLOUDS` that this cloud uses, such as `software.registry`."""
     selects_buckets: bool
     """Whether the audit trail records the objects of selected buckets, so that `audit.all_buckets` has an effect."""
 

@@ -72,8 +72,6 @@ class SecondRegion(Protocol):
     """Pulumi provider settings that contain the region."""
     zone_settings: tuple[str, ...]
     """Pulumi provider settings that contain a zone."""
-    storage_fields: frozenset[str]
-    """Fields of a `lustre` entry that other clouds do not have. A clone on another cloud omits them."""
     tiers: tuple[int, ...]
     """Throughput tiers of Lustre in MB/s per TiB."""
     replication: ReplicationLag

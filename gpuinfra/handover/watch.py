@@ -23,10 +23,8 @@ STALE_PATIENCE_S = 1500.0
 """How long a group can leave outdated nodes in place without making progress. During a rolling replacement, a node is leaving, missing or new most
 of the time. The only pauses are a warm-up and a checkpoint, which take ten minutes each on AWS."""
 NOT_DUE = "not due"
-"""The wait ends for this reason if no node is expected yet, because all counts are 0, a capacity block has not started, or a request is queued."""
-NOT_DUE_TEXT = (
-    "no nodes are expected yet: all counts are 0, the capacity block has not started, or the request is still queued"
-)
+"""The wait ends for this reason if no node is expected yet, because all counts are 0, no capacity window is open, or a request is queued."""
+NOT_DUE_TEXT = "no nodes are expected now: all counts are 0, the capacity has not started or has ended, or the request is still queued"
 
 
 @dataclass(frozen=True, kw_only=True)

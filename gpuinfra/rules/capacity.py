@@ -30,18 +30,17 @@ def block_window_is_open(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                 f"is {entry.ends_at}, which is not after the start {entry.starts_at}",
                 "set it to the end of the block",
             )
-        elif ends.date() < today:
-            yield error(
-                f"{path}.ends_at",
-                f"is {entry.ends_at}, which has passed",
-                "specify a block that has not ended, or pass an earlier date to `gpuinfra plan` or `gpuinfra rehearse` with --on",
-            )
         elif ends - starts < timedelta(hours=2):
             yield error(
                 f"{path}.ends_at",
                 f"is {entry.ends_at}, less than two hours after the start",
                 "specify a longer block; nodes are terminated 35 or 65 minutes before it ends",
             )
+        elif is_over(today, ends):
+            # Not an error, because `up` removes the nodes of the group, and `verify` judges their evidence.
+            what = f"is {entry.ends_at}, which has passed, so the group has no nodes"
+            hint = "specify a block that has not ended, or pass an earlier date to `gpuinfra plan` or `gpuinfra rehearse` with --on"
+            yield warn(f"{path}.ends_at", what, hint)
 
 
 def reservation_window_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:

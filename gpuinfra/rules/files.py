@@ -8,10 +8,13 @@ from datetime import date
 from fnmatch import fnmatchcase
 
 from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.machines import pools_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, warn
 from gpuinfra.plan.files import of_pool, variables
+from gpuinfra.software import tables
 from gpuinfra.software.environment import SCRATCH_MOUNT
+from gpuinfra.software.pool import pool_lock
 from gpuinfra.spec.files import MAX_POOL_BYTES, MAX_VARIABLES, NodeFile
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
@@ -119,6 +122,31 @@ def variable_value_is_literal(spec: ClusterSpec, today: date) -> Iterator[Findin
         elif value and _SECRET_NAME.search(name):
             what = "looks like a secret, but the stack file and every node contain it as plain text"
             yield warn(path, what, "let the job read it from a secret store with the identity of the node")
+
+
+def variable_keeps_the_fabric(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A declared environment variable does not replace one that makes programs use the fabric. The checks do not use declared variables, so they would not detect it."""
+    cloud = profile_of(spec.cloud)
+    seen: set[str] = set()
+    for path, pool, machine in pools_of(spec):
+        image, _ = cloud.image(spec, pool, machine)
+        fabric = pool_lock(spec, pool, machine, cloud.software, image).fabric
+        for name in variables(spec, pool) if fabric else ():
+            section = path if name in pool.environment else "software"
+            where = f"{section}.environment.{name}"
+            if where in seen:
+                continue
+            seen.add(where)
+            if _is_listed(name, tables.FABRIC_VARIABLES[fabric]):
+                what = f"replaces the value that the {fabric} step sets on {machine.name}"
+                yield warn(where, what, "remove it, or set it in the job")
+            elif _is_listed(name, tables.NETWORK_VARIABLES[fabric]):
+                what = f"selects the network of programs, which use {fabric} on {machine.name} without it"
+                yield warn(where, what, "remove it, or set it in the job")
+
+
+def _is_listed(name: str, patterns: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns.split())
 
 
 def variables_fit_node(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -12,6 +12,8 @@ from gpuinfra.clouds.profile import rules_in
 from gpuinfra.cost.model import HOURS_PER_MONTH
 from gpuinfra.cost.price import node_price
 from gpuinfra.findings import Finding, error, info, warn
+from gpuinfra.plan.window import declared, is_before, is_over
+from gpuinfra.spec.capacity import Capacity
 from gpuinfra.spec.model import ClusterSpec
 
 
@@ -67,6 +69,27 @@ def budget_covers_nodes(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             what,
             "increase it, or remove it to derive the limit from the price of the plan",
         )
+
+
+def lustre_is_used_by_nodes(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """Nodes run while a Lustre file system exists. The cloud bills the file system from its creation, also while no node runs."""
+    entries = [entry for pool in spec.pools for entry in pool.capacity]
+    if "site" not in spec.made_layers or not entries or any(_runs(entry, today) for entry in entries):
+        return
+    for i, one in enumerate(spec.storage):
+        if one.kind == "lustre" and not one.existing:
+            what = "is billed from its creation, but no node runs yet or anymore"
+            yield warn(f"storage[{i}]", what, "add the file system to the declaration when the nodes start")
+
+
+def _runs(entry: Capacity, today: date) -> bool:
+    """Return whether `up` starts nodes for an entry now. A queue starts its nodes later."""
+    try:
+        starts, ends = declared(entry)
+    except ValueError:
+        return True  # Another rule reports a time that is not valid.
+    closed = bool(starts and is_before(today, starts)) or bool(ends and is_over(today, ends))
+    return entry.count > 0 and entry.kind != "flex" and not closed
 
 
 def budget_currency_has_rate(spec: ClusterSpec, today: date) -> Iterator[Finding]:

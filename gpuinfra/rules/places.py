@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterator, Mapping
 from datetime import date
 
-from gpuinfra.catalog.records import CapacityKind
+from gpuinfra.catalog.gpus import GPUS
+from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.machines import entries_of, machines_of, pools_of
+from gpuinfra.clouds.machines import entries_of, machines_of, pools_of, similar, zoning_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, warn
 from gpuinfra.spec.capacity import Block
 from gpuinfra.spec.kinds import capacity_not_offered
+from gpuinfra.spec.machines import described
 from gpuinfra.spec.messages import listed, nearest
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
@@ -59,6 +62,17 @@ def zone_is_in_region(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         yield error(path, f"is {shown(zone)}, which {what}; the region is {spec.where.region}", hint)
 
 
+def declared_zone_is_used(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A pool or a file system is in the zone that `where.zone` declares. On AWS, the network has subnets and a NAT gateway in this zone, also if nothing uses them."""
+    zone = spec.where.zone
+    if zone is None or not spec.pools or any(entry.kind == "home" for entry in spec.storage):
+        return
+    used = {*zoning_of(spec).by_pool.values(), *(one.zone or zone for one in spec.storage if one.kind == "lustre")}
+    if zone not in used:
+        what = f"is {zone}, but no pool and no file system is in this zone"
+        yield warn("where.zone", what, f"remove it, or set it to {listed(sorted(used))}")
+
+
 def machine_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The machine type is in the catalog of the cloud."""
     machines = machines_of(spec)
@@ -73,13 +87,13 @@ def machine_is_known(spec: ClusterSpec, today: date) -> Iterator[Finding]:
                 yield error(f"pools[{i}].fallback[{j}].machine", what, hint)
 
 
-def _other_machine(spec: ClusterSpec, name: str, known: Iterable[str]) -> str:
-    near = nearest(name, list(known))
+def _other_machine(spec: ClusterSpec, name: str, known: Mapping[str, MachineType]) -> str:
+    near = similar(name, known)
     return f"did you mean {near}?" if near else f"`gpuinfra catalog --cloud {spec.cloud}` lists the machine types"
 
 
 def machine_record_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A declared machine type has a name that is not in the catalog and is based on a machine type in the catalog."""
+    """A declared machine type has a name that is not in the catalog and is based on a machine type in the catalog. Its GPU is in the catalog, and its architecture fits its name."""
     known = profile_of(spec.cloud).machines
     for i, record in enumerate(spec.machines):
         if record.name in known:
@@ -88,6 +102,22 @@ def machine_record_is_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]
         if record.like not in known:
             what = f"is {shown(record.like)}, which is not in the catalog"
             yield error(f"machines[{i}].like", what, _other_machine(spec, record.like, known))
+            continue
+        made = described(record, known[record.like])
+        if record.gpu and record.gpu not in GPUS:
+            near = nearest(record.gpu, list(GPUS))
+            hint = f"did you mean {near}?" if near else "use one of these GPUs, or remove it"
+            yield error(f"machines[{i}].gpu", f"is {shown(record.gpu)}; allowed: {listed(list(GPUS), 20)}", hint)
+        elif record.gpu and not made.gpus:
+            yield error(
+                f"machines[{i}].gpu", f"is {record.gpu}, but {record.name} has no GPUs", "set gpus, or remove it"
+            )
+        elif made.gpus and made.gpu is None:
+            what = f"is {made.gpus}, but {record.like} has no GPUs"
+            yield error(f"machines[{i}].gpus", what, "set gpu to the GPU model, or remove it")
+        if made.arch == "x86_64" and re.match(profile_of(spec.cloud).arm64_names, record.name):
+            what = f"is x86_64 like that of {record.like}, but the name {record.name} is that of a machine type with ARM CPUs"
+            yield error(f"machines[{i}].arch", what, "set it to arm64")
 
 
 def capacity_kind_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:

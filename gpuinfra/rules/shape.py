@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from datetime import date
 
 from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.machines import pools_of
+from gpuinfra.clouds.machines import entries_of, pools_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.plan.storage import local_disk_gib, object_cache_gib
+from gpuinfra.spec.base import SpecModel
 from gpuinfra.spec.kinds import storage_not_supported
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
@@ -200,6 +201,53 @@ def tags_are_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
             elif (form := profile.tag_form) and not (re.fullmatch(form.key, key) and re.fullmatch(form.value, value)):
                 what = f"has a tag with the key {shown(key)} and the value {shown(value)}; allowed on {profile.title}: {form.allowed}"
                 yield error(path, what, "change the tag")
+
+
+OF_SOME_CLOUDS = {
+    "capacity": ("group_arn", "overflow", "placement_group", "strategy"),
+    "storage": (
+        "backup_days", "bucket_path", "deployment", "export_events", "fabric", "import_events", "importer_id", "metadata_iops", "version",
+    ),
+    "network": ("machines",),
+    "network.existing": ("dns_zones",),
+    "software": ("registry",),
+}  # fmt: skip
+"""Fields that only some clouds use, by section. A profile lists those that its cloud uses (`own_fields`)."""
+
+
+def fields_are_used_by_the_cloud(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A field that only other clouds use is an error, because it has no effect."""
+    cloud = profile_of(spec.cloud)
+    for path, kind, section in _sections(spec):
+        for name in OF_SOME_CLOUDS[kind]:
+            if f"{kind}.{name}" not in cloud.own_fields and _is_set(section, name):
+                yield error(f"{path}.{name}", f"has no effect on {cloud.title}", "remove it")
+
+
+def _sections(spec: ClusterSpec) -> Iterator[tuple[str, str, SpecModel]]:
+    """Yield the path, the kind and the content of each section with fields that only some clouds use."""
+    yield from ((path, "capacity", entry) for path, _, entry in entries_of(spec))
+    yield from ((f"storage[{i}]", "storage", one) for i, one in enumerate(spec.storage) if one.kind == "lustre")
+    yield "network", "network", spec.network
+    yield "software", "software", spec.software
+    if spec.network.existing:
+        yield "network.existing", "network.existing", spec.network.existing
+
+
+def _is_set(section: SpecModel, name: str) -> bool:
+    """Return whether a section has the field, with a value other than the default."""
+    field = type(section).model_fields.get(name)
+    return field is not None and getattr(section, name) != field.get_default(call_default_factory=True)
+
+
+def link_fields_have_a_bucket(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The fields that describe the link of a file system to a bucket are set only together with the bucket."""
+    for i, entry in enumerate(spec.storage):
+        if entry.kind != "lustre" or entry.bucket or entry.existing:
+            continue
+        for name in ("bucket_prefix", "bucket_path", "import_events", "export_events"):
+            if _is_set(entry, name):
+                yield error(f"storage[{i}].{name}", "is set, but bucket is not", "set bucket, or remove it")
 
 
 def fields_are_implemented(spec: ClusterSpec, today: date) -> Iterator[Finding]:

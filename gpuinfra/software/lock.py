@@ -82,6 +82,8 @@ class LockRequest:
     """Recorded contents of a prebuilt image, or None if they are unknown."""
     branch: int | None = None
     """Driver branch in a prebuilt image, or None if it is unknown."""
+    own_image: bool = False
+    """True if the declaration selects the image by its ID, so that its kernel can be one that Ubuntu does not publish."""
     pinned: bool = False
     """True if nodes boot exactly this release. If False, they can boot a newer one."""
     driver: str | None = None
@@ -206,6 +208,9 @@ def _kernel(request: LockRequest, conflicts: _Conflicts) -> Choice:
     if request.kernel and found and request.kernel != found:
         message = f"the image{_release_text(known)} contains kernel {found}, not {request.kernel}"
         conflicts.add("kernel", message, f"set the kernel to {found}, remove it, or choose a different image release")
+    if request.kernel and request.kernel.endswith(tables.RESTRICTED_KERNELS) and not request.own_image:
+        message = f"kernel {request.kernel} is not in Ubuntu's archive, so the bootstrap steps cannot install it"
+        conflicts.add("kernel", message, "set image to an image that contains it, by its ID; or remove the kernel")
     if request.kernel:
         return Choice(name="kernel", version=request.kernel, why="requested; the bootstrap step verifies and holds it")
     series = ", ".join(request.cloud.kernels[request.os])
@@ -335,11 +340,21 @@ def _cuda(machine: MachineType, driver: Choice, request: LockRequest, conflicts:
 
 def _nccl(cuda: Choice, request: LockRequest, conflicts: _Conflicts) -> Choice:
     row = tables.CUDA[cuda.version]
-    if request.nccl and key(request.nccl) != key(row.nccl):
-        message = f"NCCL {request.nccl} is not the package for CUDA {cuda.version}; allowed: {row.nccl}"
-        conflicts.add("nccl", message, "remove the setting to use the lock's version")
-    why = f"built for CUDA {cuda.version.split('.')[0]}; frameworks from PyPI contain their own NCCL"
-    return Choice(name="nccl", version=row.nccl, why=why, low="2.23", high="3")
+    if not request.nccl:
+        why = f"built for CUDA {cuda.version.split('.')[0]}; frameworks from PyPI contain their own NCCL"
+        return Choice(name="nccl", version=row.nccl, why=why, low="2.23", high="3")
+    # A package for an older minor version also works, and NVIDIA does not publish each NCCL for each minor version.
+    last = max(key(cuda.version), key(row.nccl.partition("+cuda")[2]))
+    fitting = [
+        one for one in tables.NCCL_PACKAGES if (built := key(one.partition("+cuda")[2]))[0] == last[0] and built <= last
+    ]
+    wanted = request.nccl.split(".")
+    found = [one for one in fitting if one.partition("-")[0].split(".")[: len(wanted)] == wanted]
+    if not found:
+        known = ", ".join(one.partition("-")[0] for one in fitting)
+        message = f"the lock has no known package of NCCL {request.nccl} for CUDA {cuda.version}; allowed: {known}"
+        conflicts.add("nccl", message, "use one of these versions, or remove the setting to use the lock's version")
+    return Choice(name="nccl", version=found[-1] if found else row.nccl, why="requested")
 
 
 def _frameworks(machine: MachineType, driver: Choice, request: LockRequest, conflicts: _Conflicts) -> None:

@@ -6,6 +6,7 @@ from gpuinfra.catalog.records import MachineType
 from gpuinfra.software.cloud import CloudSoftware
 from gpuinfra.software.images import NodeImage
 from gpuinfra.software.lock import Lock, LockRequest, lock
+from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.pool import Pool
 
@@ -21,6 +22,7 @@ def pool_lock(spec: ClusterSpec, pool: Pool, machine: MachineType, cloud: CloudS
             prebuilt=image.prebuilt,
             release=image.release,
             branch=image.branch,
+            own_image=isinstance(pool.image or software.image, CustomImage),
             pinned=image.date is not None,
             lustre=any(entry.kind == "lustre" for entry in spec.storage),
             buckets=any(entry.kind == "object" for entry in spec.storage),

@@ -83,6 +83,13 @@ CUDA = {
 """https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html and
 GoogleCloudPlatform/compute-gpu-installation, retrieved 2026-11-20. PyTorch 2.11 for CUDA 13.0 contains NCCL 2.28.9."""
 
+NCCL_PACKAGES = (
+    "2.27.5-1+cuda12.9", "2.28.9-1+cuda12.9", "2.29.7-1+cuda12.9", "2.30.4-1+cuda12.9", "2.30.7-1+cuda12.9",
+    "2.27.7-1+cuda13.0", "2.28.3-1+cuda13.0", "2.28.9-1+cuda13.0", "2.29.7-1+cuda13.2", "2.30.4-1+cuda13.2",
+)  # fmt: skip
+"""Published packages of NCCL (`libnccl2`) in NVIDIA's repositories, each as installed by public Dockerfiles and instructions, retrieved 2026-11-27:
+meta-pytorch/monarch (2.28.9 for 12.9), nvidia/cuda images of 13.0.0 and 13.0.1 (2.27.7, 2.28.3), recipes for HPE Slingshot with aws-ofi-nccl 1.19 (13.2)."""
+
 DEFAULT_CUDA = "13.0"
 LAST_CUDA = {"volta": "12.9"}
 """Maps each architecture to the last CUDA version that supports it. https://docs.nvidia.com/datacenter/tesla/drivers/cuda-toolkit-driver-and-architecture-matrix.html"""
@@ -173,6 +180,37 @@ EFA_KEY_FINGERPRINT = "4E9091BCBB97A96B26B15E59A05480B1DD2D3CCC"
 
 BROKEN_LUSTRE_KERNELS = ("4.18.0-425.3.1", "4.18.0-425.13.1")
 """RHEL 8.7 kernels that break the ABI of the Lustre module (aws/aws-parallelcluster-cookbook)."""
+
+_TCP = (
+    "NCCL_SOCKET_IFNAME NCCL_CROSS_NIC NCCL_PROTO NCCL_P2P_NET_CHUNKSIZE NCCL_P2P_PCI_CHUNKSIZE NCCL_P2P_NVL_CHUNKSIZE "
+    "NCCL_BUFFSIZE NCCL_MIN_NCHANNELS NCCL_NET_GDR_LEVEL "
+)
+FABRIC_VARIABLES = {
+    "efa": "FI_EFA_USE_HUGE_PAGE",
+    "infiniband": "UCX_NET_DEVICES CUDA_DEVICE_ORDER OMPI_MCA_coll_hcoll_enable NCCL_TOPO_FILE NCCL_IB_PCI_RELAXED_ORDERING NCCL_IGNORE_CPU_AFFINITY",
+    "gib": "NCCL_NET NCCL_CROSS_NIC NCCL_NET_GDR_LEVEL NCCL_P2P_NET_CHUNKSIZE NCCL_NVLS_CHUNKSIZE NCCL_IB_GID_INDEX NCCL_IB_ADAPTIVE_ROUTING "
+    "NCCL_IB_QPS_PER_CONNECTION NCCL_IB_TC NCCL_IB_FIFO_TC NCCL_TUNER_CONFIG_PATH",
+    "tcpx": f"{_TCP}NCCL_GPUDIRECTTCPX_* NCCL_ALGO NCCL_NSOCKS_PERTHREAD NCCL_SOCKET_NTHREADS NCCL_DYNAMIC_CHUNK_SIZE NCCL_MAX_NCHANNELS NCCL_P2P_PXN_LEVEL",
+    "tcpxo": f"{_TCP}NCCL_FASTRAK_* NCCL_LIB_DIR NCCL_TUNER_PLUGIN NCCL_TUNER_CONFIG_PATH NCCL_SHIMNET_* NCCL_NVLSTREE_MAX_CHUNKSIZE NCCL_NVLS_ENABLE",
+}
+"""Maps each fabric provider to the variables that its bootstrap step, or the script of its plugin, sets for logins. `*` stands for any characters.
+
+Steps: `bootstrap/50-*.sh`. `set_nccl_env.sh` of gIB: GoogleCloudPlatform/cluster-toolkit:examples/machine-learning/a4-highgpu-8g/a4high-vm.yaml.
+`nccl-env-profile.sh` of TCPXO: GoogleCloudPlatform/container-engine-accelerators:gpudirect-tcpxo/README.md, both retrieved 2026-11-20.
+"""
+NETWORK_VARIABLES = {
+    "efa": "NCCL_NET NCCL_NET_PLUGIN FI_PROVIDER",
+    "infiniband": "NCCL_NET NCCL_NET_PLUGIN NCCL_IB_DISABLE NCCL_IB_HCA",
+    "gib": "NCCL_NET_PLUGIN NCCL_IB_DISABLE NCCL_IB_HCA",
+    "tcpx": "NCCL_NET NCCL_NET_PLUGIN",
+    "tcpxo": "NCCL_NET NCCL_NET_PLUGIN",
+}
+"""Maps each fabric provider to other variables with which a program uses another network. NCCL documentation, "Environment Variables"
+(https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html); libfabric, fabric(7)."""
+
+RESTRICTED_KERNELS = ("-gcp-tcpx",)
+"""Ends of kernel releases whose packages are not in Ubuntu's archive. Google gives access to the packages of `linux-gcp-tcpx` on request
+(GoogleCloudPlatform/cluster-toolkit:examples/machine-learning/a3-highgpu-8g/README.md, retrieved 2026-11-27)."""
 
 CONTAINER_TOOLKIT_PIN = "1.20.0"
 CONTAINER_TOOLKIT_FLOOR = "1.18"

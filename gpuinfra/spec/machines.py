@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictInt
 
+from gpuinfra.catalog.gpus import GPUS
 from gpuinfra.catalog.records import MachineType, NicShape
 from gpuinfra.spec.base import Gib, Gpus, Line, SpecModel, Unit, Vcpus
 from gpuinfra.spec.formats import text
@@ -33,6 +34,10 @@ class MachineRecord(SpecModel):
     """The provider's name for the machine type."""
     like: Line = Field(examples=["p4d.24xlarge"])
     """Machine type in the catalog on which this machine type is based. Omitted fields are copied from it."""
+    arch: Literal["x86_64", "arm64"] | None = None
+    """CPU architecture, which determines the image. If omitted, it is copied from `like`."""
+    gpu: Line | None = Field(default=None, examples=["T4"])
+    """GPU model, as `gpuinfra catalog` shows it. If omitted, it is copied from `like`."""
     gpus: Gpus | None = Field(default=None, ge=0, le=64, examples=[4])
     """Number of GPUs per node. If omitted, it is copied from `like`."""
     vcpus: Vcpus | None = Field(default=None, ge=1, le=4096, examples=[48])
@@ -52,13 +57,20 @@ def described(record: MachineRecord, base: MachineType) -> MachineType:
         each = fabric.gbps / fabric.devices
         count = record.fabric_devices
         fabric = replace(fabric, devices=count, gbps=each * count) if count else None
+    gpus = base.gpus if record.gpus is None else record.gpus
+    gpu = (GPUS.get(record.gpu, base.gpu) if record.gpu else base.gpu) if gpus else None
     nics = base.nics
     if record.interfaces is not None:
         nics = tuple(NicShape(card=i.card, device=i.device, kind=i.kind) for i in record.interfaces)
     return replace(
         base,
         name=record.name,
-        gpus=base.gpus if record.gpus is None else record.gpus,
+        arch=record.arch or base.arch,
+        gpu=gpu,
+        gpus=gpus,
+        nvswitch=base.nvswitch and gpu is not None and gpu.nvlinks > 0,
+        # The minimums were measured with the GPUs of the base.
+        floors=base.floors if gpu is base.gpu else (),
         vcpus=record.vcpus or base.vcpus,
         memory_gib=record.memory_gib or base.memory_gib,
         fabric=fabric,

@@ -31,7 +31,9 @@ class ClusterSpec(AtPlace[Place], SpecModel):
     """Cloud, region, and zone in which the cluster runs."""
     pools: tuple[Pool, ...] = Field(default=(), max_length=50)
     """Pools of nodes, each with one machine type. A stack without the cluster layer has no pools."""
-    storage: tuple[Storage, ...] = Field(default=(), max_length=20)
+    storage: tuple[Storage, ...] = Field(
+        default=(), max_length=20, examples=[[{"kind": "lustre", "capacity_gib": 4800}]]
+    )
     """File systems that all nodes mount, such as Lustre."""
     network: Network = defaults(Network)
     """Addresses, outbound connections, and flow logs of the network."""

@@ -62,6 +62,9 @@ _KINDS = {
 _RPM = ("rocky", "rhel", "redhat", "alma", "centos", "fedora", "amazon", "al2", "oracle")
 """How the names of distributions with RPM packages begin."""
 _HOME_SETTINGS = "each service for home directories has its own settings"
+_EFA = (
+    "the EFA installer contains libfabric and the NCCL plugin (aws-ofi-nccl), and the software lock pins the installer"
+)
 
 
 def field(model: Any, name: str) -> tuple[str, str] | None:
@@ -71,6 +74,14 @@ def field(model: Any, name: str) -> tuple[str, str] | None:
         return _NO_AUTOSCALER, _COUNT
     if getattr(model, "__name__", "") == "Home" and name in ("type", "deployment", "tier", "performance"):
         return _HOME_SETTINGS, "use service, throughput_mb_s (FSx for OpenZFS) or service_level (Azure NetApp Files)"
+    if getattr(model, "__name__", "") == "Software" and name in (
+        "aws_ofi_nccl",
+        "ofi_nccl",
+        "efa_installer",
+        "efa",
+        "libfabric",
+    ):
+        return _EFA, "use an image with another version of the installer; the bootstrap steps accept it"
     return None
 
 

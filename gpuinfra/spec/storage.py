@@ -90,7 +90,7 @@ class Lustre(SpecModel):
     fabric: StrictBool = False
     """AWS: whether clients connect over EFA. Requires `persistent_2`, machines on Nitro v4 or later, and larger capacity increments."""
     backup_days: Days = Field(default=0, ge=0, le=90, examples=[7])
-    """Retention of automatic backups. 0 disables them."""
+    """AWS: retention of automatic backups. 0 disables them."""
     restore_from: (
         Annotated[
             str,

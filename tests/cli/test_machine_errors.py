@@ -9,6 +9,8 @@ import re
 import tempfile
 import urllib.error
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from gpuinfra.errors import DeploymentError, EnvironmentMissing, UsageError, rea
 from gpuinfra.file_errors import cannot_write, naming
 from gpuinfra.json_text import parsed
 from gpuinfra.rehearsal.folder import find_program
+from gpuinfra.rehearsal.run import _require_nodes
 
 DEEP = b"[" * 3000
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -193,3 +196,21 @@ def test_the_path_of_a_written_file_is_printable(
     assert main(["plan", "aws-p4d", "--svg", "\u202e"]) in (0, 1)
     assert (tmp_path / "\u202e").is_file()
     assert "diagram: ?\n" in capsys.readouterr().err
+
+
+def test_a_rehearsal_without_namespaces_is_exit_code_3() -> None:
+    """If the system cannot run stand-in nodes, a rehearsal fails with exit code 3, unless the nodes are omitted or the plan has none."""
+    missing = SimpleNamespace(nodes_available=lambda: (False, "this system forbids user namespaces: EPERM"))
+
+    def session(*, nodes: int, without_nodes: bool = False) -> Any:
+        return SimpleNamespace(
+            cloud=missing,
+            options=SimpleNamespace(without_nodes=without_nodes),
+            plan=lambda: SimpleNamespace(nodes=nodes),
+        )
+
+    with pytest.raises(EnvironmentMissing, match=r"forbids user namespaces: EPERM; .* add --without-nodes") as caught:
+        _require_nodes(session(nodes=2))
+    assert caught.value.exit_code == 3
+    _require_nodes(session(nodes=2, without_nodes=True))
+    _require_nodes(session(nodes=0))

@@ -152,6 +152,9 @@ def test_the_page_is_self_contained_and_escapes(tmp_path: Path) -> None:
         (("plan", "aws-p4d", "--prices", "no.yaml"), 1, "cannot be read"),
         (("plan", "aws-p4d", "--html", "/proc/x/y"), 2, "cannot be written"),
         (("catalog", "p4d.24xlrage"), 2, "did you mean p4d.24xlarge?"),
+        (("catalog", "m5.xlarge"), 2, "did you mean m7i.xlarge?"),
+        (("catalog", "p4d.24xlarge", "--arch", "arm64"), 2, "no machine type matches all options"),
+        (("prices", "m5.xlarge"), 2, "did you mean m7i.xlarge?"),
         (("catalog", "--gpu", "H10000"), 2, "GPU 'H10000' is not in the catalog"),
         (("explain", "capcity"), 2, "did you mean"),
     ],
@@ -176,6 +179,16 @@ def test_catalog_shows_prices_with_sources() -> None:
     assert "us-east-1: use1-az1" in one
     machines = json.loads(_run("catalog", "--cloud", "aws", "--json").stdout)["machines"]
     assert {machine["cloud"] for machine in machines} == {"aws"}
+
+
+def test_catalog_shows_and_filters_architectures() -> None:
+    """Each row has the architecture, and `--arch` lists only machine types with it."""
+    lines = _run("catalog").stdout.splitlines()
+    assert lines[0].split()[4] == "arch"
+    arm = _run("catalog", "--arch", "arm64").stdout
+    assert "p6e-gb200.36xlarge" in arm
+    assert "x86_64" not in arm
+    assert "arm64" not in _run("catalog", "--arch", "x86_64").stdout
 
 
 def test_schema_and_explain_answer() -> None:

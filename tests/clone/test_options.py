@@ -336,6 +336,22 @@ def test_another_cloud(stack: str, cloud: str, region: str, machine: str, values
     assert any("object storage is not replicated between clouds" in one.why for one in result.manual)
 
 
+def test_settings_that_the_other_cloud_does_not_use_are_removed(tmp_path: Path) -> None:
+    """A clone on another cloud has none of the fields that only the cloud of the stack uses."""
+    storage = [{"kind": "lustre", "capacity_gib": 4800, "backup_days": 7, "version": "2.15"}]
+    there = declared(
+        cloned(written(tmp_path, aws(storage=storage)), "us-central1", cloud="gcp", machine={"*": "a3-ultragpu-8g"})
+    )
+    assert not {"backup_days", "version"} & set(there["storage"][0])
+    sites = {
+        **aws(network={"machines": ["a3-megagpu-8g"]}),
+        "where": {"cloud": "gcp", "region": "us-central1", "zone": "us-central1-a"},
+    }
+    sites["pools"] = [{"name": "gpu", "machine": "a3-ultragpu-8g", "capacity": [{"kind": "spot", "count": 4}]}]
+    there = declared(cloned(written(tmp_path, sites), "us-east-1", cloud="aws", machine={"*": "p5en.48xlarge"}))
+    assert "machines" not in there.get("network", {})
+
+
 @pytest.mark.parametrize("cloud", ["aws", "gcp"])
 def test_layers_use_the_stacks_of_the_second_region(cloud: str) -> None:
     """A cluster uses the foundation and the site of the second region, whose names are those of their own clones."""

@@ -57,7 +57,6 @@ REQUESTS: dict[str, tuple[str, list[str], int, str]] = {
     "peer is everything": (AWS, ["--region", "us-west-2", "--peer", "0.0.0.0/0"], 1, "every private range"),
     "peer is no range": (AWS, ["--region", "us-west-2", "--peer", "$(reboot)"], 1, "allowed: an IPv4 network"),
     "InfiniBand range": (AZURE, ["--region", "eastus2", "--cidr", "172.16.0.0/16"], 1, "172.16.0.0/16"),
-    "expired block": (BLOCK, ["--region", "us-west-2"], 1, "which has passed"),
     "RPO below the cloud's": (AWS, ["--region", "us-west-2", "--rpo", "5"], 1, "is 15 minutes"),
     "RPO of nothing": ("aws-existing-network", ["--region", "us-west-2", "--rpo", "60"], 1, "no file system of the stack has a bucket"),
     "RPO of zero": (AWS, ["--region", "us-west-2", "--rpo", "0"], 1, "allowed: 1 to 10080 minutes"),

@@ -282,7 +282,7 @@ def test_fleet_that_is_not_due_passes_and_is_polled_again(stub: Any, fleet: Flee
         group["count"] = 0
     state = create(stub, pools=given["pools"])
     assert (state["ready"], state["nodesVerified"], state["nodes"]) == (False, 0, [])
-    assert state["summary"].startswith("no nodes are expected yet")
+    assert state["summary"].startswith("no nodes are expected now")
     assert module.changes(state, given, given) == ["ready"]
     fleet.launch(1)
     fleet.report(1)

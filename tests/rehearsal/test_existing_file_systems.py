@@ -56,6 +56,9 @@ config:
         existing:
           id: /subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.StorageCache/amlFilesystems/scratch
           address: 10.0.4.4
+      - kind: home
+        existing:
+          id: /subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/corp/providers/Microsoft.Storage/storageAccounts/corphomes/fileServices/default/shares/home
 """
 
 
@@ -78,11 +81,12 @@ def test_a_node_with_existing_file_systems_is_verified(rehearse: Rehearse, tmp_p
     assert result.code == 0, result.out + result.err
 
 
+@pytest.mark.parametrize("content", [AWS, AZURE, GOOGLE], ids=["aws", "azure", "gcp"])
 @pytest.mark.parametrize(
-    ("content", "fault", "words"),
+    ("fault", "words"),
     [
-        (AWS, "lustre-mount-fails", "60-lustre is failed: mounting /scratch failed 3 times"),
-        (GOOGLE, "home-mount-refused", "62-home is failed: mounting /home failed 3 times"),
+        ("lustre-mount-fails", "60-lustre is failed: mounting /scratch failed 3 times"),
+        ("home-mount-refused", "62-home is failed: mounting /home failed 3 times"),
     ],
     ids=["lustre", "home"],
 )

@@ -171,7 +171,7 @@ def test_queued_capacity_is_no_failure(rehearse: Rehearse, tmp_path: Path) -> No
     stack.write_text(FLEX, encoding="utf-8")
     result = rehearse("up", str(stack), "--fault", "cloud:no-capacity:flex", "--deadline", "600s")
     assert result.code == 0, result.out[-4000:] + result.err
-    assert "no nodes are expected yet" in result.out
+    assert "no nodes are expected now" in result.out
     result = rehearse("up", str(stack))
     assert result.code == 0, result.out[-4000:] + result.err
     assert result.report["totals"] == result.report["totals"] | {"nodes": 2, "nodes_verified": 2}

@@ -50,9 +50,10 @@ def test_nodes_with_files_are_verified(rehearse: Rehearse, tmp_path: Path, cloud
     assert result.code == 0, result.out + result.err
 
 
-def test_a_variable_that_the_image_changes_is_the_finding(rehearse: Rehearse, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cloud", WHERE)
+def test_a_variable_that_the_image_changes_is_the_finding(rehearse: Rehearse, tmp_path: Path, cloud: str) -> None:
     """The finding names the check, the variable and both values."""
-    path = written(tmp_path, "aws")
+    path = written(tmp_path, cloud)
     result = rehearse("up", str(path), "--fault", "node:gpu-1:image-profile", "--deadline", "1200s")
     assert result.code == 1, result.out + result.err
     for words in (

@@ -1,4 +1,4 @@
-"""A cluster with home directories on each service of AWS and Azure is rehearsed to a verified node."""
+"""A cluster with home directories is rehearsed to a verified node on each service of each cloud."""
 
 from __future__ import annotations
 
@@ -35,6 +35,17 @@ config:
       - {kind: home}
     access: {evidence_from: [203.0.113.0/24]}
 """,
+    "gcp": """\
+config:
+  gcp:region: us-central1
+  gpuinfra:cluster:
+    name: lab
+    where: {cloud: gcp, region: us-central1, zone: us-central1-a}
+    pools:
+      - {name: gpu, machine: g2-standard-4, capacity: {kind: on_demand, count: 1}}
+    storage:
+      - {kind: home}
+""",
 }
 STACKS["aws-openzfs"] = STACKS["aws"].replace(
     "{kind: home}", "{kind: home, service: openzfs, backup_days: 7}\n      - {kind: home, mount: /tools}"
@@ -44,6 +55,7 @@ REFUSED = {
     "aws": r"127\.0\.0\.1:/",
     "azure": r"127\.0\.0\.1:/",
     "aws-openzfs": r"fs-[0-9a-f]{17}\.fsx\.us-east-1\.amazonaws\.com:/fsx\b",
+    "gcp": r"10(\.\d+){3}:/",
     "azure-netapp": r"10(\.\d+){3}:/lab-home-0",
 }
 """What nodes mount: the end of a tunnel with TLS, or the file server."""

@@ -50,9 +50,10 @@ def test_nodes_with_users_are_verified(rehearse: Rehearse, tmp_path: Path, cloud
     assert result.code == 0, result.out + result.err
 
 
-def test_an_account_that_cannot_be_created_is_the_finding(rehearse: Rehearse, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cloud", WHERE)
+def test_an_account_that_cannot_be_created_is_the_finding(rehearse: Rehearse, tmp_path: Path, cloud: str) -> None:
     """If the accounts of the node are locked, the finding names the step and the message of useradd."""
-    path = written(tmp_path, "aws")
+    path = written(tmp_path, cloud)
     result = rehearse("up", str(path), "--fault", "node:gpu-1:accounts-locked", "--deadline", "1200s")
     assert result.code == 1, result.out + result.err
     for words in ("64-users is failed", "useradd", "what to do: "):

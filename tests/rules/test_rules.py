@@ -60,6 +60,24 @@ def test_misspelled_value_gives_one_finding(rule: str, case: Case, field: str) -
     assert {name for name, _ in more} <= {f"{field}_is_known"}
 
 
+@pytest.mark.parametrize(
+    ("cloud", "declared", "level"),
+    [
+        ("aws", 4700, "info"),
+        ("aws", 600, "warn"),
+        ("azure", 8000, "info"),
+        ("azure", 1000, "warn"),
+        ("gcp", 17000, "info"),
+        ("gcp", 1000, "warn"),
+    ],
+)
+def test_a_size_that_multiplies_the_price_is_a_warning(cloud: str, declared: int, level: str) -> None:
+    """A size that is rounded up to more than one and a half times itself causes a warning, and a smaller difference a note."""
+    spec = parse_spec(declaration((cloud, {"storage": [{"kind": "lustre", "capacity_gib": declared}]})))
+    (found,) = [one for one in check(spec, TODAY) if one.path == "storage[0].capacity_gib"]
+    assert (found.level.value, "GiB is billed" in found.message) == (level, True)
+
+
 def test_every_rule_has_accepted_and_rejected_cases() -> None:
     """Every rule has declarations that it accepts and declarations that it rejects."""
     rules = set(all_rules())

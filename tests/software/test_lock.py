@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 
 import pytest
 
@@ -61,8 +63,10 @@ def test_fabric_manager_has_the_driver_version() -> None:
         (P4D, {"tensorflow": "1.0"}, "not in the lock"),
         (P4D, {"jax_cuda": 13, "driver": "570.211.01"}, "JAX for CUDA 13 requires driver 580"),
         (MACHINES["p6-b200.48xlarge"], {"torch": "2.6.0"}, "does not support B200"),
-        (P4D, {"nccl": "2.19.3"}, "not the package for CUDA 13.0"),
+        (P4D, {"nccl": "2.19.3"}, "no known package of NCCL 2.19.3 for CUDA 13.0; allowed: 2.27.7, 2.28.3, 2.28.9"),
+        (P4D, {"nccl": "2.30.7", "cuda": "13.2"}, "no known package of NCCL 2.30.7 for CUDA 13.2"),
         (P4D, {"kernel": "4.18.0-425.13.1.el8"}, "breaks the ABI of the Lustre module"),
+        (P4D, {"kernel": "5.15.0-1065-gcp-tcpx"}, "is not in Ubuntu's archive"),
     ],
 )
 def test_incompatible_versions_are_rejected(machine: MachineType, requested: dict[str, object], words: str) -> None:
@@ -72,6 +76,7 @@ def test_incompatible_versions_are_rejected(machine: MachineType, requested: dic
 
 def test_compatible_versions_are_accepted() -> None:
     """Combinations that are known to work are no conflicts."""
+    assert _lock(kernel="5.15.0-1065-gcp-tcpx", own_image=True).conflicts == ()
     assert _lock(driver="595").conflicts == ()
     assert (
         _lock(
@@ -219,3 +224,29 @@ def test_exporter_is_chosen_only_if_declared_and_only_for_gpus() -> None:
     assert exporter.version == "4.8.2-1"
     assert "datacenter-gpu-manager-exporter" in chosen.holds
     assert lock(MACHINES["m7i.xlarge"], declared).choice("dcgm_exporter") is None
+
+
+@pytest.mark.parametrize(
+    ("requested", "package"),
+    [
+        ({"nccl": "2.27.7"}, "2.27.7-1+cuda13.0"),
+        ({"nccl": "2.28"}, "2.28.9-1+cuda13.0"),
+        ({"nccl": "2.30.4", "cuda": "13.2"}, "2.30.4-1+cuda13.2"),
+        ({"nccl": "2.29.7", "cuda": "12.8"}, "2.29.7-1+cuda12.9"),
+    ],
+)
+def test_a_requested_nccl_is_exact(requested: dict[str, object], package: str) -> None:
+    """A requested NCCL is the newest published package for the CUDA version, and no other version of an image is accepted."""
+    chosen = _lock(**requested)
+    assert chosen.conflicts == ()
+    found = chosen.choice("nccl")
+    assert found is not None
+    assert (found.version, found.low, found.high) == (package, "", "")
+
+
+def test_each_default_nccl_is_a_published_package() -> None:
+    """The table of packages contains the default of each CUDA version, and the stand-in repository has all packages."""
+    assert {row.nccl for row in tables.CUDA.values()} <= set(tables.NCCL_PACKAGES)
+    universe = json.loads((Path(tables.__file__).parents[1] / "rehearsal/tools/universe.json").read_text())
+    for name in ("libnccl2", "libnccl-dev"):
+        assert set(tables.NCCL_PACKAGES) <= set(universe["packages"][name]["versions"])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.cost.file import load
+from gpuinfra.errors import SpecError
 from gpuinfra.rules import check
 from gpuinfra.spec import ClusterSpec, parse_spec
 from gpuinfra.spec.document import parse
@@ -24,6 +25,7 @@ def _blocks(page: str, language: str) -> list[str]:
 def test_declaring_page_examples_are_valid(tmp_path: Path) -> None:
     """The YAML and the Python on the page are the same declaration without errors, the buckets, the existing file systems and the steps can be declared, and the price files can be loaded."""
     stack, buckets, existing, own, packages, files, *access, prices, by_region = _blocks("declaring.md", "yaml")
+    login: Any = parse(access.pop(2), "declaring.md").value
     for block, clouds in zip(
         access, (("aws", "azure", "gcp"), ("aws", "azure", "gcp"), ("aws",), ("gcp",), ("azure",)), strict=True
     ):
@@ -41,6 +43,8 @@ def test_declaring_page_examples_are_valid(tmp_path: Path) -> None:
         software: Any = parse(block, "declaring.md").value
         with_steps = parse_spec({**declaration(("aws", {})), **software}, folder=tmp_path)
         assert not [finding for finding in check(with_steps, TODAY) if finding.level == "error"]
+    with_login = parse_spec({**declaration(("aws", {"where.zone": "use1-az6"})), **login}, folder=tmp_path)
+    assert not [finding for finding in check(with_login, TODAY) if finding.level != "info"]
     described: Any = parse(buckets, "declaring.md").value
     mounted = parse_spec({**declaration(("gcp", {})), **described})
     assert not [finding for finding in check(mounted, TODAY) if finding.level == "error"]
@@ -72,3 +76,34 @@ def test_paths_on_pages_exist(page: str) -> None:
     """Every path in backquotes on a page exists."""
     for path in re.findall(r"`((?:gpuinfra|docs|tests|stacks)/[\w./-]+)`", (DOCS / page).read_text()):
         assert (DOCS.parent / path).exists(), path
+
+
+def _declarations() -> dict[str, dict[str, Any]]:
+    """Page and line -> declaration, or the part of one that the page shows."""
+    found: dict[str, dict[str, Any]] = {}
+    for page in (DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))):
+        text = page.read_text(encoding="utf-8")
+        for match in re.finditer(r"^```yaml\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
+            value: Any = parse(match[1], page.name).value
+            if isinstance(value, dict) and "config" in value:
+                value = value["config"]["gpuinfra:cluster"]
+            if isinstance(value, dict) and set(value) <= set(ClusterSpec.model_fields):
+                found[f"{page.relative_to(DOCS.parent)}:{text[: match.start()].count(chr(10)) + 2}"] = value
+    return found
+
+
+@pytest.mark.parametrize("place", _declarations())
+def test_a_declaration_on_a_page_has_valid_fields(place: str) -> None:
+    """Each declaration on a page, and each part of one together with a complete declaration of a cloud, has known fields with allowed values."""
+    value = _declarations()[place]
+    if "where" in value:
+        parse_spec(value, folder=DOCS.parent)
+        return
+    problems = []
+    for cloud in ("aws", "azure", "gcp"):
+        try:
+            parse_spec({**declaration((cloud, {})), **value}, folder=DOCS.parent)
+        except SpecError as problem:
+            # A part of a section can omit fields.
+            problems.append([str(one) for one in problem.findings if one.rule != "field_is_given"])
+    assert len(problems) < 3 or [] in problems, problems

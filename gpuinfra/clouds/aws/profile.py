@@ -74,6 +74,8 @@ class AwsProfile:
     name = "aws"
     title = "AWS"
     machines: Mapping[str, MachineType] = catalog.MACHINES
+    arm64_names = r"[a-z]+\d+g[a-z]*\."
+    """EC2 user guide, "Instance type naming conventions": the option g is AWS Graviton processors; retrieved 2026-11-27."""
     regions: tuple[str, ...] = tuple(places.PREFIXES)
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED, CapacityKind.BLOCK})
     scheduled_actions = "EC2 Auto Scaling"
@@ -93,6 +95,23 @@ class AwsProfile:
     )
     """https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html, retrieved 2026-11-22."""
     access_fields = frozenset({"ingress", "node_policies", "node_role_in_site", "permissions_boundary", "users"})
+    own_fields = frozenset(
+        f"{section}.{name}"
+        for section, names in {
+            "capacity": ("group_arn", "overflow", "placement_group", "strategy"),
+            "storage": (
+                "backup_days",
+                "bucket_path",
+                "deployment",
+                "export_events",
+                "fabric",
+                "import_events",
+                "metadata_iops",
+                "version",
+            ),
+        }.items()
+        for name in names
+    )
     selects_buckets = True
     # `AUD is not in the supported unit set: [USD]` (awslabs/landing-zone-accelerator-on-aws issue 682, 2024-12-18).
     budget_currency = "USD"

@@ -33,9 +33,6 @@ class AwsSecondRegion:
 
     region_settings: tuple[str, ...] = ("aws:region",)
     zone_settings: tuple[str, ...] = ()
-    storage_fields = frozenset(
-        {"deployment", "bucket_path", "import_events", "export_events", "version", "metadata_iops", "fabric"}
-    )
     tiers: tuple[int, ...] = TIERS["persistent_2"]
     replication = ReplicationLag(
         minutes=COMMITMENT.lag_minutes,

@@ -65,6 +65,8 @@ class AzureProfile:
     name = "azure"
     title = "Azure"
     machines: Mapping[str, MachineType] = catalog.MACHINES
+    arm64_names = r"Standard_[A-Z]+\d+(-\d+)?[a-z]*p[a-z]*_v\d"
+    """Azure, "Virtual machine sizes naming conventions": the additive feature p is an ARM CPU; retrieved 2026-11-27."""
     regions: tuple[str, ...] = tuple(sorted(places.REGIONS))
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED})
     scheduled_actions = ""
@@ -86,6 +88,7 @@ class AzureProfile:
     access_fields = frozenset(
         {"ingress", "node_roles", "ssh_from", "operators", "evidence_from", "ssh_keys", "bastion", "users"}
     )
+    own_fields = frozenset({"network.existing.dns_zones", "storage.importer_id"})
     selects_buckets = False
     budget_currency: str | None = None
     replication = REPLICATION

@@ -24,7 +24,6 @@ class AzureSecondRegion:
 
     region_settings: tuple[str, ...] = ("azure-native:location",)
     zone_settings: tuple[str, ...] = ()
-    storage_fields = frozenset({"importer_id"})
     tiers: tuple[int, ...] = tuple(sorted(LUSTRE_SKUS))
     replication = ReplicationLag(
         minutes=None,

@@ -65,6 +65,8 @@ class GcpProfile:
     name = "gcp"
     title = "Google Cloud"
     machines: Mapping[str, MachineType] = catalog.MACHINES
+    arm64_names = r"(c4a|n4a|t2a)-"
+    """Compute Engine, "Arm VMs on Compute Engine"; retrieved 2026-11-27."""
     regions: tuple[str, ...] = tuple(sorted(places.REGIONS))
     capacity_kinds = frozenset({CapacityKind.ON_DEMAND, CapacityKind.SPOT, CapacityKind.RESERVED, CapacityKind.FLEX})
     scheduled_actions = ""
@@ -80,6 +82,7 @@ class GcpProfile:
     tag_form = None
     """Tags become labels."""
     access_fields = frozenset({"ingress", "node_roles", "ssh_from", "operators", "users"})
+    own_fields = frozenset({"network.machines", "software.registry"})
     selects_buckets = False
     budget_currency: str | None = None
     replication = REPLICATION

@@ -20,7 +20,6 @@ class GcpSecondRegion:
 
     region_settings: tuple[str, ...] = ("gcp:region",)
     zone_settings: tuple[str, ...] = ("gcp:zone",)
-    storage_fields = frozenset[str]()
     tiers: tuple[int, ...] = tuple(sorted(LUSTRE_TIERS))
     replication = ReplicationLag(
         minutes=None,

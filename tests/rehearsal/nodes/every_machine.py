@@ -31,7 +31,6 @@ CAPACITY: dict[str, dict[str, Any]] = {
         "ends_at": "2027-05-17T11:30:00Z",
     },
 }
-KERNELS = {"tcpx": "6.8.0-1000-gcp-tcpx"}
 IMAGES = ("default", "plain")
 WARNINGS = {"D7"}
 """D7 warns after an installation: the driver was not seen to survive a reboot yet."""

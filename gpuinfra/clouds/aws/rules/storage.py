@@ -157,10 +157,7 @@ def lustre_size_is_billed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     for path, entry, _ in _lustre(spec):
         if entry.fabric and (entry.throughput_mb_s_per_tib or 250) not in EFA_STEP_GIB:
             continue
-        capacity = PROFILE.lustre(entry)
-        if capacity.billed != capacity.requested:
-            what = f"is {capacity.requested}, and {capacity.billed} GiB is billed: {capacity.reason}"
-            yield info(f"{path}.capacity_gib", what, f"use {capacity.billed}")
+        yield from PROFILE.lustre(entry).rounded(f"{path}.capacity_gib")
 
 
 def lustre_efa_is_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -244,9 +241,6 @@ def lustre_bucket_link_is_supported(spec: ClusterSpec, today: date) -> Iterator[
     """A link to a bucket requires Lustre 2.12 or later, is not supported on scratch_1, and lists each event once."""
     for path, entry, kind in _lustre(spec):
         if not entry.bucket:
-            if entry.bucket_prefix:
-                what = "is set, but bucket is not"
-                yield error(f"{path}.bucket_prefix", what, "set bucket, or remove it")
             continue
         if kind == "scratch_1":
             yield error(

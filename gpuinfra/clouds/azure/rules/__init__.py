@@ -70,9 +70,6 @@ def reservation_supports_machine(spec: ClusterSpec, today: date) -> Iterator[Fin
                 what = f"is a reservation, but Azure offers no capacity reservation for {machine.name}"
                 hint = "use on_demand or spot; an Azure reservation is a discount and reserves no capacity"
                 yield error(f"{path}.capacity[{j}]", what, hint)
-            if isinstance(entry, Reserved) and (entry.group_arn or entry.placement_group or entry.overflow):
-                what = "has a field that only AWS supports (group_arn, placement_group, overflow)"
-                yield error(f"{path}.capacity[{j}]", what, "remove it")
 
 
 def spot_is_cheaper(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -127,7 +124,7 @@ def multi_node_pool_has_infiniband(spec: ClusterSpec, today: date) -> Iterator[F
 
 
 def lustre_sku_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Managed Lustre supports the tier and the capacity, and no FSx-only field is set."""
+    """Managed Lustre supports the tier and the capacity, and the file system is not created from an FSx backup."""
     for i, entry in enumerate(spec.storage):
         if entry.kind != "lustre" or entry.existing:
             continue
@@ -143,12 +140,8 @@ def lustre_sku_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         if capacity.billed > most * 1024:
             what = f"is {entry.capacity_gib}; allowed: up to {most * 1024} for {sku} without a support request"
             yield error(f"{path}.capacity_gib", what, "lower the capacity, or use a different tier")
-        elif capacity.billed != capacity.requested:
-            what = f"is {capacity.requested}, and {capacity.billed} GiB is billed: {capacity.reason}"
-            yield info(f"{path}.capacity_gib", what, f"use {capacity.billed}")
-        if entry.deployment or entry.version or entry.metadata_iops or entry.fabric or entry.backup_days:
-            what = "has a field that only AWS supports (deployment, version, metadata_iops, fabric, backup_days)"
-            yield error(path, what, "remove it")
+        else:
+            yield from capacity.rounded(f"{path}.capacity_gib")
         if entry.restore_from:
             what = "is set, but only FSx for Lustre on AWS has backups"
             yield error(f"{path}.restore_from", what, "import the data from a bucket: set bucket")

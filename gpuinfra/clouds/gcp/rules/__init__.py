@@ -11,7 +11,7 @@ from gpuinfra.clouds import images
 from gpuinfra.clouds.gcp.profile import DEFAULT_TIER, HYPERDISK_ONLY, IMAGE_PATH, PROFILE, SERVICE_ADDRESSES
 from gpuinfra.clouds.gcp.regions import LUSTRE_TIERS, RESERVED_ADDRESSES
 from gpuinfra.clouds.gcp.rules import site
-from gpuinfra.clouds.machines import nearest_value, pools_of
+from gpuinfra.clouds.machines import nearest_value, pools_of, zoning_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.plan.storage import created
@@ -52,9 +52,6 @@ def reservation_name_is_valid(spec: ClusterSpec, today: date) -> Iterator[Findin
             if entry.id and not _RESERVATION.fullmatch(entry.id):
                 what = "is not a reservation; allowed: NAME, projects/PROJECT/reservations/NAME, or a block of a reservation"
                 yield error(f"{path}.capacity[{j}].id", what, "copy the name of the reservation")
-            if entry.group_arn or entry.placement_group or entry.overflow:
-                what = "has a field that only AWS supports (group_arn, placement_group, overflow)"
-                yield error(f"{path}.capacity[{j}]", what, "remove it")
 
 
 def rdma_pools_share_zone(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -151,7 +148,7 @@ def image_fits_architecture(spec: ClusterSpec, today: date) -> Iterator[Finding]
 
 
 def lustre_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Managed Lustre supports the tier and the capacity, and no FSx-only field is set."""
+    """Managed Lustre supports the tier and the capacity, and the file system is not created from an FSx backup."""
     for i, entry in enumerate(spec.storage):
         if entry.kind != "lustre" or entry.existing:
             continue
@@ -167,15 +164,26 @@ def lustre_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
         if capacity.billed > most:
             what = f"is {entry.capacity_gib}; allowed: up to {most} for this tier"
             yield error(f"{path}.capacity_gib", what, "lower the capacity, or use a different tier")
-        elif capacity.billed != capacity.requested:
-            what = f"is {capacity.requested}, and {capacity.billed} GiB is billed: {capacity.reason}"
-            yield info(f"{path}.capacity_gib", what, f"use {capacity.billed}")
-        if entry.deployment or entry.version or entry.metadata_iops or entry.fabric or entry.backup_days:
-            what = "has a field that only AWS supports (deployment, version, metadata_iops, fabric, backup_days)"
-            yield error(path, what, "remove it")
+        else:
+            yield from capacity.rounded(f"{path}.capacity_gib")
         if entry.restore_from:
             what = "is set, but only FSx for Lustre on AWS has backups"
             yield error(f"{path}.restore_from", what, "import the data from a bucket: set bucket")
+
+
+def lustre_is_near_clients(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """A file system is in the zone of the pools, for its throughput. Google Cloud Blog, "5 best practices for Managed Lustre on Google Kubernetes Engine", 2025-09-19."""
+    zones = zoning_of(spec)
+    for i, entry in enumerate(spec.storage):
+        zone = (entry.zone if entry.kind == "lustre" else None) or zones.default
+        if entry.kind != "lustre" or entry.existing:
+            continue
+        for j, pool in enumerate(spec.pools):
+            if zone != (other := zones.by_pool[pool.name]):
+                where = "is" if entry.zone else "is not set, so the file system is in"
+                what = f"{where} {zone}, but pools[{j}] is in {other}: traffic between zones is slower and billed"
+                yield warn(f"storage[{i}].zone", what, f"use {other}")
+                break
 
 
 def mounted_bucket_has_no_key(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -10,11 +10,11 @@ from datetime import date
 from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp.profile import PROFILE
 from gpuinfra.clouds.gcp.regions import IAP_RANGE
-from gpuinfra.clouds.machines import machines_of
+from gpuinfra.clouds.machines import machines_of, similar
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info
 from gpuinfra.plan.storage import created
-from gpuinfra.spec.messages import listed, nearest
+from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 from gpuinfra.spec.storage import Lustre
@@ -203,7 +203,7 @@ def site_machines_are_known(spec: ClusterSpec, today: date) -> Iterator[Finding]
     known = machines_of(spec)
     for i, name in enumerate(spec.network.machines):
         if name not in known:
-            near = nearest(name, list(known))
+            near = similar(name, known)
             hint = f"did you mean {near}?" if near else "`gpuinfra catalog --cloud gcp` lists the machine types"
             what = f"is {shown(name)}, which is not in the catalog of {PROFILE.title}"
             yield error(f"network.machines[{i}]", what, hint)
