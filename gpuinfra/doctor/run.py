@@ -11,6 +11,7 @@ from gpuinfra.doctor import cloud, machine, state
 from gpuinfra.registry import CLOUDS
 from gpuinfra.rules import load_stack
 from gpuinfra.spec.load import LoadedStack, find_stack
+from gpuinfra.stack_files import project_folder
 
 
 def rows_of(stack: str | None, further: Iterable[Question] = ()) -> list[Row]:
@@ -36,7 +37,7 @@ def _project(stack: LoadedStack | None) -> Path:
     here = Path.cwd()
     if stack is None:
         return here
-    return next((one for one in stack.path.absolute().parents if (one / "Pulumi.yaml").is_file()), here)
+    return project_folder(stack.path.absolute().parent) or here
 
 
 def _secrets_provider(stack: LoadedStack | None) -> str | None:
