@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 
 import click
@@ -29,6 +29,7 @@ def command(machine: str | None, gpu: str | None, cloud: str | None, region: str
     With MACHINE, print all facts about this machine type, with dates and sources.
     """
     clouds = [cloud] if cloud else list(CLOUDS)
+    check_region(region, clouds)
     rows = [(name, record) for name in clouds for record in profile_of(name).machines.values()]
     rows = [(name, record) for name, record in rows if _matches(record, machine, gpu, region)]
     if not rows:
@@ -49,6 +50,22 @@ def command(machine: str | None, gpu: str | None, cloud: str | None, region: str
             "`gpuinfra catalog MACHINE` shows dates and sources."
         )
     return 0
+
+
+def check_region(region: str | None, clouds: Iterable[str]) -> None:
+    """Raise `UsageError` if an option names a region that none of the clouds has."""
+    profiles = [profile_of(name) for name in dict.fromkeys(clouds)]
+    known = [one for profile in profiles for one in profile.regions]
+    if region is None or region in known:
+        return
+    from gpuinfra.spec.messages import nearest
+    from gpuinfra.spec.shown import shown
+
+    near = nearest(region, known)
+    hint = f"did you mean {near}?" if near else f"such as {known[0]}"
+    raise click.UsageError(
+        f"--region is {shown(region)}, which is not a region of {' or '.join(one.title for one in profiles)}; {hint}"
+    )
 
 
 def _matches(record: MachineType, machine: str | None, gpu: str | None, region: str | None) -> bool:
