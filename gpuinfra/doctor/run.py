@@ -25,7 +25,7 @@ def rows_of(stack: str | None, further: Iterable[Question] = ()) -> list[Row]:
 def _questions(stack: LoadedStack | None) -> Iterator[Question]:
     clouds = [stack.spec.cloud] if stack else list(CLOUDS)
     yield from machine.questions(clouds, required=stack is not None)
-    yield from state.questions(_project(stack), _secrets_provider(stack))
+    yield from state.questions(_project(stack), _secrets_provider(stack), required=stack is not None)
     if stack is None:
         yield from cloud.identities(clouds)
     else:

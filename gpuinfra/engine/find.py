@@ -65,7 +65,8 @@ def find_engine(progress: Progress = lambda line: None, *, may_build: bool = Tru
     if kept is None:
         if not may_build:
             missing = " and ".join(program.rsplit("/", 1)[-1] for program in programs)
-            raise EnvironmentMissing(f"{missing} {module.version} is neither on PATH nor in {cache}")
+            verb = "is" if len(programs) == 1 else "are"
+            raise EnvironmentMissing(f"{missing} {module.version} {verb} neither on PATH nor in {cache}")
         try:
             kept, source = _make(cache, module, programs, progress, may_download)
         except OSError as error:
