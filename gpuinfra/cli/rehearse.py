@@ -87,7 +87,8 @@ def command(
         on=read_day(on, "--on") if on else None,
     )
     try:
-        result = rehearse(action, options, view, to, lag_minutes)
+        with view.alive():
+            result = rehearse(action, options, view, to, lag_minutes)
     except KeyboardInterrupt:
         where = "" if folder == DEFAULT_FOLDER else f" --folder {folder}"
         raise Interrupted(
