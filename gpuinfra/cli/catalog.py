@@ -145,6 +145,12 @@ def _details(record: MachineType) -> Iterator[tuple[str, str]]:
             "fabric",
             f"{fabric.devices} x {fabric.provider} {fabric.generation}, {fabric.gbps:g} Gbit/s in total, {direct} GPUDirect",
         )
+    if record.numa:
+        nodes = (
+            f"{index}: GPUs {' '.join(map(str, node.gpus))}, fabric devices {' '.join(map(str, node.fabric))}"
+            for index, node in enumerate(record.numa)
+        )
+        yield "NUMA nodes", f"{'; '.join(nodes)} (in the order of PCI addresses; {record.numa_source})"
     interfaces = " ".join(f"({nic.card},{nic.device}) {nic.kind}" for nic in record.nics[:6])
     more = f" and {len(record.nics) - 6} more" if len(record.nics) > 6 else ""
     yield "network", f"{record.network_gbps:g} Gbit/s; interfaces {interfaces}{more}"
