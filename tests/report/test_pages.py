@@ -147,6 +147,17 @@ def test_plan_page_shows_topology_price_and_decisions() -> None:
     assert "cannot be planned" in broken_plan_html()
 
 
+def test_the_first_cell_of_a_row_names_it() -> None:
+    """On a phone, the cells of a row are below each other, so the first one is the name of the row and not a number."""
+    text = "".join(make() for make in PAGES)
+    first = re.findall(r"<tr>\s*<td([^>]*)>", text)
+    assert len(first) > 20
+    assert [given for given in first if "right" in given] == []
+    (row,) = re.findall(r"<tr>\s*<td[^>]*>create: train-network-vpc(.*?)</tr>", plan_html(), flags=re.DOTALL)
+    assert '<span class="note">aws:ec2/vpc:Vpc</span>' in row
+    assert 'data-of="minutes"' in row
+
+
 def test_scrolling_diagrams_are_reachable_by_keyboard() -> None:
     """A box in which a diagram scrolls on a narrow screen can have the keyboard focus, and has a role and a name."""
     boxes = [given for tag, given in tags(plan_html()) if tag == "div" and given.get("role") == "region"]
