@@ -13,6 +13,8 @@ import pytest
 from gpuinfra.cli import COMMANDS
 from gpuinfra.reference.explain import known_checks, known_rules, known_steps
 from gpuinfra.reference.fields import all_fields
+from gpuinfra.registry import CLOUDS
+from gpuinfra.report.document import report_schema
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "tools" / "docs_site"
@@ -72,6 +74,24 @@ def test_reference_contains_every_name(texts: dict[str, str]) -> None:
     titles = {entry.title.removeprefix("step ") for entry in known_steps().values()}
     assert headings["reference/steps.md"] == {f"`{title}`" for title in titles}
     assert {f"`gpuinfra {name}`" for name in COMMANDS} < headings["reference/commands.md"]
+    assert {f"`{name}`" for name in report_schema()["properties"]} == headings["reference/report.md"]
+
+
+def test_reference_lists_every_component(texts: dict[str, str]) -> None:
+    """Each public component of a cloud has a heading, its arguments with their docstrings, and its outputs. Inherited arguments are included."""
+    text = texts["reference/components.md"]
+    headings = set(re.findall(r"^### `(.*)`$", text, re.M))
+    for cloud in CLOUDS:
+        package = (ROOT / "gpuinfra" / "clouds" / cloud / "__init__.py").read_text(encoding="utf-8")
+        names = set(re.findall(r'^    "(\w+)",$', package.partition("__all__")[2], re.M))
+        documented = {heading.partition(".")[2] for heading in headings if heading.startswith(f"{cloud}.")}
+        args = {f"{name}Args" for name in documented}
+        assert names - args == documented, cloud
+    pool = text.partition("### `aws.NodePool`")[2].partition("### ")[0]
+    assert "- `subnet_id`: `pulumi.Input[str]`. Private subnet for all nodes." in pool
+    assert "- `bucket`: " in pool
+    entries = re.findall(r"^- `\w+`: `[^`]+`(?:, default `[^`]+`)?\.(.*)$", text, re.M)
+    assert len(entries) > 200
 
 
 def test_troubleshooting_messages_are_messages_of_the_code() -> None:
