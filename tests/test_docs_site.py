@@ -64,6 +64,21 @@ def test_links_of_the_site_are_alive(staged: Path, texts: dict[str, str]) -> Non
     assert not dead
 
 
+def test_commands_can_be_copied(texts: dict[str, str]) -> None:
+    """On the site, commands are Bash with the comment above, because the copy button leaves out output. Blocks with a prompt stay."""
+    console = [
+        block for text in texts.values() for block in re.findall(r"^ *```console\n(.*?)^ *```", text, re.M | re.S)
+    ]
+    assert console
+    assert [block for block in console if not re.search(r"^ *\$ ", block, re.M)] == []
+    assert (
+        "\n# validate a stack; show its topology, software, time and price\ngpuinfra plan aws-p4d\n"
+        in texts["docs/commands.md"]
+    )
+    assert "gpuinfra run aws-p4d -N 2 -- 'echo $NODE_RANK of $NNODES'\n" in texts["docs/commands.md"]
+    assert "make rehearse\n" in texts["index.md"]
+
+
 def test_reference_contains_every_name(texts: dict[str, str]) -> None:
     """Each field, rule, check, step and command has a heading in the generated reference."""
     headings = {page: set(re.findall(r"^##+ (.*)$", text, re.M)) for page, text in texts.items()}
