@@ -147,6 +147,15 @@ def test_plan_page_shows_topology_price_and_decisions() -> None:
     assert "cannot be planned" in broken_plan_html()
 
 
+def test_each_version_has_its_reason() -> None:
+    """The section about software shows each version with the reason for it, before the settings of the steps."""
+    text = plan_html().partition("<h2>Software</h2>")[2].partition("</details>\n")[0]
+    (row,) = re.findall(r"<tr>\s*<td[^>]*>fabric manager</td>(.*?)</tr>", text, flags=re.DOTALL)
+    assert "595.91.07" in row
+    assert "exactly the driver&#39;s version" in row
+    assert "settings of the bootstrap steps" in text
+
+
 def test_the_first_cell_of_a_row_names_it() -> None:
     """On a phone, the cells of a row are below each other, so the first one is the name of the row and not a number."""
     text = "".join(make() for make in PAGES)
