@@ -19,7 +19,7 @@ from gpuinfra.safe_text import one_line
 from gpuinfra.words import counted
 
 CARDS = 8
-"""Maximum number of network cards that are listed individually. The remaining cards are only counted."""
+"""Number of network cards that are listed individually if there are more than one more. The remaining cards are only counted."""
 
 
 LONGEST = 118
@@ -127,13 +127,14 @@ def _numa_nodes(machine: MachineType) -> Iterator[Box]:
 
 
 def _cards(nics: Sequence[Nic]) -> Iterator[Box]:
-    """Yield one box for each network card. Cards after the first eight are one box."""
+    """Yield one box for each network card. If there are more than nine, the cards after the first eight are one box."""
     cards: dict[int, list[Nic]] = {}
     for nic in nics:
         cards.setdefault(nic.card, []).append(nic)
-    for card, found in list(cards.items())[:CARDS]:
+    shown = len(cards) if len(cards) <= CARDS + 1 else CARDS
+    for card, found in list(cards.items())[:shown]:
         yield Box(title=f"card {card}", lines=tuple(_nic(nic) for nic in found))
-    rest = [nic for found in list(cards.values())[CARDS:] for nic in found]
+    rest = [nic for found in list(cards.values())[shown:] for nic in found]
     if rest:
         counts = Counter(nic.kind for nic in rest)
         text = ", ".join(f"{count} {kind}" for kind, count in counts.items())

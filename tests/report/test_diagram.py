@@ -96,7 +96,7 @@ def test_nodes_are_in_the_subnet_of_the_nodes(stack: str) -> None:
 
 
 def test_a_node_shows_its_interfaces_by_card() -> None:
-    """A node has one box for each network card with its interfaces. The cards after the eighth are one box."""
+    """A node has one box for each network card with its interfaces. Of ten or more, the cards after the eighth are one box."""
     node = next(one for one in diagram.boxes(planned("aws-p4d")).inner if one.kind == "node")
     assert [(one.title, one.lines) for one in node.inner] == [
         ("card 0", ("interface", "efa-only")),
@@ -108,6 +108,8 @@ def test_a_node_shows_its_interfaces_by_card() -> None:
     assert [one.title for one in large.inner][-1] == "24 more cards"
     assert large.inner[-1].lines == ("24 efa-only",)
     assert "2 NUMA nodes" in large.lines
+    nine = next(one for one in diagram.boxes(planned("gcp-a3mega")).inner if one.kind == "node")
+    assert nine.inner[-1].title == "card 8"
 
 
 def test_an_arrow_shows_who_can_reach_whom() -> None:
