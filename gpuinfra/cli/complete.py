@@ -255,7 +255,7 @@ COMPLETED: dict[str, Complete] = {
     "values": completes(path_values),
     "failover.region": completes(stack_region_values),
     "names.region": completes(stack_region_values),
-    "rehearse.to": completes(stack_region_values),
+    "to": completes(stack_region_values),
     "plan.against": stack_or_file,
     "prices.names": completes(priced_values),
     "explain.name": completes(explained_values),
