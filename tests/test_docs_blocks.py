@@ -332,7 +332,7 @@ def _workflow_step(value: Any) -> None:
 @pytest.mark.parametrize("block", of("yaml"), ids=str)
 def test_a_yaml_block_is_valid(block: Block, tmp_path: Path) -> None:
     """A declaration has no errors, and each other file is accepted by the code that reads it."""
-    value = parse(block.text, block.page).value
+    value: Any = parse(block.text, block.page).value
     file = tmp_path / "file.yaml"
     file.write_text(block.text)
     if isinstance(value, list):
