@@ -22,6 +22,8 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     "completion of a stack": (COMPLETE, "gpuinfra plan aws-p4"),
     "completion of a machine type": (COMPLETE, "gpuinfra init --cloud aws --machine p4"),
     "completion of a field": (COMPLETE, "gpuinfra clone aws-p4d --set pools"),
+    "completion of a region of the stack's cloud": (COMPLETE, "gpuinfra clone aws-p4d --region us"),
+    "completion of what `explain` explains": (COMPLETE, "gpuinfra explain G"),
 }
 
 

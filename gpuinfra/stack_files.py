@@ -23,12 +23,14 @@ def known_stacks() -> dict[str, Path]:
     return known
 
 
+def project_folder(folder: Path) -> Path | None:
+    """Return the nearest folder with a `Pulumi.yaml`, in an absolute path or above it, as Pulumi does. None if there is none."""
+    return next((one for one in (folder, *folder.parents) if (one / "Pulumi.yaml").is_file()), None)
+
+
 def _folders() -> list[Path]:
-    folders: list[Path] = []
-    for folder in (Path.cwd(), *Path.cwd().parents):
-        if (folder / "Pulumi.yaml").is_file():
-            folders += [folder / "stacks", folder]
-            break
+    project = project_folder(Path.cwd())
+    folders = [project / "stacks", project] if project else []
     with contextlib.suppress(FileNotFoundError):
         folders.append(shipped("stacks"))
     return [folder for folder in folders if folder.is_dir()]

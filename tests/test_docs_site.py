@@ -13,6 +13,8 @@ import pytest
 from gpuinfra.cli import COMMANDS
 from gpuinfra.reference.explain import known_checks, known_rules, known_steps
 from gpuinfra.reference.fields import all_fields
+from gpuinfra.registry import CLOUDS
+from gpuinfra.report.document import report_schema
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "tools" / "docs_site"
@@ -62,6 +64,21 @@ def test_links_of_the_site_are_alive(staged: Path, texts: dict[str, str]) -> Non
     assert not dead
 
 
+def test_commands_can_be_copied(texts: dict[str, str]) -> None:
+    """On the site, commands are Bash with the comment above, because the copy button leaves out output. Blocks with a prompt stay."""
+    console = [
+        block for text in texts.values() for block in re.findall(r"^ *```console\n(.*?)^ *```", text, re.M | re.S)
+    ]
+    assert console
+    assert [block for block in console if not re.search(r"^ *\$ ", block, re.M)] == []
+    assert (
+        "\n# validate a stack; show its topology, software, time and price\ngpuinfra plan aws-p4d\n"
+        in texts["docs/commands.md"]
+    )
+    assert "gpuinfra run aws-p4d -N 2 -- 'echo $NODE_RANK of $NNODES'\n" in texts["docs/commands.md"]
+    assert "make rehearse\n" in texts["index.md"]
+
+
 def test_reference_contains_every_name(texts: dict[str, str]) -> None:
     """Each field, rule, check, step and command has a heading in the generated reference."""
     headings = {page: set(re.findall(r"^##+ (.*)$", text, re.M)) for page, text in texts.items()}
@@ -72,6 +89,24 @@ def test_reference_contains_every_name(texts: dict[str, str]) -> None:
     titles = {entry.title.removeprefix("step ") for entry in known_steps().values()}
     assert headings["reference/steps.md"] == {f"`{title}`" for title in titles}
     assert {f"`gpuinfra {name}`" for name in COMMANDS} < headings["reference/commands.md"]
+    assert {f"`{name}`" for name in report_schema()["properties"]} == headings["reference/report.md"]
+
+
+def test_reference_lists_every_component(texts: dict[str, str]) -> None:
+    """Each public component of a cloud has a heading, its arguments with their docstrings, and its outputs. Inherited arguments are included."""
+    text = texts["reference/components.md"]
+    headings = set(re.findall(r"^### `(.*)`$", text, re.M))
+    for cloud in CLOUDS:
+        package = (ROOT / "gpuinfra" / "clouds" / cloud / "__init__.py").read_text(encoding="utf-8")
+        names = set(re.findall(r'^    "(\w+)",$', package.partition("__all__")[2], re.M))
+        documented = {heading.partition(".")[2] for heading in headings if heading.startswith(f"{cloud}.")}
+        args = {f"{name}Args" for name in documented}
+        assert names - args == documented, cloud
+    pool = text.partition("### `aws.NodePool`")[2].partition("### ")[0]
+    assert "- `subnet_id`: `pulumi.Input[str]`. Private subnet for all nodes." in pool
+    assert "- `bucket`: " in pool
+    entries = re.findall(r"^- `\w+`: `[^`]+`(?:, default `[^`]+`)?\.(.*)$", text, re.M)
+    assert len(entries) > 200
 
 
 def test_troubleshooting_messages_are_messages_of_the_code() -> None:

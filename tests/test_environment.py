@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -92,6 +93,22 @@ def test_failed_install_is_never_used(checkout):
     assert "cannot install requirements/aws.txt" in err
     assert "Traceback" not in err
     assert install(checkout, "aws")[2]
+
+
+def test_long_installation_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """During a command that prints nothing, a line states how long it runs. The result is that of the command."""
+    spec = importlib.util.spec_from_file_location("environment_tool", ROOT / "tools" / "environment.py")
+    assert spec is not None
+    assert spec.loader is not None
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    monkeypatch.setattr(tool, "QUIET_S", 0.05)
+    monkeypatch.setattr(tool.sys, "stderr", sys.__stderr__)
+    lines: list[str] = []
+    monkeypatch.setattr(tool, "progress", lines.append)
+    assert tool.run([sys.executable, "-c", "import time; time.sleep(1)"])
+    assert re.fullmatch(r"still installing, \d+ s", lines[0])
+    assert not tool.run([sys.executable, "-c", "raise SystemExit(1)"])
 
 
 def test_unknown_target_is_a_usage_error(checkout):

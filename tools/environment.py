@@ -44,6 +44,8 @@ INCLUDES = {**{cloud: (cloud, "dev") for cloud in CLOUDS}, **{name: (name,) for 
 MINIMUM_PYTHON = (3, 11)
 MISSING = 3
 """Exit code: missing prerequisite."""
+QUIET_S = 20.0
+"""Seconds between two lines of progress during an installation, because pip prints none."""
 
 
 def main() -> int:
@@ -181,8 +183,17 @@ def exclusive() -> Iterator[None]:
 
 
 def run(command: list[str | Path]) -> bool:
-    """Run a command with its output on stderr. Return whether it succeeded."""
-    return subprocess.run(command, stdout=sys.stderr, stdin=subprocess.DEVNULL, cwd=ROOT).returncode == 0
+    """Run a command with its output on stderr, and print a line every `QUIET_S` seconds. Return whether it succeeded."""
+    started = time.monotonic()
+    with subprocess.Popen(command, stdout=sys.stderr, stdin=subprocess.DEVNULL, cwd=ROOT) as process:
+        try:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    return process.wait(QUIET_S) == 0
+                progress(f"still installing, {time.monotonic() - started:.0f} s")
+        except BaseException:
+            process.kill()
+            raise
 
 
 def works(python: Path) -> bool:

@@ -126,6 +126,14 @@ class Fabric:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class NumaNode:
+    """The devices of one NUMA node, by index in the order of their PCI addresses."""
+
+    gpus: tuple[int, ...]
+    fabric: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Price:
     """The hourly price of a node on a given date."""
 
@@ -181,6 +189,10 @@ class MachineType:
     nvswitch: bool = False
     """Whether NVSwitch connects the GPUs. NVSwitch requires a fabric manager with exactly the driver's version."""
     numa_nodes: int | None = None
+    numa: tuple[NumaNode, ...] = ()
+    """The GPUs and fabric devices of each NUMA node, in order. Empty if no source lists them."""
+    numa_source: str = ""
+    """Source of `numa`, with its retrieval date."""
     hypervisor: str = ""
     """Platform generation of the provider, such as `nitro-v3`."""
     capacity: frozenset[CapacityKind] = frozenset()

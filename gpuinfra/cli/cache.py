@@ -16,8 +16,6 @@ from gpuinfra.errors import UsageError
 if TYPE_CHECKING:
     from gpuinfra.engine.entries import Entry
 
-GB = 1_000_000_000
-
 
 @click.command("cache")
 @click.argument("action", type=click.Choice(["show", "clean"]), default="show")
@@ -57,7 +55,7 @@ def command(
     `clean` removes engines of other versions, Go toolchains and bundles, except those that were used in the last day. gpuinfra creates
     them again when it needs them. Rehearsals are removed only with --rehearsals or --all. Data that is in use is never removed.
     """
-    from gpuinfra.engine.entries import BUNDLE, ENGINE, TOOLCHAIN, entries
+    from gpuinfra.engine.entries import BUNDLE, ENGINE, TOOLCHAIN, entries, in_words
     from gpuinfra.engine.keep import cache_folder
     from gpuinfra.engine.module import read_module
     from gpuinfra.rehearsal import kept
@@ -69,6 +67,8 @@ def command(
     found = [*entries(cache, read_module(), time.time()), *kept.rehearsals(folder)]
     if action == "show":
         _show(found, cache, folder, as_json)
+        for row in kept.size_rows(cache, folder):
+            click.echo(f"warning: {row.found}; {row.fix}", err=True)
         return 0
     kinds = {kind for kind, is_chosen in chosen.items() if is_chosen or everything}
     gone = _to_remove(found, kinds or {ENGINE, TOOLCHAIN, BUNDLE}, everything, kept.KEPT, limit)
@@ -78,14 +78,14 @@ def command(
         return 0
     for one in removed:
         if one.kind != BUNDLE:
-            click.echo(f"{'would remove' if dry_run else 'removed'}: {one.path} ({_size(one.size)})")
+            click.echo(f"{'would remove' if dry_run else 'removed'}: {one.path} ({in_words(one.size)})")
     count = sum(one.kind == BUNDLE for one in removed)
     if count:
         click.echo(f"{'would remove' if dry_run else 'removed'}: {count} bundles in {cache / 'bundles'}")
     for one in gone:
         if one not in removed:
             click.echo(f"in use, not removed: {one.path}", err=True)
-    total = _size(sum(one.size for one in removed))
+    total = in_words(sum(one.size for one in removed))
     click.echo(f"{'would free' if dry_run else 'freed'}: {total}" if removed else "nothing to remove")
     return 0
 
@@ -96,7 +96,7 @@ def _to_remove(
     """Return what to remove. `explicit` is the reason for entries that are kept unless their kind is selected."""
     from dataclasses import replace
 
-    from gpuinfra.engine.entries import over_limit
+    from gpuinfra.engine.entries import GB, over_limit
 
     own = [one for one in found if one.kind in kinds]
     free = [replace(one, kept="") if not one.locked and (everything or one.kept == explicit) else one for one in own]
@@ -111,24 +111,26 @@ def _remove(entry: Entry) -> bool:
 
 
 def _show(found: list[Entry], cache: Path, folder: Path, as_json: bool) -> None:
-    from gpuinfra.engine.entries import BUNDLE
+    from gpuinfra.engine.entries import BUNDLE, in_words
     from gpuinfra.report.tables import Column, Table, text
 
     if as_json:
         click.echo(json.dumps(_document(found), indent=2))
         return
     bundles = [one for one in found if one.kind == BUNDLE]
-    rows = [(one.kind, one.path.name, _size(one.size), _day(one.used), one.kept) for one in found if one.kind != BUNDLE]
+    rows = [
+        (one.kind, one.path.name, in_words(one.size), _day(one.used), one.kept) for one in found if one.kind != BUNDLE
+    ]
     if bundles:
         free = sum(not one.kept for one in bundles)
         kept = f"{len(bundles) - free} used in the last day" if free < len(bundles) else ""
-        size = _size(sum(one.size for one in bundles))
+        size = in_words(sum(one.size for one in bundles))
         rows.append((BUNDLE, f"{len(bundles)} files", size, _day(max(one.used for one in bundles)), kept))
     click.echo(f"cache: {cache}; rehearsals: {folder}")
     columns = ["kind", "name", Column("size", right=True), "last used", "kept by `clean`"]
     for line in text(Table(columns, rows), indent=2) if rows else ["  empty"]:
         click.echo(line)
-    click.echo(f"total: {_size(sum(one.size for one in found))}")
+    click.echo(f"total: {in_words(sum(one.size for one in found))}")
 
 
 def _document(found: list[Entry]) -> dict[str, object]:
@@ -137,10 +139,6 @@ def _document(found: list[Entry]) -> dict[str, object]:
         for one in found
     ]
     return {"schema": "gpuinfra.cache/1", "bytes": sum(one.size for one in found), "entries": rows}
-
-
-def _size(count: int) -> str:
-    return f"{count / GB:,.2f} GB" if count >= GB else f"{count / 1_000_000:,.1f} MB"
 
 
 def _day(moment: float) -> str:

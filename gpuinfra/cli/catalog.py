@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 
 import click
@@ -33,6 +33,7 @@ def command(
     With MACHINE, print all facts about this machine type, with dates and sources.
     """
     clouds = [cloud] if cloud else list(CLOUDS)
+    check_region(region, clouds)
     rows = [(name, record) for name in clouds for record in profile_of(name).machines.values()]
     rows = [(name, record) for name, record in rows if _matches(record, machine, gpu, arch, region)]
     if not rows:
@@ -53,6 +54,22 @@ def command(
             "`gpuinfra catalog MACHINE` shows dates and sources."
         )
     return 0
+
+
+def check_region(region: str | None, clouds: Iterable[str]) -> None:
+    """Raise `UsageError` if an option names a region that none of the clouds has."""
+    profiles = [profile_of(name) for name in dict.fromkeys(clouds)]
+    known = [one for profile in profiles for one in profile.regions]
+    if region is None or region in known:
+        return
+    from gpuinfra.spec.messages import nearest
+    from gpuinfra.spec.shown import shown
+
+    near = nearest(region, known)
+    hint = f"did you mean {near}?" if near else f"such as {known[0]}"
+    raise click.UsageError(
+        f"--region is {shown(region)}, which is not a region of {' or '.join(one.title for one in profiles)}; {hint}"
+    )
 
 
 def _matches(record: MachineType, machine: str | None, gpu: str | None, arch: str | None, region: str | None) -> bool:
@@ -132,6 +149,12 @@ def _details(record: MachineType) -> Iterator[tuple[str, str]]:
             "fabric",
             f"{fabric.devices} x {fabric.provider} {fabric.generation}, {fabric.gbps:g} Gbit/s in total, {direct} GPUDirect",
         )
+    if record.numa:
+        nodes = (
+            f"{index}: GPUs {' '.join(map(str, node.gpus))}, fabric devices {' '.join(map(str, node.fabric))}"
+            for index, node in enumerate(record.numa)
+        )
+        yield "NUMA nodes", f"{'; '.join(nodes)} (in the order of PCI addresses; {record.numa_source})"
     interfaces = " ".join(f"({nic.card},{nic.device}) {nic.kind}" for nic in record.nics[:6])
     more = f" and {len(record.nics) - 6} more" if len(record.nics) > 6 else ""
     yield "network", f"{record.network_gbps:g} Gbit/s; interfaces {interfaces}{more}"

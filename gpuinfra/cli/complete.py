@@ -1,4 +1,4 @@
-"""Values that a shell completes: stacks, clouds, regions, machine types, fields, nodes, and kinds of capacity and storage.
+"""Values that a shell completes: stacks, clouds, regions, machine types, fields, checks, nodes, and kinds of capacity and storage.
 
 A shell waits for these functions on each Tab, so they read file names, the catalog records and the JSON schema, and import neither the
 models of the declaration nor an engine. A function that fails completes nothing, because a message would appear in the command line.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,25 @@ def stack_values(_: click.Context, __: str) -> Iterator[str]:
     from gpuinfra.stack_files import known_stacks
 
     yield from known_stacks()
+
+
+def _stack_file(ctx: click.Context) -> Path | None:
+    """Return the file of the stack in the command line, given by name or by path."""
+    from gpuinfra.stack_files import known_stacks
+
+    words = ctx.params.get("words") or ()
+    # If the last word is an option without its value, click leaves the arguments in `args`.
+    arguments = (one.name for one in ctx.command.params if isinstance(one, click.Argument))
+    left = dict(zip(arguments, ctx.args, strict=False))
+    stack = words[0] if words else ctx.params.get("stack") or left.get("stack")
+    return known_stacks().get(str(stack), Path(str(stack)).expanduser()) if stack else None
+
+
+def _values_in_stack(ctx: click.Context, field: str) -> list[str]:
+    """Return the plain values of a field in the stack file, in order. The file is not parsed, because the YAML reader is slow to import."""
+    file = _stack_file(ctx)
+    text = file.read_text(encoding="utf-8") if file and file.is_file() else ""
+    return re.findall(rf"""^[^#\n]*?\b{field}:\s*["']?([\w-]+)""", text, re.MULTILINE)
 
 
 def stack_or_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -71,6 +91,11 @@ def region_values(ctx: click.Context, _: str) -> Iterator[str]:
             yield from machine.zones
 
 
+def stack_region_values(ctx: click.Context, _: str) -> Iterator[str]:
+    """Regions of the stack in the command line: its own region and its second region."""
+    yield from (one for one in _values_in_stack(ctx, "region") if one in set(region_values(ctx, "")))
+
+
 def zone_values(ctx: click.Context, _: str) -> Iterator[str]:
     """Zones of the region in the command line in which the catalog lists a machine type."""
     for cloud in _clouds(ctx):
@@ -86,9 +111,10 @@ def gpu_values(_: click.Context, __: str) -> Iterator[str]:
 
 
 def _clouds(ctx: click.Context) -> Iterator[str]:
+    """Yield the cloud in the command line, or the cloud of the stack in the command line. If there is neither, yield all clouds."""
     from gpuinfra.registry import CLOUDS
 
-    given = ctx.params.get("cloud")
+    given = ctx.params.get("cloud") or next(iter(_values_in_stack(ctx, "cloud")), None)
     yield from [given] if given in CLOUDS else CLOUDS
 
 
@@ -98,9 +124,27 @@ def _machines(cloud: str) -> Any:
     return module_of(cloud, "catalog").MACHINES
 
 
-def field_values(_: click.Context, __: str) -> Iterator[str]:
-    """Paths of fields without indices, such as `pools.capacity.count`."""
+def priced_values(ctx: click.Context, incomplete: str) -> Iterator[str]:
+    """The words of `prices`: stacks, and machine types of all clouds."""
+    yield from stack_values(ctx, incomplete)
+    yield from machine_values(ctx, incomplete)
+
+
+def explained_values(_: click.Context, __: str) -> Iterator[str]:
+    """What `explain` explains: paths of fields without indices, such as `pools.capacity.count`, checks, bootstrap steps and Xids.
+
+    The names of rules are missing, because they are functions in modules that import the models of the declaration.
+    """
+    from gpuinfra.node.checks import ALL
+    from gpuinfra.node.xids import XIDS
+    from gpuinfra.shipped import shipped
+
     yield from (path.replace("[0]", "") for path in _paths())
+    for check in ALL.values():
+        yield from (check.id, check.name)
+    for script in shipped("bootstrap").glob("[0-9]*.sh"):
+        yield from (script.stem, script.stem.split("-", 1)[-1])
+    yield from (f"xid-{number}" for number in XIDS)
 
 
 def path_values(ctx: click.Context, incomplete: str) -> Iterator[str]:
@@ -118,6 +162,15 @@ def kind_values(path: str, *more: str) -> Values:
             yield section["properties"]["kind"]["const"]
 
     return values
+
+
+def capacity_values(ctx: click.Context, _: str) -> Iterator[str]:
+    """Kinds of capacity of the machine type in the command line, or of all machine types of its cloud."""
+    machine = ctx.params.get("machine")
+    for cloud in _clouds(ctx):
+        for record in _machines(cloud).values():
+            if not machine or machine not in _machines(cloud) or record.name == machine:
+                yield from (kind.value for kind in record.capacity)
 
 
 @functools.cache
@@ -161,13 +214,19 @@ def _models(field: dict[str, Any], models: dict[str, Any]) -> Iterator[dict[str,
 
 
 def node_values(ctx: click.Context, _: str) -> Iterator[str]:
-    """Labels of the nodes in the report of the stack's last rehearsal. The nodes of a deployed stack are in its state, which is not read."""
-    words = ctx.params.get("words") or ()
-    stack = words[0] if words else ctx.params.get("stack")
-    report = json.loads(
-        (Path(ctx.params["folder"]) / Path(str(stack)).name / "report.json").read_text(encoding="utf-8")
-    )
-    yield from (str(node["label"]) for node in report["nodes"])
+    """Labels of the nodes in the report of the stack's last rehearsal. The nodes of a deployed stack are in its state, which is not read.
+
+    Rehearsals are in the folder of the option, or in the folder of the same name in the project.
+    """
+    from gpuinfra.stack_files import project_folder, stack_name
+
+    file = _stack_file(ctx)
+    folder, project = Path(ctx.params["folder"]), project_folder(Path.cwd())
+    for place in (folder, *([project / folder] if project else [])):
+        report = place / stack_name(file or Path()) / "report.json"
+        if report.is_file():
+            yield from (str(node["label"]) for node in json.loads(report.read_text(encoding="utf-8"))["nodes"])
+            return
 
 
 def ssh_word(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -178,6 +237,14 @@ def ssh_word(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     return completes(node_values)(ctx, param, incomplete) if len(words) == 1 else []
 
 
+def cp_word(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the words of `cp`: a stack, then nodes with a colon, and files of this machine."""
+    if not ctx.params.get("words"):
+        return stack_or_file(ctx, param, incomplete)
+    nodes = completes(lambda ctx, text: (f"{label}:" for label in node_values(ctx, text)))(ctx, param, incomplete)
+    return nodes or [CompletionItem(incomplete, type="file")]
+
+
 COMPLETED: dict[str, Complete] = {
     "stack": stack_or_file,
     "cloud": completes(cloud_values),
@@ -186,11 +253,16 @@ COMPLETED: dict[str, Complete] = {
     "machine": completes(machine_values),
     "gpu": completes(gpu_values),
     "values": completes(path_values),
-    "explain.name": completes(field_values),
-    "init.capacity": completes(kind_values("capacity")),
+    "failover.region": completes(stack_region_values),
+    "names.region": completes(stack_region_values),
+    "to": completes(stack_region_values),
+    "plan.against": stack_or_file,
+    "prices.names": completes(priced_values),
+    "explain.name": completes(explained_values),
+    "init.capacity": completes(capacity_values),
     "init.storage": completes(kind_values("storage", "none")),
     "ssh.words": ssh_word,
-    "cp.words": stack_or_file,
+    "cp.words": cp_word,
     "replace.nodes": completes(node_values),
 }
 """Functions that complete values, keyed by parameter, or by command and parameter. Click itself completes commands, option names, and fixed option values."""

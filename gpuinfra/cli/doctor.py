@@ -28,11 +28,15 @@ def command(stack: str | None, as_json: bool, folder: Path) -> int:
     from gpuinfra.clouds.preflight import Answers, Question
     from gpuinfra.doctor.machine import space
     from gpuinfra.doctor.run import rows_of
-    from gpuinfra.rehearsal import prerequisites
+    from gpuinfra.engine.entries import size_limit
+    from gpuinfra.engine.keep import cache_folder
+    from gpuinfra.rehearsal import kept, prerequisites
 
     fix = "use --folder with a folder on another disk"
+    size_limit()  # A wrong limit is a usage error, not a row.
     disk = Question(topic="disk", where="rehearsals", ask=lambda: space("rehearsals", folder, fix))
-    found = Answers(rows=tuple(rows_of(stack, [disk, *prerequisites.questions()])))
+    size = Question(topic="disk", where="size", ask=lambda: kept.size_rows(cache_folder(), folder))
+    found = Answers(rows=tuple(rows_of(stack, [disk, size, *prerequisites.questions()])))
     if as_json:
         click.echo(json.dumps({"schema": SCHEMA, "stack": stack, **found.as_dict()}, indent=2))
     else:

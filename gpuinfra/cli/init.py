@@ -198,6 +198,8 @@ def _show(found: Choices) -> None:
     from gpuinfra.report.tables import Column, Table, text
 
     if not found.rows:
+        if found.note:
+            click.echo(f"  {found.note}")
         return
     columns = ["", *(Column(title, wrap=title in ("GPUs", "note", "effect")) for title in found.columns)]
     rows = [(str(number), *row) for number, row in enumerate(found.rows, 1)]

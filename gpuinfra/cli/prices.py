@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from gpuinfra.cli.catalog import check_region
 from gpuinfra.cli.options import FILE
 from gpuinfra.report.tables import Column, Table
 
@@ -41,6 +42,7 @@ def command(names: tuple[str, ...], region: str | None, own: Path | None, output
     if records:
         if own:
             raise click.UsageError("--prices applies only to a stack; remove --prices to list machine types")
+        check_region(region, (cloud for cloud, _ in records))
         rows = [row for cloud, record in records for row in _of_machine(cloud, record, region)]
     else:
         if region:

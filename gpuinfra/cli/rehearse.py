@@ -67,7 +67,10 @@ def command(
     region of a stack with `recovery`, runs `gpuinfra failover`, and compares the recovery point and time with the declaration.
     """
     from gpuinfra.day import read_day
+    from gpuinfra.engine.entries import size_limit
+    from gpuinfra.engine.keep import cache_folder
     from gpuinfra.errors import Interrupted, UsageError
+    from gpuinfra.rehearsal import kept
     from gpuinfra.rehearsal.folder import DEFAULT_FOLDER
     from gpuinfra.rehearsal.run import rehearse
     from gpuinfra.rehearsal.session import Options
@@ -76,6 +79,7 @@ def command(
 
     if action != "drill" and (to or lag_minutes is not None):
         raise UsageError(f"{'--to' if to else '--replication-lag'} is an option of `gpuinfra rehearse drill`; omit it")
+    size_limit()  # An error in the limit is reported before the rehearsal.
     view = view_for(sys.stderr if as_json else sys.stdout)
     options = Options(
         stack=stack,
@@ -87,7 +91,8 @@ def command(
         on=read_day(on, "--on") if on else None,
     )
     try:
-        result = rehearse(action, options, view, to, lag_minutes)
+        with view.alive():
+            result = rehearse(action, options, view, to, lag_minutes)
     except KeyboardInterrupt:
         where = "" if folder == DEFAULT_FOLDER else f" --folder {folder}"
         raise Interrupted(
@@ -98,4 +103,6 @@ def command(
         click.echo(json.dumps(result.report, indent=2, sort_keys=True, default=str))
     for line in summary_lines(result.report, folder, result.closing):
         view.line(line)
+    for row in kept.size_rows(cache_folder(), folder):
+        view.line(f"warning: {row.found}; {row.fix}")
     return 0 if result.ok else 1

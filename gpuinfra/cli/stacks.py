@@ -55,8 +55,10 @@ def stacks_of(given: dict[str, Any]) -> Stacks:
     """Take the options of a command and return the stacks that they select: deployed ones, without `stack_choice`."""
     folder = given.pop("folder", None)
     if not given.pop("rehearsal", False):
+        other = [*(["add --rehearsal to use its rehearsal"] if folder else [])]
+        other += ["specify --hosts FILE"] if "hosts_file" in given else []
         return Stacks(
-            open=lambda name: nullcontext(exported(name)),
+            open=lambda name: nullcontext(exported(name, other)),
             up="pulumi up --stack {stack}",
             restore="pulumi up --refresh --stack {stack}",
             project=lambda name: Path.cwd(),
@@ -81,8 +83,8 @@ def stacks_of(given: dict[str, Any]) -> Stacks:
     )
 
 
-def exported(name: str) -> list[dict[str, Any]]:
-    """Return the resources of a deployed stack from its state backend."""
+def exported(name: str, other: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return the resources of a deployed stack from its state backend. `other` contains what else you can do if it cannot be read."""
     import subprocess
 
     from gpuinfra.engine import find_engine
@@ -97,10 +99,10 @@ def exported(name: str) -> list[dict[str, Any]]:
     words = [str(engine.path), "stack", "export", "--stack", short, "--non-interactive"]
     done = subprocess.run(words, env=engine.environ(), capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
-        reason = one_line((done.stderr.strip() or "no error message").splitlines()[-1])
+        reason = one_line((done.stderr.strip() or "no error message").splitlines()[-1]).removeprefix("error: ")
+        fixes = ["log in to the state backend (`pulumi login`) and deploy the stack", *other]
         raise DeploymentError(
-            f"`pulumi stack export` failed for {name}: {reason}; log in to the state backend (`pulumi login`) and deploy "
-            "the stack, or specify --hosts FILE"
+            f"`pulumi stack export` failed for {name}: {reason}; {_meant(short)}{', or '.join(fixes)}"
         )
     try:
         found = parsed(done.stdout)["deployment"].get("resources") or []
@@ -109,6 +111,16 @@ def exported(name: str) -> list[dict[str, Any]]:
             f"`pulumi stack export` printed a document in an unknown format for {name}; update Pulumi"
         ) from None
     return [one for one in found if isinstance(one, dict)]
+
+
+def _meant(short: str) -> str:
+    """Return a question if the name is close to the name of a stack file. A stack in the state does not need a stack file."""
+    from gpuinfra.spec.messages import nearest
+    from gpuinfra.stack_files import known_stacks
+
+    known = list(known_stacks())
+    near = None if short in known else nearest(short, known)
+    return f"did you mean {near}? otherwise, " if near else ""
 
 
 def current_backend() -> str:

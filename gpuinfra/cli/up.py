@@ -167,9 +167,10 @@ class Asked:
 def _stack(stack: str) -> tuple[LoadedStack, Path]:
     """Return the stack, and the folder of its Pulumi project. Raises `UsageError` if the engine cannot use the file."""
     from gpuinfra.spec.load import find_stack, read_stack
+    from gpuinfra.stack_files import project_folder
 
     path = find_stack(stack)
-    project = next((one for one in path.absolute().parents if (one / "Pulumi.yaml").is_file()), None)
+    project = project_folder(path.absolute().parent)
     if project is None:
         raise UsageError(
             f"{path} is not in a Pulumi project; run `gpuinfra init` to create a project, and copy the file to it"

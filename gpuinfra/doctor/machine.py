@@ -58,9 +58,8 @@ def engine() -> Iterator[Row]:
         found = find_engine(notes.append, may_build=False)
     except EnvironmentMissing as error:
         said = "; ".join([str(error), *(note.removeprefix("engine: ") for note in notes)])
-        yield warning(
-            "engine", where, said, "an engine; the first rehearsal builds one, which takes several minutes", BUILD
-        )
+        needed = "an engine; the first rehearsal downloads or builds one, and a build takes several minutes"
+        yield warning("engine", where, said, needed, BUILD)
         return
     folders = dict.fromkeys((found.path.parent, found.host_dir))
     for folder in folders:
@@ -118,15 +117,26 @@ def plugin(package: str) -> Iterator[Row]:
         yield warning("plugin", name, what, f"version {version}", install)
 
 
+_PULUMI = re.compile(r"(?<![/\w])pulumi(?= (?:login|plugin|stack)\b)")
+
+
 def as_run_here(fix: str) -> str:
-    """Return a fix with the command that starts Pulumi on this machine: `pulumi` on PATH, the engine in the cache, or one to build."""
+    """Return a fix with the command that starts Pulumi on this machine: `pulumi` on PATH, the engine in the cache, or one to build.
+
+    A fix with several such commands first adds the folder of the engine to PATH.
+    """
     try:
         found = find_engine(may_build=False)
     except EnvironmentMissing:
-        command = f'PATH="$({BUILD} --folder):$PATH" pulumi'
+        folder = f"$({BUILD} --folder)"
+        command = f'PATH="{folder}:$PATH" pulumi'
     else:
-        command = "pulumi" if found.source == "path" else quote(str(found.path))
-    return re.sub(r"(?<![/\w])pulumi(?= (?:login|plugin|stack)\b)", lambda _: command, fix)
+        if found.source == "path":
+            return fix
+        folder, command = str(found.path.parent), quote(str(found.path))
+    if len(_PULUMI.findall(fix)) > 1:
+        return f'run `export PATH="{folder}:$PATH"`, then {fix}'
+    return _PULUMI.sub(lambda _: command, fix)
 
 
 def build_gb() -> float:

@@ -11,6 +11,7 @@ from gpuinfra.doctor import cloud, machine, state
 from gpuinfra.registry import CLOUDS
 from gpuinfra.rules import load_stack
 from gpuinfra.spec.load import LoadedStack, find_stack
+from gpuinfra.stack_files import project_folder
 
 
 def rows_of(stack: str | None, further: Iterable[Question] = ()) -> list[Row]:
@@ -24,7 +25,7 @@ def rows_of(stack: str | None, further: Iterable[Question] = ()) -> list[Row]:
 def _questions(stack: LoadedStack | None) -> Iterator[Question]:
     clouds = [stack.spec.cloud] if stack else list(CLOUDS)
     yield from machine.questions(clouds, required=stack is not None)
-    yield from state.questions(_project(stack), _secrets_provider(stack))
+    yield from state.questions(_project(stack), _secrets_provider(stack), required=stack is not None)
     if stack is None:
         yield from cloud.identities(clouds)
     else:
@@ -36,7 +37,7 @@ def _project(stack: LoadedStack | None) -> Path:
     here = Path.cwd()
     if stack is None:
         return here
-    return next((one for one in stack.path.absolute().parents if (one / "Pulumi.yaml").is_file()), here)
+    return project_folder(stack.path.absolute().parent) or here
 
 
 def _secrets_provider(stack: LoadedStack | None) -> str | None:

@@ -23,9 +23,11 @@ TIMEOUT_S = 15.0
 PHRASE, PHRASE_FILE = "PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE"
 LOGIN = "pulumi login, or pulumi login --local, or pulumi login s3://BUCKET, azblob://CONTAINER or gs://BUCKET"
 TOPIC = "state"
+NO_LOGIN = "PULUMI_ACCESS_TOKEN must be set|not logged in"
+"""Messages of the Pulumi CLI without a login."""
 
 FIXES = (
-    (r"PULUMI_ACCESS_TOKEN must be set|not logged in|401", "a login", LOGIN),
+    (rf"{NO_LOGIN}|401", "a login", LOGIN),
     (r"unable to open state directory|no such file or directory", "an existing folder", "create the folder, or run `pulumi login` with a different folder"),
     (r"permission denied|AccessDenied|403|not authorized", "read and write access to the backend", "grant this identity access to the backend, or run `pulumi login` with a different backend"),
     (r"credentials", "credentials of the cloud that stores the state", "log in to that cloud, or run `pulumi login` with a different backend"),
@@ -34,12 +36,15 @@ FIXES = (
 """Part of an error message of the Pulumi CLI -> what is needed and the fix. The first match applies. Messages of Pulumi 3.259."""
 
 
-def questions(folder: Path, provider: str | None) -> Iterator[Question]:
-    """Yield the questions for a project folder. `provider` is the secrets provider of the stack, or None without a stack."""
-    yield Question(topic=TOPIC, where="backend", ask=lambda: backend(folder, provider))
+def questions(folder: Path, provider: str | None, *, required: bool) -> Iterator[Question]:
+    """Yield the questions for a project folder. `provider` is the secrets provider of the stack, or None without a stack.
+
+    If not `required`, a missing login is no problem.
+    """
+    yield Question(topic=TOPIC, where="backend", ask=lambda: backend(folder, provider, required=required))
 
 
-def backend(folder: Path, provider: str | None) -> Iterator[Row]:
+def backend(folder: Path, provider: str | None, *, required: bool = True) -> Iterator[Row]:
     """The state backend can be reached, and its secrets can be decrypted."""
     try:
         engine = find_engine(may_build=False)
@@ -62,7 +67,11 @@ def backend(folder: Path, provider: str | None) -> Iterator[Row]:
         needed, fix = next(
             ((needed, fix) for pattern, needed, fix in FIXES if re.search(pattern, said)), ("a login", LOGIN)
         )
-        yield problem(TOPIC, "backend", without_login(one_line(said)), needed, as_run_here(fix))
+        what = without_login(one_line(said))
+        if required or not re.search(NO_LOGIN, said):
+            yield problem(TOPIC, "backend", what, needed, as_run_here(fix))
+        else:
+            yield skipped(TOPIC, "backend", f"{what}; a rehearsal requires no login", as_run_here(fix))
         return
     try:
         url = str(parsed(done.stdout).get("url") or "")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
+import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator
@@ -16,11 +18,16 @@ from pathlib import Path
 from gpuinfra.engine.hosts import PROGRAMS, module_of
 from gpuinfra.engine.keep import IN_USE_S, MARKER, last_used
 from gpuinfra.engine.module import Module
+from gpuinfra.errors import UsageError
 
 ENGINE, TOOLCHAIN, BUNDLE = "engine", "toolchain", "bundle"
 IN_USE = "in use"
 BUNDLES_LIMIT = 100_000_000
 """Bytes of bundles to keep. A bundle has 0.2 MB, and each change to a declaration or to gpuinfra creates another one."""
+GB = 1_000_000_000
+LIMIT_GB = 4.0
+"""Gigabytes of engines, toolchains, bundles and rehearsals together, above which commands warn. An engine has 0.15, a rehearsal 0.02."""
+LIMIT_VARIABLE = "GPUINFRA_CACHE_LIMIT_GB"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +98,25 @@ def over_limit(found: Iterable[Entry], limit: int) -> list[Entry]:
     return gone
 
 
+def size_limit() -> int:
+    """Return the size in bytes above which commands warn. Raises `UsageError` if the variable is not a number of gigabytes."""
+    given = os.environ.get(LIMIT_VARIABLE) or str(LIMIT_GB)
+    with contextlib.suppress(ValueError):
+        if 0 <= (size := float(given)) < math.inf:
+            return int(size * GB)
+    raise UsageError(f"{LIMIT_VARIABLE} is {given!r}; allowed: a number of gigabytes, such as {LIMIT_GB:g}")
+
+
+def in_words(count: int) -> str:
+    """Return a number of bytes in megabytes or gigabytes."""
+    return f"{count / GB:,.2f} GB" if count >= GB else f"{count / 1_000_000:,.1f} MB"
+
+
 def size_of(path: Path) -> int:
     """Return the number of bytes that a file or a folder occupies. Links are not followed."""
-    total = path.lstat().st_blocks * 512
+    total = 0
+    with contextlib.suppress(OSError):
+        total = path.lstat().st_blocks * 512
     if path.is_dir() and not path.is_symlink():
         for inner in path.rglob("*"):
             with contextlib.suppress(OSError):

@@ -13,9 +13,14 @@ from gpuinfra.engine import child, go, keep, release
 from gpuinfra.engine.build import FREE_GB, build
 from gpuinfra.engine.module import CLI, HOST, Module, read_module
 from gpuinfra.errors import EnvironmentMissing, reason_of
+from gpuinfra.heartbeat import heard
 
 Progress = Callable[[str], None]
 """Callback that prints one line of progress."""
+
+STILL = "engine: still working"
+QUIET_S = 15.0
+"""Seconds without a line until `STILL` is printed. Go prints nothing while it links, and pip nothing while it downloads."""
 
 NO_ENGINE = """no Pulumi engine found, and none can be downloaded or built: {reason}
 provide one of the following, then run the command again:
@@ -65,7 +70,8 @@ def find_engine(progress: Progress = lambda line: None, *, may_build: bool = Tru
     if kept is None:
         if not may_build:
             missing = " and ".join(program.rsplit("/", 1)[-1] for program in programs)
-            raise EnvironmentMissing(f"{missing} {module.version} is neither on PATH nor in {cache}")
+            verb = "is" if len(programs) == 1 else "are"
+            raise EnvironmentMissing(f"{missing} {module.version} {verb} neither on PATH nor in {cache}")
         try:
             kept, source = _make(cache, module, programs, progress, may_download)
         except OSError as error:
@@ -89,7 +95,7 @@ def _make(
     cache: Path, module: Module, programs: tuple[str, ...], progress: Progress, may_download: bool
 ) -> tuple[Path, str]:
     """Download or build the missing programs, and return their folder and source. Concurrent runs share one result."""
-    with keep.lock(cache, module, programs, progress):
+    with heard(progress, STILL, QUIET_S) as progress, keep.lock(cache, module, programs, progress):
         if folder := _kept(cache, module, programs, may_download):  # Another run was faster.
             return folder, "kept"
         if may_download and (folder := release.download(cache, module, progress)):

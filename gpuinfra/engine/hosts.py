@@ -13,9 +13,10 @@ from pathlib import Path
 
 from gpuinfra.engine import go, keep
 from gpuinfra.engine.build import build
-from gpuinfra.engine.find import Engine
+from gpuinfra.engine.find import QUIET_S, STILL, Engine
 from gpuinfra.engine.module import NODEJS, YAML, Module, read_module
 from gpuinfra.errors import EnvironmentMissing, reason_of
+from gpuinfra.heartbeat import heard
 from gpuinfra.shipped import shipped
 
 Progress = Callable[[str], None]
@@ -46,7 +47,7 @@ def find_host(runtime: str, engine: Engine, progress: Progress = lambda line: No
     if folder := keep.kept(cache, module, programs):
         return folder
     try:
-        with keep.lock(cache, module, programs, progress):
+        with heard(progress, STILL, QUIET_S) as progress, keep.lock(cache, module, programs, progress):
             if folder := keep.kept(cache, module, programs):  # Another run was faster.
                 return folder
             toolchain = go.find_go(cache, module.go, progress)

@@ -32,6 +32,8 @@ class Choices:
     rows: tuple[tuple[str, ...], ...]
     default: str | None = None
     """Default answer. None if an answer is required."""
+    note: str = ""
+    """What to know before an answer if there are no rows."""
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -93,7 +95,8 @@ def _machines(answers: Answers) -> Choices:
         )
         rows.append((found.usd_per_hour if found else float("inf"), row))
     columns = ("machine", "GPUs", "each", "fabric", "USD/h on demand", "spot", "price of")
-    return Choices(columns=columns, rows=tuple(row for _, row in sorted(rows)))
+    note = f"the catalog lists no machine type in {region}; enter a machine type of which you know that the region offers it, or press Ctrl-C and start again with a different region"
+    return Choices(columns=columns, rows=tuple(row for _, row in sorted(rows)), note=note)
 
 
 def _accepted(answers: Answers, machine: MachineType) -> bool:

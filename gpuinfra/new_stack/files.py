@@ -21,6 +21,7 @@ from gpuinfra.spec.load import KEY
 from gpuinfra.spec.meanings import meaning
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
+from gpuinfra.stack_files import project_folder
 
 PROJECT = "Pulumi.yaml"
 PROGRAM = "__main__.py"
@@ -39,8 +40,8 @@ class NewFile:
 
 def find_project(folder: Path) -> Path | None:
     """Return the nearest project file in a folder or above it, as Pulumi does. None if there is none."""
-    here = folder.resolve()
-    return next((one / PROJECT for one in (here, *here.parents) if (one / PROJECT).is_file()), None)
+    found = project_folder(folder.resolve())
+    return found / PROJECT if found else None
 
 
 def stack_path(name: str, project: Path | None) -> Path:

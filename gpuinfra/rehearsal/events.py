@@ -25,6 +25,8 @@ class Progress:
     """Number of finished resources (as `is_counted` defines them) by operation. A replacement is one operation."""
     current: dict[str, str] = field(default_factory=dict)
     """The operation in progress, by URN."""
+    components: set[str] = field(default_factory=set)
+    """URNs in `current` that are not counted."""
     diagnostics: list[tuple[str, str, str]] = field(default_factory=list)
     """(severity, URN, text) of warnings and errors."""
     status: dict[str, str] = field(default_factory=dict)
@@ -42,6 +44,8 @@ class Progress:
             meta = pre.get("metadata", {})
             if meta.get("op") not in ("same", "read"):
                 self.current[meta.get("urn", "")] = meta.get("op", "")
+                if not _counts(meta):
+                    self.components.add(meta.get("urn", ""))
         elif (out := event.get("resOutputsEvent")) is not None:
             meta = out.get("metadata", {})
             urn, op = meta.get("urn", ""), meta.get("op", "")
@@ -77,8 +81,8 @@ class Progress:
 
     @property
     def current_resources(self) -> list[tuple[str, str]]:
-        """Return the type and logical name of each resource in progress."""
-        return [(kind_of(urn), name_of(urn)) for urn in self.current]
+        """Return the type and logical name of each resource in progress, except the stack and components, which are in progress until their resources are done."""
+        return [(kind_of(urn), name_of(urn)) for urn in self.current if urn not in self.components]
 
     @property
     def changes(self) -> int:

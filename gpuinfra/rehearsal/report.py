@@ -31,7 +31,7 @@ NOT_SHOWN = (
     "capacity: whether these instances are available in the cloud, and how long provisioning takes",
     "cloud-side validation beyond the rules that the stand-in implements",
     "bandwidth: NVLink, the fabric, the file system and object storage are not measured",
-    "hardware: device output is synthetic; its sources are listed below",
+    "hardware: device output is synthetic; the report lists its sources",
     "current prices: each price has the date of its source",
     "the duration of a boot, a driver installation and a file system creation",
 )

@@ -1,4 +1,4 @@
-"""Draws the topology of a plan: networks, subnets, groups, a node of each pool with its network interfaces, storage and audit trail.
+"""Draws the topology of a plan: networks, subnets, groups, a node of each pool with its network interfaces, storage, audit trail, and who can reach whom.
 
 The plan becomes nested boxes, and the boxes become an SVG image or a Mermaid flowchart. Both have the same text.
 """
@@ -10,18 +10,32 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
+from gpuinfra.catalog.records import MachineType
 from gpuinfra.clouds import profile_of
+from gpuinfra.clouds.connections import NODES, connections
 from gpuinfra.plan.model import Group, NetworkPlan, Nic, Plan, PoolPlan, Subnet
 from gpuinfra.report.plan_tables import gpus_of
 from gpuinfra.safe_text import one_line
 from gpuinfra.words import counted
 
 CARDS = 8
-"""Maximum number of network cards that are listed individually. The remaining cards are only counted."""
+"""Number of network cards that are listed individually if there are more than one more. The remaining cards are only counted."""
 
 
 LONGEST = 118
 """Maximum number of characters in a line. Longer texts, such as resource IDs on Azure, are cut."""
+LONGEST_END = 36
+"""Maximum number of characters at each end of an arrow, and on the arrow."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrow:
+    """Traffic from one place to another, or in both directions."""
+
+    source: str
+    target: str
+    text: str
+    both_ways: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,13 +45,15 @@ class Box:
     title: str
     lines: tuple[str, ...] = ()
     inner: tuple[Box, ...] = ()
+    arrows: tuple[Arrow, ...] = ()
+    """Arrows below the lines, one per row. A box has either arrows or inner boxes."""
     kind: str = ""
-    """`network`, `subnet`, `nodes`, `node`, `storage` or `audit`, which select the color."""
+    """`network`, `subnet`, `nodes`, `node`, `storage`, `audit` or `traffic`, which select the color."""
 
 
 def boxes(plan: Plan) -> Box:
     """Return the topology of a plan."""
-    inner = [*_networks(plan), *_storage(plan), *_existing_storage(plan), *_audit(plan)]
+    inner = [*_networks(plan), *_storage(plan), *_existing_storage(plan), *_audit(plan), *_traffic(plan)]
     where = f"{plan.cloud} {plan.region}, {', '.join(plan.zones)}"
     what = f"{counted(plan.nodes, 'node')}, {counted(gpus_of(plan), 'GPU')}"
     return Box(title=plan.name, lines=(where, what), inner=tuple(inner))
@@ -95,21 +111,30 @@ def _node(pool: PoolPlan, plan: Plan) -> Box:
     if expected.get("gpu_name"):
         lines.append(f"{expected['gpus']} x {expected['gpu_name']}")
     machine = profile_of(plan.cloud).machines.get(pool.machine)
-    if machine and machine.numa_nodes:
-        # The catalog does not have the NUMA node of each card.
+    if machine and machine.numa_nodes and not machine.numa:
         lines.append(counted(machine.numa_nodes, "NUMA node"))
     lines.append(f"{pool.disk.size_gib} GiB {pool.disk.kind} root disk")
-    return Box(title=f"a node of pool {pool.name}", lines=tuple(lines), inner=tuple(_cards(pool.nics)), kind="node")
+    inner = (*_cards(pool.nics), *(_numa_nodes(machine) if machine else ()))
+    return Box(title=f"a node of pool {pool.name}", lines=tuple(lines), inner=inner, kind="node")
+
+
+def _numa_nodes(machine: MachineType) -> Iterator[Box]:
+    """Yield one box for each NUMA node with its GPUs and fabric devices, for machine types for which the catalog lists them."""
+    fabric = machine.fabric.provider if machine.fabric else ""
+    for index, one in enumerate(machine.numa):
+        gpus, devices = (", ".join(map(str, found)) for found in (one.gpus, one.fabric))
+        yield Box(title=f"NUMA node {index}", lines=(f"GPUs {gpus}", f"{fabric} devices {devices}"))
 
 
 def _cards(nics: Sequence[Nic]) -> Iterator[Box]:
-    """Yield one box for each network card. Cards after the first eight are one box."""
+    """Yield one box for each network card. If there are more than nine, the cards after the first eight are one box."""
     cards: dict[int, list[Nic]] = {}
     for nic in nics:
         cards.setdefault(nic.card, []).append(nic)
-    for card, found in list(cards.items())[:CARDS]:
+    shown = len(cards) if len(cards) <= CARDS + 1 else CARDS
+    for card, found in list(cards.items())[:shown]:
         yield Box(title=f"card {card}", lines=tuple(_nic(nic) for nic in found))
-    rest = [nic for found in list(cards.values())[CARDS:] for nic in found]
+    rest = [nic for found in list(cards.values())[shown:] for nic in found]
     if rest:
         counts = Counter(nic.kind for nic in rest)
         text = ", ".join(f"{count} {kind}" for kind, count in counts.items())
@@ -145,9 +170,21 @@ def _audit(plan: Plan) -> Iterator[Box]:
         yield Box(title="audit trail", lines=lines, kind="audit")
 
 
-def _line(text: str) -> str:
+def _traffic(plan: Plan) -> Iterator[Box]:
+    found = connections(plan)
+    if not found:
+        return
+    limited = any(one.source == NODES != one.target for one in found)
+    note = "all other traffic of the nodes is denied" if limited else "in addition to the rules of the network"
+    arrows = tuple(
+        Arrow(source=one.source, target=one.target, text=one.label, both_ways=one.both_ways) for one in found
+    )
+    yield Box(title="who can reach whom", lines=(note,), arrows=arrows, kind="traffic")
+
+
+def _line(text: str, longest: int = LONGEST) -> str:
     line = one_line(text)
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
 def mermaid(plan: Plan) -> str:
@@ -158,26 +195,39 @@ def mermaid(plan: Plan) -> str:
 def _mermaid(box: Box, name: str, indent: str) -> Iterator[str]:
     # Mermaid renders entities such as #quot; as characters (see its flowchart syntax).
     # The title of a subgraph has one line, because Mermaid draws additional lines over the inner boxes.
-    separator = ", " if box.inner else "<br>"
-    text = separator.join(_entities(line) for line in (box.title, *box.lines))
-    if not box.inner:
+    parent = bool(box.inner or box.arrows)
+    text = (", " if parent else "<br>").join(_entities(line) for line in (box.title, *box.lines))
+    if not parent:
         yield f'{indent}{name}["{text}"]'
         return
     yield f'{indent}subgraph {name}["{text}"]'
     for index, one in enumerate(box.inner):
         yield from _mermaid(one, f"{name}_{index}", f"{indent}    ")
+    yield from _mermaid_arrows(box.arrows, name, f"{indent}    ")
     yield f"{indent}end"
 
 
-def _entities(text: str) -> str:
+def _mermaid_arrows(arrows: Sequence[Arrow], name: str, indent: str) -> Iterator[str]:
+    ends = list(dict.fromkeys(end for one in arrows for end in (one.source, one.target)))
+    for index, end in enumerate(ends):
+        yield f'{indent}{name}_{index}["{_entities(end, LONGEST_END)}"]'
+    for one in arrows:
+        line = "<-->" if one.both_ways and one.source != one.target else "-->"
+        source, target = (f"{name}_{ends.index(end)}" for end in (one.source, one.target))
+        yield f'{indent}{source} {line}|"{_entities(one.text, LONGEST_END)}"| {target}'
+
+
+def _entities(text: str, longest: int = LONGEST) -> str:
     return "".join(
         character if character.isalnum() or character in " ./,:-_()" else f"#{ord(character)};"
-        for character in _line(text)
+        for character in _line(text, longest)
     )
 
 
 WIDTH, PAD, GAP, LINE, LETTER = 940.0, 10.0, 10.0, 17.0, 7.3
 """Pixels: width of the image, space inside and between boxes, height of a line, and width of a letter at 12 pixels."""
+ROW, END, HEAD = 36.0, 24.0, 8.0
+"""Pixels: height of a row with an arrow, height of the boxes at its ends, and length of its head."""
 
 
 @dataclass
@@ -202,17 +252,27 @@ def _place(box: Box, limit: float) -> _Placed:
         placed.inner.append((x, y, one))
         x, row = x + one.width + GAP, max(row, one.height)
         widest = max(widest, x - GAP)
-    placed.width = max(text + PAD, widest) + PAD
-    placed.height = y + row + PAD if box.inner else top + PAD / 2
+    arrows = sum(_columns(box.arrows)) + 2 * PAD if box.arrows else 0.0
+    placed.width = max(text + PAD + PAD, widest + PAD, arrows)
+    placed.height = y + row + PAD if box.inner else top + PAD / 2 + ROW * len(box.arrows)
     return placed
+
+
+def _columns(arrows: Sequence[Arrow]) -> tuple[float, float, float]:
+    """Return the widths of the sources, the arrows and the targets."""
+    columns = zip(*((one.source, one.text, one.target) for one in arrows), strict=True)
+    source, text, target = (max(len(_line(one, LONGEST_END)) for one in column) * LETTER for column in columns)
+    return source + 2 * PAD, text + 2 * HEAD + 2 * PAD, target + 2 * PAD
 
 
 _STANDALONE = (
     "text{font:12px ui-monospace,Menlo,Consolas,monospace;fill:#1b1f24}text.t{font-weight:600}"
     "rect{fill:#fff;stroke:#8a94a0}rect.network{fill:#f3f6fa}rect.subnet{fill:#e7eef7}rect.nodes{fill:#d3e3f5}"
     "rect.node{fill:#f6f1fa}rect.storage{fill:#e8f5ea}rect.audit{fill:#fff5d6}"
+    "rect.traffic{fill:#f3f6fa}line.arrow{stroke:#56616f}polygon.arrow{fill:#56616f}"
     "@media(prefers-color-scheme:dark){text{fill:#e6e9ee}rect{fill:#0f1216;stroke:#56616f}rect.network{fill:#171b21}"
-    "rect.subnet{fill:#1c2530}rect.nodes{fill:#22364c}rect.node{fill:#241c2b}rect.storage{fill:#12301c}rect.audit{fill:#35290d}}"
+    "rect.subnet{fill:#1c2530}rect.nodes{fill:#22364c}rect.node{fill:#241c2b}rect.storage{fill:#12301c}rect.audit{fill:#35290d}"
+    "rect.traffic{fill:#171b21}line.arrow{stroke:#9aa6b5}polygon.arrow{fill:#9aa6b5}}"
 )
 """Colors of a standalone image, for light and dark pages. The colors of a page are in its stylesheet."""
 
@@ -240,3 +300,20 @@ def _draw(placed: _Placed, x: float, y: float) -> Iterator[str]:
         yield f'<text x="{x + PAD:.1f}" y="{y + LINE * number:.1f}"{bold}>{text}</text>'
     for left, top, inner in placed.inner:
         yield from _draw(inner, x + left, y + top)
+    top = y + PAD / 2 + LINE * (1 + len(box.lines))
+    for number, arrow in enumerate(box.arrows):
+        yield from _draw_arrow(arrow, _columns(box.arrows), x + PAD, top + ROW * number)
+
+
+def _draw_arrow(arrow: Arrow, columns: tuple[float, float, float], x: float, y: float) -> Iterator[str]:
+    """Draw a row: the source, an arrow with the text above its line, and the target."""
+    start, end = x + columns[0], x + columns[0] + columns[1]
+    middle = y + (ROW - END) + END / 2
+    for left, width, text in ((x, columns[0], arrow.source), (end, columns[2], arrow.target)):
+        yield f'<rect x="{left:.1f}" y="{middle - END / 2:.1f}" width="{width:.1f}" height="{END:.1f}" rx="4"/>'
+        yield f'<text x="{left + PAD:.1f}" y="{middle + 4:.1f}">{escape(_line(text, LONGEST_END))}</text>'
+    yield f'<text x="{start + HEAD + PAD:.1f}" y="{middle - 5:.1f}">{escape(_line(arrow.text, LONGEST_END))}</text>'
+    yield f'<line x1="{start:.1f}" y1="{middle:.1f}" x2="{end:.1f}" y2="{middle:.1f}" class="arrow"/>'
+    for point, back in ((end, -HEAD), (start, HEAD))[: 2 if arrow.both_ways else 1]:
+        corners = ((point, middle), (point + back, middle - HEAD / 2), (point + back, middle + HEAD / 2))
+        yield f'<polygon points="{" ".join(f"{a:.1f},{b:.1f}" for a, b in corners)}" class="arrow"/>'

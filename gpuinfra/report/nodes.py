@@ -1,15 +1,68 @@
-"""Shows one node on a page, from the node entry in a report or in a verification document."""
+"""Shows nodes on a page, from the node entries in a report or in a verification document."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gpuinfra.report.tables import Cell, Column, Table
+from gpuinfra.report.tables import BAD, GOOD, QUIET, WARN, Cell, Column, Table, tone
 from gpuinfra.words import counted
 
+MOST_DRAWN = 256
+"""Maximum number of nodes in a group that are drawn individually. In a larger group, only nodes with trouble are drawn."""
+_ORDER = (BAD, WARN, QUIET, GOOD)
+"""Styles of outcomes, trouble first."""
+
 MISSED = {"fail": "failed", "error": "could not be evaluated", "warn": "with a warning"}
+
+
+def trouble_first(nodes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the nodes with the worst outcomes first. Nodes with the same style keep their order."""
+    return sorted(nodes, key=_rank)
+
+
+def _rank(node: Mapping[str, Any]) -> int:
+    return _ORDER.index(tone(str(node["outcome"])))
+
+
+def cells(nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the zones, their groups, and one cell per GPU of each node, for the page's template. Trouble comes first on each level."""
+    zones: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
+    for node in trouble_first(nodes):
+        zones.setdefault(str(node.get("zone") or "no zone"), {}).setdefault(str(node.get("group") or ""), []).append(
+            node
+        )
+    return [
+        {"name": zone, "groups": [_group(name, found) for name, found in groups.items()]}
+        for zone, groups in zones.items()
+    ]
+
+
+def _group(name: str, nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    verified = sum(node["outcome"] == "verified" for node in nodes)
+    gpus = sum(node["gpus_expected"] for node in nodes)
+    drawn = nodes if len(nodes) <= MOST_DRAWN else [node for node in nodes if tone(str(node["outcome"])) != GOOD]
+    return {
+        "text": f"{name}: {verified} of {counted(len(nodes), 'node')} verified, {counted(gpus, 'GPU')}".removeprefix(
+            ": "
+        ),
+        "nodes": [_cell(node) for node in drawn[:MOST_DRAWN]],
+        "more": len(nodes) - len(drawn[:MOST_DRAWN]),
+    }
+
+
+def _cell(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one node with the style of each GPU. A GPU that the driver does not detect is `gone`."""
+    outcome, expected = str(node["outcome"]), int(node["gpus_expected"])
+    detected = min(len(node.get("gpus") or []), expected) if node["checks"] else expected
+    return {
+        "label": node["label"],
+        "outcome": outcome,
+        "good": tone(outcome) == GOOD,
+        "text": f"{node['label']}: {outcome}, {gpus_text(node)}",
+        "gpus": [tone(outcome)] * detected + ["gone"] * (expected - detected),
+    }
 
 
 def node_view(node: Mapping[str, Any]) -> dict[str, Any]:

@@ -79,10 +79,7 @@ def page(report: PlanReport) -> str:
         excluded=excluded(priced),
         chart=Markup(chart(report.ways)),
         ways=ways_table(report.ways, notes=True),
-        software=[
-            (pool.name, Table(["name", Column("value", wrap=True)], [(k, v) for k, v in pool.versions.items() if v]))
-            for pool in plan.pools
-        ],
+        software=[_software(pool, plan) for pool in plan.pools],
         decisions=Table(
             ["field", Column("chosen", wrap=True), Column("reason", wrap=True)],
             [(decision.path, decision.chosen, decision.why) for decision in plan.decisions],
@@ -101,6 +98,20 @@ def _pool(pool: PoolPlan) -> dict[str, Any]:
         "groups": [_group(group) for group in pool.groups],
         "dates": list(dates(pool)),
         "own_steps": own_steps_table(pool),
+    }
+
+
+def _software(pool: PoolPlan, plan: Plan) -> dict[str, Any]:
+    """Return the version of each software of a pool with its reason, and all settings of the bootstrap steps."""
+    prefix = f"{pool.name}.software."
+    chosen = [one for one in plan.decisions if one.path.startswith(prefix)]
+    return {
+        "name": pool.name,
+        "versions": Table(
+            ["software", "version", Column("reason", wrap=True)],
+            [(one.path.removeprefix(prefix).replace("_", " "), one.chosen, one.why) for one in chosen],
+        ),
+        "settings": Table(["name", Column("value", wrap=True)], [(k, v) for k, v in pool.versions.items() if v]),
     }
 
 

@@ -146,20 +146,20 @@ def recovery_table(recovery: RecoveryPlan) -> Table:
 
 
 def time_table(time: ReadyTime | None, *, sources: bool = False) -> Table:
-    """Return the longest chain until the nodes are verified, in order. `sources` adds a column with the source of each duration."""
-    columns = [
-        Column("minutes", right=True),
-        Column("step", wrap=True),
-        Column("resource", wrap=True),
-        Column("type", wrap=True),
-    ]
-    rows = [
-        (_minutes(one), one.step, one.name, Cell(one.type, code=True), one.source)
-        for one in (time.parts if time else ())
-    ]
-    return (
-        Table([*columns, Column("source", wrap=True)], rows) if sources else Table(columns, [row[:-1] for row in rows])
-    )
+    """Return the longest chain until the nodes are verified, in order. The first cell of a row is the step, so that a row is readable on a phone.
+
+    `sources` adds a column with the source of each duration, and shows the resource and its type in the cell of the step.
+    """
+    parts = time.parts if time else ()
+    minutes = Column("minutes", right=True)
+    if sources:
+        titles = (f"{one.step}: {one.name}" if one.name else one.step for one in parts)
+        rows = [
+            (Cell(title, note=one.type), _minutes(one), one.source) for title, one in zip(titles, parts, strict=True)
+        ]
+        return Table([Column("step", wrap=True), minutes, Column("source", wrap=True)], rows)
+    rows = [(one.step, _minutes(one), one.name, Cell(one.type, code=True)) for one in parts]
+    return Table([Column("step", wrap=True), minutes, Column("resource", wrap=True), Column("type", wrap=True)], rows)
 
 
 def _minutes(part: ChainPart) -> str:

@@ -1,16 +1,21 @@
 """Shows the progress of a running rehearsal: two bars in a terminal, plain lines elsewhere.
 
-Every line starts with `rehearsal:`.
+Every line starts with `rehearsal:`. If an operation prints nothing for 20 seconds, a line states what still runs.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TextIO
+
+from gpuinfra.heartbeat import Heartbeat
 
 PREFIX = "rehearsal: "
 LINE_INTERVAL_S = 2.0
+QUIET_S = 20.0
+"""Seconds without a line until the view states what still runs. The engine's build reports sooner, so that its lines come first."""
 MOST_NODES = 16
 SETTLED_STAGES = frozenset({"reported", "failed", "terminated"})
 
@@ -34,7 +39,26 @@ class Progress(Protocol):
         ...
 
 
-class Lines:
+class _Alive:
+    """A view that states what still runs, within a `with` block over the whole rehearsal."""
+
+    _pulse: Heartbeat | None = None
+    _title = ""
+
+    def alive(self, every_s: float = QUIET_S) -> AbstractContextManager[object]:
+        """Return the context in which the view prints a line after `every_s` seconds without one."""
+        self._pulse = Heartbeat(self._still, every_s)
+        return self._pulse
+
+    def _beat(self) -> None:
+        if self._pulse:
+            self._pulse.beat()
+
+    def _still(self, seconds: float) -> None:
+        raise NotImplementedError
+
+
+class Lines(_Alive):
     """Plain lines for logs: each change is printed once, and counts are printed at most every two seconds and at the end."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -47,13 +71,14 @@ class Lines:
 
     def line(self, text: str) -> None:
         """Print a permanent line."""
-        for part in text.splitlines() or [""]:
-            self._stream.write(f"{PREFIX}{part}\n")
+        self._stream.write("".join(f"{PREFIX}{part}\n" for part in text.splitlines() or [""]))
         self._stream.flush()
+        self._beat()
 
     def begin(self, title: str, resources: int | None, nodes: int | None) -> None:
         """Start an operation. The total is None as long as it is unknown."""
         self._total, self._last, self._at, self._progress = resources, "", time.monotonic(), None
+        self._title = title
         self.line(title)
 
     def show(self, progress: Progress, nodes: Sequence[Mapping[str, Any]]) -> None:
@@ -76,9 +101,14 @@ class Lines:
         """End the operation with the final count."""
         if self._progress and (text := _counts(self._progress, self._total)) != self._last:
             self.line(text)
+        self._title, self._progress = "", None
+
+    def _still(self, seconds: float) -> None:
+        counts = f"; {self._last}" if self._last and self._progress else ""
+        self.line(f"still running after {seconds:.0f} s{': ' + self._title if self._title else ''}{counts}")
 
 
-class Bars:
+class Bars(_Alive):
     """Two bars and one line per node, redrawn in place."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -93,6 +123,7 @@ class Bars:
 
         for part in text.splitlines() or [""]:
             self._console.print(Text(f"{PREFIX}{part}"))
+        self._beat()
 
     def begin(self, title: str, resources: int | None, nodes: int | None) -> None:
         from rich.live import Live
@@ -129,6 +160,11 @@ class Bars:
         if self._live is not None:
             self._live.stop()
             self._live = None
+
+    def _still(self, seconds: float) -> None:
+        """The bars themselves show that an operation runs."""
+        if self._live is None:
+            self.line(f"still running after {seconds:.0f} s")
 
 
 View = Lines | Bars

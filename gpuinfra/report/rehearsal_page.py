@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuinfra.report.html import render
-from gpuinfra.report.nodes import node_view
+from gpuinfra.report.nodes import cells, node_view, trouble_first
 from gpuinfra.report.prices import excluded, hour_tile, price_table, summary
 from gpuinfra.report.tables import Cell, Column, Table, drill_table, kept_table, previewed_table
 
@@ -42,7 +42,8 @@ def page(report: Mapping[str, Any]) -> str:
             (Cell(badge="pass" if step["ok"] else "fail"), step["step"], step["found"]) for step in report.get("life", [])
         ]),
         drill=drill_table(report["drill"]) if report.get("drill") else None,
-        nodes=[node_view(node) for node in report.get("nodes", [])],
+        cells=cells(report.get("nodes", [])),
+        nodes=[node_view(node) for node in trouble_first(report.get("nodes", []))],
         price={
             "summary": summary(cost) if cost else NO_PRICE,
             "lines": price_table(cost.get("lines", []) if cost else []),

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuinfra.node.advice import ACTIONS
 from gpuinfra.report.html import render
-from gpuinfra.report.nodes import node_view
+from gpuinfra.report.nodes import cells, node_view
 from gpuinfra.report.tables import Cell, Column, Table
 
 READY = {"nothing": "ready"}
@@ -49,6 +49,7 @@ def page(document: Mapping[str, Any], title: str, notice: str = "") -> str:
         actions=[(_word(action), count) for action, count in counts if count],
         to_do=Table(["", "node", "instance", "machine", Column("what to do", wrap=True), Column("reason", wrap=True)], to_do),
         worse=Table(["node", Column("change", wrap=True)], worse),
+        cells=cells(ordered),
         nodes=[node_view(node) for node in ordered],
         unchecked=Table(["node", Column("checks that its machine type does not require", wrap=True)], unchecked),
         problems=document["problems"],

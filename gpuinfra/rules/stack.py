@@ -17,6 +17,7 @@ from gpuinfra.spec.document import Document, read
 from gpuinfra.spec.load import CLONE_OF, LoadedStack, read_stack, with_line
 from gpuinfra.spec.messages import nearest
 from gpuinfra.spec.shown import shown
+from gpuinfra.stack_files import project_folder
 
 
 def load_stack(name_or_path: str | Path, today: date) -> LoadedStack:
@@ -124,7 +125,7 @@ def _urls_of(stack: LoadedStack) -> Iterator[tuple[Document, tuple[str, ...]]]:
     """Yield the locations of the secrets provider in the stack file and of the state backend in the nearest `Pulumi.yaml`."""
     if stack.document is not None:
         yield stack.document, ("secretsprovider",)
-    folder = next((one for one in stack.path.absolute().parents if (one / "Pulumi.yaml").is_file()), None)
+    folder = project_folder(stack.path.absolute().parent)
     if folder is not None:
         yield read(folder / "Pulumi.yaml"), BACKEND_ROUTE
 

@@ -6,16 +6,20 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from gpuinfra.catalog.records import CapacityKind
 from gpuinfra.findings import Finding, error
 from gpuinfra.registry import CLOUDS, module_of
-from gpuinfra.spec.messages import listed, value_at
+from gpuinfra.spec.messages import listed, nearest, value_at
+from gpuinfra.spec.shown import shown
 
 _INSTEAD = {
     "home": "mount your own shared file system on the nodes",
     "object": "read the bucket with the nodes' identity, or link it to a Lustre file system",
 }
 """Maps each kind of storage to a workaround until gpuinfra supports it."""
-_ENTRY = re.compile(r"(?:pools\[(?P<pool>\d+)\]\.capacity|storage)\[(?P<index>\d+)\](?=\.)")
+_KINDS = frozenset({*CapacityKind, "lustre", *_INSTEAD})
+"""Kinds of some cloud. Other words are mistakes."""
+_ENTRY = re.compile(r"(?:pools\[(?P<pool>\d+)\]\.capacity|storage)\[(?P<index>\d+)\](?=\.|$)")
 
 
 def capacity_not_offered(kind: str, cloud: str, offered: Iterable[str]) -> tuple[str, str]:
@@ -30,7 +34,7 @@ def storage_not_supported(kind: str, cloud: str, supported: Iterable[str]) -> tu
 
 
 def without_fields_of_other_kinds(value: dict[str, Any], found: list[Finding]) -> list[Finding]:
-    """Replace the findings about the fields of an entry whose kind the cloud does not offer with one finding about its kind."""
+    """Replace the findings about an entry whose kind the cloud does not offer with one finding about its kind."""
     where = value.get("where")
     cloud = where.get("cloud") if isinstance(where, dict) else None
     if not isinstance(cloud, str) or cloud not in CLOUDS:
@@ -57,4 +61,10 @@ def _about_kind(value: dict[str, Any], path: str, cloud: str) -> Finding | None:
         words, rule = capacity_not_offered, "capacity_kind_is_offered"
     if not isinstance(kind, str) or kind in offered:
         return None
-    return error(f"{match[0]}.kind", *words(kind, profile.title, offered), rule=rule)
+    if kind in _KINDS:
+        return error(f"{match[0]}.kind", *words(kind, profile.title, offered), rule=rule)
+    if match["pool"] is None:
+        return None
+    near = nearest(kind, sorted(offered))
+    hint = f"did you mean {near}?" if near else "use one of these kinds"
+    return error(match[0], f"has kind {shown(kind)}; allowed: {listed(sorted(offered))}", hint, rule="value_is_allowed")

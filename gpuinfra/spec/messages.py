@@ -6,6 +6,7 @@ import ipaddress
 import types
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
@@ -82,7 +83,7 @@ def path_text(route: Loc) -> str:
 
 
 def nearest(word: str, known: list[str]) -> str | None:
-    """Return the known word that is closest to `word`, or None if no word is close."""
+    """Return the known word that is closest to `word`, or None if no word is close. Of equally close words, the one with the longest common start."""
     if len(word) > 64 or looks_secret(word):
         return None
     lower = {name.lower(): name for name in known}
@@ -91,7 +92,16 @@ def nearest(word: str, known: list[str]) -> str | None:
     from difflib import get_close_matches
 
     close = get_close_matches(word.lower(), list(lower), n=12, cutoff=0.55)
-    return lower[min(close, key=lambda one: _distance(word.lower(), one))] if close else None
+    return (
+        lower[min(close, key=lambda one: (_distance(word.lower(), one), -_common(word.lower(), one)))]
+        if close
+        else None
+    )
+
+
+def _common(word: str, other: str) -> int:
+    """Return the number of letters at the start of both words."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(word, other, strict=False)))
 
 
 def _distance(word: str, other: str) -> int:

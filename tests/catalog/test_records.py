@@ -52,6 +52,12 @@ def test_record_is_consistent(cloud: str, machine: MachineType) -> None:
     if machine.nvswitch:
         assert machine.gpu is not None
         assert machine.gpu.nvlinks
+    if machine.numa:
+        assert machine.fabric is not None
+        assert len(machine.numa) == machine.numa_nodes
+        assert sorted(gpu for node in machine.numa for gpu in node.gpus) == list(range(machine.gpus))
+        assert sorted(one for node in machine.numa for one in node.fabric) == list(range(machine.fabric.devices))
+    assert bool(machine.numa) == bool(machine.numa_source)
     for floor in machine.floors:
         assert floor.at_least > 0
         assert floor.source

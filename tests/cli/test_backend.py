@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuinfra.cli import main
 from gpuinfra.cli.stacks import current_backend, stacks_of
 from gpuinfra.engine.find import Engine
 from gpuinfra.errors import EnvironmentMissing
@@ -31,6 +32,30 @@ def test_backend_is_the_url_of_the_login(
     monkeypatch.setattr("gpuinfra.engine.find_engine", lambda **_: engine)
     assert current_backend() == url
     assert stacks_of({}).backend() == url
+
+
+@pytest.mark.parametrize(
+    ("words", "end"),
+    [
+        (["nodes", "aws-p4d"], "log in to the state backend (`pulumi login`) and deploy the stack, or add --rehearsal to use its rehearsal"),
+        (["ssh", "aws-p4d", "gpu-1"], "add --rehearsal to use its rehearsal, or specify --hosts FILE"),
+        (["run", "aws-p4", "--", "ls"], "add --rehearsal to use its rehearsal, or specify --hosts FILE"),
+    ],
+)  # fmt: skip
+def test_an_unreadable_state_names_what_each_command_can_do(
+    words: list[str], end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a login, the message names the options of the command, and the stack file whose name is close to the given name."""
+    program = tmp_path / "pulumi"
+    program.write_text("#!/bin/sh\necho 'error: PULUMI_ACCESS_TOKEN must be set for login' >&2; exit 255\n")
+    program.chmod(0o755)
+    engine = Engine(path=program, version="3.259.0", host_dir=tmp_path, source="path")
+    monkeypatch.setattr("gpuinfra.engine.find_engine", lambda *_, **__: engine)
+    assert main(words) == 1
+    line = capsys.readouterr().err.strip()
+    assert f"failed for {words[1]}: PULUMI_ACCESS_TOKEN must be set for login; " in line
+    assert line.endswith(end)
+    assert ("did you mean aws-p4d? otherwise, log in" in line) == (words[1] == "aws-p4")
 
 
 def test_backend_is_unknown_without_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import time
 from pathlib import Path
 
@@ -12,9 +13,11 @@ import pytest
 
 from gpuinfra.bundle import Bundle, on_disk
 from gpuinfra.cli import main
+from gpuinfra.clouds.preflight import State
 from gpuinfra.engine import entries
 from gpuinfra.engine.keep import MARKER
 from gpuinfra.engine.module import CLI, HOST, read_module
+from gpuinfra.rehearsal import kept
 
 BOTH = (CLI, HOST)
 ENDING = read_module().ending(BOTH)
@@ -194,6 +197,35 @@ def test_a_limit_removes_the_oldest_first(home: Home) -> None:
     assert not older.exists()
     assert main(["cache", "clean", "--limit", "0.0005"]) == 0
     assert old.exists()
+
+
+def test_more_than_the_limit_is_a_warning(
+    home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """If the cache and the rehearsals together exceed the limit, `cache` and `doctor` state both sizes and the commands that remove data."""
+    home.engine(home.current, 0)
+    (home.rehearsal("train") / "state" / "x").write_bytes(b"x" * 1_500_000)
+    assert main(["cache"]) == 0
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("GPUINFRA_CACHE_LIMIT_GB", "0.001")
+    assert main(["cache"]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(r": 0\.\d MB in .*/cache and 1\.\d MB in \.rehearsal exceed the limit of 1\.0 MB;", line)
+    assert "`gpuinfra cache clean --rehearsals`" in line
+    (row,) = kept.size_rows(home.cache, home.folder)
+    assert (row.state, row.topic) == (State.WARN, "disk")
+    monkeypatch.setenv("GPUINFRA_CACHE_LIMIT_GB", "1")
+    assert list(kept.size_rows(home.cache, home.folder)) == []
+
+
+@pytest.mark.parametrize("value", ["much", "-1", "nan", "inf"])
+def test_a_limit_that_is_no_size_is_an_error(
+    value: str, home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A value that is not a number of gigabytes is a usage error with the allowed values."""
+    monkeypatch.setenv("GPUINFRA_CACHE_LIMIT_GB", value)
+    assert main(["cache"]) == 2
+    assert f"GPUINFRA_CACHE_LIMIT_GB is '{value}'; allowed: a number of gigabytes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["--engines"], ["show", "--all"], ["--limit", "1"], ["show", "--dry-run"]])

@@ -21,10 +21,19 @@ from gpuinfra.cli import COMMANDS, main
 from gpuinfra.cli.complete import COMPLETED, attach, completes
 from gpuinfra.cli.completion import BEGIN, END, SHELLS, script
 from gpuinfra.clouds import profile_of
+from gpuinfra.node.xids import XIDS
+from gpuinfra.reference.explain import known_checks, known_steps
 from gpuinfra.reference.fields import all_fields
 from gpuinfra.registry import CLOUDS
 
 ROOT = Path(__file__).parents[2]
+GOOGLE = """\
+config:
+  gpuinfra:cluster:
+    where: {cloud: gcp, region: us-central1, zone: us-central1-a}
+    recovery:
+      region: us-east4
+"""
 REPORT = {"nodes": [{"label": "gpu-1"}, {"label": "gpu-2"}]}
 
 CASES: dict[str, tuple[list[str], set[str], set[str]]] = {
@@ -47,11 +56,29 @@ CASES: dict[str, tuple[list[str], set[str], set[str]]] = {
     "field": (["explain", "pools.capacity.c"], {"pools.capacity.count"}, set()),
     "path": (["clone", "mine", "--set", "pools[0].capacity[0].c"], {"pools[0].capacity[0].count"}, set()),
     "capacity": (["init", "--capacity", ""], {"on_demand", "spot", "reserved", "block", "flex"}, set()),
+    "capacity of a cloud": (["init", "--cloud", "aws", "--capacity", ""], {"on_demand", "block"}, {"flex"}),
+    "capacity of a machine": (
+        ["init", "--cloud", "gcp", "--machine", "a3-highgpu-1g", "--capacity", ""],
+        {"flex", "spot"},
+        {"on_demand", "reserved", "block"},
+    ),
+    "region of the stack's cloud": (["clone", "google", "--region", "us-"], {"us-central1"}, {"us-east-1"}),
+    "region of the second region": (["failover", "google", "--to", ""], {"us-east4"}, {"us-east-1", "us-west1"}),
+    "region of a drill": (["rehearse", "drill", "google", "--to", ""], {"us-east4"}, {"us-east-1"}),
+    "stack to compare with": (["plan", "mine", "--diff", "aws-p4"], {"aws-p4d"}, set()),
+    "price of a machine": (["prices", "p4d"], {"p4d.24xlarge"}, set()),
+    "price of a stack": (["prices", "aws-p4"], {"aws-p4d"}, set()),
     "storage": (["init", "--storage", ""], {"none", "lustre", "home", "object"}, set()),
     "GPU": (["catalog", "--gpu", "B"], {"B200", "B300"}, {"H100"}),
     "fixed value": (["catalog", "--cloud", "az"], {"azure"}, {"aws"}),
     "node": (["ssh", "mine", "gpu-"], {"gpu-1", "gpu-2"}, set()),
     "node to replace": (["replace", "mine", "gpu-"], {"gpu-1", "gpu-2"}, set()),
+    "node of a stack file": (["ssh", "./Pulumi.mine.yaml", "gpu-"], {"gpu-1", "gpu-2"}, set()),
+    "node to copy to": (["cp", "mine", "gpu-"], {"gpu-1:", "gpu-2:"}, {"gpu-1"}),
+    "check": (["explain", "G"], {"G1", "G13"}, {"D1"}),
+    "name of a check": (["explain", "gpu_c"], {"gpu_count"}, set()),
+    "step": (["explain", "30"], {"30-driver"}, {"20-kernel"}),
+    "Xid": (["explain", "xid-7"], {"xid-79"}, {"xid-48"}),
 }
 """Words of a command line, values that are offered, and values that are not."""
 
@@ -60,6 +87,7 @@ def make_project(folder: Path) -> dict[str, str]:
     """Make a project with a stack that was rehearsed. Return an environment with a `gpuinfra` command and an empty home."""
     (folder / "Pulumi.yaml").write_text("name: own\nruntime: python\n")
     (folder / "Pulumi.mine.yaml").write_text("config: {}\n")
+    (folder / "Pulumi.google.yaml").write_text(GOOGLE)
     report = folder / ".rehearsal" / "mine" / "report.json"
     report.parent.mkdir(parents=True)
     report.write_text(json.dumps(REPORT))
@@ -183,7 +211,9 @@ def test_a_completion_imports_no_models(folder: Path) -> None:
         "slow = {'pydantic', 'pulumi', 'grpc', 'ruamel', 'rich', 'boto3', 'paramiko', 'jinja2'} & set(sys.modules)\n"
         "print('slow', sorted(slow), file=sys.stderr)\n"
     )
-    for line in ("gpuinfra plan a", "gpuinfra init --machine p", "gpuinfra clone x --set p", "gpuinfra ssh mine g"):
+    lines = ["gpuinfra plan a", "gpuinfra init --machine p", "gpuinfra clone x --set p", "gpuinfra ssh mine g"]
+    lines += ["gpuinfra explain G", "gpuinfra clone google --region us", "gpuinfra init --cloud aws --capacity b"]
+    for line in lines:
         environment = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
@@ -206,7 +236,8 @@ def test_values_are_those_of_the_catalog_and_the_schema() -> None:
         found = {item.value for item in COMPLETED["machine"](context, click.Option(["--x"]), "")}
         assert found == set(profile_of(cloud).machines)
     found = {item.value for item in COMPLETED["explain.name"](context, click.Option(["--x"]), "")}
-    assert found == set(all_fields())
+    xids = {f"xid-{number}" for number in XIDS}
+    assert found == {*all_fields(), *known_checks(), *known_steps(), *xids}
 
 
 def test_each_row_is_a_parameter_and_each_stack_is_completed() -> None:
@@ -222,6 +253,17 @@ def test_each_row_is_a_parameter_and_each_stack_is_completed() -> None:
         for one in command.params:
             if one.name == "stack":
                 assert "aws-p4d" in {item.value for item in one.shell_complete(context, "")}, name
+
+
+def test_nodes_are_completed_in_each_folder_of_the_project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder below the project, the nodes of the rehearsal in the folder of the project are offered."""
+    below = folder / "programs" / "train"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    context = click.Context(click.Command("ssh"))
+    context.params = {"words": ("mine",), "folder": Path(".rehearsal")}
+    found = COMPLETED["ssh.words"](context, click.Argument(["words"]), "")
+    assert {item.value for item in found} == {"gpu-1", "gpu-2"}
 
 
 def test_a_failure_completes_nothing() -> None:

@@ -110,6 +110,12 @@ def test_a_missing_option_is_one_finding_with_allowed_values(
         ([*P4D[:4], "--machine", "p4d.24xlrage"], ["--machine is 'p4d.24xlrage'", "did you mean p4d.24xlarge?"]),
         ([*P4D, "--zone", "use1-az9x"], ["--zone is 'use1-az9x'"]),
         ([*P4D, "--capacity", "sopt"], ["--capacity has kind 'sopt'", "did you mean spot?"]),
+        (
+            [*P4D, "--capacity", "fast"],
+            ["has kind 'fast'; allowed: block, on_demand, reserved, spot; use one of these"],
+        ),
+        (["--cloud", "aws", "--region", "us-est-1"], ["did you mean us-east-1?"]),
+        (["--cloud", "aws", "--region", "us-wst-1"], ["did you mean us-west-1?"]),
         ([*P4D, "--capacity", "flex,max_run_hours=2"], ["--capacity kind is flex", "does not offer"]),
         ([*P4D, "--capacity", "reserved"], ["--capacity has neither id nor group_arn"]),
         ([*P4D, "--capacity", "spot,id"], ["--capacity is", "KIND[,FIELD=VALUE]..."]),
@@ -452,6 +458,14 @@ def test_a_field_that_the_rules_require_is_asked_for(tmp_path: Path) -> None:
     terminal.type("[Y/n]: ", "\n")
     assert terminal.end() == 0, terminal.shown
     assert read_stack("frontier").spec.access.evidence_from == ("203.0.113.0/24",)
+
+
+def test_a_region_without_machine_types_is_explained(tmp_path: Path) -> None:
+    """If the catalog lists no machine type in the region, the question says so instead of showing an empty list."""
+    terminal = Terminal(tmp_path, "--name", "train", "--cloud", "aws", "--region", "af-south-1")
+    terminal.until("the catalog lists no machine type in af-south-1", 0)
+    terminal.type("machine: ", "\x03")
+    assert terminal.end("\x03") == 130, terminal.shown
 
 
 @pytest.mark.parametrize("key", ["\x03", "\x04"], ids=["interrupt", "end of input"])

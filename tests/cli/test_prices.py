@@ -104,8 +104,8 @@ def test_own_prices_are_listed(tmp_path: Path) -> None:
 def test_region_selects_prices() -> None:
     """`--region` lists the prices of one region and those that apply to every region."""
     assert {row["region"] for row in _prices("p5.48xlarge", "--region", "us-west-2")} == {"us-west-2", "*"}
-    assert "no price is known for p4d.24xlarge in" not in _run("p4d.24xlarge", "--region", "nowhere").output
-    assert "no price is known for g5.xlarge in nowhere" in _run("g5.xlarge", "--region", "nowhere").output
+    assert "no price is known for p4d.24xlarge in" not in _run("p4d.24xlarge", "--region", "af-south-1").output
+    assert "no price is known for g5.xlarge in af-south-1" in _run("g5.xlarge", "--region", "af-south-1").output
 
 
 @pytest.mark.parametrize(
@@ -114,6 +114,8 @@ def test_region_selects_prices() -> None:
         (("p5.48xlrage",), "did you mean p5.48xlarge?"),
         (("p5.48xlarge", "nothing-like-it"), "'nothing-like-it' is not in the catalog"),
         (("aws-p4d", "--region", "us-east-1"), "--region does not apply to a stack"),
+        (("p5.48xlarge", "--region", "us-wst-2"), "not a region of AWS; did you mean us-west-2?"),
+        (("p5.48xlarge", "a3-megagpu-8g", "--region", "nowhere"), "not a region of AWS or Google Cloud; such as"),
         (("p5.48xlarge", "--prices", "own.yaml"), "--prices applies only to a stack"),
         (("nowhere-at-all",), "stack 'nowhere-at-all' does not exist"),
     ],

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 def _prerequisites(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace what depends on the machine: engine, state backend and credentials."""
     monkeypatch.setattr(machine, "engine", lambda: iter([ok("engine", "Pulumi", "3.259.0")]))
-    monkeypatch.setattr(state, "backend", lambda *_: iter([ok("state", "backend", "file:///state")]))
+    monkeypatch.setattr(state, "backend", lambda *_, **__: iter([ok("state", "backend", "file:///state")]))
 
 
 def test_without_credentials_clouds_are_skipped(
@@ -46,7 +46,8 @@ def test_without_credentials_clouds_are_skipped(
     assert (document["schema"], document["ok"], document["stack"]) == ("gpuinfra.doctor/1", True, None)
     skipped = [one for one in document["rows"] if one["state"] == "skipped"]
     assert [(one["where"], one["found"], one["fix"]) for one in skipped] == [
-        (title, "no credentials: none found", "run the login") for title in ("AWS", "Azure", "Google Cloud")
+        (title, "no credentials: none found; a rehearsal requires none", "run the login")
+        for title in ("AWS", "Azure", "Google Cloud")
     ]
     assert set(document["rows"][0]) == {"topic", "where", "state", "found", "needed", "fix"}
 

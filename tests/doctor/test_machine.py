@@ -71,6 +71,9 @@ def test_missing_engine_is_a_warning_with_the_build_command(cache: Path) -> None
     """Without an engine, the row states the command that builds one, and nothing is built."""
     (row,) = machine.engine()
     assert (row.state, row.fix) == (State.WARN, "python -m gpuinfra.engine")
+    assert "pulumi and pulumi-language-python" in row.found
+    assert " are neither on PATH nor in " in row.found
+    assert "downloads or builds one" in row.needed
     assert not (cache / "engine").exists()
 
 
@@ -139,9 +142,12 @@ def test_fixes_start_the_pulumi_of_this_machine(cache: Path, monkeypatch: pytest
     """A fix names `pulumi` if it is on PATH, otherwise the engine in the cache, and without an engine the command that builds one."""
     fix = "pulumi login, or pulumi plugin install resource aws 7.0.0 && pulumi up"
     command = 'PATH="$(python -m gpuinfra.engine --folder):$PATH" pulumi'
-    assert machine.as_run_here(fix) == f"{command} login, or {command} plugin install resource aws 7.0.0 && pulumi up"
+    assert machine.as_run_here("pulumi login") == f"{command} login"
+    once = 'run `export PATH="$(python -m gpuinfra.engine --folder):$PATH"`, then '
+    assert machine.as_run_here(fix) == f"{once}{fix}"
     folder = _keep_engine(cache)
     assert machine.as_run_here("pulumi login") == f"{folder / 'pulumi'} login"
+    assert machine.as_run_here(fix) == f'run `export PATH="{folder}:$PATH"`, then {fix}'
     engine = Engine(path=folder / "pulumi", version="3.300.0", host_dir=folder, source="path")
     monkeypatch.setattr(machine, "find_engine", lambda **_: engine)
     assert machine.as_run_here("pulumi login") == "pulumi login"

@@ -29,6 +29,17 @@ def test_missing_login_names_the_command(tmp_path: Path) -> None:
     assert (row.state, row.needed, row.fix) == (State.ERROR, "a login", as_run_here(state.LOGIN))
 
 
+def test_without_a_stack_a_missing_login_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a stack, a missing login is no problem, because a rehearsal requires none. A backend that cannot be reached is one."""
+    (question,) = state.questions(tmp_path, None, required=False)
+    (row,) = question.ask()
+    assert (row.state, row.fix) == (State.SKIPPED, as_run_here(state.LOGIN))
+    assert "a rehearsal requires no login" in row.found
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "file:///nowhere/at/all")
+    (row,) = question.ask()
+    assert row.state is State.ERROR
+
+
 def test_local_state_is_reachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A state folder is reachable, and a missing passphrase is a warning, because Pulumi prompts for it."""
     (tmp_path / "state").mkdir()

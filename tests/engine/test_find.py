@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuinfra.engine import Engine, keep
+from gpuinfra.engine import Engine, find, keep
 from gpuinfra.engine.module import CLI, HOST, read_module
 
 MODULE = read_module()
@@ -109,6 +109,18 @@ def machine(tmp_path: Path) -> Machine:
 def prints(version: str) -> str:
     """A script that prints what `pulumi version` prints."""
     return f"#!/bin/bash\necho v{version}\n"
+
+
+def test_a_build_without_output_is_reported(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While Go prints nothing, for example because it links, a line with the seconds since the start is printed."""
+    machine.add("go", GO)
+    for name, value in {**machine.environment, "GO_SECONDS": "2"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(find, "QUIET_S", 0.1)
+    lines: list[str] = []
+    assert find.find_engine(lines.append, may_download=False).source == "built"
+    assert [one for one in lines if one.startswith("engine: still working, ")]
+    assert "is ready after" in lines[-1]
 
 
 def test_recent_pulumi_on_path_is_used(machine):

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import io
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,19 @@ def test_progress_counts_changes() -> None:
     progress.take({"summaryEvent": {"resourceChanges": {"create": 1, "same": 1}}})
     assert progress.changed == [("create", URN)]
     assert (progress.changes, progress.current) == (1, {})
+
+
+def test_components_are_not_shown_as_in_progress() -> None:
+    """The stack and components are in progress during the whole operation, so only resources are listed."""
+    progress = Progress()
+    for urn, kind, custom in (
+        ("urn:pulumi:s::p::pulumi:pulumi:Stack::p-s", "pulumi:pulumi:Stack", False),
+        ("urn:pulumi:s::p::gpuinfra:index:GpuCluster::train", "gpuinfra:index:GpuCluster", False),
+        (URN, "aws:ec2/vpc:Vpc", True),
+    ):
+        metadata = {"urn": urn, "op": "create", "type": kind, "new": {"type": kind, "urn": urn, "custom": custom}}
+        progress.take({"resourcePreEvent": {"metadata": metadata}})
+    assert progress.current_resources == [("aws:ec2/vpc:Vpc", "net")]
 
 
 def test_status_is_not_an_error() -> None:
@@ -84,6 +99,42 @@ def test_every_plain_line_has_the_rehearsal_prefix() -> None:
     assert len(lines) == 5
     assert all(line.startswith("rehearsal: ") for line in lines)
     assert "gpu-1 (i-1): booting" in lines[1]
+
+
+def test_a_quiet_operation_is_reported() -> None:
+    """If nothing changes, a line states how long the rehearsal runs, which operation runs, and its counts."""
+    stream = io.StringIO()
+    view = Lines(stream)
+    progress = Progress(status={URN: "0 of 1 nodes verified"})
+    with view.alive(0.02):
+        view.begin("up of try", 3, 1)
+        until(lambda: "still running after 0 s: up of try\n" in stream.getvalue())
+        view._at = 0.0
+        view.show(progress, [])
+        until(lambda: "still running after 0 s: up of try; 0 of 3 resources; 0 of 1 nodes" in stream.getvalue())
+        view.end()
+        until(lambda: stream.getvalue().endswith("still running after 0 s\n"))
+    assert all(line.startswith("rehearsal: ") for line in stream.getvalue().splitlines())
+
+
+def test_bars_are_not_interrupted_by_lines() -> None:
+    """In a terminal, the bars show that an operation runs. Between operations, a line does."""
+    stream = io.StringIO()
+    view = Bars(stream)
+    view.begin("up of try", 3, 1)
+    view._still(20.0)
+    assert "still running" not in stream.getvalue()
+    view.end()
+    view._still(40.0)
+    assert "rehearsal: still running after 40 s\n" in stream.getvalue()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for a line of another thread."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_plain_lines_do_not_repeat_a_stage() -> None:

@@ -48,6 +48,28 @@ def lines_after_failure(root: Path, nodes: list[dict[str, Any]], closing: tuple[
 
 
 @pytest.mark.parametrize(
+    ("action", "cost", "end"),
+    [
+        ("up", {"in_words": "1 USD an hour"}, "to deploy: gpuinfra up try"),
+        ("life", {"in_words": "1 USD an hour"}, "to deploy: gpuinfra up try"),
+        ("up", None, "to deploy: pulumi up --stack try"),
+        ("preview", None, "to preview a deployment: pulumi preview --stack try"),
+        ("refresh", None, "to refresh a deployed stack: pulumi refresh --stack try"),
+        ("destroy", None, "to destroy a deployed stack: pulumi destroy --stack try"),
+    ],
+)
+def test_last_line_names_the_same_action_on_a_deployed_stack(
+    action: str, cost: dict[str, str] | None, end: str, tmp_path: Path
+) -> None:
+    """After a success, the last line states that nothing was deployed, and the command that does the same on a deployed stack."""
+    report = {
+        "stack": "try", "action": action, "ok": True, "problems": [], "nodes": [], "engine": {"version": "3", "runs": []}, "cost": cost,
+        "kept": [], "not_shown": [],
+    }  # fmt: skip
+    assert summary_lines(report, tmp_path)[-1] == f"this was a rehearsal, and nothing was deployed; {end}"
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("api error ServiceUnavailable: StatusCode: 503", "the failure may be temporary: run the same command again"),

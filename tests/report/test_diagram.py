@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from gpuinfra.cli import main
+from gpuinfra.clouds.connections import connections
 from gpuinfra.plan.model import Plan
 from gpuinfra.planning import make_plan
 from gpuinfra.registry import CLOUDS
@@ -46,6 +47,7 @@ def test_every_part_of_the_plan_is_drawn(stack: str) -> None:
     expected += [subnet.name for subnet in (plan.network.subnets if plan.network else ())]
     expected += [f"{entry.kind} {entry.mount}" for entry in plan.file_systems]
     expected += ["audit trail"] if plan.audit.trail else []
+    expected += [text for one in connections(plan) for text in (one.source, one.label, one.target)]
     assert set(expected) <= set(shown)
     for group in (group.name for pool in plan.pools for group in pool.groups):
         assert shown.count(group) == 1, group
@@ -63,6 +65,12 @@ def test_boxes_and_texts_do_not_leave_their_box(stack: str) -> None:
     def checked(placed: diagram._Placed) -> None:
         width = max(min(len(line), diagram.LONGEST) for line in (placed.box.title, *placed.box.lines)) * LETTER
         assert width + diagram.PAD <= placed.width, placed.box
+        if placed.box.arrows:
+            columns = diagram._columns(placed.box.arrows)
+            assert sum(columns) + 2 * diagram.PAD <= placed.width
+            for one in placed.box.arrows:
+                for text, column in zip((one.source, one.text, one.target), columns, strict=True):
+                    assert min(len(text), diagram.LONGEST_END) * LETTER + diagram.PAD <= column
         for x, y, inner in placed.inner:
             assert x >= diagram.PAD
             assert y > diagram.LINE * (1 + len(placed.box.lines))
@@ -88,16 +96,48 @@ def test_nodes_are_in_the_subnet_of_the_nodes(stack: str) -> None:
 
 
 def test_a_node_shows_its_interfaces_by_card() -> None:
-    """A node has one box for each network card with its interfaces. The cards after the eighth are one box."""
+    """A node has one box for each network card with its interfaces. Of ten or more, the cards after the eighth are one box."""
     node = next(one for one in diagram.boxes(planned("aws-p4d")).inner if one.kind == "node")
     assert [(one.title, one.lines) for one in node.inner] == [
         ("card 0", ("interface", "efa-only")),
         *((f"card {number}", ("efa-only",)) for number in (1, 2, 3)),
+        ("NUMA node 0", ("GPUs 0, 1, 2, 3", "efa devices 0, 1")),
+        ("NUMA node 1", ("GPUs 4, 5, 6, 7", "efa devices 2, 3")),
     ]
-    assert "2 NUMA nodes" in node.lines
     large = next(one for one in diagram.boxes(planned("aws-p5-block")).inner if one.kind == "node")
     assert [one.title for one in large.inner][-1] == "24 more cards"
     assert large.inner[-1].lines == ("24 efa-only",)
+    assert "2 NUMA nodes" in large.lines
+    nine = next(one for one in diagram.boxes(planned("gcp-a3mega")).inner if one.kind == "node")
+    assert nine.inner[-1].title == "card 8"
+
+
+def test_an_arrow_shows_who_can_reach_whom() -> None:
+    """Each connection has a row with both ends and its ports, and an arrow head at each end that accepts connections."""
+    traffic = next(one for one in diagram.boxes(planned("aws-p4d")).inner if one.kind == "traffic")
+    assert traffic.lines == ("all other traffic of the nodes is denied",)
+    assert [(one.source, one.text, one.target, one.both_ways) for one in traffic.arrows] == [
+        ("nodes", "all traffic", "nodes", True),
+        ("nodes", "TCP 80, 443", "internet", False),
+        ("nodes", "TCP 988, 1018-1023", "lustre /scratch", True),
+    ]
+    image = ElementTree.fromstring(diagram.svg(planned("aws-p4d")))
+    assert len(list(image.iter(f"{SVG}line"))) == 3
+    assert len(list(image.iter(f"{SVG}polygon"))) == 5
+    flowchart = diagram.mermaid(planned("aws-p4d"))
+    assert '<-->|"TCP 988, 1018-1023"|' in flowchart
+    assert ' -->|"TCP 80, 443"|' in flowchart
+
+
+def test_rules_of_an_existing_network_are_not_shown_as_all_rules() -> None:
+    """In an existing network on Google Cloud, the cluster adds rules and does not deny other traffic."""
+    traffic = next(one for one in diagram.boxes(planned("gcp-existing-network")).inner if one.kind == "traffic")
+    assert traffic.lines == ("in addition to the rules of the network",)
+
+
+def test_a_site_of_another_stack_has_no_arrows() -> None:
+    """The stack that creates the rules draws them."""
+    assert [one for one in diagram.boxes(planned("aws-cluster")).inner if one.kind == "traffic"] == []
 
 
 def test_flowchart_is_closed_and_its_labels_are_plain() -> None:
@@ -106,9 +146,11 @@ def test_flowchart_is_closed_and_its_labels_are_plain() -> None:
     assert lines[0] == "flowchart TB"
     words = [line.split()[0] for line in lines[1:]]
     assert words.count("subgraph") == words.count("end") > 1
+    box = r'\s+(subgraph )?n[_0-9]*\["[^"<>\[\]]*(<br>[^"<>\[\]]*)*"\]'
+    arrow = r'\s+n[_0-9]* <?-->\|"[^"<>|]*"\| n[_0-9]*'
     for line in lines[1:]:
         if line.strip() != "end":
-            assert re.fullmatch(r'\s+(subgraph )?n[_0-9]*\["[^"<>\[\]]*(<br>[^"<>\[\]]*)*"\]', line), line
+            assert re.fullmatch(f"{box}|{arrow}", line), line
 
 
 def test_text_of_a_declaration_stays_text() -> None:
@@ -126,10 +168,11 @@ def test_page_contains_the_diagram_without_styles_of_its_own(tmp_path: Path) -> 
     image, chart = re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)
     assert "gpu-reserved-0" in image
     assert "style" not in image + chart
-    kinds = set(re.findall(r'class="(\w+)"', image)) - {"diagram", "t"}
+    kinds = set(re.findall(r'<rect[^>]* class="(\w+)"', image))
     style = text.partition("</style>")[0]
-    assert kinds == {"network", "subnet", "nodes", "node", "storage", "audit"}
+    assert kinds == {"network", "subnet", "nodes", "node", "storage", "audit", "traffic"}
     assert [one for one in kinds if f".diagram rect.{one}" not in style] == []
+    assert [one for one in ("line", "polygon") if f".diagram {one}.arrow" not in style] == []
 
 
 def test_plan_writes_and_prints_diagrams(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.findings import Finding, Level
-from gpuinfra.report import plan_page, rehearsal_page, verification_page
+from gpuinfra.report import nodes, plan_page, rehearsal_page, verification_page
 from gpuinfra.report.document import node_entry
 from gpuinfra.report.plan_json import PlanReport, plan_report
 from gpuinfra.shipped import shipped
@@ -147,6 +147,26 @@ def test_plan_page_shows_topology_price_and_decisions() -> None:
     assert "cannot be planned" in broken_plan_html()
 
 
+def test_each_version_has_its_reason() -> None:
+    """The section about software shows each version with the reason for it, before the settings of the steps."""
+    text = plan_html().partition("<h2>Software</h2>")[2].partition("</details>\n")[0]
+    (row,) = re.findall(r"<tr>\s*<td[^>]*>fabric manager</td>(.*?)</tr>", text, flags=re.DOTALL)
+    assert "595.91.07" in row
+    assert "exactly the driver&#39;s version" in row
+    assert "settings of the bootstrap steps" in text
+
+
+def test_the_first_cell_of_a_row_names_it() -> None:
+    """On a phone, the cells of a row are below each other, so the first one is the name of the row and not a number."""
+    text = "".join(make() for make in PAGES)
+    first = re.findall(r"<tr>\s*<td([^>]*)>", text)
+    assert len(first) > 20
+    assert [given for given in first if "right" in given] == []
+    (row,) = re.findall(r"<tr>\s*<td[^>]*>create: train-network-vpc(.*?)</tr>", plan_html(), flags=re.DOTALL)
+    assert '<span class="note">aws:ec2/vpc:Vpc</span>' in row
+    assert 'data-of="minutes"' in row
+
+
 def test_scrolling_diagrams_are_reachable_by_keyboard() -> None:
     """A box in which a diagram scrolls on a narrow screen can have the keyboard focus, and has a role and a name."""
     boxes = [given for tag, given in tags(plan_html()) if tag == "div" and given.get("role") == "region"]
@@ -160,6 +180,49 @@ def test_header_cells_have_text_and_scope(make: Callable[[], str]) -> None:
     text = make()
     assert all(given.get("scope") == "col" for tag, given in tags(text) if tag == "th")
     assert not re.search(r"<th[^>]*></th>", text)
+
+
+def test_nodes_are_cells_by_zone_and_group_with_trouble_first() -> None:
+    """Each GPU is a cell with the style of its node's outcome, an undetected GPU is marked, and zones, groups and nodes with trouble come first."""
+    bad = check(outcome="fail", reason="7 of 8")
+    found = [
+        node_entry(node(label="gpu-1", zone="a", group="gpu-spot-0")),
+        node_entry(node(label="gpu-2", zone="a", group="gpu-reserved-0", gpus=tuple({"index": at} for at in range(8)))),
+        node_entry(node(label="gpu-3", zone="b", group="gpu-spot-1", outcome="waiting", checks=(), gpus=())),
+        node_entry(
+            node(
+                label="gpu-4", zone="b", group="gpu-reserved-1", outcome="failed", checks=(bad,), blocking=(bad,),
+                gpus=tuple({"index": at} for at in range(7)),
+            )
+        ),
+    ]  # fmt: skip
+    shown = nodes.cells(found)
+    assert [(zone["name"], [group["text"].partition(":")[0] for group in zone["groups"]]) for zone in shown] == [
+        ("b", ["gpu-spot-1", "gpu-reserved-1"]),
+        ("a", ["gpu-spot-0", "gpu-reserved-0"]),
+    ]
+    (failed,) = shown[0]["groups"][1]["nodes"]
+    assert failed["gpus"] == ["bad"] * 7 + ["gone"]
+    assert failed["text"] == "gpu-4: failed, 7 of 8 GPUs detected"
+    assert shown[0]["groups"][0]["nodes"][0]["gpus"] == ["bad"] * 8
+    for text in (rehearsal_page.page(report(found)), verification_page.page(verification(found), "Nodes")):
+        labels = re.findall(r"<li><b>(gpu-\d)</b>", text)
+        assert labels == ["gpu-3", "gpu-4", "gpu-1", "gpu-2"]
+        assert 'role="img" aria-label="gpu-4: failed, 7 of 8 GPUs detected"' in text
+    order = re.findall(r"<b>(gpu-\d)</b> <code>", rehearsal_page.page(report(found)))
+    assert order == ["gpu-3", "gpu-4", "gpu-1", "gpu-2"]
+
+
+def test_a_large_group_draws_only_its_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a group with more nodes than the page can draw, nodes with trouble are drawn, and the others are counted."""
+    monkeypatch.setattr(nodes, "MOST_DRAWN", 3)
+    found = [
+        node_entry(node(label=f"gpu-{at}", zone="a", outcome="refused" if at == 4 else "verified")) for at in range(5)
+    ]
+    (group,) = nodes.cells(found)[0]["groups"]
+    assert [one["label"] for one in group["nodes"]] == ["gpu-4"]
+    assert group["more"] == 4
+    assert "4 of 5 nodes verified, 40 GPUs" in group["text"]
 
 
 def test_text_in_backticks_is_code() -> None:

@@ -1,4 +1,4 @@
-"""Generates the reference of the documentation site: fields, rules, checks, steps, Xids, commands and Python names.
+"""Generates the reference of the documentation site: fields, rules, checks, steps, Xids, commands, the report, components and Python names.
 
 All text comes from the code, through the functions that `gpuinfra explain` and `gpuinfra --help` use.
 """
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
+import components
 
 import gpuinfra
 from gpuinfra.cli import GROUPS
@@ -20,6 +21,7 @@ from gpuinfra.node.checks import ALL
 from gpuinfra.node.xids import XIDS
 from gpuinfra.reference.explain import Entry, known_checks, known_rules, known_steps, known_xid
 from gpuinfra.reference.fields import FieldHelp, all_fields
+from gpuinfra.report.document import report_schema
 from gpuinfra.report.tables import escaped
 
 SOURCE = "This page is generated from the code. "
@@ -67,6 +69,16 @@ def pages() -> dict[str, str]:
             "Commands and options",
             "`gpuinfra COMMAND --help` prints the same information. [Commands](../docs/commands.md) has examples.",
             commands(),
+        ),
+        "report.md": page(
+            "Report of a rehearsal",
+            "`gpuinfra rehearse --json` prints the report, and `.rehearsal/STACK/report.json` contains it. The schema is `gpuinfra/report/report.schema.json`. [Rehearsing a cluster](../docs/rehearsal.md) describes the files.",
+            report(),
+        ),
+        "components.md": page(
+            "Components",
+            "Each component is a Pulumi component that you can use on its own. [Using the library](../docs/library.md) and the pages of the clouds have examples.",
+            components.lines(),
         ),
         "python.md": page(
             "Python names",
@@ -124,6 +136,42 @@ def commands() -> Iterator[str]:
             records = (option.get_help_record(context) for option in command.get_params(context))
             yield from (f"- `{record[0]}`: {inline(record[1])}" for record in records if record and record[1])
             yield ""
+
+
+def report() -> Iterator[str]:
+    """Yield one section for each property of the report, with the properties in it as a list."""
+    for name, schema in report_schema()["properties"].items():
+        yield from [f"## `{name}`", "", *_property(schema)]
+        inner = list(properties(schema, ""))
+        yield from [*inner, ""] if inner else []
+
+
+def _property(schema: dict[str, Any]) -> Iterator[str]:
+    if meaning := schema.get("description"):
+        yield from [inline(meaning), ""]
+    yield from [f"- type: {kind_of(schema)}", ""]
+
+
+def properties(schema: dict[str, Any], prefix: str) -> Iterator[str]:
+    """Yield the inner properties of an object or of the entries of a list, with the path of each."""
+    items = schema.get("items")
+    inner: dict[str, Any] = items if isinstance(items, dict) else schema
+    for name, one in inner.get("properties", {}).items():
+        path = f"{prefix}{name}"
+        meaning = f". {inline(one['description'])}" if one.get("description") else ""
+        yield f"- `{path}`: {kind_of(one)}{meaning}"
+        yield from properties(one, f"{path}.")
+
+
+def kind_of(schema: dict[str, Any]) -> str:
+    """Return the type of a JSON schema in words."""
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    if "enum" in schema:
+        return " or ".join(f"`{one}`" for one in schema["enum"])
+    kinds = schema.get("type", "any value")
+    text = " or ".join(kinds) if isinstance(kinds, list) else str(kinds)
+    return f"array of {kind_of(schema['items'])}" if text == "array" and isinstance(schema.get("items"), dict) else text
 
 
 def names() -> Iterator[str]:

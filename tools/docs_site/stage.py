@@ -17,6 +17,7 @@ from generated import pages
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 """Pages in the root folder besides `README.md`, which is the home page of the site."""
+CONSOLE = re.compile(r"^(?P<indent> *)```console\n(?P<lines>.*?)^(?P=indent)```", re.M | re.S)
 LINK = re.compile(r"\]\((?P<page>[\w./-]+\.md)(?:#[\w-]+)?\)")
 
 
@@ -25,6 +26,8 @@ def stage(folder: Path) -> None:
     shutil.copytree(ROOT / "docs", folder / "docs")
     for name in PROJECT:
         shutil.copy(ROOT / name, folder)
+    for page in folder.rglob("*.md"):
+        page.write_text(commands_as_bash(page.read_text(encoding="utf-8")), encoding="utf-8")
     generated = pages()
     for name, text in generated.items():
         (folder / "reference" / name).parent.mkdir(exist_ok=True)
@@ -35,11 +38,27 @@ def stage(folder: Path) -> None:
         "Generated reference": [f"reference/{name}" for name in generated],
         "Project": list(PROJECT),
     }
-    home = (ROOT / "README.md").read_text(encoding="utf-8")
+    home = commands_as_bash((ROOT / "README.md").read_text(encoding="utf-8"))
     (folder / "index.md").write_text(home + "".join(map(tree, sections, sections.values())), encoding="utf-8")
     decisions = folder / "docs" / "decisions" / "README.md"
     listed = [page for section in sections_of("docs/decisions/README.md").values() for page in section]
     decisions.write_text(decisions.read_text(encoding="utf-8") + tree("", listed), encoding="utf-8")
+
+
+def commands_as_bash(text: str) -> str:
+    """Return a page in which blocks of commands are Bash, with the comment above its command.
+
+    Sphinx highlights a line of a `console` block without a prompt as output, which the copy button leaves out. A comment after a command is
+    outside of a narrow screen.
+    """
+    return CONSOLE.sub(_as_bash, text)
+
+
+def _as_bash(block: re.Match[str]) -> str:
+    if re.search(r"^ *\$ ", block["lines"], re.M):
+        return block[0]
+    lines = re.sub(r"^( *)(\S.*?) +(# .*)$", r"\1\3\n\1\2", block["lines"], flags=re.M)
+    return f"{block['indent']}```bash\n{lines}{block['indent']}```"
 
 
 def sections_of(page: str) -> dict[str, list[str]]:

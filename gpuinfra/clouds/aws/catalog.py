@@ -20,6 +20,7 @@ from gpuinfra.catalog.records import (
     MachineType,
     NicLimits,
     NicShape,
+    NumaNode,
     Source,
 )
 from gpuinfra.clouds.aws.prices import PRICES
@@ -76,6 +77,8 @@ P4D = MachineType(
     fabric=Fabric(provider="efa", devices=4, gbps=400, generation="v1", rdma_write=False),
     nvswitch=True,
     numa_nodes=2,
+    numa=(NumaNode(gpus=(0, 1, 2, 3), fabric=(0, 1)), NumaNode(gpus=(4, 5, 6, 7), fabric=(2, 3))),
+    numa_source=f"{_TOPOLOGY}/p4d-24xl-topo.xml, retrieved 2026-11-27",
     hypervisor="nitro-v3",
     capacity=_TRAIN,
     zones=zones_of("use1:1,2,4,6 use2:1-3 usw2:1-4 apne1:4 aps1:1-3 apse2:1,2 cac1:1,2 euc1:1-3 euw1:2 euw2:2,3"),
@@ -94,6 +97,7 @@ P4DE = replace(
     P4D,
     name="p4de.24xlarge",
     gpu=gpus.A100_80,
+    numa_source=f"{_TOPOLOGY}/p4de-24xl-topo.xml, retrieved 2026-11-27",
     zones=zones_of("use1:4,6 usw2:1-3 apne1:1,4 apse1:2,3 euc1:1,2"),
     block_regions=("us-east-1", "us-west-2"),
 )

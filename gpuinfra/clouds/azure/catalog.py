@@ -14,11 +14,12 @@ from datetime import date
 
 from gpuinfra.catalog import gpus
 from gpuinfra.catalog.notation import zones_by_region
-from gpuinfra.catalog.records import CapacityKind, Fabric, Floor, MachineType, NicLimits, NicShape, Source
+from gpuinfra.catalog.records import CapacityKind, Fabric, Floor, MachineType, NicLimits, NicShape, NumaNode, Source
 from gpuinfra.clouds.azure.prices import PRICES
 
 _SIZES = "https://learn.microsoft.com/azure/virtual-machines/sizes/gpu-accelerated/"
 _NHC = "Azure/azurehpc-health-checks:conf/"
+_TOPOLOGY = "Azure/azhpc-images:topology/"
 _FIELD_GUIDE = "Azure/ai-infrastructure-on-azure:skills/slurm/sku_performance_baseline/SKILL.md"
 _READ = date(2026, 11, 20)
 _NHC_READ = date(2026, 11, 22)
@@ -80,6 +81,8 @@ ND_A100_40 = MachineType(
     fabric=_infiniband(200, "HDR"),
     nvswitch=True,
     numa_nodes=4,
+    numa=tuple(NumaNode(gpus=two, fabric=two) for two in ((2, 3), (0, 1), (6, 7), (4, 5))),
+    numa_source=_TOPOLOGY + "ndv4-topo.xml, retrieved 2026-11-27",
     capacity=_EITHER,
     quotas=_quota("Standard NDASv4_A100 Family"),
     floors=_floors(21, 228, 180, "nd96asr_v4.conf"),
@@ -114,6 +117,8 @@ ND_H100 = MachineType(
     fabric=_infiniband(400, "NDR"),
     nvswitch=True,
     numa_nodes=2,
+    numa=tuple(NumaNode(gpus=four, fabric=four) for four in ((0, 1, 2, 3), (4, 5, 6, 7))),
+    numa_source=_TOPOLOGY + "ndv5-topo.xml, retrieved 2026-11-27",
     capacity=_EITHER,
     zones=zones_by_region(
         "canadacentral:2 italynorth:3 norwayeast southeastus swedencentral uksouth:3 westeurope:2 australiaeast centralus eastus "
@@ -131,6 +136,8 @@ ND_H200 = replace(
     ND_H100,
     name="Standard_ND96isr_H200_v5",
     gpu=gpus.H200,
+    numa=(),
+    numa_source="",
     memory_gib=1850,
     zones=zones_by_region(
         "polandcentral australiasoutheast ukwest francecentral italynorth spaincentral switzerlandnorth uksouth eastus2 westus3"
@@ -188,6 +195,8 @@ def _no_infiniband(base: MachineType, name: str) -> MachineType:
         base,
         name=name,
         fabric=None,
+        numa=(),
+        numa_source="",
         limits=NicLimits(cards=8, per_card=1, total=8, fabric=0),
         zones={},
         floors=tuple(floor for floor in base.floors if floor.check in {"B2", "B5"}),

@@ -14,19 +14,10 @@ from pulumi_azure_native import network
 
 from gpuinfra.clouds.azure import resources as rows
 from gpuinfra.clouds.azure.components.scope import Scope, child
+from gpuinfra.clouds.azure.connections import HTTPS, LUSTRE_PORTS, NETAPP_PORTS, NFS, SSH, WEB_PORTS
 from gpuinfra.clouds.azure.instances import NETAPP
 from gpuinfra.plan.model import NetworkPlan
 
-LUSTRE_PORTS = ("988", "1019-1023")
-"""TCP ports between Lustre clients and servers, in both directions (https://learn.microsoft.com/azure/azure-managed-lustre/amlfs-prerequisites)."""
-HTTPS = ("443",)
-SSH = ("22",)
-NFS = ("2049",)
-"""TCP port of Azure Files for NFS 4.1, with and without TLS (Azure/AZNFS-mount at 850eebf: src/nfsv4mountscript.sh, CONNECT_PORT)."""
-NETAPP_PORTS = ("111", "635", "2049", "4045-4046")
-"""TCP ports of Azure NetApp Files for NFS 3: portmapper, mount, NFS, lock manager and status monitor (requirements in https://learn.microsoft.com/azure/azure-netapp-files/azure-netapp-files-mount-unmount-volumes-for-virtual-machines, retrieved 2026-11-27)."""
-WEB_PORTS = ("80", "443")
-"""TCP ports for egress to the internet. The Ubuntu archive serves signed packages on port 80; all other services use port 443."""
 LAST = 4096
 """Priority of the rules that deny all other traffic. This is the highest number that Azure accepts."""
 SERVICE_TAGS = (

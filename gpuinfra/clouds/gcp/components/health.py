@@ -15,11 +15,9 @@ from gpuinfra.clouds.gcp import names
 from gpuinfra.clouds.gcp import resources as rows
 from gpuinfra.clouds.gcp.components.firewall import ALLOW
 from gpuinfra.clouds.gcp.components.scope import Scope, child
+from gpuinfra.clouds.gcp.connections import PROBERS
 from gpuinfra.clouds.ready_after import ready_after
 from gpuinfra.node.health import PORT, VERIFIED_PATH
-
-PROBERS = ("35.191.0.0/16", "130.211.0.0/22")
-"""Source ranges of Google's health checks: https://docs.cloud.google.com/load-balancing/docs/firewall-rules, retrieved 2026-11-22."""
 
 
 @dataclass(frozen=True, kw_only=True)

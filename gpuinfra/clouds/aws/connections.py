@@ -1,0 +1,37 @@
+"""The traffic of the nodes that the security groups allow. `components/security.py` creates the groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuinfra.clouds.aws.instances import LUSTRE_PORTS, NFS_PORT, WEB_PORTS
+from gpuinfra.clouds.connections import ALL, INTERNET, NODES, Connection, declared
+from gpuinfra.plan.model import ExistingFileSystemPlan, FileSystemPlan, Plan
+
+SERVICES = "AWS service endpoints"
+
+
+def connections(plan: Plan) -> Iterator[Connection]:
+    """Yield the traffic. The site creates the security group of the nodes."""
+    if "site" not in plan.layers or plan.network is None:
+        return
+    yield Connection(source=NODES, target=NODES, protocol=ALL, both_ways=True)
+    web = INTERNET if plan.network.existing_id or plan.network.egress == "nat" else SERVICES
+    yield Connection(source=NODES, target=web, protocol="tcp", ports=tuple(str(port) for port in WEB_PORTS))
+    yield from declared(plan.network)
+    efa = any(one.efa for one in plan.file_systems)
+    for entry in plan.file_systems:
+        yield from _file_system(entry, efa=efa)
+    for existing in plan.existing_file_systems:
+        yield from _file_system(existing, efa=existing.efa)
+
+
+def _file_system(entry: FileSystemPlan | ExistingFileSystemPlan, *, efa: bool) -> Iterator[Connection]:
+    target = f"{entry.kind} {entry.mount}"
+    if entry.kind == "home":
+        yield Connection(source=NODES, target=target, protocol="tcp", ports=(str(NFS_PORT),))
+    elif entry.kind == "lustre" and efa:
+        yield Connection(source=NODES, target=target, protocol=ALL, both_ways=True)
+    elif entry.kind == "lustre":
+        spans = tuple(str(first) if first == last else f"{first}-{last}" for first, last in LUSTRE_PORTS)
+        yield Connection(source=NODES, target=target, protocol="tcp", ports=spans, both_ways=True)
