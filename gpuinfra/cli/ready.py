@@ -76,6 +76,7 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
     """
     from gpuinfra.cli.clone import project_of
     from gpuinfra.clone.readiness import STATE_RULE, data, deployed_role, not_read, second_of
+    from gpuinfra.clone.replicas import image_lines, replicas_of
     from gpuinfra.clouds.dns import NAMES_FIX
     from gpuinfra.clouds.readiness import OK, PREFLIGHT, SKIPPED, Question, look, of_preflight
     from gpuinfra.day import today
@@ -97,7 +98,8 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
         )
     restore = stacks.restore.format(stack=short_name(stack))
     with readable_stack(stack, stacks, nodes=False) as resources:
-        second = second_of(loaded, project_of(loaded.path), day, os.environ, stacks.backend())
+        replicas = replicas_of(resources)
+        second = second_of(loaded, project_of(loaded.path), day, os.environ, stacks.backend(), replicas.images)
         question = Question(
             region=plan.region,
             recovery=plan.recovery,
@@ -117,6 +119,7 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
                 for line in of_preflight(live_rows(one, PREFLIGHT))
             ]
             found = [*data(loaded, second, resources), *deployed_role(loaded, second, exported)]
+            found += image_lines(loaded, question.recovery, second.files, replicas, second.rewrite)
             found += look(plan.cloud, question)
             lines = [*second.merged(found, live), *not_read(second)]
             fixes = {NAMES_FIX: NAMES_FIX.replace("STACK", short_name(stack)), "": restore}

@@ -18,6 +18,7 @@ from gpuinfra.clone.draft import value_at
 from gpuinfra.clone.make import clone
 from gpuinfra.clone.model import ClonedFile, Request, Result
 from gpuinfra.clone.network import network_of
+from gpuinfra.clone.replicas import image_values, replicas_of
 from gpuinfra.clone.storage import with_bucket
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.readiness import FAIL, MOVE, OK, SKIPPED, UNREAD, WARN, Line
@@ -91,14 +92,25 @@ class Second:
         return line
 
 
-def second_of(stack: LoadedStack, project: str, today: date, environment: Mapping[str, str], login: str = "") -> Second:
-    """Compare the files of the second region with the stack. The stack must have `recovery`. `login` is the URL of the state backend of the last login."""
+def second_of(
+    stack: LoadedStack,
+    project: str,
+    today: date,
+    environment: Mapping[str, str],
+    login: str = "",
+    copies: Mapping[str, str] | None = None,
+) -> Second:
+    """Compare the files of the second region with the stack. The stack must have `recovery`.
+
+    `login` is the URL of the state backend of the last login. `copies` maps the ID of an image of the stack to the ID of its copy in the second region.
+    """
     recovery = stack.spec.recovery
     assert recovery is not None
     request = Request(region=recovery.region, mode=recovery.mode, project=project)
     fresh = clone(stack, stack.path.read_text(encoding="utf-8-sig"), request, today)
     words = ["gpuinfra", "clone", stack.name, "--region", recovery.region, "--mode", recovery.mode]
-    if values := tuple(value for path in _paths(stack, fresh) for value in _given_in(stack, path)):
+    given = dict(value for path in _paths(stack, fresh) for value in _given_in(stack, path))
+    if values := tuple({**dict(image_values(stack, copies or {})), **given}.items()):
         fresh = clone(stack, stack.path.read_text(encoding="utf-8-sig"), replace(request, values=values), today)
         words += [word for path, value in values for word in ("--set", f"{path}={value}")]
     rewrite = [*words, "--force"]
@@ -175,10 +187,8 @@ def data(stack: LoadedStack, second: Second, resources: Iterable[Mapping[str, An
 
     `resources` are those in the state of the stack. Its `RegionClone` has the names of the replicas.
     """
-    outputs = next(
-        (one.get("outputs") or {} for one in resources if str(one.get("type", "")).endswith(":RegionClone")), {}
-    )
-    replicas, key = outputs.get("buckets") or {}, outputs.get("data_key_arn")
+    found_in_state = replicas_of(resources)
+    replicas, key = found_in_state.buckets, found_in_state.key_arn
     purposes = {entry.mount: name for name, entry in named(stack.spec.storage)}
     sites = [one for one in second.files if "site" in one.spec.made_layers]
     for index, entry in with_bucket(stack.spec):
@@ -188,7 +198,7 @@ def data(stack: LoadedStack, second: Second, resources: Iterable[Mapping[str, An
         found = sites[0].spec.storage[index] if index < len(sites[0].spec.storage) else None
         given = {path: getattr(found, "bucket", None)}
         wanted = {path: replica}
-        if isinstance(entry, ObjectMount) and isinstance(key, str):
+        if isinstance(entry, ObjectMount) and key is not None:
             given[f"storage[{index}].key_arn"] = getattr(found, "key_arn", None)
             wanted[f"storage[{index}].key_arn"] = key
         wrong = [name for name, value in wanted.items() if given[name] != value]

@@ -1217,6 +1217,15 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {**recovery(), "where": {"cloud": "aws", "region": "us-east-2"}}),
     ],
     "recovery_audit_covers_region": [("aws", recovery()), ("aws", {"audit.trail": "existing"})],
+    "recovery_image_copies_are_needed": [
+        ("aws", recovery()),
+        (
+            "aws",
+            {**recovery(copy_images=True), "software.image": {"ref": "ami-0123456789abcdef0", "os": "ubuntu-22.04"}},
+        ),
+        ("azure", azure_recovery()),
+        ("gcp", gcp_recovery()),
+    ],
     "recovery_names_are_supported": [
         ("aws", recovery(names=NAMES)),
         ("azure", azure_recovery()),
@@ -2230,6 +2239,12 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", recovery()),
     ],
     "recovery_audit_covers_region": [("aws", {**recovery(), "audit.trail": "existing"})],
+    "recovery_image_copies_are_needed": [
+        ("aws", recovery(copy_images=True)),
+        ("aws", {**recovery(copy_images=True), "software.image": "2026-09-29"}),
+        ("azure", azure_recovery(copy_images=True)),
+        ("gcp", gcp_recovery(copy_images=True)),
+    ],
     "recovery_names_are_supported": [
         ("azure", azure_recovery(names=NAMES)),
         ("gcp", gcp_recovery(names=NAMES)),

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from shlex import quote
 
 from gpuinfra.clouds.azure.catalog import MACHINES, SPOT_QUOTA
 from gpuinfra.clouds.second_region import quota_totals
-from gpuinfra.plan.model import PoolPlan, RecoveryCommand
+from gpuinfra.plan.model import Image, PoolPlan, RecoveryCommand, RecoveryImage
 from gpuinfra.plan.recovery import Replication
 from gpuinfra.words import counted
 
 OLD_VERSIONS_DAYS = 90
 """Number of days for which an account keeps a replaced or deleted blob, so that it can be restored."""
+_VERSION = re.compile(
+    r"/subscriptions/([^/]+)/resourceGroups/([^/]+)/providers/Microsoft\.Compute/galleries/([^/]+)/images/([^/]+)/versions/([^/]+)",
+    re.IGNORECASE,
+)
 _SUBSCRIPTION = "$(az account show --query id --output tsv)"
 
 
@@ -65,6 +71,32 @@ def quota_request(quota: str, total: int, region: str, subscription: str | None 
     return f"az quota update --resource-name '{quota}' --resource-type {resource} --limit-object value={total} --scope {scope}"
 
 
+REGIONAL_IMAGE = "a gallery belongs to one region, so a replica depends on the first region; GALLERY is a gallery in {region} with an image definition"
+
+
+def image_copy(ref: str, target: str) -> str:
+    """Return the commands that copy an image or an image version to a gallery in a region."""
+    command = (
+        "az sig image-version create --resource-group RESOURCE_GROUP --gallery-name GALLERY --gallery-image-definition IMAGE "
+        f"--gallery-image-version VERSION --managed-image {quote(ref)} --location {target} --target-regions {target}"
+    )
+    if found := _VERSION.fullmatch(ref):
+        subscription, group, gallery, image, version = map(quote, found.groups())
+        command = (
+            f"az sig image-version update --subscription {subscription} --resource-group {group} --gallery-name {gallery} "
+            f"--gallery-image-definition {image} --gallery-image-version {version} "
+            f"--add publishingProfile.targetRegions name={target} && {command}"
+        )
+    return command
+
+
+def _image(image: Image, region: str, second: str) -> RecoveryImage:
+    if image.source == "id":
+        why = REGIONAL_IMAGE.format(region=second)
+        return RecoveryImage(ref=image.ref, regional=True, why=why, command=image_copy(image.ref, second))
+    return RecoveryImage(ref=image.ref, regional=False, why="a marketplace image has the same name in each region")  # fmt: skip
+
+
 def _commands(region: str, second: str, pools: tuple[PoolPlan, ...]) -> tuple[RecoveryCommand, ...]:
     return (*_quotas(second, pools), *_data(second))
 
@@ -107,4 +139,6 @@ REPLICATION = Replication(
     "replication, which the API version of the provider does not have; both retrieved 2026-11-22",
     geography=azure_cloud,
     commands=_commands,
+    image=_image,
+    no_image_copies="an image version is a resource of a gallery, which this stack does not create; `gpuinfra plan` prints the command for each image",
 )
