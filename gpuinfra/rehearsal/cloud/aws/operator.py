@@ -241,8 +241,8 @@ def _boundary(store: Store, action: str, kind: str, old: Mapping[str, Any], new:
 def _creating(kind: str) -> str | None:
     """Return the EC2 action that creates a resource with its tags. The provider tags security group rules, and a default security group, in a separate call."""
     words = (word.partition("?")[0] for word in ACTIONS[f"aws:{kind}"].of("create"))
-    found = (word for word in words if word.startswith(("ec2:Create", "ec2:Allocate")) and word != "ec2:CreateTags")
-    return next((word.removeprefix("ec2:") for word in found), None)
+    calls = (word.partition(":")[2] for word in words if not word.startswith("kms:"))
+    return next((call for call in calls if call.startswith(("Create", "Allocate")) and call != "CreateTags"), None)
 
 
 def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], region: str, id: str) -> Iterator[str]:
