@@ -108,6 +108,7 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
             config=loaded.config,
             images=second.images,
             backend=second.backend,
+            secrets=second.secrets,
             verdicts=lambda: verdicts(resources),
         )
 

@@ -27,7 +27,14 @@ from gpuinfra.errors import DeploymentError, GpuinfraError
 from gpuinfra.findings import Level
 from gpuinfra.plan.storage import named
 from gpuinfra.planning import make_plan
-from gpuinfra.rules.stack import BACKEND_ROUTE, check_stack, project_backend, region_in_url, state_survives_the_region
+from gpuinfra.rules.stack import (
+    BACKEND_ROUTE,
+    check_stack,
+    project_backend,
+    region_in_url,
+    secrets_provider,
+    state_survives_the_region,
+)
 from gpuinfra.spec.document import Route
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.load import CLONE_OF, LoadedStack, read_stack
@@ -56,6 +63,8 @@ class Second:
     """Command that writes the files again and keeps the edits in them."""
     backend: tuple[str, str]
     """The setting that selects the state backend, and its URL. Empty if the URL specifies a region."""
+    secrets: tuple[tuple[str, str], ...] = ()
+    """The settings that select the secrets providers of the stacks in both regions, and their URLs if the URLs do not specify a region."""
 
     @property
     def images(self) -> tuple[str, ...]:
@@ -69,7 +78,7 @@ class Second:
         The location of the state and of an image that the cloud returned replaces what the files and preflight report about them.
         """
         known = {(one.topic, one.name) for one in live if one.topic in ("state", "image") and one.state != UNREAD}
-        if any(topic == "state" for topic, _ in known):
+        if any(topic == "state" and not name.startswith(SECRETS) for topic, name in known):
             known.add(("state", ANY_BACKEND))
         yield from (one for one in self.lines if (one.topic, one.name) not in known)
         yield from live
@@ -112,7 +121,7 @@ def second_of(
     given = dict(value for path in _paths(stack, fresh) for value in _given_in(stack, path))
     if values := tuple({**dict(image_values(stack, copies or {})), **given}.items()):
         fresh = clone(stack, stack.path.read_text(encoding="utf-8-sig"), replace(request, values=values), today)
-        words += [word for path, value in values for word in ("--set", f"{path}={value}")]
+        words += [word for path, value in values for word in ("--set", _set(path, value))]
     rewrite = [*words, "--force"]
     lines: list[Line] = []
     files: list[LoadedStack] = []
@@ -147,7 +156,13 @@ def second_of(
         today=today,
         rewrite=tuple(rewrite),
         backend=("", "") if region_in_url(backend[1]) else backend,
+        secrets=tuple(_secrets((stack, *files))),
     )
+
+
+def _set(path: str, value: object) -> str:
+    """Return a value of `--set`."""
+    return f"{path}={json.dumps(value) if isinstance(value, bool) else value}"
 
 
 def _paths(stack: LoadedStack, fresh: Result) -> list[Path]:
@@ -178,6 +193,8 @@ def _given_in(stack: LoadedStack, path: Path) -> Iterator[tuple[str, object]]:
         if entry.bucket != "auto" or not isinstance(other, type(entry)) or other.bucket in (None, "auto"):
             continue
         yield f"storage[{index}].bucket", other.bucket
+        if other.private_endpoint:
+            yield f"storage[{index}].private_endpoint", True
         if isinstance(other, ObjectMount) and other.key_arn is not None:
             yield f"storage[{index}].key_arn", other.key_arn
 
@@ -187,27 +204,32 @@ def data(stack: LoadedStack, second: Second, resources: Iterable[Mapping[str, An
 
     `resources` are those in the state of the stack. Its `RegionClone` has the names of the replicas.
     """
-    found_in_state = replicas_of(resources)
-    replicas, key = found_in_state.buckets, found_in_state.key_arn
+    state, facts = replicas_of(resources), second_region_of(stack.spec.cloud)
     purposes = {entry.mount: name for name, entry in named(stack.spec.storage)}
     sites = [one for one in second.files if "site" in one.spec.made_layers]
     for index, entry in with_bucket(stack.spec):
-        path, replica = f"storage[{index}].bucket", replicas.get(purposes[entry.mount])
+        path, replica = f"storage[{index}]", state.buckets.get(purposes[entry.mount])
         if entry.bucket != "auto" or not sites or not replica:
             continue
+        wanted: dict[str, object] = {"bucket": replica}
+        if isinstance(entry, ObjectMount) and state.key_arn is not None:
+            wanted["key_arn"] = state.key_arn
+        if facts is not None and facts.private_replicas:
+            wanted["private_endpoint"] = True
         found = sites[0].spec.storage[index] if index < len(sites[0].spec.storage) else None
-        given = {path: getattr(found, "bucket", None)}
-        wanted = {path: replica}
-        if isinstance(entry, ObjectMount) and key is not None:
-            given[f"storage[{index}].key_arn"] = getattr(found, "key_arn", None)
-            wanted[f"storage[{index}].key_arn"] = key
-        wrong = [name for name, value in wanted.items() if given[name] != value]
+        wrong = [name for name, value in wanted.items() if getattr(found, name, None) != value]
         if not wrong:
-            yield Line(topic="data", name=path, state=OK, reason=f"is the replica {replica}")
+            yield Line(topic="data", name=f"{path}.bucket", state=OK, reason=f"is the replica {replica}")
             continue
-        sets = [word for name in wrong for word in ("--set", f"{name}={wanted[name]}")]
-        reason = f"{wrong[0]} is {given[wrong[0]] or 'not set'} in {sites[0].path.name}, so {entry.mount} does not have the data of the replica {replica}"
-        yield Line(topic="data", name=wrong[0], state=FAIL, reason=reason, fix=join([*second.rewrite, *sets]))
+        sets = [word for name in wrong for word in ("--set", _set(f"{path}.{name}", wanted[name]))]
+        fix = join([*second.rewrite, *sets])
+        if wrong == ["private_endpoint"]:
+            reason = f"is not set in {sites[0].path.name}, so {entry.mount} reaches the replica {replica} only through a private endpoint that you create"
+            yield Line(topic="data", name=f"{path}.private_endpoint", state=WARN, reason=reason, fix=fix)
+            continue
+        given = getattr(found, wrong[0], None) or "not set"
+        reason = f"{path}.{wrong[0]} is {given} in {sites[0].path.name}, so {entry.mount} does not have the data of the replica {replica}"
+        yield Line(topic="data", name=f"{path}.{wrong[0]}", state=FAIL, reason=reason, fix=fix)
 
 
 def not_read(second: Second) -> Iterator[Line]:
@@ -404,6 +426,16 @@ def _state(stack: LoadedStack, files: list[LoadedStack], name: str, url: str) ->
     yield from lines or [
         Line(topic="state", name=ANY_BACKEND, state=OK, reason=f"no setting refers to a backend in {region}")
     ]
+
+
+def _secrets(stacks: Iterable[LoadedStack]) -> Iterator[tuple[str, str]]:
+    """Yield the secrets provider of each stack whose URL does not specify a region, each URL once."""
+    seen: set[str] = set()
+    for one in stacks:
+        url = secrets_provider(one)
+        if url and url not in seen and not region_in_url(url):
+            seen.add(url)
+            yield f"{SECRETS} of {one.name}", url
 
 
 ANY_BACKEND = "backend"

@@ -74,6 +74,8 @@ class SecondRegion(Protocol):
     """Pulumi provider settings that contain a zone."""
     storage_fields: frozenset[str]
     """Fields of a `lustre` entry that other clouds do not have. A clone on another cloud omits them."""
+    private_replicas: bool
+    """Whether nodes and file systems reach a replica only through a private endpoint of its account (`storage[].private_endpoint`)."""
     tiers: tuple[int, ...]
     """Throughput tiers of Lustre in MB/s per TiB."""
     replication: ReplicationLag

@@ -328,6 +328,8 @@ class FileSystemPlan:
     """Path in the file system to which the bucket is linked."""
     importer_id: str | None = None
     """Azure: object ID of the service principal that imports from the container."""
+    private_endpoint: bool = False
+    """Azure: whether the stack creates a private endpoint for the account of an existing container."""
     read_only: bool = False
     """Whether nodes mount a bucket read-only."""
     key_arn: str | None = None

@@ -116,6 +116,12 @@ def project_backend(stack: LoadedStack) -> str:
     return next((url for url in urls if isinstance(url, str)), "")
 
 
+def secrets_provider(stack: LoadedStack) -> str:
+    """Return the URL of the secrets provider in the stack file, or an empty string."""
+    url = _at(stack.document, ("secretsprovider",)) if stack.document is not None else None
+    return url if isinstance(url, str) else ""
+
+
 BACKEND_ROUTE = ("backend", "url")
 """Location of the state backend in `Pulumi.yaml`."""
 

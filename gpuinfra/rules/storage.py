@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date
 
+from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.profile import rules_in
+from gpuinfra.clouds.second_region import second_region_of
 from gpuinfra.findings import Finding, error, info
 from gpuinfra.plan.storage import existing_of
 from gpuinfra.spec.model import ClusterSpec
-from gpuinfra.spec.storage import Lustre
+from gpuinfra.spec.storage import Lustre, ObjectMount
 
 _WITH_EXISTING = frozenset({"kind", "mount", "existing", "fabric"})
 """Fields of an entry that apply to an existing file system."""
@@ -22,6 +24,19 @@ def existing_file_system_has_no_settings(spec: ClusterSpec, today: date) -> Iter
             for name in sorted(entry.model_fields_set - _WITH_EXISTING):
                 what = "is set, but the file system exists, and the stack does not change it"
                 yield error(f"storage[{i}].{name}", what, "remove it, or remove existing")
+
+
+def private_endpoint_has_an_effect(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """`private_endpoint` is set only on a cloud that connects a network to a bucket with an endpoint for its account."""
+    facts = second_region_of(spec.cloud)
+    for index, entry in enumerate(spec.storage):
+        if (
+            isinstance(entry, Lustre | ObjectMount)
+            and entry.private_endpoint
+            and not (facts and facts.private_replicas)
+        ):
+            what = f"has no effect on {profile_of(spec.cloud).title}"
+            yield error(f"storage[{index}].private_endpoint", what, "remove it")
 
 
 def existing_file_system_is_reachable(spec: ClusterSpec, today: date) -> Iterator[Finding]:

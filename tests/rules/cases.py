@@ -992,6 +992,24 @@ ACCEPTED: dict[str, list[Case]] = {
         ("azure", {"storage": lustre(capacity_gib=8192, bucket="auto", importer_id=_GUID)}),
         ("azure", {"storage": lustre(capacity_gib=8192, bucket=_AZURE_ACCOUNT + "/blobServices/default/containers/a")}),
     ],
+    "private_endpoint_is_needed": [
+        ("azure", {"storage": bucket(bucket="auto")}),
+        (
+            "azure",
+            {
+                "storage": [
+                    *lustre(capacity_gib=8192, bucket=_AZURE_CONTAINER, importer_id=_GUID, private_endpoint=True),
+                    *bucket(bucket=_AZURE_CONTAINER),
+                ]
+            },
+        ),
+        ("azure", {"storage": bucket(bucket=_AZURE_CONTAINER, private_endpoint=True)}),
+    ],
+    "private_endpoint_has_an_effect": [
+        ("azure", {"storage": bucket(bucket=_AZURE_CONTAINER, private_endpoint=True)}),
+        ("aws", {"storage": lustre(bucket="auto")}),
+        ("gcp", {"storage": bucket(bucket="auto")}),
+    ],
     "mounted_container_is_valid": [
         ("azure", {"storage": bucket(bucket="auto")}),
         ("azure", {"storage": bucket(bucket=_AZURE_CONTAINER)}),
@@ -2033,6 +2051,23 @@ REJECTED: dict[str, list[Case]] = {
         ("azure", {"storage": lustre(capacity_gib=8192, bucket="auto", importer_id="HPC Cache Resource Provider")}),
         ("azure", {"storage": lustre(capacity_gib=8192, bucket="my-data", importer_id=_GUID)}),
         ("azure", {"storage": lustre(capacity_gib=8192, importer_id=_GUID)}),
+    ],
+    "private_endpoint_is_needed": [
+        ("azure", {"storage": bucket(bucket="auto", private_endpoint=True)}),
+        ("azure", {"storage": lustre(capacity_gib=8192, private_endpoint=True)}),
+        (
+            "azure",
+            {
+                "storage": [
+                    *lustre(capacity_gib=8192, bucket=_AZURE_CONTAINER, importer_id=_GUID, private_endpoint=True),
+                    *bucket(bucket=_AZURE_CONTAINER, private_endpoint=True),
+                ]
+            },
+        ),
+    ],
+    "private_endpoint_has_an_effect": [
+        ("aws", {"storage": lustre(bucket="my-data", private_endpoint=True)}),
+        ("gcp", {"storage": bucket(bucket="my-data", private_endpoint=True)}),
     ],
     "mounted_container_is_valid": [
         ("azure", {"storage": bucket(bucket="corpus")}),

@@ -36,6 +36,7 @@ class AwsSecondRegion:
     storage_fields = frozenset(
         {"deployment", "bucket_path", "import_events", "export_events", "version", "metadata_iops", "fabric"}
     )
+    private_replicas = False
     tiers: tuple[int, ...] = TIERS["persistent_2"]
     replication = ReplicationLag(
         minutes=COMMITMENT.lag_minutes,

@@ -98,7 +98,7 @@ def _image(image: Image, region: str, second: str) -> RecoveryImage:
 
 
 def _commands(region: str, second: str, pools: tuple[PoolPlan, ...]) -> tuple[RecoveryCommand, ...]:
-    return (*_quotas(second, pools), *_data(second))
+    return (*_quotas(second, pools), *_data())
 
 
 def _quotas(second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryCommand]:
@@ -109,15 +109,10 @@ def _quotas(second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryComman
         )
 
 
-def _data(second: str) -> Iterator[RecoveryCommand]:
+def _data() -> Iterator[RecoveryCommand]:
     yield RecoveryCommand(
         why="Managed Lustre exports only on request; run the command in the `export_commands` stack output after each checkpoint",
         command="pulumi stack output export_commands",
-    )
-    yield RecoveryCommand(
-        why="a replica is reachable only through private endpoints; run this command for each replica after the network in the second region exists, with the values in the `recovery` stack output, and add the endpoint to the private DNS zone privatelink.blob.core.windows.net",
-        command=f"az network private-endpoint create --resource-group RESOURCE_GROUP --name NAME --location {second} --subnet SUBNET_ID "
-        "--private-connection-resource-id ACCOUNT_ID --group-id blob --connection-name NAME",
     )
 
 
@@ -129,10 +124,7 @@ REPLICATION = Replication(
     manual_exports=True,
     retained_days=OLD_VERSIONS_DAYS,
     control_regions={},
-    not_in_rto=(
-        "creating the private endpoint of the replica's account in the second region",
-        "importing the replica into the file system of the second region",
-    ),
+    not_in_rto=("importing the replica into the file system of the second region",),
     not_in_rpo=("the time until you start exporting a checkpoint",),
     source="https://learn.microsoft.com/azure/storage/blobs/object-replication-overview: no committed time, previous versions after a deletion, existing blobs with the earliest "
     "creation time, costs of requests and transfer; https://learn.microsoft.com/azure/storage/blobs/object-replication-priority-replication: 15 minutes only with priority "

@@ -19,7 +19,8 @@ class AzureSecondRegion:
 
     region_settings: tuple[str, ...] = ("azure-native:location",)
     zone_settings: tuple[str, ...] = ()
-    storage_fields = frozenset({"importer_id"})
+    storage_fields = frozenset({"importer_id", "private_endpoint"})
+    private_replicas = True
     tiers: tuple[int, ...] = tuple(sorted(LUSTRE_SKUS))
     replication = ReplicationLag(
         minutes=None,

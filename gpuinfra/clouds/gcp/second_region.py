@@ -21,6 +21,7 @@ class GcpSecondRegion:
     region_settings: tuple[str, ...] = ("gcp:region",)
     zone_settings: tuple[str, ...] = ("gcp:zone",)
     storage_fields = frozenset[str]()
+    private_replicas = False
     tiers: tuple[int, ...] = tuple(sorted(LUSTRE_TIERS))
     replication = ReplicationLag(
         minutes=None,
