@@ -16,6 +16,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from gpuinfra.clouds.azure.readiness import VAULT
 from gpuinfra.clouds.azure.recovery import BUCKETS, PENDING
 from gpuinfra.rehearsal.cloud.azure import groups, identity, ids, model, operator, places, replication, stores
 from gpuinfra.rehearsal.cloud.azure.errors import AzureError
