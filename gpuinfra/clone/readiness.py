@@ -18,7 +18,7 @@ from gpuinfra.clone.draft import value_at
 from gpuinfra.clone.make import clone
 from gpuinfra.clone.model import ClonedFile, Request, Result
 from gpuinfra.clone.network import network_of
-from gpuinfra.clone.replicas import image_values, replicas_of
+from gpuinfra.clone.replicas import image_values, replicas_of, with_values
 from gpuinfra.clone.storage import with_bucket
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.readiness import FAIL, MOVE, OK, SKIPPED, UNREAD, WARN, Line
@@ -121,7 +121,7 @@ def second_of(
     given = dict(value for path in _paths(stack, fresh) for value in _given_in(stack, path))
     if values := tuple({**dict(image_values(stack, copies or {})), **given}.items()):
         fresh = clone(stack, stack.path.read_text(encoding="utf-8-sig"), replace(request, values=values), today)
-        words += [word for path, value in values for word in ("--set", _set(path, value))]
+        words = with_values(words, dict(values))
     rewrite = [*words, "--force"]
     lines: list[Line] = []
     files: list[LoadedStack] = []
@@ -158,11 +158,6 @@ def second_of(
         backend=("", "") if region_in_url(backend[1]) else backend,
         secrets=tuple(_secrets((stack, *files))),
     )
-
-
-def _set(path: str, value: object) -> str:
-    """Return a value of `--set`."""
-    return f"{path}={json.dumps(value) if isinstance(value, bool) else value}"
 
 
 def _paths(stack: LoadedStack, fresh: Result) -> list[Path]:
@@ -221,8 +216,7 @@ def data(stack: LoadedStack, second: Second, resources: Iterable[Mapping[str, An
         if not wrong:
             yield Line(topic="data", name=f"{path}.bucket", state=OK, reason=f"is the replica {replica}")
             continue
-        sets = [word for name in wrong for word in ("--set", _set(f"{path}.{name}", wanted[name]))]
-        fix = join([*second.rewrite, *sets])
+        fix = join(with_values(second.rewrite, {f"{path}.{name}": wanted[name] for name in wrong}))
         if wrong == ["private_endpoint"]:
             reason = f"is not set in {sites[0].path.name}, so {entry.mount} reaches the replica {replica} only through a private endpoint that you create"
             yield Line(topic="data", name=f"{path}.private_endpoint", state=WARN, reason=reason, fix=fix)

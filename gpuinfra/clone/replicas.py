@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from shlex import join
@@ -15,6 +16,7 @@ from gpuinfra.plan.model import RecoveryPlan
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.load import LoadedStack
 
+SET = "--set"
 COMPONENT = ":RegionClone"
 """End of the type of the component in the state."""
 
@@ -84,14 +86,18 @@ def image_lines(
                 yield Line(topic="image", name=f"{path}.ref", state=OK, reason=f"is {copy}, the copy of {image.ref}")
                 continue
             reason = f"is {found} in {file.path.name}, but the copy of {image.ref} is {copy}"
-            fix = join([*_without(rewrite, f"{path}.ref"), "--set", f"{path}.ref={copy}"])
+            fix = join(with_values(rewrite, {f"{path}.ref": copy}))
             yield Line(topic="image", name=f"{path}.ref", state=FAIL, reason=reason, fix=fix)
 
 
-def _without(command: Sequence[str], path: str) -> list[str]:
-    """Return a command without the `--set` option of a path, which can be set only once."""
-    found = list(command)
-    for index, word in enumerate(found):
-        if word.startswith(f"{path}=") and index:
-            return [*found[: index - 1], *found[index + 1 :]]
+def with_values(command: Sequence[str], values: Mapping[str, object]) -> list[str]:
+    """Return a `gpuinfra clone` command with values of `--set`, which replace its values for the same paths. Each path can be set only once."""
+    found: list[str] = []
+    for word in command:
+        if found and found[-1] == SET and word.partition("=")[0] in values:
+            found.pop()
+        else:
+            found.append(word)
+    for path, value in values.items():
+        found += [SET, f"{path}={json.dumps(value) if isinstance(value, bool) else value}"]
     return found
