@@ -84,12 +84,12 @@ def set_replication(cloud: Cloud, bucket: str, body: bytes) -> None:
 
     found = next((one for one in cloud.store.list(CONFIGURATION) if one.plain.get("bucket") == bucket), None)
     if found is None:
-        raise CloudError("NotImplemented", "new replication rules are not supported in a rehearsal", status=501)
+        raise CloudError("InvalidRequest", "new replication rules are not supported in a rehearsal", status=400)
     given = fromstring(body).findall(f"{{{_NS}}}Rule")
     status = {one.findtext(f"{{{_NS}}}ID"): one.findtext(f"{{{_NS}}}Status") for one in given}
     rules = wire.plain(found.inputs).get("rules") or []
     if {rule.get("id") for rule in rules} != set(status):
-        raise CloudError("NotImplemented", "only changes of the status are supported in a rehearsal", status=501)
+        raise CloudError("InvalidRequest", "only changes of the status are supported in a rehearsal", status=400)
     _changed(cloud, found, rules=[{**rule, "status": status[rule["id"]]} for rule in rules])
 
 
