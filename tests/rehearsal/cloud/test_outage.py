@@ -190,7 +190,7 @@ def test_a_failover_stops_the_replication_and_compares_the_buckets(cloud: Cloud,
 
 def test_a_failover_stops_a_group(cloud: Cloud, boto: Any) -> None:
     """A group of size 0 whose launches are suspended has no instances, and a resumed group can launch them. Other changes and groups that do not exist are refused."""
-    cloud.existing(GROUP, "gpu", {"name": "gpu", "minSize": 2, "maxSize": 2, "desiredCapacity": 2, "launchConfiguration": "old", "region": FIRST})  # fmt: skip
+    cloud.existing(GROUP, "gpu", {"name": "gpu", "minSize": 2, "maxSize": 2, "desiredCapacity": 2, "launchConfiguration": "old", "waitForCapacityTimeout": "0", "region": FIRST})  # fmt: skip
     AwsFailover(boto, FIRST, SECOND).stop_group("gpu")
     client = boto("autoscaling", FIRST)
     (found,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=["gpu"])["AutoScalingGroups"]
