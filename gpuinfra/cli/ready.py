@@ -75,7 +75,7 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
     Raises `UsageError` if the stack has no `recovery`, and `SpecError` if it has errors.
     """
     from gpuinfra.cli.clone import project_of
-    from gpuinfra.clone.readiness import STATE_RULE, data, deployed_role, not_read, second_of
+    from gpuinfra.clone.readiness import data, deployed_role, not_read, second_of
     from gpuinfra.clone.replicas import image_lines, replicas_of
     from gpuinfra.clouds.dns import NAMES_FIX
     from gpuinfra.clouds.readiness import OK, PREFLIGHT, SKIPPED, Question, look, of_preflight
@@ -84,6 +84,7 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
     from gpuinfra.findings import Level
     from gpuinfra.planning import make_plan
     from gpuinfra.rules import check_stack
+    from gpuinfra.rules.stack import STATE_RULE
     from gpuinfra.spec.load import read_stack
 
     day, loaded = today(), read_stack(stack)

@@ -29,6 +29,7 @@ from gpuinfra.plan.storage import named
 from gpuinfra.planning import make_plan
 from gpuinfra.rules.stack import (
     BACKEND_ROUTE,
+    STATE_RULE,
     check_stack,
     project_backend,
     region_in_url,
@@ -41,7 +42,6 @@ from gpuinfra.spec.load import CLONE_OF, LoadedStack, read_stack
 from gpuinfra.spec.messages import path_text
 from gpuinfra.spec.storage import ObjectMount
 
-STATE_RULE = "state_survives_the_region"
 SECRETS = "secretsprovider"
 BACKEND = "PULUMI_BACKEND_URL"
 LOGIN = "pulumi login"

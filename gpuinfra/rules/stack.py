@@ -104,6 +104,9 @@ def state_survives_the_region(stack: LoadedStack) -> Iterator[Finding]:
         yield with_line(replace(found, rule=state_survives_the_region.__name__), document, route)
 
 
+STATE_RULE = state_survives_the_region.__name__
+
+
 def region_in_url(url: str) -> str | None:
     """Return the region in a URL of a state backend or a secrets provider, or None if the URL does not specify a region."""
     match = _REGION_IN_URL.search(url)
