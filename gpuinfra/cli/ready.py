@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -83,6 +84,7 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
     from gpuinfra.doctor.cloud import live_rows
     from gpuinfra.findings import Level
     from gpuinfra.planning import make_plan
+    from gpuinfra.remote import drills
     from gpuinfra.rules import check_stack
     from gpuinfra.rules.stack import STATE_RULE
     from gpuinfra.spec.load import read_stack
@@ -123,7 +125,7 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
             found = [*data(loaded, second, resources), *deployed_role(loaded, second, exported)]
             found += image_lines(loaded, question.recovery, second.files, replicas, second.rewrite)
             found += look(plan.cloud, question)
-            lines = [*second.merged(found, live), *not_read(second)]
+            lines = [*second.merged(found, live), *not_read(second), drills.line(loaded, datetime.now(UTC))]
             fixes = {NAMES_FIX: NAMES_FIX.replace("STACK", short_name(stack)), "": restore}
             return tuple(
                 replace(one, fix=fixes.get(one.fix, one.fix)) if one.state not in (OK, SKIPPED) else one

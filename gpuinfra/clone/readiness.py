@@ -227,13 +227,12 @@ def data(stack: LoadedStack, second: Second, resources: Iterable[Mapping[str, An
 
 
 def not_read(second: Second) -> Iterator[Line]:
-    """Return the lines about what this command does not read: permissions in the second region, and the result of a drill."""
+    """Return the line about what this command does not read: permissions in the second region."""
     region = second.fresh.request.region
     path = second.files[-1].path if second.files else None
     fix = f"gpuinfra doctor {path}" if path else ""
     reason = f"not checked here; `gpuinfra doctor` checks the permissions that are required to deploy in {region}"
     yield Line(topic="permissions", name=region, state=SKIPPED, reason=reason, fix=fix)
-    yield Line(topic="drill", name=region, state=SKIPPED, reason="no drill recorded")
 
 
 def _read(file: ClonedFile, command: str) -> tuple[LoadedStack | None, Line]:

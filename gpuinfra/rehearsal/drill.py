@@ -37,6 +37,7 @@ from gpuinfra.rehearsal.applied_environment import applied
 from gpuinfra.rehearsal.folder import edit_stack, write_atomically
 from gpuinfra.rehearsal.object_stores import admit, pattern_of, store_of
 from gpuinfra.rehearsal.session import Options, Session, read_options
+from gpuinfra.remote import drills
 from gpuinfra.spec.load import LoadedStack, read_stack, stack_name
 
 CHECKPOINTS = 3
@@ -86,6 +87,8 @@ def run_drill(session: Session, lag_minutes: int | None = None) -> Result:
         session.pulumi = own
         drill.reset()
     problems += drill.missed
+    assert session.loaded is not None
+    drills.record(session.loaded, problems=tuple(problems), rpo=drill.rpo, rto=drill.rto)
     if drill.moved:
         session.pulumi = replace(own, folder=replace(own.folder, stack=drill.moved))
     return finish(session, "drill", ok=not problems, problems=tuple(problems), extra={"drill": drill.document()})
