@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -75,14 +76,17 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
     Raises `UsageError` if the stack has no `recovery`, and `SpecError` if it has errors.
     """
     from gpuinfra.cli.clone import project_of
-    from gpuinfra.clone.readiness import STATE_RULE, data, deployed_role, not_read, second_of
+    from gpuinfra.clone.readiness import data, deployed_role, not_read, second_of
+    from gpuinfra.clone.replicas import image_lines, replicas_of
     from gpuinfra.clouds.dns import NAMES_FIX
     from gpuinfra.clouds.readiness import OK, PREFLIGHT, SKIPPED, Question, look, of_preflight
     from gpuinfra.day import today
     from gpuinfra.doctor.cloud import live_rows
     from gpuinfra.findings import Level
     from gpuinfra.planning import make_plan
+    from gpuinfra.remote import drills
     from gpuinfra.rules import check_stack
+    from gpuinfra.rules.stack import STATE_RULE
     from gpuinfra.spec.load import read_stack
 
     day, loaded = today(), read_stack(stack)
@@ -97,7 +101,8 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
         )
     restore = stacks.restore.format(stack=short_name(stack))
     with readable_stack(stack, stacks, nodes=False) as resources:
-        second = second_of(loaded, project_of(loaded.path), day, os.environ, stacks.backend())
+        replicas = replicas_of(resources)
+        second = second_of(loaded, project_of(loaded.path), day, os.environ, stacks.backend(), replicas.images)
         question = Question(
             region=plan.region,
             recovery=plan.recovery,
@@ -106,6 +111,7 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
             config=loaded.config,
             images=second.images,
             backend=second.backend,
+            secrets=second.secrets,
             verdicts=lambda: verdicts(resources),
         )
 
@@ -117,8 +123,9 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
                 for line in of_preflight(live_rows(one, PREFLIGHT))
             ]
             found = [*data(loaded, second, resources), *deployed_role(loaded, second, exported)]
+            found += image_lines(loaded, question.recovery, second.files, replicas, second.rewrite)
             found += look(plan.cloud, question)
-            lines = [*second.merged(found, live), *not_read(second)]
+            lines = [*second.merged(found, live), *not_read(second), drills.line(loaded, datetime.now(UTC))]
             fixes = {NAMES_FIX: NAMES_FIX.replace("STACK", short_name(stack)), "": restore}
             return tuple(
                 replace(one, fix=fixes.get(one.fix, one.fix)) if one.state not in (OK, SKIPPED) else one

@@ -34,6 +34,7 @@ from gpuinfra.cost import price
 from gpuinfra.findings import Finding, Level
 from gpuinfra.planning import make_plan
 from gpuinfra.rules import check, check_stack
+from gpuinfra.rules.stack import STATE_RULE
 from gpuinfra.spec.load import LoadedStack, parse_spec
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
@@ -55,6 +56,9 @@ def clone(stack: LoadedStack, text: str, request: Request, today: date, output: 
         request=request,
     )
     found = [one for one in check_stack(stack, today) if one.level is Level.ERROR]
+    # A clone contains neither the state nor the secrets provider, so their location does not prevent it.
+    state = [replace(one, level=Level.WARN) for one in found if one.rule == STATE_RULE]
+    found = [one for one in found if one.rule != STATE_RULE]
     asked = [replace(one, rule=RULE) for one in request_findings(stack.spec, request)]
     found = found or [one for one in asked if one.level is Level.ERROR]
     if found:
@@ -67,7 +71,7 @@ def clone(stack: LoadedStack, text: str, request: Request, today: date, output: 
     if cloned is None:
         return _refused(pair, draft, base)
     warn_of_left_overs(pair, draft)
-    draft.findings += [one for one in asked if one.level is not Level.ERROR]
+    draft.findings += [*state, *(one for one in asked if one.level is not Level.ERROR)]
     list_quotas(pair, draft, cloned)
     made = files(pair, draft, cloned)
     if len(made) > 1:

@@ -18,6 +18,7 @@ from gpuinfra.clone.draft import value_at
 from gpuinfra.clone.make import clone
 from gpuinfra.clone.model import ClonedFile, Request, Result
 from gpuinfra.clone.network import network_of
+from gpuinfra.clone.replicas import image_values, replicas_of, with_values
 from gpuinfra.clone.storage import with_bucket
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.readiness import FAIL, MOVE, OK, SKIPPED, UNREAD, WARN, Line
@@ -26,14 +27,21 @@ from gpuinfra.errors import DeploymentError, GpuinfraError
 from gpuinfra.findings import Level
 from gpuinfra.plan.storage import named
 from gpuinfra.planning import make_plan
-from gpuinfra.rules.stack import BACKEND_ROUTE, check_stack, project_backend, region_in_url, state_survives_the_region
+from gpuinfra.rules.stack import (
+    BACKEND_ROUTE,
+    STATE_RULE,
+    check_stack,
+    project_backend,
+    region_in_url,
+    secrets_provider,
+    state_survives_the_region,
+)
 from gpuinfra.spec.document import Route
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.load import CLONE_OF, LoadedStack, read_stack
 from gpuinfra.spec.messages import path_text
 from gpuinfra.spec.storage import ObjectMount
 
-STATE_RULE = "state_survives_the_region"
 SECRETS = "secretsprovider"
 BACKEND = "PULUMI_BACKEND_URL"
 LOGIN = "pulumi login"
@@ -55,6 +63,8 @@ class Second:
     """Command that writes the files again and keeps the edits in them."""
     backend: tuple[str, str]
     """The setting that selects the state backend, and its URL. Empty if the URL specifies a region."""
+    secrets: tuple[tuple[str, str], ...] = ()
+    """The settings that select the secrets providers of the stacks in both regions, and their URLs if the URLs do not specify a region."""
 
     @property
     def images(self) -> tuple[str, ...]:
@@ -68,7 +78,7 @@ class Second:
         The location of the state and of an image that the cloud returned replaces what the files and preflight report about them.
         """
         known = {(one.topic, one.name) for one in live if one.topic in ("state", "image") and one.state != UNREAD}
-        if any(topic == "state" for topic, _ in known):
+        if any(topic == "state" and not name.startswith(SECRETS) for topic, name in known):
             known.add(("state", ANY_BACKEND))
         yield from (one for one in self.lines if (one.topic, one.name) not in known)
         yield from live
@@ -91,16 +101,27 @@ class Second:
         return line
 
 
-def second_of(stack: LoadedStack, project: str, today: date, environment: Mapping[str, str], login: str = "") -> Second:
-    """Compare the files of the second region with the stack. The stack must have `recovery`. `login` is the URL of the state backend of the last login."""
+def second_of(
+    stack: LoadedStack,
+    project: str,
+    today: date,
+    environment: Mapping[str, str],
+    login: str = "",
+    copies: Mapping[str, str] | None = None,
+) -> Second:
+    """Compare the files of the second region with the stack. The stack must have `recovery`.
+
+    `login` is the URL of the state backend of the last login. `copies` maps the ID of an image of the stack to the ID of its copy in the second region.
+    """
     recovery = stack.spec.recovery
     assert recovery is not None
     request = Request(region=recovery.region, mode=recovery.mode, project=project)
     fresh = clone(stack, stack.path.read_text(encoding="utf-8-sig"), request, today)
     words = ["gpuinfra", "clone", stack.name, "--region", recovery.region, "--mode", recovery.mode]
-    if values := tuple(value for path in _paths(stack, fresh) for value in _given_in(stack, path)):
+    given = dict(value for path in _paths(stack, fresh) for value in _given_in(stack, path))
+    if values := tuple({**dict(image_values(stack, copies or {})), **given}.items()):
         fresh = clone(stack, stack.path.read_text(encoding="utf-8-sig"), replace(request, values=values), today)
-        words += [word for path, value in values for word in ("--set", f"{path}={value}")]
+        words = with_values(words, dict(values))
     rewrite = [*words, "--force"]
     lines: list[Line] = []
     files: list[LoadedStack] = []
@@ -135,6 +156,7 @@ def second_of(stack: LoadedStack, project: str, today: date, environment: Mappin
         today=today,
         rewrite=tuple(rewrite),
         backend=("", "") if region_in_url(backend[1]) else backend,
+        secrets=tuple(_secrets((stack, *files))),
     )
 
 
@@ -166,6 +188,8 @@ def _given_in(stack: LoadedStack, path: Path) -> Iterator[tuple[str, object]]:
         if entry.bucket != "auto" or not isinstance(other, type(entry)) or other.bucket in (None, "auto"):
             continue
         yield f"storage[{index}].bucket", other.bucket
+        if other.private_endpoint:
+            yield f"storage[{index}].private_endpoint", True
         if isinstance(other, ObjectMount) and other.key_arn is not None:
             yield f"storage[{index}].key_arn", other.key_arn
 
@@ -175,39 +199,40 @@ def data(stack: LoadedStack, second: Second, resources: Iterable[Mapping[str, An
 
     `resources` are those in the state of the stack. Its `RegionClone` has the names of the replicas.
     """
-    outputs = next(
-        (one.get("outputs") or {} for one in resources if str(one.get("type", "")).endswith(":RegionClone")), {}
-    )
-    replicas, key = outputs.get("buckets") or {}, outputs.get("data_key_arn")
+    state, facts = replicas_of(resources), second_region_of(stack.spec.cloud)
     purposes = {entry.mount: name for name, entry in named(stack.spec.storage)}
     sites = [one for one in second.files if "site" in one.spec.made_layers]
     for index, entry in with_bucket(stack.spec):
-        path, replica = f"storage[{index}].bucket", replicas.get(purposes[entry.mount])
+        path, replica = f"storage[{index}]", state.buckets.get(purposes[entry.mount])
         if entry.bucket != "auto" or not sites or not replica:
             continue
+        wanted: dict[str, object] = {"bucket": replica}
+        if isinstance(entry, ObjectMount) and state.key_arn is not None:
+            wanted["key_arn"] = state.key_arn
+        if facts is not None and facts.private_replicas:
+            wanted["private_endpoint"] = True
         found = sites[0].spec.storage[index] if index < len(sites[0].spec.storage) else None
-        given = {path: getattr(found, "bucket", None)}
-        wanted = {path: replica}
-        if isinstance(entry, ObjectMount) and isinstance(key, str):
-            given[f"storage[{index}].key_arn"] = getattr(found, "key_arn", None)
-            wanted[f"storage[{index}].key_arn"] = key
-        wrong = [name for name, value in wanted.items() if given[name] != value]
+        wrong = [name for name, value in wanted.items() if getattr(found, name, None) != value]
         if not wrong:
-            yield Line(topic="data", name=path, state=OK, reason=f"is the replica {replica}")
+            yield Line(topic="data", name=f"{path}.bucket", state=OK, reason=f"is the replica {replica}")
             continue
-        sets = [word for name in wrong for word in ("--set", f"{name}={wanted[name]}")]
-        reason = f"{wrong[0]} is {given[wrong[0]] or 'not set'} in {sites[0].path.name}, so {entry.mount} does not have the data of the replica {replica}"
-        yield Line(topic="data", name=wrong[0], state=FAIL, reason=reason, fix=join([*second.rewrite, *sets]))
+        fix = join(with_values(second.rewrite, {f"{path}.{name}": wanted[name] for name in wrong}))
+        if wrong == ["private_endpoint"]:
+            reason = f"is not set in {sites[0].path.name}, so {entry.mount} reaches the replica {replica} only through a private endpoint that you create"
+            yield Line(topic="data", name=f"{path}.private_endpoint", state=WARN, reason=reason, fix=fix)
+            continue
+        given = getattr(found, wrong[0], None) or "not set"
+        reason = f"{path}.{wrong[0]} is {given} in {sites[0].path.name}, so {entry.mount} does not have the data of the replica {replica}"
+        yield Line(topic="data", name=f"{path}.{wrong[0]}", state=FAIL, reason=reason, fix=fix)
 
 
 def not_read(second: Second) -> Iterator[Line]:
-    """Return the lines about what this command does not read: permissions in the second region, and the result of a drill."""
+    """Return the line about what this command does not read: permissions in the second region."""
     region = second.fresh.request.region
     path = second.files[-1].path if second.files else None
     fix = f"gpuinfra doctor {path}" if path else ""
     reason = f"not checked here; `gpuinfra doctor` checks the permissions that are required to deploy in {region}"
     yield Line(topic="permissions", name=region, state=SKIPPED, reason=reason, fix=fix)
-    yield Line(topic="drill", name=region, state=SKIPPED, reason="no drill recorded")
 
 
 def _read(file: ClonedFile, command: str) -> tuple[LoadedStack | None, Line]:
@@ -394,6 +419,16 @@ def _state(stack: LoadedStack, files: list[LoadedStack], name: str, url: str) ->
     yield from lines or [
         Line(topic="state", name=ANY_BACKEND, state=OK, reason=f"no setting refers to a backend in {region}")
     ]
+
+
+def _secrets(stacks: Iterable[LoadedStack]) -> Iterator[tuple[str, str]]:
+    """Yield the secrets provider of each stack whose URL does not specify a region, each URL once."""
+    seen: set[str] = set()
+    for one in stacks:
+        url = secrets_provider(one)
+        if url and url not in seen and not region_in_url(url):
+            seen.add(url)
+            yield f"{SECRETS} of {one.name}", url
 
 
 ANY_BACKEND = "backend"

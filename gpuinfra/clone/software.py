@@ -40,6 +40,10 @@ def check_images(pair: Pair, draft: Draft) -> None:
         copied = pair.facts.image(image.ref, pair.source, pair.target)
         if copied:
             why, command = copied
+            recovery = pair.spec.recovery
+            if recovery is not None and recovery.copy_images and recovery.region == pair.target:
+                command = f"pulumi stack output recovery --stack {pair.stack.name}"
+                why = f"{why}; `recovery` of the stack copies it, and `images` in this stack output contains the ID of the copy"
             what = f"is in {pair.source}: {why}"
             draft.findings.append(
                 error(

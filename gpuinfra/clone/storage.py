@@ -65,6 +65,8 @@ def set_storage(pair: Pair, draft: Draft) -> None:
                 continue
             why = f"the stack's bucket is in {pair.source}; the clone creates its own, which is empty until the data is replicated or copied"
             draft.set(("storage", index, "bucket"), "auto", why)
+            if entry.private_endpoint:
+                draft.set(("storage", index, "private_endpoint"), None, "the new bucket has its own endpoint")
             if isinstance(entry, Lustre) and entry.bucket_prefix:
                 draft.set(("storage", index, "bucket_prefix"), None, "the new bucket has no folders")
         _list_data(pair, draft, index, entry)

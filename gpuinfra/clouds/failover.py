@@ -8,11 +8,13 @@ Each request can be repeated: the interrupted step runs again after an interrupt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from gpuinfra.errors import DeploymentError
 from gpuinfra.registry import has_module, module_of
+from gpuinfra.words import counted
 
 Resource = Mapping[str, Any]
 
@@ -31,6 +33,18 @@ class Pair:
     """Replication job, on clouds where a job replicates the bucket."""
 
 
+SHOWN = 5
+
+
+def not_copied(where: str, keys: Sequence[str], why: str) -> DeploymentError:
+    """Return the error about objects that are not in the replica and that the cloud no longer copies, after a failover continued without the first region."""
+    names = ", ".join(keys[:SHOWN]) + (" ..." if len(keys) > SHOWN else "")
+    are = "is" if len(keys) == 1 else "are"
+    return DeploymentError(
+        f"{counted(len(keys), 'object')} of {where} {are} not in the replica, or the replica has a different version, and {why}: {names}; copy these objects yourself if the second region needs them"
+    )
+
+
 def label(name: str) -> str:
     """Return a name for messages: a resource ID without the subscription and the resource group, or another name unchanged."""
     return name.rpartition("/providers/")[2]
@@ -38,6 +52,9 @@ def label(name: str) -> str:
 
 class Failover(Protocol):
     """Requests to one cloud. All methods except those that take resources raise `Unreachable` and `DeploymentError`."""
+
+    global_replication: bool
+    """Whether a global service stops the replication, so that it can be stopped while the first region does not respond."""
 
     def groups(self, resources: Iterable[Resource]) -> tuple[str, ...]:
         """Return the node groups in a stack's state."""

@@ -60,7 +60,7 @@ class Price:
     """Whether a resource is included in the price of a cluster."""
 
     item: str | None
-    """Price item that covers the resource: `node`, `disk_gib_month`, `lustre_gib_month`, `home_gib_month`, `home_mb_s_month`, `nat_hour`, `nat_vm_hour`, `address_hour`, `endpoint_hour`, `replication_gb`, `key_month`, `alarm_month`, `alert_month`, `bastion_hour`, `dns_zone_month`."""
+    """Price item that covers the resource: `node`, `disk_gib_month`, `lustre_gib_month`, `home_gib_month`, `home_mb_s_month`, `nat_hour`, `nat_vm_hour`, `address_hour`, `endpoint_hour`, `replication_gb`, `snapshot_gb_month`, `key_month`, `alarm_month`, `alert_month`, `bastion_hour`, `dns_zone_month`."""
     each: str = ""
     """The resource's name in a price line, if each resource is billed as one unit of the item: `encryption key`."""
     reason: str = ""

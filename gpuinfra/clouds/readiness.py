@@ -66,6 +66,8 @@ class Question:
     """IDs of the images that the nodes in the second region use."""
     backend: tuple[str, str] = ("", "")
     """The setting that selects the state backend, and its URL if the URL does not specify a region."""
+    secrets: tuple[tuple[str, str], ...] = ()
+    """Settings that select the secrets providers of the stacks in both regions, and their URLs if the URLs do not specify a region."""
     verdicts: Callable[[], Sequence[FleetVerdict]] = tuple
     """Reads which nodes of the stack are verified now. Raises `DeploymentError`."""
 
@@ -153,6 +155,16 @@ def state(question: Question, location: str | None) -> Line:
     return Line(topic="state", name=name, state=OK, reason=f"is in {location}")
 
 
+def secrets(question: Question, name: str, location: str) -> Line:
+    """Evaluate the location of a key that encrypts the secrets of a stack."""
+    if location == question.region:
+        reason = f"is in {location}, so a failover cannot decrypt the secrets when this region fails"
+        return Line(topic="state", name=name, state=FAIL, reason=reason, fix=CHANGE)
+    return Line(topic="state", name=name, state=OK, reason=f"is in {location}")
+
+
+CHANGE = "pulumi stack change-secrets-provider --stack STACK URL"
+"""Encrypts the secrets with another key (https://www.pulumi.com/docs/iac/cli/commands/pulumi_stack_change-secrets-provider/, retrieved 2026-11-27)."""
 MOVE = "pulumi stack export --stack STACK --file state.json && pulumi login URL && pulumi stack init STACK && pulumi stack import --stack STACK --file state.json"
 """Moves the state to a backend in another region (https://www.pulumi.com/docs/iac/concepts/state-and-backends/, retrieved 2026-11-22)."""
 

@@ -72,6 +72,8 @@ class SecondRegion(Protocol):
     """Pulumi provider settings that contain the region."""
     zone_settings: tuple[str, ...]
     """Pulumi provider settings that contain a zone."""
+    private_replicas: bool
+    """Whether nodes and file systems reach a replica only through a private endpoint of its account (`storage[].private_endpoint`)."""
     tiers: tuple[int, ...]
     """Throughput tiers of Lustre in MB/s per TiB."""
     replication: ReplicationLag

@@ -90,6 +90,7 @@ def _lines(plan: Plan, resources: Iterable[PlannedResource], prices: PriceFile |
     yield from _counted(plan, each, cloud.service_prices, prices)
     yield from _network(plan, each, cloud.service_prices, prices)
     yield from _replication(plan, cloud.service_prices, prices)
+    yield from _image_copies(plan, cloud.service_prices, prices)
 
 
 def _nodes(pool: PoolPlan, group: Group, machine: MachineType | None, region: str, prices: PriceFile | None) -> Line:
@@ -241,6 +242,18 @@ def _replication(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile 
             what += ", and more until you delete them there, because deletions are not replicated"
         found = _service("object_gb_month", plan, known, prices, region=region)
         yield _line(what, "storage", stored, "GB-month", found, plan, region=region)
+
+
+def _image_copies(plan: Plan, known: tuple[ServicePrice, ...], prices: PriceFile | None) -> Iterator[Line]:
+    """Yield a line for each copy of an image. Its volume is not larger than the root disks that start from it, and empty blocks are not stored."""
+    for image in plan.recovery.images if plan.recovery else ():
+        if not image.copied:
+            continue
+        size = min(pool.disk.size_gib for pool in plan.pools if pool.image.ref == image.ref)
+        region = plan.recovery.region if plan.recovery else plan.region
+        found = _service("snapshot_gb_month", plan, known, prices, region=region)
+        what = f"copy of image {image.ref} in {region}: at most {size} GiB"
+        yield _line(what, "storage", size, "GB-month", found, plan, region=region)
 
 
 def _transfer(plan: Plan, target: str) -> Iterator[ServicePrice]:

@@ -56,7 +56,8 @@ def run_steps(
 ) -> Result:
     """Run the steps that the journal does not list as done. `probe` raises `Unreachable` if the second region does not respond.
 
-    With `unreachable`, or after the first region has failed to respond once, the steps in the first region are not attempted.
+    With `unreachable`, or after the first region has failed to respond once, the steps in the first region are not attempted, except for
+    requests to global services.
     """
     reason = ASSUMED if unreachable else ""
     for number, step in enumerate(steps, 1):
@@ -69,7 +70,7 @@ def run_steps(
         begun = time.monotonic()
         journal.start(step.name)
         try:
-            if step.first and reason:
+            if step.first and reason and not step.outside:
                 raise Unreachable(reason)
             found, result = step.run(state is not None), DONE
         except Unreachable as problem:

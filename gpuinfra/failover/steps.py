@@ -44,7 +44,9 @@ class Step:
     where: str = "the second region"
     """The region to which the step sends requests, for the message if it does not respond."""
     first: bool = False
-    """Whether the step sends requests to the first region. If that region does not respond, the failover continues without this step."""
+    """Whether the step requires the first region. If that region does not respond, the failover continues without this step."""
+    outside: bool = False
+    """Whether the step sends its requests to a global service, so that it is attempted even if the first region does not respond."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +108,8 @@ def _steps(one: Failing) -> Iterator[Step]:
         what = f"wait until the replicas in {one.second} contain every object of {names}"
         yield Step(name=DRAIN, what=what, run=lambda _: _drain(one), first=True)
         what = f"disable the replication of {names}"
-        yield Step(name="replication", what=what, run=lambda _: _stop_replication(one), first=True)
+        outside = one.cloud.global_replication
+        yield Step(name="replication", what=what, run=lambda _: _stop_replication(one), first=True, outside=outside)
     if pairs and isinstance(cloud := one.cloud, ReadOnlyReplicas):
         what = f"allow writes to {', '.join(label(pair.replica) for pair in pairs)}"
         yield Step(name="replicas", what=what, run=lambda _: _open_replicas(one, cloud))

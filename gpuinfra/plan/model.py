@@ -334,6 +334,8 @@ class FileSystemPlan:
     """Path in the file system to which the bucket is linked."""
     importer_id: str | None = None
     """Azure: object ID of the service principal that imports from the container."""
+    private_endpoint: bool = False
+    """Azure: whether the stack creates a private endpoint for the account of an existing container."""
     read_only: bool = False
     """Whether nodes mount a bucket read-only."""
     key_arn: str | None = None
@@ -467,6 +469,21 @@ class Replica:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecoveryImage:
+    """An image of the nodes, and how the second region gets it."""
+
+    ref: str
+    regional: bool
+    """Whether the image exists in the first region only."""
+    why: str
+    """Why a copy is, or is not, needed in the second region."""
+    command: str = ""
+    """Command that copies a regional image."""
+    copied: bool = False
+    """Whether the stack copies the image."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RecoveryPart:
     """A step that contributes to the time until a checkpoint is in the second region, or until it is read there."""
 
@@ -546,6 +563,8 @@ class RecoveryPlan:
     checkpoint_gb_per_month: float
     """Checkpoint data that is replicated per month, in GB (10^9 bytes)."""
     commands: tuple[RecoveryCommand, ...] = ()
+    images: tuple[RecoveryImage, ...] = ()
+    """The images of the nodes, each once."""
     names: NamesPlan | None = None
     """DNS names that `failover` and `failback` move, or None if each region has its own names."""
 

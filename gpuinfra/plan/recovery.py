@@ -7,15 +7,17 @@ the service replicates only a share of the objects in time, and the duration of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from gpuinfra.plan.model import (
     FileSystemPlan,
+    Image,
     MountName,
     NamesPlan,
     PoolPlan,
     RecoveryCommand,
+    RecoveryImage,
     RecoveryPart,
     RecoveryPlan,
     RecoveryTarget,
@@ -72,6 +74,10 @@ class Replication:
     """Function that returns the cloud partition of a region. Data cannot be replicated between partitions."""
     commands: Callable[[str, str, tuple[PoolPlan, ...]], tuple[RecoveryCommand, ...]]
     """Function that returns the commands that you run yourself, given the region, the second region, and the pools."""
+    image: Callable[[Image, str, str], RecoveryImage]
+    """Function that returns how the second region gets an image, given the image, the region, and the second region."""
+    no_image_copies: str = ""
+    """Why `RegionClone` copies no images on this cloud. Empty if it does."""
 
 
 def replicated(file_systems: Iterable[FileSystemPlan]) -> tuple[FileSystemPlan, ...]:
@@ -194,6 +200,8 @@ def recovery_plan(
     size = recovery.checkpoint_gib * MB_PER_GIB
     commitment = replication.commitment
     lag_minutes = commitment.lag_minutes if commitment else recovery.replication_minutes or 0
+    images = tuple(_images(recovery, replication, spec.where.region, pools))
+    copies = (RecoveryCommand(why=one.why, command=one.command) for one in images if one.command and not one.copied)
     return RecoveryPlan(
         region=recovery.region,
         mode=recovery.mode,
@@ -206,9 +214,20 @@ def recovery_plan(
         rpo=recovery_point(recovery, replication, file_systems),
         rto=recovery_time(recovery, replication, file_systems, spec.handover.deadline_minutes),
         checkpoint_gb_per_month=round(size / 1000 * MINUTES_PER_MONTH / recovery.checkpoint_minutes, 1),
-        commands=replication.commands(spec.where.region, recovery.region, pools),
+        commands=(*replication.commands(spec.where.region, recovery.region, pools), *copies),
+        images=images,
         names=names_plan(spec),
     )
+
+
+def _images(
+    recovery: Recovery, replication: Replication, region: str, pools: Iterable[PoolPlan]
+) -> Iterator[RecoveryImage]:
+    """Yield each image of the nodes once, in the order of the pools."""
+    for image in {pool.image.ref: pool.image for pool in pools}.values():
+        found = replication.image(image, region, recovery.region)
+        copied = found.regional and recovery.copy_images and not replication.no_image_copies
+        yield replace(found, copied=copied)
 
 
 def names_plan(spec: ClusterSpec) -> NamesPlan | None:

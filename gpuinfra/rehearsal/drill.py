@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -21,9 +21,11 @@ from pathlib import Path
 from shlex import split
 from typing import Any
 
+from gpuinfra.clone.draft import route_of, value_at
 from gpuinfra.clone.make import clone
 from gpuinfra.clone.model import Request
 from gpuinfra.clone.readiness import Second, data, second_of
+from gpuinfra.clone.replicas import image_values, replicas_of
 from gpuinfra.clouds.failover import failover_of, label
 from gpuinfra.clouds.readiness import FAIL
 from gpuinfra.errors import GpuinfraError, UsageError
@@ -35,6 +37,7 @@ from gpuinfra.rehearsal.applied_environment import applied
 from gpuinfra.rehearsal.folder import edit_stack, write_atomically
 from gpuinfra.rehearsal.object_stores import admit, pattern_of, store_of
 from gpuinfra.rehearsal.session import Options, Session, read_options
+from gpuinfra.remote import drills
 from gpuinfra.spec.load import LoadedStack, read_stack, stack_name
 
 CHECKPOINTS = 3
@@ -84,6 +87,8 @@ def run_drill(session: Session, lag_minutes: int | None = None) -> Result:
         session.pulumi = own
         drill.reset()
     problems += drill.missed
+    assert session.loaded is not None
+    drills.record(session.loaded, problems=tuple(problems), rpo=drill.rpo, rto=drill.rto)
     if drill.moved:
         session.pulumi = replace(own, folder=replace(own.folder, stack=drill.moved))
     return finish(session, "drill", ok=not problems, problems=tuple(problems), extra={"drill": drill.document()})
@@ -111,6 +116,7 @@ class _Drill:
         self.lag = self.planned_lag if lag_minutes is None else float(lag_minutes)
         self.rows: list[dict[str, Any]] = []
         self.missed: list[str] = []
+        self.resources: Sequence[Mapping[str, Any]] = ()
         self.current, self.begun = "prepare", time.monotonic()
         self.rpo: float | None = None
         self.measured_s: float | None = None
@@ -177,7 +183,10 @@ class _Drill:
     def _fresh(self) -> dict[Path, str]:
         """Return the stack files that `gpuinfra clone` writes now."""
         loaded = read_stack(self.session.folder.stack_file)
-        request = Request(region=self.recovery.region, mode=self.recovery.mode, project=self.session.program.project)  # pyright: ignore[reportArgumentType]
+        values = image_values(loaded, replicas_of(self.resources).images)
+        request = Request(
+            region=self.recovery.region, mode=self.recovery.mode, project=self.session.program.project, values=values
+        )  # pyright: ignore[reportArgumentType]
         made = clone(loaded, loaded.path.read_text(encoding="utf-8"), request, self.session.options.day)
         return {one.path: one.text for one in made.files}
 
@@ -204,7 +213,8 @@ class _Drill:
 
     def _second(self) -> Second:
         loaded = read_stack(self.session.folder.stack_file)
-        return second_of(loaded, self.session.program.project, self.session.options.day, self.session.pulumi.env)
+        copies = replicas_of(self.resources).images
+        return second_of(loaded, self.session.program.project, self.session.options.day, self.session.pulumi.env, copies=copies)  # fmt: skip
 
     def _use_replicas(self) -> None:
         """Run the commands that `gpuinfra ready` prints for the data."""
@@ -220,7 +230,8 @@ class _Drill:
                 raise _Failed(f"`{wrong[0].fix}` failed: {(done.stderr or done.stdout).strip()}")
 
     def _adapt(self, path: Path) -> None:
-        """Replace the replicas in the account of the user by those in the stand-in account."""
+        """Replace the replicas and the image copies in the account of the user by those in the stand-in account."""
+        copies = image_values(read_stack(self.session.folder.stack_file), replicas_of(self.resources).images)
         replicas = [one.replica for one in self.cloud.pairs(self.resources)]
 
         def change(declaration: dict[str, Any]) -> None:
@@ -228,6 +239,10 @@ class _Drill:
                 for replica in replicas:
                     if re.fullmatch(pattern_of(self.plan.cloud, replica), str(entry.get("bucket"))):
                         entry["bucket"] = replica
+            for text, copy in copies:
+                *above, last = route_of(text, copy)
+                if value_at(declaration, (*above, last)) is not None:
+                    value_at(declaration, tuple(above))[last] = copy
 
         edit_stack(replace(self.session.folder, stack=path.name.removeprefix("Pulumi.").removesuffix(".yaml")), change)
 
@@ -277,8 +292,7 @@ class _Drill:
 
     def _buckets(self) -> dict[str, str]:
         """Return the buckets of the file systems with their replicas."""
-        declared = next((one for one in self.resources if str(one["type"]).endswith(":RegionClone")), {})
-        named: Mapping[str, str] = (declared.get("outputs") or {}).get("buckets") or {}
+        named = replicas_of(self.resources).buckets
         names = {replica for purpose, replica in named.items() if purpose != "evidence"}
         found = {one.source: one.replica for one in self.cloud.pairs(self.resources) if one.replica in names}
         if not found:

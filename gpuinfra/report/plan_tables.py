@@ -13,6 +13,7 @@ from gpuinfra.plan.model import (
     OwnStep,
     Plan,
     PoolPlan,
+    RecoveryImage,
     RecoveryPlan,
     Subnet,
 )
@@ -166,6 +167,12 @@ def _minutes(part: ChainPart) -> str:
     if part.minutes is None:
         return "unknown"
     return f"{'at least ' if part.at_least else ''}{part.minutes:,.1f}"
+
+
+def image_text(image: RecoveryImage) -> str:
+    """Return how the second region gets an image of the nodes."""
+    how = "copied by this stack" if image.copied else "not copied" if image.regional else "no copy needed"
+    return f"{image.ref}: {how}, because {image.why}"
 
 
 def commands_table(recovery: RecoveryPlan | None) -> Table:

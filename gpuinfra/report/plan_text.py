@@ -13,6 +13,7 @@ from gpuinfra.report.plan_tables import (
     dates,
     existing_text,
     gpus_of,
+    image_text,
     own_steps_table,
     recovery_table,
     storage_text,
@@ -133,6 +134,8 @@ def _recovery(recovery: RecoveryPlan) -> Iterator[str]:
     yield from _field("recovery", f"{recovery.mode} in {recovery.region}, replicas of the buckets {buckets}")
     if recovery.names:
         yield from _field("names", f"{', '.join(recovery.names.hosts)} in the zone {recovery.names.zone}")
+    for image in recovery.images:
+        yield from _field("image", image_text(image))
     yield from tables.text(recovery_table(recovery), indent=2)
     for one in recovery.commands:
         yield from tables.fields([("run", f"{one.command}  # {one.why}")], indent=2, label=LABEL)

@@ -221,6 +221,25 @@ def recovery_needs_no_failed_control_plane(spec: ClusterSpec, today: date) -> It
         yield warn("recovery.mode", what, "use a different where.region, or mode: pilot-light or hot")
 
 
+def recovery_image_copies_are_needed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """`copy_images` is set only if a pool of the stack selects an image that exists in one region, and the cloud's component copies images."""
+    if not (declared := _declared(spec)) or not declared[0].copy_images:
+        return
+    recovery, replication = declared
+    cloud, path = profile_of(spec.cloud), "recovery.copy_images"
+    known = list(pools_of(spec))
+    images = (cloud.image(spec, pool, machine)[0] for _, pool, machine in known)
+    if replication.no_image_copies:
+        yield error(
+            path, f"is true, but gpuinfra copies images on AWS only: {replication.no_image_copies}", "remove it"
+        )
+    elif len(known) == len(spec.pools) and not any(
+        replication.image(one, spec.where.region, recovery.region).regional for one in images
+    ):
+        what = f"is true, but no pool of this stack selects an image that exists in {spec.where.region} only"
+        yield error(path, what, "remove it, or select an image by its ID with image.ref")
+
+
 def recovery_names_are_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The cloud supports names that move to the second region."""
     if spec.recovery and spec.recovery.names and not has_module(spec.cloud, "dns"):

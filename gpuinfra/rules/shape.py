@@ -206,7 +206,7 @@ def tags_are_allowed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 OF_SOME_CLOUDS = {
     "capacity": ("group_arn", "overflow", "placement_group", "strategy"),
     "storage": (
-        "backup_days", "bucket_path", "deployment", "export_events", "fabric", "import_events", "importer_id", "metadata_iops", "version",
+        "backup_days", "bucket_path", "deployment", "export_events", "fabric", "import_events", "importer_id", "metadata_iops", "private_endpoint", "version",
     ),
     "network": ("machines",),
     "network.existing": ("dns_zones",),
@@ -227,7 +227,9 @@ def fields_are_used_by_the_cloud(spec: ClusterSpec, today: date) -> Iterator[Fin
 def _sections(spec: ClusterSpec) -> Iterator[tuple[str, str, SpecModel]]:
     """Yield the path, the kind and the content of each section with fields that only some clouds use."""
     yield from ((path, "capacity", entry) for path, _, entry in entries_of(spec))
-    yield from ((f"storage[{i}]", "storage", one) for i, one in enumerate(spec.storage) if one.kind == "lustre")
+    yield from (
+        (f"storage[{i}]", "storage", one) for i, one in enumerate(spec.storage) if one.kind in ("lustre", "object")
+    )
     yield "network", "network", spec.network
     yield "software", "software", spec.software
     if spec.network.existing:

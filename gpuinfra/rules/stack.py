@@ -105,6 +105,9 @@ def state_survives_the_region(stack: LoadedStack) -> Iterator[Finding]:
         yield with_line(replace(found, rule=state_survives_the_region.__name__), document, route)
 
 
+STATE_RULE = state_survives_the_region.__name__
+
+
 def region_in_url(url: str) -> str | None:
     """Return the region in a URL of a state backend or a secrets provider, or None if the URL does not specify a region."""
     match = _REGION_IN_URL.search(url)
@@ -115,6 +118,12 @@ def project_backend(stack: LoadedStack) -> str:
     """Return the URL of the state backend in the nearest `Pulumi.yaml`, or an empty string."""
     urls = (_at(document, route) for document, route in _urls_of(stack) if route == BACKEND_ROUTE)
     return next((url for url in urls if isinstance(url, str)), "")
+
+
+def secrets_provider(stack: LoadedStack) -> str:
+    """Return the URL of the secrets provider in the stack file, or an empty string."""
+    url = _at(stack.document, ("secretsprovider",)) if stack.document is not None else None
+    return url if isinstance(url, str) else ""
 
 
 BACKEND_ROUTE = ("backend", "url")

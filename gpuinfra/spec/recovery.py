@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StrictInt
+from pydantic import Field, StrictBool, StrictInt
 
 from gpuinfra.spec.base import Gib, Line, Number, SpecModel, Unit
 from gpuinfra.spec.formats import text
@@ -54,6 +54,8 @@ class Recovery(SpecModel):
     """Measured time from the export of a checkpoint until all its objects are in the second region. Required if and only if the cloud does not commit to a time, as on Azure and Google Cloud."""
     site_minutes: Minutes | None = Field(default=None, ge=1, le=1440, examples=[30])
     """Measured time to create the network and file systems in the second region. Required if and only if `mode` is `cold`."""
+    copy_images: StrictBool = False
+    """AWS: copy the images that the pools select with `image.ref` to the second region, encrypted with a key in that region. A copy has its own ID, which the stack file of the second region contains."""
     names: RecoveryNames | None = None
     """AWS: DNS names that move to the second region. If omitted, each region has its own names."""
 

@@ -71,6 +71,8 @@ class Lustre(SpecModel):
     """Object storage to link to the file system: `auto` creates a bucket, and a name links an existing bucket. If omitted, no bucket is linked."""
     importer_id: Line | None = Field(default=None, examples=["00000000-0000-4000-8000-000000000000"])
     """Azure: object ID of your tenant's service principal "HPC Cache Resource Provider", which imports from the container. Required if `bucket` is set."""
+    private_endpoint: StrictBool = False
+    """Azure: whether the stack creates a private endpoint, in its network, for the account of an existing container, such as a replica in the second region. Your identity needs permission to approve endpoint connections of the account. A container that the stack creates always has an endpoint."""
     bucket_prefix: Annotated[str, text(r"^[^\x00-\x1f\x7f]*$", "one line of text", max_length=512)] = Field(
         default="", examples=["datasets/imagenet"]
     )
@@ -158,6 +160,8 @@ class ObjectMount(SpecModel):
     """Path at which nodes mount the bucket."""
     bucket: Line = Field(examples=["my-training-data"])
     """Name of an existing bucket, or `auto` to create one. Azure: resource ID of an existing container, or `auto`. Nodes get access to this bucket only."""
+    private_endpoint: StrictBool = False
+    """Azure: whether the stack creates a private endpoint, in its network, for the account of an existing container, such as a replica in the second region. Your identity needs permission to approve endpoint connections of the account. A container that the stack creates always has an endpoint."""
     key_arn: Line | None = Field(
         default=None, examples=["arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"]
     )

@@ -109,7 +109,7 @@ class Deployed:
     # The engine
 
     def _create(self, stack: LoadedStack, resources: list[dict[str, Any]]) -> None:
-        self._state, self._region = resources, stack.spec.where.region
+        self._state, self._region, self._stack = resources, stack.spec.where.region, stack.name
 
         def program() -> None:
             from gpuinfra import GpuCluster
@@ -154,8 +154,10 @@ class Deployed:
             entry |= {"id": request.name, "outputs": entry["inputs"]}
             return request.name, request.object
         stub = self.provider(request.type)
+        # The engine sends a seed of its own for each resource, so that generated names differ between stacks.
+        seed = f"{self._stack} {urn}".encode()
         checked = stub.Check(
-            provider_pb2.CheckRequest(urn=urn, type=request.type, news=request.object, randomSeed=b"seed")
+            provider_pb2.CheckRequest(urn=urn, type=request.type, news=request.object, randomSeed=seed)
         )
         assert not checked.failures, (urn, [one.reason for one in checked.failures])
         create = provider_pb2.CreateRequest(urn=urn, properties=checked.inputs)

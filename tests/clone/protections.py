@@ -226,6 +226,33 @@ def gcp_state(one: Broken) -> tuple[str, str]:
     return "state", BACKEND
 
 
+def _secrets(one: Broken, url: str, name: str = "secretsprovider") -> tuple[str, str]:
+    path = one.files[0]
+    path.write_text(f"secretsprovider: {url}\n{path.read_text()}")
+    return "state", name
+
+
+def aws_secrets(one: Broken) -> tuple[str, str]:
+    """the key of the secrets provider is in the first Region"""
+    return _secrets(one, f"awskms:///{one.deployed.first(KEY, 'us-east-2')['outputs']['arn']}")
+
+
+def azure_secrets(one: Broken) -> tuple[str, str]:
+    """the Key Vault of the secrets provider is in the first region"""
+    vault = one.deployed.first("azure-native:keyvault:Vault")
+    assert vault["outputs"]["location"] == "southcentralus"
+    return _secrets(
+        one,
+        f"azurekeyvault://{vault['id'].rpartition('/')[2]}.vault.azure.net/keys/pulumi",
+        "secretsprovider of azure-recovery",
+    )
+
+
+def gcp_secrets(one: Broken) -> tuple[str, str]:
+    """the key of the secrets provider is in the first region"""
+    return _secrets(one, "gcpkms://projects/p/locations/us-central1/keyRings/r/cryptoKeys/k")
+
+
 def aws_image(one: Broken) -> tuple[str, str]:
     """the image does not exist in the second Region"""
     one.deployed.ask("external", id="ami-0fedcba9876543210", regions=["us-east-2"])
@@ -269,6 +296,7 @@ PROTECTIONS: dict[str, dict[str, Break]] = {
     "single-region key": {"aws": aws_other_key, "azure": azure_other_key, "gcp": gcp_other_key},
     "image not copied": {"aws": aws_image, "azure": azure_image, "gcp": gcp_image},
     "state in the first region": {"aws": aws_state, "azure": azure_state, "gcp": gcp_state},
+    "secrets in the first region": {"aws": aws_secrets, "azure": azure_secrets, "gcp": gcp_secrets},
     "role missing": {"aws": aws_role, "azure": azure_role, "gcp": gcp_role},
     "overlapping addresses": dict.fromkeys(("aws", "azure", "gcp"), addresses),
     "quota zero": dict.fromkeys(("aws", "azure", "gcp"), no_quota),
@@ -279,6 +307,7 @@ PROTECTIONS: dict[str, dict[str, Break]] = {
 """Maps a protection and a cloud to the function that breaks it."""
 TOPICS = {
     "replication off": "replication", "single-region key": "key", "image not copied": "image", "state in the first region": "state",
+    "secrets in the first region": "state",
     "role missing": "role", "overlapping addresses": "addresses", "quota zero": "quota", "stale replica": "lag",
     "bundle missing": "bundle", "expired reservation": "reservation",
 }  # fmt: skip

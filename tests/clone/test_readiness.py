@@ -332,6 +332,37 @@ def test_second_region_must_use_the_replica(pair: tuple[Path, Path]) -> None:
     (line,) = data(stack, again, _state(pair, buckets={"scratch-0": "another"}))
     assert line.state == FAIL
     assert shlex.split(line.fix).count("--force") == 1
+    assert [word for word in shlex.split(line.fix) if word.startswith("storage[0].bucket=")] == ["storage[0].bucket=another"]  # fmt: skip
+
+
+CONTAINER = "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/second/providers/Microsoft.Storage/storageAccounts/replica/blobServices/default/containers/data"
+
+
+@pytest.mark.parametrize("written", ["azure-recovery"], indirect=True)
+def test_second_region_on_azure_reaches_its_replica(pair: tuple[Path, Path]) -> None:
+    """The fix sets the replica and its private endpoint. A file without the endpoint is a warning, because you can have created one."""
+    stack, state = read_stack(pair[0]), _state(pair, buckets={"scratch-0": CONTAINER})
+
+    def fixed() -> tuple[str, str]:
+        (line,) = data(stack, read(pair[0]), state)
+        words = [str(pair[0]), *shlex.split(line.fix)[3:]]
+        assert CliRunner().invoke(clone_command, words, standalone_mode=False).return_value == 0
+        return line.name, line.state
+
+    assert fixed() == ("storage[0].bucket", FAIL)
+    assert f"bucket: {CONTAINER}" in pair[1].read_text()
+    (line,) = data(stack, read(pair[0]), state)
+    assert line.state == OK
+    assert bad(read(pair[0])) == set()
+    edit(pair[1], r", private_endpoint: true", "")
+    assert fixed() == ("storage[0].private_endpoint", WARN)
+    (line,) = data(stack, read(pair[0]), state)
+    assert line.state == OK
+    (back,) = clone(
+        read_stack(pair[1]), pair[1].read_text(), Request(region="southcentralus", mode="cold"), TODAY
+    ).files
+    assert back.declaration["storage"][0]["bucket"] == "auto"
+    assert "private_endpoint" not in back.declaration["storage"][0]
 
 
 @pytest.mark.parametrize("written", ["aws-recovery"], indirect=True)

@@ -247,3 +247,12 @@ def test_rpo_names_what_it_requires(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = capsys.readouterr()
     assert "warn: --rpo is 15, but Azure does not commit to a lag" in err
     assert "region: eastus2" in out
+
+
+def test_location_of_the_state_does_not_prevent_a_clone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A clone contains neither the state nor the secrets provider of the stack. If they are in the region that can fail, the report has a warning."""
+    path = tmp_path / "Pulumi.aws-recovery.yaml"
+    provider = "secretsprovider: awskms://alias/state?region=us-east-2\n"
+    path.write_text(provider + file_of("aws-recovery").read_text())
+    assert main(["clone", str(path), "--region", "us-west-2", "--dry-run"]) == 0
+    assert "secretsprovider is in us-east-2" in capsys.readouterr().err

@@ -34,6 +34,7 @@ ITEMS = {
     "address_hour": r"public address",
     "endpoint_hour": r"interface endpoint|private endpoint",
     "replication_gb": r"checkpoints replicated",
+    "snapshot_gb_month": r"copy of image",
     "key_month": r"encryption key",
     "alarm_month": r"alarm",
     "alert_month": r"metric alert|alerting policy",

@@ -11,6 +11,7 @@ from typing import Any
 
 import boto3
 import pytest
+from azure.mgmt.keyvault.operations import _operations as vault_operations
 from azure.mgmt.storage import models as storage
 from azure.mgmt.storage.operations import _operations as operations
 from botocore.stub import Stubber
@@ -18,7 +19,7 @@ from botocore.stub import Stubber
 from gpuinfra.clouds.aws import readiness as aws
 from gpuinfra.clouds.azure import readiness as azure
 from gpuinfra.clouds.gcp import readiness as gcp
-from gpuinfra.clouds.readiness import FAIL, MOVE, OK, SKIPPED, UNREAD, Line, Unread
+from gpuinfra.clouds.readiness import CHANGE, FAIL, MOVE, OK, SKIPPED, UNREAD, Line, Unread
 from tests.clouds.gcp.discovery import document
 from tests.clouds.test_readiness import question
 from tests.doctor.test_azure_live import checked
@@ -142,6 +143,40 @@ def test_region_of_a_state_account_on_azure_is_read(
     found = line(on_azure(url, environment))
     assert found[0] == state
     assert reason in found[1]
+
+
+def vault_lines(url: str, found: Any = None) -> list[Line]:
+    """Ask with vaults in the first region and in another one."""
+    listed = [{"name": name, "location": location} for name, location in (("Keys", "southcentralus"), ("others", "West US 2"))]  # fmt: skip
+
+    def every(path: str, api: str) -> Iterable[Mapping[str, Any]]:
+        request = vault_operations.build_vaults_list_by_subscription_request(SUBSCRIPTION, api_version=api)
+        assert request.url.split("?")[0] == path
+        if found:
+            raise found
+        return listed
+
+    state = [{"type": "y", "id": f"/subscriptions/{SUBSCRIPTION}/resourceGroups/g"}]
+    asked = replace(question("azure-recovery", state), secrets=(("secretsprovider of one", url),))
+    return list(azure.vaults(asked, every))
+
+
+@pytest.mark.parametrize(
+    ("vault", "found", "state", "reason"),
+    [
+        ("keys", None, FAIL, "is in southcentralus, so a failover cannot decrypt"),
+        ("others", None, OK, "is in westus2"),
+        ("third", None, SKIPPED, f"third is not in the subscription {SUBSCRIPTION}"),
+        ("keys", Unread("403"), UNREAD, "403"),
+    ],
+)
+def test_region_of_a_key_vault_is_read(vault: str, found: Any, state: str, reason: str) -> None:
+    """The vault of a secrets provider must not be in the first region. A vault in another subscription is not checked, and a refused list is not a failure."""
+    (one,) = vault_lines(f"azurekeyvault://{vault}.vault.azure.net/keys/pulumi", found)
+    assert (one.topic, one.name, one.state) == ("state", "secretsprovider of one", state)
+    assert reason in one.reason
+    assert (one.fix == CHANGE) is (state == FAIL)
+    assert vault_lines("passphrase") == []
 
 
 def test_unread_accounts_and_other_backends_on_azure() -> None:

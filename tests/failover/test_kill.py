@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -12,7 +13,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,22 +24,23 @@ import pytest
 
 from gpuinfra.clone.make import clone
 from gpuinfra.clone.model import Request
+from gpuinfra.clone.replicas import replicas_of
+from gpuinfra.clouds.failover import failover_of
 from gpuinfra.failover.journal import DONE, FAILED, STARTED, UNREACHABLE
+from gpuinfra.planning import make_plan
 from gpuinfra.rehearsal.cloud.core.http import json_response
+from gpuinfra.rehearsal.object_stores import admit
 from gpuinfra.shipped import shipped
 from gpuinfra.spec.load import read_stack
 from tests.clone.deployed import Deployed
 from tests.clouds.stacks import TODAY
+from tests.failover.moved import Data, moved_once
+from tests.failover.regions import REGIONS, UP, Regions
 
 pytestmark = pytest.mark.long
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-STACK, FIRST, REGION = "gcp-recovery", "us-central1", "us-east4"
-NODES = 2
-HANG_S = 300.0
-STEPS = ["check", "fence", "drain", "replication", f"up {STACK}-{REGION}", f"import {STACK}-{REGION}", f"verify {STACK}-{REGION}"]  # fmt: skip
-EFFECTS = {"/resize": "fence", "/v1/transferJobs/": "replication", ":importData": STEPS[5], "/up": STEPS[4]}
-"""Part of the path of a request that changes something -> its step."""
+HANG_S = 600.0
 ENGINE = """#!/bin/sh
 # Reports a deployment to the stand-in cloud, and takes a moment to end, also after the command was killed.
 case "$1" in
@@ -46,13 +50,29 @@ esac
 """
 
 
+@dataclass(frozen=True)
+class Held:
+    """A stack and its second region before the failover."""
+
+    regions: Regions
+    one: Deployed
+    data: Data
+    folder: Path
+    states: dict[str, Any]
+    saved: sqlite3.Connection
+    nodes: int
+
+
 @dataclass
 class World:
     """Both stacks in a stand-in cloud, and the requests that it received."""
 
+    regions: Regions
     deployed: Deployed
+    data: Data
     folder: Path
     states: dict[str, Any]
+    outage: bool = False
     changes: list[str] = field(default_factory=list)
     """Steps of the requests that change something, in order."""
     received: int = 0
@@ -71,18 +91,24 @@ class World:
             with lock:
                 self.received += 1
                 mine = self.received == self.kill_at
-                if request.method != "GET" and (step := _step(request.raw_path)):
+                if step := self.regions.step(request):
                     self.changes.append(step)
             process = self.process
             if mine and self.delay_s < 0:
                 self.kill(process)
-            answer = _reported(request) or route(request)
+            answer = self._deploy() if request.raw_path == UP else route(request)
             if mine and self.delay_s >= 0:
                 threading.Timer(self.delay_s, self.kill, [process]).start()
             return answer
 
         self.deployed.server.route = watched  # type: ignore[method-assign]
         self.deployed.server.handle_error = lambda *_: None  # type: ignore[method-assign]: a killed command closes its connections
+
+    def _deploy(self) -> Any:
+        """The response to the script that replaces the engine. Nodes of the second region write to the replicas from now on."""
+        # A drain after an outage compares the buckets, so the object of both regions stays as it is.
+        self.data.write(shared=not self.outage)
+        return json_response({})
 
     def kill(self, process: subprocess.Popen[bytes] | None) -> None:
         """Kill the command, but not its engine."""
@@ -93,7 +119,7 @@ class World:
     def failover(self, *words: str) -> tuple[int, str]:
         """Run the command to its end or until it is killed. While the engine of a killed run still runs, the command is repeated."""
         given = {
-            "states": self.states, "name": STACK, "stack": str(self.folder / f"Pulumi.{STACK}.yaml"), "region": REGION,
+            "states": self.states, "name": self.regions.stack, "stack": str(self.folder / f"Pulumi.{self.regions.stack}.yaml"), "region": self.regions.second,
             "engine": str(self.folder / "pulumi"), "words": words,
         }  # fmt: skip
         file = self.folder / "given.json"
@@ -114,60 +140,73 @@ class World:
         return json.loads(found[0].read_text()) if found else None
 
 
-def _step(path: str) -> str:
-    return next((step for part, step in EFFECTS.items() if part in path), "")
+@contextmanager
+def operator(one: Deployed) -> Iterator[None]:
+    """Use the credentials of the operator."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in one.environment.items():
+            patch.setenv(name, value)
+        yield
 
 
-def _reported(request: Any) -> Any:
-    """The response to the script that replaces the engine."""
-    return json_response({}) if request.raw_path == "/up" else None
+def replicate(regions: Regions, one: Deployed) -> None:
+    """Replicate what is due. The stand-in replicates when a request reads a bucket."""
+    with operator(one):
+        cloud = failover_of(one.name, regions.first, regions.second, {})
+        assert cloud is not None
+        for pair in cloud.pairs(one.resources):
+            cloud.answers(pair)
 
 
-def _in_first(instance: Any) -> bool:
-    return "/zones/us-central1-" in str(instance["group"])
-
-
-@pytest.fixture(scope="module")
-def deployed(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[Deployed, Path, dict[str, Any], sqlite3.Connection]]:
-    """`gcp-recovery` in mode hot, and its second region, in a stand-in cloud whose groups launch instances."""
+@pytest.fixture(scope="module", params=REGIONS)
+def deployed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Held]:
+    """A shipped stack in mode hot, and its second region, in a stand-in cloud whose groups launch instances."""
+    regions = REGIONS[request.param]
     folder = tmp_path_factory.mktemp("project")
     (folder / "Pulumi.yaml").write_text("name: gpuinfra\nruntime: python\n")
-    path = folder / f"Pulumi.{STACK}.yaml"
+    path = folder / f"Pulumi.{regions.stack}.yaml"
     text = (shipped("stacks") / path.name).read_text()
-    path.write_text(text.replace("mode: cold", "mode: hot").replace("      site_minutes: 30\n", ""))
+    path.write_text(re.sub(r"      site_minutes: .*\n", "", text.replace("mode: cold", "mode: hot")))
     stack = read_stack(path)
     one = Deployed(stack, tmp_path_factory.mktemp("cloud"))
-    one.ask("external", id="train-reservation", count=2, machine="a3-megagpu-8g")
-    replica = next(each for each in one.resources if each["type"].endswith(":RegionClone"))["outputs"]["buckets"]
-    values: tuple[tuple[str, object], ...] = (("storage[0].bucket", replica["scratch-0"]),)
-    made = clone(stack, path.read_text(), Request(region=REGION, mode="hot", values=values), TODAY)
+    for pool in stack.spec.pools:
+        if ident := getattr(pool.capacity[0], "id", None):
+            one.ask("external", id=ident, count=2, machine=pool.machine)
+    with operator(one):
+        cloud = failover_of(request.param, regions.first, regions.second, stack.config)
+    assert cloud is not None
+    pairs = cloud.pairs(one.resources)
+    admit(request.param, lambda action, body: one.ask(action, **body), [name for pair in pairs for name in (pair.source, pair.replica)])  # fmt: skip
+    values: tuple[tuple[str, object], ...] = (("storage[0].bucket", replicas_of(one.resources).buckets["scratch-0"]),)
+    made = clone(stack, path.read_text(), Request(region=regions.second, mode="hot", values=values), TODAY)
     assert made.ok, made.findings
     (file,) = made.files
     file.path.write_text(file.text)
-    states = {STACK: one.resources, file.stack: one.another(read_stack(file.path))}
+    states = {regions.stack: one.resources, file.stack: one.another(read_stack(file.path))}
     one.cloud.fleet.start()
     limit = time.monotonic() + HANG_S
-    while sum(_in_first(each) for each in one.cloud.fleet.running()) < NODES:
+    nodes = make_plan(stack.spec, TODAY).nodes
+    while sum(map(regions.in_first, one.cloud.fleet.running())) < nodes:
         assert time.monotonic() < limit
         time.sleep(0.05)
-    yield one, folder, states, one.save()
+    data = Data.of(one, cloud)
+    replicate(regions, one)
+    yield Held(regions, one, data, folder, states, one.save(), nodes)
     one.cloud.fleet.stop()
     one.close()
 
 
 @pytest.fixture
-def world(deployed: tuple[Deployed, Path, dict[str, Any], sqlite3.Connection], tmp_path: Path) -> Iterator[World]:
+def world(deployed: Held, tmp_path: Path) -> Iterator[World]:
     """The stacks before the failover, also after another test failed over."""
-    one, folder, states, saved = deployed
-    one.restore(saved)
+    one = deployed.one
+    one.restore(deployed.saved)
     route, handle_error = one.server.route, one.server.handle_error
-    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(deployed.folder, tmp_path, dirs_exist_ok=True)
     engine = tmp_path / "pulumi"
-    engine.write_text(ENGINE.format(python=sys.executable, url=f"{one.cloud.endpoint}/up"))
+    engine.write_text(ENGINE.format(python=sys.executable, url=f"{one.cloud.endpoint}{UP}"))
     engine.chmod(0o755)
-    found = World(deployed=one, folder=tmp_path, states=states)
+    found = World(regions=deployed.regions, deployed=one, data=deployed.data, folder=tmp_path, states=deployed.states)
     found.watch()
     yield found
     one.ask("outage", region=None)
@@ -175,21 +214,19 @@ def world(deployed: tuple[Deployed, Path, dict[str, Any], sqlite3.Connection], t
 
 
 @pytest.mark.parametrize(("kills", "outage"), [(10, False), (4, True)])
-def test_failover_resumes_after_kills_at_random_moments(kills: int, outage: bool, world: World) -> None:
-    """After each kill, the journal lists the steps that are done, and the next run repeats none of them. Each failover completes, also if the first region does not respond until then."""
-    chance, copy = random.Random(15), world.deployed.save()
+def test_failover_resumes_after_kills_at_random_moments(kills: int, outage: bool, deployed: Held, world: World) -> None:
+    """After each kill, the journal lists the steps that are done, and the next run repeats none of them. Each failover completes, also if the first region does not respond until then. Nothing is moved twice, and no data of the second region is replaced."""
+    chance, regions = random.Random(15), world.regions
+    requests, once = undisturbed(world, outage=outage)
     interrupted = list[str | None]()
     while len(interrupted) < kills:
-        world.deployed.restore(copy)
-        shutil.rmtree(world.folder / "state", ignore_errors=True)
-        world.deployed.ask("outage", region=FIRST if outage else None)
+        begin(world, deployed, outage=outage)
         changed, starts = list[str](), list[str]()
         """Steps of all requests that change something, and steps that were interrupted, in this failover."""
         while True:
             before, world.changes = world.journal(), []
             done = steps_in(before, DONE)
-            # Without the first region, a failover sends fewer requests.
-            moments = ((19, 28) if outage else (12, 37)) if "check" not in done else ((5, 9) if outage else (1, 13))
+            moments = (requests // 4, requests) if "check" not in done else (1, max(2, requests // 3))
             world.kill_at = chance.randint(*moments) if len(interrupted) < kills else 0
             world.delay_s = chance.uniform(-0.02, 0.04)
             code, text = world.failover(*(["--resume"] if before else []))
@@ -197,21 +234,42 @@ def test_failover_resumes_after_kills_at_random_moments(kills: int, outage: bool
             changed += world.changes
             after = world.journal()
             assert not steps_in(after, FAILED), text
-            consistent(before, after)
+            consistent(regions, before, after)
             if not world.killed:
                 break
             interrupted.append(next(iter(steps_in(after, STARTED)[-1:]), None))
             starts += [one for one in interrupted[-1:] if one]
         assert code == 0, text
         if outage:
-            assert set(steps_in(world.journal(), UNREACHABLE)) == {"fence", "drain", "replication"}
+            assert set(steps_in(world.journal(), UNREACHABLE)) == regions.unreachable
             code, text = returned(world)
             changed += world.changes
-        completed(world, text)
-        assert changed.count("replication") == 2, (interrupted, changed)
-        for step in set(EFFECTS.values()) - {"replication"}:
-            assert 1 <= changed.count(step) <= 1 + starts.count(step), (interrupted, changed)
+        completed(world, deployed, text)
+        moved_once(changed, once, starts)
     assert outage or len(set(interrupted)) > 2, interrupted
+
+
+def begin(world: World, deployed: Held, *, outage: bool) -> None:
+    """Restore both regions, without a journal."""
+    deployed.one.restore(deployed.saved)
+    shutil.rmtree(world.folder / "state", ignore_errors=True)
+    world.deployed.ask("outage", region=world.regions.first if outage else None)
+    world.outage, world.kill_at, world.changes = outage, 0, []
+    world.data.written.clear()
+
+
+def undisturbed(world: World, *, outage: bool) -> tuple[int, Counter[str]]:
+    """Fail over without a kill. Returns the number of requests, and how often each step changes something."""
+    if outage:
+        world.deployed.ask("outage", region=world.regions.first)
+    world.outage = outage
+    code, text = world.failover()
+    assert code == 0, text
+    requests, changed = world.received, list(world.changes)
+    if outage:
+        returned(world)
+        changed += world.changes
+    return requests, Counter(changed)
 
 
 def returned(world: World) -> tuple[int, str]:
@@ -220,7 +278,7 @@ def returned(world: World) -> tuple[int, str]:
     world.kill_at, world.changes = 0, []
     code, text = world.failover("--resume")
     assert code == 0, text
-    assert set(world.changes) == {"fence", "replication"}
+    assert set(world.changes) == world.regions.unreachable - {"drain"}
     return code, text
 
 
@@ -229,13 +287,13 @@ def steps_in(journal: dict[str, Any] | None, state: str) -> list[str]:
     return [name for name, one in (journal or {"steps": {}})["steps"].items() if one["state"] == state]
 
 
-def consistent(before: dict[str, Any] | None, after: dict[str, Any] | None) -> None:
+def consistent(regions: Regions, before: dict[str, Any] | None, after: dict[str, Any] | None) -> None:
     """The steps were started in order, one at a time, and the steps that were done before have not changed."""
     if after is None:
         assert before is None
         return
     names = list(after["steps"])
-    assert names == STEPS[: len(names)]
+    assert names == regions.steps[: len(names)]
     states = [one["state"] for one in after["steps"].values()]
     assert set(states) <= {DONE, STARTED, UNREACHABLE}
     # A resumed run tries the steps in the first region again, before the step that was interrupted.
@@ -246,13 +304,21 @@ def consistent(before: dict[str, Any] | None, after: dict[str, Any] | None) -> N
     assert all(one["started"] and bool(one["ended"]) == (one["state"] != STARTED) for one in after["steps"].values())
 
 
-def completed(world: World, text: str) -> None:
-    """Each step is done, the first region has no nodes, and its replication is disabled."""
-    journal = world.journal()
+def completed(world: World, deployed: Held, text: str) -> None:
+    """Each step is done, the first region has no nodes, and nothing that it writes reaches the second region."""
+    journal, regions = world.journal(), world.regions
     assert journal is not None
     assert journal["ended"]
-    assert steps_in(journal, DONE) == STEPS
+    assert steps_in(journal, DONE) == regions.steps
+    for name in regions.stops:
+        if world.outage and name in regions.unreachable:
+            continue
+        assert journal["steps"][name]["ended"] <= journal["steps"][f"up {regions.target}"]["started"]
     assert json.loads(text[text.index('{\n  "schema"') : text.rindex("}") + 1])["ok"] is True
+    assert regions.replicating(world.deployed) == 0
     store = world.deployed.cloud.store
-    assert {one.plain["status"] for one in store.list("gcp:storage/transferJob:TransferJob")} == {"DISABLED"}
-    assert [one["state"] for one in store.all("instance").values() if _in_first(one)] == ["terminated"] * NODES
+    states = [one["state"] for one in store.all("instance").values() if regions.in_first(one)]
+    assert states == ["terminated"] * deployed.nodes
+    world.data.write_late()
+    replicate(regions, world.deployed)
+    world.data.prove()

@@ -136,6 +136,33 @@ def test_first_region_that_does_not_answer_is_asked_once(tmp_path: Path) -> None
     assert not any(call.startswith(("up ", "import ")) for call in world.calls)
 
 
+@pytest.mark.parametrize("option", [False, True])
+def test_global_service_stops_the_replication_without_the_first_region(option: bool, tmp_path: Path) -> None:
+    """If a global service stops the replication, it is stopped before the second region is deployed, also if the first region does not respond."""
+    world = World(down={"first"}, global_replication=True)
+    result = run(world, tmp_path, unreachable=option)
+    assert result.ok
+    assert result.unreachable == ("fence", "drain")
+    assert [call for call in world.calls if call != "answers"] == ["disable scratch-first", "up aws-recovery-us-west-2", "import fs-1"]  # fmt: skip
+    entries = [str(result.journal.entry(name)["ended"]) for name in ("replication", "up aws-recovery-us-west-2")]
+    assert entries == sorted(entries)
+    world.down.clear()
+    world.calls.clear()
+    assert run(world, tmp_path).unreachable == ()
+    assert "disable scratch-first" not in world.calls
+
+
+def test_global_service_that_does_not_respond_is_recorded(tmp_path: Path) -> None:
+    """A global service that does not respond either does not stop the failover. A resumed run stops the replication."""
+    world = World(down={"first", "global"}, global_replication=True)
+    result = run(world, tmp_path)
+    assert result.ok
+    assert result.unreachable == ("fence", "drain", "replication")
+    world.down.clear()
+    assert run(world, tmp_path).unreachable == ()
+    assert world.calls[-1] == "disable scratch-first"
+
+
 def test_first_region_is_not_asked_with_the_option(tmp_path: Path) -> None:
     """With `--unreachable`, no request goes to the first region."""
     world = World()

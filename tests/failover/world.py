@@ -41,6 +41,8 @@ class World:
     refuses: bool = False
     """Whether the second region refuses the login."""
     slept: int = 0
+    global_replication: bool = False
+    """Whether a global service stops the replication. It does not respond if `down` contains `global`."""
 
     def _ask(self, region: str, call: str) -> None:
         if region in self.down:
@@ -74,7 +76,7 @@ class World:
         return self.missing.pop(0) if self.missing else []
 
     def stop_replication(self, pair: Pair) -> None:
-        self._ask("first", f"disable {pair.source}")
+        self._ask("global" if self.global_replication else "first", f"disable {pair.source}")
 
     def start_import(self, file_system: str) -> str:
         self._ask("second", f"import {file_system}")

@@ -277,6 +277,41 @@ def test_home_directories_deploy_under_their_policies() -> None:
     assert {need.action for need in permissions.needs} - set(operator.summary()["used"]) == elsewhere
 
 
+IMAGE = "ami-0123456789abcdef0"
+
+
+def _with_image_copies() -> ClusterSpec:
+    """The shipped stack with a second region, which copies its image."""
+    spec = spec_of("aws-recovery").model_dump(mode="json", exclude_unset=True)
+    spec["recovery"]["copy_images"] = True
+    spec["software"] = {"image": {"ref": IMAGE, "os": "ubuntu-22.04"}}
+    return parse_spec(spec)
+
+
+def test_image_copies_deploy_under_their_policies() -> None:
+    """Every request for the copy of an image is allowed, each permission is used, and the copy is not deleted."""
+    permissions = permissions_of(make_plan(_with_image_copies(), TODAY))
+    operator = Operator(permissions.documents)
+    assert list(_life(recording_of_spec(_with_image_copies(), stack="prod"), operator)) == []
+    elsewhere = {need.action for need in permissions.needs if all(operation == "" for _, operation in need.uses)}
+    assert {need.action for need in permissions.needs} - set(operator.summary()["used"]) == elsewhere
+    assert not {"ec2:DeregisterImage", "ec2:DeleteSnapshot"} & {need.action for need in permissions.needs}
+
+
+def test_only_the_declared_image_is_copied_to_the_second_region() -> None:
+    """The policies allow copies of the image of the declaration to the second region only, and the use of keys only through EC2."""
+    plan = make_plan(_with_image_copies(), TODAY)
+    source, key = "arn:aws:ec2:us-east-2::image/", "arn:aws:kms:us-west-2:000000000000:key/1"
+    copies = [_asks("ec2:CopyImage", f"{source}{one}", **{"aws:RequestedRegion": region}) for one, region in ((IMAGE, "us-west-2"), (IMAGE, "us-east-2"), ("ami-1", "us-west-2"))]  # fmt: skip
+    assert _allows(plan, *copies) == [True, False, False]
+    uses = [_asks("kms:ReEncryptTo", key, **{"kms:ViaService": f"{service}.us-west-2.amazonaws.com"}) for service in ("ec2", "rds")]  # fmt: skip
+    assert _allows(plan, *uses) == [True, False]
+    tags = {"aws:RequestTag/gpuinfra:cluster": plan.name, "aws:RequestedRegion": "us-west-2"}
+    other = {**tags, "aws:ResourceTag/gpuinfra:cluster": "other"}
+    images = [_asks("ec2:CreateTags", "arn:aws:ec2:us-west-2::image/ami-1", **context) for context in (tags, other)]
+    assert _allows(plan, *images) == [True, False]
+
+
 def test_mount_targets_are_connected_with_groups_of_the_cluster_only() -> None:
     """An interface gets security groups of the cluster only, in subnets of the cluster, and interfaces of other clusters are denied."""
     plan = make_plan(_with_homes(), TODAY)

@@ -31,6 +31,7 @@ COUNTERPARTS = {
 """Types that CloudFormation divides differently."""
 
 NO_HANDLERS = {
+    "ec2/amiCopy:AmiCopy": "CloudFormation has no type for images",
     "s3/bucketObjectv2:BucketObjectv2": "CloudFormation makes no objects",
     "efs/fileSystemPolicy:FileSystemPolicy": "a property of the file system there",
     "fsx/lustreFileSystem:LustreFileSystem": "an old schema without handlers",

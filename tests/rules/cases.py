@@ -359,6 +359,7 @@ ACCEPTED: dict[str, list[Case]] = {
     "fields_are_used_by_the_cloud": [
         ("aws", {_C: reserved(overflow=True)}),
         ("aws", {"storage": lustre(bucket="auto", bucket_path="/data", import_events=["NEW"], backup_days=0)}),
+        ("azure", {"storage": bucket(bucket=_AZURE_CONTAINER, private_endpoint=True)}),
         ("azure", {_C: [{"kind": "spot", "count": 2, "strategy": "price-capacity-optimized"}]}),
         ("gcp", {"storage": lustre(capacity_gib=18000, export_events=["NEW", "CHANGED", "DELETED"])}),
         ("gcp", {"network.machines": ["a3-megagpu-8g"]}),
@@ -1092,6 +1093,19 @@ ACCEPTED: dict[str, list[Case]] = {
         ("azure", {"storage": lustre(capacity_gib=8192, bucket="auto", importer_id=_GUID)}),
         ("azure", {"storage": lustre(capacity_gib=8192, bucket=_AZURE_ACCOUNT + "/blobServices/default/containers/a")}),
     ],
+    "private_endpoint_is_needed": [
+        ("azure", {"storage": bucket(bucket="auto")}),
+        (
+            "azure",
+            {
+                "storage": [
+                    *lustre(capacity_gib=8192, bucket=_AZURE_CONTAINER, importer_id=_GUID, private_endpoint=True),
+                    *bucket(bucket=_AZURE_CONTAINER),
+                ]
+            },
+        ),
+        ("azure", {"storage": bucket(bucket=_AZURE_CONTAINER, private_endpoint=True)}),
+    ],
     "mounted_container_is_valid": [
         ("azure", {"storage": bucket(bucket="auto")}),
         ("azure", {"storage": bucket(bucket=_AZURE_CONTAINER)}),
@@ -1331,6 +1345,15 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {**recovery(), "where": {"cloud": "aws", "region": "us-east-2"}}),
     ],
     "recovery_audit_covers_region": [("aws", recovery()), ("aws", {"audit.trail": "existing"})],
+    "recovery_image_copies_are_needed": [
+        ("aws", recovery()),
+        (
+            "aws",
+            {**recovery(copy_images=True), "software.image": {"ref": "ami-0123456789abcdef0", "os": "ubuntu-22.04"}},
+        ),
+        ("azure", azure_recovery()),
+        ("gcp", gcp_recovery()),
+    ],
     "recovery_names_are_supported": [
         ("aws", recovery(names=NAMES)),
         ("azure", azure_recovery()),
@@ -1487,6 +1510,8 @@ REJECTED: dict[str, list[Case]] = {
         existing("azure", FILE_SHARE, kind="home", address_range="10.0.4.0/24"),
     ],
     "fields_are_used_by_the_cloud": [
+        ("aws", {"storage": lustre(bucket="my-data", private_endpoint=True)}),
+        ("gcp", {"storage": bucket(bucket="my-data", private_endpoint=True)}),
         ("azure", {"pools.0.machine": "Standard_NC96ads_A100_v4", _C: reserved(id=_GROUP, overflow=True)}),
         ("azure", {_C: [{"kind": "spot", "count": 2, "strategy": "lowest-price"}]}),
         ("azure", {"storage": lustre(capacity_gib=8192, zone="1", deployment="scratch_2")}),
@@ -2235,6 +2260,19 @@ REJECTED: dict[str, list[Case]] = {
         ("azure", {"storage": lustre(capacity_gib=8192, bucket="my-data", importer_id=_GUID)}),
         ("azure", {"storage": lustre(capacity_gib=8192, importer_id=_GUID)}),
     ],
+    "private_endpoint_is_needed": [
+        ("azure", {"storage": bucket(bucket="auto", private_endpoint=True)}),
+        ("azure", {"storage": lustre(capacity_gib=8192, private_endpoint=True)}),
+        (
+            "azure",
+            {
+                "storage": [
+                    *lustre(capacity_gib=8192, bucket=_AZURE_CONTAINER, importer_id=_GUID, private_endpoint=True),
+                    *bucket(bucket=_AZURE_CONTAINER, private_endpoint=True),
+                ]
+            },
+        ),
+    ],
     "mounted_container_is_valid": [
         ("azure", {"storage": bucket(bucket="corpus")}),
         ("azure", {"storage": bucket(bucket="https://account.blob.core.windows.net/corpus")}),
@@ -2443,6 +2481,12 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", recovery()),
     ],
     "recovery_audit_covers_region": [("aws", {**recovery(), "audit.trail": "existing"})],
+    "recovery_image_copies_are_needed": [
+        ("aws", recovery(copy_images=True)),
+        ("aws", {**recovery(copy_images=True), "software.image": "2026-09-29"}),
+        ("azure", azure_recovery(copy_images=True)),
+        ("gcp", gcp_recovery(copy_images=True)),
+    ],
     "recovery_names_are_supported": [
         ("azure", azure_recovery(names=NAMES)),
         ("gcp", gcp_recovery(names=NAMES)),

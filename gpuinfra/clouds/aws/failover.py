@@ -54,6 +54,8 @@ def client_of(config: Mapping[str, object], read_s: int = READ_S) -> Client:
 class AwsFailover:
     """The requests for one failover. `gpuinfra.clouds.failover.Failover` describes the methods."""
 
+    global_replication = False
+
     def __init__(self, client: Client, region: str, second: str) -> None:
         self._client, self._first, self._second = client, region, second
 

@@ -78,6 +78,14 @@ def replicas(plan: Plan) -> Iterator[Instance]:
         yield replace(one, values={"purpose": one.values["purpose"]})
 
 
+def image_copies(plan: Plan) -> Iterator[Instance]:
+    """Copies of images in the second Region."""
+    for above in second_regions(plan):
+        for image in plan.recovery.images if plan.recovery else ():
+            if image.copied:
+                yield replace(above, values={**above.values, "image": image.ref})
+
+
 def lag_alarms(plan: Plan) -> Iterator[Instance]:
     """Alarms on the replication lag of each bucket, in the second Region."""
     for above in replicas(plan):

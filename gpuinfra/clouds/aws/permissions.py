@@ -52,6 +52,10 @@ _INTERFACES = frozenset(
     {"ec2:CreateNetworkInterface", "ec2:ModifyNetworkInterfaceAttribute", "ec2:DeleteNetworkInterface"}
 )
 
+IMAGE_COPY = "ec2/amiCopy:AmiCopy"
+_IMAGE_KEY_USE = frozenset({"kms:Decrypt", "kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncryptFrom", "kms:ReEncryptTo", "kms:CreateGrant"})  # fmt: skip
+"""Actions on keys that EC2 performs with the permissions of a caller that copies an image."""
+
 _SERVICE_ROLES = {
     "autoscaling.amazonaws.com": {"autoscaling/group:Group"},
     "elasticfilesystem.amazonaws.com": {"efs/fileSystem:FileSystem"},
@@ -169,6 +173,11 @@ def _statements(plan: Plan, uses: Mapping[str, list[tuple[str, str]]]) -> Iterat
 
 def _scopes(plan: Plan, planned: _Planned, action: str, types: set[str]) -> Iterator[_Scope]:
     """Return the resources and conditions for an action."""
+    if IMAGE_COPY in types and (action == "ec2:CopyImage" or action in _IMAGE_KEY_USE):
+        yield _image_copies(plan, action)
+        types = types - {IMAGE_COPY}
+        if not types:
+            return
     service, _, call = action.partition(":")
     arn = f"arn:{partition(plan.region)}:"
     own = {f"aws:ResourceTag/{_CLUSTER}": plan.name}
@@ -254,6 +263,26 @@ def _scopes(plan: Plan, planned: _Planned, action: str, types: set[str]) -> Iter
         yield _scope(sid, _regional(action, regions), StringEquals={"aws:RequestedRegion": _one(regions)})
 
 
+def _image_copies(plan: Plan, action: str) -> _Scope:
+    """Return the scope of a request that copies images to the second Region. ARNs of images and snapshots have no account.
+
+    The source can be encrypted with a key in the first Region. EC2 uses both keys (https://docs.aws.amazon.com/ebs/latest/userguide/ebs-encryption-requirements.html;
+    resources: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/copy-ami-permissions.html; both retrieved 2026-11-27).
+    """
+    assert plan.recovery is not None
+    arn, first, second = f"arn:{partition(plan.region)}:", plan.region, plan.recovery.region
+    if action == "ec2:CopyImage":
+        sources = [f"{arn}ec2:{first}::image/{one.ref}" for one in plan.recovery.images if one.copied]
+        made = [f"{arn}ec2:{second}::{kind}/*" for kind in ("image", "snapshot")]
+        where = [*sources, f"{arn}ec2:{first}::snapshot/*", *made]
+        return _scope("CopyImages", where, StringEquals={"aws:RequestedRegion": second})
+    keys = [f"{arn}kms:{region}:*:key/*" for region in (first, second)]
+    via = {"kms:ViaService": [f"ec2.{region}.amazonaws.com" for region in (first, second)]}
+    if action == "kms:CreateGrant":
+        return _scope("LetImageCopiesUseKeys", keys, StringEquals=via, Bool={"kms:GrantIsForAWSResource": "true"})
+    return _scope("UseKeysThroughEc2", keys, StringEquals=via)
+
+
 def _records(names: NamesPlan) -> dict[str, Any]:
     """Return the conditions for the records that gpuinfra changes. Names have no trailing dot
     (https://docs.aws.amazon.com/Route53/latest/DeveloperGuide/specifying-rrset-conditions.html, retrieved 2026-11-27)."""
@@ -323,6 +352,10 @@ def _tagging(plan: Plan, action: str, own: Mapping[str, str], regions: list[str]
         # The provider tags security group rules after it creates them.
         rules = [f"arn:{partition(plan.region)}:ec2:{plan.region}:*:security-group-rule/*"]
         yield _scope("TagRules", rules, StringEquals=request)
+        if plan.recovery and any(one.copied for one in plan.recovery.images):
+            # The provider also tags the copy of an image after it creates the copy.
+            copies = [f"arn:{partition(plan.region)}:ec2:{plan.recovery.region}::image/*"]
+            yield _scope("TagImageCopies", copies, StringEquals=request, Null={f"aws:ResourceTag/{_CLUSTER}": "true"})
     elif service == "kms":
         yield _scope("TagNewKeys", where, StringEquals=request, **_new_key(own))
     else:

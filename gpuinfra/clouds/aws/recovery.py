@@ -9,7 +9,7 @@ from shlex import quote
 from gpuinfra.clouds.aws.catalog import MACHINES
 from gpuinfra.clouds.aws.regions import partition
 from gpuinfra.clouds.second_region import quota_totals
-from gpuinfra.plan.model import PoolPlan, RecoveryCommand
+from gpuinfra.plan.model import Image, PoolPlan, RecoveryCommand, RecoveryImage
 from gpuinfra.plan.recovery import Commitment, Replication
 
 OLD_VERSIONS_DAYS = 90
@@ -32,8 +32,19 @@ def image_copy(ref: str, source: str, target: str) -> str:
     )
 
 
+REGIONAL_IMAGE = "an AMI exists in one Region; a copy has a different ID and requires a key in its Region"
+
+
+def _image(image: Image, region: str, second: str) -> RecoveryImage:
+    """Amazon publishes the GPU images and the images of its parameters in each Region. An image that is selected by its ID exists in the first Region only."""
+    if image.source == "id":
+        return RecoveryImage(ref=image.ref, regional=True, why=REGIONAL_IMAGE, command=image_copy(image.ref, region, second))  # fmt: skip
+    how = "a parameter" if image.source == "ssm" else "this name"
+    return RecoveryImage(ref=image.ref, regional=False, why=f"Amazon publishes it under {how} in each Region")  # fmt: skip
+
+
 def _commands(region: str, second: str, pools: tuple[PoolPlan, ...]) -> tuple[RecoveryCommand, ...]:
-    return (*_quotas(second, pools), *_images(region, second, pools), _existing_objects(region))
+    return (*_quotas(second, pools), _existing_objects(region))
 
 
 def _quotas(second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryCommand]:
@@ -46,14 +57,6 @@ def _quotas(second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryComman
         yield RecoveryCommand(
             why=f"the nodes need {vcpus} vCPUs of quota {code} in {second}, where the default for GPUs is 0",
             command=quota_request(code, vcpus, second),
-        )
-
-
-def _images(region: str, second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryCommand]:
-    for ref in sorted({pool.image.ref for pool in pools if pool.image.source == "id"}):
-        yield RecoveryCommand(
-            why=f"image {ref} exists only in {region}; images from SSM parameters exist in every Region",
-            command=image_copy(ref, region, second),
         )
 
 
@@ -92,4 +95,5 @@ REPLICATION = Replication(
     "https://docs.aws.amazon.com/whitepapers/latest/aws-fault-isolation-boundaries/global-services.html, retrieved 2026-11-22",
     geography=partition,
     commands=_commands,
+    image=_image,
 )

@@ -34,6 +34,7 @@ KEY_REASON = "data that a key encrypts is lost without the key"
 SETTINGS = "a bucket without its settings is not protected"
 CONTAINS = "a retained file system is in it"
 WRITES = "a retained file system writes to it"
+IMAGE_REASON = "the nodes of the second Region start from it"
 HOME_SETTING = "without its policy, a file system accepts connections without TLS"
 
 
@@ -168,6 +169,13 @@ REPLICATION = ResourceKind("aws:s3/bucketReplicationConfig:BucketReplicationConf
     "s3:GetReplicationConfiguration",
     "s3:PutReplicationConfiguration iam:PassRole",
     "s3:PutReplicationConfiguration",
+))
+IMAGE_COPY = ResourceKind("aws:ec2/amiCopy:AmiCopy", "{component}-{image}", instances.image_copies, retained(IMAGE_REASON), priced("snapshot_gb_month"), Actions(
+    # EC2 uses the key with the permissions of the caller (https://docs.aws.amazon.com/ebs/latest/userguide/ebs-encryption-requirements.html, retrieved 2026-11-27).
+    "ec2:CopyImage ec2:CreateTags?tags kms:CreateGrant kms:Decrypt kms:DescribeKey kms:GenerateDataKeyWithoutPlaintext kms:ReEncryptFrom kms:ReEncryptTo",
+    "ec2:DescribeImages",
+    "ec2:CreateTags?tags ec2:DeleteTags?-tags ec2:ModifyImageAttribute?description",
+    "ec2:DeregisterImage ec2:DeleteSnapshot",
 ))
 ALERTS = ResourceKind("aws:sns/topic:Topic", "{component}-{region}-alerts", instances.alerts, REMOVED, BY_REQUEST, Actions(
     "sns:CreateTopic sns:TagResource?tags",

@@ -7,7 +7,7 @@ from shlex import quote
 
 from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds.aws.profile import TIERS
-from gpuinfra.clouds.aws.recovery import COMMITMENT, REPLICATION, image_copy, quota_request
+from gpuinfra.clouds.aws.recovery import COMMITMENT, REGIONAL_IMAGE, REPLICATION, image_copy, quota_request
 from gpuinfra.clouds.aws.regions import partition
 from gpuinfra.clouds.second_region import Quota, ReplicationLag, TransferPrice
 
@@ -33,6 +33,7 @@ class AwsSecondRegion:
 
     region_settings: tuple[str, ...] = ("aws:region",)
     zone_settings: tuple[str, ...] = ()
+    private_replicas = False
     tiers: tuple[int, ...] = TIERS["persistent_2"]
     replication = ReplicationLag(
         minutes=COMMITMENT.lag_minutes,
@@ -78,8 +79,7 @@ class AwsSecondRegion:
     def image(self, ref: str, source: str, target: str) -> tuple[str, str] | None:
         if ref.startswith("/aws/service/"):
             return None  # AWS publishes the parameter in each Region.
-        why = "an AMI exists in one Region; a copy has a different ID and requires a key in its Region"
-        return why, image_copy(ref, source, target)
+        return REGIONAL_IMAGE, image_copy(ref, source, target)
 
     def registry(self, registry: str, source: str, target: str) -> tuple[str, str] | None:
         return None

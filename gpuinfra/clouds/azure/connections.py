@@ -46,4 +46,6 @@ def _file_system(entry: FileSystemPlan | ExistingFileSystemPlan) -> Iterator[Con
     if entry.kind == "lustre":
         yield Connection(source=NODES, target=target, protocol="tcp", ports=LUSTRE_PORTS, both_ways=True)
     elif entry.kind == "home":
-        yield Connection(source=NODES, target=target, protocol="tcp", ports=NETAPP_PORTS if entry.service == "netapp" else NFS)
+        yield Connection(
+            source=NODES, target=target, protocol="tcp", ports=NETAPP_PORTS if entry.service == "netapp" else NFS
+        )

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from gpuinfra.clouds.azure.blob_list import Blob, Container, blobs
 from gpuinfra.clouds.azure.readiness import STORAGE, last, policies
-from gpuinfra.clouds.failover import Pair, Resource, Unreachable
+from gpuinfra.clouds.failover import Pair, Resource, Unreachable, not_copied
 from gpuinfra.errors import DeploymentError
 from gpuinfra.handover.azure_rest import NotReached, Refused, Rest, raise_for
 from gpuinfra.handover.ports import PortUnavailable
@@ -41,7 +41,6 @@ CONFLICTS = "OverwriteAlways"
 """The import replaces a file whose blob has changed, even if the file was read before."""
 RUNNING = ("InProgress", "Cancelling")
 UNAVAILABLE = frozenset({408, 429})
-SHOWN = 5
 
 _Result = TypeVar("_Result")
 
@@ -56,6 +55,8 @@ class AzureFailover:
 
     Groups, buckets, file systems and import jobs are resource IDs.
     """
+
+    global_replication = False
 
     def __init__(self, rest: Rest, region: str, second: str) -> None:
         self._rest, self._first, self._second = rest, region, second
@@ -100,10 +101,8 @@ class AzureFailover:
         missing = sorted(one.name for one in unknown if not one.same_content(copies.get(one.name)))
         if missing and self._policy(pair, account_of(pair.replica)) is None:
             # A resumed failover, after the first region did not respond.
-            names = ", ".join(missing[:SHOWN]) + (" ..." if len(missing) > SHOWN else "")
-            raise DeploymentError(
-                f"{counted(len(missing), 'blob')} of {last(account_of(pair.source))}/{last(pair.source)} {'is' if len(missing) == 1 else 'are'} not in the replica, and Azure does not replicate blobs after the `replicas` step: {names}; copy these blobs yourself if the second region needs them"
-            )
+            where = f"{last(account_of(pair.source))}/{last(pair.source)}"
+            raise not_copied(where, missing, "Azure does not replicate blobs after the `replicas` step")
         return missing
 
     def stop_replication(self, pair: Pair) -> None:

@@ -316,9 +316,12 @@ def private_endpoints(plan: Plan) -> Iterator[Instance]:
     for one in _endpoints(plan):
         yield Instance(component=naming.logical(one.component, one.values["purpose"]))
     for file_system, above in _lustre(plan):
-        if file_system.bucket == "auto" and plan.network and "blob" in plan.network.interface_endpoints:
+        if not plan.network or "blob" not in plan.network.interface_endpoints:
+            continue
+        if file_system.bucket == "auto" or file_system.private_endpoint:
             yield Instance(component=naming.logical(above.component, "data"))
-    for one in _own_mounts(plan):
+    mounted = [one for one in plan.file_systems if one.kind == "object" and one.private_endpoint]
+    for one in (*_own_mounts(plan), *mounted):
         for above in sites(plan):
             if plan.network and "blob" in plan.network.interface_endpoints:
                 yield Instance(component=naming.logical(above.component, one.name))

@@ -88,7 +88,7 @@ class AzureProfile:
     access_fields = frozenset(
         {"ingress", "node_roles", "ssh_from", "operators", "evidence_from", "ssh_keys", "bastion", "users"}
     )
-    own_fields = frozenset({"network.existing.dns_zones", "storage.importer_id"})
+    own_fields = frozenset({"network.existing.dns_zones", "storage.importer_id", "storage.private_endpoint"})
     selects_buckets = False
     budget_currency: str | None = None
     replication = REPLICATION
@@ -237,6 +237,7 @@ class AzureProfile:
                 subnet=f"storage-{name}",
                 zone=lustre_zone(zone, region),
                 importer_id=entry.importer_id,
+                private_endpoint=entry.private_endpoint,
                 bucket=entry.bucket,
                 bucket_prefix=entry.bucket_prefix,
                 lifetime=Lifetime.KEPT,
@@ -255,6 +256,7 @@ class AzureProfile:
                 throughput_mb_s_per_tib=None,
                 subnet=self.subnet(zone),
                 bucket=entry.bucket,
+                private_endpoint=entry.private_endpoint,
                 read_only=entry.read_only,
                 cache_gib=entry.cache_gib,
                 lifetime=Lifetime.KEPT if own else Lifetime.ENDS,

@@ -6,7 +6,7 @@ The replication status of a blob is in a header of the source blob. Azure does n
 Requests and responses: the REST references of Storage (Object Replication Policies, Storage Accounts and Blob Containers), Key Vault (Keys),
 Authorization (Role Assignments) and Monitor (Metrics) and their models in the azure-mgmt packages, and Get Blob Properties
 (https://learn.microsoft.com/rest/api/storageservices/get-blob-properties: `x-ms-or-{policy-id}_{rule-id}` is `complete` or `failed`), retrieved 2026-11-23.
-Storage Accounts - List returns the accounts of a subscription (https://learn.microsoft.com/rest/api/storagerp/storage-accounts/list, retrieved 2026-11-26).
+Vaults - List By Subscription and Storage Accounts - List return the vaults and the accounts of a subscription.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from gpuinfra.clouds.readiness import (
     lag,
     of_pair,
     role,
+    secrets,
     state,
 )
 from gpuinfra.handover.azure_rest import Refused, Rest, raise_for
@@ -92,6 +93,7 @@ def look(question: Question) -> Iterator[Line]:
 
     yield from lines(question, get, head, datetime.now(UTC))
     yield from backend(question, every, os.environ)
+    yield from vaults(question, every)
 
 
 def lines(question: Question, get: Get, head: Head, now: datetime) -> Iterator[Line]:
@@ -135,8 +137,7 @@ def backend(question: Question, every: Every, environment: Mapping[str, str]) ->
     if parts.scheme != "azblob":
         return
     account = (parse_qs(parts.query).get("storage_account") or [environment.get("AZURE_STORAGE_ACCOUNT", "")])[0]
-    ids = (str(one.get("id")) for one in question.resources)
-    subscription = next((id_.split("/")[2] for id_ in ids if id_.startswith("/subscriptions/")), "")
+    subscription = _subscription(question)
 
     def home() -> Iterator[Line]:
         found = every(f"/subscriptions/{subscription}/providers/Microsoft.Storage/storageAccounts", STORAGE)
@@ -150,6 +151,35 @@ def backend(question: Question, every: Every, environment: Mapping[str, str]) ->
             yield state(question, _location(known))
 
     yield from asked("state", name, home)
+
+
+def vaults(question: Question, every: Every) -> Iterator[Line]:
+    """Read the region of each Key Vault that encrypts the secrets of a stack (`azurekeyvault://VAULT.vault.azure.net/keys/KEY`).
+
+    URLs: https://www.pulumi.com/docs/iac/concepts/secrets/; requests: Vaults - List By Subscription
+    (https://learn.microsoft.com/rest/api/keyvault/keyvault/vaults/list-by-subscription); both retrieved 2026-11-27.
+    """
+    for name, url in question.secrets:
+        parts = urlsplit(url)
+        if parts.scheme == "azurekeyvault":
+            vault = (parts.hostname or "").partition(".")[0]
+            yield from asked("state", name, lambda name=name, vault=vault: [_vault(question, every, name, vault)])
+
+
+def _vault(question: Question, every: Every, name: str, vault: str) -> Line:
+    subscription = _subscription(question)
+    found = every(f"/subscriptions/{subscription}/providers/Microsoft.KeyVault/vaults", KEYS)
+    # The names of vaults are not case-sensitive.
+    known = next((one for one in found if str(one.get("name")).lower() == vault.lower()), None)
+    if known is None:
+        reason = f"the vault {vault} is not in the subscription {subscription}"
+        return Line(topic="state", name=name, state=SKIPPED, reason=reason)
+    return secrets(question, name, _location(known))
+
+
+def _subscription(question: Question) -> str:
+    ids = (str(one.get("id")) for one in question.resources)
+    return next((id_.split("/")[2] for id_ in ids if id_.startswith("/subscriptions/")), "")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from shlex import quote
 
 from gpuinfra.clouds.azure.catalog import MACHINES, SPOT_QUOTA
 from gpuinfra.clouds.second_region import quota_totals
-from gpuinfra.plan.model import PoolPlan, RecoveryCommand
+from gpuinfra.plan.model import Image, PoolPlan, RecoveryCommand, RecoveryImage
 from gpuinfra.plan.recovery import Replication
 from gpuinfra.words import counted
 
 OLD_VERSIONS_DAYS = 90
 """Number of days for which an account keeps a replaced or deleted blob, so that it can be restored."""
+_VERSION = re.compile(
+    r"/subscriptions/([^/]+)/resourceGroups/([^/]+)/providers/Microsoft\.Compute/galleries/([^/]+)/images/([^/]+)/versions/([^/]+)",
+    re.IGNORECASE,
+)
 _SUBSCRIPTION = "$(az account show --query id --output tsv)"
 
 
@@ -65,8 +71,34 @@ def quota_request(quota: str, total: int, region: str, subscription: str | None 
     return f"az quota update --resource-name '{quota}' --resource-type {resource} --limit-object value={total} --scope {scope}"
 
 
+REGIONAL_IMAGE = "a gallery belongs to one region, so a replica depends on the first region; GALLERY is a gallery in {region} with an image definition"
+
+
+def image_copy(ref: str, target: str) -> str:
+    """Return the commands that copy an image or an image version to a gallery in a region."""
+    command = (
+        "az sig image-version create --resource-group RESOURCE_GROUP --gallery-name GALLERY --gallery-image-definition IMAGE "
+        f"--gallery-image-version VERSION --managed-image {quote(ref)} --location {target} --target-regions {target}"
+    )
+    if found := _VERSION.fullmatch(ref):
+        subscription, group, gallery, image, version = map(quote, found.groups())
+        command = (
+            f"az sig image-version update --subscription {subscription} --resource-group {group} --gallery-name {gallery} "
+            f"--gallery-image-definition {image} --gallery-image-version {version} "
+            f"--add publishingProfile.targetRegions name={target} && {command}"
+        )
+    return command
+
+
+def _image(image: Image, region: str, second: str) -> RecoveryImage:
+    if image.source == "id":
+        why = REGIONAL_IMAGE.format(region=second)
+        return RecoveryImage(ref=image.ref, regional=True, why=why, command=image_copy(image.ref, second))
+    return RecoveryImage(ref=image.ref, regional=False, why="a marketplace image has the same name in each region")  # fmt: skip
+
+
 def _commands(region: str, second: str, pools: tuple[PoolPlan, ...]) -> tuple[RecoveryCommand, ...]:
-    return (*_quotas(second, pools), *_data(second))
+    return (*_quotas(second, pools), *_data())
 
 
 def _quotas(second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryCommand]:
@@ -77,15 +109,10 @@ def _quotas(second: str, pools: tuple[PoolPlan, ...]) -> Iterator[RecoveryComman
         )
 
 
-def _data(second: str) -> Iterator[RecoveryCommand]:
+def _data() -> Iterator[RecoveryCommand]:
     yield RecoveryCommand(
         why="Managed Lustre exports only on request; run the command in the `export_commands` stack output after each checkpoint",
         command="pulumi stack output export_commands",
-    )
-    yield RecoveryCommand(
-        why="a replica is reachable only through private endpoints; run this command for each replica after the network in the second region exists, with the values in the `recovery` stack output, and add the endpoint to the private DNS zone privatelink.blob.core.windows.net",
-        command=f"az network private-endpoint create --resource-group RESOURCE_GROUP --name NAME --location {second} --subnet SUBNET_ID "
-        "--private-connection-resource-id ACCOUNT_ID --group-id blob --connection-name NAME",
     )
 
 
@@ -97,14 +124,13 @@ REPLICATION = Replication(
     manual_exports=True,
     retained_days=OLD_VERSIONS_DAYS,
     control_regions={},
-    not_in_rto=(
-        "creating the private endpoint of the replica's account in the second region",
-        "importing the replica into the file system of the second region",
-    ),
+    not_in_rto=("importing the replica into the file system of the second region",),
     not_in_rpo=("the time until you start exporting a checkpoint",),
     source="https://learn.microsoft.com/azure/storage/blobs/object-replication-overview: no committed time, previous versions after a deletion, existing blobs with the earliest "
     "creation time, costs of requests and transfer; https://learn.microsoft.com/azure/storage/blobs/object-replication-priority-replication: 15 minutes only with priority "
     "replication, which the API version of the provider does not have; both retrieved 2026-11-22",
     geography=azure_cloud,
     commands=_commands,
+    image=_image,
+    no_image_copies="an image version is a resource of a gallery, which this stack does not create; `gpuinfra plan` prints the command for each image",
 )

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from datetime import date
 from shlex import quote
 
 from gpuinfra.catalog.records import CapacityKind, MachineType
 from gpuinfra.clouds.azure.profile import URN
-from gpuinfra.clouds.azure.recovery import REPLICATION, azure_cloud, quota_request
+from gpuinfra.clouds.azure.recovery import REGIONAL_IMAGE, REPLICATION, azure_cloud, image_copy, quota_request
 from gpuinfra.clouds.azure.regions import LUSTRE_SKUS
 from gpuinfra.clouds.second_region import Quota, ReplicationLag, TransferPrice
 
 _READ = date(2026, 11, 21)
-_VERSION = re.compile(
-    r"/subscriptions/([^/]+)/resourceGroups/([^/]+)/providers/Microsoft\.Compute/galleries/([^/]+)/images/([^/]+)/versions/([^/]+)",
-    re.IGNORECASE,
-)
 
 
 class AzureSecondRegion:
@@ -24,6 +19,7 @@ class AzureSecondRegion:
 
     region_settings: tuple[str, ...] = ("azure-native:location",)
     zone_settings: tuple[str, ...] = ()
+    private_replicas = True
     tiers: tuple[int, ...] = tuple(sorted(LUSTRE_SKUS))
     replication = ReplicationLag(
         minutes=None,
@@ -61,19 +57,7 @@ class AzureSecondRegion:
     def image(self, ref: str, source: str, target: str) -> tuple[str, str] | None:
         if URN.fullmatch(ref):
             return None  # A marketplace image is global.
-        command = (
-            "az sig image-version create --resource-group RESOURCE_GROUP --gallery-name GALLERY --gallery-image-definition IMAGE "
-            f"--gallery-image-version VERSION --managed-image {quote(ref)} --location {target} --target-regions {target}"
-        )
-        if found := _VERSION.fullmatch(ref):
-            subscription, group, gallery, image, version = map(quote, found.groups())
-            command = (
-                f"az sig image-version update --subscription {subscription} --resource-group {group} --gallery-name {gallery} "
-                f"--gallery-image-definition {image} --gallery-image-version {version} "
-                f"--add publishingProfile.targetRegions name={target} && {command}"
-            )
-        why = f"a gallery belongs to one region, so a replica depends on the first region; GALLERY is a gallery in {target} with an image definition"
-        return why, command
+        return REGIONAL_IMAGE.format(region=target), image_copy(ref, target)
 
     def registry(self, registry: str, source: str, target: str) -> tuple[str, str] | None:
         return None

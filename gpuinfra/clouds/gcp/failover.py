@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
-from gpuinfra.clouds.failover import Pair, Resource
+from gpuinfra.clouds.failover import Pair, Resource, not_copied
 from gpuinfra.clouds.gcp.api import COMPUTE_ENGINE, LUSTRE, STORAGE, TRANSFER, Api
 from gpuinfra.errors import DeploymentError
 from gpuinfra.safe_text import one_line
@@ -31,6 +31,8 @@ GROUP = "gcp:compute/instanceGroupManager:InstanceGroupManager"
 JOB = "gcp:storage/transferJob:TransferJob"
 FILE_SYSTEM = "gpuinfra:gcp:SharedFilesystem"
 REQUEST = "gcp:compute/resizeRequest:ResizeRequest"
+DISABLED = "DISABLED"
+"""Status of a replication job that copies nothing."""
 QUEUED = ("ACCEPTED", "CREATING")
 """States of a resize request that can still add instances to its group."""
 THREADS = 16
@@ -48,6 +50,8 @@ def connect(region: str, second: str, config: Mapping[str, object]) -> GcpFailov
 
 class GcpFailover:
     """The requests for one failover. `gpuinfra.clouds.failover.Failover` describes the methods."""
+
+    global_replication = True
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -106,7 +110,11 @@ class GcpFailover:
             for (one, _), ours, theirs in zip(same_size, first, second, strict=True):
                 if ours is None or theirs is None or not same(ours, theirs):
                     missing.append(str(one["name"]))
-        return sorted(missing, key=str.encode)
+        missing.sort(key=str.encode)
+        if missing and (self._job(pair) or {}).get("status") == DISABLED:
+            # A resumed failover, after the first region did not respond.
+            raise not_copied(pair.source, missing, "its replication job is disabled")
+        return missing
 
     def _listed(self, bucket: str, **more: str) -> Iterator[Object]:
         asked = {"fields": f"items({FIELDS}),nextPageToken", **more}
@@ -127,11 +135,15 @@ class GcpFailover:
         return self._contents[key]
 
     def stop_replication(self, pair: Pair) -> None:
-        self._set_replication(pair, "DISABLED")
+        self._set_replication(pair, DISABLED)
+
+    def _job(self, pair: Pair) -> Object | None:
+        project, _, job = pair.job.partition("/")
+        return self._api.ask("GET", TRANSFER, f"v1/{job}", {"projectId": project})
 
     def _set_replication(self, pair: Pair, status: str) -> None:
         project, _, job = pair.job.partition("/")
-        found = self._api.ask("GET", TRANSFER, f"v1/{job}", {"projectId": project})
+        found = self._job(pair)
         if found is not None and found.get("status") not in (status, "DELETED"):
             body = {"projectId": project, "transferJob": {"status": status}, "updateTransferJobFieldMask": "status"}
             self._api.sent("PATCH", TRANSFER, f"v1/{job}", body=body)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpuinfra.clouds.gcp.catalog import MACHINES
 from gpuinfra.clouds.second_region import quota_totals
-from gpuinfra.plan.model import PoolPlan, RecoveryCommand
+from gpuinfra.plan.model import Image, PoolPlan, RecoveryCommand, RecoveryImage
 from gpuinfra.plan.recovery import Replication
 from gpuinfra.words import counted
 
@@ -30,6 +30,15 @@ def quota_request(quota: str, total: int, region: str, project: str | None) -> s
     quota_id = name if family else f"{name.replace('_', '-')}-per-project-region"
     dimensions = f"region={region}" + (f",{family}" if family else "")
     return f"gcloud quotas preferences create {of} --quota-id={quota_id} --preferred-value={total} --dimensions={dimensions} --email=EMAIL"
+
+
+def _image(image: Image, region: str, second: str) -> RecoveryImage:
+    """An image is a global resource, and its data is in the locations that its owner chose
+    (https://docs.cloud.google.com/compute/docs/regions-zones/global-regional-zonal-resources, retrieved 2026-11-27)."""
+    why = "an image is a global resource, which has the same name in each region"
+    if image.source == "id" and not image.family:
+        why += "; `gpuinfra ready` checks that its data is not stored in the first region only"
+    return RecoveryImage(ref=image.ref, regional=False, why=why)
 
 
 def _commands(region: str, second: str, pools: tuple[PoolPlan, ...]) -> tuple[RecoveryCommand, ...]:
@@ -70,4 +79,6 @@ REPLICATION = Replication(
     "no deletions, new objects only; https://cloud.google.com/storage-transfer/pricing: no charge for agentless transfers; both retrieved 2026-11-22",
     geography=lambda region: "Google Cloud",
     commands=_commands,
+    image=_image,
+    no_image_copies="images are global resources",
 )

@@ -20,6 +20,7 @@ class GcpSecondRegion:
 
     region_settings: tuple[str, ...] = ("gcp:region",)
     zone_settings: tuple[str, ...] = ("gcp:zone",)
+    private_replicas = False
     tiers: tuple[int, ...] = tuple(sorted(LUSTRE_TIERS))
     replication = ReplicationLag(
         minutes=None,

@@ -22,10 +22,11 @@ MODEL_ACCOUNT = "123456789012"
 """The account of moto."""
 REGION = "us-east-1"
 """The default region of S3."""
-ITSELF = ("vpc-1", "subnet-1", "igw-1", "00000000-0000-0000-0000-000000000001")
+ITSELF = ("vpc-1", "subnet-1", "igw-1", "ami-1", "00000000-0000-0000-0000-000000000001")
 """Placeholders in later calls of a mapping for the id from the first call."""
 
 IDS = {
+    "aws:ec2/amiCopy:AmiCopy": "ImageId",
     "aws:ec2/vpc:Vpc": "Vpc.VpcId",
     "aws:ec2/subnet:Subnet": "Subnet.SubnetId",
     "aws:ec2/internetGateway:InternetGateway": "InternetGateway.InternetGatewayId",
@@ -81,7 +82,7 @@ class Model:
                 yield from self._make(resource)
 
     def _give(self, recording: Recording) -> None:
-        """Create the existing resources that a program uses: a network, the bucket of another stack."""
+        """Create the existing resources that a program uses: a network, the bucket of another stack, images to copy."""
         own = {one.id for one in recording.custom}
         text = json.dumps([one.inputs for one in recording.custom], default=str)
         given = sorted({match[0] for match in _GIVEN.finditer(text)} - own, reverse=True)  # networks first
@@ -99,6 +100,9 @@ class Model:
         named = {str(one.inputs["bucket"]) for one in recording.of("aws:s3/bucketObjectv2:BucketObjectv2")}
         for name in sorted(named - buckets):
             _client("s3", REGION).create_bucket(Bucket=_here(name))
+        for one in recording.of("aws:ec2/amiCopy:AmiCopy"):
+            source = self._client("ec2", one.inputs["sourceAmiRegion"])
+            self.made[one.inputs["sourceAmiId"]] = source.register_image(Name=one.name)["ImageId"]
 
     def _client(self, service: str, region: str | None = None) -> Any:
         # Outside of us-east-1, S3 requires a location constraint, which the provider adds.

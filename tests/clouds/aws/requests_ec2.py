@@ -32,6 +32,14 @@ def _internet(inputs: Inputs) -> Iterator[Call]:
     yield Call("ec2", "AttachInternetGateway", {"InternetGatewayId": "igw-1", **inputs.some(VpcId="vpcId")})
 
 
+@mapper("ec2/amiCopy:AmiCopy")
+def _image_copy(inputs: Inputs) -> Iterator[Call]:
+    names = {"SourceImageId": "sourceAmiId", "SourceRegion": "sourceAmiRegion", "Description": "description", "Encrypted": "encrypted", "KmsKeyId": "kmsKeyId"}  # fmt: skip
+    yield Call("ec2", "CopyImage", {**inputs.some(**names), "Name": "generated"})
+    tags = inputs.tagged("image")["TagSpecifications"][0]["Tags"]
+    yield Call("ec2", "CreateTags", {"Resources": ["ami-1"], "Tags": tags})
+
+
 @mapper("ec2/eip:Eip")
 def _address(inputs: Inputs) -> Iterator[Call]:
     yield Call("ec2", "AllocateAddress", inputs.some(Domain="domain") | inputs.tagged("elastic-ip"))

@@ -12,13 +12,15 @@ import pytest
 
 from gpuinfra.clouds.aws.adopt import Account
 from gpuinfra.clouds.aws.instances import Lookup
+from gpuinfra.clouds.aws.resources import resources
 from gpuinfra.clouds.permissions import permissions_of
+from gpuinfra.cost import price
 from gpuinfra.naming import bucket_name
 from gpuinfra.plan.model import RecoveryPart, RecoveryPlan
 from gpuinfra.planning import make_plan
 from gpuinfra.report import tables
 from gpuinfra.report.plan_tables import recovery_table
-from gpuinfra.spec import parse_spec
+from gpuinfra.spec import ClusterSpec, parse_spec
 from tests.clouds.recorder import Recording, record
 from tests.clouds.stacks import plan_of, recording_of, recording_of_spec, spec_of
 from tests.rules.cases import TODAY
@@ -37,6 +39,55 @@ SUBSCRIPTION, TRAIL = "aws:sns/topicSubscription:TopicSubscription", "aws:cloudt
 def recording() -> Recording:
     """The registrations of the shipped stack with a second region."""
     return recording_of("aws-recovery")
+
+
+AMI = "ami-0123456789abcdef0"
+COPY = "aws:ec2/amiCopy:AmiCopy"
+
+
+def _with_images(*refs: str, copy: bool = True) -> ClusterSpec:
+    """The shipped stack with pools that select images by their IDs."""
+    spec = spec_of("aws-recovery").model_dump(mode="json", exclude_unset=True)
+    spec["recovery"]["copy_images"] = copy
+    (pool,) = spec["pools"]
+    others = [{"name": f"cpu{number}", "machine": "m7i.xlarge", "capacity": [{"kind": "on_demand", "count": 1}]} for number in range(1, len(refs))]  # fmt: skip
+    spec["pools"] = [{**one, "image": {"ref": ref, "os": "ubuntu-22.04"}} for one, ref in zip([pool, *others], refs, strict=True)]  # fmt: skip
+    return parse_spec(spec)
+
+
+def test_images_are_copied_to_the_second_region() -> None:
+    """Each image that a pool selects by its ID is copied once, encrypted with the key of the second region, and retained. A public parameter is not copied."""
+    spec = _with_images(AMI, AMI, "/aws/service/canonical/ubuntu/server/22.04/stable/current/amd64/hvm/ebs-gp2/ami-id")
+    plan, recording = make_plan(spec, TODAY), recording_of_spec(spec, stack="aws-recovery")
+    (copy,) = recording.of(COPY)
+    key = next(one for one in recording.of(KEY) if one.inputs["region"] == SECOND and "data" in one.name)
+    assert {name: copy.inputs[name] for name in ("region", "sourceAmiId", "sourceAmiRegion", "encrypted")} == {
+        "region": SECOND, "sourceAmiId": AMI, "sourceAmiRegion": FIRST, "encrypted": True,
+    }  # fmt: skip
+    assert key.urn in copy.depends_on
+    assert copy.retained
+    assert copy.name in {one.name for one in resources(plan) if one.type == COPY}
+    assert [one.copied for one in plan.recovery.images] == [True, False] if plan.recovery else False
+    assert not [one for one in plan.recovery.commands if "copy-image" in one.command] if plan.recovery else False
+
+
+def test_images_are_not_copied_without_the_field() -> None:
+    """Without `copy_images`, the plan prints the command that copies an image, and the stack copies none."""
+    spec = _with_images(AMI, copy=False)
+    plan = make_plan(spec, TODAY)
+    assert plan.recovery
+    assert [one.copied for one in plan.recovery.images] == [False]
+    assert [one for one in plan.recovery.commands if "copy-image" in one.command]
+    assert not recording_of_spec(spec, stack="aws-recovery").of(COPY)
+
+
+def test_price_of_an_image_copy_is_a_line() -> None:
+    """The price contains the storage of each copy, up to the size of the smallest root disk that starts from it."""
+    plan = make_plan(_with_images(AMI, AMI), TODAY)
+    size = min(pool.disk.size_gib for pool in plan.pools)
+    (line,) = (one for one in price(plan, TODAY).lines if AMI in one.what)
+    assert (line.quantity, line.unit) == (size, "GB-month")
+    assert line.usd_per_unit_hour
 
 
 def _without_recovery() -> Recording:

@@ -92,7 +92,7 @@ def test_blobs_that_can_no_longer_be_replicated_stop_a_resumed_failover(listed: 
     """After the replica was opened, waiting has no effect, so the blobs that are missing are an error. Without missing blobs, there is none."""
     opened = {**ACCOUNTS, f"{REPLICAS[1]}/objectReplicationPolicies": listed}
     late = [blob(str(number)) for number in range(6)]
-    with pytest.raises(DeploymentError, match=r"6 blobs of trainscratch/data are not in the replica, .*: 0, 1, 2, 3, 4 \.\.\.; copy these blobs yourself"):  # fmt: skip
+    with pytest.raises(DeploymentError, match=r"6 objects of trainscratch/data are not in the replica, .*: 0, 1, 2, 3, 4 \.\.\.; copy these objects yourself"):  # fmt: skip
         failing(Regions(opened, {SOURCE: late, REPLICA: []})).not_replicated(PAIR)
     assert failing(Regions(opened, {SOURCE: late, REPLICA: late})).not_replicated(PAIR) == []
 

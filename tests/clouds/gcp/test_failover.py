@@ -111,12 +111,30 @@ def _listings(google: Google, here: list[dict[str, Any]], there: list[dict[str, 
     google.expect(STORAGE, "objects.list", {"bucket": PAIR.source}, {"items": here})
 
 
+def _job(google: Google, status: str = "ENABLED") -> None:
+    """The status of the job, which is read if objects are missing."""
+    google.expect(TRANSFER, "transferJobs.get", {**JOB, "projectId": "my-project"}, {"status": status})
+
+
+def test_objects_that_can_no_longer_be_replicated_stop_a_resumed_failover(one: GcpFailover, google: Google) -> None:
+    """While the job is disabled, waiting has no effect, so the objects that are missing are an error. Without missing objects, the job is not read."""
+    late = [_object(str(number), "1", "AAAA==") for number in range(6)]
+    _listings(google, late, [])
+    _job(google, "DISABLED")
+    with pytest.raises(DeploymentError, match=r"6 objects of train-scratch-first are not in the replica, .*: 0, 1, 2, 3, 4 \.\.\.; copy these objects yourself"):  # fmt: skip
+        one.not_replicated(PAIR)
+    _listings(google, late, late)
+    assert one.not_replicated(PAIR) == []
+    google.done()
+
+
 def test_objects_whose_content_is_not_in_the_replica_are_found(one: GcpFailover, google: Google) -> None:
     """An object is replicated if the replica has the same size and checksums. Generations differ in each bucket, a composite object has no MD5, and
     checksums of objects with different sizes are not read."""
     here = [_object("a", "1", "AAAA=="), _object("b", "2", "BBBB=="), _object("c", "3", "CCCC==", md5="x"), _object("d", "4", "DDDD=="), _object("e", "5", None, size="8")]  # fmt: skip
     there = [_object("a", "9", "AAAA==", md5="x"), _object("b", "8", "OTHER="), _object("c", "7", "CCCC==", md5="y"), _object("e", "6", None), _object("z", "1", "Z")]  # fmt: skip
     _listings(google, here, there)
+    _job(google)
     assert one.not_replicated(PAIR) == ["b", "c", "d", "e"]
     google.done()
 
@@ -129,6 +147,7 @@ def test_checksums_that_a_list_does_not_contain_are_read_once(one: GcpFailover, 
     for bucket, generation, crc in ((PAIR.source, "1", "AAAA=="), (PAIR.replica, "2", "BBBB==")):
         asked = {"bucket": bucket, "object": "run/a b", "generation": generation}
         google.expect(STORAGE, "objects.get", asked, _object("run/a b", generation, crc))
+    _job(google)
     assert one.not_replicated(PAIR) == ["run/a b"]
     _listings(google, here, [_object("run/a b", "3", None)])
     google.expect(STORAGE, "objects.get", {"bucket": PAIR.replica, "object": "run/a b", "generation": "3"}, _object("run/a b", "3", "AAAA=="))  # fmt: skip
@@ -141,6 +160,7 @@ def test_a_version_that_was_deleted_meanwhile_is_compared_again(one: GcpFailover
     monkeypatch.setattr(gcp, "THREADS", 1)
     _listings(google, [_object("a", "1", None)], [_object("a", "2", "AAAA==")])
     google.expect(STORAGE, "objects.get", {"bucket": PAIR.source, "object": "a", "generation": "1"}, 404)
+    _job(google)
     assert one.not_replicated(PAIR) == ["a"]
 
 

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from gpuinfra.clouds.aws import failover
-from gpuinfra.clouds.aws.failover import AwsFailover
+from gpuinfra.clouds.aws.failover import GROUP, AwsFailover
 from gpuinfra.clouds.failover import Pair, Unreachable
 from gpuinfra.errors import DeploymentError
 from gpuinfra.rehearsal import endpoints, workload
@@ -167,3 +167,42 @@ def test_a_replica_is_imported_into_a_file_system(cloud: Cloud, boto: Any) -> No
     assert one.import_ended(one.start_import(FILE_SYSTEM))
     with pytest.raises(DeploymentError, match="no data repository association"):
         one.start_import(OTHER_FILE_SYSTEM)
+
+
+@pytest.mark.usefixtures("buckets")
+def test_a_failover_stops_the_replication_and_compares_the_buckets(cloud: Cloud, boto: Any) -> None:
+    """The version of a replicated object is that of its source. A rule that a failover disabled copies nothing, and a changed object of the replica stays as it is."""
+    one, first, second = AwsFailover(boto, FIRST, SECOND), boto("s3", FIRST), boto("s3", SECOND)
+    first.put_object(Bucket=PAIR.source, Key="before", Body=b"first")
+    assert one.not_replicated(PAIR) == []
+    one.stop_replication(PAIR)
+    one.stop_replication(PAIR)
+    first.put_object(Bucket=PAIR.source, Key="late", Body=b"first")
+    assert one.not_replicated(PAIR) == ["late"]
+    one._set_replication(PAIR, "Enabled")
+    second.put_object(Bucket=PAIR.replica, Key="before", Body=b"second")
+    assert second.get_object(Bucket=PAIR.replica, Key="before")["Body"].read() == b"second"
+    assert one.not_replicated(PAIR) == ["before"]
+    rules = [{"ID": "other", "Status": "Enabled", "Filter": {"Prefix": ""}, "Destination": {"Bucket": f"arn:aws:s3:::{PAIR.replica}"}}]  # fmt: skip
+    with pytest.raises(DeploymentError, match="only changes of the status"):
+        failover.ask(first.put_bucket_replication, Bucket=PAIR.source, ReplicationConfiguration={"Role": "r", "Rules": rules})  # fmt: skip
+
+
+def test_a_failover_stops_a_group(cloud: Cloud, boto: Any) -> None:
+    """A group of size 0 whose launches are suspended has no instances, and a resumed group can launch them. Other changes and groups that do not exist are refused."""
+    cloud.existing(GROUP, "gpu", {"name": "gpu", "minSize": 2, "maxSize": 2, "desiredCapacity": 2, "launchConfiguration": "old", "waitForCapacityTimeout": "0", "region": FIRST})  # fmt: skip
+    AwsFailover(boto, FIRST, SECOND).stop_group("gpu")
+    client = boto("autoscaling", FIRST)
+    (found,) = client.describe_auto_scaling_groups(AutoScalingGroupNames=["gpu"])["AutoScalingGroups"]
+    assert [found[size] for size in ("MinSize", "MaxSize", "DesiredCapacity")] == [0, 0, 0]
+    held = cloud.store.find(GROUP, "gpu", FIRST)
+    assert held is not None
+    assert held.plain["suspendedProcesses"] == ["Launch"]
+    client.resume_processes(AutoScalingGroupName="gpu", ScalingProcesses=["Launch"])
+    held = cloud.store.find(GROUP, "gpu", FIRST)
+    assert held is not None
+    assert held.plain["suspendedProcesses"] == []
+    with pytest.raises(DeploymentError, match="not found"):
+        failover.ask(client.suspend_processes, AutoScalingGroupName="other", ScalingProcesses=["Launch"])
+    with pytest.raises(DeploymentError, match="not supported in a rehearsal"):
+        failover.ask(client.update_auto_scaling_group, AutoScalingGroupName="gpu", HealthCheckType="EC2")

@@ -177,6 +177,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
                 recipients=recovery.recipients,
                 alert_after_s=recovery.alert_after_s,
                 log_days=plan.audit.log_retention_days if foundation.access_log_bucket is not None else None,
+                images=[one.ref for one in recovery.images if one.copied],
             ),
             self.opts,
         )
@@ -186,6 +187,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             "log_key_arn": created.log_key_arn,
             "access_log_bucket": created.access_log_bucket,
             "buckets": created.buckets,
+            "images": created.images,
             "replication_role_arn": created.role_arn,
         }
 

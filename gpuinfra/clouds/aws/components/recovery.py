@@ -53,17 +53,19 @@ class RegionCloneArgs:
     """Replication lag in seconds above which recipients are notified."""
     log_days: int | None = None
     """Retention of access logs of the replicas, in days. If unset, access is not logged, and there is no key for log groups."""
+    images: Sequence[str] = ()
+    """IDs of AMIs in the first Region to copy."""
 
 
 class RegionClone(pulumi.ComponentResource):
-    """Keys and replicas in a second Region, the replication of buckets to it, and alarms on replication lag and failures.
+    """Keys, replicas and image copies in a second Region, the replication of buckets to it, and alarms on replication lag and failures.
 
     S3 publishes the lag in the Region of the replica, and failures in the Region of the source
     (https://docs.aws.amazon.com/AmazonS3/latest/userguide/repl-metrics.html, retrieved 2026-11-22). Each alarm is in the Region of its metric.
 
     Replication covers objects that are written after it is set up. Existing objects require an S3 Batch Replication job.
     Deletions are replicated as delete markers, so a file system in the second Region does not show deleted files. The deleted
-    versions remain in the replica for 90 days. `destroy` retains keys and replicas and ends the replication.
+    versions remain in the replica for 90 days. `destroy` retains keys, replicas and image copies and ends the replication.
     """
 
     data_key_arn: pulumi.Output[str]
@@ -74,6 +76,8 @@ class RegionClone(pulumi.ComponentResource):
     """Bucket for access logs in the second Region, or `None` without access logs."""
     buckets: dict[str, pulumi.Output[str]]
     """Names of the replicas by purpose. Each resolves after the replication is set up."""
+    images: dict[str, pulumi.Output[str]]
+    """IDs of the image copies in the second Region, by the ID of the source."""
     role_arn: pulumi.Output[str]
     """Replication role. A batch job for existing objects can also use it."""
 
@@ -89,6 +93,7 @@ class RegionClone(pulumi.ComponentResource):
             "data", "Disks, evidence and file systems", policies.data_key(self._second), guards
         )
         replicas = {purpose: self._replica(purpose) for purpose in args.sources}
+        self.images = {image: self._image(image) for image in dict.fromkeys(args.images)}
         role, allowed = self._role(replicas)
         self.role_arn = role.arn
         self.buckets = {}
@@ -123,6 +128,7 @@ class RegionClone(pulumi.ComponentResource):
                 "log_key_arn": self.log_key_arn,
                 "access_log_bucket": self.access_log_bucket,
                 "buckets": self.buckets,
+                "images": self.images,
                 "role_arn": self.role_arn,
             }
         )
@@ -163,6 +169,19 @@ class RegionClone(pulumi.ComponentResource):
             ),
             pulumi.ResourceOptions(parent=self),
         )
+
+    def _image(self, image: str) -> pulumi.Output[str]:
+        """Copy an AMI. The name is generated, because the names of an account's AMIs in a Region are unique, and a retained copy keeps its name."""
+        return aws.ec2.AmiCopy(
+            rows.IMAGE_COPY.logical(self._name, image=image),
+            source_ami_id=image,
+            source_ami_region=self._first.region,
+            description=f"Copy of {image} in {self._first.region} for {self._first.cluster}",
+            encrypted=True,
+            kms_key_id=self.data_key_arn,
+            region=self._second.region,
+            opts=child(self, rows.IMAGE_COPY),
+        ).id
 
     def _role(self, replicas: Mapping[str, PrivateBucket]) -> tuple[aws.iam.Role, aws.iam.RolePolicy]:
         role = aws.iam.Role(

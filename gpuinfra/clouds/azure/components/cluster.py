@@ -234,7 +234,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             endpoint = DataEndpoint(subnet_id=_endpoint_subnet(subnet_ids), zone_id=endpoints.zone_ids["blob"])
         for one in self.plan.file_systems:
             if one.kind == "object":
-                container = self._container(one, scope, foundation, endpoint)
+                container = self._container(one, scope, foundation, endpoint, endpoints)
                 if one.bucket == "auto":
                     data[one.name] = container
                 found.append({"kind": one.kind, "mount": one.mount, **_mounted(container)})
@@ -261,12 +261,20 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
         return found, data, exports
 
     def _container(
-        self, one: FileSystemPlan, scope: Scope, foundation: FoundationRefs, endpoint: DataEndpoint | None
+        self,
+        one: FileSystemPlan,
+        scope: Scope,
+        foundation: FoundationRefs,
+        endpoint: DataEndpoint | None,
+        endpoints: Endpoints,
     ) -> pulumi.Output[str]:
-        """Return the container ID for a mount: the declared container, or a new one. The ID of a new container resolves after the private DNS name of its account exists."""
-        if one.bucket and one.bucket != "auto":
-            return pulumi.Output.from_input(one.bucket)
+        """Return the container ID for a mount: the declared container, or a new one."""
         name = naming.logical(self.plan.name, one.name)
+        if one.bucket and one.bucket != "auto":
+            container = pulumi.Output.from_input(one.bucket)
+            if not one.private_endpoint:
+                return container
+            return _reached(name, scope, container, one.bucket.partition("/blobServices/")[0], endpoint, endpoints)
         store = PrivateStore(
             name,
             PrivateStoreArgs(
@@ -278,20 +286,7 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
             ),
             self.opts,
         )
-        names = (
-            private_endpoint(
-                name,
-                scope,
-                kind="blob",
-                service_id=store.account_id,
-                subnet_id=endpoint.subnet_id,
-                zone_id=endpoint.zone_id,
-                parent=store,
-            )
-            if endpoint
-            else None
-        )
-        return ready_after(store.containers[DATA_CONTAINER], [names] if names else [])
+        return _reached(name, scope, store.containers[DATA_CONTAINER], store.account_id, endpoint, store)
 
     def cluster(self, foundation: FoundationRefs, site: SiteRefs) -> Pools:
         plan = self.plan
@@ -332,6 +327,29 @@ class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):
 def _endpoint_subnet(subnet_ids: Mapping[str, pulumi.Input[str]]) -> pulumi.Input[str]:
     """Return the subnet for private endpoints. If an existing network does not have one, return the node subnet."""
     return subnet_ids.get(ENDPOINTS_SUBNET) or subnet_ids["private-0"]
+
+
+def _reached(
+    name: str,
+    scope: Scope,
+    container: pulumi.Output[str],
+    account_id: pulumi.Input[str],
+    endpoint: DataEndpoint | None,
+    parent: pulumi.Resource,
+) -> pulumi.Output[str]:
+    """Return the ID of a container. It resolves after the private endpoint of its account has its DNS name."""
+    if endpoint is None:
+        return container
+    names = private_endpoint(
+        name,
+        scope,
+        kind="blob",
+        service_id=account_id,
+        subnet_id=endpoint.subnet_id,
+        zone_id=endpoint.zone_id,
+        parent=parent,
+    )
+    return ready_after(container, [names])
 
 
 def _mounted(container_id: pulumi.Output[str]) -> dict[str, pulumi.Output[str]]:

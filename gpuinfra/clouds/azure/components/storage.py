@@ -171,19 +171,7 @@ class SharedFilesystem(pulumi.ComponentResource):
             ),
             pulumi.ResourceOptions(parent=self),
         )
-        ready = self._importer(store.account_id)
-        if args.endpoint:
-            ready.append(
-                private_endpoint(
-                    naming.logical(self._name, "data"),
-                    args.scope,
-                    kind="blob",
-                    service_id=store.account_id,
-                    subnet_id=args.endpoint.subnet_id,
-                    zone_id=args.endpoint.zone_id,
-                    parent=self,
-                )
-            )
+        ready = [*self._importer(store.account_id), *self._endpoint(store.account_id)]
         return store.containers[DATA_CONTAINER], store.containers[LOG_CONTAINER], ready
 
     def _existing(self, container_id: str) -> tuple[pulumi.Output[str], pulumi.Output[str], list[pulumi.Resource]]:
@@ -197,7 +185,26 @@ class SharedFilesystem(pulumi.ComponentResource):
             public_access=blobs.PublicAccess.NONE,
             opts=child(self, rows.IMPORT_LOG),
         )
-        return pulumi.Output.from_input(container_id), log.id, self._importer(container_id.split("/blobServices/")[0])
+        account_id = container_id.split("/blobServices/")[0]
+        endpoint = self._endpoint(account_id) if self._args.plan.private_endpoint else []
+        return pulumi.Output.from_input(container_id), log.id, [*self._importer(account_id), *endpoint]
+
+    def _endpoint(self, account_id: pulumi.Input[str]) -> list[pulumi.Resource]:
+        """Create the private endpoint of an account in the network of the file system."""
+        at = self._args.endpoint
+        if at is None:
+            return []
+        return [
+            private_endpoint(
+                naming.logical(self._name, "data"),
+                self._args.scope,
+                kind="blob",
+                service_id=account_id,
+                subnet_id=at.subnet_id,
+                zone_id=at.zone_id,
+                parent=self,
+            )
+        ]
 
     def _importer(self, account_id: pulumi.Input[str]) -> list[pulumi.Resource]:
         """Assign the two roles to the importing service. If the declaration has no `importer_id`, the container's owner must have assigned them already."""

@@ -167,6 +167,23 @@ def mounted_container_is_valid(spec: ClusterSpec, today: date) -> Iterator[Findi
             yield error(f"storage[{i}].key_arn", what, "remove it")
 
 
+def private_endpoint_is_needed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """`private_endpoint` is set for an existing container only, and once for each account, because an account has one name in the DNS zone of the network."""
+    first: dict[str, str] = {}
+    for i, entry in enumerate(spec.storage):
+        if not isinstance(entry, Lustre | ObjectMount) or not entry.private_endpoint:
+            continue
+        path = f"storage[{i}].private_endpoint"
+        if entry.bucket in (None, "auto"):
+            what = f"is true, but {'the stack creates the container, which has an endpoint' if entry.bucket else 'bucket is not set'}"
+            yield error(path, what, "remove it, or set bucket to the ID of an existing container")
+            continue
+        account = str(entry.bucket).partition("/blobServices/")[0].lower()
+        if account in first:
+            yield error(path, f"is true, but {first[account]} already has an endpoint for this account", "remove it")
+        first.setdefault(account, f"storage[{i}]")
+
+
 def lustre_import_uses_account_keys(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """Managed Lustre imports with an account key, but CIS 9.3.1.3 requires that account keys are disabled."""
     for i, entry in enumerate(spec.storage):

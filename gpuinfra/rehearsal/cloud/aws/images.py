@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from gpuinfra.rehearsal.cloud.core.store import Store
 
+COPY = "aws:ec2/amiCopy:AmiCopy"
+
 
 @dataclass(frozen=True, slots=True)
 class Image:

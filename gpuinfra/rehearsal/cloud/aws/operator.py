@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gpuinfra.clouds.aws.permissions import ACTIONS
+from gpuinfra.clouds.aws.permissions import ACTIONS, IMAGE_COPY
 from gpuinfra.rehearsal.cloud.aws import policy
 from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT, OPERATOR, OPERATOR_ID
 from gpuinfra.rehearsal.cloud.core import ids
@@ -205,7 +205,7 @@ def _context(action: str, kind: str, region: str) -> dict[str, str]:
         return {"iam:PassedToService": _TAKES_ROLE.get(kind, "")}
     if action == "iam:CreateServiceLinkedRole":
         return {"iam:AWSServiceName": _SERVICE_ROLE.get(kind, "")}
-    services = {"s3": "s3", "efs": "elasticfilesystem"}
+    services = {"s3": "s3", "efs": "elasticfilesystem", "ec2": "ec2"}
     via = services.get(kind.partition("/")[0])
     return {"kms:ViaService": f"{via}.{region}.amazonaws.com"} if via else {}
 
@@ -241,8 +241,9 @@ def _boundary(store: Store, action: str, kind: str, old: Mapping[str, Any], new:
 
 def _creating(kind: str) -> str | None:
     """Return the EC2 action that creates a resource with its tags. The provider tags security group rules, and a default security group, in a separate call."""
-    words = (word.partition("?")[0].partition(":")[2] for word in ACTIONS[f"aws:{kind}"].of("create"))
-    return next((word for word in words if word.startswith(("Create", "Allocate")) and word != "CreateTags"), None)
+    words = (word.partition("?")[0] for word in ACTIONS[f"aws:{kind}"].of("create"))
+    calls = (word.partition(":")[2] for word in words if not word.startswith("kms:"))
+    return next((call for call in calls if call.startswith(("Create", "Allocate")) and call != "CreateTags"), None)
 
 
 def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], region: str, id: str) -> Iterator[str]:
@@ -287,6 +288,11 @@ def _resources(store: Store, action: str, kind: str, inputs: Mapping[str, Any], 
         shape = "association" if "Association" in kind else "file-system"
         # The ARN of a volume contains the IDs of its file system and of the volume.
         yield f"arn:aws:fsx:{where}:{'volume' if action == 'fsx:UpdateVolume' else shape}/{id or '*'}"
+    elif kind == IMAGE_COPY and not action.startswith("kms:"):
+        if action == "ec2:CopyImage":
+            yield f"arn:aws:ec2:{inputs.get('sourceAmiRegion')}::image/{inputs.get('sourceAmiId')}"
+            yield f"arn:aws:ec2:{region}::snapshot/*"
+        yield f"arn:aws:ec2:{region}::image/{id or '*'}"
     elif action.startswith(_RULES):
         yield f"arn:aws:ec2:{where}:security-group/{inputs.get('securityGroupId') or id or '*'}"
     else:

@@ -27,6 +27,7 @@ TABLE = Path(__file__).parent / "replacements.json"
 _FORCED: dict[str, tuple[str, ...]] = {
     "aws:ec2/vpc:Vpc": ("ipv6NetmaskLength",),
     "aws:ec2/eip:Eip": ("domain", "publicIpv4Pool"),
+    "aws:ec2/amiCopy:AmiCopy": ("name", "sourceAmiId", "sourceAmiRegion", "encrypted", "kmsKeyId"),
     "aws:ec2/securityGroup:SecurityGroup": ("description", "namePrefix"),
     "aws:ec2/launchTemplate:LaunchTemplate": ("namePrefix",),
     "aws:ec2/natGateway:NatGateway": ("allocationId", "availabilityMode", "connectivityType", "privateIp", "subnetId", "vpcId"),

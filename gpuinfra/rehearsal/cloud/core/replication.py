@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gpuinfra.rehearsal.cloud.core.store import Store
 
 _LAG = "replication-lag"
+_COPIED = "replicated"
 
 
 def set_lag(store: Store, seconds: float) -> None:
@@ -25,20 +26,25 @@ def lag(store: Store) -> float:
 
 
 def waiting(store: Store, source: str, replica: str, since: float) -> list[tuple[str, float]]:
-    """Return the key and the age in seconds of each object that was written after the replication was created and that the replica lacks."""
+    """Return the key and the age in seconds of each object that was written after the replication was created, that the replica lacks, and
+    that was not replicated before. An object is replicated once, even if the replica changes later.
+    """
     known = {(key, etag) for key, _, etag, _ in store.objects(replica)}
+    copied = store.get(_COPIED, f"{source} {replica}") or {}
     now = store.now()
     return [
         (key, now - modified)
         for key, _, etag, modified in store.objects(source)
-        if modified >= since and (key, etag) not in known
+        if modified >= since and (key, etag) not in known and copied.get(key) != [etag, modified]
     ]
 
 
 def copy(store: Store, source: str, replica: str, since: float) -> None:
     """Copy the objects that were written after the replication was created and that the replica lacks."""
-    least = lag(store)
+    least, pair = lag(store), f"{source} {replica}"
     for key, age in waiting(store, source, replica, since):
         found = store.object(source, key) if age >= least else None
         if found is not None:
             store.put_object(replica, key, found.body, found.meta)
+            copied = store.get(_COPIED, pair) or {}
+            store.put(_COPIED, pair, {**copied, key: [found.etag, found.modified]})

@@ -1,7 +1,7 @@
 """The path-style S3 operations that nodes, the operator and bundles use.
 
 PUT, GET, HEAD and DELETE of objects, with If-None-Match, ranges and batches of deletions; both versions of listings;
-locations and heads of buckets. The signature of each request is verified. Then the caller's IAM policies and the bucket
+locations and heads of buckets; versions and replication rules. The signature of each request is verified. Then the caller's IAM policies and the bucket
 policy are evaluated.
 """
 
@@ -17,6 +17,7 @@ from urllib.parse import quote
 from xml.sax.saxutils import escape
 
 from gpuinfra.rehearsal.cloud.aws import access, credentials, replication, signatures
+from gpuinfra.rehearsal.cloud.aws.http import changes
 from gpuinfra.rehearsal.cloud.core import outage
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, content
@@ -75,6 +76,10 @@ class Objects:
         arn, query = f"arn:aws:s3:::{bucket}", request.query
         if request.method == "POST" and "delete" in query:
             return self._delete_many(request, who, bucket)
+        if request.method == "PUT" and "replication" in query:
+            self._allow(who, "s3:PutReplicationConfiguration", arn, {}, bucket)
+            changes.set_replication(self.cloud, bucket, request.body)
+            return Response(200)
         if request.method not in ("GET", "HEAD"):
             raise CloudError(
                 "MethodNotAllowed", "The specified method is not allowed against this resource.", status=405
@@ -82,6 +87,9 @@ class Objects:
         if "replication" in query:
             self._allow(who, "s3:GetReplicationConfiguration", arn, {}, bucket)
             return _xml(replication.document(self.cloud.store, bucket))
+        if "versions" in query:
+            self._allow(who, "s3:ListBucketVersions", arn, {"s3:prefix": query.get("prefix", "")}, bucket)
+            return _xml(changes.versions(self.cloud, bucket, query.get("prefix", "")))
         if "location" in query:
             self._allow(who, "s3:GetBucketLocation", arn, {}, bucket)
             region = access.bucket_region(self.cloud.store, bucket)

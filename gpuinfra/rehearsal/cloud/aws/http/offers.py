@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gpuinfra.rehearsal.cloud.aws import operator
 from gpuinfra.rehearsal.cloud.aws.behaviors.audit import parameter_value
 from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT
-from gpuinfra.rehearsal.cloud.aws.images import image_id
+from gpuinfra.rehearsal.cloud.aws.images import COPY, image_id
 from gpuinfra.rehearsal.cloud.core import offers
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 
@@ -48,7 +48,9 @@ def describe_images(
     found = []
     for one in ids:
         looked_up = cloud.store.get("image", one)
-        if looked_up is None and not offers.available(cloud, one, region):
+        copied = looked_up is not None and "copied_to" in looked_up
+        exists = cloud.store.find(COPY, one, region) if copied else looked_up or offers.available(cloud, one, region)
+        if not exists:
             raise CloudError("InvalidAMIID.NotFound", f"The image id '[{one}]' does not exist")
         name = str((looked_up or {}).get("name") or one)
         arch = "arm64" if "arm64" in name else "x86_64"

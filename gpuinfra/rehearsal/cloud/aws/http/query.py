@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 
 from gpuinfra.rehearsal.cloud.aws import credentials, operator, places, refreshes, signatures
 from gpuinfra.rehearsal.cloud.aws.groups import GROUP, desired
-from gpuinfra.rehearsal.cloud.aws.http import describe, offers, sessions
+from gpuinfra.rehearsal.cloud.aws.http import changes, describe, offers, sessions
 from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT
 from gpuinfra.rehearsal.cloud.core import ids, outage
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
@@ -55,6 +55,10 @@ class Queries:
             ("autoscaling", "DescribeInstanceRefreshes"): self._refreshes,
             ("autoscaling", "StartInstanceRefresh"): self._start_refresh,
             ("autoscaling", "TerminateInstanceInAutoScalingGroup"): self._terminate,
+            **{
+                ("autoscaling", name): lambda asked, by, change=change: change(cloud, asked, by.region)
+                for name, change in changes.GROUP_CHANGES.items()
+            },
             ("ec2", "DescribeInstances"): self._instances,
             ("ec2", "GetConsoleOutput"): self._console,
             ("ec2", "DescribeInstanceTypeOfferings"): self._offerings,
@@ -99,7 +103,7 @@ class Queries:
                 self._read_only(verified)
             elif service != "sts":
                 self._read_only(verified)
-                named = asked.get("AutoScalingGroupName") if action.startswith("Start") else None
+                named = None if action.startswith("Describe") else asked.get("AutoScalingGroupName")
                 if action.startswith("Terminate"):
                     named = (self.cloud.store.get("instance", asked.get("InstanceId", "")) or {}).get("group")
                 where = operator.group_arn(named, verified.region) if named else "*"

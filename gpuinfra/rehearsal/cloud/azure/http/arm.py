@@ -16,6 +16,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from gpuinfra.clouds.azure.readiness import VAULT
 from gpuinfra.clouds.azure.recovery import BUCKETS, PENDING
 from gpuinfra.rehearsal.cloud.azure import groups, identity, ids, model, operator, places, replication, stores
 from gpuinfra.rehearsal.cloud.azure.errors import AzureError
@@ -34,6 +35,7 @@ _MACHINE = re.compile(_SET.pattern.partition("(?P<rest>")[0] + r"/virtualMachine
 _TUNNEL = re.compile(r"(?P<bastion>/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/bastionHosts/[^/]+)/tunnel", re.I)  # fmt: skip
 _LOG = re.compile(r"/subscriptions/[^/]+/providers/Microsoft\.Insights/eventtypes/management/values", re.I)
 _ACCOUNTS = re.compile(r"/subscriptions/[^/]+/providers/Microsoft\.Storage/storageAccounts", re.I)
+_VAULTS = re.compile(r"/subscriptions/[^/]+/providers/Microsoft\.KeyVault/vaults", re.I)
 _METRICS = re.compile(
     r"(?P<policy>/subscriptions/.+/objectReplicationPolicies/[^/]+)/providers/Microsoft\.Insights/metrics", re.I
 )
@@ -96,6 +98,8 @@ class ResourceManager:
             return {"value": [{"id": f"/subscriptions/{ids.SUBSCRIPTION}", "subscriptionId": ids.SUBSCRIPTION}]}
         if _ACCOUNTS.fullmatch(place) and request.method == "GET":
             return {"value": [self._read(one.id) for one in self.cloud.store.list(stores.ACCOUNT)]}
+        if _VAULTS.fullmatch(place) and request.method == "GET":
+            return {"value": [self._read(one.id) for one in self.cloud.store.list(VAULT)]}
         if (metrics := _METRICS.fullmatch(place)) and request.method == "GET":
             return self._metrics(metrics["policy"], request.query)
         if (bastion := _TUNNEL.fullmatch(place)) and request.method == "GET":

@@ -1,0 +1,78 @@
+"""The result of the last failover drill of a stack: a file in the user's state folder, which `gpuinfra rehearse drill` writes and `gpuinfra ready` reads."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from gpuinfra.clouds.readiness import OK, SKIPPED, WARN, Line
+from gpuinfra.file_errors import naming
+from gpuinfra.json_text import parsed
+from gpuinfra.node.journal import write_whole
+from gpuinfra.remote.record import state_folder
+from gpuinfra.spec.load import LoadedStack
+from gpuinfra.words import counted
+
+SCHEMA = "gpuinfra.drill/1"
+OLD_DAYS = 30
+"""Age in days above which `ready` asks for another drill."""
+
+
+def record(stack: LoadedStack, *, problems: tuple[str, ...], rpo: float | None, rto: float | None) -> None:
+    """Record the result of a drill of a stack with `recovery`. `rpo` and `rto` are the minutes that were reached, or None if the drill ended before."""
+    body = {
+        "schema": SCHEMA, "stack": stack.name, "file": str(stack.path.resolve()), "declaration": _checksum(stack),
+        "ended": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "problems": list(problems), "rpo_minutes": rpo, "rto_minutes": rto,
+    }  # fmt: skip
+    path = _path(stack)
+    with naming(path):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_whole(path, json.dumps(body, indent=2) + "\n")
+
+
+def line(stack: LoadedStack, now: datetime) -> Line:
+    """Return the line of `ready` about the last drill on this machine. It never fails, because a drill does not change the second region."""
+    recovery = stack.spec.recovery
+    assert recovery is not None
+    fix = f"gpuinfra rehearse drill {stack.path} --to {recovery.region}"
+    state, reason = _judged(_read(_path(stack)), _checksum(stack), now)
+    return Line(topic="drill", name=recovery.region, state=state, reason=reason, fix="" if state == OK else fix)
+
+
+def _judged(found: Mapping[str, Any] | None, declaration: str, now: datetime) -> tuple[str, str]:
+    if found is None:
+        return SKIPPED, "no drill of this stack file is recorded on this machine"
+    ended = datetime.fromisoformat(str(found["ended"]).replace("Z", "+00:00"))
+    day = f"{ended:%Y-%m-%d}"
+    if found["problems"]:
+        return WARN, f"the drill of {day} failed: {str(found['problems'][0]).splitlines()[0]}"
+    if found["declaration"] != declaration:
+        return WARN, f"the declaration changed after the drill of {day}"
+    age = (now - ended).days
+    if age > OLD_DAYS:
+        return WARN, f"the last drill passed {counted(age, 'day')} ago"
+    return OK, f"passed on {day}: RPO {found['rpo_minutes']:.1f} minutes, RTO {found['rto_minutes']:.1f} minutes"
+
+
+def _path(stack: LoadedStack) -> Path:
+    name = hashlib.sha256(str(stack.path.resolve()).encode()).hexdigest()[:16]
+    return state_folder() / "drill" / f"{name}.json"
+
+
+def _read(path: Path) -> Mapping[str, Any] | None:
+    """Return the record, or None if there is none, or if another version wrote it."""
+    try:
+        found = parsed(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    known = isinstance(found, dict) and found.get("schema") == SCHEMA
+    return found if known and {"ended", "problems", "declaration"} <= found.keys() else None
+
+
+def _checksum(stack: LoadedStack) -> str:
+    body = json.dumps(stack.spec.model_dump(mode="json"), sort_keys=True, default=str)
+    return hashlib.sha256(body.encode()).hexdigest()
