@@ -42,9 +42,10 @@ def set_storage(pair: Pair, draft: Draft) -> None:
                 what = f"is not replicated, so the clone starts with an empty {entry.mount}"
                 draft.findings.append(warn(path, what, "copy the files to the clone's file system before you use it"))
             continue
-        if pair.across and isinstance(entry, Lustre):
+        if pair.across:
             for name in pair.unused("storage"):
                 draft.set(("storage", index, name), None, f"{pair.there.title} does not support this setting")
+        if pair.across and isinstance(entry, Lustre):
             tier = entry.throughput_mb_s_per_tib
             if tier and tier not in pair.facts.tiers:
                 near = nearest_value(pair.facts.tiers, tier)

@@ -35,7 +35,8 @@ from .outcome import shortened
 from .pairs import PairResult, next_round, verdict
 
 MAX_NODES = 1000
-"""Maximum number of nodes in one test. The simulation in the tests has this size."""
+"""Maximum number of nodes in one test. The simulation in the tests has this size. If the number of nodes is unknown, the other nodes end at once (`Ended`),
+and their services start another test."""
 MAX_BYTES = 1 << 20
 """Maximum size of an object that a node reads."""
 MAX_ROUNDS = 64
@@ -47,6 +48,8 @@ PASS, FAIL, ABSENT, BYE = "pass", "fail", "absent", "bye"
 """Outcomes of one round on one node. `absent`: the partner did not arrive. `bye`: the node had no partner in this round."""
 LEFT = "-left"
 """End of the incarnation with which a process leaves. The result is greater than the incarnation of the process, and less than that of a later process."""
+QUIET_S = 30.0
+"""Time without a new node after which the first round starts, in seconds."""
 STALE_S = 1800.0
 """Age of a process that does not take part in the first round if the number of nodes is unknown, because it can have died without leaving. A process
 waits only minutes for the first round. If it is alive, it takes part from the second round on."""
@@ -87,7 +90,7 @@ class Settings:
     nodes: int = 0
     """Number of nodes that take part. The first round starts when they have joined, or after `join_s`. If it is 0, the number is unknown: the first
     round starts when two nodes have joined and no other node has joined for `quiet_s`. A node that joins later takes part from the next round on."""
-    quiet_s: float = 30.0
+    quiet_s: float = QUIET_S
     join_s: float = 900.0
     """Maximum wait for other nodes."""
     round_s: float = 1260.0
@@ -101,7 +104,7 @@ class Alone(Missing):
 
 
 class Ended(Missing):
-    """The test ended before this node took part in a round, or none of its nodes continues it."""
+    """The test ended before this node took part in a round, has no place for this node, or none of its nodes continues it."""
 
 
 @dataclass(frozen=True)
@@ -217,6 +220,8 @@ class _Node:
                 if open_end and plan.members.get(self._name) != self._incarnation:
                     raise Ended("the test ended before this node joined, or without this node")
                 return plan
+            if open_end and self._name not in plan.members and len(plan.members) >= MAX_NODES:
+                raise Ended("the test has its maximum number of %d nodes" % MAX_NODES)
             if self._takes_part():
                 yield from self._measure(plan)
             elif was_member or plan.absent.get(self._name) == self._incarnation:
@@ -346,7 +351,7 @@ class _Node:
 
     def _publish(self, number: int, joined: Mapping[str, str], absent: dict[str, str]) -> Plan | None:
         if len(joined) > MAX_NODES:
-            raise Missing("%d nodes take part; the fabric test supports at most %d" % (len(joined), MAX_NODES))
+            joined = self._with_a_place(joined)
         for earlier in range(number):
             if earlier not in self._words:
                 self._outcomes(earlier)
@@ -358,6 +363,13 @@ class _Node:
         # An object of an earlier process with this name stays, and the next poll reads it.
         last = "plan" if found is None else VERDICT
         return plan if self._store.put("plan/%02d/%s/%s" % (number, self._name, last), plan.dumped()) else None
+
+    def _with_a_place(self, joined: Mapping[str, str]) -> dict[str, str]:
+        """Return as many nodes as a test can have: those that already take part, then those with the first names."""
+        if self._settings.nodes:
+            raise Missing("%d nodes take part; the fabric test supports at most %d" % (len(joined), MAX_NODES))
+        before = {} if self._plan is None else self._plan.members
+        return {name: joined[name] for name in sorted(joined, key=lambda name: (name not in before, name))[:MAX_NODES]}
 
     def _outcomes(self, number: int) -> dict[str, tuple[str, str]]:
         """Return the outcome and the partner of each node in a round."""
