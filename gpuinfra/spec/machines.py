@@ -62,7 +62,8 @@ def described(record: MachineRecord, base: MachineType) -> MachineType:
     nics = base.nics
     if record.interfaces is not None:
         nics = tuple(NicShape(card=i.card, device=i.device, kind=i.kind) for i in record.interfaces)
-    floors = base.floors
+    # The minimums were measured with the GPUs of the base.
+    floors = base.floors if gpu is base.gpu else ()
     if fabric != base.fabric or record.gpus not in (None, base.gpus):
         # The bandwidth between two nodes depends on their number of fabric devices and GPUs.
         floors = tuple(one for one in floors if one.check != "B3")
@@ -73,8 +74,6 @@ def described(record: MachineRecord, base: MachineType) -> MachineType:
         gpu=gpu,
         gpus=gpus,
         nvswitch=base.nvswitch and gpu is not None and gpu.nvlinks > 0,
-        # The minimums were measured with the GPUs of the base.
-        floors=base.floors if gpu is base.gpu else (),
         vcpus=record.vcpus or base.vcpus,
         memory_gib=record.memory_gib or base.memory_gib,
         fabric=fabric,
