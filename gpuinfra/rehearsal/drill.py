@@ -185,8 +185,11 @@ class _Drill:
         loaded = read_stack(self.session.folder.stack_file)
         values = image_values(loaded, replicas_of(self.resources).images)
         request = Request(
-            region=self.recovery.region, mode=self.recovery.mode, project=self.session.program.project, values=values
-        )  # pyright: ignore[reportArgumentType]
+            region=self.recovery.region,
+            mode=self.recovery.mode,  # pyright: ignore[reportArgumentType]
+            project=self.session.program.project,
+            values=values,
+        )
         made = clone(loaded, loaded.path.read_text(encoding="utf-8"), request, self.session.options.day)
         return {one.path: one.text for one in made.files}
 
