@@ -170,6 +170,31 @@ def test_homes_on_aws_are_mounted_with_tls_at_every_boot(host: NodeHost) -> None
     check_mounts()
 
 
+def test_homes_of_two_services_are_mounted_each_in_its_own_way(host: NodeHost) -> None:
+    """FSx for OpenZFS is mounted from its server, EFS through the proxy, and both are mounted after a reboot."""
+    homes = ({"kind": "home", "service": "openzfs"}, {"kind": "home", "mount": "/tools"})
+    node = Machine(host, pool_of("aws", "g5.xlarge", "ubuntu-22.04", "plain", buckets=homes))
+    openzfs = {**EFS, "dns_name": "fs-3.fsx.us-east-1.amazonaws.com", "mount_name": "/fsx"}
+    node.launch("aws", file_systems=(openzfs, TOOLS))
+    node.pool = with_steps(node.pool, "10-prepare", "62-home")
+    node.unpack()
+    code, said = node.steps()
+    assert code == 0, said
+    assert "home directories at /home /tools accept writes; with TLS: /tools" in said + str(node.state["steps"])
+    config = node.run("cat", "/etc/gpuinfra/home-tls.conf")[1]
+    assert config.count("\nconnect = ") == 1
+    assert "accept = 127.0.0.1:20049\nconnect = fs-2.efs.us-east-1.amazonaws.com:2049\n" in config
+    sources = {"/home": "fs-3.fsx.us-east-1.amazonaws.com:/fsx\n", "/tools": "127.0.0.1:/\n"}
+    for again in (False, True):
+        if again:
+            node.reboot()
+        for mount, source in sources.items():
+            assert node.run("findmnt", "-n", "-o", "SOURCE", "--mountpoint", mount) == (0, source)
+    lines = {line.split()[1]: line for line in node.run("cat", "/etc/fstab")[1].splitlines() if " nfs " in line}
+    assert "gpuinfra-home-tls" not in lines["/home"]
+    assert "x-systemd.after=gpuinfra-home-tls.service" in lines["/tools"]
+
+
 def test_a_home_without_its_connection_is_not_mounted(host: NodeHost) -> None:
     """Without stunnel, the mount is refused instead of connecting without TLS."""
     node = node_with_tls(host)
