@@ -824,6 +824,8 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {_C: block(starts_at="2026-11-19T11:30:00Z"), "storage": lustre()}),
         ("aws", {_C: [*block(), {"kind": "spot", "count": 1}], "storage": lustre()}),
         ("aws", {f"{_C}.0.count": 0, "storage": lustre(), "use": {"site": "org/gpuinfra/site"}}),
+        ("aws", {f"{_C}.0.count": 0, "storage": [{"kind": "home"}]}),
+        ("aws", {**existing("aws", FSX)[1], f"{_C}.0.count": 0}),
     ],
     "budget_covers_nodes": [
         ("aws", {"where.region": "us-esat-1", "budget.limit_usd_per_month": 1}),
@@ -978,6 +980,7 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"storage": lustre()}),
         ("aws", {"storage": lustre(bucket="auto", bucket_prefix="data")}),
         ("aws", {"storage": lustre(bucket="auto", deployment="scratch_2", version="2.12")}),
+        ("aws", {"storage": lustre(capacity_gib=3600, deployment="scratch_1")}),
     ],
     "lustre_data_is_exported": [
         ("aws", {"storage": lustre()}),
@@ -1261,7 +1264,8 @@ ACCEPTED: dict[str, list[Case]] = {
     "lustre_is_near_clients": [
         ("gcp", {"storage": lustre(capacity_gib=18000)}),
         ("gcp", {"storage": lustre(capacity_gib=18000, zone="us-central1-b"), "pools.0.zone": "us-central1-b"}),
-        existing("gcp", MANAGED_LUSTRE),
+        ("gcp", {**existing("gcp", MANAGED_LUSTRE)[1], "pools.0.zone": "us-central1-b"}),
+        ("gcp", {"storage": [{"kind": "home"}], "pools.0.zone": "us-central1-b"}),
     ],
     "lustre_size_is_offered": [
         ("gcp", {"storage": [{"kind": "home"}]}),
@@ -1852,6 +1856,7 @@ REJECTED: dict[str, list[Case]] = {
         ("azure", {"software.environment": {"UCX_NET_DEVICES": "eth0"}}),
         ("gcp", {"software.environment": {"NCCL_FASTRAK_IFNAME": "eth1"}}),
         ("gcp", {"pools.0.machine": "a3-ultragpu-8g", "pools.0.environment": {"NCCL_NET": "Socket"}}),
+        ("aws", {"software.environment": {"FI_PROVIDER": "tcp"}, "pools.1": {**AWS["pools"][0], "name": "second"}}),
         ("gcp", {"pools.0.machine": "a3-highgpu-8g", **_TCPX, "software.environment": {"NCCL_ALGO": "Tree"}}),
     ],
     "variables_fit_node": [
