@@ -29,6 +29,10 @@ mermaid_use_local = os.environ.get("MERMAID_JS", "")
 ACCESSIBILITY = (
     # Sphinx gives the captions of the navigation the role of a heading without its level.
     ('role="heading">', 'role="heading" aria-level="2">'),
+    # A block that scrolls sideways must be reachable with the keyboard.
+    ('<div class="highlight"><pre>', '<div class="highlight"><pre tabindex="0">'),
+    ('<pre  class="mermaid">', '<pre class="mermaid" tabindex="0">'),
+    ('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
     # Furo has two landmarks of the same kind without names.
     ('<aside class="sidebar-drawer">', '<aside class="sidebar-drawer" aria-label="Pages">'),
     ('<aside class="toc-drawer', '<aside aria-label="Contents of the page" class="toc-drawer'),
