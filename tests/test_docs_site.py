@@ -15,6 +15,7 @@ from gpuinfra.reference.explain import known_checks, known_rules, known_steps
 from gpuinfra.reference.fields import all_fields
 from gpuinfra.registry import CLOUDS
 from gpuinfra.report.document import report_schema
+from tests.report.test_accessibility import SAMPLES, examine
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "tools" / "docs_site"
@@ -124,31 +125,42 @@ def test_troubleshooting_messages_are_messages_of_the_code() -> None:
     assert not [one for one in told if not _occurs(one, tables)]
 
 
-@pytest.mark.long
-def test_site_is_built_without_warnings_and_a_dead_link_fails(staged: Path, tmp_path: Path) -> None:
-    """The strict build succeeds, diagrams and tables are marked up, and a link to a missing heading fails the build."""
+def build(sources: Path, target: Path) -> subprocess.CompletedProcess[str]:
+    """Build the site in strict mode, as `make docs` does."""
     prepared = subprocess.run(
         [sys.executable, ROOT / "tools" / "environment.py", "docs"], capture_output=True, text=True, timeout=600
     )
     assert prepared.returncode == 0, prepared.stderr
+    words = ["-m", "sphinx", "-q", "-n", "-W", "--keep-going", "-c", SITE, sources, target]
+    python = ROOT / ".venv-docs" / "bin" / "python"
+    return subprocess.run([python, *words], capture_output=True, text=True, timeout=600)
 
+
+@pytest.mark.long
+def test_site_is_built_without_warnings_and_a_dead_link_fails(staged: Path, tmp_path: Path) -> None:
+    """The strict build succeeds, diagrams and tables are marked up, and a link to a missing heading fails the build."""
     sources = shutil.copytree(staged, tmp_path / "source")
-
-    def build(folder: str) -> subprocess.CompletedProcess[str]:
-        words = ["-m", "sphinx", "-q", "-n", "-W", "--keep-going", "-c", SITE, sources, tmp_path / folder]
-        python = ROOT / ".venv-docs" / "bin" / "python"
-        return subprocess.run([python, *words], capture_output=True, text=True, timeout=600)
-
-    first = build("first")
+    first = build(sources, tmp_path / "first")
     assert (first.returncode, first.stderr) == (0, "")
     home = (tmp_path / "first" / "index.html").read_text(encoding="utf-8")
     assert 'class="mermaid"' in home
     assert "<table" in home
     page = sources / "docs" / "start.md"
     page.write_text(page.read_text(encoding="utf-8") + "\n[gone](deploying.md#gone)\n", encoding="utf-8")
-    second = build("second")
+    second = build(sources, tmp_path / "second")
     assert second.returncode != 0
     assert "gone" in second.stderr
+
+
+@pytest.mark.long
+def test_site_is_accessible(staged: Path, tmp_path: Path) -> None:
+    """axe-core finds nothing on pages with text, commands, tables, diagrams and the generated reference, and none scrolls sideways."""
+    assert build(staged, tmp_path / "html").returncode == 0
+    names = ("index", "docs/start", "docs/commands", "docs/security", "reference/components")
+    found = examine([tmp_path / "html" / f"{name}.html" for name in names])
+    assert len([one for one in found if "passes" in one]) == SAMPLES * len(names)
+    assert [one for one in found if "rule" in one] == []
+    assert [one for one in found if one.get("scrolls_sideways")] == []
 
 
 def _anchors(text: str) -> set[str]:

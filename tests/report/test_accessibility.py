@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +47,8 @@ MORE: dict[str, Callable[[], str]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def examined(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, str]], list[dict[str, Any]]]:
-    """Examines pages by name and returns what tests/report/axe.py prints."""
+def examine(files: Sequence[Path]) -> list[dict[str, Any]]:
+    """Examine pages and return what tests/report/axe.py prints. Skips the test without a browser."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
         pytest.skip("there is no Chromium on this machine")
@@ -57,16 +56,21 @@ def examined(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, st
         [sys.executable, ROOT / "tools" / "environment.py", "pages"], capture_output=True, text=True, timeout=600
     )
     assert prepared.returncode == 0, prepared.stderr
+    words = [ROOT / ".venv-pages" / "bin" / "python", ROOT / "tests" / "report" / "axe.py", chromium, *files]
+    process = subprocess.run(words, capture_output=True, text=True, timeout=600)
+    assert process.returncode == 0, process.stderr
+    return [json.loads(line) for line in process.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def examined(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, str]], list[dict[str, Any]]]:
+    """Examines pages by name."""
 
     def run(pages: dict[str, str]) -> list[dict[str, Any]]:
         folder = tmp_path_factory.mktemp("pages")
         for name, text in pages.items():
             (folder / f"{name}.html").write_text(text, encoding="utf-8")
-        files = sorted(str(path) for path in folder.iterdir())
-        words = [ROOT / ".venv-pages" / "bin" / "python", ROOT / "tests" / "report" / "axe.py", chromium, *files]
-        process = subprocess.run(words, capture_output=True, text=True, timeout=600)
-        assert process.returncode == 0, process.stderr
-        return [json.loads(line) for line in process.stdout.splitlines()]
+        return examine(sorted(folder.iterdir()))
 
     return run
 

@@ -1,6 +1,7 @@
 """Configures Sphinx for the documentation site. `make docs` runs it on the sources that `stage.py` writes."""
 
 import os
+from pathlib import Path
 
 project = "gpuinfra"
 extensions = ["myst_parser", "sphinxcontrib.mermaid", "sphinx_copybutton"]
@@ -24,3 +25,30 @@ mermaid_version = "11.12.1"
 mermaid_height = "auto"
 mermaid_fullscreen_button = "↗"
 mermaid_use_local = os.environ.get("MERMAID_JS", "")
+
+ACCESSIBILITY = (
+    # Sphinx gives the captions of the navigation the role of a heading without its level.
+    ('role="heading">', 'role="heading" aria-level="2">'),
+    # A block that scrolls sideways must be reachable with the keyboard.
+    ('<div class="highlight"><pre>', '<div class="highlight"><pre tabindex="0">'),
+    ('<pre  class="mermaid">', '<pre class="mermaid" tabindex="0">'),
+    ('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
+    # Furo has two landmarks of the same kind without names.
+    ('<aside class="sidebar-drawer">', '<aside class="sidebar-drawer" aria-label="Pages">'),
+    ('<aside class="toc-drawer', '<aside aria-label="Contents of the page" class="toc-drawer'),
+)
+"""Text of the theme -> the text without a violation that axe-core reports."""
+
+
+def setup(app):
+    """Correct the pages after the build."""
+    app.connect("build-finished", corrected)
+
+
+def corrected(app, error):
+    """Replace each text in `ACCESSIBILITY` in all pages."""
+    for page in Path(app.outdir).rglob("*.html") if error is None else ():
+        text = page.read_text(encoding="utf-8")
+        for before, after in ACCESSIBILITY:
+            text = text.replace(before, after)
+        page.write_text(text, encoding="utf-8")
