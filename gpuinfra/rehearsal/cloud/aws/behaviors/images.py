@@ -47,4 +47,4 @@ class ImageCopy(Behavior):
         key = str(call.plain.get("kmsKeyId") or "")
         if key and f":{call.region}:" not in key:
             wait = f"waiting for EC2 AMI ({call.id}) create: unexpected state 'failed', wanted target 'available'"
-            raise CreatedButFailed(CloudError("failed", wait, "EC2: CopyImage"))
+            raise CreatedButFailed("failed", wait, "EC2: CopyImage")
