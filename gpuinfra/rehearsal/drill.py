@@ -184,12 +184,9 @@ class _Drill:
         """Return the stack files that `gpuinfra clone` writes now."""
         loaded = read_stack(self.session.folder.stack_file)
         values = image_values(loaded, replicas_of(self.resources).images)
-        request = Request(
-            region=self.recovery.region,
-            mode=self.recovery.mode,  # pyright: ignore[reportArgumentType]
-            project=self.session.program.project,
-            values=values,
-        )
+        mode: Any = self.recovery.mode
+        project = self.session.program.project
+        request = Request(region=self.recovery.region, mode=mode, project=project, values=values)
         made = clone(loaded, loaded.path.read_text(encoding="utf-8"), request, self.session.options.day)
         return {one.path: one.text for one in made.files}
 

@@ -230,7 +230,7 @@ def test_exit_code_states_whether_the_region_is_ready(
     assert sum(document["totals"].values()) == len(document["lines"])
     text = run(monkeypatch, pair[0], lines)
     assert text.return_value == code
-    assert "no drill recorded" in text.output
+    assert "no drill of this stack file is recorded" in text.output
     assert text.output.splitlines()[-1].startswith(
         {0: f"{document['region']} is ready", 1: f"{document['region']} is not ready", 3: "the readiness of "}[code]
     )
