@@ -65,7 +65,7 @@ def test_resources_are_those_of_a_python_program() -> None:
 def test_a_site_has_the_role_of_the_nodes_as_outputs() -> None:
     """A site that creates the role of the nodes has the outputs that the cluster stack requires."""
     made: dict[str, Any] = {}
-    site = {"layers": ["foundation", "site"], "access": {"node_role_in_site": True}, "network": {"machines": ["p4d.24xlarge"]}}  # fmt: skip
+    site = {"layers": ["foundation", "site"], "access": {"node_role_in_site": True}}
     construct({"spec": {**DECLARED, "pools": [], **site}}, made=made)
     assert {"node_role", "node_role_id", "node_profile_arn"} <= set(made)
 

@@ -8,7 +8,7 @@ from shlex import quote
 
 from gpuinfra.clouds.aws.catalog import MACHINES
 from gpuinfra.clouds.aws.regions import partition
-from gpuinfra.clouds.second_region import quota_totals
+from gpuinfra.clouds.second_region import image_in_second, quota_totals
 from gpuinfra.plan.model import Image, PoolPlan, RecoveryCommand, RecoveryImage
 from gpuinfra.plan.recovery import Commitment, Replication
 
@@ -37,10 +37,9 @@ REGIONAL_IMAGE = "an AMI exists in one Region; a copy has a different ID and req
 
 def _image(image: Image, region: str, second: str) -> RecoveryImage:
     """Amazon publishes the GPU images and the images of its parameters in each Region. An image that is selected by its ID exists in the first Region only."""
-    if image.source == "id":
-        return RecoveryImage(ref=image.ref, regional=True, why=REGIONAL_IMAGE, command=image_copy(image.ref, region, second))  # fmt: skip
     how = "a parameter" if image.source == "ssm" else "this name"
-    return RecoveryImage(ref=image.ref, regional=False, why=f"Amazon publishes it under {how} in each Region")  # fmt: skip
+    everywhere = f"Amazon publishes it under {how} in each Region"
+    return image_in_second(image, everywhere, REGIONAL_IMAGE, image_copy(image.ref, region, second))
 
 
 def _commands(region: str, second: str, pools: tuple[PoolPlan, ...]) -> tuple[RecoveryCommand, ...]:
