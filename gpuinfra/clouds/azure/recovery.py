@@ -10,7 +10,7 @@ from shlex import quote
 from gpuinfra.clouds.azure.catalog import MACHINES, SPOT_QUOTA
 from gpuinfra.clouds.second_region import quota_totals
 from gpuinfra.plan.model import Image, PoolPlan, RecoveryCommand, RecoveryImage
-from gpuinfra.plan.recovery import Replication
+from gpuinfra.plan.recovery import Replication, image_by_id
 from gpuinfra.words import counted
 
 OLD_VERSIONS_DAYS = 90
@@ -91,10 +91,8 @@ def image_copy(ref: str, target: str) -> str:
 
 
 def _image(image: Image, region: str, second: str) -> RecoveryImage:
-    if image.source == "id":
-        why = REGIONAL_IMAGE.format(region=second)
-        return RecoveryImage(ref=image.ref, regional=True, why=why, command=image_copy(image.ref, second))
-    return RecoveryImage(ref=image.ref, regional=False, why="a marketplace image has the same name in each region")  # fmt: skip
+    why, copy = REGIONAL_IMAGE.format(region=second), image_copy(image.ref, second)
+    return image_by_id(image, why=why, command=copy, otherwise="a marketplace image has the same name in each region")
 
 
 def _commands(region: str, second: str, pools: tuple[PoolPlan, ...]) -> tuple[RecoveryCommand, ...]:
