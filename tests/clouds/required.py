@@ -33,7 +33,6 @@ REQUIRED: dict[str, dict[tuple[str, str], str]] = {
         ("LustreFileSystem", "SecurityGroupEgressRule"): _RULES,
         ("LustreFileSystem", "SecurityGroupIngressRule"): _RULES,
         ("LaunchTemplate", "OpenZfsFileSystem"): "the user data contains the address of the file system",
-        ("OpenZfsFileSystem", "SecurityGroupEgressRule"): _RULES,
         ("OpenZfsFileSystem", "SecurityGroupIngressRule"): _RULES,
         ("NatGateway", "RouteTableAssociation"): "a NAT gateway uses the route of its subnet to the internet gateway",
         ("Trail", "RolePolicy"): _GRANT,
