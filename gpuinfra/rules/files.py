@@ -131,7 +131,9 @@ def variable_keeps_the_fabric(spec: ClusterSpec, today: date) -> Iterator[Findin
     for path, pool, machine in pools_of(spec):
         image, _ = cloud.image(spec, pool, machine)
         fabric = pool_lock(spec, pool, machine, cloud.software, image).fabric
-        for name in variables(spec, pool) if fabric else ():
+        if fabric is None:
+            continue
+        for name in variables(spec, pool):
             section = path if name in pool.environment else "software"
             where = f"{section}.environment.{name}"
             if where in seen:
