@@ -17,6 +17,7 @@ from gpuinfra.clouds.machines import machines_of, zoning_of
 from gpuinfra.clouds.profile import CloudProfile
 from gpuinfra.cost import Cost, price
 from gpuinfra.plan.expectation import expectation
+from gpuinfra.plan.fabric_test import fabric_test
 from gpuinfra.plan.files import of_pool, variables
 from gpuinfra.plan.model import (
     AuditPlan,
@@ -172,6 +173,8 @@ def _pool(
         )
         for user in spec.access.users
     )
+    tested = fabric_test(spec, pool, machine)
+    decisions.append(Decision(path=f"{pool.name}.fabric_test", chosen=tested.mode, why=tested.why))
     files = of_pool(spec, pool)
     decisions.extend(
         Decision(
@@ -216,7 +219,7 @@ def _pool(
             steps=todo,
             mig=tuple(sorted(pool.mig, reverse=True)),
             burn_in=spec.handover.burn_in,
-            fabric_test=spec.handover.fabric_test == "required",
+            fabric_test=tested.required,
             guarded=guarded,
             files=files,
             variables=variables(spec, pool),

@@ -47,6 +47,8 @@ PASS, FAIL, ABSENT, BYE = "pass", "fail", "absent", "bye"
 """Outcomes of one round on one node. `absent`: the partner did not arrive. `bye`: the node had no partner in this round."""
 LEFT = "-left"
 """End of the incarnation with which a process leaves. The result is greater than the incarnation of the process, and less than that of a later process."""
+QUIET_S = 30.0
+"""Time without a new node after which the first round starts, in seconds."""
 STALE_S = 1800.0
 """Age of a process that does not take part in the first round if the number of nodes is unknown, because it can have died without leaving. A process
 waits only minutes for the first round. If it is alive, it takes part from the second round on."""
@@ -87,7 +89,7 @@ class Settings:
     nodes: int = 0
     """Number of nodes that take part. The first round starts when they have joined, or after `join_s`. If it is 0, the number is unknown: the first
     round starts when two nodes have joined and no other node has joined for `quiet_s`. A node that joins later takes part from the next round on."""
-    quiet_s: float = 30.0
+    quiet_s: float = QUIET_S
     join_s: float = 900.0
     """Maximum wait for other nodes."""
     round_s: float = 1260.0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import signal
 import subprocess
@@ -31,6 +32,8 @@ RESULT = Path(FABRIC_RESULT)
 """The folder is empty after a boot, so a result never belongs to an earlier boot."""
 HELPER = "-helper"
 """Part of the incarnation of a helper."""
+WAIT_S = "GPUINFRA_FABRIC_WAIT_S"
+"""Environment variable: how many seconds a node waits for more nodes, after the last one joined, before the first round starts. The default is 30."""
 JOIN_S = 300.0
 """Maximum wait for a partner in one attempt. After an attempt, the service checks again whether jobs use the GPUs."""
 BUSY_S, HELP_S, AGAIN_S = 60.0, 120.0, 5.0
@@ -181,7 +184,11 @@ class Service:
 
     def _run(self, number: int, store: fabric.Store, mark: str) -> tuple[fabric.Plan, list[fabric_run.Measured]]:
         settings = fabric.Settings(
-            name=self._name, incarnation=fabric_run.incarnation(mark), join_s=JOIN_S, round_s=fabric_run.round_s()
+            name=self._name,
+            incarnation=fabric_run.incarnation(mark),
+            quiet_s=float(os.environ.get(WAIT_S) or fabric.QUIET_S),
+            join_s=JOIN_S,
+            round_s=fabric_run.round_s(),
         )
         session = self._tests.session(number)
 

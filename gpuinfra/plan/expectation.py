@@ -24,7 +24,7 @@ class Facts(NamedTuple):
     mig: bool = False
     burn_in: int = 1
     fabric_test: bool = False
-    """Whether the declaration requires the fabric test."""
+    """Whether the nodes must pass the fabric test (`fabric_test.py`)."""
     home: bool = False
     lnet_efa: int = 0
     """Number of EFA devices that Lustre uses."""
@@ -141,14 +141,8 @@ def _network_plugin(f: Facts) -> bool:
     return _fabric(f) and _gpu(f) and not f.mig
 
 
-def testable(machine: MachineType) -> bool:
-    """Return whether the bandwidth between two healthy nodes of a machine type is known."""
-    return any(floor.check == "B3" for floor in machine.floors)
-
-
 def _fabric_test(f: Facts) -> bool:
-    """Whether the nodes measure with each other. NCCL runs on whole GPUs."""
-    return f.fabric_test and _network_plugin(f) and testable(f.machine)
+    return f.fabric_test
 
 
 def _burn_in(level: int) -> Callable[[Facts], bool]:

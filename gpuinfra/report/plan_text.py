@@ -39,9 +39,10 @@ def _lines(report: PlanReport) -> Iterator[str]:
         return
     place = f"{plan.cloud} {plan.region}, {', '.join(plan.zones)}"
     yield f"{plan.name}: {counted(plan.nodes, 'node')}, {counted(gpus_of(plan), 'GPU')} on {place}  ({', '.join(plan.layers)})"
+    why = {one.path: one.why for one in plan.decisions}
     for pool in plan.pools:
         yield ""
-        yield from _pool(pool)
+        yield from _pool(pool, why[f"{pool.name}.fabric_test"])
     yield ""
     yield from _site(plan)
     if report.time:
@@ -56,7 +57,7 @@ def _lines(report: PlanReport) -> Iterator[str]:
     yield from _resources(plan)
 
 
-def _pool(pool: PoolPlan) -> Iterator[str]:
+def _pool(pool: PoolPlan, why_tested: str) -> Iterator[str]:
     expected = pool.expectation
     gpu = f", {expected['gpus']} x {expected['gpu_name']}" if expected.get("gpu_name") else ""
     fabric = (
@@ -83,11 +84,18 @@ def _pool(pool: PoolPlan) -> Iterator[str]:
         ("disk", f"{pool.disk.size_gib} GiB {pool.disk.kind}, encrypted"),
         ("software", ", ".join(software)),
         ("steps", " ".join(step.id for step in pool.steps)),
+        ("test", _fabric_test(pool, why_tested) if fabric else ""),
         *(("dates", one) for one in dates(pool)),
     ]
     yield from tables.fields([row for row in rows if row[1]], indent=2, label=LABEL)
     if own := own_steps_table(pool):
         yield from tables.text(own, indent=2)
+
+
+def _fabric_test(pool: PoolPlan, why: str) -> str:
+    mode = "required" if pool.fabric_test else "off"
+    alone = "; the only node of the pool is handed over without it" if pool.fabric_test and pool.count == 1 else ""
+    return f"fabric test {mode}: {why}{alone}"
 
 
 def _site(plan: Plan) -> Iterator[str]:

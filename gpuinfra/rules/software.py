@@ -10,8 +10,8 @@ from gpuinfra.catalog import mig
 from gpuinfra.clouds import images, profile_of
 from gpuinfra.clouds.machines import pools_of
 from gpuinfra.clouds.profile import rules_in
-from gpuinfra.findings import Finding, error, warn
-from gpuinfra.plan.expectation import testable
+from gpuinfra.findings import Finding, error
+from gpuinfra.plan.fabric_test import obstacle
 from gpuinfra.software.pool import pool_lock
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.model import ClusterSpec
@@ -145,23 +145,15 @@ def deadline_covers_burn_in(spec: ClusterSpec, today: date) -> Iterator[Finding]
 
 
 def fabric_test_is_possible(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A required fabric test applies to at least one pool. A pool with a fabric whose bandwidth between two nodes is unknown has no test."""
+    """A required fabric test is possible in each pool with GPUs, and at least one pool has GPUs. By default, only the pools that can be tested have the test."""
     known = list(pools_of(spec))
     if spec.handover.fabric_test != "required" or not known or len(known) < len(spec.pools):
         return  # Another rule reports an unknown machine type.
-    able = [(path, pool, machine) for path, pool, machine in known if machine.fabric and machine.gpu and not pool.mig]
-    if not any(testable(machine) for _, _, machine in able):
-        what = "is required, but no pool can run the test: it needs whole GPUs, a fabric, and a machine type with a known bandwidth between two nodes"
-        yield error("handover.fabric_test", what, "set it to off, or use a different machine type")
-        return
-    for path, pool, machine in able:
-        if not testable(machine):
-            what = f"is {pool.machine}, for which no bandwidth between two nodes is known, so its nodes are handed over without the fabric test"
-            yield warn(
-                f"{path}.machine",
-                what,
-                "measure two healthy nodes with `node.pyz pair`, and add the value to the catalog as a floor of B3",
-            )
+    with_gpus = [(pool, machine) for _, pool, machine in known if machine.gpu] or [one[1:] for one in known]
+    reasons = [f"{pool.name} ({reason})" for pool, machine in with_gpus if (reason := obstacle(pool, machine))]
+    if reasons:
+        what = f"is required, but not possible in {'this pool' if len(reasons) == 1 else 'these pools'}: {', '.join(reasons)}"
+        yield error("handover.fabric_test", what, "set it to auto to test only the pools that can be tested")
 
 
 RULES = rules_in(vars())

@@ -55,6 +55,10 @@ def described(record: MachineRecord, base: MachineType) -> MachineType:
     nics = base.nics
     if record.interfaces is not None:
         nics = tuple(NicShape(card=i.card, device=i.device, kind=i.kind) for i in record.interfaces)
+    floors = base.floors
+    if fabric != base.fabric or record.gpus not in (None, base.gpus):
+        # The bandwidth between two nodes depends on their number of fabric devices and GPUs.
+        floors = tuple(one for one in floors if one.check != "B3")
     return replace(
         base,
         name=record.name,
@@ -63,6 +67,7 @@ def described(record: MachineRecord, base: MachineType) -> MachineType:
         memory_gib=record.memory_gib or base.memory_gib,
         fabric=fabric,
         nics=nics,
+        floors=floors,
         prices=(),
         zones={},
         block_regions=(),

@@ -292,8 +292,8 @@ class Handover(SpecModel):
     """Maximum time that `up` waits for the nodes."""
     on_failure: Literal["keep", "scale_to_zero"] = "keep"
     """Action for nodes that fail verification. Only `keep` is implemented: the `fields_are_implemented` rule rejects other values."""
-    fabric_test: Literal["off", "required"] = "off"
-    """Whether the nodes of each pool measure an all-reduce with other nodes over the fabric. With `required`, `up` waits until each node passes with at least one other node. This also applies to nodes that are replaced or restarted later: they measure with nodes whose GPUs no process uses. Pools of one node, pools without a fabric, and machine types without a known bandwidth have no test."""
+    fabric_test: Literal["auto", "required", "off"] = "auto"
+    """Whether each node of a pool must pass an all-reduce with at least one other node over the fabric before `up` succeeds. `auto` tests the pools with whole GPUs and a fabric whose bandwidth between two nodes is known. `required` also rejects pools with GPUs that cannot be tested. `off` tests no pool. Nodes that are replaced or restarted later also have to pass: they measure with nodes whose GPUs no process uses. The only node of a pool has no partner and is handed over without the test."""
     burn_in: Annotated[StrictInt, Unit("level of NVIDIA DCGM diagnostics")] = Field(default=1, ge=1, le=4, examples=[2])
     """DCGM diagnostics that each node must pass before handover. Level 1 takes seconds, level 2 takes minutes, level 3 takes up to an hour and includes a stress test that runs until temperatures are stable, and level 4 takes hours. Nodes are billed during this time."""
 

@@ -48,12 +48,13 @@ def test_an_unknown_duration_is_shown_and_never_counted() -> None:
     assert (launch.minutes, launch.name) == (None, "train-gpu-reserved-0")
     assert "no public figure" in launch.source
     assert not found.complete
-    assert found.minutes == pytest.approx(10.35)
-    assert found.in_words == "at least 10.3 minutes until verified nodes; the duration of 3 steps is unknown"
+    assert found.minutes == pytest.approx(10.85)
+    assert found.in_words == "at least 10.8 minutes until verified nodes; the duration of 3 steps is unknown"
 
 
-def test_a_chain_of_unknown_durations_has_no_minutes() -> None:
+def test_a_chain_of_unknown_durations_has_no_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     """If no duration of the chain is known, the text contains no number."""
+    monkeypatch.setattr(timing, "FABRIC_TEST", Duration(seconds=None, source="a test"))
     found = time_of(plan_of("aws-cluster"))
     assert found.minutes == 0
     assert found.in_words == "an unknown time until verified nodes"
@@ -76,6 +77,7 @@ def test_the_known_sum_is_exact_without_unknown_parts(monkeypatch: pytest.Monkey
     every = replace(table, durations=dict.fromkeys(table.durations, known))
     monkeypatch.setattr(timing, "timing_of", lambda cloud: every)
     monkeypatch.setattr(timing, "STEPS", known)
+    monkeypatch.setattr(timing, "FABRIC_TEST", known)
     found = time_of(plan_of("aws-p4d"))
     assert found.complete
     assert found.in_words == f"{len(found.parts)}.0 minutes until verified nodes"
@@ -96,9 +98,11 @@ def test_burn_in_adds_its_level(level: int, minutes: float | None) -> None:
 
 def test_a_fabric_test_adds_its_lower_limit() -> None:
     """A required fabric test is the last step of the nodes of a pool with several nodes."""
-    found = dict(without_rows(time_of(planned("aws", {"handover": {"fabric_test": "required"}})).parts))
+    found = dict(without_rows(time_of(planned("aws", {})).parts))
     assert found["fabric test"] == 0.5
-    assert "fabric test" not in dict(without_rows(time_of(planned("aws", {})).parts))
+    one = {"pools.0.capacity": [{"kind": "on_demand", "count": 1}]}
+    for changes in ({"handover": {"fabric_test": "off"}}, one):
+        assert "fabric test" not in dict(without_rows(time_of(planned("aws", changes)).parts))
 
 
 def test_the_pool_with_the_longest_steps_is_shown() -> None:
@@ -121,7 +125,7 @@ def test_the_link_to_a_bucket_is_on_the_chain_before_the_nodes() -> None:
     slow = Duration(seconds=3600, source="a test")
     table = timing_of("aws")
     found = _with(plan_of("aws-p4d"), replace(table, durations={**table.durations, types[-2]: slow}))
-    assert found.minutes == pytest.approx(70.35)
+    assert found.minutes == pytest.approx(70.85)
 
 
 def _with(plan: Plan, table: Timing) -> ReadyTime:

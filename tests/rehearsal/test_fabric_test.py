@@ -18,7 +18,7 @@ config:
     where: {cloud: aws, region: us-east-1, zone: use1-az4}
     pools:
       - {name: gpu, machine: p4d.24xlarge, capacity: {kind: on_demand, count: 2}}
-    handover: {fabric_test: required, deadline_minutes: 90}
+    handover: {deadline_minutes: 90}
 """
 
 

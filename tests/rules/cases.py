@@ -718,6 +718,7 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"handover.fabric_test": "required", "pools.1": pool("login", "m7i.xlarge", 1)}),
         ("aws", {"handover.fabric_test": "required", "pools": None, "layers": ["foundation", "site"]}),
         ("aws", {"handover.fabric_test": "off", "pools.0.machine": "m7i.xlarge"}),
+        ("aws", {"pools.0.machine": "p5en.48xlarge"}),
     ],
     "price_is_known": [
         ("aws", {"where.region": "us-esat-1"}),
@@ -1725,6 +1726,8 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"handover.fabric_test": "required", "pools.0.machine": "m7i.xlarge"}),
         ("aws", {"handover.fabric_test": "required", "pools.0.machine": "p5en.48xlarge"}),
         ("aws", {"handover.fabric_test": "required", "pools.0.mig": ["1g.5gb"] * 7}),
+        ("aws", {"handover.fabric_test": "required", "pools.0.fabric": "none"}),
+        ("azure", {"handover.fabric_test": "required", "pools.0.machine": "Standard_ND96amsr_A100_v4"}),
         ("aws", {"handover.fabric_test": "required", "pools.1": pool("big", "p5en.48xlarge", 2)}),
     ],
     "image_release_exists": [

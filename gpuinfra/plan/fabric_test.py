@@ -1,0 +1,53 @@
+"""Decides which pools run the fabric test (check B8), and why.
+
+The number of nodes does not affect the decision: the bundle contains the result, so a pool that grows to a second node would replace its first node.
+The handover does not require a result of the only node of a pool (`handover/judge.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gpuinfra.catalog.records import MachineType
+from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.spec.pool import Pool
+
+
+@dataclass(frozen=True, kw_only=True)
+class FabricTest:
+    """The fabric test of one pool."""
+
+    mode: Literal["required", "off"]
+    why: str
+
+    @property
+    def required(self) -> bool:
+        """Whether the nodes must pass the test."""
+        return self.mode == "required"
+
+
+def fabric_test(spec: ClusterSpec, pool: Pool, machine: MachineType) -> FabricTest:
+    """Return whether the nodes of a pool must pass the test, and the reason."""
+    declared = spec.handover.fabric_test
+    if reason := obstacle(pool, machine):
+        return FabricTest(mode="off", why=reason)
+    if declared == "off":
+        return FabricTest(mode="off", why="the declaration disables it; the paths between the nodes are not measured")
+    known = f"the bandwidth between two healthy {machine.name} nodes is known"
+    return FabricTest(mode="required", why=known if declared == "auto" else f"the declaration requires it, and {known}")
+
+
+def obstacle(pool: Pool, machine: MachineType) -> str:
+    """Return why the nodes of a pool cannot run the test, or an empty string."""
+    if machine.gpu is None:
+        return f"{machine.name} has no GPUs"
+    if machine.fabric is None:
+        return f"{machine.name} has no fabric"
+    if pool.fabric == "none":
+        return "the declaration does not use the fabric of the pool"
+    if pool.mig:
+        return "the pool uses MIG, and NCCL measures whole GPUs only"
+    if not any(floor.check == "B3" for floor in machine.floors):
+        return f"no bandwidth between two healthy {machine.name} nodes is known"
+    return ""
