@@ -33,7 +33,8 @@ RESULT = Path(FABRIC_RESULT)
 HELPER = "-helper"
 """Part of the incarnation of a helper."""
 WAIT_S = "GPUINFRA_FABRIC_WAIT_S"
-"""Environment variable: how many seconds a node waits for more nodes, after the last one joined, before the first round starts. The default is 30."""
+"""Environment variable: how long a node waits for more nodes after the last one joined, in seconds. The default is 30. `BUSY_S` and `HELP_S` change in
+proportion, so nodes that wait are found sooner or later."""
 JOIN_S = 300.0
 """Maximum wait for a partner in one attempt. After an attempt, the service checks again whether jobs use the GPUs."""
 BUSY_S, HELP_S, AGAIN_S = 60.0, 120.0, 5.0
@@ -81,6 +82,8 @@ class Service:
         self._measure = measure or self._run_pair
         self._ready = ready or (lambda: _not_ready(node, expectation))
         self._report, self._reported = report or _recheck, reported or _in_evidence
+        self._quiet_s = float(os.environ.get(WAIT_S) or fabric.QUIET_S)
+        self._busy_s, self._help_s = (one * self._quiet_s / fabric.QUIET_S for one in (BUSY_S, HELP_S))
         self._over = 0
         """Number of the newest test that no node continues."""
         self._alone_s = AGAIN_S
@@ -94,15 +97,15 @@ class Service:
             reason = self._ready()
             if reason:
                 self._wait_for(state, reason)
-                return BUSY_S
+                return self._busy_s
             if state in ("", "waiting"):
                 return self._take_part(state)
             # A good node would fail with this node as its only partner.
-            return HELP_S if state == "slow" else self._help(state)
+            return self._help_s if state == "slow" else self._help(state)
         except (cloud.CloudError, Missing, OSError) as error:
             print_message("fabric test: %s" % error)
             self._wait_for(state, str(error))
-            return BUSY_S
+            return self._busy_s
 
     def _wait_for(self, state: str, reason: str) -> None:
         """Store why this node has no result. If the reason is new, upload evidence with it."""
@@ -141,7 +144,7 @@ class Service:
             plan, measured = self._run(number, store, "")
         except fabric.Alone as error:
             self._wait_for(state, "%s; the test needs a second node of the pool whose GPUs are idle" % error)
-            pause, self._alone_s = self._alone_s, min(2 * self._alone_s, HELP_S)
+            pause, self._alone_s = self._alone_s, min(2 * self._alone_s, self._help_s)
             return pause
         except fabric.Ended as error:
             print_message("fabric test %d: %s" % (number, error))
@@ -157,21 +160,21 @@ class Service:
         two partners. A node whose result is unknown joins like a node that waits, and stores its result if this test decides."""
         number = self._tests.newest()
         if not number or number <= self._over:
-            return HELP_S
+            return self._help_s
         store = self._tests.store(number)
         if fabric_bucket.is_closed(store):
             self._over = number
-            return HELP_S
+            return self._help_s
         joined = fabric_bucket.members(store, time.time())
         helpers = [name for name, one in joined.items() if HELPER in one]
         is_good = state == "good"
         if not joined or self._name in joined or (is_good and len(helpers) > len(joined) - len(helpers)):
-            return HELP_S
+            return self._help_s
         try:
             plan, measured = self._run(number, store, HELPER if is_good else "")
         except fabric.Alone as error:
             print_message("fabric test %d: %s" % (number, error))
-            return HELP_S
+            return self._help_s
         except fabric.Ended as error:
             print_message("fabric test %d: %s" % (number, error))
             self._over = number
@@ -186,7 +189,7 @@ class Service:
         settings = fabric.Settings(
             name=self._name,
             incarnation=fabric_run.incarnation(mark),
-            quiet_s=float(os.environ.get(WAIT_S) or fabric.QUIET_S),
+            quiet_s=self._quiet_s,
             join_s=JOIN_S,
             round_s=fabric_run.round_s(),
         )

@@ -52,14 +52,17 @@ def test_up_then_up_again(up: Finished, rehearse: Rehearse) -> None:
     rights = report["rights"]
     assert (rights["unused"], rights["refused"]) == ([], [])
     assert [one.partition(": ")[2] for one in rights["used"]] == [
-        "FetchBundle: s3:GetObject", "UseKeyThroughS3: kms:Decrypt", "UseKeyThroughS3: kms:GenerateDataKey", "WriteOwnEvidence: s3:PutObject",
+        "FetchBundle: s3:GetObject", "FindOtherNodes: s3:ListBucket", "JoinFabricTest: s3:PutObject", "MeetOtherNodes: s3:GetObject",
+        "UseKeyThroughS3: kms:Decrypt", "UseKeyThroughS3: kms:GenerateDataKey", "WriteOwnEvidence: s3:PutObject",
     ]  # fmt: skip
     assert [one.partition(": ")[2] for one in rights["not_exercised"]] == [
-        *(f"AcceptSessions: {action}" for action in SESSIONS), "MeetOtherNodes: s3:GetObject",
+        *(f"AcceptSessions: {action}" for action in SESSIONS),
     ]  # fmt: skip
     assert violations(report, report_schema()) == []
     for node in report["nodes"]:
-        assert {"P1", "D1", "G1", "F3", "X1", "N1", "S2"} <= {c["id"] for c in node["checks"] if c["outcome"] == "pass"}
+        assert {"P1", "D1", "G1", "F3", "X1", "N1", "S2", "B8"} <= {
+            c["id"] for c in node["checks"] if c["outcome"] == "pass"
+        }
     assert_summary_is_complete(up, report)
 
     state = [r for r in up.state if not r["type"].startswith("pulumi:")]
