@@ -35,7 +35,8 @@ from .outcome import shortened
 from .pairs import PairResult, next_round, verdict
 
 MAX_NODES = 1000
-"""Maximum number of nodes in one test. The simulation in the tests has this size."""
+"""Maximum number of nodes in one test. The simulation in the tests has this size. If the number of nodes is unknown, the other nodes end at once (`Ended`),
+and their services start another test."""
 MAX_BYTES = 1 << 20
 """Maximum size of an object that a node reads."""
 MAX_ROUNDS = 64
@@ -103,7 +104,7 @@ class Alone(Missing):
 
 
 class Ended(Missing):
-    """The test ended before this node took part in a round, or none of its nodes continues it."""
+    """The test ended before this node took part in a round, has no place for this node, or none of its nodes continues it."""
 
 
 @dataclass(frozen=True)
@@ -219,6 +220,8 @@ class _Node:
                 if open_end and plan.members.get(self._name) != self._incarnation:
                     raise Ended("the test ended before this node joined, or without this node")
                 return plan
+            if open_end and self._name not in plan.members and len(plan.members) >= MAX_NODES:
+                raise Ended("the test has its maximum number of %d nodes" % MAX_NODES)
             if self._takes_part():
                 yield from self._measure(plan)
             elif was_member or plan.absent.get(self._name) == self._incarnation:
@@ -348,7 +351,7 @@ class _Node:
 
     def _publish(self, number: int, joined: Mapping[str, str], absent: dict[str, str]) -> Plan | None:
         if len(joined) > MAX_NODES:
-            raise Missing("%d nodes take part; the fabric test supports at most %d" % (len(joined), MAX_NODES))
+            joined = self._with_a_place(joined)
         for earlier in range(number):
             if earlier not in self._words:
                 self._outcomes(earlier)
@@ -360,6 +363,13 @@ class _Node:
         # An object of an earlier process with this name stays, and the next poll reads it.
         last = "plan" if found is None else VERDICT
         return plan if self._store.put("plan/%02d/%s/%s" % (number, self._name, last), plan.dumped()) else None
+
+    def _with_a_place(self, joined: Mapping[str, str]) -> dict[str, str]:
+        """Return as many nodes as a test can have: those that already take part, then those with the first names."""
+        if self._settings.nodes:
+            raise Missing("%d nodes take part; the fabric test supports at most %d" % (len(joined), MAX_NODES))
+        before = {} if self._plan is None else self._plan.members
+        return {name: joined[name] for name in sorted(joined, key=lambda name: (name not in before, name))[:MAX_NODES]}
 
     def _outcomes(self, number: int) -> dict[str, tuple[str, str]]:
         """Return the outcome and the partner of each node in a round."""

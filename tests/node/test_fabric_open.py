@@ -82,6 +82,33 @@ def test_two_replaced_nodes_join_late_and_are_measured_with_good_nodes() -> None
     assert sorted(only(world)["good"]) == sorted([*names(8), "i-late"])  # pyright: ignore[reportArgumentType]
 
 
+def test_a_test_takes_the_maximum_number_of_nodes_and_refuses_the_others_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The nodes with the first names take part, also if others join before each round. The others leave the full test within minutes, and can start another one."""
+    monkeypatch.setattr(fabric, "MAX_NODES", 8)
+    world = started(11, spread_s=5.0)
+    world.start("a-late", time=120.0)
+    ended: list[float] = []
+    world.before_put = lambda key: ended.append(world.now) if key.endswith(fabric.LEFT) else None
+    world.run()
+    assert only(world)["good"] == names(8)
+    refused = {process.name for process in world.processes if process.ended is fabric.Ended}
+    assert refused == {*names(11)[8:], "a-late"}
+    assert len(ended) == 4
+    assert max(ended) < 240
+
+
+def test_a_node_that_restarts_keeps_its_place_in_a_full_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its new process takes part from the next round on, instead of a node that joined earlier and has no place."""
+    monkeypatch.setattr(fabric, "MAX_NODES", 4)
+    world = started(5, spread_s=5.0)
+    world.kill(names(5)[3], 60.0)
+    world.start(names(5)[3], 125.0)
+    world.run()
+    assert only(world)["good"] == names(4)
+
+
 def test_a_node_that_joins_after_the_verdict_is_not_part_of_it() -> None:
     """The verdict of an earlier test does not count for a node that did not take part."""
     world = started(4, spread_s=5.0)

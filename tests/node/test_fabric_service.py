@@ -421,6 +421,37 @@ def test_a_node_that_is_often_alone_starts_another_test(tmp_path: Path, monkeypa
     assert [one.result["state"] for one in (node, other)] == ["good", "good"]
 
 
+def test_a_pool_with_more_nodes_than_one_test_takes_has_several_tests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nodes that have no place in a test start the next one at once. The last node without a partner gets a helper."""
+    monkeypatch.setattr(fabric, "MAX_NODES", 2)
+    pool = nodes(tmp_path, 5)
+    services = [node.service() for node in pool]
+    for _ in range(8):
+        together(*services)
+    assert [node.result["state"] for node in pool] == ["good"] * 5
+    assert [node.result["nodes"] for node in pool] == [2] * 5
+    assert len({node.result["test"] for node in pool}) >= 3
+
+
+def test_the_wait_for_more_nodes_is_set_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`GPUINFRA_FABRIC_WAIT_S` sets how long a node waits after the last one joined, and changes the other pauses of the service in proportion."""
+    waited: list[float] = []
+    for wait in ("", "600"):
+        monkeypatch.setenv(fabric_service.WAIT_S, wait)
+        folder = tmp_path / f"w{wait}"
+        folder.mkdir()
+        pool = nodes(folder, 2)
+        began = CLOCK.now
+        together(*(node.service() for node in pool))
+        assert [node.result["state"] for node in pool] == ["good", "good"]
+        waited.append(CLOCK.now - began)
+        pool[0].reason = "processes use the GPUs"
+        assert pool[0].service().once() == fabric_service.BUSY_S * (20 if wait else 1)
+    assert waited[1] > waited[0] + 300
+
+
 @pytest.mark.parametrize("name", ["²", "٣٣٣٣", "9" * 400, "5", "00000005", "0000", "-001", "x"])
 def test_a_folder_that_is_no_test_is_ignored(tmp_path: Path, name: str) -> None:
     """A node can write a folder with any name. Only a number that a test can have is the newest test."""

@@ -14,11 +14,12 @@ from gpuinfra.rehearsal.cloud.core.store import Store
 
 _USED, _DENIED = "right-used", "right-refused"
 _LATER = (
-    *("MeetOtherNodes", "AcceptSessions", "-rendezvous", "-proof"),
+    *("JoinFabricTest", "FindOtherNodes", "MeetOtherNodes", "-fabric", "-rendezvous"),
+    *("AcceptSessions", "-proof"),
     *("ReadMounts", "WriteMounts", "DecryptMounts", "EncryptMounts"),
 )
-"""Suffixes of right names that a short rehearsal does not exercise: the pair test, where a node reads its partner's
-object; user sessions on AWS; objects of mounted buckets on AWS, because files in a mounted bucket are not objects in the
+"""Suffixes of right names that a short rehearsal does not exercise: the fabric test, which the only node of a pool
+does not complete; user sessions on AWS; objects of mounted buckets on AWS, because files in a mounted bucket are not objects in the
 stand-in cloud; and, on Google Cloud, the evidence renewal after ten minutes."""
 
 
