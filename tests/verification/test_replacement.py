@@ -17,11 +17,17 @@ from gpuinfra.cli import replace as cli
 from gpuinfra.cli import stack_context
 from gpuinfra.cli.stacks import Stacks
 from gpuinfra.errors import DeploymentError, GpuinfraError, UsageError
+from gpuinfra.handover.examine import judge_node
+from gpuinfra.handover.gather import Gatherer
 from gpuinfra.handover.ports import GroupProblem, PortUnavailable
 from gpuinfra.remote.hosts import Hosts
 from gpuinfra.verification import replacement, store
 from gpuinfra.verification.replacement import targets
+from gpuinfra.verification.store import Poll
 from tests.handover.fleet import LAUNCHED, Fleet, instance
+from tests.handover.test_fabric_test import WAITING, expected, fleet_of
+from tests.handover.test_fabric_test import report as report_test
+from tests.node.healthy import fabric_result
 from tests.verification.test_nodes import polled
 
 SAME = {"gpus": [{"index": i, "uuid": f"GPU-1-{i}"} for i in range(8)]}
@@ -113,6 +119,34 @@ def test_failed_replacement_has_its_findings(fleet: Fleet) -> None:
     assert "gpu-3" in str(done.exception)
     assert "found 6, expected 8" in str(done.exception)
     assert "same host" not in str(done.exception)
+
+
+@pytest.mark.usefixtures("fleet")
+@pytest.mark.parametrize("result", [WAITING, fabric_result()], ids=["no partner", "tested"])
+def test_replacement_is_verified_only_after_the_fabric_test(
+    result: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a pool with the fabric test, a replacement without a result is not verified, and the error states why it waits."""
+    fleet = fleet_of(fabric_result(), fabric_result())
+
+    def act(instance_id: str) -> None:
+        fleet.members_ = [one for one in fleet.members_ if one.instance_id != instance_id]
+        fleet.launch(3)
+        report_test(fleet, 3, result)
+
+    def with_test(_: object) -> tuple[Poll, ...]:
+        gatherer = Gatherer(fleet.ports, [expected()], judge_node=judge_node)
+        return (Poll(pools=[expected()], gatherer=gatherer, verdict=gatherer.poll()),)
+
+    fleet.on_replace = act
+    monkeypatch.setattr(store, "polled", with_test)
+    done = run("gpu-1", "--yes")
+    if result is WAITING:
+        assert done.exception is not None
+        assert "has no result of the fabric test yet: no other node joined within 300 s" in str(done.exception)
+    else:
+        assert (done.exception, done.return_value) == (None, 0)
+        assert f"is replaced by gpu-3 ({instance(3)}), which is verified" in done.output
 
 
 def test_missing_replacement_has_the_reason_of_the_group(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
