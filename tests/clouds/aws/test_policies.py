@@ -98,19 +98,23 @@ def test_services_act_for_this_account(stack: str) -> None:
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_a_node_has_few_permissions(stack: str) -> None:
-    """A node reads bundles, writes to its own folder, uses the key of the bucket through S3, and accepts sessions. Only the actions for sessions apply to all resources."""
+    """A node reads bundles, writes below its own name, lists the folder of the fabric test, uses the key of the bucket through S3, and accepts sessions. Only the actions for sessions apply to all resources."""
     owns = [one for one in recording_of(stack).of("aws:iam/rolePolicy:RolePolicy") if one.name.endswith("-node-policy")]
     for one in owns:
         statements = json.loads(one.inputs["policy"])["Statement"]
         assert {action for statement in statements for action in _list(statement["Action"])} == {
             "s3:GetObject",
             "s3:PutObject",
+            "s3:ListBucket",
             "kms:Decrypt",
             "kms:GenerateDataKey",
             *SESSIONS,
         }
-        written = next(statement["Resource"] for statement in statements if statement["Action"] == "s3:PutObject")
-        assert written.endswith("/${aws:userid}/*")
+        written = [statement["Resource"] for statement in statements if statement["Action"] == "s3:PutObject"]
+        assert len(written) == 2
+        assert all(one.endswith("/${aws:userid}/*") for one in written)
+        (listed,) = [statement for statement in statements if statement["Action"] == "s3:ListBucket"]
+        assert listed["Condition"] == {"StringLike": {"s3:prefix": "evidence/train/fabric/rendezvous/*"}}
         everywhere = [set(_list(statement["Action"])) for statement in statements if statement["Resource"] == "*"]
         assert everywhere == [SESSIONS]
     assert len(owns) == (
