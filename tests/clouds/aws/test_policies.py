@@ -14,7 +14,7 @@ from gpuinfra.clouds.aws import resources
 from gpuinfra.rehearsal.cloud.aws import policy
 from gpuinfra.rehearsal.cloud.core.interfaces import AccessRequest
 from tests.clouds.recorder import ACCOUNT, Registered
-from tests.clouds.stacks import recording_of, shipped_aws_stacks
+from tests.clouds.stacks import plan_of, recording_of, shipped_aws_stacks
 
 PAGE = Path(__file__).parents[3] / "docs/aws.md"
 STACKS = shipped_aws_stacks()
@@ -114,7 +114,7 @@ def test_a_node_has_few_permissions(stack: str) -> None:
         assert len(written) == 2
         assert all(one.endswith("/${aws:userid}/*") for one in written)
         (listed,) = [statement for statement in statements if statement["Action"] == "s3:ListBucket"]
-        assert listed["Condition"] == {"StringLike": {"s3:prefix": "evidence/train/fabric/rendezvous/*"}}
+        assert listed["Condition"] == {"StringLike": {"s3:prefix": f"{plan_of(stack).fabric_folder}/*"}}
         everywhere = [set(_list(statement["Action"])) for statement in statements if statement["Resource"] == "*"]
         assert everywhere == [SESSIONS]
     assert len(owns) == (
