@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from gpuinfra.shipped import shipped
-from tests.cli.test_readme import test_documented_command_lines_exist as check_command
+from tests.test_docs_blocks import check_gpuinfra
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -122,7 +122,7 @@ def test_commands_of_the_pipelines_exist() -> None:
     lines = [line for text in SCRIPTS.values() for line in text.splitlines() if line.startswith("gpuinfra ")]
     assert {shlex.split(line)[1] for line in lines} == {"plan", "drift", "ready"}
     for line in lines:
-        check_command("docs/ci", line.split(">")[0])
+        check_gpuinfra(shlex.split(line.split(">")[0])[1:])
     assert {"plan", "rehearse", "preview", "inspect"} == set(_read(GITHUB)["jobs"])
     assert {"plan", "rehearse", "preview", "drift", "ready"} <= set(_read(GITLAB))
 

@@ -119,7 +119,7 @@ def test_a_documented_command_exists(page: str, words: list[str]) -> None:
     PROGRAMS[program](words[1:])
 
 
-def _gpuinfra(words: list[str]) -> None:
+def check_gpuinfra(words: list[str]) -> None:
     """A command of gpuinfra with its options, and stacks that ship."""
     name, *rest = [re.sub(r"[\[\]]|\.\.\.", "", word) for word in words]
     assert name in COMMANDS
@@ -198,7 +198,7 @@ def _anything(_: list[str]) -> None:
 
 
 PROGRAMS: dict[str, Callable[[list[str]], None]] = {
-    "gpuinfra": _gpuinfra, "make": _make, "pulumi": _pulumi, "python": _python, "python3": _python, "aws": _aws, "az": _vendor("az"),
+    "gpuinfra": check_gpuinfra, "make": _make, "pulumi": _pulumi, "python": _python, "python3": _python, "aws": _aws, "az": _vendor("az"),
     "gcloud": _vendor("gcloud"), "cd": _folder,
     **dict.fromkeys(("export", "git", "jq", "mkdir", "mpirun", "mv", "cp", "npm", "pip", "rsync", "source", "ssh"), _anything),
 }  # fmt: skip
