@@ -88,7 +88,7 @@ def assert_summary_is_complete(up: Finished, report: dict[str, Any]) -> None:
     tail = "\n".join(lines[-20:])
     for node in report["nodes"]:
         assert node["instance_id"] in tail
-    for words in ("32 of 32 GPUs verified", "USD an hour", "report.html", "cannot show", "pulumi up --stack aws-p4d"):
+    for words in ("32 of 32 GPUs verified", "USD an hour", "report.html", "cannot show", "gpuinfra up aws-p4d"):
         assert words in tail, words
     page = (up.root / "report.html").read_text(encoding="utf-8")
     assert "This is a rehearsal" in page
