@@ -27,8 +27,15 @@ WHERE = {
         "aws:region: us-east-1",
         "{cloud: aws, region: us-east-1, zone: use1-az4}",
         (
-            "- {kind: lustre, mount: /scratch, capacity_gib: 4800, bucket: auto, export_events: [NEW]}\n"
-            "      - {kind: home}"
+            "- {kind: lustre, mount: /scratch, capacity_gib: 4800, bucket: auto}\n"
+            "      - {kind: home}\n"
+            "      - {kind: home, service: openzfs, mount: /tools}\n"
+            "      - {kind: lustre, mount: /fast, capacity_gib: 1200}"
+        ),
+        (
+            "pools:\n"
+            "      - {name: gpu, machine: g6.12xlarge, image: {ref: ami-0123456789abcdef0, os: ubuntu-22.04}, capacity: {kind: on_demand, count: 0}}\n"
+            "    recovery: {region: us-west-2, mode: pilot-light, rpo_minutes: 240, rto_minutes: 240, checkpoint_gib: 100, checkpoint_minutes: 30, copy_images: true}"
         ),
     ),
     "azure": (
@@ -36,8 +43,10 @@ WHERE = {
         '{cloud: azure, region: southcentralus, zone: "1"}',
         (
             "- {kind: lustre, mount: /scratch, capacity_gib: 8192, bucket: auto, importer_id: 00000000-0000-4000-8000-000000000000}\n"
-            "      - {kind: home}"
+            "      - {kind: home}\n"
+            "      - {kind: home, service: netapp, mount: /tools, snapshot_days: 7}"
         ),
+        "layers: [foundation, site]",
     ),
     "gcp": (
         "gcp:region: us-central1",
@@ -46,6 +55,7 @@ WHERE = {
             "- {kind: lustre, mount: /scratch, capacity_gib: 18000, throughput_mb_s_per_tib: 500, bucket: auto}\n"
             "      - {kind: home, mount: /home, capacity_gib: 1024}"
         ),
+        "layers: [foundation, site]",
     ),
 }
 STACK = """\
@@ -54,10 +64,11 @@ config:
   gpuinfra:cluster:
     name: lab
     where: {where}
-    layers: [foundation, site]
+    {rest}
     storage:
       {storage}
 """
+"""The stack of AWS has all layers, because an image is copied for a pool."""
 Held = set[tuple[str, str]]
 
 
@@ -82,8 +93,8 @@ def _do(session: Session, action: str) -> Operation:
 @pytest.mark.parametrize("cloud", sorted(WHERE))
 def test_the_stack_has_every_retained_type(cloud: str) -> None:
     """The stack of the test below creates each type of resource that `destroy` can retain on the cloud."""
-    provider, where, storage = WHERE[cloud]
-    text = STACK.format(provider=provider, where=where, storage=storage)
+    provider, where, storage, rest = WHERE[cloud]
+    text = STACK.format(provider=provider, where=where, storage=storage, rest=rest)
     spec = parse_spec(YAML(typ="safe").load(text)["config"]["gpuinfra:cluster"])
     table = module_of(cloud, "resources")
     made = {one.type for one in table.resources(make_plan(spec, date(2026, 11, 22))) if one.retained}
@@ -94,9 +105,9 @@ def test_the_stack_has_every_retained_type(cloud: str) -> None:
 @pytest.mark.parametrize("cloud", sorted(WHERE))
 def test_retained_resources_survive_every_order(cloud: str, tmp_path: Path) -> None:
     """A destroy after an import fails and deletes no retained resource, and the next `up` replaces none."""
-    provider, where, storage = WHERE[cloud]
+    provider, where, storage, rest = WHERE[cloud]
     path, root = tmp_path / f"Pulumi.{cloud}-lab.yaml", tmp_path / "r"
-    path.write_text(STACK.format(provider=provider, where=where, storage=storage), encoding="utf-8")
+    path.write_text(STACK.format(provider=provider, where=where, storage=storage, rest=rest), encoding="utf-8")
     folder = root / f"{cloud}-lab"
     with session_of(path, root) as session:
         _do(session, "up")
