@@ -11,7 +11,7 @@ from datetime import date
 from typing import Protocol
 
 from gpuinfra.catalog.records import CapacityKind, MachineType
-from gpuinfra.plan.model import Image, PoolPlan, RecoveryImage
+from gpuinfra.plan.model import PoolPlan
 from gpuinfra.registry import has_module, module_of
 
 
@@ -140,13 +140,3 @@ def quota_totals(
                 name = machine.quotas.get(CapacityKind(group.kind), "")
                 totals[name] = totals.get(name, 0) + amount
     return dict(sorted(totals.items()))
-
-
-def image_in_second(image: Image, everywhere: str, regional: str, command: str) -> RecoveryImage:
-    """Return how the second region gets an image. An image that is selected by its ID exists in the first region only, and `command` copies it.
-
-    `everywhere` and `regional` are the reasons for which a copy is not needed, or is needed.
-    """
-    if image.source == "id":
-        return RecoveryImage(ref=image.ref, regional=True, why=regional, command=command)
-    return RecoveryImage(ref=image.ref, regional=False, why=everywhere)

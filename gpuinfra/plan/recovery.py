@@ -220,6 +220,16 @@ def recovery_plan(
     )
 
 
+def image_by_id(image: Image, *, why: str, command: str, otherwise: str) -> RecoveryImage:
+    """Return how the second region gets an image on a cloud where an image that is selected by its ID exists in one region only.
+
+    `why` and `command` are about such an image, and `otherwise` is the reason why no other image needs a copy.
+    """
+    if image.source != "id":
+        return RecoveryImage(ref=image.ref, regional=False, why=otherwise)
+    return RecoveryImage(ref=image.ref, regional=True, why=why, command=command)
+
+
 def _images(
     recovery: Recovery, replication: Replication, region: str, pools: Iterable[PoolPlan]
 ) -> Iterator[RecoveryImage]:

@@ -8,9 +8,9 @@ from shlex import quote
 
 from gpuinfra.clouds.aws.catalog import MACHINES
 from gpuinfra.clouds.aws.regions import partition
-from gpuinfra.clouds.second_region import image_in_second, quota_totals
+from gpuinfra.clouds.second_region import quota_totals
 from gpuinfra.plan.model import Image, PoolPlan, RecoveryCommand, RecoveryImage
-from gpuinfra.plan.recovery import Commitment, Replication
+from gpuinfra.plan.recovery import Commitment, Replication, image_by_id
 
 OLD_VERSIONS_DAYS = 90
 """Number of days for which a bucket keeps a replaced or deleted object, so that it can be restored."""
@@ -36,10 +36,12 @@ REGIONAL_IMAGE = "an AMI exists in one Region; a copy has a different ID and req
 
 
 def _image(image: Image, region: str, second: str) -> RecoveryImage:
-    """Amazon publishes the GPU images and the images of its parameters in each Region. An image that is selected by its ID exists in the first Region only."""
+    """Amazon publishes the GPU images and the images of its parameters in each Region."""
     how = "a parameter" if image.source == "ssm" else "this name"
-    everywhere = f"Amazon publishes it under {how} in each Region"
-    return image_in_second(image, everywhere, REGIONAL_IMAGE, image_copy(image.ref, region, second))
+    copy = image_copy(image.ref, region, second)
+    return image_by_id(
+        image, why=REGIONAL_IMAGE, command=copy, otherwise=f"Amazon publishes it under {how} in each Region"
+    )
 
 
 def _commands(region: str, second: str, pools: tuple[PoolPlan, ...]) -> tuple[RecoveryCommand, ...]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from shlex import quote
 
 from gpuinfra.clouds.azure.catalog import MACHINES, SPOT_QUOTA
-from gpuinfra.clouds.second_region import image_in_second, quota_totals
+from gpuinfra.clouds.second_region import quota_totals
 from gpuinfra.plan.model import Image, PoolPlan, RecoveryCommand, RecoveryImage
-from gpuinfra.plan.recovery import Replication
+from gpuinfra.plan.recovery import Replication, image_by_id
 from gpuinfra.words import counted
 
 OLD_VERSIONS_DAYS = 90
@@ -91,8 +91,8 @@ def image_copy(ref: str, target: str) -> str:
 
 
 def _image(image: Image, region: str, second: str) -> RecoveryImage:
-    everywhere = "a marketplace image has the same name in each region"
-    return image_in_second(image, everywhere, REGIONAL_IMAGE.format(region=second), image_copy(image.ref, second))
+    why, copy = REGIONAL_IMAGE.format(region=second), image_copy(image.ref, second)
+    return image_by_id(image, why=why, command=copy, otherwise="a marketplace image has the same name in each region")
 
 
 def _commands(region: str, second: str, pools: tuple[PoolPlan, ...]) -> tuple[RecoveryCommand, ...]:
