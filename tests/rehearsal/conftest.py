@@ -47,6 +47,12 @@ def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "gpuinfra", *words]
 
 
+@pytest.fixture(autouse=True)
+def state_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records of drills and journals of a test are not in the folder of the user."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+
+
 def run(words: Sequence[str], root: Path, env: dict[str, str] | None = None, cwd: Path = REPOSITORY) -> Finished:
     """Run a command to its end. PYTHONPATH selects the package under test."""
     given = {**(env if env is not None else os.environ), "PYTHONPATH": str(REPOSITORY)}
