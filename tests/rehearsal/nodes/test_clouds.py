@@ -172,7 +172,7 @@ def test_homes_on_aws_are_mounted_with_tls_at_every_boot(host: NodeHost) -> None
 
 def test_homes_of_two_services_are_mounted_each_in_its_own_way(host: NodeHost) -> None:
     """FSx for OpenZFS is mounted from its server, EFS through the proxy, and both are mounted after a reboot."""
-    homes = ({"kind": "home", "service": "openzfs"}, {"kind": "home", "mount": "/tools"})
+    homes: tuple[dict[str, object], ...] = ({"kind": "home", "service": "openzfs"}, {"kind": "home", "mount": "/tools"})
     node = Machine(host, pool_of("aws", "g5.xlarge", "ubuntu-22.04", "plain", buckets=homes))
     openzfs = {**EFS, "dns_name": "fs-3.fsx.us-east-1.amazonaws.com", "mount_name": "/fsx"}
     node.launch("aws", file_systems=(openzfs, TOOLS))
