@@ -237,7 +237,7 @@ def test_exporter_is_chosen_only_if_declared_and_only_for_gpus() -> None:
 )
 def test_a_requested_nccl_is_exact(requested: dict[str, object], package: str) -> None:
     """A requested NCCL is the newest published package for the CUDA version, and no other version of an image is accepted."""
-    chosen = _lock(**requested)
+    chosen = _lock(P4D, **requested)
     assert chosen.conflicts == ()
     found = chosen.choice("nccl")
     assert found is not None
