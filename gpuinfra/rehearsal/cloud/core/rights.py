@@ -18,9 +18,9 @@ _LATER = (
     *("AcceptSessions", "-proof"),
     *("ReadMounts", "WriteMounts", "DecryptMounts", "EncryptMounts"),
 )
-"""Suffixes of right names that a short rehearsal does not exercise: the fabric test, which the only node of a pool
-does not complete; user sessions on AWS; objects of mounted buckets on AWS, because files in a mounted bucket are not objects in the
-stand-in cloud; and, on Google Cloud, the evidence renewal after ten minutes."""
+"""Suffixes of right names that a short rehearsal does not exercise: the fabric test, which the only node of a pool does
+not complete; user sessions on AWS; objects of mounted buckets on AWS, because files in a mounted bucket are not objects
+in the stand-in cloud; and, on Google Cloud, the evidence renewal after ten minutes."""
 
 
 class Rights:
