@@ -29,6 +29,7 @@ from gpuinfra.rehearsal.cloud.core.http import Request
 from gpuinfra.rehearsal.cloud.core.provider import Provider, serve
 from gpuinfra.rehearsal.cloud.core.server import Server
 from gpuinfra.spec.load import LoadedStack
+from tests.clouds.recorder import have_event_loop
 
 REGION = {"aws": "region", "azure-native": "location", "gcp": "region"}
 """Setting of each provider that contains the region."""
@@ -116,6 +117,7 @@ class Deployed:
 
             GpuCluster(stack.spec.name, stack.spec)
 
+        have_event_loop()
         settings.ROOT.set(None)
         monitor = _Monitor(self)
         mocks.set_mocks(_Unused(), project="gpuinfra", stack=stack.name, preview=False, monitor=monitor, organization="organization")  # fmt: skip

@@ -261,6 +261,14 @@ def _arn(type_: str, name: str, inputs: dict[str, Any]) -> str:
     return form.format(account=ACCOUNT, region=region, id=_id(type_, name), name=name, bucket=bucket, group=group)
 
 
+def have_event_loop() -> None:
+    """Give the thread a current event loop, which Pulumi's mocks need and which `asyncio.run` in another test removes."""
+    try:
+        asyncio.get_event_loop_policy().get_event_loop()
+    except RuntimeError:
+        asyncio.set_event_loop(asyncio.new_event_loop())
+
+
 def record(
     program: Callable[[], None],
     *,
@@ -275,11 +283,7 @@ def record(
     """
     held = held or {}
     recording = Recording()
-    # `asyncio.run` leaves the thread without a current event loop, which Pulumi's mocks need.
-    try:
-        asyncio.get_event_loop_policy().get_event_loop()
-    except RuntimeError:
-        asyncio.set_event_loop(asyncio.new_event_loop())
+    have_event_loop()
     # Otherwise the root of an earlier recording is the parent of all resources of this one.
     settings.ROOT.set(None)
     mocks.set_mocks(
