@@ -191,7 +191,12 @@ IDLE = {
     "B4": "fail",  # the machine has no fabric, so NCCL uses sockets
 }  # fmt: skip
 BUSY = {name: word for name, word in IDLE.items() if name[0] in "GX"} | {"D4": "warn", "N4": "fail", "G14": "warn"}
-MEASURED: dict[str, dict[str, str]] = {"h100-idle": IDLE, "h100-busy": BUSY, "h100-heat": {"B7": "pass"}}
+MEASURED: dict[str, dict[str, str]] = {
+    "h100-idle": IDLE,
+    "h100-busy": BUSY,
+    "h100-heat": {"B7": "pass"},
+    "h200-idle": IDLE,
+}
 """Evidence of a real machine -> the outcome of each check whose tools the machine has. `h100-busy` and `h100-heat` were recorded during matrix products."""
 
 
@@ -199,6 +204,8 @@ def measured(name: str) -> dict[str, dict[str, Any]]:
     """The outcomes of the checks in recorded evidence."""
     probes = json.loads((EVIDENCE / f"{name}.json").read_text(encoding="utf-8"))["probes"]
     wanted = {**machine("aws", "p5.4xlarge"), "required": sorted(MEASURED[name]), "skips": {}, "root_free_gib": 20}
+    if name.startswith("h200"):
+        wanted |= {field: machine("aws", "p5en.48xlarge")[field] for field in ("gpu_name", "gpu_memory_mib")}
     kernel = probes["uname"]["stdout"].strip()
     wanted["software"] = {**wanted["software"], "driver": {"pin": "580.159.04"}}
     journal = {**JOURNAL, "recorded": {**JOURNAL["recorded"], "kernel": kernel, "driver": "580.159.04"}}

@@ -65,7 +65,7 @@ def test_blackwell_documents_show_a_denied_feature() -> None:
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_every_check_judges_the_evidence_of_a_real_machine(name: str) -> None:
-    """Each check gives the outcome of the table for evidence that the node program recorded on a machine with one H100."""
+    """Each check gives the outcome of the table for evidence that the node program recorded on a machine with one H100 or H200."""
     found = measured(name)
     assert {check: one["outcome"] for check, one in found.items()} == MEASURED[name], found
 
