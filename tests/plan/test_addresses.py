@@ -159,9 +159,15 @@ def test_any_number_of_file_systems_is_planned_or_refused(cloud: str, bastion: b
 
 
 def test_the_number_of_file_systems_that_fit_is_in_the_finding() -> None:
-    """On Azure, 15 file systems fit into a /16, 14 with Bastion, and the finding names the number and the fix."""
-    for bastion, fits in ((False, 15), (True, 14)):
-        assert _plan(_many("azure", fits, bastion)) is not None
-        found = [one for one in check(parse_spec(_many("azure", fits + 1, bastion)), TODAY) if one.level == "error"]
+    """On Azure, 15 file systems fit into a /16, 14 with Bastion, 13 with NetApp homes, and the finding names the number and the fix."""
+    homes = {"kind": "home", "mount": "/home", "service": "netapp", "capacity_gib": 1024}
+    for bastion, extra, fits in ((False, [], 15), (True, [], 14), (False, [homes], 13), (True, [homes], 13)):
+        full, more = _many("azure", fits, bastion), _many("azure", fits + 1, bastion)
+        for one in (full, more):
+            one["storage"] += extra
+        made = _plan(full)
+        assert made is not None
+        assert list(problems(*made)) == []
+        found = [one for one in check(parse_spec(more), TODAY) if one.level == "error"]
         assert [one.path for one in found] == ["storage"]
         assert f"allowed: up to {fits}" in found[0].message
