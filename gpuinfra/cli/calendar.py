@@ -263,7 +263,7 @@ def _use(found: _Read, resources: Resources, loaded: LoadedStack, at: str | None
             if pool.name in names
         )
     except PortUnavailable as problem:
-        found.unread["the use of the GPUs"] = str(problem)
+        found.unread["the energy readings"] = str(problem)
         return ()
 
 

@@ -235,3 +235,16 @@ def test_a_machine_without_the_library_is_an_error(monkeypatch: pytest.MonkeyPat
         Missing, match=r"NVML cannot be loaded: libnvidia-ml-absent.so.1: cannot open shared object file"
     ):
         energy._Nvml(energy.LIBRARY)
+
+
+RECORDED = json.loads((Path(__file__).parent / "recorded" / "energy-h200.json").read_text(encoding="utf-8"))["phases"]
+
+
+@pytest.mark.parametrize("phase", RECORDED, ids=lambda one: one["phase"])
+def test_recorded_counters_tell_work_from_no_work(phase: dict[str, Any]) -> None:
+    """On a real GPU, no process and a process without work are idle, and work for 5 percent of the time or more is not."""
+    document = readings((0,), every=phase["seconds"])
+    for one, count in zip(document["readings"], (phase["mJ_before"], phase["mJ_after"]), strict=True):
+        one["millijoules"] = [count]
+    is_idle = phase["phase"] in ("idle", "idle-after", "cuda-context-only")
+    assert (use(document).idle_s > 0) == is_idle, use(document).reason
