@@ -2,6 +2,7 @@
 
 The dates come from the declaration: Capacity Blocks, reservations with a start or an end, and `expires_at`. Whether a date is due depends
 on the number of nodes that the stack expects since the last `up`. If this number differs from the plan for the present, `up` is due.
+The date on which an idle pool is stopped follows from `idle_stop` and the readings of its nodes.
 Flex-start nodes start when the cloud has capacity, so their dates come from the nodes that exist.
 """
 
@@ -14,6 +15,7 @@ from enum import StrEnum
 
 from gpuinfra.clouds import profile_of
 from gpuinfra.clouds.profile import CloudProfile
+from gpuinfra.idle import PoolUse, hours_of
 from gpuinfra.plan.model import Group
 from gpuinfra.plan.window import moment
 from gpuinfra.planning import make_plan
@@ -43,6 +45,8 @@ class Commands:
     destroy: str
     offers: str
     """Searches for the next Capacity Block."""
+    stop_idle: str
+    """Removes the nodes of the pools that are idle for long enough."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +55,7 @@ class Event:
 
     at: datetime
     group: str
-    """The group of nodes, or an empty string for the entire cluster."""
+    """The group of nodes, the pool that is idle, or an empty string for the entire cluster."""
     what: str
     state: State
     by: str
@@ -85,6 +89,14 @@ class Calendar:
     scheduled: frozenset[str] = frozenset()
     """Groups that have scheduled actions in the state. After the end of a group, `up` deletes its actions and removes the nodes that an action started."""
 
+    use: tuple[PoolUse, ...] = ()
+    """The use of each pool with `idle_stop`, if evidence was read."""
+
+    def idle_pools(self) -> frozenset[str]:
+        """Return the pools that were idle for the time of `idle_stop`."""
+        hours = {pool.name: hours_of(pool.idle_stop) for pool in self.spec.pools if pool.idle_stop}
+        return frozenset(one.pool for one in self.use if one.pool in hours and one.is_idle_for(hours[one.pool]))
+
     def events(self) -> tuple[Event, ...]:
         """Return the dates in chronological order."""
         return tuple(sorted(self._events(), key=lambda one: (one.at, one.group)))
@@ -98,6 +110,11 @@ class Calendar:
                 yield from self._of_flex(group, running, cloud)
         if self.spec.expires_at is not None:
             yield self._expiry(moment(self.spec.expires_at))
+        due = self.idle_pools()
+        for pool in self.spec.pools:
+            for use in self.use:
+                if pool.idle_stop and use.pool == pool.name and use.since:
+                    yield self._idle(use, use.since + timedelta(hours=hours_of(pool.idle_stop)), is_due=use.pool in due)
 
     def _of_group(self, group: Group, planned: int, cloud: CloudProfile) -> Iterator[Event]:
         by = cloud.scheduled_actions or "you"
@@ -150,6 +167,12 @@ class Calendar:
         state = State.DUE if self.now >= at and exists else self._state(at)
         command = self.commands.destroy if state is State.DUE else ""
         return Event(at=at, group="", what="the cluster expires", state=state, by="you", command=command)
+
+    def _idle(self, use: PoolUse, at: datetime, *, is_due: bool) -> Event:
+        """Return the date on which an idle pool is stopped. It is never `soon`, because it moves as soon as a GPU is used."""
+        what = f"{counted(use.nodes, 'node')} idle since {use.since:%Y-%m-%d %H:%M}"
+        state, command = (State.DUE, self.commands.stop_idle) if is_due else (State.LATER, "")
+        return Event(at=at, group=use.pool, what=what, state=state, by="you", command=command)
 
     def _state(self, at: datetime) -> State:
         if self.now >= at:

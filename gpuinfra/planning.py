@@ -220,6 +220,7 @@ def _pool(
             mig=tuple(sorted(pool.mig, reverse=True)),
             burn_in=spec.handover.burn_in,
             fabric_test=tested.required,
+            energy=pool.idle_stop is not None,
             guarded=guarded,
             files=files,
             variables=variables(spec, pool),

@@ -12,7 +12,7 @@ from gpuinfra.calendar import Calendar, Commands, Running, State, ending, needs_
 from gpuinfra.spec import parse_spec
 from tests.rules.cases import block, declaration, reserved
 
-COMMANDS = Commands(up="UP", destroy="DESTROY", offers="OFFERS")
+COMMANDS = Commands(up="UP", destroy="DESTROY", offers="OFFERS", stop_idle="STOP")
 START, END = "2026-12-01T11:30:00Z", "2026-12-08T10:55:00Z"
 GROUP = "gpu-block-0"
 

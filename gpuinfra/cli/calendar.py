@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gpuinfra.calendar import Running
     from gpuinfra.clouds.offerings import Offering, Wanted
     from gpuinfra.handover.ports import Member
+    from gpuinfra.idle import PoolUse
     from gpuinfra.plan.model import Plan
     from gpuinfra.spec.load import LoadedStack
 
@@ -35,6 +36,7 @@ class _Read:
     offers: dict[str, list[Offering]] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
     drained: dict[str, str] = field(default_factory=dict)
+    use: tuple[PoolUse, ...] = ()
 
 
 @click.command("calendar")
@@ -67,6 +69,11 @@ class _Read:
 @click.option(
     "--direct", is_flag=True, help="With --drain: connect to private addresses instead of through the cloud's tunnel."
 )
+@click.option(
+    "--stop-idle",
+    is_flag=True,
+    help="Set the number of nodes of each pool that was idle for the time of `idle_stop` to 0 in the stack file.",
+)
 @click.option("--offline", is_flag=True, help="Read only the stack file, and not the state.")
 @click.option(
     "--at", metavar="TIME", help="Evaluate the dates at this time, such as 2026-12-01T11:30:00Z, instead of now."
@@ -80,6 +87,7 @@ def command(
     days: int | None,
     drain: int | None,
     direct: bool,
+    stop_idle: bool,
     offline: bool,
     at: str | None,
     as_json: bool,
@@ -88,8 +96,12 @@ def command(
     """List the dates of STACK: when nodes start, when they are removed, and what is due now.
 
     The dates come from the declaration: Capacity Blocks, reservations with `starts_at` or `ends_at`, and `expires_at`. The command
-    compares them with the state of the stack, and prints the command for each date. Run it on a schedule. Without --drain, it
+    compares them with the state of the stack, and prints the command for each date. If a pool has `idle_stop`, it also reads the evidence
+    of the nodes, and shows since when all GPUs of the pool are idle. Run it on a schedule. Without --drain and --stop-idle, it
     changes nothing.
+
+    --stop-idle reads the evidence again, and changes only the stack file. The exit code is then 0 if it changed a pool, and 1 if no pool
+    was idle for long enough. Run `up` afterwards.
 
     The exit code is 0 if nothing is due or soon, 1 if a date is due or soon or jobs could not be stopped, and 3 if some data could
     not be read and the rest requires nothing.
@@ -99,31 +111,41 @@ def command(
     from gpuinfra.report import calendar_text
     from gpuinfra.rules import load_stack
 
-    _refuse_unused(offers=offers, days=days, drain=drain, direct=direct, offline=offline, at=at)
+    _refuse_unused(offers=offers, days=days, drain=drain, direct=direct, offline=offline, at=at, stop_idle=stop_idle)
     now, short = _time(at), short_name(stack)
     loaded = load_stack(stack, now.date())
-    found = _Read() if offline else _read(stack, stacks, loaded, now, drain, direct, offers, days)
+    found = _Read() if offline else _read(stack, stacks, loaded, now, drain, direct, offers, days, at)
+    up = stacks.up.format(stack=short)
+    again = f"gpuinfra calendar {short}{stacks.options}"
     calendar = Calendar(
         spec=loaded.spec,
         now=now,
         within=timedelta(days=within),
         commands=Commands(
-            up=stacks.up.format(stack=short),
+            up=up,
             destroy=stacks.up.replace(" up", " destroy", 1).format(stack=short),
-            offers=f"gpuinfra calendar {short}{stacks.options} --offers",
+            offers=f"{again} --offers",
+            stop_idle=f"{again} --stop-idle && {up}",
         ),
         deployed=found.deployed,
         running=found.running,
         scheduled=found.scheduled,
+        use=found.use,
     )
+    stopped = _stop(loaded, calendar.idle_pools()) if stop_idle else ()
     if as_json:
         document = calendar_text.document(short, calendar, found.offers, found.unread, found.drained)
+        document["stopped"] = list(stopped)
         click.echo(json.dumps({**document, **stacks.marks}, indent=2, ensure_ascii=True))
     else:
         if stacks.notice:
             click.echo(stacks.notice)
         for line in calendar_text.text(calendar, found.offers, found.unread, found.drained):
             click.echo(line)
+        for pool in stopped:
+            click.echo(f"pool {pool} has no nodes in {loaded.path} now; run `{up}`")
+    if stop_idle:
+        return 0 if stopped else EnvironmentMissing.exit_code if found.unread else 1
     is_left = any(one.startswith(NOT_STOPPED) for one in found.drained.values())
     if is_left or needs_attention(calendar.events()):
         return 1
@@ -131,7 +153,14 @@ def command(
 
 
 def _refuse_unused(
-    *, offers: bool, days: int | None, drain: int | None, direct: bool, offline: bool, at: str | None
+    *,
+    offers: bool,
+    days: int | None,
+    drain: int | None,
+    direct: bool,
+    offline: bool,
+    at: str | None,
+    stop_idle: bool,
 ) -> None:
     if days is not None and not offers:
         raise UsageError("--days applies to the search for offers; add --offers, or omit --days")
@@ -139,6 +168,8 @@ def _refuse_unused(
         raise UsageError("--direct applies to connections to nodes; add --drain, or omit --direct")
     if offline and (offers or drain is not None):
         raise UsageError("--offline reads only the stack file; omit --offers and --drain, or omit --offline")
+    if stop_idle and (offline or at is not None):
+        raise UsageError("--stop-idle acts on the present use of the GPUs; omit --offline and --at")
     if at is not None and drain is not None:
         raise UsageError("--drain stops jobs now; omit --at")
 
@@ -164,18 +195,21 @@ def _read(
     direct: bool,
     offers: bool,
     days: int | None,
+    at: str | None,
 ) -> _Read:
     """Read the state, search for offers, and stop the jobs on nodes that are removed soon."""
     found = _Read()
     if drain is not None:
         with active_stack(stack, stacks) as active:
             _deployed(found, active.resources, loaded, now)
+            found.use = _use(found, active.resources, loaded, at)
             _drain(found, active, stacks, loaded, timedelta(minutes=drain), direct)
             if offers:
                 _offers(found, loaded, now, days)
         return found
     with readable_stack(stack, stacks, nodes=False) as resources:
         _deployed(found, resources, loaded, now)
+        found.use = _use(found, resources, loaded, at)
         if offers:
             _offers(found, loaded, now, days)
     return found
@@ -208,6 +242,39 @@ def _deployed(found: _Read, resources: Resources, loaded: LoadedStack, now: date
             launched=tuple(one.launched for one in here if one.launched),
             unverified=sum(one.instance_id not in known for one in here),
         )
+
+
+def _use(found: _Read, resources: Resources, loaded: LoadedStack, at: str | None) -> tuple[PoolUse, ...]:
+    """Return the use of each pool with `idle_stop`, from the verified evidence of its nodes. The present applies unless `--at` sets a time, because `GPUINFRA_TODAY` has no time of day."""
+    from gpuinfra.handover.ports import PortUnavailable
+    from gpuinfra.idle import pool_use
+    from gpuinfra.verification.store import polled, used_evidence
+
+    names = {pool.name for pool in loaded.spec.pools if pool.idle_stop}
+    if not names:
+        return ()
+    now = datetime.now(UTC) if at is None else _time(at)
+    try:
+        polls = polled(resources)
+        return tuple(
+            pool_use(pool.name, used_evidence(poll, pool.name), int(str(pool.expectation.get("gpus") or 0)), now)
+            for poll in polls
+            for pool in poll.pools
+            if pool.name in names
+        )
+    except PortUnavailable as problem:
+        found.unread["the energy readings"] = str(problem)
+        return ()
+
+
+def _stop(loaded: LoadedStack, pools: frozenset[str]) -> tuple[str, ...]:
+    """Set the number of nodes of these pools to 0 in the stack file."""
+    from gpuinfra.search.placements import read, text_without_nodes, write
+
+    if not pools:
+        return ()
+    write(loaded.path, text_without_nodes(loaded, read(loaded.path), pools))
+    return tuple(sorted(pools))
 
 
 def _members(resources: Resources, names: Iterable[str]) -> dict[str, list[Member]]:

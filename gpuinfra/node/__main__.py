@@ -156,6 +156,11 @@ def _parser() -> argparse.ArgumentParser:
         _later("measure", "mig_command"),
         "create the MIG instances that the pool declares; exit code 194 requests a reboot",
     )
+    add(
+        "energy",
+        _printed("energy", "energy"),
+        "read the energy counters of the GPUs; print the readings of this boot as one JSON object",
+    )
     add("mounts", _printed("mounts", "mounts"), "test the mounted network file systems; print one JSON object")
     add("ports", _printed("ports", "ports"), "list the RDMA ports that the kernel reports; print one JSON object")
     files = add(

@@ -33,6 +33,8 @@ def needed_probes(expectation: Mapping[str, Any], phases: Iterable[str] | None =
         if check.id in expectation.get("required", ()) and check.id not in expectation.get("skips", {}):
             if allowed is None or check.phase.value in allowed:
                 names.update(dict.fromkeys(check.probes_for(expectation)))
+    if expectation.get("energy") is True and allowed is None:
+        names["energy"] = None
     return list(names)
 
 

@@ -106,6 +106,8 @@ PROBES: dict[str, Probe] = {
     "nvidia-smi-apps": Probe(
         ("nvidia-smi", "--query-compute-apps=gpu_uuid,pid,used_gpu_memory,process_name", "--format=csv")
     ),
+    # Only on nodes whose expectation requests it. No check reads it; `gpuinfra calendar` does.
+    "energy": Probe((NODE_PART, "energy")),
     "nvlink-status": Probe(("nvidia-smi", "nvlink", "-s")),
     "nvlink-errors": Probe(("nvidia-smi", "nvlink", "-e")),
     "topology": Probe(("nvidia-smi", "topo", "-m")),

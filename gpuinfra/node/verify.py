@@ -129,8 +129,16 @@ def _again(args: argparse.Namespace) -> int:
 
 
 def is_news(before: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
-    """Return True if the outcomes, the result of the fabric test, the bundle or the host keys differ from the previous evidence, or if that evidence is old."""
+    """Return True if the outcomes, the result of the fabric test, the bundle or the host keys differ from the previous evidence, if GPUs that were idle are used again, or if that evidence is old.
+
+    GPUs that become idle are not news, so work that starts and stops every hour causes at most one additional upload for each renewal.
+    """
     import datetime
+
+    from .energy import returned_to_use
+
+    def readings(one: Mapping[str, Any]) -> str:
+        return str(((one.get("probes") or {}).get("energy") or {}).get("stdout"))
 
     def content(one: Mapping[str, Any]) -> list[Any]:
         outcomes = {check["id"]: check["outcome"] for check in one["checks"]}
@@ -145,7 +153,8 @@ def is_news(before: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
 
     try:
         age = (moment(document) - moment(before)).total_seconds()
-        return content(before) != content(document) or not 0 <= age < RENEW_S
+        used_again = returned_to_use(readings(before), readings(document))
+        return content(before) != content(document) or used_again or not 0 <= age < RENEW_S
     except (ValueError, KeyError, TypeError):
         return True
 

@@ -204,11 +204,12 @@ def expectation(
     mig: tuple[str, ...] = (),
     burn_in: int = 1,
     fabric_test: bool = False,
+    energy: bool = False,
     guarded: tuple[str, ...] = (),
     files: tuple[FilePlan, ...] = (),
     variables: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
-    """Return the content of `expectation.json` for a pool. `buckets` contains the mount of each bucket and whether it is read-only."""
+    """Return the content of `expectation.json` for a pool. `buckets` contains the mount of each bucket and whether it is read-only. `energy` makes the nodes record the energy of their GPUs."""
     containers = tuple(name for name in ("docker", "enroot") if lock.choice(name))
     facts = Facts(
         machine=machine,
@@ -277,6 +278,8 @@ def expectation(
         content["buckets"] = [{"mount": mount, "read_only": read_only} for mount, read_only in buckets]
     if mig:
         content |= {"mig": True, "mig_profiles": list(mig)}
+    if energy:
+        content["energy"] = True
     if burn_in > 1:
         content["burn_in"] = burn_in
     if fabric and gvnics(machine):

@@ -37,6 +37,7 @@ def document(
         ],
         "unread": dict(unread),
         "drained": dict(drained),
+        "use": [{**asdict(one), "since": _iso(one.since), "until": _iso(one.until)} for one in calendar.use],
     }
 
 
@@ -49,10 +50,13 @@ def text(
     """Return the dates in chronological order, then the offers."""
     events = calendar.events()
     if not events:
-        yield "no dates: the declaration has no Capacity Block, no reservation with a start or an end and no `expires_at`, and no flex-start node exists"
+        yield "no dates: the declaration has no Capacity Block, no reservation with a start or an end and no `expires_at`, no pool with `idle_stop` is idle, and no flex-start node exists"
     else:
         columns = ["time (UTC)", "in", "state", "group", Column("what", wrap=True), "by", Column("command", wrap=True)]
         yield from tables.text(Table(columns, [_row(one, calendar.now) for one in events]))
+    for use in calendar.use:
+        if not use.since:
+            yield f"pool {use.pool} is not idle: {use.reason}"
     for name, what in drained.items():
         yield f"{name}: {what}"
     for group, found in offers.items():

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 
 from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.machines import entries_of
+from gpuinfra.clouds.machines import entries_of, pools_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.plan.window import declared, is_over, moment
@@ -98,6 +98,44 @@ def cloud_changes_sizes_on_time(spec: ClusterSpec, today: date) -> Iterator[Find
     for path in [*paths, *(["expires_at"] if spec.expires_at else [])]:
         what = f"is a time at which {profile.title} does not change the number of nodes by itself; run `gpuinfra up` at this time"
         yield info(path, what, "`gpuinfra calendar` reports when this is due")
+
+
+IDLE_HOURS = 12, 168
+"""Allowed values of `idle_stop`, in hours. A node reads its counters every hour, uploads unchanged evidence every six hours, and keeps the readings of a week."""
+
+
+def idle_time_can_be_measured(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """The time after which a pool is idle fits the readings of its nodes, its GPUs are whole, and its capacity is not paid or limited in advance."""
+    for path, pool, machine in pools_of(spec):
+        if pool.idle_stop is None:
+            continue
+        path, low, high = f"{path}.idle_stop", *IDLE_HOURS
+        fixed = next((entry.kind for entry in pool.capacity if entry.kind in _FIXED), None)
+        if machine.gpu is None:
+            what = f"is set, but {pool.machine} has no GPU, and gpuinfra measures only the use of GPUs"
+            yield error(path, what, "remove it, or use expires_at to remove the nodes at a time")
+        elif pool.mig:
+            what = "is set, but the pool uses MIG, and the energy counter of a GPU does not show that a small instance is in use"
+            yield error(path, what, "remove it, or remove mig to use whole GPUs")
+        elif fixed:
+            yield error(path, f"is set, but the capacity is of kind {fixed}, and {_FIXED[fixed]}", "remove it")
+        elif not low <= int(pool.idle_stop[:-1]) <= high:
+            what = f"is {pool.idle_stop}; allowed: {low}h to {high}h, because nodes upload unchanged evidence every six hours and keep the readings of a week"
+            yield error(path, what, f"set it to a time from {low}h to {high}h")
+        else:
+            what = f"is {pool.idle_stop}; gpuinfra removes no node by itself"
+            yield info(
+                path,
+                what,
+                "`gpuinfra calendar` reports when the pool is idle, and prints the command that removes its nodes",
+            )
+
+
+_FIXED = {
+    "block": "a Capacity Block is paid upfront, so removed nodes save nothing",
+    "flex": "flex-start nodes end after max_run_hours, and removed nodes have to wait for capacity again",
+}
+"""Kinds of capacity whose nodes end by themselves: kind -> why idle nodes are not removed earlier."""
 
 
 def reservation_covers_pool(spec: ClusterSpec, today: date) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,29 @@ def text_for(declared: LoadedStack, original: str, choices: Choices) -> str:
 
     Raises `UsageError` if the text cannot be edited in place.
     """
-    edits = list(_edits(declared, choices))
+    return _written(
+        declared,
+        original,
+        list(_edits(declared, choices)),
+        "write the pools without aliases and merge keys, or add --no-search",
+    )
+
+
+def text_without_nodes(declared: LoadedStack, original: str, pools: Collection[str]) -> str:
+    """Return the text of the stack file in which each capacity entry of these pools has the count 0. Raises `UsageError` if the text cannot be edited in place."""
+    value = declared.document.value if declared.document else None
+    edits: list[tuple[Route, object]] = []
+    for index, pool in enumerate(declared.spec.pools):
+        route = (*declared.route, "pools", index, "capacity")
+        if pool.name not in pools:
+            continue
+        entries = value_at(value, route)
+        routes = [(*route, at) for at in range(len(entries))] if isinstance(entries, list) else [route]
+        edits += [((*one, "count"), 0) for one in routes]
+    return _written(declared, original, edits, "set the count of each capacity entry of the idle pools to 0")
+
+
+def _written(declared: LoadedStack, original: str, edits: list[tuple[Route, object]], hint: str) -> str:
     if not edits:
         return original
     value = copy.deepcopy(parse(original, declared.path.name).value)
@@ -58,7 +80,7 @@ def text_for(declared: LoadedStack, original: str, choices: Choices) -> str:
     except Exception:  # The file has a form that cannot be edited in place, such as aliases.
         pass
     raise UsageError(
-        f"{declared.path} cannot be edited in place, because its pools use YAML aliases or merge keys; write the pools without aliases and merge keys, or add --no-search"
+        f"{declared.path} cannot be edited in place, because its pools use YAML aliases or merge keys; {hint}"
     )
 
 

@@ -197,20 +197,9 @@ def _rule(kind: str) -> str:
     return {"extra_forbidden": "field_is_known", "missing": "field_is_given"}.get(kind, "value_is_allowed")
 
 
-_REFUSED = {
-    "idle_stop": (
-        "is not a field, because the evidence of a node does not show whether its GPUs were in use (docs/decisions/idle-stop.md)",
-        "use expires_at to remove all nodes at a time, and gpuinfra calendar to see when it is due",
-    )
-}
-"""Fields that gpuinfra refuses on purpose: name -> message and hint."""
-
-
 def _message(kind: str, context: dict[str, Any], given: object, route: Loc, owner: Any, field: Any) -> tuple[str, str]:
     last = str(route[-1]) if route else ""
     model = _model(owner)
-    if kind == "extra_forbidden" and last in _REFUSED:
-        return _REFUSED[last]
     if kind == "extra_forbidden":
         if known_reason := refused.field(model, last):
             return f"is not a known field, because {known_reason[0]}", known_reason[1]

@@ -22,6 +22,9 @@ MigProfile = Annotated[
 ]
 
 
+HoursText = Annotated[str, text(r"^[1-9][0-9]{0,3}h$", "a number of hours, such as 24h")]
+
+
 class Disk(SpecModel):
     """The root disk of a node."""
 
@@ -92,6 +95,8 @@ class Pool(OnTarget[On], SpecModel):
     """Use of the machine's fabric network: `auto` uses it if the machine has one, `required` rejects machines without one, `none` does not use it."""
     mig: tuple[MigProfile, ...] = Field(default=(), max_length=7, examples=[["3g.40gb", "3g.40gb"]])
     """MIG instances to create on each GPU, by profile. If omitted, GPUs are not partitioned. A partitioned GPU has no NVLink, which slows down jobs that use several GPUs."""
+    idle_stop: HoursText | None = Field(default=None, examples=["24h"])
+    """Time for which all GPUs of the pool must be idle before `gpuinfra calendar` reports that its nodes can be removed: 12h to 168h. The nodes then record the energy that their GPUs use. gpuinfra removes no node by itself. If omitted, the use of the GPUs is not recorded."""
     renew: Window = defaults(Window)
     """How this pool's nodes are replaced when their template changes."""
     quota_vcpus: Vcpus | None = Field(default=None, ge=0, examples=[1000])
@@ -116,6 +121,7 @@ class Pool(OnTarget[On], SpecModel):
             containers_reach_metadata: bool = False,
             fabric: Literal["auto", "required", "none"] = "auto",
             mig: Sequence[str] = (),
+            idle_stop: str | None = None,
             renew: Window = ...,
             quota_vcpus: int | None = None,
             tags: Mapping[str, str] = ...,

@@ -62,6 +62,9 @@ _KINDS = {
 _RPM = ("rocky", "rhel", "redhat", "alma", "centos", "fedora", "amazon", "al2", "oracle")
 """How the names of distributions with RPM packages begin."""
 _HOME_SETTINGS = "each service for home directories has its own settings"
+_AFTER = (
+    "a duration starts at the first deployment, whose time is not part of the declaration (docs/decisions/dates.md)"
+)
 _EFA = (
     "the EFA installer contains libfabric and the NCCL plugin (aws-ofi-nccl), and the software lock pins the installer"
 )
@@ -72,6 +75,10 @@ def field(model: Any, name: str) -> tuple[str, str] | None:
     fields = getattr(model, "model_fields", {})
     if name in _BOUNDS and ({"count", "capacity"} & set(fields)):
         return _NO_AUTOSCALER, _COUNT
+    if name == "expires_after":
+        return _AFTER, "set expires_at of the cluster to a time in UTC, such as 2026-12-31T18:00:00Z"
+    if name == "idle_stop":
+        return "each pool is idle on its own", "set idle_stop in an entry of pools, such as idle_stop: 24h"
     if getattr(model, "__name__", "") == "Home" and name in ("type", "deployment", "tier", "performance"):
         return _HOME_SETTINGS, "use service, throughput_mb_s (FSx for OpenZFS) or service_level (Azure NetApp Files)"
     if getattr(model, "__name__", "") == "Software" and name in (

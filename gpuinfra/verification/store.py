@@ -72,6 +72,16 @@ def found_in(
     return Found(newest=tuple(newest), absent=tuple(absent), about=about), expected
 
 
+def used_evidence(seen: Poll, pool: str) -> dict[str, Mapping[str, Any] | str]:
+    """Return the evidence of each node of a pool by label, or the reason why a node has no verified evidence. Raises `PortUnavailable`."""
+    found: dict[str, Mapping[str, Any] | str] = {}
+    for node in seen.verdict.nodes:
+        if node.pool == pool:
+            one = _evidence(seen.gatherer, node)
+            found[node.label] = one.document if one else f"{node.outcome}: {node.reason}"
+    return found
+
+
 def _evidence(gatherer: Gatherer, node: NodeVerdict) -> Evidence | None:
     """Return the evidence if it is from the current bundle and its signer is verified, otherwise None."""
     data = gatherer.data_of(node) if node.outcome in ("verified", "failed") else None

@@ -25,6 +25,7 @@ from gpuinfra.handover.ports import GroupExpected, Member, PortUnavailable
 from gpuinfra.handover.wire import TYPE
 from gpuinfra.remote.drain import NOT_STOPPED
 from gpuinfra.remote.hosts import Hosts
+from tests.test_idle import evidence
 
 STACK = """\
 config:
@@ -133,6 +134,8 @@ def test_errors_of_the_declaration_stop_the_command(state: list[dict[str, Any]])
         (["--offline", "--offers"], "omit --offline"),
         (["--offline", "--drain", "5"], "omit --offline"),
         (["--drain", "5", "--at", "2026-12-08T10:00:00Z"], "--drain stops jobs now; omit --at"),
+        (["--stop-idle", "--offline"], "omit --offline and --at"),
+        (["--stop-idle", "--at", "2026-12-08T10:00:00Z"], "omit --offline and --at"),
         (["--at", "2026-12-01"], "allowed: a time in UTC such as 2026-12-01T11:30:00Z"),
     ],
 )
@@ -371,3 +374,84 @@ def test_flex_start_nodes_are_read_from_their_group(
         f"the flex-start nodes were not read: {problem}" if problem else "1 node started, but `up` has not verified 1"
     )
     assert said in " ".join(done.output.split())
+
+
+IDLE = (
+    STACK.partition("          - {kind")[0]
+    + """\
+          - {kind: on_demand, count: 1}
+        idle_stop: 12h
+"""
+)
+
+
+@pytest.fixture
+def idle(state: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A stack with one node and `idle_stop`. The evidence of the node has the hourly power that the test sets in `watts`."""
+    Path("Pulumi.burst.yaml").write_text(IDLE)
+    state.append(deployed(1))
+    found: dict[str, Any] = {"watts": (70,) * 13, "finished": datetime.now(UTC) - timedelta(hours=1), "problem": ""}
+
+    def polled(resources: object) -> tuple[object, ...]:
+        if found["problem"]:
+            raise PortUnavailable(found["problem"])
+        pool = SimpleNamespace(name="gpu", expectation={"gpus": 8})
+        return (SimpleNamespace(pools=[pool]),)
+
+    def used(poll: object, pool: str) -> dict[str, Any]:
+        return {"gpu-1": evidence(*found["watts"], finished=iso(found["finished"]))}
+
+    monkeypatch.setattr("gpuinfra.verification.store.polled", polled)
+    monkeypatch.setattr("gpuinfra.verification.store.used_evidence", used)
+    return found
+
+
+def test_an_idle_pool_is_due_with_its_command(idle: dict[str, Any]) -> None:
+    """After the time of `idle_stop`, the pool is due, and its command changes the stack file and then runs `up`. A pool in use is not listed as a date."""
+    done = run("--json")
+    assert done.return_value == 1, done.exception
+    found = json.loads(done.output)
+    (event,) = found["events"]
+    assert (event["group"], event["state"], event["by"]) == ("gpu", "due", "you")
+    assert event["command"] == "gpuinfra calendar burst --stop-idle && pulumi up --stack burst"
+    assert [one["pool"] for one in found["use"]] == ["gpu"]
+    idle["watts"] = (*idle["watts"], 632)
+    done = run()
+    assert done.return_value == 0, done.exception
+    assert "pool gpu is not idle: gpu-1: GPU-0 used 632 W on average" in done.output
+
+
+def test_the_present_determines_whether_a_pool_is_idle(idle: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A date in `GPUINFRA_TODAY` does not make evidence old. `--at` does."""
+    monkeypatch.setenv(VARIABLE, "2026-01-01")
+    assert [one["state"] for one in json.loads(run("--json").output)["events"]] == ["due"]
+    later = iso(idle["finished"] + timedelta(hours=9))
+    assert json.loads(run("--json", "--at", later).output)["events"] == []
+
+
+def test_an_idle_pool_is_stopped_in_the_stack_file(idle: dict[str, Any]) -> None:
+    """`--stop-idle` sets the number of nodes to 0 and returns 0, so that `up` can follow."""
+    done = run("--stop-idle")
+    assert done.return_value == 0, done.exception
+    assert "pool gpu has no nodes in Pulumi.burst.yaml now; run `pulumi up --stack burst`" in done.output
+    assert Path("Pulumi.burst.yaml").read_text() == IDLE.replace("count: 1", "count: 0")
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [({"watts": (70, 632)}, 1), ({"watts": (70,) * 11}, 1), ({"finished": datetime(2026, 1, 1, tzinfo=UTC)}, 1), ({"problem": "no login"}, 3)],
+)  # fmt: skip
+def test_a_pool_that_is_not_idle_is_not_stopped(idle: dict[str, Any], change: dict[str, Any], code: int) -> None:
+    """`--stop-idle` reads the evidence again. If a GPU is in use, or its use is unknown, the stack file stays, and the exit code stops the following command."""
+    idle.update(change)
+    done = run("--stop-idle")
+    assert done.return_value == code, done.exception
+    assert Path("Pulumi.burst.yaml").read_text() == IDLE
+
+
+def test_unread_evidence_is_reported(idle: dict[str, Any]) -> None:
+    """If the evidence cannot be read, no pool is idle, and the exit code is 3."""
+    idle["problem"] = "the credentials have expired"
+    done = run()
+    assert done.return_value == 3, done.exception
+    assert "the energy readings were not read: the credentials have expired" in done.output

@@ -72,7 +72,7 @@ class Node:
         return sorted({key[len(prefix) :].split("/")[0] for key in found}) if folders else found
 
     def proof(self, evidence_sha256: str, now: Any) -> dict[str, Any]:
-        raise NotImplementedError
+        raise NotImplementedError("the fabric service uploads no evidence, so it never signs a proof")
 
     @property
     def result(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from gpuinfra.node import __main__ as program
 from gpuinfra.node import evidence, probe, verify
 from gpuinfra.node.probes import PROBES
 from tests.node.healthy import JOURNAL, P4D, fabric_result, healthy, record
+from tests.node.test_energy import readings
 from tests.node.test_evidence import BOOT, NODE, made
 
 
@@ -107,6 +108,27 @@ def test_another_result_of_the_fabric_test_is_uploaded(machine: Machine) -> None
         machine.probes["fabric-result"] = record(["cat"], json.dumps(fabric_result(test=test)))
         machine.again()
         assert len(machine.uploaded) == uploads
+
+
+def test_energy_readings_are_part_of_the_evidence_only_on_request(machine: Machine) -> None:
+    """The counters are read if the expectation requests it, and not by a command that runs only some checks."""
+    energy = {**P4D, "energy": True}
+    assert "energy" not in evidence.needed_probes(P4D)
+    assert "energy" in evidence.needed_probes(energy)
+    assert "energy" not in evidence.needed_probes(energy, ["presence"])
+
+
+def test_work_on_idle_gpus_is_uploaded_within_an_hour(machine: Machine) -> None:
+    """New readings alone are not uploaded. The first reading after the GPUs are used again is uploaded, and later ones are not."""
+    machine.expectation.write_text(json.dumps({**P4D, "energy": True}))
+    machine.folder.write(1, evidence.dumped(made(energy=record(["energy"], json.dumps(readings((70,), (70,)))))))
+    periods: list[tuple[float, ...]] = [(70,), (70,)]
+    for watts, uploads in ((70, 0), (632, 1), (70, 1), (632, 1)):
+        periods.append((watts,))
+        machine.probes["energy"] = record(["energy"], json.dumps(readings(*periods)))
+        machine.again()
+        assert len(machine.uploaded) == uploads
+    assert "energy" in machine.uploaded[0]["probes"]
 
 
 def test_another_boot_is_not_repeated(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

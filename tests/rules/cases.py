@@ -475,6 +475,11 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"expires_at": "2026-12-01T11:31:00Z", _C: block()}),
         ("azure", {"expires_at": "2027-01-01T00:00:00Z"}),
     ],
+    "idle_time_can_be_measured": [
+        ("aws", {}),
+        ("azure", {}),
+        ("gcp", {}),
+    ],
     "cloud_changes_sizes_on_time": [
         ("aws", {"expires_at": "2027-01-01T00:00:00Z", _C: reserved(starts_at="2026-12-01T11:30:00Z")}),
         ("azure", {}),
@@ -1648,6 +1653,23 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"expires_at": "2026-13-01T00:00:00Z"}),
         ("aws", {"expires_at": "2026-12-01T11:30:00Z", _C: block()}),
         ("aws", {"expires_at": "2026-12-01T11:30:00Z", _C: reserved(starts_at="2026-12-02T11:30:00Z")}),
+    ],
+    "idle_time_can_be_measured": [
+        ("aws", {"pools.0.idle_stop": "12h"}),
+        ("azure", {"pools.0.idle_stop": "168h"}),
+        ("gcp", {"pools.0.idle_stop": "11h"}),
+        ("aws", {"pools.0.idle_stop": "169h"}),
+        ("aws", {"pools.0.idle_stop": "24h", "pools.0.mig": ["3g.20gb", "3g.20gb"]}),
+        ("aws", {"pools.0.idle_stop": "24h", "pools.0.machine": "m7i.xlarge"}),
+        ("aws", {"pools.0.idle_stop": "24h", "pools.0.machine": "p5.48xlarge", _C: block()}),
+        (
+            "gcp",
+            {
+                "pools.0.idle_stop": "24h",
+                "pools.0.machine": "a3-ultragpu-8g",
+                _C: {"kind": "flex", "count": 2, "max_run_hours": 24},
+            },
+        ),
     ],
     "cloud_changes_sizes_on_time": [
         ("azure", {"expires_at": "2027-01-01T00:00:00Z"}),

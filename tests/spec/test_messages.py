@@ -51,8 +51,10 @@ def _errors(spec: object) -> list[str]:
         ("pools.0.mig", ["3g"], ["pools[0].mig[0] is '3g'", "such as 3g.40gb", "(see gpuinfra explain pools.mig)"]),
         ("pools.0.tags", {"a": ""}, ["pools[0].tags.a is ''", "at least 1 character;", "(see gpuinfra explain pools.tags)"]),
         ("budget.recipients", ["operator"], ["budget.recipients[0] is 'operator'", "an email address such as"]),
-        ("idle_stop", "2h", ["idle_stop is not a field, because the evidence of a node does not show whether its GPUs were in use", "use expires_at"]),
-        ("pools.0.idle_stop", "2h", ["pools[0].idle_stop is not a field", "docs/decisions/idle-stop.md", "use expires_at"]),
+        ("idle_stop", "24h", ["idle_stop is not a known field, because each pool is idle on its own; set idle_stop in an entry of pools"]),
+        ("pools.0.idle_stop", "2 hours", ["pools[0].idle_stop is '2 hours'", "a number of hours, such as 24h"]),
+        ("pools.0.idle_stop", 24, ["pools[0].idle_stop is 24; allowed: a string"]),
+        ("expires_after", "72h", ["expires_after is not a known field, because a duration starts at the first deployment", "expires_at"]),
         ("duration_hours", 0, ["duration_hours is 0", "1 or more", "gpuinfra explain duration_hours"]),
     ],
 )  # fmt: skip

@@ -29,7 +29,7 @@ NCCL_ERRORS = {
 }
 PARTNER_S = 120.0
 """Maximum wait for the other node of a communicator, in seconds."""
-LIBRARIES = ("libnccl.so", "libcudart.so")
+LIBRARIES = ("libnccl.so", "libcudart.so", "libnvidia-ml.so")
 CONFIGURATION = ("/root/.nccl.conf", "/etc/nccl.conf")
 """NCCL reads the user's file first. A variable that is already set keeps its value."""
 
@@ -54,10 +54,20 @@ class Library:
         path = find(name)
         if path is None:
             raise OSError(f"{name}: cannot open shared object file: No such file or directory")
-        calls = Nccl(path) if os.path.basename(name).startswith("libnccl") else Cuda()
+        calls = _calls(os.path.basename(name), path)
         for attribute in dir(calls):
             if not attribute.startswith("_"):
                 setattr(self, attribute, _Function(getattr(calls, attribute)))
+
+
+def _calls(name: str, path: str) -> object:
+    if name.startswith("libnccl"):
+        return Nccl(path)
+    if name.startswith("libnvidia-ml"):
+        from .nvml import Nvml
+
+        return Nvml()
+    return Cuda()
 
 
 class _Function:

@@ -1,4 +1,4 @@
-"""Python imports this module at startup on a stand-in node. ctypes then loads the stand-in NCCL and CUDA runtime.
+"""Python imports this module at startup on a stand-in node. ctypes then loads the stand-in NCCL, CUDA runtime and NVML.
 
 The libraries of vendors' packages are text files on a stand-in node, which the dynamic loader cannot load.
 """
