@@ -239,10 +239,14 @@ def test_a_machine_without_the_library_is_an_error(monkeypatch: pytest.MonkeyPat
         energy._Nvml(energy.LIBRARY)
 
 
-RECORDED = json.loads((Path(__file__).parent / "recorded" / "energy-h200.json").read_text(encoding="utf-8"))["phases"]
+RECORDED = [
+    pytest.param(phase, id=f"{path.stem}-{phase['phase']}")
+    for path in sorted((Path(__file__).parent / "recorded").glob("energy-*.json"))
+    for phase in json.loads(path.read_text(encoding="utf-8"))["phases"]
+]
 
 
-@pytest.mark.parametrize("phase", RECORDED, ids=lambda one: one["phase"])
+@pytest.mark.parametrize("phase", RECORDED)
 def test_recorded_counters_tell_work_from_no_work(phase: dict[str, Any]) -> None:
     """On a real GPU, no process and a process without work are idle, and work for 5 percent of the time or more is not."""
     document = readings((0,), every=phase["seconds"])
