@@ -70,7 +70,7 @@ def command(stack: str, region: str | None, dry_run: bool, yes: bool, as_json: b
                 _confirm(yes)
                 names.dns.point(names.plan.zone, wanted)
         except Unreachable as problem:
-            raise GpuinfraError(f"{names.dns.control_region} did not respond: {problem}; run the command again when the region responds") from None  # fmt: skip
+            raise GpuinfraError(f"{names.dns.control_plane} did not respond: {problem}; run the command again when the region responds") from None  # fmt: skip
     if as_json:
         click.echo(json.dumps(_document(found.loaded.name, names, region, wanted, before, changed=asks), indent=2))
     return 0

@@ -94,6 +94,10 @@ def _warnings(pair: Pair, pool: Pool | None, old: MachineType, new: MachineType)
 
 
 def _why(pair: Pair, old: MachineType, new: MachineType, asked: str | None) -> str:
+    return f"{_choice(pair, old, new, asked)}{_fabrics(old, new)}"
+
+
+def _choice(pair: Pair, old: MachineType, new: MachineType, asked: str | None) -> str:
     if asked:
         return "set with --machine"
     gpus = f"{new.gpus} x {new.gpu.key}" if new.gpu else f"{new.vcpus} vCPUs"
@@ -105,3 +109,11 @@ def _why(pair: Pair, old: MachineType, new: MachineType, asked: str | None) -> s
         if old.gpu
         else f"{old.name} {was}; {new.name} ({gpus}) is the smallest machine type that can replace it"
     )
+
+
+def _fabrics(old: MachineType, new: MachineType) -> str:
+    """Return the difference between the fabrics, or an empty text if they are equal."""
+    before, after = (
+        f"{one.fabric.provider} with {one.fabric.gbps:,.0f} Gbit/s" if one.fabric else "none" for one in (old, new)
+    )
+    return f"; the fabric between nodes is {after} instead of {before}" if before != after else ""

@@ -1,7 +1,7 @@
 """The DNS names of a cluster that move with it to another region, and what they point to.
 
-Each cloud that supports `recovery.names` has a `dns` module with a `connect` function. Commands change the records, not Pulumi: the two stacks
-of a cluster have the same names, and neither declaration states which region is in use.
+Each cloud that supports `recovery.names` has a `dns` module with the functions `connect` and `control_plane`, and the format of its zones (`ZONE`).
+Commands change the records, not Pulumi: the two stacks of a cluster have the same names, and neither declaration states which region is in use.
 
 The names serve machines in other networks, where the own names of the file systems might not resolve. The record of a file system therefore contains
 addresses. A mount source also contains a part that differs by file system, so a TXT record contains the complete source.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gpuinfra.clouds.failover import Unreachable
-from gpuinfra.clouds.readiness import FAIL, OK, WARN, Line, Question, Unread, asked
+from gpuinfra.clouds.readiness import FAIL, OK, UNREAD, WARN, Line, Question, Unread, asked
 from gpuinfra.errors import DeploymentError
 from gpuinfra.plan.model import NamesPlan
 from gpuinfra.registry import has_module, module_of
@@ -54,18 +54,32 @@ class Mounted:
     """How machines in other networks mount a file system."""
 
     addresses: tuple[str, ...]
+    """Empty if clients must use the name in `source`."""
     source: str
     """Complete mount source, without the name of the file system."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZoneFormat:
+    """The IDs of a cloud's DNS zones in `recovery.names.zone`."""
+
+    pattern: str
+    what: str
+    """What an ID is, with an example, for messages."""
 
 
 class Dns(Protocol):
     """Requests to one cloud. Each can be repeated, and raises `Unreachable` and `DeploymentError`."""
 
-    control_region: str
-    """Region whose failure prevents changes of records in all regions."""
+    control_plane: str
+    """Region whose failure prevents changes of records in all regions, or the name of the global service that changes records."""
 
     def zone_name(self, zone: str) -> str | None:
         """Return the domain of a zone, or None if the zone does not exist."""
+        ...
+
+    def zone_region(self, zone: str) -> str | None:
+        """Return the region whose failure prevents changes of the records in this zone, or None if a zone belongs to no region."""
         ...
 
     def values(self, zone: str, keys: Iterable[Key]) -> dict[Key, tuple[str, ...]]:
@@ -73,11 +87,14 @@ class Dns(Protocol):
         ...
 
     def point(self, zone: str, records: Sequence[NameRecord]) -> None:
-        """Create or replace records. All records change, or none."""
+        """Create or replace records. On a cloud with a request for several records, all of them change, or none."""
         ...
 
-    def file_systems(self, resources: Iterable[Mapping[str, Any]]) -> Mapping[str, Mounted]:
-        """Return the addresses of the file systems in a state, keyed by their `dns_name`. Sends requests to the region of the file systems."""
+    def mounted(self, entry: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]) -> Mounted | None:
+        """Return how machines mount a file system in `file_systems` of a cluster's outputs, or None if the state does not contain it.
+
+        `resources` is the state. The requests are sent to the region of the file system.
+        """
         ...
 
 
@@ -89,9 +106,22 @@ def dns_of(cloud: str, region: str, config: Mapping[str, object]) -> Dns | None:
     return found
 
 
-def control_region(cloud: str, region: str) -> str | None:
-    """Return the region whose failure prevents changes of records for a stack in `region`, or None if the cloud has no `dns` module."""
-    return str(module_of(cloud, "dns").control_region(region)) if has_module(cloud, "dns") else None
+def control_plane(cloud: str, region: str) -> str | None:
+    """Return `Dns.control_plane` for a stack in `region`, or None if the cloud has no `dns` module."""
+    return str(module_of(cloud, "dns").control_plane(region)) if has_module(cloud, "dns") else None
+
+
+def zone_format(cloud: str) -> ZoneFormat | None:
+    """Return the format of the zones of a cloud, or None if the cloud has no `dns` module."""
+    found: ZoneFormat | None = module_of(cloud, "dns").ZONE if has_module(cloud, "dns") else None
+    return found
+
+
+def by_address(entry: Mapping[str, Any]) -> Mounted:
+    """Return how machines mount a file system whose `dns_name` is an address."""
+    server, path = str(entry["dns_name"]), str(entry["mount_name"])
+    joined = f"{server}@tcp:/{path}" if entry["kind"] == "lustre" else f"{server}:{path}"
+    return Mounted(addresses=(server,), source=joined)
 
 
 def nodes_missing(verdicts: Iterable[FleetVerdict]) -> bool:
@@ -122,18 +152,18 @@ def _login(names: NamesPlan, verdicts: Iterable[FleetVerdict]) -> Iterator[NameR
 
 def _mounts(dns: Dns, names: NamesPlan, resources: Sequence[Mapping[str, Any]]) -> Iterator[NameRecord]:
     outputs = [one.get("outputs") or {} for one in resources if one.get("type") == CLUSTER]
-    mounted = {str(one.get("mount")): str(one.get("dns_name")) for each in outputs for one in each.get("file_systems") or ()}  # fmt: skip
-    if not any(planned.mount in mounted for planned in names.mounts):
-        return
-    try:
-        known = dns.file_systems(resources)
-    except Unreachable as problem:
-        raise DeploymentError(f"the addresses of the file systems cannot be read: {problem}") from None
+    entries = {str(one.get("mount")): one for each in outputs for one in each.get("file_systems") or ()}
     for planned in names.mounts:
-        found = known.get(mounted.get(planned.mount, ""))
-        if found is not None:
+        entry = entries.get(planned.mount)
+        try:
+            found = dns.mounted(entry, resources) if entry else None
+        except Unreachable as problem:
+            raise DeploymentError(f"the addresses of the file systems cannot be read: {problem}") from None
+        if found is None:
+            continue
+        if found.addresses:
             yield NameRecord(name=planned.host, type="A", values=tuple(sorted(found.addresses)))
-            yield NameRecord(name=planned.source, type="TXT", values=(f'"{found.source}"',))
+        yield NameRecord(name=planned.source, type="TXT", values=(f'"{found.source}"',))
 
 
 def _addresses(verdicts: Iterable[FleetVerdict]) -> tuple[str, ...]:
@@ -151,8 +181,22 @@ def moved(
     return found
 
 
+def look(cloud: str, question: Question) -> Iterator[Line]:
+    """Return the lines of `gpuinfra ready` about the names of a stack on a cloud."""
+    names = question.recovery.names
+    if names is None:
+        return
+    try:
+        dns = dns_of(cloud, question.region, question.config)
+    except DeploymentError as problem:
+        yield Line(topic="names", name=names.domain, state=UNREAD, reason=str(problem))
+        return
+    if dns is not None:
+        yield from lines(question, dns)
+
+
 def lines(question: Question, dns: Dns) -> Iterator[Line]:
-    """Return the lines of `gpuinfra ready` about the names: the zone contains them, and they point to the stack's own region."""
+    """Return the lines of `gpuinfra ready` about the names: the zone contains them and can be changed without the stack's own region, and they point to this region."""
     names = question.recovery.names
     if names is not None:
         yield from asked("names", names.domain, lambda: list(_lines(question, dns, names)))
@@ -160,9 +204,10 @@ def lines(question: Question, dns: Dns) -> Iterator[Line]:
 
 def _lines(question: Question, dns: Dns, names: NamesPlan) -> Iterator[Line]:
     wanted: tuple[NameRecord, ...] = ()
-    missing = False
+    missing, home = False, None
     try:
         zone = dns.zone_name(names.zone)
+        home = dns.zone_region(names.zone) if zone is not None else None
         if zone is not None and _contains(zone, names.domain):
             # If the region does not respond, the first request fails soon.
             mounts = tuple(_mounts(dns, names, question.resources))
@@ -181,6 +226,9 @@ def _lines(question: Question, dns: Dns, names: NamesPlan) -> Iterator[Line]:
         reason = f"is not in the zone {names.zone}, whose domain is {zone}"
         yield Line(topic="names", name=names.domain, state=FAIL, reason=reason, fix=EDIT)
         return
+    if home == question.region:
+        reason = f"is in {home}, so the records cannot be changed while {home} does not respond"
+        yield Line(topic="names", name=names.zone, state=WARN, reason=reason, fix=MOVE)
     if missing:
         reason = f"no node in {question.region} is verified, so the name cannot point to a node"
         yield Line(topic="names", name=names.login, state=WARN, reason=reason, fix=NAMES_FIX)
@@ -200,3 +248,4 @@ def _contains(zone: str, domain: str) -> bool:
 NAMES_FIX = "gpuinfra names STACK"
 """Command that points the names to the region of the stack. `gpuinfra ready` replaces `STACK`."""
 EDIT = "set recovery.names to an existing zone and a domain in it"
+MOVE = "create the zone in another region, and set recovery.names.zone to its ID"

@@ -114,7 +114,7 @@ def _steps(one: Failing) -> Iterator[Step]:
         what = f"allow writes to {', '.join(label(pair.replica) for pair in pairs)}"
         yield Step(name="replicas", what=what, run=lambda _: _open_replicas(one, cloud))
     yield from deployed(one)
-    control = one.names.dns.control_region if one.names else ""
+    control = one.names.dns.control_plane if one.names else ""
     yield from renamed(one, first=control == one.region)
 
 
@@ -128,7 +128,7 @@ def renamed(one: Failing, *, first: bool) -> Iterator[Step]:
     yield Step(
         name=NAMES,
         what=f"point {', '.join(names.plan.hosts)} to {one.second}",
-        where=f"{names.dns.control_region}, which changes DNS records,",
+        where=f"{names.dns.control_plane}, which changes DNS records,",
         first=first,
         run=lambda _: _rename(one, names),
     )

@@ -16,6 +16,7 @@ _GOOGLE_OVERRIDES = {
     "COMPUTE": "compute/v1/",
     "CLOUDKMS": "cloudkms/",
     "CLOUDQUOTAS": "cloudquotas/",
+    "DNS": "dns/",
     "LOGGING": "logging/",
     "LUSTRE": "lustre/",
     "OSLOGIN": "oslogin/",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import date
 
 from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.dns import control_region
+from gpuinfra.clouds.dns import control_plane, zone_format
 from gpuinfra.clouds.machines import pools_of, zoning_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.clouds.timing import lustre_duration
@@ -14,7 +15,6 @@ from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.plan.model import FileSystemPlan, Lifetime, RecoveryTarget
 from gpuinfra.plan.recovery import Replication, exported, names_plan, recovery_point, recovery_time, throughput_mb_s
 from gpuinfra.plan.storage import created, existing_of
-from gpuinfra.registry import has_module
 from gpuinfra.spec.messages import listed, nearest
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.recovery import Recovery
@@ -241,10 +241,18 @@ def recovery_image_copies_are_needed(spec: ClusterSpec, today: date) -> Iterator
 
 
 def recovery_names_are_supported(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """The cloud supports names that move to the second region."""
-    if spec.recovery and spec.recovery.names and not has_module(spec.cloud, "dns"):
-        what = f"is set, but gpuinfra moves DNS names on AWS only, not on {profile_of(spec.cloud).title}"
+    """The zone of the names that move to the second region is a zone of the cloud."""
+    names = spec.recovery.names if spec.recovery else None
+    if names is None:
+        return
+    known = zone_format(spec.cloud)
+    if known is None:
+        what = f"is set, but gpuinfra does not move DNS names on {profile_of(spec.cloud).title}"
         yield error("recovery.names", what, "remove it, and change your DNS records yourself after a failover")
+    elif not re.fullmatch(known.pattern, names.zone):
+        yield error(
+            "recovery.names.zone", f"is {shown(names.zone)}; expected: {known.what}", "set the ID of an existing zone"
+        )
 
 
 def recovery_names_are_unique(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -273,7 +281,7 @@ def recovery_names_can_move(spec: ClusterSpec, today: date) -> Iterator[Finding]
     if not (declared := _declared(spec)) or declared[0].names is None:
         return
     region = spec.where.region
-    if control_region(spec.cloud, region) == region:
+    if control_plane(spec.cloud, region) == region:
         what = f"is set, but where.region is {region}, and DNS records cannot be changed while {region} does not respond; `gpuinfra failover --resume` moves the names later"
         yield warn("recovery.names", what, "use a different where.region")
 

@@ -8,10 +8,7 @@ from gpuinfra.spec.base import Gib, Line, Number, SpecModel, Unit
 from gpuinfra.spec.formats import text
 
 Minutes = Annotated[StrictInt, Unit("minutes")]
-HostedZone = Annotated[
-    str, text(r"^Z[0-9A-Z]{1,31}$", "the ID of a Route 53 hosted zone such as Z0123456789ABCDEFGHIJ")
-]
-"""Route 53 API reference, data type `ResourceId`: at most 32 characters."""
+Zone = Annotated[str, text(r"^[!-~]+$", "the ID of a DNS zone", max_length=400)]
 Domain = Annotated[
     str,
     text(
@@ -23,10 +20,10 @@ Domain = Annotated[
 
 
 class RecoveryNames(SpecModel):
-    """DNS names of the nodes and the file systems, which `gpuinfra failover` and `gpuinfra failback` move to the other region. Only on AWS."""
+    """DNS names of the nodes and the file systems, which `gpuinfra failover` and `gpuinfra failback` move to the other region."""
 
-    zone: HostedZone = Field(examples=["Z0123456789ABCDEFGHIJ"])
-    """ID of an existing Route 53 hosted zone that contains the names. gpuinfra does not create or delete the zone."""
+    zone: Zone = Field(examples=["Z0123456789ABCDEFGHIJ"])
+    """ID of an existing DNS zone that contains the names: the ID of a Route 53 hosted zone, the resource ID of an Azure private DNS zone, or `projects/PROJECT/managedZones/NAME` on Google Cloud. gpuinfra does not create or delete the zone."""
     domain: Domain = Field(examples=["train.example.internal"])
     """Domain of the names, which is the zone's name or ends with it: `login.DOMAIN` is the name of the nodes, and `scratch.DOMAIN` of the file system at `/scratch`."""
 
@@ -57,7 +54,7 @@ class Recovery(SpecModel):
     copy_images: StrictBool = False
     """AWS: copy the images that the pools select with `image.ref` to the second region, encrypted with a key in that region. A copy has its own ID, which the stack file of the second region contains."""
     names: RecoveryNames | None = None
-    """AWS: DNS names that move to the second region. If omitted, each region has its own names."""
+    """DNS names that move to the second region. If omitted, each region has its own names."""
 
 
 __all__ = ["Recovery", "RecoveryNames"]

@@ -145,7 +145,7 @@ def test_unreachable_region_is_stated(world: World) -> None:
 
 def test_names_that_did_not_move_have_their_own_command(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the control plane of the records does not respond, the last lines contain the command that changes only the records, also if a resumed failover fails."""
-    zone = Zone(world, control_region="us-east-2", down=True)
+    zone = Zone(world, control_plane="us-east-2", down=True)
     monkeypatch.setattr(cli, "names_in", lambda found: Names(plan=NAMES, dns=zone))
     command = "to change only the DNS names, run: gpuinfra names aws-recovery --to us-west-2"
     done = run(*REGION, "--yes")

@@ -29,7 +29,7 @@ DECLARED = f"      names: {{zone: {ZONE}, domain: {DOMAIN}}}\n"
 class Zone:
     """A zone. It implements `gpuinfra.clouds.dns.Dns`."""
 
-    control_region: str = "us-west-1"
+    control_plane: str = "us-west-1"
     down: bool = False
     found: dict[Key, tuple[str, ...]] = field(default_factory=dict)
 
@@ -44,8 +44,13 @@ class Zone:
     def point(self, zone: str, records: Sequence[NameRecord]) -> None:
         self.found.update({one.key: one.values for one in records})
 
-    def file_systems(self, resources: Iterable[Mapping[str, Any]]) -> Mapping[str, Mounted]:
-        return {LUSTRE: Mounted(addresses=(PRIMARY,), source=f"{PRIMARY}@tcp:/abcdefgh")}
+    def zone_region(self, zone: str) -> str | None:
+        return None
+
+    def mounted(self, entry: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]) -> Mounted | None:
+        if entry["dns_name"] != LUSTRE:
+            return None
+        return Mounted(addresses=(PRIMARY,), source=f"{PRIMARY}@tcp:/abcdefgh")
 
 
 @pytest.fixture

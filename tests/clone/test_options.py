@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -334,6 +335,18 @@ def test_another_cloud(stack: str, cloud: str, region: str, machine: str, values
     assert parse(result.files[0].text, "").value["config"][SETTINGS[cloud]] == region  # type: ignore[index]
     assert result.transfers[0].usd_per_gb is not None
     assert any("object storage is not replicated between clouds" in one.why for one in result.manual)
+
+
+@pytest.mark.parametrize("machine", ["", "a3-megagpu-8g"])
+def test_a_clone_on_another_cloud_states_the_difference_of_the_fabric(machine: str, tmp_path: Path) -> None:
+    """The reason for another machine type contains both fabrics with their bandwidth, also if `--machine` selects the type."""
+    asked = {"*": machine} if machine else {}
+    values = (("software.registry", "us-central1-docker.pkg.dev/my-project/gpudirect"),)
+    result = cloned(written(tmp_path, aws()), "us-central1", cloud="gcp", machine=asked, values=values)
+    (change,) = [one for one in result.changes if one.path == "pools[0].machine"]
+    assert re.search(
+        r"; the fabric between nodes is \w+ with [\d,]+ Gbit/s instead of efa with 3,200 Gbit/s$", change.reason
+    )
 
 
 def test_settings_that_the_other_cloud_does_not_use_are_removed(tmp_path: Path) -> None:

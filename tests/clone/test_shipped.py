@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from gpuinfra.clone import MODES, ClonedFile
+from gpuinfra.clone.make import clone
+from gpuinfra.clone.model import Request
 from gpuinfra.clone.network import network_of
 from gpuinfra.clouds import profile_of
 from gpuinfra.findings import Level
@@ -220,3 +222,25 @@ def test_clone_of_a_clone_drops_the_earlier_reasons(tmp_path: Path) -> None:
         line for line in back.files[0].text.splitlines(keepends=True) if not line.strip().startswith("# clone:")
     )
     assert text == file_of("aws-cluster").read_text()
+
+
+PRIMARIES = [stack for stack in SHIPPED if read_stack(file_of(stack)).spec.recovery]
+
+
+@pytest.mark.parametrize("stack", PRIMARIES)
+def test_a_second_region_ships_with_each_stack_that_declares_one(stack: str) -> None:
+    """The file in `stacks/second-region` is what `gpuinfra clone` writes now, and its plan has no errors."""
+    source = read_stack(file_of(stack))
+    assert source.spec.recovery is not None
+    region, mode = source.spec.recovery.region, source.spec.recovery.mode
+    path = shipped("stacks") / "second-region" / f"Pulumi.{stack}-{region}.yaml"
+    (made,) = clone(source, source.path.read_text(), Request(region=region, mode=mode), TODAY, output=path).files
+    assert path.read_text() == made.text
+    assert plan_report(path, TODAY).ok
+
+
+def test_the_folder_has_no_other_second_region() -> None:
+    """Each file in `stacks/second-region` belongs to a stack that declares this second region."""
+    found = {path.name for path in (shipped("stacks") / "second-region").iterdir()}
+    regions = {stack: spec.recovery for stack in PRIMARIES if (spec := read_stack(file_of(stack)).spec)}
+    assert found == {f"Pulumi.{stack}-{one.region}.yaml" for stack, one in regions.items() if one}

@@ -15,6 +15,7 @@ from gpuinfra.clouds.aws.dns import HOME as HOME_TYPE
 from gpuinfra.clouds.aws.dns import LUSTRE as LUSTRE_TYPE
 from gpuinfra.clouds.aws.dns import MOUNT_TARGET, AwsDns
 from gpuinfra.clouds.aws.dns import OPENZFS as OPENZFS_TYPE
+from gpuinfra.clouds.dns import Mounted
 from gpuinfra.clouds.readiness import FAIL, OK, UNREAD, WARN, Question
 from gpuinfra.errors import DeploymentError
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict
@@ -162,10 +163,7 @@ def test_a_name_of_fsx_for_openzfs_points_to_its_network_interface() -> None:
         "arn": "arn:aws:fsx:us-east-1:000000000000:file-system/fs-0123456789abcdef2", "dnsName": name, "networkInterfaceIds": ["eni-1"],
     }}  # fmt: skip
     with aws(primary()) as found:
-        known = found.file_systems([one])
-    assert {host: (mounted.addresses, mounted.source) for host, mounted in known.items()} == {
-        name: ((PRIMARY,), f"{PRIMARY}:/fsx")
-    }
+        assert found.mounted({"dns_name": name}, [one]) == Mounted(addresses=(PRIMARY,), source=f"{PRIMARY}:/fsx")
 
 
 def primary() -> Answer:
@@ -287,6 +285,7 @@ def test_a_zone_that_does_not_contain_the_names_is_a_failure() -> None:
 def test_records_are_changed_where_the_control_plane_is() -> None:
     """The control plane of a partition is in one Region."""
     for region, control in {"eu-west-1": "us-east-1", "us-gov-east-1": "us-gov-west-1"}.items():
-        assert AwsDns(lambda *_: None, region).control_region == control
-        assert dns.control_region("aws", region) == control
-    assert dns.control_region("gcp", "us-central1") is None
+        assert AwsDns(lambda *_: None, region).control_plane == control
+        assert dns.control_plane("aws", region) == control
+    assert dns.control_plane("gcp", "us-central1") == "Cloud DNS"
+    assert dns.control_plane("azure", "eastus") == "Azure Resource Manager"

@@ -24,7 +24,7 @@ class Zone:
     """A zone. It implements `gpuinfra.clouds.dns.Dns`."""
 
     world: World
-    control_region: str = "us-east-1"
+    control_plane: str = "us-east-1"
     down: bool = False
     second_down: bool = False
     """Whether the region of the file systems does not respond."""
@@ -38,14 +38,19 @@ class Zone:
 
     def point(self, zone: str, records: Sequence[NameRecord]) -> None:
         if self.down:
-            raise Unreachable(f"{self.control_region} timed out")
+            raise Unreachable(f"{self.control_plane} timed out")
         self.world.calls.append(f"names in {zone}")
         self.found = [str(one) for one in records]
 
-    def file_systems(self, resources: Iterable[Mapping[str, Any]]) -> Mapping[str, Mounted]:
+    def zone_region(self, zone: str) -> str | None:
+        return None
+
+    def mounted(self, entry: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]) -> Mounted | None:
         if self.second_down:
             raise Unreachable("us-west-2 timed out")
-        return {LUSTRE: Mounted(addresses=(PRIMARY,), source=f"{PRIMARY}@tcp:/abcdefgh")}
+        if entry["dns_name"] != LUSTRE:
+            return None
+        return Mounted(addresses=(PRIMARY,), source=f"{PRIMARY}@tcp:/abcdefgh")
 
 
 def state(name: str) -> list[dict[str, object]]:
@@ -151,7 +156,7 @@ def test_names_move_later_if_their_control_plane_is_in_the_failed_region(tmp_pat
 def test_a_control_plane_in_another_region_that_does_not_respond_ends_the_run(tmp_path: Path) -> None:
     """The step is not skipped if its region is not the failed one, and the message contains that region."""
     world = World()
-    zone = Zone(world, control_region="eu-west-1", down=True)
+    zone = Zone(world, control_plane="eu-west-1", down=True)
     result = run(world, zone, tmp_path)
     assert not result.ok
     assert result.journal.state("names") == FAILED
@@ -177,7 +182,7 @@ def test_names_move_back_after_the_nodes_are_verified(tmp_path: Path) -> None:
 def test_a_failback_does_not_skip_the_names(tmp_path: Path) -> None:
     """If the control plane is in the second region and does not respond, the failback stops."""
     world = Returned()
-    zone = Zone(world, control_region="us-west-2", down=True)
+    zone = Zone(world, control_plane="us-west-2", down=True)
     one = world.returning()
     one = replace(one, back=moving(one.back, zone))
     journal = FailbackJournal(tmp_path / "Pulumi.aws-recovery.yaml", tmp_path)

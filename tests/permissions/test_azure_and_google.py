@@ -174,7 +174,7 @@ def test_permissions_of_google_cloud_name_existing_collections() -> None:
         for op in ("create", "read", "update", "delete")
         for word in row.of(op)
     }
-    actions |= {action for group in (gcp.ASKED | gcp.READY).values() for action in group}
+    actions |= {action for group in (gcp.ASKED | gcp.READY | gcp.NAMES).values() for action in group}
     actions |= set(gcp.FUNCTIONS.values())
     for action in actions:
         service, collection, verb = action.split(".")
@@ -200,6 +200,8 @@ MODELS = (
 )
 WITHOUT_PATH = {
     "Microsoft.Insights/eventtypes/values": "the path of the Activity Log contains `management` before `values`, the action does not",
+    "Microsoft.Network/privateDnsZones/A": "the type of the records is a parameter of the path",
+    "Microsoft.Network/privateDnsZones/TXT": "the type of the records is a parameter of the path",
     "Microsoft.Insights/diagnosticSettings": "a path below any resource",
     "Microsoft.Resources/subscriptions/resourceGroups": "a path without a provider",
     "Microsoft.Resources/subscriptions": "a path without a provider",
@@ -228,7 +230,7 @@ def test_actions_of_azure_name_existing_types() -> None:
         for op in ("create", "read", "update", "delete")
         for word in row.of(op)
     }
-    actions |= {action for group in (azure.ASKED | azure.READY).values() for action in group}
+    actions |= {action for group in (azure.ASKED | azure.READY | azure.NAMES).values() for action in group}
     for action in actions:
         kind = action.removesuffix("/action").rpartition("/")[0]
         if kind not in WITHOUT_PATH:

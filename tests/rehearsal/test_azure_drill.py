@@ -15,6 +15,7 @@ from gpuinfra.shipped import shipped
 from .conftest import Rehearse
 from .validate import violations
 
+ZONE = "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/dns/providers/Microsoft.Network/privateDnsZones/example.internal"
 FILE = shipped("stacks") / "Pulumi.azure-recovery.yaml"
 
 
@@ -46,8 +47,10 @@ def test_a_replica_is_found_in_another_subscription(given: str, found: bool) -> 
 @pytest.mark.usefixtures("needs_nodes")
 @pytest.mark.parametrize("mode", ["hot", "pilot-light", "cold"])
 def test_a_stack_on_azure_fails_over_within_its_targets(mode: str, rehearse: Rehearse, tmp_path: Path) -> None:
-    """In each mode, the nodes in the second region are verified, the newest replicated checkpoint is complete, and both targets are met."""
-    done = rehearse("drill", str(azure_stack(tmp_path, mode)), "--to", "eastus2", "--json")
+    """In each mode, the nodes in the second region are verified, the newest replicated checkpoint is complete, both targets are met, and the DNS names move."""
+    path = azure_stack(tmp_path, mode)
+    path.write_text(path.read_text() + f"      names: {{zone: {ZONE}, domain: train.example.internal}}\n")
+    done = rehearse("drill", str(path), "--to", "eastus2", "--json")
     assert done.code == 0, done.out + done.err
     drill = done.report["drill"]
     assert violations(done.report, report_schema()) == []
@@ -57,4 +60,5 @@ def test_a_stack_on_azure_fails_over_within_its_targets(mode: str, rehearse: Reh
     assert "did not respond" in states["failover: fence"]
     assert "2 replicas can be written" in states["failover: replicas"]
     assert "checkpoint 2 of 3" in states["data"]
+    assert "login.train.example.internal A 10." in states["failover: names"]
     assert {one["outcome"] for one in done.report["nodes"]} == {"verified"}

@@ -67,9 +67,17 @@ def test_a_stack_fails_over_within_its_targets(first: str, mode: str, rehearse: 
 @pytest.mark.usefixtures("needs_nodes")
 @pytest.mark.parametrize("mode", ["hot", "pilot-light", "cold"])
 def test_a_stack_on_google_cloud_fails_over_within_its_targets(mode: str, rehearse: Rehearse, tmp_path: Path) -> None:
-    """The nodes in the second region are verified with the imported replica, in each mode."""
-    done = rehearse("drill", str(google_stack(tmp_path, mode=mode)), "--to", "us-east4", "--json")
+    """The nodes in the second region are verified with the imported replica, and the DNS names move, in each mode."""
+    path = google_stack(tmp_path, mode=mode)
+    path.write_text(
+        path.read_text()
+        + "      names: {zone: projects/standin-project/managedZones/train, domain: train.example.internal}\n"
+    )
+    done = rehearse("drill", str(path), "--to", "us-east4", "--json")
     meets_targets(done)
+    (found,) = [one["found"] for one in done.report["drill"]["steps"] if one["step"] == "failover: names"]
+    assert "login.train.example.internal A 10." in found
+    assert "source.scratch.train.example.internal TXT" in found
     site = "recovery-us-east4-base" if mode == "pilot-light" else "recovery-us-east4"
     imported = next(one["found"] for one in done.report["drill"]["steps"] if one["step"] == f"failover: import {site}")
     assert "imported into projects/standin-project/locations/us-east4-" in imported

@@ -229,6 +229,11 @@ def azure_recovery(**fields: Any) -> Change:
 
 
 NAMES = {"zone": "Z0123456789ABCDEFGHIJ", "domain": "train.example.internal"}
+AZURE_NAMES = {
+    **NAMES,
+    "zone": "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/dns/providers/Microsoft.Network/privateDnsZones/example.internal",
+}
+GCP_NAMES = {**NAMES, "zone": "projects/my-project/managedZones/train"}
 WEST: Change = {"where": {"cloud": "aws", "region": "us-west-2"}}
 GOV_EAST: Change = {"where": {"cloud": "aws", "region": "us-gov-east-1"}}
 GOV_WEST: Change = {"where": {"cloud": "aws", "region": "us-gov-west-1"}}
@@ -1366,8 +1371,8 @@ ACCEPTED: dict[str, list[Case]] = {
     ],
     "recovery_names_are_supported": [
         ("aws", recovery(names=NAMES)),
-        ("azure", azure_recovery()),
-        ("gcp", gcp_recovery()),
+        ("azure", azure_recovery(names=AZURE_NAMES)),
+        ("gcp", gcp_recovery(names=GCP_NAMES)),
     ],
     "recovery_names_are_unique": [
         ("aws", recovery()),
@@ -2518,8 +2523,11 @@ REJECTED: dict[str, list[Case]] = {
         ("gcp", gcp_recovery(copy_images=True)),
     ],
     "recovery_names_are_supported": [
+        ("aws", recovery(names=GCP_NAMES)),
         ("azure", azure_recovery(names=NAMES)),
-        ("gcp", gcp_recovery(names=NAMES)),
+        ("azure", azure_recovery(names={**NAMES, "zone": AZURE_NAMES["zone"].replace("privateDnsZones", "dnsZones")})),
+        ("gcp", gcp_recovery(names=AZURE_NAMES)),
+        ("gcp", gcp_recovery(names={**NAMES, "zone": "train"})),
     ],
     "recovery_names_are_unique": [
         ("aws", {**recovery(names=NAMES), "storage": lustre(bucket="auto", mount="/login")}),

@@ -75,7 +75,7 @@ def test_every_rule_is_on_the_page_or_specific_to_gpuinfra() -> None:
 
 _OWN_RULES = {
     "audit.all_buckets", "budget.currency", "storage.existing.address_range", "storage.existing.efa_enabled",
-    "storage.existing.security_group", "storage.key_arn", "storage.restore_from", "recovery.copy_images", "recovery.names",
+    "storage.existing.security_group", "storage.key_arn", "storage.restore_from", "recovery.copy_images",
 }  # fmt: skip
 """Fields of some clouds that a rule with a reason of its own rejects on the other clouds."""
 

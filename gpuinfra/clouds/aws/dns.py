@@ -20,19 +20,22 @@ from typing import Any
 from gpuinfra.clouds.aws.failover import Client, ask, client_of
 from gpuinfra.clouds.aws.profile import OPENZFS_ROOT
 from gpuinfra.clouds.aws.regions import partition
-from gpuinfra.clouds.dns import TTL_S, Key, Mounted, NameRecord
+from gpuinfra.clouds.dns import TTL_S, Key, Mounted, NameRecord, ZoneFormat
 from gpuinfra.errors import DeploymentError
 
 CONTROL = {"aws": "us-east-1", "aws-us-gov": "us-gov-west-1"}
 """Region of the Route 53 endpoint in each partition (https://docs.aws.amazon.com/general/latest/gr/r53.html, retrieved 2026-11-27, and `endpoints.json` of botocore)."""
+ZONE = ZoneFormat(pattern=r"Z[0-9A-Z]{1,31}", what="the ID of a Route 53 hosted zone such as Z0123456789ABCDEFGHIJ")
+"""Route 53 API reference, data type `ResourceId`: at most 32 characters."""
 NO_ZONE = frozenset({"NoSuchHostedZone"})
 LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
 OPENZFS = "aws:fsx/openZfsFileSystem:OpenZfsFileSystem"
 HOME = "aws:efs/fileSystem:FileSystem"
 MOUNT_TARGET = "aws:efs/mountTarget:MountTarget"
+MOUNTED = (LUSTRE, OPENZFS, HOME)
 
 
-def control_region(region: str) -> str:
+def control_plane(region: str) -> str:
     """Return the Region of the control plane for a stack in a Region."""
     return CONTROL[partition(region)]
 
@@ -46,15 +49,19 @@ class AwsDns:
     """The requests for one stack. `gpuinfra.clouds.dns.Dns` describes the methods."""
 
     def __init__(self, client: Client, region: str) -> None:
-        self.control_region = control_region(region)
+        self.control_plane = control_plane(region)
         self._client = client
 
     def _route53(self) -> Any:
-        return self._client("route53", self.control_region)
+        return self._client("route53", self.control_plane)
 
     def zone_name(self, zone: str) -> str | None:
         found = ask(self._route53().get_hosted_zone, NO_ZONE, Id=zone)
         return str(found["HostedZone"]["Name"]).removesuffix(".") if found else None
+
+    def zone_region(self, zone: str) -> str | None:
+        # A rule reports a stack in the Region of the control plane.
+        return None
 
     def values(self, zone: str, keys: Iterable[Key]) -> dict[Key, tuple[str, ...]]:
         client, result = self._route53(), dict[Key, tuple[str, ...]]()
@@ -84,25 +91,19 @@ class AwsDns:
         ]
         ask(self._route53().change_resource_record_sets, HostedZoneId=zone, ChangeBatch={"Changes": changes})
 
-    def file_systems(self, resources: Iterable[Mapping[str, Any]]) -> Mapping[str, Mounted]:
+    def mounted(self, entry: Mapping[str, Any], resources: Sequence[Mapping[str, Any]]) -> Mounted | None:
         states = [(str(one.get("type")), str(one.get("id")), one.get("outputs") or {}) for one in resources]
-        targets = [outputs for type_, _, outputs in states if type_ == MOUNT_TARGET]
-        found = dict[str, Mounted]()
-        for type_, id_, outputs in states:
-            if type_ == LUSTRE:
-                address = self._primary_address(id_, outputs)
-                mounted = Mounted(addresses=(address,), source=f"{address}@tcp:/{outputs['mountName']}")
-            elif type_ == OPENZFS:
-                address = self._primary_address(id_, outputs)
-                mounted = Mounted(addresses=(address,), source=f"{address}:{OPENZFS_ROOT}")
-            elif type_ == HOME:
-                addresses = [str(one["ipAddress"]) for one in targets if one.get("fileSystemId") == id_]
-                mounted = Mounted(addresses=tuple(addresses), source=id_)
-            else:
-                continue
-            if mounted.addresses:
-                found[str(outputs["dnsName"])] = mounted
-        return found
+        found = (one for one in states if one[0] in MOUNTED and one[2].get("dnsName") == entry["dns_name"])
+        type_, id_, outputs = next(found, ("", "", {}))
+        if type_ == HOME:
+            targets = [made for kind, _, made in states if kind == MOUNT_TARGET and made.get("fileSystemId") == id_]
+            addresses = tuple(str(one["ipAddress"]) for one in targets)
+            return Mounted(addresses=addresses, source=id_) if addresses else None
+        if not type_:
+            return None
+        address = self._primary_address(id_, outputs)
+        path = f"@tcp:/{outputs['mountName']}" if type_ == LUSTRE else f":{OPENZFS_ROOT}"
+        return Mounted(addresses=(address,), source=f"{address}{path}")
 
     def _primary_address(self, id_: str, outputs: Mapping[str, Any]) -> str:
         """Return the address of an FSx file system for clients outside its VPC."""

@@ -16,8 +16,6 @@ from shlex import quote
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from gpuinfra.clouds import dns
-from gpuinfra.clouds.aws.dns import AwsDns
 from gpuinfra.clouds.readiness import (
     FAIL,
     OK,
@@ -100,7 +98,6 @@ def lines(question: Question, client: Client, now: datetime) -> Iterator[Line]:
     for bucket, name in _objects(question):
         if replica := replicas.get(bucket):
             yield from asked("bundle", name, lambda b=bucket, r=replica, n=name: _bundle(question, client, b, r, n))
-    yield from dns.lines(question, AwsDns(client, question.region))
 
 
 def backend(question: Question, client: Client) -> Iterator[Line]:

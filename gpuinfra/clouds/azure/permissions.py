@@ -80,6 +80,20 @@ FAILOVER: dict[str, tuple[str, ...]] = {
 Resource provider operations of Microsoft.Compute, Microsoft.Storage and Microsoft.StorageCache (MicrosoftDocs/azure-docs,
 articles/role-based-access-control/permissions), retrieved 2026-11-26."""
 
+_ZONE = "Microsoft.Network/privateDnsZones"
+READ_NAMES = "gpuinfra ready and names: read the DNS names"
+MOVE_NAMES = "gpuinfra failover, failback and names: change the DNS names"
+NAMES: dict[str, tuple[str, ...]] = {
+    READ_NAMES: (
+        f"{_ZONE}/read",
+        f"{_ZONE}/A/read",
+        f"{_ZONE}/TXT/read",
+        "Microsoft.Resources/subscriptions/resourceGroups/read",
+    ),
+    MOVE_NAMES: (f"{_ZONE}/A/write", f"{_ZONE}/TXT/write"),
+}
+"""Requests for a plan with `recovery.names`. Resource provider operations of Microsoft.Network, retrieved 2026-11-27."""
+
 FUNCTIONS: dict[str, str] = {}
 """Maps an SDK function to its action. `getClientConfig` requires none."""
 
@@ -87,9 +101,11 @@ FUNCTIONS: dict[str, str] = {}
 def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     """Return the role definition for operators of the plan, with the reason for each action. With `read_only`, it allows no changes."""
     requests = {**({**ASKED, **REPLACE} if plan.pools else {}), **({**READY, **FAILOVER} if plan.recovery else {})}
+    if plan.recovery and plan.recovery.names:
+        requests |= NAMES
     uses = uses_of(resources(plan), ACTIONS, requests)
     if read_only:
-        uses = reads_of(uses, frozenset((*REPLACE, *FAILOVER)))
+        uses = reads_of(uses, frozenset((*REPLACE, *FAILOVER, MOVE_NAMES)))
     document: dict[str, Any] = {
         "Name": f"gpuinfra {plan.name}{' read' if read_only else ''}",
         "IsCustom": True,
@@ -109,6 +125,10 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
     if plan.recovery and not read_only:
         notes.append(
             "to compare the blobs of a container with its replica, `gpuinfra failover` requires a role that can read blobs, such as Storage Blob Data Reader, on the account of the container and on the account of its replica"
+        )
+    if plan.recovery and plan.recovery.names:
+        notes.append(
+            f"if the zone {plan.recovery.names.zone} is in a different subscription, also assign the role in that subscription"
         )
     if not read_only and any(one.retained for one in resources(plan)):
         notes.append(

@@ -19,10 +19,11 @@ from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.handover.trust import checked_address
 from gpuinfra.safe_text import one_line
 
-COMPUTE_ENGINE, LUSTRE, STORAGE, TRANSFER = "compute", "lustre", "storage", "storagetransfer"
+COMPUTE_ENGINE, DNS, LUSTRE, STORAGE, TRANSFER = "compute", "dns", "lustre", "storage", "storagetransfer"
 ADDRESSES = {
     **ENDPOINTS,
     COMPUTE_ENGINE: ("CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE", COMPUTE),
+    DNS: ("CLOUDSDK_API_ENDPOINT_OVERRIDES_DNS", "https://dns.googleapis.com/"),
     LUSTRE: ("CLOUDSDK_API_ENDPOINT_OVERRIDES_LUSTRE", "https://lustre.googleapis.com/"),
 }
 """Maps a service to the variable that overrides its endpoint, and to the default endpoint."""

@@ -77,6 +77,20 @@ FAILBACK: dict[str, tuple[str, ...]] = {
 """Requests of `gpuinfra failback` in addition to `FAILOVER` and the permissions to deploy the stack. An object that replaces another one requires
 `storage.objects.delete`, although the bucket keeps the replaced version (https://cloud.google.com/storage/docs/access-control/iam-json, retrieved 2026-11-26)."""
 
+READ_NAMES = "gpuinfra ready and names: read the DNS names"
+MOVE_NAMES = "gpuinfra failover, failback and names: change the DNS names"
+NAMES: dict[str, tuple[str, ...]] = {
+    READ_NAMES: ("dns.managedZones.get", "dns.resourceRecordSets.list"),
+    MOVE_NAMES: (
+        "dns.changes.create",
+        "dns.resourceRecordSets.create",
+        "dns.resourceRecordSets.delete",
+        "dns.resourceRecordSets.update",
+    ),
+}
+"""Requests for a plan with `recovery.names`. A change that replaces records deletes and adds them
+(https://docs.cloud.google.com/dns/docs/access-control, retrieved 2026-11-27)."""
+
 FUNCTIONS = {
     "gcp:organizations/getProject:getProject": "resourcemanager.projects.get",
     "gcp:compute/getImage:getImage": "compute.images.getFromFamily",
@@ -96,12 +110,12 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
         requests["find the service account that encrypts logs"] = ("logging.cmekSettings.get",)
     if plan.recovery:
         requests["find the service account that replicates objects"] = ("storagetransfer.projects.getServiceAccount",)
-        requests |= {**READY, **FAILOVER, **FAILBACK}
+        requests |= {**READY, **FAILOVER, **FAILBACK, **(NAMES if plan.recovery.names else {})}
     inputs = {"deleteDefaultRoutesOnCreate": data_networks(plan), "autoHealingPolicies": node_health(plan)}
     unset = frozenset(name for name, instances in inputs.items() if not any(instances))
     uses = uses_of(resources(plan), ACTIONS, requests, unset)
     if read_only:
-        uses = reads_of(uses, frozenset({IMPORT, *REPLACE, *FAILOVER, *FAILBACK}))
+        uses = reads_of(uses, frozenset({IMPORT, *REPLACE, *FAILOVER, *FAILBACK, MOVE_NAMES}))
     project = [one for one in sorted(uses) if not one.startswith(BILLING)]
     billing = [one for one in sorted(uses) if one.startswith(BILLING)]
     to, of = ("read", " read") if read_only else ("operate", "")
@@ -113,6 +127,9 @@ def permissions(plan: Plan, *, read_only: bool = False) -> Permissions:
         notes.append(
             "budgets belong to the billing account: create the second role in the organization and grant it on that account"
         )
+    if plan.recovery and plan.recovery.names:
+        zone = plan.recovery.names.zone
+        notes.append(f"for the DNS names, grant the dns permissions in the project of the zone {zone}, or on the zone")
     if read_only:
         return Permissions(
             cloud="gcp", needs=collect(uses), documents=tuple(documents), notes=tuple(notes), source=SOURCE

@@ -10,6 +10,8 @@ from urllib.parse import parse_qs, quote, urlsplit
 from xml.sax.saxutils import escape
 
 from azure.mgmt.compute.operations import _operations as compute
+from azure.mgmt.privatedns.operations import _operations as privatedns
+from azure.mgmt.resource.resources.operations import _operations as groups
 from azure.mgmt.storage.operations import _operations as storage
 from azure.mgmt.storagecache.operations import _operations as cache
 
@@ -28,7 +30,15 @@ _SET = {**_GROUP, "vm_scale_set_name": "N"}
 _ACCOUNT = {**_GROUP, "account_name": "accountname"}
 _POLICY = {**_ACCOUNT, "object_replication_policy_id": "N"}
 _JOB = {**_GROUP, "aml_filesystem_name": "N"}
+_ZONE = {**_GROUP, "private_zone_name": "N"}
 _REQUESTS = (
+    groups.build_resource_groups_get_request("G", SUBSCRIPTION),
+    privatedns.build_private_zones_get_request(**_ZONE),
+    *(
+        build(**_ZONE, record_type=kind, relative_record_set_name="N")
+        for build in (privatedns.build_record_sets_get_request, privatedns.build_record_sets_create_or_update_request)
+        for kind in ("A", "TXT")
+    ),
     compute.build_virtual_machine_scale_sets_get_request(**_SET),
     compute.build_virtual_machine_scale_sets_update_request(_GROUP["resource_group_name"], "N", SUBSCRIPTION),
     compute.build_virtual_machine_scale_set_vms_list_request(_GROUP["resource_group_name"], "N", SUBSCRIPTION),

@@ -105,11 +105,12 @@ def test_addresses_of_file_systems_are_in_their_subnets(session: Any, aws: Clien
     target = aws.create("aws:efs/mountTarget:MountTarget", {"fileSystemId": home.id, "subnetId": subnet.id})
     assert ip_address(target.outputs["ipAddress"])
     states = [{"type": one.token, "id": one.id, "outputs": one.outputs} for one in (made, home, target)]
-    known = AwsDns(lambda service, region: session.client(service, region_name=region), "us-east-1").file_systems(
-        states
-    )
-    assert known[made.outputs["dnsName"]].addresses == (found["PrivateIpAddress"],)
-    assert known[home.outputs["dnsName"]].addresses == (target.outputs["ipAddress"],)
+    client = AwsDns(lambda service, region: session.client(service, region_name=region), "us-east-1")
+    lustre, homes = (client.mounted({"dns_name": one.outputs["dnsName"]}, states) for one in (made, home))
+    assert lustre is not None
+    assert lustre.addresses == (found["PrivateIpAddress"],)
+    assert homes is not None
+    assert homes.addresses == (target.outputs["ipAddress"],)
 
 
 def test_a_file_system_on_openzfs_is_found_by_its_tag(session: Any, aws: Client) -> None:
@@ -125,7 +126,9 @@ def test_a_file_system_on_openzfs_is_found_by_its_tag(session: Any, aws: Client)
     assert file_systems.find(fsx, "train-home-0-ffffffff") is None
     states = [{"type": made.token, "id": made.id, "outputs": made.outputs}]
     client = AwsDns(lambda service, region: session.client(service, region_name=region), "us-east-1")
-    (address,) = client.file_systems(states)[made.outputs["dnsName"]].addresses
+    mounted = client.mounted({"dns_name": made.outputs["dnsName"]}, states)
+    assert mounted is not None
+    (address,) = mounted.addresses
     assert ip_address(address) in ip_network(subnet.inputs["cidrBlock"])
 
 

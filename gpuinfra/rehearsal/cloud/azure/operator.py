@@ -45,6 +45,13 @@ _CHANGES: tuple[tuple[str, str, str], ...] = (
     ("DELETE", r".*/objectReplicationPolicies/[^/]+", "Microsoft.Storage/storageAccounts/objectReplicationPolicies/delete"),
     ("PUT", r".*/amlFilesystems/[^/]+/importJobs/[^/]+", "Microsoft.StorageCache/amlFilesystems/importJobs/write"),
     ("GET", r".*/amlFilesystems/[^/]+/importJobs(/[^/]+)?", "Microsoft.StorageCache/amlFilesystems/importJobs/read"),
+    *(
+        (verb, rf".*/privateDnsZones/[^/]+/{kind}/[^/]+", f"Microsoft.Network/privateDnsZones/{kind}/{action}")
+        for kind in ("A", "TXT")
+        for verb, action in (("GET", "read"), ("PUT", "write"))
+    ),
+    ("GET", r".*/privateDnsZones/[^/]+", "Microsoft.Network/privateDnsZones/read"),
+    ("GET", r"/subscriptions/[^/]+/resourceGroups/[^/]+", "Microsoft.Resources/subscriptions/resourceGroups/read"),
     ("GET", r".*/objectReplicationPolicies", "Microsoft.Storage/storageAccounts/objectReplicationPolicies/read"),
 )  # fmt: skip
 """Maps the method and the path of other requests to their action. Resource provider operations, retrieved 2026-11-26."""

@@ -20,7 +20,7 @@ from gpuinfra.clouds.azure.readiness import VAULT
 from gpuinfra.clouds.azure.recovery import BUCKETS, PENDING
 from gpuinfra.rehearsal.cloud.azure import groups, identity, ids, model, operator, places, replication, stores
 from gpuinfra.rehearsal.cloud.azure.errors import AzureError
-from gpuinfra.rehearsal.cloud.azure.http import changes, offers
+from gpuinfra.rehearsal.cloud.azure.http import changes, dns, offers
 from gpuinfra.rehearsal.cloud.core import outage, wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, json_response
@@ -104,6 +104,8 @@ class ResourceManager:
             return self._metrics(metrics["policy"], request.query)
         if (bastion := _TUNNEL.fullmatch(place)) and request.method == "GET":
             return {"port": self._tunnel(bastion["bastion"], request.query)}
+        if (found := dns.answer(self.cloud, request, place)) is not None:
+            return found
         if (found := changes.answer(self.cloud, request, place)) is not None:
             return found
         match = _SET.fullmatch(place)

@@ -8,6 +8,7 @@
 | `storagetransfer/v1/...`, `iam/v1/...`, `monitoring/v3/...` | reads of replication resources | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_<service> |
 | `storagetransfer/v1/transferJobs/...`, `lustre/v1/...:importData`, `lustre/v1/.../operations` | changes of replication jobs, imports into Managed Lustre | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_<service> |
 | `compute/v1/projects/...` | groups, instances, serial ports, quotas, machine types, reservations, images | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE |
+| `dns/dns/v1/projects/<project>/managedZones/<zone>` | records of a described zone | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_DNS |
 | `cloudquotas/v1/...` | quotas | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDQUOTAS |
 | `oslogin/v1/users/<email>:importSshPublicKey` | OS Login profiles | the operator: CLOUDSDK_API_ENDPOINT_OVERRIDES_OSLOGIN |
 | `tunnel/v4/connect` | Identity-Aware Proxy | the operator |
@@ -23,7 +24,7 @@ from urllib.parse import parse_qsl
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, json_response
 from gpuinfra.rehearsal.cloud.gcp import tokens
-from gpuinfra.rehearsal.cloud.gcp.http import logins, offers, reads, transfers
+from gpuinfra.rehearsal.cloud.gcp.http import dns, logins, offers, reads, transfers
 from gpuinfra.rehearsal.cloud.gcp.http.compute import Compute
 from gpuinfra.rehearsal.cloud.gcp.http.metadata import Metadata
 from gpuinfra.rehearsal.cloud.gcp.http.storage import Storage
@@ -48,6 +49,8 @@ class Google:
                 return self._metadata(request, rest)
             if where == "storage":
                 return self._storage(request, rest)
+            if where == "dns":
+                return dns.answer(self.cloud, request, rest)
             if offers.serves(where, rest):
                 return offers.answer(self.cloud, request, rest)
             if transfers.serves(where, request.method, rest):
