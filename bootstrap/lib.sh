@@ -179,7 +179,8 @@ wanted() {
 
 # --- retries --------------------------------------------------------------------------------------------------
 
-# retry TIMES WHAT COMMAND...: attempts with increasing pauses; the command's last line of output is the reason.
+# retry TIMES WHAT COMMAND...: attempts with increasing pauses. The reason is the command's first line with `E: `, because apt
+# prints the cause there and a general message last; without such a line, it is the last line of output.
 retry() {
   local times=$1 what=$2 try status output why pause=${GPUINFRA_RETRY_PAUSE_S:-3}
   shift 2
@@ -187,7 +188,7 @@ retry() {
   for ((try = 1; ; try++)); do
     status=0
     { "$@" 2>&1 >&3 | tee "$output" >&2; } 3>&1 || status=$?
-    why=$(grep -v '^[[:space:]]*$' "$output" | tail -n 1 | cut -c 1-300) || true
+    why=$({ grep -m 1 '^E: ' "$output" || grep -v '^[[:space:]]*$' "$output" | tail -n 1; } | cut -c 1-300) || true
     rm -f -- "$output"
     ((status != 0)) || return 0
     ((try < times)) || break

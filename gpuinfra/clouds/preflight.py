@@ -6,6 +6,7 @@ Rules (`gpuinfra/rules`) require only a declaration. A preflight sends read-only
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -155,6 +156,36 @@ def unreachable(action: str, why: str) -> Unanswered:
     """Return the answer if the service cannot be reached in time."""
     fix = f"check the network and the proxy (HTTPS_PROXY), and {_AGAIN}"
     return Unanswered(f"not checked, because {action} did not respond: {why}", "a connection to the cloud", fix)
+
+
+def quota_row(
+    where: str,
+    limit: float,
+    used: float | None,
+    total: int,
+    request: Callable[[int], str],
+    *,
+    added: int | None = None,
+    unit: str = "",
+    of: str = "nodes",
+    unread: str = "",
+) -> Row:
+    """Return the row that compares a quota with the need of a stack.
+
+    `used` is None if the usage is unknown; `unread` is the reason. `added` is the part of `total` that the usage cannot contain yet; by default, all
+    of it. `request` returns the command that requests a limit. A limit of infinity is no limit.
+    """
+    added = total if added is None else added
+    suffix = f" {unit}" if unit else ""
+    usage = f"usage unknown ({unread})" if unread else "usage unknown"
+    have = f"{limit:.0f}{suffix}" if math.isfinite(limit) else "no limit"
+    have += f", {used:.0f} in use" if used is not None else f", {usage}"
+    if total > limit:
+        return problem("quota", where, have, f"{total}{suffix} for all {of} of the stack", request(total))
+    if used is not None and used + added > limit:
+        need = f"{added} more{suffix}, unless {of} of this stack are part of the usage"
+        return warning("quota", where, have, need, request(round(used) + added))
+    return ok("quota", where, f"{have}, {total} needed")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -72,3 +73,18 @@ def test_packages_do_not_change_the_software_of_the_lock(bench: Bench, packages:
     assert reason in output
     assert version(root, "held-tool") == "1-1"
     assert root.run("dpkg-query", "-W", "-f", "${Status}", "greedy", "rude")[0] != 0
+
+
+def test_a_package_that_the_repository_does_not_deliver_is_named(bench: Bench) -> None:
+    """The reason is apt's line with the file and the response of the server, and a later run continues."""
+    root = bench.machine(lustre=False)
+    bench.vendors.troubles.append(lambda path: 503 if "/htop_" in path else None)
+    code, output = declared(bench, root, "htop")
+    bench.vendors.troubles.clear()
+    assert code == 1, output
+    reasons = [str(entry.get("reason")) for entry in root.state["steps"] if entry["status"] == "failed"]
+    assert re.search(
+        r"installing htop failed 3 times, last with exit code 100: E: Failed to fetch .*/htop_.* 503 ", reasons[0]
+    ), reasons
+    code, output = root.steps()
+    assert code == 0, output

@@ -75,19 +75,26 @@ def allow_all(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def quota(value: float, name: str = "Running On-Demand P instances", kind: str = "P/OnDemand") -> Answer:
-    """The answer of `GetServiceQuota`, with the metric of the recording."""
+    """The answer of `GetServiceQuota`, with the metric of the recording. The quotas of file systems have no metric, and are large."""
     metric = {
         "MetricNamespace": "AWS/Usage",
         "MetricName": "ResourceCount",
         "MetricDimensions": {"Class": kind, "Resource": "vCPU", "Service": "EC2", "Type": "Resource"},
         "MetricStatisticRecommendation": "Maximum",
     }
-    return lambda asked: {
-        "Quota": {
-            "ServiceCode": asked["ServiceCode"], "QuotaCode": asked["QuotaCode"], "QuotaName": name, "Value": value,
-            "Unit": "None", "Adjustable": True, "GlobalQuota": False, "UsageMetric": metric,
+
+    def answer(asked: dict[str, Any]) -> dict[str, Any]:
+        known = {
+            "ServiceCode": asked["ServiceCode"],
+            "QuotaCode": asked["QuotaCode"],
+            "Unit": "None",
+            "Adjustable": True,
         }
-    }  # fmt: skip
+        if asked["ServiceCode"] != "ec2":
+            return {"Quota": {**known, "QuotaName": asked["QuotaCode"], "Value": 1e6}}
+        return {"Quota": {**known, "QuotaName": name, "Value": value, "GlobalQuota": False, "UsageMetric": metric}}
+
+    return answer
 
 
 def usage(vcpus: float | None) -> Answer:
@@ -172,6 +179,7 @@ def healthy() -> dict[str, Answer]:
         "ec2:DescribeCapacityReservations": reservations(),
         "ssm:GetParameter": parameter,
         "ec2:DescribeImages": images(),
+        "fsx:DescribeFileSystems": lambda asked: {"FileSystems": []},
     }
 
 
@@ -264,11 +272,11 @@ def test_quota_in_use_is_a_warning(monkeypatch: pytest.MonkeyPatch, used: float,
 def test_spot_and_on_demand_have_separate_quotas(monkeypatch: pytest.MonkeyPatch) -> None:
     """The vCPUs of spot nodes count against the spot quota of the family, and nodes in a Capacity Block against none."""
     _, used = ask(monkeypatch, P4D)
-    codes = {asked["QuotaCode"] for name, asked in used.requests if name == "servicequotas:GetServiceQuota"}
+    codes = {asked["QuotaCode"] for _, asked in used.requests if asked.get("ServiceCode") == "ec2"}
     assert codes == {"L-417A185B", "L-7212CCBC"}
     rows, used = ask(monkeypatch, BLOCK, DescribeCapacityReservations=reservations(**IN_BLOCK))
-    assert not any(name.startswith("servicequotas") for name, _ in used.requests)
-    assert not [row for row in rows if row.topic == "quota"]
+    assert not any(asked.get("ServiceCode") == "ec2" for _, asked in used.requests)
+    assert not [row for row in rows if row.topic == "quota" and "vCPUs" in row.found]
 
 
 def test_quota_without_a_code_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,6 +137,8 @@ PATHS = {
     "api": f"/serviceusage/v1/projects/{PROJECT}/services:batchGet",
     "quota": f"/cloudquotas/v1/projects/{PROJECT}/locations/global/services/compute.googleapis.com/quotaInfos/{FAMILY}",
     "spot": f"/cloudquotas/v1/projects/{PROJECT}/locations/global/services/compute.googleapis.com/quotaInfos/PREEMPTIBLE-{FAMILY}",
+    "lustre": f"/cloudquotas/v1/projects/{PROJECT}/locations/global/services/lustre.googleapis.com/quotaInfos/Capacity",
+    "filestore": f"/cloudquotas/v1/projects/{PROJECT}/locations/global/services/file.googleapis.com/quotaInfos/EnterpriseStorageGibPerRegion",
     "region": f"/compute/projects/{PROJECT}/regions/us-central1",
     "machine": f"{ZONE}/machineTypes/a3-megagpu-8g",
     "machines": f"/compute/projects/{PROJECT}/aggregated/machineTypes",
@@ -207,6 +209,14 @@ def healthy(monkeypatch: pytest.MonkeyPatch) -> Google:
         PATHS["api"]: services(),
         PATHS["quota"]: (200, by_family("64")),
         PATHS["spot"]: (200, by_family("32")),
+        PATHS["lustre"]: (
+            200,
+            {"dimensionsInfos": [{"details": {"value": "1000000"}, "applicableLocations": ["us-central1-a"]}]},
+        ),
+        PATHS["filestore"]: (
+            200,
+            {"dimensionsInfos": [{"details": {"value": "9999"}, "applicableLocations": ["us-central1"]}]},
+        ),
         PATHS["machine"]: (200, {"name": "a3-megagpu-8g"}),
         PATHS["reservation"]: (200, reservation()),
         PATHS["image"]: (200, image()),

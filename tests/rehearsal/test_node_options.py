@@ -76,9 +76,34 @@ def test_a_changed_download_of_a_container_runtime_is_the_finding(
     rehearse: Rehearse, tmp_path: Path, cloud: str
 ) -> None:
     """The finding names the step and both checksums."""
-    result = rehearse("up", written(tmp_path, cloud), "--fault", "node:gpu-1:download-corrupt", "--deadline", "1200s")
+    result = rehearse("up", written(tmp_path, cloud), "--fault", "node:gpu-1:enroot-corrupt", "--deadline", "1200s")
     assert result.code == 1, result.out + result.err
     for words in ("71-enroot is failed: ", "but the lock requires", "what to do: "):
+        assert words in result.out, (words, result.out)
+
+
+MISSING = "the repositories of this node do not contain htop nvme-cli=2.8-1 (software.packages)"
+PACKAGES = {
+    "packages-missing": ("95-packages is failed: ", MISSING, "what to do: "),
+    "packages-unreachable": (
+        "95-packages is failed: ",
+        "E: Failed to fetch ",
+        "503 Service Unavailable",
+        "what to do: ",
+    ),
+}
+"""Fault -> words of the finding."""
+
+
+@pytest.mark.parametrize("fault", PACKAGES)
+@pytest.mark.parametrize("cloud", WHERE)
+def test_a_package_that_the_node_cannot_install_is_the_finding(
+    rehearse: Rehearse, tmp_path: Path, cloud: str, fault: str
+) -> None:
+    """The finding names the step, and the package or the response of the repository."""
+    result = rehearse("up", written(tmp_path, cloud), "--fault", f"node:gpu-1:{fault}", "--deadline", "1200s")
+    assert result.code == 1, result.out + result.err
+    for words in PACKAGES[fault]:
         assert words in result.out, (words, result.out)
 
 

@@ -72,7 +72,7 @@ def test_a_changed_script_replaces_the_node_and_its_failure_is_the_finding(
 def test_a_script_with_another_checksum_does_not_run(rehearse: Rehearse, tmp_path: Path, cloud: str) -> None:
     """The finding names the step, the URL and the declared checksum."""
     stack = written(tmp_path, cloud)
-    result = rehearse("up", str(stack), "--fault", "node:gpu-1:download-corrupt", "--deadline", "1200s")
+    result = rehearse("up", str(stack), "--fault", "node:gpu-1:script-corrupt", "--deadline", "1200s")
     assert result.code == 1, result.out + result.err
     for words in (f"own-agent is failed: the script of {URL} has the SHA-256 ", f"requires {DIGEST}", "what to do: "):
         assert words in result.out, (words, result.out)

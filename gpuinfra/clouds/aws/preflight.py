@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from gpuinfra.catalog.records import CapacityKind
+from gpuinfra.clouds.aws import quotas
 from gpuinfra.clouds.aws.api_errors import LOGIN, asked, code_of
 from gpuinfra.clouds.aws.catalog import MACHINES
 from gpuinfra.clouds.aws.permissions import statements
-from gpuinfra.clouds.aws.recovery import quota_request
+from gpuinfra.clouds.aws.quotas import Quotas
 from gpuinfra.clouds.aws.reservations import capacity, mismatches, moment
 from gpuinfra.clouds.aws.simulation import concrete, context, denial
 from gpuinfra.clouds.preflight import (
     Question,
     Row,
-    Unanswered,
     failed,
     no_credentials,
     ok,
@@ -50,7 +50,7 @@ TOPICS = ("permissions", "quota", "machine", "reservation", "image")
 READS: dict[str, tuple[str, ...]] = {
     "identity": ("sts:GetCallerIdentity",),
     "permissions": ("iam:GetRole", "iam:SimulatePrincipalPolicy"),
-    "quota": ("servicequotas:GetServiceQuota", "servicequotas:GetAWSDefaultServiceQuota", "cloudwatch:GetMetricStatistics"),
+    "quota": quotas.ACTIONS,
     "machine": ("ec2:DescribeInstanceTypeOfferings", "ec2:DescribeAvailabilityZones"),
     "reservation": ("ec2:DescribeCapacityReservations", "resource-groups:ListGroupResources"),
     "image": ("ssm:GetParameter", "ec2:DescribeImages"),
@@ -105,14 +105,16 @@ class Preflight:
     def questions(self, plan: Plan) -> Iterator[Question]:
         """Yield the questions about a plan. The caller asks `identity` first."""
         yield Question(topic="permissions", where=_kind(self._arn), ask=lambda: self.permissions(plan))
+        limits = Quotas(self.client, self.region)
         for code, needs in sorted(quota_needs(plan, _vcpus).items()):
-            yield Question(topic="quota", where=code, ask=lambda code=code, needs=needs: self.quota(code, needs))
+            yield Question(topic="quota", where=code, ask=lambda code=code, needs=needs: limits.vcpus(code, needs))
         for group, pool in _groups(plan):
             if group.kind != "block" and not any(_vcpus(pool, CapacityKind(group.kind))):
                 why = f"no quota code is known for {group.kind} nodes of {pool.machine}"
                 fix = f"aws service-quotas list-service-quotas --service-code ec2 --region {self.region}"
                 row = skipped("quota", group.name, why, fix)
                 yield Question(topic="quota", where=group.name, ask=lambda row=row: [row])
+        yield from limits.questions(plan)
         for machine, zone in sorted({(pool.machine, group.zone) for group, pool in _groups(plan)}):
             ask = lambda machine=machine, zone=zone: self.offering(machine, zone)  # noqa: E731
             yield Question(topic="machine", where=f"{machine} in {zone}", ask=ask)
@@ -187,67 +189,6 @@ class Preflight:
             return denials
 
         return simulate
-
-    # Quotas
-
-    def quota(self, code: str, needs: Mapping[str, int]) -> Iterator[Row]:
-        """The quota covers the vCPUs of all nodes. `needs` maps a kind of capacity to its vCPUs.
-
-        EC2 quotas count the vCPUs of running instances by family, and separately for spot; reservations count even when they are unused:
-        https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-on-demand-instances.html#ec2-on-demand-instances-limits, retrieved 2026-11-22.
-        """
-        from botocore.exceptions import ClientError
-
-        quotas = self.client("service-quotas")
-        with asked("servicequotas:GetServiceQuota"):
-            try:
-                found = quotas.get_service_quota(ServiceCode="ec2", QuotaCode=code)["Quota"]
-            except ClientError as error:
-                if code_of(error) != "NoSuchResourceException":
-                    raise
-                found = None
-        if found is None:
-            with asked("servicequotas:GetAWSDefaultServiceQuota"):
-                found = quotas.get_aws_default_service_quota(ServiceCode="ec2", QuotaCode=code)["Quota"]
-        if reason := found.get("ErrorReason"):
-            raise failed("servicequotas:GetServiceQuota", f"{reason.get('ErrorCode')}: {reason.get('ErrorMessage')}")
-        limit, total = float(found["Value"]), sum(needs.values())
-        # The usage already includes the nodes of a reservation, because a reservation counts even when it is unused.
-        added = total - needs.get("reserved", 0)
-        where = f"{found.get('QuotaName', code)} ({code}) in {self.region}"
-        used, unread = self._usage(found.get("UsageMetric"))
-        have = f"{limit:.0f} vCPUs" + (f", {used:.0f} in use" if used is not None else f", usage unknown ({unread})")
-        need = f"{total} vCPUs for all nodes of the stack"
-        if total > limit:
-            yield problem("quota", where, have, need, quota_request(code, total, self.region))
-        elif used is not None and used + added > limit:
-            need = f"{added} more vCPUs, unless nodes of this stack are part of the usage"
-            yield warning("quota", where, have, need, quota_request(code, round(used) + added, self.region))
-        else:
-            yield ok("quota", where, f"{have}, {total} needed")
-
-    def _usage(self, metric: Mapping[str, Any] | None) -> tuple[float | None, str]:
-        """Return the highest usage in the last hour, from the metric that Service Quotas specifies, or the reason why it is unknown."""
-        if not metric:
-            return None, "the quota has no metric"
-        now = datetime.now(UTC)
-        statistic = str(metric.get("MetricStatisticRecommendation") or "Maximum")
-        dimensions = [{"Name": key, "Value": value} for key, value in metric.get("MetricDimensions", {}).items()]
-        try:
-            with asked("cloudwatch:GetMetricStatistics"):
-                points = self.client("cloudwatch").get_metric_statistics(
-                    Namespace=metric["MetricNamespace"],
-                    MetricName=metric["MetricName"],
-                    Dimensions=dimensions,
-                    StartTime=now - timedelta(hours=1),
-                    EndTime=now,
-                    Period=3600,
-                    Statistics=[statistic],
-                )["Datapoints"]
-        except Unanswered as error:
-            return None, error.found
-        # AWS publishes no data points while the quota is not in use.
-        return max((float(one[statistic]) for one in points), default=0.0), ""
 
     # Capacity
 

@@ -16,10 +16,10 @@ OLD_VERSIONS_DAYS = 90
 """Number of days for which a bucket keeps a replaced or deleted object, so that it can be restored."""
 
 
-def quota_request(code: str, total: int, region: str) -> str:
-    """Return the command that requests a quota of `total` in a Region."""
+def quota_request(code: str, total: int, region: str, service: str = "ec2") -> str:
+    """Return the command that requests a quota of `total` in a Region. `service` is the code of Service Quotas."""
     return (
-        f"aws service-quotas request-service-quota-increase --service-code ec2 --quota-code {code} "
+        f"aws service-quotas request-service-quota-increase --service-code {service} --quota-code {code} "
         f"--desired-value {total} --region {region}"
     )
 

@@ -31,7 +31,12 @@ READY: dict[str, tuple[str, ...]] = {
     ),
     "gpuinfra ready: read the replication lag and failures": ("cloudwatch:GetMetricStatistics",),
     "gpuinfra ready: read the replica keys and the replication role": ("kms:DescribeKey", "iam:GetRole"),
-    "gpuinfra ready: read the quotas": ("servicequotas:GetServiceQuota", "servicequotas:GetAWSDefaultServiceQuota"),
+    "gpuinfra ready: read the quotas": (
+        "servicequotas:GetServiceQuota",
+        "servicequotas:GetAWSDefaultServiceQuota",
+        "fsx:DescribeFileSystems",
+        "elasticfilesystem:DescribeFileSystems",
+    ),
     "gpuinfra ready: find the machine types": ("ec2:DescribeInstanceTypeOfferings", "ec2:DescribeAvailabilityZones"),
     "gpuinfra ready: read the reservations": (
         "ec2:DescribeCapacityReservations",

@@ -45,7 +45,11 @@ READY: dict[str, tuple[str, ...]] = {
     "gpuinfra ready: read the subscription": ("Microsoft.Resources/subscriptions/read",),
     "gpuinfra ready: read the replication lag": ("Microsoft.Insights/metrics/read",),
     "gpuinfra ready: find the vaults of the secrets providers": ("Microsoft.KeyVault/vaults/read",),
-    "gpuinfra ready: read the quotas": ("Microsoft.Compute/locations/usages/read",),
+    "gpuinfra ready: read the quotas": (
+        "Microsoft.Compute/locations/usages/read",
+        "Microsoft.StorageCache/locations/usages/read",
+        "Microsoft.NetApp/locations/usages/read",
+    ),
     "gpuinfra ready: find the sizes": ("Microsoft.Compute/skus/read",),
     "gpuinfra ready: read the reservations": ("Microsoft.Compute/capacityReservationGroups/capacityReservations/read",),
     "gpuinfra ready: find the images": (

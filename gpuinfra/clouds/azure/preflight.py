@@ -12,10 +12,9 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
 
-from gpuinfra.catalog.records import CapacityKind
-from gpuinfra.clouds.azure.catalog import MACHINES, SPOT_QUOTA
+from gpuinfra.clouds.azure import quotas
 from gpuinfra.clouds.azure.permissions import permissions as needed_permissions
-from gpuinfra.clouds.azure.second_region import SECOND_REGION
+from gpuinfra.clouds.azure.quotas import COMPUTE, Quotas
 from gpuinfra.clouds.preflight import (
     Question,
     Row,
@@ -24,13 +23,11 @@ from gpuinfra.clouds.preflight import (
     no_credentials,
     ok,
     problem,
-    quota_needs,
     rejected,
     throttled,
     unreachable,
     warning,
 )
-from gpuinfra.clouds.second_region import Quota
 from gpuinfra.handover.azure_rest import Refused, Rest
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.plan.model import Group, Plan, PoolPlan
@@ -45,10 +42,8 @@ SETTINGS = {"azure-native:clientId": True, "azure-native:useOidc": True, "azure-
 """Maps a provider sign-in setting to whether it selects credentials. The names are from `pulumi_azure_native.config`."""
 TIMEOUT_S = 10.0
 """Time limit of one request. The list of all sizes in a region is several megabytes."""
-SUBSCRIPTIONS, COMPUTE = "2022-12-01", "2024-07-01"
-"""Versions of the APIs of subscriptions and of compute."""
-REGIONAL_QUOTA = "cores"
-"""The quota of all dedicated vCPUs in a region (Total Regional vCPUs), which applies in addition to the quota of the family."""
+SUBSCRIPTIONS = "2022-12-01"
+"""Version of the API of subscriptions."""
 ENCRYPTION = "Microsoft.Compute/EncryptionAtHost"
 """The feature that all nodes use (docs/azure.md)."""
 SHOWN = 12
@@ -61,7 +56,7 @@ READS: dict[str, tuple[str, ...]] = {
     "identity": ("Microsoft.Resources/subscriptions/read",),
     "permissions": ("Microsoft.Authorization/permissions/read",),
     "registration": ("Microsoft.Resources/subscriptions/providers/read", "Microsoft.Features/providers/features/read"),
-    "quota": ("Microsoft.Compute/locations/usages/read",),
+    "quota": quotas.ACTIONS,
     "machine": ("Microsoft.Compute/skus/read",),
     "reservation": ("Microsoft.Compute/capacityReservationGroups/capacityReservations/read",),
     "image": (
@@ -96,10 +91,10 @@ class Preflight:
 
         yield question("permissions", subscription, self.permissions(plan))
         yield question("registration", subscription, self.providers(plan))
+        yield from Quotas(self.every, self.subscription, self.region).questions(plan)
         if not plan.pools:
             return
         yield question("registration", ENCRYPTION, self.feature(*ENCRYPTION.split("/")))
-        yield question("quota", self.region, self.quotas(plan))
         yield question("machine", self.region, self.sizes(plan))
         for pool in plan.pools:
             yield question("image", pool.image.ref, self.image(pool))
@@ -205,36 +200,7 @@ class Preflight:
         else:
             yield problem("registration", where, state, "the state Registered", register)
 
-    # Quotas and capacity
-
-    def quotas(self, plan: Plan) -> Iterator[Row]:
-        """The quotas of the families, of all dedicated vCPUs in the region, and of all spot vCPUs cover the nodes.
-
-        A family that the subscription does not list has no quota: https://learn.microsoft.com/azure/quotas/per-vm-quota-requests, retrieved 2026-11-20.
-        """
-        path = f"/subscriptions/{self.subscription}/providers/Microsoft.Compute/locations/{self.region}/usages"
-        listed = self.every("Microsoft.Compute/locations/usages/read", path, COMPUTE)
-        usages = {_plain((one.get("name") or {}).get("value")): one for one in listed}
-        for name, kinds in sorted(quota_needs(plan, _quotas_of_node).items()):
-            found = usages.get(_plain(name), {})
-            limit, used = int(found.get("limit") or 0), int(found.get("currentValue") or 0)
-            total = sum(kinds.values())
-            # A capacity reservation uses quota when it is created, so the usage includes its nodes.
-            added = total - kinds.get("reserved", 0)
-            where, have = f"{name} in {self.region}", f"{limit} vCPUs, {used} in use"
-            if total > limit:
-                yield problem(
-                    "quota", where, have, f"{total} vCPUs for all nodes of the stack", self._request(name, total)
-                )
-            elif used + added > limit:
-                need = f"{added} more vCPUs, unless nodes of this stack are part of the usage"
-                yield warning("quota", where, have, need, self._request(name, used + added))
-            else:
-                yield ok("quota", where, f"{have}, {total} needed")
-
-    def _request(self, name: str, total: int) -> str:
-        quota = Quota(name=name, per_node=1, unit="vCPUs")
-        return SECOND_REGION.request(quota, total, self.region, self.subscription)
+    # Capacity
 
     def sizes(self, plan: Plan) -> Iterator[Row]:
         """The size is available to this subscription in the region and the zone."""
@@ -396,13 +362,6 @@ def _matches(patterns: Any, action: str) -> bool:
 def _plain(name: object) -> str:
     """Return a name without case and spaces. Azure uses several spellings of quotas and regions."""
     return str(name or "").replace(" ", "").lower()
-
-
-def _quotas_of_node(pool: PoolPlan, kind: CapacityKind) -> list[tuple[str, int]]:
-    """Return the quotas against which the vCPUs of a node count: the quota of all spot vCPUs, or the quotas of the family and of the region."""
-    machine = MACHINES[pool.machine]
-    name = machine.quotas[kind]
-    return [(one, machine.vcpus) for one in ((name,) if name == SPOT_QUOTA else (name, REGIONAL_QUOTA))]
 
 
 @contextmanager

@@ -1,24 +1,21 @@
 """Queries Google Cloud before a deployment, with google-auth and the credentials of the operator. All requests are read-only.
 
 Paths, fields and states come from Google's discovery documents (compute v1 of 2026-11-06, serviceusage v1, cloudresourcemanager v1).
-The Cloud Quotas API is documented at https://docs.cloud.google.com/docs/quotas/reference/rest/v1/projects.locations.services.quotaInfos
-(retrieved 2026-11-23).
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from gpuinfra.catalog.records import CapacityKind
-from gpuinfra.clouds.gcp import instances
-from gpuinfra.clouds.gcp.catalog import MACHINES
+from gpuinfra.clouds.gcp import instances, quotas
+from gpuinfra.clouds.gcp.api_errors import Invalid, Missing
 from gpuinfra.clouds.gcp.permissions import BILLING
 from gpuinfra.clouds.gcp.permissions import permissions as needed_permissions
-from gpuinfra.clouds.gcp.recovery import quota_request
+from gpuinfra.clouds.gcp.quotas import Quotas
 from gpuinfra.clouds.preflight import (
     Question,
     Row,
@@ -27,7 +24,6 @@ from gpuinfra.clouds.preflight import (
     no_credentials,
     ok,
     problem,
-    quota_needs,
     rejected,
     skipped,
     throttled,
@@ -62,7 +58,7 @@ TOPICS = ("permissions", "api", "quota", "machine", "reservation", "image")
 READS: dict[str, tuple[str, ...]] = {
     "permissions": (),
     "api": ("serviceusage.services.get",),
-    "quota": ("compute.regions.get", "cloudquotas.quotas.get"),
+    "quota": quotas.ACTIONS,
     "machine": ("compute.machineTypes.get", "compute.machineTypes.list"),
     "reservation": ("compute.reservations.get",),
     "image": ("compute.images.get", "compute.images.getFromFamily"),
@@ -78,16 +74,6 @@ _APIS = {
     "cloudquotas": ("CLOUDQUOTAS", "https://cloudquotas.googleapis.com/"),
 }
 """Maps an API to its name in gcloud's variables CLOUDSDK_API_ENDPOINT_OVERRIDES_<name>, and to its address."""
-
-
-class Missing(Exception):
-    """The requested resource does not exist."""
-
-
-class Invalid(Exception):
-    """The request contains a value that the API does not accept. The text is Google's message."""
-
-
 _KINDS = {
     "google.oauth2.service_account": "service account key",
     "google.oauth2.credentials": "user or access token",
@@ -111,12 +97,12 @@ class Preflight:
 
     def questions(self, plan: Plan) -> Iterator[Question]:
         """Yield the questions about a plan. The caller asks `identity` first."""
-        asked: list[tuple[str, str, Callable[[], Iterator[Row]]]] = [
+        asked: list[tuple[str, str, Callable[[], Iterable[Row]]]] = [
             ("permissions", f"project {self.project}", functools.partial(self.permissions, plan)),
             ("api", f"project {self.project}", functools.partial(self.apis, plan)),
         ]
-        for name, needs in sorted(quota_needs(plan, _quota_of_gpus).items()):
-            asked.append(("quota", name, functools.partial(self.quota, name, needs)))
+        limits = Quotas(self.get, self.project, self.region)
+        asked += [(one.topic, one.where, one.ask) for one in limits.questions(plan)]
         for machine, zone in dict.fromkeys((pool.machine, group.zone) for pool in plan.pools for group in pool.groups):
             asked.append(("machine", f"{machine} in {zone}", functools.partial(self.machine, machine, zone)))
         for pool in plan.pools:
@@ -278,65 +264,6 @@ class Preflight:
         else:
             yield ok("api", where, f"{what}; `pulumi up` enables these APIs, or run `{fix}`")
 
-    # Quotas
-
-    def quota(self, name: str, needs: Mapping[str, int]) -> Iterator[Row]:
-        """The quota covers all nodes. `needs` maps a kind of capacity to GPUs, or to vCPUs for machine types without GPUs.
-
-        Older families have a regional metric that includes the usage. Newer families have a quota per family without usage.
-        """
-        if not name:
-            fix = quota_request("", 0, self.region, self.project)
-            yield skipped("quota", ", ".join(needs), "no quota is known for this kind of capacity", fix)
-            return
-        quota_id, _, family = name.partition(" ")
-        total = sum(needs.values())
-        # A reservation uses quota when it is created, so the usage includes its nodes.
-        added = total - needs.get("reserved", 0)
-        limit, used = self._by_family(quota_id, family) if family else self._by_metric(quota_id)
-        where = f"{name} in {self.region}"
-        fix = quota_request(name, total, self.region, self.project)
-        have = f"{limit:.0f}" + (f", {used:.0f} in use" if used is not None else ", usage unknown")
-        if limit < total:
-            yield problem("quota", where, have, f"{total} for all nodes of the stack", fix)
-        elif used is not None and used + added > limit:
-            need = f"{added} more, unless nodes of this stack are part of the usage"
-            yield warning(
-                "quota", where, have, need, quota_request(name, round(used) + added, self.region, self.project)
-            )
-        else:
-            yield ok("quota", where, f"{have}, {total} needed")
-
-    def _by_metric(self, metric: str) -> tuple[float, float]:
-        try:
-            quotas = self.get("compute", f"projects/{self.project}/regions/{self.region}").get("quotas") or ()
-        except (Missing, Invalid) as error:
-            raise failed("compute.googleapis.com", str(error)) from None
-        found = next((one for one in quotas if one.get("metric") == metric), None)
-        if found is None:
-            raise failed("compute.googleapis.com", f"the region has no metric {metric}")
-        return float(found.get("limit") or 0), float(found.get("usage") or 0)
-
-    def _by_family(self, quota_id: str, family: str) -> tuple[float, None]:
-        """Return the limit for the region and the family. The most specific entry applies. A missing entry or value means a limit of 0."""
-        key, _, value = family.partition("=")
-        path = f"v1/projects/{self.project}/locations/global/services/compute.googleapis.com/quotaInfos/{quota_id}"
-        try:
-            entries = self.get("cloudquotas", path).get("dimensionsInfos") or ()
-        except (Missing, Invalid) as error:
-            raise failed("cloudquotas.googleapis.com", str(error)) from None
-        fitting = []
-        for entry in entries:
-            dimensions = entry.get("dimensions") or {}
-            places = entry.get("applicableLocations") or [dimensions.get("region", self.region)]
-            if (
-                self.region in places
-                and dimensions.get("region", self.region) == self.region
-                and dimensions.get(key, value) == value
-            ):
-                fitting.append((len(dimensions), float((entry.get("details") or {}).get("value") or 0)))
-        return max(fitting, default=(0, 0.0), key=lambda one: one[0])[1], None
-
     # Capacity and images
 
     def machine(self, machine: str, zone: str) -> Iterator[Row]:
@@ -480,9 +407,3 @@ def _newest(ref: str) -> str:
     """Return the path of the newest image of PROJECT/FAMILY."""
     owner, _, family = ref.partition("/")
     return f"projects/{owner}/global/images/family/{family}"
-
-
-def _quota_of_gpus(pool: PoolPlan, kind: CapacityKind) -> list[tuple[str, int]]:
-    """Return a node's quota and its number of GPUs, or of vCPUs if it has no GPUs. The quota name is empty if it is unknown."""
-    machine = MACHINES[pool.machine]
-    return [(machine.quotas.get(kind, ""), machine.gpus or machine.vcpus)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gpuinfra.clouds.gcp.catalog import MACHINES
 from gpuinfra.clouds.second_region import quota_totals
@@ -10,6 +10,7 @@ from gpuinfra.plan.model import Image, PoolPlan, RecoveryCommand, RecoveryImage
 from gpuinfra.plan.recovery import Replication
 from gpuinfra.words import counted
 
+_COMPUTE = "compute.googleapis.com"
 OLD_VERSIONS_DAYS = 90
 """Number of days for which a bucket keeps a replaced or deleted object, so that it can be restored."""
 APIS = ("monitoring", "pubsub", "storagetransfer")
@@ -20,16 +21,28 @@ def quota_request(quota: str, total: int, region: str, project: str | None) -> s
     """Return the command that requests a quota of `total` in a region.
 
     Newer families share one quota ID and differ in the dimension `gpu_family`. Each older family has its own metric.
+    """
+    name, _, family = quota.partition(" ")
+    if not name:
+        return f"gcloud quotas info list --service={_COMPUTE} --project={project or 'PROJECT'}"
+    quota_id = name if family else f"{name.replace('_', '-')}-per-project-region"
+    key, _, value = family.partition("=")
+    return quota_preference(_COMPUTE, quota_id, total, {"region": region} | ({key: value} if family else {}), project)
+
+
+def quota_preference(
+    service: str, quota_id: str, total: int, dimensions: Mapping[str, str], project: str | None
+) -> str:
+    """Return the command that requests a quota of a service.
+
     An increase requires the email address of a contact:
     https://docs.cloud.google.com/docs/quotas/reference/rest/v1/projects.locations.quotaPreferences, retrieved 2026-11-22.
     """
-    of = f"--service=compute.googleapis.com --project={project or 'PROJECT'}"
-    name, _, family = quota.partition(" ")
-    if not name:
-        return f"gcloud quotas info list {of}"
-    quota_id = name if family else f"{name.replace('_', '-')}-per-project-region"
-    dimensions = f"region={region}" + (f",{family}" if family else "")
-    return f"gcloud quotas preferences create {of} --quota-id={quota_id} --preferred-value={total} --dimensions={dimensions} --email=EMAIL"
+    places = ",".join(f"{key}={value}" for key, value in dimensions.items())
+    return (
+        f"gcloud quotas preferences create --service={service} --project={project or 'PROJECT'} --quota-id={quota_id} "
+        f"--preferred-value={total} --dimensions={places} --email=EMAIL"
+    )
 
 
 def _image(image: Image, region: str, second: str) -> RecoveryImage:

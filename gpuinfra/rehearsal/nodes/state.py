@@ -48,6 +48,10 @@ NODE_FAULTS: dict[str, str] = {
     "nccl-library-broken": "a library that NCCL's network plugin needs is missing, so NCCL silently falls back to sockets",
     "nccl-environment": "root's .nccl.conf, left in the image by a test, turns off network plugins and InfiniBand",
     "download-corrupt": "one byte of every vendor download is corrupt",
+    "script-corrupt": "one byte of the downloaded script of each declared step is corrupt",
+    "enroot-corrupt": "one byte of each package file of enroot is corrupt",
+    "packages-missing": "Ubuntu's repository does not contain the declared packages",
+    "packages-unreachable": "Ubuntu's repository returns status 503 for the files of the declared packages",
     "repository-503": "vendors' repositories and download servers return status 503",
 }
 """Node faults other than device faults. Device faults are in `gpuinfra.rehearsal.devices`."""

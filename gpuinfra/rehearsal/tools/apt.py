@@ -12,7 +12,7 @@ import sys
 from .arguments import Arguments
 from .packages import install, remove
 from .state import State, change_state, exists, fail, read_state, read_text, walk, write_file
-from .universe import Universe, matches, newer
+from .universe import Universe, declared_packages, matches, newer
 
 LISTS = "/var/lib/apt/lists"
 
@@ -168,6 +168,14 @@ def _install(names: list[str], options: set[str]) -> int:
     if gone:
         remove(gone)
     new = [name for name in chosen if name not in state["packages"]]
+    if "packages-unreachable" in state["faults"] and (lost := sorted(chosen.keys() & declared_packages().keys())):
+        for name in lost:
+            sys.stderr.write(
+                f"E: Failed to fetch {_uri(universe, name)}/pool/{name}_{chosen[name]}_amd64.deb  503  Service Unavailable\n"
+            )
+        return fail(
+            "E: Unable to fetch some archives, maybe run apt-get update or try with --fix-missing?", 100
+        )  # both lines as apt 2.7 prints them when a server returns 503
     if chosen:
         sys.stdout.write("The following packages will be installed:\n  " + " ".join(sorted(chosen)) + "\n")
         asked = {word.partition("=")[0] for word in names}

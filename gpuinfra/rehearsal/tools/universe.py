@@ -41,7 +41,8 @@ class Universe:
         self.packages = {
             entry.get("name", key): entry for key, entry in self.data["packages"].items() if self._offered(entry)
         }
-        for name, version in declared_packages().items():
+        declared = {} if "packages-missing" in state["faults"] else declared_packages()
+        for name, version in declared.items():
             entry = self.packages.get(name, {"repo": "ubuntu", "versions": [] if version else [ANY_VERSION]})
             more = [version] if version and version not in entry["versions"] else []
             self.packages[name] = {**entry, "versions": [*entry["versions"], *more]}

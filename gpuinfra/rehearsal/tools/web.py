@@ -15,6 +15,8 @@ from .universe import Universe, matches
 
 MAGIC = "stand-in file "
 STEPS = "/opt/gpuinfra/current/steps.json"
+CORRUPT = {"download-corrupt": "*", "script-corrupt": "own", "enroot-corrupt": "https://github.com/NVIDIA/enroot/*"}
+"""Maps a fault to the downloads that it changes: a pattern of their URL, or the kind of their row."""
 LOCAL = ("http://127.0.0.1", "http://localhost", "http://169.254.169.254")
 _VALUED = {
     "--proto", "--noproxy", "--connect-timeout", "--max-time", "-m", "--speed-limit", "--speed-time", "-Y", "-y", "--retry", "--retry-delay",
@@ -75,7 +77,8 @@ def download(url: str) -> tuple[int, bytes]:
     if "repository-503" in state["faults"]:
         return 503, b""
     content = _content(entry, url, universe)
-    if "download-corrupt" in state["faults"]:
+    patterns = [pattern for fault, pattern in CORRUPT.items() if fault in state["faults"]]
+    if any(pattern == entry["kind"] or matches(entry.get("url", ""), pattern) for pattern in patterns):
         content = content[:-2] + bytes([content[-2] ^ 1]) + content[-1:]
     return 200, content
 
