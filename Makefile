@@ -35,7 +35,7 @@ docs: dev ## the documentation site in site/html; a broken link fails the build
 	@$(PYTHON) tools/environment.py docs
 	rm -rf site
 	$(BIN)/python tools/docs_site/stage.py site/source
-	MERMAID_JS=$(MERMAID_JS) .venv-docs/bin/python -m sphinx -q -n -W --keep-going -c tools/docs_site site/source site/html
+	.venv-docs/bin/python -m sphinx -q -n -W --keep-going -c tools/docs_site site/source site/html
 	@echo "open site/html/index.html"
 
 dev:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def counted(number: int, one: str, many: str = "") -> str:
     """Return a number with its noun: `1 node`, `2 nodes`. `many` is the plural, by default `one` with an s."""
@@ -11,3 +13,10 @@ def counted(number: int, one: str, many: str = "") -> str:
 def titled(label: str, id: str) -> str:
     """Return the name of a node with its ID: `gpu-1 (i-0123...)`, or only the part that is available."""
     return f"{label} ({id})" if label and id and label != id else label or id
+
+
+def numbers(found: Sequence[int]) -> str:
+    """Return numbers as a list, or the first and the last of more than four consecutive numbers: `0, 1`, `0 to 15`."""
+    if len(found) > 4 and tuple(found) == tuple(range(found[0], found[-1] + 1)):
+        return f"{found[0]} to {found[-1]}"
+    return ", ".join(map(str, found))

@@ -143,7 +143,8 @@ def test_site_is_built_without_warnings_and_a_dead_link_fails(staged: Path, tmp_
     first = build(sources, tmp_path / "first")
     assert (first.returncode, first.stderr) == (0, "")
     home = (tmp_path / "first" / "index.html").read_text(encoding="utf-8")
-    assert 'class="mermaid"' in home
+    assert '<pre class="mermaid" tabindex="0">flowchart' in home
+    assert loaded_from_other_hosts(tmp_path / "first") == []
     assert "<table" in home
     page = sources / "docs" / "start.md"
     page.write_text(page.read_text(encoding="utf-8") + "\n[gone](deploying.md#gone)\n", encoding="utf-8")
@@ -160,7 +161,51 @@ def test_site_is_accessible(staged: Path, tmp_path: Path) -> None:
     found = examine([tmp_path / "html" / f"{name}.html" for name in names])
     assert len([one for one in found if "passes" in one]) == SAMPLES * len(names)
     assert [one for one in found if "rule" in one] == []
-    assert [one for one in found if one.get("scrolls_sideways")] == []
+    assert [one for one in found if one.get("scrolls_sideways") or one.get("other_hosts")] == []
+
+
+LOADED = (
+    re.compile(r"""<(?:script|img|iframe|audio|video|source|embed|input)\b[^>]*?\s(?:src|srcset|data)=["']([^"']+)"""),
+    re.compile(
+        r"""<link\b(?![^>]*\brel=["']?(?:canonical|author|license|index|search|next|prev)\b)[^>]*?\shref=["']([^"']+)"""
+    ),
+    re.compile(r"""url\(\s*["']?([^"')]+)"""),
+    re.compile(r"""@import\s+["']([^"']+)"""),
+    re.compile(r"""\b(?:import|from|fetch|importScripts)\s*\(?\s*["'`]((?:https?:)?//[^"'`]+)"""),
+)
+"""What a browser loads with a page: the address in HTML, in a style sheet, or in a script."""
+
+
+def loaded_from_other_hosts(folder: Path) -> list[str]:
+    """Files of a site and the addresses on other hosts that a browser loads for them."""
+    return [
+        f"{file.relative_to(folder)}: {address}"
+        for file in sorted(folder.rglob("*"))
+        if file.suffix in (".html", ".css", ".js")
+        for pattern in LOADED
+        for address in pattern.findall(file.read_text(encoding="utf-8"))
+        if re.match(r"(?:https?:)?//", address.strip())
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<script src="https://cdn.example.com/a.js"></script>',
+        "<script type='module'>import a from 'https://cdn.example.com/a.mjs';</script>",
+        '<link rel="stylesheet" href="//cdn.example.com/a.css">',
+        '<img alt="" src="http://example.com/a.png">',
+        "<style>@import 'https://example.com/a.css'; b {background: url(https://example.com/a.png)}</style>",
+    ],
+)
+def test_an_address_on_another_host_is_found(text: str, tmp_path: Path) -> None:
+    """The search for addresses finds each way to load a file, and ignores links that a reader follows."""
+    (tmp_path / "a.html").write_text(
+        '<a href="https://example.com">a</a><link rel="canonical" href="https://example.com/">'
+    )
+    assert loaded_from_other_hosts(tmp_path) == []
+    (tmp_path / "a.html").write_text(text)
+    assert loaded_from_other_hosts(tmp_path)
 
 
 def _anchors(text: str) -> set[str]:

@@ -122,6 +122,10 @@ def cli(ctx: click.Context, debug: bool) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit code. Errors are shown without a traceback."""
     arguments = sys.argv[1:] if argv is None else argv
+    if VARIABLE in os.environ:
+        from gpuinfra.cli import bash
+
+        bash.use()
     try:
         result = cli.main(args=arguments, prog_name="gpuinfra", standalone_mode=False)
         sys.stdout.flush()

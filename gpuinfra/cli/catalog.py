@@ -13,6 +13,7 @@ from gpuinfra.clouds import profile_of
 from gpuinfra.registry import CLOUDS
 from gpuinfra.report import tables
 from gpuinfra.report.tables import Column, Table
+from gpuinfra.words import numbers
 
 SCHEMA = "gpuinfra.catalog/1"
 ARCHITECTURES = ("x86_64", "arm64")
@@ -151,7 +152,7 @@ def _details(record: MachineType) -> Iterator[tuple[str, str]]:
         )
     if record.numa:
         nodes = (
-            f"{index}: GPUs {' '.join(map(str, node.gpus))}, fabric devices {' '.join(map(str, node.fabric))}"
+            f"{index}: GPUs {numbers(node.gpus)}, fabric devices {numbers(node.fabric)}"
             for index, node in enumerate(record.numa)
         )
         yield "NUMA nodes", f"{'; '.join(nodes)} (in the order of PCI addresses; {record.numa_source})"

@@ -131,20 +131,31 @@ def priced_values(ctx: click.Context, incomplete: str) -> Iterator[str]:
 
 
 def explained_values(_: click.Context, __: str) -> Iterator[str]:
-    """What `explain` explains: paths of fields without indices, such as `pools.capacity.count`, checks, bootstrap steps and Xids.
-
-    The names of rules are missing, because they are functions in modules that import the models of the declaration.
-    """
+    """What `explain` explains: paths of fields without indices, such as `pools.capacity.count`, rules, checks, bootstrap steps and Xids."""
     from gpuinfra.node.checks import ALL
     from gpuinfra.node.xids import XIDS
     from gpuinfra.shipped import shipped
 
     yield from (path.replace("[0]", "") for path in _paths())
+    yield from _rules()
     for check in ALL.values():
         yield from (check.id, check.name)
     for script in shipped("bootstrap").glob("[0-9]*.sh"):
         yield from (script.stem, script.stem.split("-", 1)[-1])
     yield from (f"xid-{number}" for number in XIDS)
+
+
+_RULE = re.compile(r"^def ([a-z]\w+)\(\w+: (?:ClusterSpec|LoadedStack)[^)]*\) -> Iterator\[Finding\]:", re.MULTILINE)
+
+
+def _rules() -> Iterator[str]:
+    """Yield the names of rules from the text of their modules, because the modules import the models of the declaration."""
+    from gpuinfra.findings import READING_RULES
+
+    package = Path(__file__).resolve().parents[1]
+    yield from READING_RULES
+    for file in (*package.glob("rules/*.py"), *package.glob("clouds/*/rules/*.py")):
+        yield from _RULE.findall(file.read_text(encoding="utf-8"))
 
 
 def path_values(ctx: click.Context, incomplete: str) -> Iterator[str]:
@@ -229,6 +240,30 @@ def node_values(ctx: click.Context, _: str) -> Iterator[str]:
             return
 
 
+def fault_values(ctx: click.Context, incomplete: str) -> Iterator[str]:
+    """Faults of `--fault`: those of the nodes, of the last rehearsal or the first node of each pool, and those of the cloud.
+
+    The resource types of `cloud:error` are missing, because only the plan contains them.
+    """
+    from gpuinfra.rehearsal.faults import CLOUD_FAULTS, GROUPS, node_faults
+
+    pools = _pools(ctx)
+    typed = incomplete.split(":")[1] if incomplete.startswith("node:") and incomplete.count(":") == 2 else ""
+    for label in [typed] if typed else [*node_values(ctx, ""), *(f"{pool}-1" for pool in pools)]:
+        yield from (f"node:{label}:{fault}" for fault in node_faults())
+    for fault in CLOUD_FAULTS:
+        targets = (*pools, *_values_in_stack(ctx, "kind"), *_values_in_stack(ctx, "zone")) if fault in GROUPS else ()
+        yield from (f"cloud:{fault}:{target}" for target in targets or [""])
+
+
+def _pools(ctx: click.Context) -> list[str]:
+    """Return the names of the pools in the stack file."""
+    file = _stack_file(ctx)
+    text = file.read_text(encoding="utf-8") if file and file.is_file() else ""
+    section = re.search(r"^( *)pools:.*\n((?:\1[ -].*\n|\s*\n)*)", text + "\n", re.MULTILINE)
+    return re.findall(r"""^ *- *\{?name:\s*["']?([\w-]+)""", section[2] if section else "", re.MULTILINE)
+
+
 def ssh_word(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete the words of `ssh`: a stack, then a node."""
     words = ctx.params.get("words") or ()
@@ -258,6 +293,7 @@ COMPLETED: dict[str, Complete] = {
     "to": completes(stack_region_values),
     "plan.against": stack_or_file,
     "prices.names": completes(priced_values),
+    "rehearse.faults": completes(fault_values),
     "explain.name": completes(explained_values),
     "init.capacity": completes(capacity_values),
     "init.storage": completes(kind_values("storage", "none")),

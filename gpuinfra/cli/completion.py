@@ -87,9 +87,12 @@ def command(action: str, shell: str | None) -> int:
 
 
 def script(shell: str) -> str:
-    """Return the script that click generates for a shell. The script asks the command in the command line for completions."""
+    """Return the completion script of a shell. The script asks the command in the command line for completions."""
     from click.shell_completion import get_completion_class
 
+    from gpuinfra.cli import bash
+
+    bash.use()
     made = get_completion_class(shell)
     assert made is not None
     # `source` also runs the shell to check its version, which fails if the shell is not installed here.

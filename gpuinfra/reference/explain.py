@@ -15,8 +15,9 @@ from itertools import takewhile
 from typing import Any
 
 from gpuinfra.errors import UsageError
+from gpuinfra.findings import READING_RULES
 from gpuinfra.reference.fields import all_fields
-from gpuinfra.spec.messages import READING_RULES, listed, nearest
+from gpuinfra.spec.messages import listed, nearest
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 

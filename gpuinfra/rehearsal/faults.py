@@ -9,10 +9,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 from gpuinfra.errors import UsageError
-from gpuinfra.plan.model import Plan
 from gpuinfra.words import counted
+
+if TYPE_CHECKING:
+    from gpuinfra.plan.model import Plan
 
 CLOUD_FAULTS = {
     "no-capacity": "cloud:no-capacity:<pool, kind or zone>   groups do not launch nodes, and report the cloud's capacity error",

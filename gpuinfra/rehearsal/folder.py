@@ -101,11 +101,18 @@ class Folder:
         write_atomically(path, str(number))
         return number
 
+    def _hide_from_git(self, path: Path) -> None:
+        """Exclude the folder from Git, whatever the project's `.gitignore` contains. An existing file is kept."""
+        ignore = path / ".gitignore"
+        if not ignore.exists():
+            write_atomically(ignore, "# Written by gpuinfra.\n*\n")
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Allow one rehearsal of a stack at a time. The lock is released when its process exits."""
         for path in (self.root, self.base):
             path.mkdir(parents=True, exist_ok=True)
+            self._hide_from_git(path)
         with (self.base / "lock").open("a+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

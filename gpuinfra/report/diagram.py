@@ -16,7 +16,7 @@ from gpuinfra.clouds.connections import NODES, connections
 from gpuinfra.plan.model import Group, NetworkPlan, Nic, Plan, PoolPlan, Subnet
 from gpuinfra.report.plan_tables import gpus_of
 from gpuinfra.safe_text import one_line
-from gpuinfra.words import counted
+from gpuinfra.words import counted, numbers
 
 CARDS = 8
 """Number of network cards that are listed individually if there are more than one more. The remaining cards are only counted."""
@@ -122,7 +122,7 @@ def _numa_nodes(machine: MachineType) -> Iterator[Box]:
     """Yield one box for each NUMA node with its GPUs and fabric devices, for machine types for which the catalog lists them."""
     fabric = machine.fabric.provider if machine.fabric else ""
     for index, one in enumerate(machine.numa):
-        gpus, devices = (", ".join(map(str, found)) for found in (one.gpus, one.fabric))
+        gpus, devices = numbers(one.gpus), numbers(one.fabric)
         yield Box(title=f"NUMA node {index}", lines=(f"GPUs {gpus}", f"{fabric} devices {devices}"))
 
 

@@ -23,14 +23,6 @@ if TYPE_CHECKING:
 Loc = tuple[int | str, ...]
 KEY = "[key]"
 """The last part of pydantic's location of an invalid key of a mapping."""
-READING_RULES = {
-    "document_is_yaml": "A file is valid YAML, is encoded in UTF-8, contains only tags of the core schema, and does not exceed the size limits.",
-    "field_is_known": "A section contains only known fields.",
-    "field_is_given": "A section contains its required fields.",
-    "value_is_allowed": "A value has the type of its field and is within the limits of the field.",
-    "price_file": "A price file contains a date and positive prices of known kinds of capacity.",
-}
-"""Maps the rules that apply when a declaration is read, before the other rules run, to their descriptions for `gpuinfra explain`."""
 
 
 def findings(root: type[BaseModel], value: object, errors: list[ErrorDetails]) -> list[Finding]:

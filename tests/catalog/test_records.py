@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import date
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from gpuinfra.registry import CLOUDS
 from gpuinfra.spec import parse_spec
 
 TODAY = date(2026, 11, 22)
+RECORDINGS = Path(__file__).parents[1] / "recordings"
 ALL = [(cloud, machine) for cloud in CLOUDS for machine in profile_of(cloud).machines.values()]
 IDS = [f"{cloud}-{machine.name}" for cloud, machine in ALL]
 
@@ -61,6 +63,23 @@ def test_record_is_consistent(cloud: str, machine: MachineType) -> None:
     for floor in machine.floors:
         assert floor.at_least > 0
         assert floor.source
+
+
+def recorded_numa(path: Path) -> list[tuple[list[int], list[int]]]:
+    """GPUs and fabric devices of each NUMA node in a recording of hwloc, by index in the order of their PCI addresses."""
+    rows = [line.split() for line in path.read_text().partition("#---\n")[2].splitlines()]
+    found: dict[str, tuple[list[int], list[int]]] = {}
+    for column, kind in enumerate(("gpu", "fabric")):
+        for index, (node, _, _) in enumerate(sorted((row for row in rows if row[1] == kind), key=lambda row: row[2])):
+            found.setdefault(node, ([], []))[column].append(index)
+    return [found[node] for node in sorted(found)]
+
+
+@pytest.mark.parametrize("path", sorted((RECORDINGS / "topology").glob("*.txt")), ids=lambda path: path.stem)
+def test_numa_nodes_are_those_of_a_real_machine(path: Path) -> None:
+    """The GPUs and fabric devices of each NUMA node are those that hwloc found on the machine type."""
+    machine = profile_of("aws").machines[path.stem]
+    assert [(list(one.gpus), list(one.fabric)) for one in machine.numa] == recorded_numa(path)
 
 
 @pytest.mark.parametrize(("cloud", "machine"), ALL, ids=IDS)

@@ -22,7 +22,7 @@ from gpuinfra.cli.complete import COMPLETED, attach, completes
 from gpuinfra.cli.completion import BEGIN, END, SHELLS, script
 from gpuinfra.clouds import profile_of
 from gpuinfra.node.xids import XIDS
-from gpuinfra.reference.explain import known_checks, known_steps
+from gpuinfra.reference.explain import known_checks, known_rules, known_steps
 from gpuinfra.reference.fields import all_fields
 from gpuinfra.registry import CLOUDS
 
@@ -31,6 +31,13 @@ GOOGLE = """\
 config:
   gpuinfra:cluster:
     where: {cloud: gcp, region: us-central1, zone: us-central1-a}
+    pools:
+      - name: gpu
+        machine: a3-megagpu-8g
+        capacity: [{kind: spot, count: 2}]
+      - {name: work, machine: a3-megagpu-8g}
+    storage:
+      - name: scratch
     recovery:
       region: us-east4
 """
@@ -52,7 +59,7 @@ CASES: dict[str, tuple[list[str], set[str], set[str]]] = {
         {"p4d.24xlarge"},
     ),
     "machine of the catalog": (["catalog", "Standard_ND96is"], {"Standard_ND96isr_H100_v5"}, set()),
-    "machine of a pool": (["clone", "mine", "--machine", "gpu=p4d"], {"gpu=p4d.24xlarge"}, set()),
+    "machine of a pool": (["clone", "mine", "--machine", "gpu=p4d"], {"p4d.24xlarge"}, {"gpu=p4d.24xlarge"}),
     "field": (["explain", "pools.capacity.c"], {"pools.capacity.count"}, set()),
     "path": (["clone", "mine", "--set", "pools[0].capacity[0].c"], {"pools[0].capacity[0].count"}, set()),
     "capacity": (["init", "--capacity", ""], {"on_demand", "spot", "reserved", "block", "flex"}, set()),
@@ -77,6 +84,16 @@ CASES: dict[str, tuple[list[str], set[str], set[str]]] = {
     "node to copy to": (["cp", "mine", "gpu-"], {"gpu-1:", "gpu-2:"}, {"gpu-1"}),
     "check": (["explain", "G"], {"G1", "G13"}, {"D1"}),
     "name of a check": (["explain", "gpu_c"], {"gpu_count"}, set()),
+    "rule": (["explain", "capacity_"], {"capacity_kind_is_offered"}, set()),
+    "fault": (["rehearse", "up", "google", "--fault", ""], {"cloud:no-quota:gpu"}, {"node:work-2:gpu-missing"}),
+    "fault of a node": (["rehearse", "up", "mine", "--fault", "node:gpu-2:gpu-m"], {"gpu-missing"}, {"gpu-lost"}),
+    "fault of a pool": (
+        ["rehearse", "up", "google", "--fault", "node:"],
+        {"gpu-1:gpu-missing", "work-1:xid-79"},
+        {"scratch-1:gpu-missing"},
+    ),
+    "fault of a typed node": (["rehearse", "up", "google", "--fault", "node:gpu-7:gpu-m"], {"gpu-missing"}, set()),
+    "fault of a kind": (["rehearse", "up", "google", "--fault", "cloud:no-capacity:"], {"spot", "gpu"}, set()),
     "step": (["explain", "30"], {"30-driver"}, {"20-kernel"}),
     "Xid": (["explain", "xid-7"], {"xid-79"}, {"xid-48"}),
 }
@@ -132,8 +149,9 @@ def in_bash(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """Case -> what bash offers for the last word, from the function that the script registers for the command."""
     program = (
         "source <(gpuinfra completion bash)\n"
+        "compopt() { :; }\n"  # the builtin works only during a completion
         "function=$(complete -p gpuinfra | sed 's/.*-F \\([^ ]*\\) .*/\\1/')\n"
-        'offer() { COMP_WORDS=(gpuinfra "$@"); COMP_CWORD=$#; COMPREPLY=(); "$function" gpuinfra; '
+        'offer() { COMP_LINE="gpuinfra $*"; COMP_POINT=${#COMP_LINE}; COMPREPLY=(); "$function" gpuinfra; '
         'printf "%s\\n" "${COMPREPLY[@]}" ==; }\n'
     )
     program += "\n".join(f"offer {shlex.join(words)}" for words, _, _ in CASES.values())
@@ -162,16 +180,30 @@ def test_fish_offers_the_values(tmp_path: Path) -> None:
         assert not others & found
 
 
-def zsh(folder: Path, line: str) -> str:
-    """The command line of an interactive zsh after a line and the Tab key."""
+ZSH = (
+    "PS1='ready> '; autoload -Uz compinit && compinit -u -D; source <(gpuinfra completion zsh); "
+    "save() {{ print -r -- \"$BUFFER\" > {saved}.part; mv {saved}.part {saved} }}; zle -N save; bindkey '^X' save; print set-up\n"
+)
+BASH = (
+    "source <(gpuinfra completion bash); bind 'set enable-bracketed-paste off'; "
+    "save() {{ printf '%s\\n' \"$READLINE_LINE\" > {saved}.part; mv {saved}.part {saved}; }}; bind -x '\"\\C-x\": save'; "
+    "printf 'set-%s\\n' up\n"
+)
+INTERACTIVE = {
+    "zsh": (["zsh", "-f", "-i"], ZSH),
+    "bash": (["bash", "--norc", "-i"], BASH),
+}
+"""The command of an interactive shell, and the line that loads the completion and binds Ctrl-X to writing the command line to a file."""
+
+
+def completed_in(shell: str, folder: Path, line: str) -> str:
+    """The command line of an interactive shell after a line and the Tab key."""
     saved = folder / "line"
-    setup = (
-        "PS1='ready> '; autoload -Uz compinit && compinit -u -D; source <(gpuinfra completion zsh); "
-        f"save() {{ print -r -- \"$BUFFER\" > {saved}.part; mv {saved}.part {saved} }}; zle -N save; bindkey '^X' save; print set-up\n"
-    )
+    command, program = INTERACTIVE[shell]
+    setup = program.format(saved=saved)
     pid, fd = pty.fork()
     if pid == 0:
-        os.execvp("zsh", ["zsh", "-f", "-i"])
+        os.execvp(command[0], command)
     shown, typed, end = "", False, time.monotonic() + 300
     os.write(fd, setup.encode())
     try:
@@ -200,7 +232,24 @@ def test_zsh_completes_the_line(line: str, completed: str, folder: Path) -> None
     """The Tab key of an interactive zsh completes the word."""
     if shutil.which("zsh") is None:
         pytest.skip("zsh is not installed")
-    assert zsh(folder, line) == completed
+    assert completed_in("zsh", folder, line) == completed
+
+
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("gpuinfra plan aws-p4", "gpuinfra plan aws-p4d"),
+        ("gpuinfra clone mine --machine gpu=p4de", "gpuinfra clone mine --machine gpu=p4de.24xlarge"),
+        (
+            "gpuinfra rehearse up mine --fault node:gpu-2:gpu-m",
+            "gpuinfra rehearse up mine --fault node:gpu-2:gpu-missing",
+        ),
+        ("gpuinfra rehearse up mine --fault cloud:err", "gpuinfra rehearse up mine --fault cloud:error:"),
+    ],
+)
+def test_bash_completes_the_line(line: str, completed: str, folder: Path) -> None:
+    """The Tab key of an interactive bash completes words with colons and equals signs, at which bash splits a line."""
+    assert completed_in("bash", folder, line) == completed
 
 
 def test_a_completion_imports_no_models(folder: Path) -> None:
@@ -212,6 +261,7 @@ def test_a_completion_imports_no_models(folder: Path) -> None:
         "print('slow', sorted(slow), file=sys.stderr)\n"
     )
     lines = ["gpuinfra plan a", "gpuinfra init --machine p", "gpuinfra clone x --set p", "gpuinfra ssh mine g"]
+    lines += ["gpuinfra rehearse up mine --fault node:"]
     lines += ["gpuinfra explain G", "gpuinfra clone google --region us", "gpuinfra init --cloud aws --capacity b"]
     for line in lines:
         environment = {
@@ -229,7 +279,7 @@ def test_a_completion_imports_no_models(folder: Path) -> None:
 
 
 def test_values_are_those_of_the_catalog_and_the_schema() -> None:
-    """The fast paths have the same machine types and fields as the profiles and `gpuinfra explain`."""
+    """The fast paths have the same machine types, fields and rules as the profiles and `gpuinfra explain`."""
     context = click.Context(click.Command("x"))
     for cloud in CLOUDS:
         context.params = {"cloud": cloud}
@@ -237,7 +287,7 @@ def test_values_are_those_of_the_catalog_and_the_schema() -> None:
         assert found == set(profile_of(cloud).machines)
     found = {item.value for item in COMPLETED["explain.name"](context, click.Option(["--x"]), "")}
     xids = {f"xid-{number}" for number in XIDS}
-    assert found == {*all_fields(), *known_checks(), *known_steps(), *xids}
+    assert found == {*all_fields(), *known_rules(), *known_checks(), *known_steps(), *xids}
 
 
 def test_each_row_is_a_parameter_and_each_stack_is_completed() -> None:

@@ -95,6 +95,7 @@ CASES: dict[str, Case] = {
     "gb200-nvlink-e-1": Case({"F4": "pass"}, B300, {"gpus": 4}),
     "gb200-nvlink-e-2": Case({"F4": "warn"}, B300, {"gpus": 4}),
     "a100-topo-1": Case({"F5": "pass"}, P4D),
+    "a3ultra-topo-1": Case({"F5": "pass"}, A3_ULTRA),
     "b200-topo-1": Case({"F5": "fail"}, B200),
     "b200-topo-2": Case({"F5": "pass"}, B200),
     "b300-topo-2": Case({"F5": "pass"}, B300),

@@ -191,6 +191,24 @@ def test_applied_environment_is_removed(tmp_path: Path, monkeypatch: pytest.Monk
     assert os.environ["AWS_PROFILE"] == "theirs"
 
 
+def test_rehearsal_is_not_part_of_a_git_repository(tmp_path: Path) -> None:
+    """Git does not list the files of a rehearsal as untracked, and the user's `.gitignore` files are not written."""
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    own = tmp_path / ".gitignore"
+    own.write_text("*.log")
+    folder = folder_in(tmp_path)
+    with folder.locked():
+        folder.make()
+        folder.passphrase()
+    status = ["git", "-C", tmp_path, "status", "--porcelain", "--untracked-files=all"]
+    assert subprocess.run(status, check=True, capture_output=True, text=True).stdout == "?? .gitignore\n"
+    assert own.read_text() == "*.log"
+    kept = folder.root / ".gitignore"
+    kept.write_text("mine\n")
+    with folder.locked():
+        assert kept.read_text() == "mine\n"
+
+
 def test_one_rehearsal_at_a_time(tmp_path: Path) -> None:
     """A second rehearsal of a stack is rejected while the first one runs, and accepted after the first one was killed."""
     folder = folder_in(tmp_path)

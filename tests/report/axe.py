@@ -14,6 +14,8 @@ from playwright.sync_api import sync_playwright  # pyright: ignore[reportMissing
 
 WIDTHS = (360, 768, 1280)
 SCHEMES = ("light", "dark")
+DRAWN = "[...document.querySelectorAll('pre.mermaid')].every((one) => one.querySelector('svg'))"
+"""Whether each diagram of the documentation site is drawn. True without diagrams."""
 
 
 def main() -> None:
@@ -28,11 +30,16 @@ def main() -> None:
                         viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
                     )
                     tab = context.new_page()
+                    others: list[str] = []
+                    tab.on("request", lambda sent, found=others: found.append(sent.url))
                     tab.goto(f"file://{page}")
+                    tab.wait_for_function(DRAWN)
                     found = Axe().run(tab).response
                     wide = tab.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth")
                     where = {"page": page.rpartition("/")[2], "width": width, "scheme": scheme}
-                    print(json.dumps({**where, "passes": len(found["passes"]), "scrolls_sideways": wide}))
+                    of_hosts = [url for url in others if not url.startswith(("file:", "data:", "blob:"))]
+                    summary = {"passes": len(found["passes"]), "scrolls_sideways": wide, "other_hosts": of_hosts}
+                    print(json.dumps({**where, **summary}))
                     for rule in found["violations"]:
                         shown = [node["html"][:200] for node in rule["nodes"][:3]]
                         print(json.dumps({**where, "rule": rule["id"], "impact": rule["impact"], "elements": shown}))

@@ -105,11 +105,14 @@ def test_a_node_shows_its_interfaces_by_card() -> None:
         ("NUMA node 1", ("GPUs 4, 5, 6, 7", "efa devices 2, 3")),
     ]
     large = next(one for one in diagram.boxes(planned("aws-p5-block")).inner if one.kind == "node")
-    assert [one.title for one in large.inner][-1] == "24 more cards"
-    assert large.inner[-1].lines == ("24 efa-only",)
-    assert "2 NUMA nodes" in large.lines
+    assert [(one.title, one.lines) for one in large.inner][-3:] == [
+        ("24 more cards", ("24 efa-only",)),
+        ("NUMA node 0", ("GPUs 0, 1, 2, 3", "efa devices 0 to 15")),
+        ("NUMA node 1", ("GPUs 4, 5, 6, 7", "efa devices 16 to 31")),
+    ]
     nine = next(one for one in diagram.boxes(planned("gcp-a3mega")).inner if one.kind == "node")
     assert nine.inner[-1].title == "card 8"
+    assert "2 NUMA nodes" in nine.lines
 
 
 def test_an_arrow_shows_who_can_reach_whom() -> None:

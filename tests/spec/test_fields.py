@@ -11,13 +11,13 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 import gpuinfra
+from gpuinfra.findings import READING_RULES
 from gpuinfra.reference.explain import explain, known_checks, known_rules, known_steps
 from gpuinfra.reference.fields import all_fields
 from gpuinfra.reference.schema import FILE
 from gpuinfra.spec.base import Version
 from gpuinfra.spec.document import parse
 from gpuinfra.spec.formats import FORMATS
-from gpuinfra.spec.messages import READING_RULES
 from gpuinfra.spec.model import ClusterSpec
 
 jsonschema = pytest.importorskip("jsonschema", reason="the package jsonschema validates examples independently")

@@ -1,10 +1,14 @@
 """Configures Sphinx for the documentation site. `make docs` runs it on the sources that `stage.py` writes."""
 
-import os
+import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+import mermaid
+
 project = "gpuinfra"
-extensions = ["myst_parser", "sphinxcontrib.mermaid", "sphinx_copybutton"]
+extensions = ["myst_parser", "mermaid", "sphinx_copybutton"]
 root_doc = "index"
 html_theme = "furo"
 html_title = "gpuinfra"
@@ -12,26 +16,18 @@ smartquotes = False  # keeps the hyphens of options, such as --live
 html_copy_source = False
 html_show_sourcelink = False
 templates_path = []
-html_static_path = ["static"]
+html_static_path = ["static", str(mermaid.fetch())]
 html_css_files = ["site.css"]
 myst_enable_extensions = ["html_image"]
 myst_heading_anchors = 4  # links to headings, with the same anchors as on GitHub
 myst_fence_as_directive = ["mermaid"]
 copybutton_exclude = ".linenos, .gp, .go, .c1"  # a comment after a command is not copied
 
-# Diagrams are drawn in the browser. By default, pages load Mermaid from jsDelivr; for a site without internet access,
-# MERMAID_JS is a path or address on its own server, such as /mermaid.esm.min.mjs.
-mermaid_version = "11.12.1"
-mermaid_height = "auto"
-mermaid_fullscreen_button = "↗"
-mermaid_use_local = os.environ.get("MERMAID_JS", "")
-
 ACCESSIBILITY = (
     # Sphinx gives the captions of the navigation the role of a heading without its level.
     ('role="heading">', 'role="heading" aria-level="2">'),
     # A block that scrolls sideways must be reachable with the keyboard.
     ('<div class="highlight"><pre>', '<div class="highlight"><pre tabindex="0">'),
-    ('<pre  class="mermaid">', '<pre class="mermaid" tabindex="0">'),
     ('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
     # Furo has two landmarks of the same kind without names.
     ('<aside class="sidebar-drawer">', '<aside class="sidebar-drawer" aria-label="Pages">'),

@@ -13,6 +13,7 @@ from datetime import date
 
 from gpuinfra.catalog import gpus
 from gpuinfra.catalog.floors import over_link
+from gpuinfra.catalog.notation import numa_halves
 from gpuinfra.catalog.records import (
     CapacityKind,
     Fabric,
@@ -20,7 +21,6 @@ from gpuinfra.catalog.records import (
     MachineType,
     NicLimits,
     NicShape,
-    NumaNode,
     Source,
 )
 from gpuinfra.clouds.aws.prices import PRICES
@@ -35,6 +35,7 @@ EFA = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.ht
 
 _READ = date(2026, 11, 20)
 _TOPOLOGY = "aws/aws-ofi-nccl:topology"
+_HWLOC = "ai-dynamo/nixl:test/unit/utils/libfabric/topo"
 _DUMPS = "aws/aws-ofi-nccl:tests/unit/fixtures/topology"
 _DCGM = "NVIDIA/DCGM:nvvs/diag-skus.yaml.in at 72fa3feaa67d, minimum of this GPU"
 _FLOORS_READ = date(2026, 11, 22)
@@ -77,7 +78,7 @@ P4D = MachineType(
     fabric=Fabric(provider="efa", devices=4, gbps=400, generation="v1", rdma_write=False),
     nvswitch=True,
     numa_nodes=2,
-    numa=(NumaNode(gpus=(0, 1, 2, 3), fabric=(0, 1)), NumaNode(gpus=(4, 5, 6, 7), fabric=(2, 3))),
+    numa=numa_halves(8, 4),
     numa_source=f"{_TOPOLOGY}/p4d-24xl-topo.xml, retrieved 2026-11-27",
     hypervisor="nitro-v3",
     capacity=_TRAIN,
@@ -144,6 +145,8 @@ P5 = MachineType(
     fabric=Fabric(provider="efa", devices=32, gbps=3200, generation="v2"),
     nvswitch=True,
     numa_nodes=2,
+    numa=numa_halves(8, 32),
+    numa_source=f"{_HWLOC}/p5.48xl-topo.xml at 8770b655a6b1, and {_TOPOLOGY}/p5.48xl-topo.xml at 79565c0e5a38, retrieved 2026-11-27",
     hypervisor="nitro-v4",
     capacity=_TRAIN,
     zones=zones_of(
@@ -167,6 +170,8 @@ P5E = replace(
     P5,
     name="p5e.48xlarge",
     gpu=gpus.H200,
+    numa=(),
+    numa_source="",
     zones=zones_of("use2:1-3 usw2:3 apse2:3 apse3:1,3 eun1:1 euw2:2"),
     block_regions=(
         "us-east-2", "us-west-1", "us-west-2", "ap-southeast-3", "ap-south-1", "ap-northeast-1", "ap-southeast-2", "eu-west-2",
@@ -186,6 +191,8 @@ P5EN = replace(
     nics=efa_layout(16),
     limits=NicLimits(cards=16, per_card=4, total=64, fabric=16),
     fabric=Fabric(provider="efa", devices=16, gbps=3200, generation="v3"),
+    numa=numa_halves(8, 16),
+    numa_source=f"{_HWLOC}/p5en.48xl-topo.xml at 8770b655a6b1, retrieved 2026-11-27",
     hypervisor="nitro-v5",
     zones=zones_of(
         "use1:2,6 use2:1-3 usw2:2-4 usw1:3 apne1:4 apne2:1 aps1:1,3 apse3:2,3 eun1:1,3 eus2:1,2 mec1:1,3",
@@ -210,6 +217,8 @@ P6_B200 = replace(
     nics=efa_layout(8),
     limits=NicLimits(cards=8, per_card=4, total=32, fabric=8),
     fabric=Fabric(provider="efa", devices=8, gbps=3200, generation="v4"),
+    numa=numa_halves(8, 8),
+    numa_source=f"{_HWLOC}/p6-b200.48xl-topo.xml at 8770b655a6b1, retrieved 2026-11-27",
     hypervisor="nitro-v6",
     zones=zones_of("use1:6 use2:1-3 usw2:1,2,4", local={"us-east-1": ("use1-atl2-az1",)}),
     block_regions=("us-east-1", "us-east-2", "us-west-2", "ap-south-1", "us-gov-west-1", "us-gov-east-1"),
@@ -230,6 +239,8 @@ P6_B300 = replace(
     nics=efa_layout(17, efa_on_card_0=False),
     limits=NicLimits(cards=17, per_card=4, total=68, fabric=16, fabric_free_cards=(0,)),
     fabric=Fabric(provider="efa", devices=16, gbps=6400, generation="v4"),
+    numa=numa_halves(8, 16),
+    numa_source=f"{_DUMPS}/p6-b300/topology.xml at fc901d9319ab, retrieved 2026-11-27",
     zones=zones_of("usw2:2"),
     block_regions=("us-east-1", "us-west-2", "us-gov-east-1"),
     floors=(

@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import date
 
 from gpuinfra.catalog import gpus
-from gpuinfra.catalog.notation import zones_by_region
+from gpuinfra.catalog.notation import numa_halves, zones_by_region
 from gpuinfra.catalog.records import CapacityKind, Fabric, Floor, MachineType, NicLimits, NicShape, NumaNode, Source
 from gpuinfra.clouds.azure.prices import PRICES
 
@@ -117,7 +117,7 @@ ND_H100 = MachineType(
     fabric=_infiniband(400, "NDR"),
     nvswitch=True,
     numa_nodes=2,
-    numa=tuple(NumaNode(gpus=four, fabric=four) for four in ((0, 1, 2, 3), (4, 5, 6, 7))),
+    numa=numa_halves(8, 8),
     numa_source=_TOPOLOGY + "ndv5-topo.xml, retrieved 2026-11-27",
     capacity=_EITHER,
     zones=zones_by_region(

@@ -13,12 +13,13 @@ from functools import partial
 
 from gpuinfra.catalog import gpus
 from gpuinfra.catalog.floors import over_link
-from gpuinfra.catalog.notation import zones_by_region
+from gpuinfra.catalog.notation import numa_halves, zones_by_region
 from gpuinfra.catalog.records import CapacityKind, Fabric, Floor, MachineType, NicLimits, NicShape, Source
 from gpuinfra.clouds.gcp.prices import PRICES
 
 _AOM = "https://docs.cloud.google.com/compute/docs/accelerator-optimized-machines"
 _READ = date(2026, 11, 20)
+_NUMA = "GoogleCloudPlatform/cloud-image-tests:test_suites/acceleratorconfig/numa_test.go at 79e74bbe8431, for A3 Ultra and A4, retrieved 2026-11-27"
 
 K = CapacityKind
 _ALL = frozenset({K.ON_DEMAND, K.SPOT, K.RESERVED, K.FLEX})
@@ -162,6 +163,8 @@ A3_ULTRA = MachineType(
     fabric=Fabric(provider="gib", devices=8, gbps=3200, generation="CX-7"),
     nvswitch=True,
     numa_nodes=2,
+    numa=numa_halves(8, 8),
+    numa_source=_NUMA,
     hypervisor="emerald-rapids",
     capacity=_NO_ON_DEMAND,
     zones=_zones(
