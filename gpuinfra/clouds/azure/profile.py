@@ -266,17 +266,17 @@ class AzureProfile:
                 if own
                 else "the container exists outside the stack",
             )
-        netapp = self._service(entry) == "netapp"
+        on_netapp = self._service(entry) == "netapp"
         return FileSystemPlan(
             name=name,
             kind=entry.kind,
             service=self._service(entry),
             mount=entry.mount,
-            capacity_gib=netapp_gib(entry) if netapp else entry.capacity_gib,
-            deployment=(entry.service_level or NETAPP_LEVEL).capitalize() if netapp else "Premium_LRS",
+            capacity_gib=netapp(entry).billed if on_netapp else entry.capacity_gib,
+            deployment=(entry.service_level or NETAPP_LEVEL).capitalize() if on_netapp else "Premium_LRS",
             throughput_mb_s_per_tib=None,
-            subnet=NETAPP_SUBNET if netapp else self.subnet(zone),
-            holds_subnet=netapp,
+            subnet=NETAPP_SUBNET if on_netapp else self.subnet(zone),
+            holds_subnet=on_netapp,
             snapshot_days=entry.snapshot_days,
             lifetime=Lifetime.KEPT,
             lifetime_reason="home directories contain the only copy of their files",
@@ -335,12 +335,14 @@ def lustre_zone(zone: str, region: str) -> str | None:
     return zone
 
 
-def netapp_gib(entry: Home) -> int:
+def netapp(entry: Home) -> BilledCapacity:
     """Return the size of a volume of Azure NetApp Files. Its capacity pool is billed in increments of 1 TiB, and the volume uses all of it.
 
     https://learn.microsoft.com/azure/azure-netapp-files/azure-netapp-files-resource-limits, page dated 2025-06-10.
     """
-    return -(-entry.capacity_gib // GIB_PER_TIB) * GIB_PER_TIB
+    billed = -(-entry.capacity_gib // GIB_PER_TIB) * GIB_PER_TIB
+    reason = "a capacity pool is billed in increments of 1 TiB, and the volume uses all of it"
+    return BilledCapacity(requested=entry.capacity_gib, billed=billed, reason=reason)
 
 
 def small_ranges(network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> list[Any]:
