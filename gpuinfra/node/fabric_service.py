@@ -32,8 +32,8 @@ RESULT = Path(FABRIC_RESULT)
 """The folder is empty after a boot, so a result never belongs to an earlier boot."""
 HELPER = "-helper"
 """Part of the incarnation of a helper."""
-WAIT_S = "GPUINFRA_FABRIC_WAIT_S"
-"""Environment variable: how long a node waits for more nodes after the last one joined, in seconds. The default is 30. `BUSY_S` and `HELP_S` change in
+WAIT_S, LONGEST_WAIT_S = "GPUINFRA_FABRIC_WAIT_S", 3600
+"""Environment variable: how long a node waits for more nodes after the last one joined, in seconds, and its maximum. The default is 30. `BUSY_S` and `HELP_S` change in
 proportion, so nodes that wait are found sooner or later."""
 JOIN_S = 300.0
 """Maximum wait for a partner in one attempt. After an attempt, the service checks again whether jobs use the GPUs."""
@@ -82,7 +82,7 @@ class Service:
         self._measure = measure or self._run_pair
         self._ready = ready or (lambda: _not_ready(node, expectation))
         self._report, self._reported = report or _recheck, reported or _in_evidence
-        self._quiet_s = float(os.environ.get(WAIT_S) or fabric.QUIET_S)
+        self._quiet_s = _wait_s()
         self._busy_s, self._help_s = (one * self._quiet_s / fabric.QUIET_S for one in (BUSY_S, HELP_S))
         self._over = 0
         """Number of the newest test that no node continues."""
@@ -232,6 +232,20 @@ def result_of(name: str, plan: fabric.Plan, measured: Sequence[fabric_run.Measur
         "slow_paths": [other for path in paths for other in path if other != name],
         "pair": chosen[-1].record,
     }
+
+
+def _wait_s() -> float:
+    """Return the wait for more nodes. Raises `Missing` if the variable is not a number of seconds: without pauses, the service would list the bucket all the time."""
+    given = os.environ.get(WAIT_S)
+    try:
+        seconds = float(given) if given else fabric.QUIET_S
+    except ValueError:
+        seconds = 0.0
+    if not 1 <= seconds <= LONGEST_WAIT_S:
+        raise Missing(
+            "%s is %r; allowed: 1 to %d seconds; correct it in /etc/environment" % (WAIT_S, given, LONGEST_WAIT_S)
+        )
+    return seconds
 
 
 def _not_ready(node: Mapping[str, Any], expectation: Mapping[str, Any]) -> str:

@@ -25,6 +25,7 @@ DECLARED: dict[str, dict[str, Any]] = {
         "storage": [
             {"kind": "lustre", "mount": "/scratch", "capacity_gib": 1200},
             {"kind": "home", "mount": "/home"},
+            {"kind": "home", "mount": "/tools", "service": "openzfs"},
         ],
         "access": {"ingress": [{"sources": ["10.9.0.0/16"], "ports": ["8080", "9000-9100"]}]},
     },
@@ -32,6 +33,7 @@ DECLARED: dict[str, dict[str, Any]] = {
         "name": "open",
         "where": {"cloud": "azure", "region": "southcentralus"},
         "pools": [{"name": "gpu", "machine": "Standard_ND96amsr_A100_v4", "capacity": [{"kind": "on_demand", "count": 1}]}],
+        "storage": [{"kind": "home", "mount": "/home"}, {"kind": "home", "mount": "/tools", "service": "netapp"}],
         "access": {
             "bastion": True,
             "ssh_from": ["10.8.0.0/16"],
@@ -47,7 +49,7 @@ DECLARED: dict[str, dict[str, Any]] = {
         "access": {"ssh_from": ["10.8.0.0/16"], "ingress": [{"sources": ["10.9.0.0/16"], "ports": ["8080"], "protocol": "udp"}]},
     },
 }  # fmt: skip
-"""A cluster with all kinds of declared access, on each cloud."""
+"""A cluster with all kinds of declared access and several services for home directories, on each cloud."""
 
 
 def shown(found: tuple[Connection, ...]) -> set[Token]:

@@ -17,6 +17,7 @@ import pytest
 
 from gpuinfra.node import cloud, evidence, fabric, fabric_bucket, fabric_run, fabric_service, probe
 from gpuinfra.node.checks import ALL
+from gpuinfra.node.console import Missing
 from gpuinfra.node.fabric_bucket import Sessions
 from gpuinfra.node.fabric_service import Service
 from gpuinfra.node.judge import judge
@@ -453,6 +454,15 @@ def test_the_wait_for_more_nodes_is_set_in_the_environment(tmp_path: Path, monke
         pool[0].reason = "processes use the GPUs"
         assert pool[0].service().once() == fabric_service.BUSY_S * (20 if wait else 1)
     assert waited[1] > waited[0] + 300
+
+
+@pytest.mark.parametrize("wait", ["soon", "0", "-5", "nan", "inf"])
+def test_a_wait_that_is_no_time_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait: str) -> None:
+    """A value of `GPUINFRA_FABRIC_WAIT_S` that is not a positive number of seconds ends the service with a message that names the variable and the value."""
+    monkeypatch.setenv(fabric_service.WAIT_S, wait)
+    (node,) = nodes(tmp_path, 1)
+    with pytest.raises(Missing, match=rf"^GPUINFRA_FABRIC_WAIT_S is '{wait}'; allowed: 1 to 3600"):
+        node.service()
 
 
 @pytest.mark.parametrize("name", ["²", "٣٣٣٣", "9" * 400, "5", "00000005", "0000", "-001", "x"])

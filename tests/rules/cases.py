@@ -2331,6 +2331,23 @@ REJECTED: dict[str, list[Case]] = {
         ),
         ("azure", {"network.existing": _azure_network(), "storage": lustre(capacity_gib=8192)}),
         ("azure", {"network.existing": _azure_network(), "storage": _homes("netapp")}),
+        (
+            "azure",
+            {
+                "network.existing": {"id": _AZURE_NET, "subnets": {"netapp-0": _AZURE_NET + "/subnets/netapp"}},
+                "storage": _homes("netapp"),
+            },
+        ),
+        (
+            "azure",
+            {
+                "network.existing": {
+                    "id": _AZURE_NET,
+                    "subnets": {"storage-scratch-0": _AZURE_NET + "/subnets/lustre"},
+                },
+                "storage": lustre(capacity_gib=8192, mount="/scratch"),
+            },
+        ),
     ],
     "reservation_is_group_id": [
         ("azure", {"pools.0.machine": "Standard_NC96ads_A100_v4", _C: reserved(id="my-reservation")}),

@@ -78,6 +78,15 @@ def test_a_size_that_multiplies_the_price_is_a_warning(cloud: str, declared: int
     assert (found.level.value, "GiB is billed" in found.message) == (level, True)
 
 
+@pytest.mark.parametrize(("declared", "level"), [(100, "warn"), (1500, "info")])
+def test_a_netapp_size_that_multiplies_the_price_is_a_warning(declared: int, level: str) -> None:
+    """A volume of Azure NetApp Files that is billed for more than one and a half times its size causes a warning, as for Lustre."""
+    home = {"kind": "home", "service": "netapp", "capacity_gib": declared}
+    spec = parse_spec(declaration(("azure", {"storage": [home]})))
+    (found,) = [one for one in check(spec, TODAY) if one.path == "storage[0].capacity_gib"]
+    assert (found.level.value, "GiB is billed" in found.message) == (level, True)
+
+
 def test_every_rule_has_accepted_and_rejected_cases() -> None:
     """Every rule has declarations that it accepts and declarations that it rejects."""
     rules = set(all_rules())

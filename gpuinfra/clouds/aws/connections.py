@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from gpuinfra.clouds.aws.instances import LUSTRE_PORTS, NFS_PORT, WEB_PORTS
+from gpuinfra.clouds.aws.instances import LUSTRE_PORTS, NFS_PORT, OPENZFS_PORTS, WEB_PORTS
 from gpuinfra.clouds.connections import ALL, INTERNET, NODES, Connection, declared
 from gpuinfra.plan.model import ExistingFileSystemPlan, FileSystemPlan, Plan
 
@@ -29,9 +29,13 @@ def connections(plan: Plan) -> Iterator[Connection]:
 def _file_system(entry: FileSystemPlan | ExistingFileSystemPlan, *, efa: bool) -> Iterator[Connection]:
     target = f"{entry.kind} {entry.mount}"
     if entry.kind == "home":
-        yield Connection(source=NODES, target=target, protocol="tcp", ports=(str(NFS_PORT),))
+        ports = OPENZFS_PORTS if entry.service == "openzfs" else ((NFS_PORT, NFS_PORT),)
+        yield Connection(source=NODES, target=target, protocol="tcp", ports=_spans(ports))
     elif entry.kind == "lustre" and efa:
         yield Connection(source=NODES, target=target, protocol=ALL, both_ways=True)
     elif entry.kind == "lustre":
-        spans = tuple(str(first) if first == last else f"{first}-{last}" for first, last in LUSTRE_PORTS)
-        yield Connection(source=NODES, target=target, protocol="tcp", ports=spans, both_ways=True)
+        yield Connection(source=NODES, target=target, protocol="tcp", ports=_spans(LUSTRE_PORTS), both_ways=True)
+
+
+def _spans(ports: Iterable[tuple[int, int]]) -> tuple[str, ...]:
+    return tuple(str(first) if first == last else f"{first}-{last}" for first, last in ports)

@@ -54,6 +54,8 @@ LUSTRE_ZONE = "1"
 """Zone of a file system if the declaration does not set a zone. A rule warns about this case, because Azure chooses the zone of the nodes."""
 LUSTRE_NAME = "lustrefs"
 """Name of every Managed Lustre file system in its mount source (https://learn.microsoft.com/azure/azure-managed-lustre/connect-clients, retrieved 2026-11-23)."""
+STORAGE_SUBNET = "storage-"
+"""Start of the names of the subnets for Managed Lustre. The name of the file system follows."""
 GIB_PER_TIB = 1024
 NETAPP_LEVEL = "premium"
 """Default service level of Azure NetApp Files: 64 MiB/s for each TiB. The standard level has 16."""
@@ -181,7 +183,7 @@ class AzureProfile:
 
     def network(self, spec: ClusterSpec, zoning: Zoning, today: date) -> NetworkPlan:
         """Return one subnet for all nodes, because subnets span zones, and one subnet per Lustre file system."""
-        lustre = [f"storage-{name}" for name, entry in created(spec.storage) if entry.kind == "lustre"]
+        lustre = [f"{STORAGE_SUBNET}{name}" for name, entry in created(spec.storage) if entry.kind == "lustre"]
         services = {self._service(entry) for _, entry in created(spec.storage) if isinstance(entry, Home)}
         homes = ("file",) if "files" in services else ()
         netapp = "netapp" in services
@@ -234,7 +236,7 @@ class AzureProfile:
                 capacity_gib=self.lustre(entry).billed,
                 deployment=places.LUSTRE_SKUS.get(tier, places.LUSTRE_SKUS[DEFAULT_TIER])[0],
                 throughput_mb_s_per_tib=tier,
-                subnet=f"storage-{name}",
+                subnet=f"{STORAGE_SUBNET}{name}",
                 zone=lustre_zone(zone, region),
                 importer_id=entry.importer_id,
                 private_endpoint=entry.private_endpoint,
@@ -264,17 +266,17 @@ class AzureProfile:
                 if own
                 else "the container exists outside the stack",
             )
-        netapp = self._service(entry) == "netapp"
+        on_netapp = self._service(entry) == "netapp"
         return FileSystemPlan(
             name=name,
             kind=entry.kind,
             service=self._service(entry),
             mount=entry.mount,
-            capacity_gib=netapp_gib(entry) if netapp else entry.capacity_gib,
-            deployment=(entry.service_level or NETAPP_LEVEL).capitalize() if netapp else "Premium_LRS",
+            capacity_gib=netapp(entry).billed if on_netapp else entry.capacity_gib,
+            deployment=(entry.service_level or NETAPP_LEVEL).capitalize() if on_netapp else "Premium_LRS",
             throughput_mb_s_per_tib=None,
-            subnet=NETAPP_SUBNET if netapp else self.subnet(zone),
-            holds_subnet=netapp,
+            subnet=NETAPP_SUBNET if on_netapp else self.subnet(zone),
+            holds_subnet=on_netapp,
             snapshot_days=entry.snapshot_days,
             lifetime=Lifetime.KEPT,
             lifetime_reason="home directories contain the only copy of their files",
@@ -333,12 +335,14 @@ def lustre_zone(zone: str, region: str) -> str | None:
     return zone
 
 
-def netapp_gib(entry: Home) -> int:
+def netapp(entry: Home) -> BilledCapacity:
     """Return the size of a volume of Azure NetApp Files. Its capacity pool is billed in increments of 1 TiB, and the volume uses all of it.
 
     https://learn.microsoft.com/azure/azure-netapp-files/azure-netapp-files-resource-limits, page dated 2025-06-10.
     """
-    return -(-entry.capacity_gib // GIB_PER_TIB) * GIB_PER_TIB
+    billed = -(-entry.capacity_gib // GIB_PER_TIB) * GIB_PER_TIB
+    reason = "a capacity pool is billed in increments of 1 TiB, and the volume uses all of it"
+    return BilledCapacity(requested=entry.capacity_gib, billed=billed, reason=reason)
 
 
 def small_ranges(network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> list[Any]:
@@ -370,13 +374,20 @@ def _fault_domains(zone: str, *, fabric: bool) -> int | None:
     return None if zone == REGIONAL else 5
 
 
+def node_subnet(subnets: Mapping[str, str], region: str) -> str | None:
+    """Return the subnet of an existing network for the nodes: the one with the name of the region, or else the first one that is not for a file system."""
+    others = (id for name, id in subnets.items() if name != NETAPP_SUBNET and not name.startswith(STORAGE_SUBNET))
+    return subnets.get(region) or next(others, None)
+
+
 def _existing(spec: ClusterSpec, nodes: str, lustre: list[str], homes: tuple[str, ...], *, netapp: bool) -> NetworkPlan:
     """Return an existing network with its node subnet and a subnet per file system."""
     existing = spec.network.existing
     assert existing is not None
     known = existing.subnets
-    first = known.get(spec.where.region) or next(iter(known.values()))
-    subnets = [Subnet(name=nodes, zone=REGIONAL, cidr="", role="nodes", existing_id=first)]
+    subnets = [
+        Subnet(name=nodes, zone=REGIONAL, cidr="", role="nodes", existing_id=node_subnet(known, spec.where.region))
+    ]
     subnets += [
         Subnet(name=name, zone=REGIONAL, cidr="", role="storage", existing_id=known.get(name)) for name in lustre
     ]

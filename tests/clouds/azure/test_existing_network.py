@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from gpuinfra.clouds.azure.components.security import LUSTRE_PORTS
-from tests.clouds.azure.variants import variant
+from gpuinfra.planning import make_plan
+from gpuinfra.spec import parse_spec
+from tests.clouds.azure.variants import BASE, variant
+from tests.clouds.azure.variants import EXISTING as NETWORK
+from tests.clouds.stacks import TODAY
 
 GUARD = "azure-native:network:NetworkSecurityGroup"
 MEMBERS = "azure-native:network:ApplicationSecurityGroup"
@@ -45,3 +49,13 @@ def test_nodes_reach_each_other_as_members_of_one_group(name: str) -> None:
 def test_a_network_of_the_stack_uses_the_ranges_of_its_subnets() -> None:
     """Without an existing network there is no such group, because the ranges are known."""
     assert variant("no storage").of(MEMBERS) == []
+
+
+@pytest.mark.parametrize("order", [("netapp-0", "gpu"), ("storage-scratch-0", "gpu"), ("gpu", "netapp-0")])
+def test_nodes_are_not_in_the_subnet_of_a_file_system(order: tuple[str, str]) -> None:
+    """If no subnet has the name of the region, the nodes use the first one that is not for a file system."""
+    subnets = {name: f"{NETWORK['id']}/subnets/{name}" for name in order}
+    spec = parse_spec({**BASE, "network": {"existing": {**NETWORK, "subnets": subnets}}})
+    network = make_plan(spec, TODAY).network
+    assert network is not None
+    assert [one.existing_id for one in network.subnets if one.role == "nodes"] == [subnets["gpu"]]

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from datetime import date
 
 from gpuinfra.clouds.azure.instances import MIN_BATCH_PERCENT, NETAPP_SUBNET, WORKSPACE_DAYS
-from gpuinfra.clouds.azure.profile import LUSTRE_NAME
+from gpuinfra.clouds.azure.profile import LUSTRE_NAME, STORAGE_SUBNET, node_subnet
 from gpuinfra.clouds.azure.rules.fields import fields_of_other_clouds
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error, info, warn
 from gpuinfra.plan.storage import created
 from gpuinfra.spec.capacity import Reserved
-from gpuinfra.spec.messages import host_bits
+from gpuinfra.spec.messages import host_bits, listed
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 from gpuinfra.spec.storage import Home, Lustre, ObjectMount
@@ -202,7 +202,7 @@ def container_export_is_manual(spec: ClusterSpec, today: date) -> Iterator[Findi
 
 
 def existing_network_ids_are_valid(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """An existing network specifies the resource IDs of the network, its subnets and its private DNS zones, including a subnet per file system."""
+    """An existing network specifies the resource IDs of the network, its subnets and its private DNS zones, including a subnet for the nodes and one per file system."""
     existing = spec.network.existing
     if existing is None:
         return
@@ -220,10 +220,14 @@ def existing_network_ids_are_valid(spec: ClusterSpec, today: date) -> Iterator[F
             what = f"is {shown(value)}; allowed: the ID of a private DNS zone"
             hint = "run: az network private-dns zone show --query id"
             yield error(f"{path}.dns_zones.{key}", what, hint)
+    if node_subnet(existing.subnets, spec.where.region) is None:
+        what = f"has no subnet for the nodes; {listed(list(existing.subnets))} {'is' if len(existing.subnets) == 1 else 'are'} for file systems"
+        yield error(f"{path}.subnets", what, f"add `{spec.where.region}: /subscriptions/...`")
     for name, entry in created(spec.storage):
-        if entry.kind == "lustre" and f"storage-{name}" not in existing.subnets:
-            what = f"has no subnet storage-{name}, which the file system requires"
-            hint = f"add `storage-{name}: /subscriptions/...`"
+        subnet = f"{STORAGE_SUBNET}{name}"
+        if entry.kind == "lustre" and subnet not in existing.subnets:
+            what = f"has no subnet {subnet}, which the file system requires"
+            hint = f"add `{subnet}: /subscriptions/...`"
             yield error(f"{path}.subnets", what, hint)
     netapp = any(isinstance(entry, Home) and entry.service == "netapp" for _, entry in created(spec.storage))
     if netapp and NETAPP_SUBNET not in existing.subnets:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from datetime import date
 
 from gpuinfra.clouds.azure.names import is_netapp_volume, share_parts
-from gpuinfra.clouds.azure.profile import netapp_gib
+from gpuinfra.clouds.azure.profile import netapp
 from gpuinfra.clouds.azure.rules.fields import fields_of_other_clouds
 from gpuinfra.clouds.profile import rules_in
-from gpuinfra.findings import Finding, error, info
+from gpuinfra.findings import Finding, error
 from gpuinfra.spec.model import ClusterSpec
 from gpuinfra.spec.shown import shown
 from gpuinfra.spec.storage import Home
@@ -37,9 +37,8 @@ def share_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
 def netapp_size_is_billed(spec: ClusterSpec, today: date) -> Iterator[Finding]:
     """The size of a volume of Azure NetApp Files is rounded up to a multiple of 1 TiB. The finding shows the billed size."""
     for i, entry in _created(spec):
-        if entry.service == "netapp" and netapp_gib(entry) != entry.capacity_gib:
-            what = f"is {entry.capacity_gib}, and {netapp_gib(entry)} GiB is billed: a capacity pool is billed in increments of 1 TiB, and the volume uses all of it"
-            yield info(f"storage[{i}].capacity_gib", what, f"use {netapp_gib(entry)}")
+        if entry.service == "netapp":
+            yield from netapp(entry).rounded(f"storage[{i}].capacity_gib")
 
 
 def _created(spec: ClusterSpec) -> Iterator[tuple[int, Home]]:
