@@ -6,7 +6,7 @@ import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import grpc
 import pytest
@@ -96,6 +96,17 @@ def test_clone_without_the_copy_names_the_output(pair: tuple[Deployed, Path, Pat
     monkeypatch.chdir(path.parent)
     done = CliRunner().invoke(clone_command, [STACK, "--region", SECOND, "--dry-run"])
     assert f"pulumi stack output recovery --stack {STACK}" in done.output
+
+
+@pytest.mark.parametrize("mode", ["cold", "pilot-light", "hot"])
+def test_a_clone_copies_no_images_back(tmp_path: Path, mode: Literal["cold", "pilot-light", "hot"]) -> None:
+    """The image of the stack exists in the first region, so no file of the clone copies an image to it. With `pilot-light`, the file with the network has no pools."""
+    stack = read_stack(path := written(tmp_path))
+    values = image_values(stack, {IMAGE: "ami-0abcdefabcdefabcd"})
+    made = clone(stack, path.read_text(), Request(region=SECOND, mode=mode, values=values), TODAY)
+    assert made.ok, made.findings
+    assert [one.declaration["recovery"]["region"] for one in made.files[:1]] == [FIRST]
+    assert not any("copy_images" in (one.declaration.get("recovery") or {}) for one in made.files)
 
 
 def test_missing_copy_fails(pair: tuple[Deployed, Path, Path]) -> None:
