@@ -161,11 +161,16 @@ def second_of(
 
 
 def _paths(stack: LoadedStack, fresh: Result) -> list[Path]:
-    """Return the paths of the files. A clone without files, for example because the ID of an image must be set, has the default path."""
+    """Return the paths of the files. A clone without files, for example because the ID of an image must be set, has the default paths.
+
+    With `pilot-light`, the network and its buckets are in a separate file.
+    """
     if fresh.files:
         return [one.path for one in fresh.files]
     origin = names.origin_of(stack.config.get(CLONE_OF))
-    return [names.file_of(stack.path, names.stack_in(stack.name, fresh.source_region, fresh.request.region, origin))]
+    name = names.stack_in(stack.name, fresh.source_region, fresh.request.region, origin)
+    made = [names.base_of(name), name] if fresh.request.mode == "pilot-light" else [name]
+    return [names.file_of(stack.path, one) for one in made]
 
 
 def _given_in(stack: LoadedStack, path: Path) -> Iterator[tuple[str, object]]:

@@ -39,6 +39,8 @@ def set_recovery(pair: Pair, draft: Draft) -> None:
     if not pair.is_given(("recovery", "region")):
         why = f"{pair.source} is the second region of the clone, so that you can fail back"
         draft.set(("recovery", "region"), pair.source, why)
+    if recovery.copy_images and not pair.is_given(("recovery", "copy_images")):
+        draft.set(("recovery", "copy_images"), None, f"the images of the stack exist in {pair.source}")
     if pair.is_given(("recovery", "mode")) or recovery.mode == mode:
         return
     draft.set(("recovery", "mode"), mode, "mode of the clone")

@@ -53,9 +53,10 @@ def similar(name: str, known: Mapping[str, MachineType]) -> str | None:
     recognized by the first letter of its name, such as `p` and `g` on AWS, which belongs to no family without GPUs.
     """
     word = name.lower()
-    if len(word) > 2 and (holding := [one for one in known if word in one.lower()]):
-        return listed(holding, 6)
     family = _family(word)
+    # One or two letters are part of too many names, but `a3` and `p5` are families.
+    if (family or len(word) > 2) and (holding := [one for one in known if word in one.lower()]):
+        return listed(holding, 6)
     if family is None:
         return nearest(name, list(known))
     with_gpus = {_family(one.lower()) for one, machine in known.items() if machine.gpu}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import grpc
 import pytest
@@ -15,6 +16,7 @@ from click.testing import CliRunner
 from gpuinfra.cli.clone import command as clone_command
 from gpuinfra.clone.make import clone
 from gpuinfra.clone.model import Request
+from gpuinfra.clone.readiness import second_of
 from gpuinfra.clone.replicas import image_values, replicas_of
 from gpuinfra.shipped import shipped
 from gpuinfra.spec.load import read_stack
@@ -96,6 +98,31 @@ def test_clone_without_the_copy_names_the_output(pair: tuple[Deployed, Path, Pat
     monkeypatch.chdir(path.parent)
     done = CliRunner().invoke(clone_command, [STACK, "--region", SECOND, "--dry-run"])
     assert f"pulumi stack output recovery --stack {STACK}" in done.output
+
+
+@pytest.mark.parametrize("mode", ["cold", "pilot-light", "hot"])
+def test_a_clone_copies_no_images_back(tmp_path: Path, mode: Literal["cold", "pilot-light", "hot"]) -> None:
+    """The image of the stack exists in the first region, so no file of the clone copies an image to it. With `pilot-light`, the file with the network has no pools."""
+    stack = read_stack(path := written(tmp_path))
+    values = image_values(stack, {IMAGE: "ami-0abcdefabcdefabcd"})
+    made = clone(stack, path.read_text(), Request(region=SECOND, mode=mode, values=values), TODAY)
+    assert made.ok, made.findings
+    assert [one.declaration["recovery"]["region"] for one in made.files[:1]] == [FIRST]
+    assert not any("copy_images" in (one.declaration.get("recovery") or {}) for one in made.files)
+
+
+def test_files_of_a_pilot_light_keep_the_replica_with_the_copy(tmp_path: Path) -> None:
+    """With `pilot-light`, the image is in the file with the nodes and the replica in the file with the network. `ready` reads both, so neither file differs from a new clone."""
+    path = written(tmp_path)
+    path.write_text(re.sub(r" *site_minutes: .*\n", "", path.read_text().replace("mode: cold", "mode: pilot-light")))
+    stack, copies = read_stack(path), {IMAGE: "ami-0abcdefabcdefabcd"}
+    values: tuple[tuple[str, object], ...] = (("storage[0].bucket", "replica-of-scratch"), *image_values(stack, copies))
+    made = clone(stack, path.read_text(), Request(region=SECOND, mode="pilot-light", values=values), TODAY)
+    assert [one.path.write_text(one.text) > 0 for one in made.files] == [True, True]
+    for known in (copies, {}):
+        second = second_of(stack, "gpuinfra", TODAY, {}, copies=known)
+        assert [one for one in second.lines if one.state == "fail"] == []
+        assert "storage[0].bucket=replica-of-scratch" in second.rewrite
 
 
 def test_missing_copy_fails(pair: tuple[Deployed, Path, Path]) -> None:

@@ -17,6 +17,8 @@ from gpuinfra.clouds.machines import similar
         ("aws", "c7g.4xlarge", "c7i.4xlarge"),
         ("aws", "g4dn.xlarge", "g6.xlarge"),
         ("aws", "p4d", "p4d.24xlarge, p4de.24xlarge"),
+        ("aws", "p4", "p4d.24xlarge, p4de.24xlarge"),
+        ("aws", "p", None),
         ("aws", "p4d.24xlrage", "p4d.24xlarge"),
         ("aws", "a3-megagpu-8g", None),
         ("aws", "8xA100", None),
@@ -28,6 +30,7 @@ from gpuinfra.clouds.machines import similar
         ("gcp", "e2-standard-4", "n2-standard-4"),
         ("gcp", "c3-highmem-176", "n2-standard-4"),
         ("gcp", "a3-highgpu-16g", "a3-highgpu-1g"),
+        ("gcp", "a4", "a4-highgpu-8g, a4x-highgpu-4g"),
         ("gcp", "nvidia-h100-80gb", None),
     ],
 )

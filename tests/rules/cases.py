@@ -1495,6 +1495,7 @@ REJECTED: dict[str, list[Case]] = {
         existing("azure", NETAPP, kind="home", entry={"service": "netapp"}, id=FILE_SHARE["id"]),
         existing("azure", NETAPP, kind="home", entry={"service": "netapp"}, without="address"),
         existing("azure", NETAPP, kind="home", entry={"service": "netapp"}, address="anf.corp.example.com"),
+        existing("azure", NETAPP, kind="home", entry={"service": "netapp"}, address="10.0.4.500"),
         existing("azure", NETAPP, kind="home", entry={"service": "netapp"}, without="mount_name"),
         existing("azure", NETAPP, kind="home", entry={"service": "netapp"}, security_group="sg-0123456789abcdef0"),
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import ipaddress
 from collections.abc import Iterator
 from datetime import date
 
@@ -18,7 +18,6 @@ from gpuinfra.spec.storage import Home
 SHARE_GIB = (100, 102_400)
 """Smallest and largest share of the provisioned v1 model in GiB. The shares of an account have at most the size of the largest share
 (https://learn.microsoft.com/azure/storage/files/storage-files-scale-targets, retrieved 2026-11-26)."""
-_ADDRESS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
 
 
 def share_size_is_offered(spec: ClusterSpec, today: date) -> Iterator[Finding]:
@@ -81,12 +80,20 @@ def existing_volume_is_identified(spec: ClusterSpec, today: date) -> Iterator[Fi
             yield error(f"{path}.id", what, command)
         if existing.address is None:
             yield error(f"{path}.address", "is required for Azure NetApp Files", command)
-        elif not _ADDRESS.fullmatch(existing.address):
+        elif not _is_ipv4(existing.address):
             what = f"is {shown(existing.address)}; allowed: an IPv4 address, because volumes have no DNS name"
             yield error(f"{path}.address", what, command)
         if existing.mount_name is None:
             yield error(f"{path}.mount_name", "is required for Azure NetApp Files", command)
         yield from fields_of_other_clouds(path, existing)
+
+
+def _is_ipv4(text: str) -> bool:
+    try:
+        ipaddress.IPv4Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 RULES = rules_in(vars())
