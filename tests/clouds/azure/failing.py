@@ -35,8 +35,11 @@ _REQUESTS = (
     groups.build_resource_groups_get_request("G", SUBSCRIPTION),
     privatedns.build_private_zones_get_request(**_ZONE),
     *(
-        build(**_ZONE, record_type=kind, relative_record_set_name="N")
-        for build in (privatedns.build_record_sets_get_request, privatedns.build_record_sets_create_or_update_request)
+        privatedns.build_record_sets_get_request(**_ZONE, record_type=kind, relative_record_set_name="N")
+        for kind in ("A", "TXT")
+    ),
+    *(
+        privatedns.build_record_sets_create_or_update_request("G", "N", kind, "N", SUBSCRIPTION)
         for kind in ("A", "TXT")
     ),
     compute.build_virtual_machine_scale_sets_get_request(**_SET),

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from azure.mgmt.privatedns import models
 
 from gpuinfra.clouds.azure.dns import AzureDns
-from gpuinfra.clouds.dns import Mounted, NameRecord
+from gpuinfra.clouds.dns import Mounted, NameRecord, lines, look
+from gpuinfra.clouds.readiness import UNREAD, WARN, Question
+from gpuinfra.errors import DeploymentError
+from gpuinfra.plan.model import NamesPlan
+from gpuinfra.planning import make_plan
+from gpuinfra.spec.recovery import RecoveryNames
 from tests.clouds.azure.failing import SCOPE, Regions
+from tests.clouds.stacks import TODAY, plan_of, spec_of
 from tests.doctor.test_azure_live import checked
 
 GROUP, DOMAIN = f"{SCOPE}/dns", "train.example.internal"
@@ -59,3 +67,34 @@ def test_a_share_of_azure_files_is_mounted_by_the_name_of_its_account() -> None:
     share = {"kind": "home", "dns_name": "a.file.core.windows.net", "mount_name": "/a/home"}
     assert found.mounted(lustre, []) == Mounted(addresses=("10.0.1.4",), source="10.0.1.4@tcp:/lustrefs")
     assert found.mounted(share, []) == Mounted(addresses=(), source="a.file.core.windows.net:/a/home")
+
+
+@pytest.mark.parametrize(("region", "states"), [("southcentralus", [WARN]), ("westus3", [])])
+def test_a_zone_that_cannot_be_changed_without_the_first_region_is_a_warning(region: str, states: list[str]) -> None:
+    """`ready` reports a zone whose resource group is in the region of the stack."""
+    spec = spec_of("azure-recovery")
+    assert spec.recovery is not None
+    recovery = spec.recovery.model_copy(update={"names": RecoveryNames(zone=ZONE, domain=DOMAIN)})
+    plan = make_plan(spec.model_copy(update={"recovery": recovery}), TODAY)
+    assert plan.recovery is not None
+    question = Question(region=plan.region, recovery=plan.recovery, rpo_minutes=120, resources=[], config={})
+    rest = Regions({ZONE: {"name": "example.internal"}, GROUP: {"location": region}})
+    found = list(lines(question, AzureDns(rest)))
+    assert [one.state for one in found] == states
+    assert all("cannot be changed while southcentralus" in one.reason and one.fix for one in found)
+
+
+def test_a_login_that_does_not_exist_is_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the requests cannot be created, `ready` has one line, and a stack without names has none."""
+
+    def refused(*_: object) -> None:
+        raise DeploymentError("no login")
+
+    monkeypatch.setattr("gpuinfra.clouds.dns.dns_of", refused)
+    names = NamesPlan(zone=ZONE, domain=DOMAIN, login=f"login.{DOMAIN}", mounts=())
+    recovery = plan_of("azure-recovery").recovery
+    assert recovery is not None
+    question = Question(region="southcentralus", recovery=recovery, rpo_minutes=120, resources=[], config={})
+    assert list(look("azure", question)) == []
+    named = replace(question, recovery=replace(recovery, names=names))
+    assert [(one.state, one.reason) for one in look("azure", named)] == [(UNREAD, "no login")]
