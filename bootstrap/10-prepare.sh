@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Prepares the machine for package installation and for RDMA, which locks memory.
 #
-# Reads:  ROOT_FREE_GIB  free space that driver and toolkit require on /, in GiB: 50
+# Reads:  NODE_OS        operating system that the lock is for: ubuntu-22.04
+#         ROOT_FREE_GIB  free space that driver and toolkit require on /, in GiB: 50
 #         LOCK_DATE      date of the software lock: 2026-11-20
-# Proves: the clock is correct within five minutes, / has enough free space, no package is half configured,
-#         no automatic upgrade changes GPU software, and logins and services may lock all memory.
+# Proves: the image has the declared operating system, the clock is correct within five minutes, / has enough free space,
+#         no package is half configured, no automatic upgrade changes GPU software, and logins and services may lock all memory.
 set -euo pipefail
 # shellcheck source=bootstrap/lib.sh
 . "${BASH_SOURCE[0]%/*}/lib.sh"
@@ -15,8 +16,9 @@ main() {
   load_versions
   need_root
   need_tools apt-get apt-mark dpkg dpkg-query systemctl df date
-  need_variables ROOT_FREE_GIB LOCK_DATE
+  need_variables NODE_OS ROOT_FREE_GIB LOCK_DATE
 
+  check_system
   check_clock
   check_room
   stop_background_upgrades
@@ -27,6 +29,15 @@ main() {
   end_dry_run
   [[ -z $(dpkg --audit) ]] || die "dpkg --audit still lists half-configured packages"
   proved "clock, free space, packages and limits are ready for the next steps"
+}
+
+# Without this check, an image with another release fails in a later step with unmet dependencies.
+check_system() {
+  local found
+  # shellcheck source=/dev/null
+  found=$(. /etc/os-release && printf '%s-%s' "${ID:-unknown}" "${VERSION_ID:-unknown}")
+  [[ $found == "$NODE_OS" ]] ||
+    refuse "the image has $found, but the declaration requires $NODE_OS; correct the os or ref field of the image"
 }
 
 # With a wrong clock, certificates and request signatures fail with misleading errors, so the clock is checked first.

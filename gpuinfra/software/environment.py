@@ -39,6 +39,7 @@ def environment(
     distribution = tables.DISTRIBUTIONS[chosen.os]
     kernel = chosen.choice("kernel")
     values = {
+        "NODE_OS": chosen.os,
         "LOCK_DATE": tables.LOCK_DATE.isoformat(),
         "ROOT_FREE_GIB": str(ROOT_FREE_GIB if machine.gpu else 10),
         "MIRROR_URL": mirror_url or "",

@@ -251,6 +251,17 @@ def test_missing_network_is_reported_and_a_later_run_continues(bench: Bench) -> 
     assert code == 0, output
 
 
+def test_an_image_with_another_operating_system_is_refused(bench: Bench) -> None:
+    """The first step names the operating system of the image and the declared one, and installs nothing."""
+    root = bench.machine(lustre=False)
+    root.write("etc/os-release", 'NAME="Ubuntu"\nID=ubuntu\nVERSION_ID="24.04"\n')
+    code, output = root.steps()
+    assert code == 1, output
+    reason = str(root.state["steps"][0]["reason"])
+    assert "the image has ubuntu-24.04, but the declaration requires ubuntu-22.04" in reason, reason
+    assert {entry["status"] for entry in root.state["steps"][1:]} == {"pending"}
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("off_by_s", [31_536_000, -400])
 def test_clock_difference_to_the_cloud_is_reported(bench: Bench, off_by_s: int) -> None:

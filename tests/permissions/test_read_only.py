@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-import gc
 import json
 import re
-import warnings
-from pathlib import Path
 
 import pytest
 
 from gpuinfra.clouds.permissions import permissions_of
 from tests.clouds.stacks import plan_of, shipped_stacks
+from tests.permissions.reference import access_levels
 
 STACKS = [stack for cloud in ("aws", "azure", "gcp") for stack in shipped_stacks(cloud)]
 
@@ -22,25 +19,9 @@ CONSOLE = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/retrieveBoo
 """Returns links to the console output of a node, and changes nothing."""
 
 
-@functools.cache
-def _access_levels() -> dict[str, str]:
-    """Action -> access level in AWS's service authorization reference, as parliament carries it."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # parliament leaves its own files open while it is imported
-        import parliament
-
-        gc.collect()
-    table = json.loads((Path(parliament.__file__).parent / "iam_definition.json").read_text(encoding="utf-8"))
-    return {
-        f"{service['prefix']}:{one['privilege']}": one["access_level"]
-        for service in table
-        for one in service["privileges"]
-    }
-
-
 def _only_reads(cloud: str, action: str) -> bool:
     if cloud == "aws":
-        return action == DECRYPT or _access_levels()[action] in ("List", "Read")
+        return action == DECRYPT or access_levels()[action] in ("List", "Read")
     if cloud == "azure":
         return action == CONSOLE or action.endswith("/read")
     return re.fullmatch(r"(get|list)[A-Za-z]*", action.rsplit(".", 1)[-1]) is not None

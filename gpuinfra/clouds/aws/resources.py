@@ -302,7 +302,7 @@ LUSTRE_LOG_GROUP = ResourceKind("aws:cloudwatch/logGroup:LogGroup", "{component}
     _LOG_GROUP_ACTIONS, by_purpose("file-system-log-group"))
 LUSTRE = ResourceKind("aws:fsx/lustreFileSystem:LustreFileSystem", "{component}-lustre", instances.file_systems, retained("{why}", with_data=True), priced("lustre_gib_month"), Actions(
     "fsx:CreateFileSystem fsx:CreateFileSystemFromBackup?backupId fsx:TagResource?tags iam:CreateServiceLinkedRole kms:DescribeKey?kmsKeyId "
-    "kms:CreateGrant?kmsKeyId ec2:DescribeSubnets ec2:DescribeSecurityGroups ec2:DescribeVpcs",
+    "kms:CreateGrant?kmsKeyId ec2:DescribeSubnets ec2:DescribeSecurityGroups ec2:DescribeVpcs ec2:GetSecurityGroupsForVpc",
     "fsx:DescribeFileSystems",
     "fsx:UpdateFileSystem fsx:TagResource?tags fsx:UntagResource?-tags",
     "fsx:DeleteFileSystem",
@@ -340,11 +340,12 @@ MOUNT_TARGET = ResourceKind("aws:efs/mountTarget:MountTarget", "{component}-{sub
 ))
 OPENZFS = ResourceKind("aws:fsx/openZfsFileSystem:OpenZfsFileSystem", "{component}-openzfs", instances.openzfs, retained("{why}", with_data=True), priced("home_gib_month"), Actions(
     "fsx:CreateFileSystem fsx:CreateFileSystemFromBackup?backupId fsx:TagResource?tags iam:CreateServiceLinkedRole kms:DescribeKey?kmsKeyId "
-    "kms:CreateGrant?kmsKeyId ec2:DescribeSubnets ec2:DescribeSecurityGroups ec2:DescribeVpcs",
+    "kms:CreateGrant?kmsKeyId ec2:DescribeSubnets ec2:DescribeSecurityGroups ec2:DescribeVpcs ec2:GetSecurityGroupsForVpc",
     # The provider also reads and updates the root volume.
     "fsx:DescribeFileSystems fsx:DescribeVolumes",
     "fsx:UpdateFileSystem fsx:UpdateVolume?rootVolumeConfiguration fsx:TagResource?tags fsx:UntagResource?-tags",
-    "fsx:DeleteFileSystem",
+    # The provider takes a final backup by default.
+    "fsx:DeleteFileSystem fsx:CreateBackup",
 ), by_purpose("openzfs"))
 # Nodes.
 NODE_ROLE = ResourceKind("aws:iam/role:Role", "{component}-role", instances.node_roles, REMOVED, FREE, _ROLE_ACTIONS)
