@@ -170,5 +170,7 @@ def test_a_stopped_pool_does_not_change_a_pool_that_shares_its_capacity(tmp_path
     path = tmp_path / "Pulumi.train.yaml"
     text = STACK.replace("capacity: {kind", "capacity: &one {kind") + "      - {name: third, machine: p4d.24xlarge, capacity: *one}\n"  # fmt: skip
     path.write_text(text)
-    with pytest.raises(UsageError, match=r"cannot be edited in place.*set the count of each capacity entry of the idle"):
+    with pytest.raises(
+        UsageError, match=r"cannot be edited in place.*set the count of each capacity entry of the idle"
+    ):
         text_without_nodes(read_stack(path), text, {"third"})
