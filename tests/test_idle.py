@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.calendar import Calendar, State, needs_attention
+from gpuinfra.errors import UsageError
 from gpuinfra.idle import MAX_AGE, PoolUse, pool_use
 from gpuinfra.search.placements import text_without_nodes
 from gpuinfra.spec.load import read_stack
@@ -162,3 +163,14 @@ def test_a_stopped_pool_has_no_nodes_in_the_stack_file(pools: set[str], tmp_path
     }
     assert "# the large pool" in text
     assert len(text.splitlines()) == len(STACK.splitlines())
+
+
+def test_a_stopped_pool_does_not_change_a_pool_that_shares_its_capacity(tmp_path: Path) -> None:
+    """If two pools share one capacity entry through an alias, one of them cannot be stopped in the file, and the message says what to edit."""
+    path = tmp_path / "Pulumi.train.yaml"
+    text = STACK.replace("capacity: {kind", "capacity: &one {kind") + "      - {name: third, machine: p4d.24xlarge, capacity: *one}\n"  # fmt: skip
+    path.write_text(text)
+    with pytest.raises(
+        UsageError, match=r"cannot be edited in place.*set the count of each capacity entry of the idle"
+    ):
+        text_without_nodes(read_stack(path), text, {"third"})

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpuinfra.cost.model import Cost
     from gpuinfra.plan.model import Plan
     from gpuinfra.report.plan_json import PlanReport
+    from gpuinfra.search.failure import Failed
     from gpuinfra.search.journal import Journal
     from gpuinfra.search.run import Search
     from gpuinfra.spec.load import LoadedStack
@@ -62,11 +63,15 @@ def command(
 
     With --max-usd-per-hour, the command creates no resources if the declared stack costs more, or if its price is unknown. --resume keeps this limit.
 
+    If the deployment fails, the command prints the hourly price of each value of `handover.on_failure`, and does what it declares.
+
     The exit code is 0 if the nodes are verified, and 1 otherwise. `pulumi up` deploys the same stack without the checks and the search.
     """
+    from gpuinfra.search.failure import SCALE_TO_ZERO, without_nodes
     from gpuinfra.search.journal import Journal
     from gpuinfra.search.placements import check_editable, read
     from gpuinfra.search.run import log, run
+    from gpuinfra.spec.load import read_stack
 
     declared, project = _stack(stack)
     journal = Journal(declared.path)
@@ -76,6 +81,8 @@ def command(
         searches = not no_search and any(pool.fallback for pool in declared.spec.pools)
         if searches:
             check_editable(declared, original)
+        if declared.spec.handover.on_failure == SCALE_TO_ZERO:
+            without_nodes(read_stack(declared.path))  # an error now, and not after the failure
         given = {
             "max_usd_per_hour": max_usd_per_hour, "prices": None if prices is None else str(prices.absolute())
         }  # fmt: skip
@@ -92,7 +99,7 @@ def command(
         if resume:
             journal.remember(options)
         else:
-            journal.begin(declared.name, options)
+            journal.begin(declared.name, {**options, "had_nodes": _has_nodes(declared.name)})
         search, problem = _search(declared, project, journal, limit, searches=searches), None
         try:
             run(search, again=resume)
@@ -101,8 +108,13 @@ def command(
         except (KeyboardInterrupt, click.Abort):
             raise Interrupted(f"interrupted; to continue, run: gpuinfra up {_shown(stack)} --resume") from None
         click.echo("\n".join(["", "attempts", *(f"  {line}" for line in log(journal))]), err=True)
+        failed = _failed(declared, project, journal, limit) if problem else None
         code = _print(declared, asked, journal, as_json=as_json, ok=problem is None)
-        if problem:
+        if problem and failed:
+            try:
+                failed.act()
+            except DeploymentError as second:
+                raise DeploymentError(f"{problem}\n{second}") from None
             raise problem
         return code
     finally:
@@ -283,6 +295,47 @@ def _search(declared: LoadedStack, project: Path, journal: Journal, limit: Limit
         over_limit=limit.refuses,
         searches=searches,
     )
+
+
+def _has_nodes(name: str) -> bool:
+    """Return whether the state of a stack contains nodes. A stack that does not exist has none."""
+    from gpuinfra.engine.up import NO_STACK
+    from gpuinfra.inventory import nodes_of
+
+    try:
+        return bool(nodes_of(exported(name)))
+    except DeploymentError as problem:
+        if NO_STACK in str(problem):
+            return False
+        raise
+
+
+def _failed(declared: LoadedStack, project: Path, journal: Journal, limit: Limit) -> Failed:
+    """Print the hourly price of each choice of `handover.on_failure`, and return what was chosen."""
+    from gpuinfra.engine import find_engine
+    from gpuinfra.engine.up import destroy, up
+    from gpuinfra.search.failure import Failed
+
+    engine = find_engine(lambda line: click.echo(line, err=True))
+
+    def price(stack: LoadedStack) -> str:
+        cost = limit.report(stack).cost
+        return cost.in_words if cost else "an unknown amount"
+
+    failed = Failed(
+        declared=declared,
+        # A journal without the entry is from an earlier version, which did not read the nodes.
+        had_nodes=bool(journal.options.get("had_nodes", True)),
+        price=price,
+        deploy=lambda: up(engine, declared.name, project, output=sys.stderr, keep=[journal.lock]),
+        destroy=lambda: destroy(engine, declared.name, project, output=sys.stderr, keep=[journal.lock]),
+        say=lambda line: click.echo(line, err=True),
+    )
+    click.echo("\nprice after the failure, by handover.on_failure", err=True)
+    for choice, text in failed.prices().items():
+        why = ", because the stack had nodes before this run" if failed.had_nodes else ""
+        click.echo(f"  {choice:<14} {text}" + (f" (chosen{why})" if choice == failed.choice else ""), err=True)
+    return failed
 
 
 def _print(declared: LoadedStack, asked: Asked, journal: Journal | None, *, as_json: bool, ok: bool = False) -> int:

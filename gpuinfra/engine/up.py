@@ -105,14 +105,26 @@ def remove(engine: Engine, stack: str, project: Path, urns: Sequence[str], *, ou
 
     The arguments are as in `up`. The program of the stack does not run.
     """
+    words = ["--target-dependents"]
+    for urn in urns:
+        words += ["--target", urn]
+    _destroy(engine, stack, project, words, output=output, keep=keep, again=again)
+
+
+def destroy(engine: Engine, stack: str, project: Path, *, output: IO[str], keep: Sequence[int] = ()) -> None:
+    """Delete all resources of a deployed stack that are not retained. Raises `DeploymentError`. The arguments are as in `up`."""
+    _destroy(engine, stack, project, [], output=output, keep=keep, again=False)
+
+
+def _destroy(
+    engine: Engine, stack: str, project: Path, more: Sequence[str], *, output: IO[str], keep: Sequence[int], again: bool
+) -> None:
     if again:
         subprocess.run(
             [str(engine.path), "cancel", "--yes", "--stack", stack, "--non-interactive"], cwd=project, env=engine.environ(),
             capture_output=True, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
-    words = ["destroy", "--yes", "--skip-preview", "--stack", stack, "--target-dependents"]
-    for urn in urns:
-        words += ["--target", urn]
+    words = ["destroy", "--yes", "--skip-preview", "--stack", stack, *more]
     if code := _run(engine, words, project, output, keep, {}):
         raise DeploymentError(f"`pulumi destroy --stack {stack}` exited with code {code}; its output is above")
 

@@ -252,11 +252,14 @@ def link_fields_have_a_bucket(spec: ClusterSpec, today: date) -> Iterator[Findin
                 yield error(f"storage[{i}].{name}", "is set, but bucket is not", "set bucket, or remove it")
 
 
-def fields_are_implemented(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """Fields that gpuinfra does not implement yet are not set."""
-    if spec.handover.on_failure != "keep":
-        what = f"is {spec.handover.on_failure}, which is not implemented; allowed: keep"
-        yield error("handover.on_failure", what, "remove it, and manually delete nodes that fail verification")
+def failed_pools_can_be_empty(spec: ClusterSpec, today: date) -> Iterator[Finding]:
+    """If nodes are removed after a failed deployment, each capacity entry can have the count 0."""
+    if spec.handover.on_failure != "scale_to_zero":
+        return
+    for path, _, entry in entries_of(spec):
+        if entry.kind in ("block", "flex"):
+            what = f"is scale_to_zero, but {path} is of kind {entry.kind}, which requires at least one node"
+            yield error("handover.on_failure", what, "set it to keep or destroy")
 
 
 RULES = rules_in(vars())

@@ -290,8 +290,8 @@ class Handover(SpecModel):
     """Minimum number of verified nodes. Required if and only if `wait` is `floor`."""
     deadline_minutes: Annotated[StrictInt, Unit("minutes")] = Field(default=60, ge=1, le=1440, examples=[90])
     """Maximum time that `up` waits for the nodes."""
-    on_failure: Literal["keep", "scale_to_zero"] = "keep"
-    """Action for nodes that fail verification. Only `keep` is implemented: the `fields_are_implemented` rule rejects other values."""
+    on_failure: Literal["keep", "scale_to_zero", "destroy"] = "keep"
+    """What `gpuinfra up` does if a deployment fails, for example if there is no capacity or a node fails its checks: `keep` the resources, set each `count` in the stack file to 0 and remove the nodes (`scale_to_zero`), or delete the resources of the stack that are not retained (`destroy`). If the stack had nodes before, the resources are always kept. `pulumi up` always keeps them."""
     fabric_test: Literal["auto", "required", "off"] = "auto"
     """Whether each node of a pool must pass an all-reduce with at least one other node over the fabric before `up` succeeds. `auto` tests the pools with whole GPUs and a fabric whose bandwidth between two nodes is known. `required` also rejects pools with GPUs that cannot be tested. `off` tests no pool. Nodes that are replaced or restarted later also have to pass: they measure with nodes whose GPUs no process uses. The only node of a pool has no partner and is handed over without the test."""
     burn_in: Annotated[StrictInt, Unit("level of NVIDIA DCGM diagnostics")] = Field(default=1, ge=1, le=4, examples=[2])

@@ -251,7 +251,7 @@ def test_resumed_run_keeps_its_limit(world: World, tmp_path: Path) -> None:
         run("--yes", "--max-usd-per-hour", str(limit))
     world.kill_at = 0
     (path,) = journals(tmp_path)
-    assert json.loads(path.read_text())["options"] == {"max_usd_per_hour": limit}
+    assert json.loads(path.read_text())["options"] == {"max_usd_per_hour": limit, "had_nodes": False}
     assert "within the price limit" in str(run("--yes", "--resume").exception)
     assert "use1-az1" not in " ".join(world.calls)
     world.kill_at = world.moment + 3
@@ -299,3 +299,111 @@ def test_own_prices_decide_about_the_limit(world: World, tmp_path: Path) -> None
     own = tmp_path / "prices.yaml"
     own.write_text("read: 2026-11-01\nsource: our agreement\nmachines: {p4d.24xlarge: {on_demand: 0.5, spot: 0.5}}\n")
     assert run("--yes", "--max-usd-per-hour", "5", "--prices", str(own)).return_value == 0
+
+
+def declares(world: World, choice: str) -> None:
+    """Let the stack declare `on_failure`, and let no placement have capacity."""
+    world.path.write_text(TEXT + f"    handover: {{on_failure: {choice}}}\n")
+    world.refusals = {"use1-az4": STOCK_OUT}
+
+
+@pytest.fixture
+def destroyed(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the stacks that were destroyed."""
+    found: list[str] = []
+    monkeypatch.setattr("gpuinfra.engine.up.destroy", lambda engine, name, project, **_: found.append(name))
+
+    def up(engine: Engine, name: str, project: Path, **_: Any) -> None:
+        counts = [one.count for pool in read_stack(world.path).spec.pools for one in pool.capacity]
+        if any(counts):
+            world.deploy(False)
+        else:
+            world.calls.append("up without nodes")
+
+    monkeypatch.setattr("gpuinfra.engine.up.up", up)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("choice", "calls", "ended"),
+    [("keep", [], []), ("scale_to_zero", ["up without nodes"], []), ("destroy", [], ["find"])],
+)
+def test_a_failed_deployment_ends_as_declared(
+    world: World, destroyed: list[str], choice: str, calls: list[str], ended: list[str]
+) -> None:
+    """The price of each choice is printed, the declared one is done, and the error of the deployment stays."""
+    declares(world, choice)
+    before = world.path.read_text()
+    done = run("--yes", "--no-search")
+    assert isinstance(done.exception, DeploymentError)
+    assert "because of --no-search" in str(done.exception)
+    lines = done.stderr.partition("price after the failure")[2].splitlines()[1:4]
+    assert [line.split()[0] for line in lines] == ["keep", "scale_to_zero", "destroy"]
+    amounts = [float(re.sub(r"[^0-9.]", "", line.split("USD")[0].split()[-1])) for line in lines[:2]]
+    assert amounts[0] > amounts[1] >= 0
+    assert [line.split()[0] for line in lines if line.endswith("(chosen)")] == [choice]
+    assert (world.calls[1:], destroyed) == (calls, ended)
+    after = before.replace("count: 2}\n        fallback", "count: 0}\n        fallback").replace("count: 1", "count: 0")
+    assert world.path.read_text() == (after if choice == "scale_to_zero" else before)
+    assert all(json.loads(path.read_text())["ended"] for path in journals(world.path.parent))
+
+
+@pytest.mark.parametrize("choice", ["scale_to_zero", "destroy"])
+def test_nodes_that_ran_before_are_kept(
+    world: World, destroyed: list[str], choice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the stack had nodes before the run, they can have jobs, so a failed deployment removes nothing."""
+    declares(world, choice)
+    node = {"label": "gpu-1", "instanceId": "i-1", "group": "gpu-spot-0", "outcome": "verified"}
+    handover = {"type": "gpuinfra:index:NodesReady", "outputs": {"nodes": [node]}}
+    monkeypatch.setattr(cli, "exported", lambda name: [*world.state(), handover])
+    before = world.path.read_text()
+    done = run("--yes", "--no-search")
+    assert isinstance(done.exception, DeploymentError)
+    assert "(chosen, because the stack had nodes before this run)" in done.stderr
+    assert (world.calls[1:], destroyed, world.path.read_text()) == ([], [], before)
+
+
+def test_a_failed_removal_is_stated(world: World, destroyed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the resources cannot be deleted either, both errors are printed, and the message says that they can still be billed."""
+    declares(world, "destroy")
+
+    def destroy(*_: object, **__: object) -> None:
+        raise DeploymentError("`pulumi destroy --stack find` exited with code 255")
+
+    monkeypatch.setattr("gpuinfra.engine.up.destroy", destroy)
+    done = run("--yes", "--no-search")
+    assert isinstance(done.exception, DeploymentError)
+    for words in (
+        "because of --no-search",
+        "exited with code 255",
+        "resources can still be billed",
+        "run `pulumi destroy`",
+    ):
+        assert words in str(done.exception)
+
+
+def test_a_stack_that_does_not_exist_has_no_nodes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first deployment of a stack can be undone. A state that cannot be read is an error before the deployment."""
+
+    def absent(name: str) -> list[dict[str, Any]]:
+        raise DeploymentError("`pulumi stack export` failed for find: no stack named 'find' found; log in")
+
+    monkeypatch.setattr(cli, "exported", absent)
+    assert not cli._has_nodes("find")
+    monkeypatch.setattr(cli, "exported", lambda name: (_ for _ in ()).throw(DeploymentError("no login")))
+    with pytest.raises(DeploymentError):
+        cli._has_nodes("find")
+
+
+def test_a_file_that_cannot_be_edited_is_an_error_before_the_deployment(world: World, destroyed: list[str]) -> None:
+    """If the counts of the stack file cannot be changed after a failure, nothing is deployed."""
+    declares(world, "scale_to_zero")
+    text = world.path.read_text().replace(
+        "capacity: {kind: on_demand, count: 2}", "capacity: &one {kind: on_demand, count: 2}"
+    )
+    world.path.write_text(text.replace("capacity: {kind: on_demand, count: 1}", "capacity: *one"))
+    done = run("--yes", "--no-search")
+    assert isinstance(done.exception, UsageError)
+    assert "cannot be edited in place" in str(done.exception)
+    assert world.calls == []

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpuinfra.engine.find import Engine
-from gpuinfra.engine.up import Failure, UpFailed, remove, up
+from gpuinfra.engine.up import Failure, UpFailed, destroy, remove, up
 from gpuinfra.errors import DeploymentError
 
 if TYPE_CHECKING:
@@ -102,18 +102,20 @@ def test_errors_of_the_engine_are_read_from_its_events(tmp_path: Path) -> None:
 
 
 def test_single_resources_are_removed_with_their_dependents(tmp_path: Path) -> None:
-    """Each URN is a target, and a failure is one error."""
+    """Each URN is a target, only a whole stack has no target, and a failure is one error."""
     program, log = tmp_path / "pulumi", tmp_path / "log"
     program.write_text(f'#!/bin/sh\necho "$*" >> {log}\n[ "$5" != bad ]\n')
     program.chmod(0o755)
     engine = Engine(path=program, version="3.259.0", host_dir=tmp_path, source="path")
     with (tmp_path / "output").open("w") as output:
         remove(engine, "one", tmp_path, ["urn:a", "urn:b"], output=output, again=True)
+        destroy(engine, "two", tmp_path, output=output)
         with pytest.raises(DeploymentError, match="`pulumi destroy --stack bad` exited with code 1"):
             remove(engine, "bad", tmp_path, ["urn:a"], output=output)
-    assert log.read_text().splitlines()[:2] == [
+    assert log.read_text().splitlines()[:3] == [
         "cancel --yes --stack one --non-interactive",
         "destroy --yes --skip-preview --stack one --target-dependents --target urn:a --target urn:b --non-interactive",
+        "destroy --yes --skip-preview --stack two --non-interactive",
     ]
 
 

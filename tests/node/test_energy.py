@@ -16,7 +16,7 @@ from gpuinfra.node.outcome import Unreadable
 HOUR = 3600.0
 LIMIT_W = 700.0
 IDLE_W, BUSY_W = 70, 632
-"""Power of an H100 without work, and under load (recorded)."""
+"""Power of a GPU without work, and under load."""
 
 
 def readings(*watts: tuple[float, ...], every: float = HOUR, age: float = 60.0) -> dict[str, Any]:

@@ -154,3 +154,25 @@ def test_quota_ends_the_search_and_no_capacity_removes_the_groups(cloud: str, tm
         assert run.file.read_text() == before
         assert [one for one in run.changes() if not one.startswith("create ")] == []
         assert not [one for one in run.session.cloud.nodes() if one.get("stage") != "terminated"]
+
+
+@pytest.mark.parametrize(("cloud", "choice"), [("aws", "scale_to_zero"), ("gcp", "destroy")])
+def test_a_failed_deployment_leaves_no_nodes(cloud: str, choice: str, tmp_path: Path) -> None:
+    """After a failure, `scale_to_zero` leaves a stack without nodes whose preview changes nothing in the cloud, and `destroy` leaves only retained resources."""
+    path = stack_file(cloud, tmp_path)
+    path.write_text(path.read_text().replace("name: find,", f"name: find, handover: {{on_failure: {choice}}},"))
+    with opened(path, tmp_path, "cloud:no-quota:gpu", "20s") as run:
+        code, out, err = run.up()
+        assert code == 1, out + err
+        assert "request a higher quota" in err
+        lines = err.partition("price after the failure")[2].splitlines()
+        assert [line.split()[0] for line in lines if line.endswith("(chosen)")] == [choice]
+        if choice == "destroy":
+            assert run.groups() == []
+            assert not [one for one in run.session.cloud.resources() if "network" in str(one["type"]).lower()]
+        else:
+            assert "count: 0" in run.file.read_text().replace('"', "")
+            assert len(run.groups()) == 1
+            # Without a ready fleet, the handover is always judged again.
+            assert {one.rpartition("::")[2] for one in run.changes()} <= {"find-ready"}, err
+        assert not [one for one in run.session.cloud.nodes() if one.get("stage") != "terminated"]

@@ -373,7 +373,10 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"storage": lustre(bucket="auto", bucket_prefix="data")}),
         ("gcp", {"storage": lustre(capacity_gib=18000, bucket_prefix="")}),
     ],
-    "fields_are_implemented": [("aws", {"handover.on_failure": "keep"})],
+    "failed_pools_can_be_empty": [
+        ("aws", {"handover.on_failure": "scale_to_zero"}),
+        ("aws", {"handover.on_failure": "destroy", _C: block()}),
+    ],
     "region_is_known": [("aws", {}), ("azure", {}), ("gcp", {})],
     "zone_is_in_region": [
         ("aws", {"where.region": "us-esat-1"}),
@@ -1554,7 +1557,7 @@ REJECTED: dict[str, list[Case]] = {
         ("gcp", {"storage": lustre(capacity_gib=18000, bucket_prefix="data")}),
         ("aws", {"storage": lustre(export_events=["NEW"])}),
     ],
-    "fields_are_implemented": [("aws", {"handover.on_failure": "scale_to_zero"})],
+    "failed_pools_can_be_empty": [("aws", {"handover.on_failure": "scale_to_zero", _C: block()})],
     "region_is_known": [
         ("aws", {"where.region": "us-esat-1"}),
         ("azure", {"where.region": "us-east-1"}),

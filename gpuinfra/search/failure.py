@@ -1,0 +1,80 @@
+"""What `gpuinfra up` does with the resources of a deployment that failed: `handover.on_failure`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from gpuinfra.errors import DeploymentError, UsageError
+from gpuinfra.search.placements import read, text_without_nodes, write
+from gpuinfra.spec.document import parse
+from gpuinfra.spec.load import LoadedStack, read_stack, stack_in
+
+KEEP, SCALE_TO_ZERO, DESTROY = "keep", "scale_to_zero", "destroy"
+RETAINED = "only retained resources"
+"""The price after `destroy`. `gpuinfra plan` lists the resources that it retains."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failed:
+    """A failed deployment, and what can be done with its resources."""
+
+    declared: LoadedStack
+    """The declaration before the search. It contains the choice."""
+    had_nodes: bool
+    """Whether the stack had nodes before the deployment. They can run jobs, so the resources are kept."""
+    price: Callable[[LoadedStack], str]
+    """Returns the hourly price of a stack as text."""
+    deploy: Callable[[], None]
+    destroy: Callable[[], None]
+    say: Callable[[str], None]
+
+    @property
+    def choice(self) -> str:
+        """The declared choice, or `keep` if the stack had nodes before."""
+        return KEEP if self.had_nodes else self.declared.spec.handover.on_failure
+
+    def prices(self) -> Mapping[str, str]:
+        """Return the hourly price of each choice as text."""
+        now = read_stack(self.declared.path)
+        found = {KEEP: self.price(now)}
+        if all(entry.kind not in NO_ZERO for pool in now.spec.pools for entry in pool.capacity):
+            try:
+                found[SCALE_TO_ZERO] = self.price(_stack_of(now, without_nodes(now)))
+            except UsageError as problem:
+                found[SCALE_TO_ZERO] = f"not possible: {problem}"
+        return {**found, DESTROY: RETAINED}
+
+    def act(self) -> None:
+        """Do what the declaration chooses. Raises `DeploymentError` if this fails too."""
+        if self.choice == SCALE_TO_ZERO:
+            now = read_stack(self.declared.path)
+            self.say(
+                f"on_failure is {SCALE_TO_ZERO}: removing the nodes; the pools in {now.path.name} have no nodes now"
+            )
+            write(now.path, without_nodes(now))
+            self._run(self.deploy, "to remove the nodes, run this command again")
+        elif self.choice == DESTROY:
+            self.say(f"on_failure is {DESTROY}: deleting the resources of the stack, except retained ones")
+            self._run(self.destroy, "to delete the resources, run `pulumi destroy`")
+
+    def _run(self, action: Callable[[], None], hint: str) -> None:
+        try:
+            action()
+        except DeploymentError as problem:
+            raise DeploymentError(
+                f"{self.choice} after the failure: {problem}; resources can still be billed; {hint}"
+            ) from None
+
+
+def without_nodes(stack: LoadedStack) -> str:
+    """Return the text of a stack file in which no pool has nodes. Raises `UsageError` if the text cannot be edited in place."""
+    return text_without_nodes(stack, read(stack.path), {pool.name for pool in stack.spec.pools})
+
+
+NO_ZERO = ("block", "flex")
+"""Kinds of capacity that require at least one node."""
+
+
+def _stack_of(now: LoadedStack, text: str) -> LoadedStack:
+    return stack_in(parse(text, now.path.name), now.path)
