@@ -23,6 +23,15 @@ def known_stacks() -> dict[str, Path]:
     return known
 
 
+def stack_argument(path: Path) -> str:
+    """Return how commands name a stack file, which need not exist yet: its stack name if they find it by name, otherwise its path."""
+    name, place = stack_name(path), path.resolve()
+    known = known_stacks().get(name)
+    there = known or next((one / place.name for one in _folders() if one.resolve() == place.parent), None)
+    by_name = place.name == f"Pulumi.{name}.yaml" and there is not None and there.resolve() == place
+    return name if by_name else str(path)
+
+
 def project_folder(folder: Path) -> Path | None:
     """Return the nearest folder with a `Pulumi.yaml`, in an absolute path or above it, as Pulumi does. None if there is none."""
     return next((one for one in (folder, *folder.parents) if (one / "Pulumi.yaml").is_file()), None)

@@ -255,13 +255,9 @@ def _show_next(path: Path, answers: Answers) -> None:
     """Print the next commands, and the prerequisites that this machine lacks."""
     from gpuinfra.clouds import why_not_here
     from gpuinfra.new_stack.files import find_project, program_problem
-    from gpuinfra.spec.load import find_stack, stack_name
+    from gpuinfra.stack_files import stack_argument
 
-    name = stack_name(path)
-    try:
-        stack = name if find_stack(name).resolve() == path.resolve() else str(path)
-    except UsageError:
-        stack = str(path)
+    stack = stack_argument(path)
     project = find_project(path.parent)
     for problem in (program_problem(project) if project else None, why_not_here(answers.cloud)):
         if problem:

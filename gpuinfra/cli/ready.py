@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from gpuinfra.clone.readiness import Second
     from gpuinfra.clouds.readiness import Line
     from gpuinfra.handover.judge import FleetVerdict
-    from gpuinfra.plan.model import Plan, RecoveryPlan
+    from gpuinfra.plan.model import Plan
+    from gpuinfra.plan.recovery_model import RecoveryPlan
     from gpuinfra.spec.load import LoadedStack
 
 

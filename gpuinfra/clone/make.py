@@ -38,6 +38,7 @@ from gpuinfra.rules.stack import STATE_RULE
 from gpuinfra.spec.load import LoadedStack, parse_spec
 from gpuinfra.spec.messages import listed
 from gpuinfra.spec.model import ClusterSpec
+from gpuinfra.stack_files import stack_argument
 
 RULE = "clone"
 
@@ -151,7 +152,7 @@ def _alternatives(pair: Pair) -> tuple[Alternative, ...]:
 
 def _next(pair: Pair, made: tuple[ClonedFile, ...]) -> Iterator[str]:
     for one in made:
-        yield f"gpuinfra plan {one.path}"
+        yield f"gpuinfra plan {stack_argument(one.path)}"
     yield f"choose a state backend and a secrets provider that do not depend on {pair.source}, which can fail"
     for one in made:
         yield f"pulumi stack init {one.stack} --secrets-provider=PROVIDER"

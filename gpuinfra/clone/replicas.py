@@ -12,7 +12,7 @@ from shlex import join
 from typing import Any
 
 from gpuinfra.clouds.readiness import FAIL, OK, Line
-from gpuinfra.plan.model import RecoveryPlan
+from gpuinfra.plan.recovery_model import RecoveryPlan
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.load import LoadedStack
 

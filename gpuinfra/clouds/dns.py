@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gpuinfra.clouds.failover import Unreachable
 from gpuinfra.clouds.readiness import FAIL, OK, UNREAD, WARN, Line, Question, Unread, asked
 from gpuinfra.errors import DeploymentError
-from gpuinfra.plan.model import NamesPlan
+from gpuinfra.plan.recovery_model import NamesPlan
 from gpuinfra.registry import has_module, module_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gpuinfra.clouds.preflight import Row, State
-from gpuinfra.plan.model import RecoveryPlan
+from gpuinfra.plan.recovery_model import RecoveryPlan
 from gpuinfra.registry import has_module, module_of
 
 if TYPE_CHECKING:

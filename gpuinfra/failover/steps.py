@@ -16,7 +16,8 @@ from gpuinfra.clouds.failover import Failover, ReadOnlyReplicas, label
 from gpuinfra.clouds.readiness import FAIL, Line
 from gpuinfra.errors import DeploymentError
 from gpuinfra.handover.judge import FleetVerdict
-from gpuinfra.plan.model import NamesPlan, Plan
+from gpuinfra.plan.model import Plan
+from gpuinfra.plan.recovery_model import NamesPlan
 from gpuinfra.spec.load import LoadedStack
 from gpuinfra.spec.storage import Lustre
 from gpuinfra.words import counted

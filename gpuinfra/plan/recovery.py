@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from gpuinfra.plan.model import (
-    FileSystemPlan,
-    Image,
+from gpuinfra.plan.model import FileSystemPlan, Image, PoolPlan
+from gpuinfra.plan.recovery_model import (
     MountName,
     NamesPlan,
-    PoolPlan,
     RecoveryCommand,
     RecoveryImage,
     RecoveryPart,

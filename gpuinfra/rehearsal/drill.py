@@ -29,7 +29,7 @@ from gpuinfra.clone.replicas import image_values, replicas_of
 from gpuinfra.clouds.failover import failover_of, label
 from gpuinfra.clouds.readiness import FAIL
 from gpuinfra.errors import GpuinfraError, UsageError
-from gpuinfra.plan.model import RecoveryPlan
+from gpuinfra.plan.recovery_model import RecoveryPlan
 from gpuinfra.planning import make_plan
 from gpuinfra.rehearsal import processes, workload
 from gpuinfra.rehearsal.actions import Result, errors_of, finish, perform

@@ -13,10 +13,9 @@ from gpuinfra.plan.model import (
     OwnStep,
     Plan,
     PoolPlan,
-    RecoveryImage,
-    RecoveryPlan,
     Subnet,
 )
+from gpuinfra.plan.recovery_model import RecoveryImage, RecoveryPlan
 from gpuinfra.report.prices import usd
 from gpuinfra.report.tables import Cell, Column, Table
 from gpuinfra.words import counted

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gpuinfra.cost import Cost
-from gpuinfra.plan.model import Plan, PoolPlan, RecoveryPlan
+from gpuinfra.plan.model import Plan, PoolPlan
+from gpuinfra.plan.recovery_model import RecoveryPlan
 from gpuinfra.report import tables
 from gpuinfra.report.plan_json import PlanReport
 from gpuinfra.report.plan_tables import (

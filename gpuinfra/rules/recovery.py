@@ -12,8 +12,9 @@ from gpuinfra.clouds.machines import pools_of, zoning_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.clouds.timing import lustre_duration
 from gpuinfra.findings import Finding, error, info, warn
-from gpuinfra.plan.model import FileSystemPlan, Lifetime, RecoveryTarget
+from gpuinfra.plan.model import FileSystemPlan, Lifetime
 from gpuinfra.plan.recovery import Replication, exported, names_plan, recovery_point, recovery_time, throughput_mb_s
+from gpuinfra.plan.recovery_model import RecoveryTarget
 from gpuinfra.plan.storage import created, existing_of
 from gpuinfra.spec.messages import listed, nearest
 from gpuinfra.spec.model import ClusterSpec

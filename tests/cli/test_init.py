@@ -526,6 +526,7 @@ def test_the_commands_of_the_start_page_run(tmp_path: Path, capsys: pytest.Captu
     assert {words[0] for words in lines} == {"init", "plan", "clone"}
     for words in lines:
         assert main(words) == 0, capsys.readouterr().err
+    assert "\n  gpuinfra plan train-us-west-2\n" in capsys.readouterr().out
     assert written(tmp_path) == {
         PROJECT,
         PROGRAM,

@@ -19,7 +19,7 @@ from gpuinfra.clouds.dns import Mounted
 from gpuinfra.clouds.readiness import FAIL, OK, UNREAD, WARN, Question
 from gpuinfra.errors import DeploymentError
 from gpuinfra.handover.judge import FleetVerdict, NodeVerdict
-from gpuinfra.plan.model import MountName, NamesPlan
+from gpuinfra.plan.recovery_model import MountName, NamesPlan
 from gpuinfra.planning import make_plan
 from gpuinfra.spec.recovery import RecoveryNames
 from tests.clouds.stacks import TODAY, spec_of

@@ -20,7 +20,8 @@ from gpuinfra.clouds.aws.resources import NODE_ROLE, RESOURCES, resources
 from gpuinfra.clouds.permissions import Permissions, collect, reads_of, uses_of
 from gpuinfra.clouds.planned import PlannedResource
 from gpuinfra.naming import TOKEN_LENGTH, bucket_name, unique_name
-from gpuinfra.plan.model import NamesPlan, Plan
+from gpuinfra.plan.model import Plan
+from gpuinfra.plan.recovery_model import NamesPlan
 
 POLICY_LIMIT = 6144
 """Maximum size of a managed policy in characters, excluding white space. IAM quotas, retrieved 2026-11-21."""

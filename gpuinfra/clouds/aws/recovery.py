@@ -9,8 +9,9 @@ from shlex import quote
 from gpuinfra.clouds.aws.catalog import MACHINES
 from gpuinfra.clouds.aws.regions import partition
 from gpuinfra.clouds.second_region import quota_totals
-from gpuinfra.plan.model import Image, PoolPlan, RecoveryCommand, RecoveryImage
+from gpuinfra.plan.model import Image, PoolPlan
 from gpuinfra.plan.recovery import Commitment, Replication, image_by_id
+from gpuinfra.plan.recovery_model import RecoveryCommand, RecoveryImage
 
 OLD_VERSIONS_DAYS = 90
 """Number of days for which a bucket keeps a replaced or deleted object, so that it can be restored."""

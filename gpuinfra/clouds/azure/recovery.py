@@ -9,8 +9,9 @@ from shlex import quote
 
 from gpuinfra.clouds.azure.catalog import MACHINES, SPOT_QUOTA
 from gpuinfra.clouds.second_region import quota_totals
-from gpuinfra.plan.model import Image, PoolPlan, RecoveryCommand, RecoveryImage
+from gpuinfra.plan.model import Image, PoolPlan
 from gpuinfra.plan.recovery import Replication, image_by_id
+from gpuinfra.plan.recovery_model import RecoveryCommand, RecoveryImage
 from gpuinfra.words import counted
 
 OLD_VERSIONS_DAYS = 90

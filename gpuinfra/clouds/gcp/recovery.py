@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from gpuinfra.clouds.gcp.catalog import MACHINES
 from gpuinfra.clouds.second_region import quota_totals
-from gpuinfra.plan.model import Image, PoolPlan, RecoveryCommand, RecoveryImage
+from gpuinfra.plan.model import Image, PoolPlan
 from gpuinfra.plan.recovery import Replication
+from gpuinfra.plan.recovery_model import RecoveryCommand, RecoveryImage
 from gpuinfra.words import counted
 
 _COMPUTE = "compute.googleapis.com"

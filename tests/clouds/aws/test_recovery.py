@@ -16,7 +16,7 @@ from gpuinfra.clouds.aws.resources import resources
 from gpuinfra.clouds.permissions import permissions_of
 from gpuinfra.cost import price
 from gpuinfra.naming import bucket_name
-from gpuinfra.plan.model import RecoveryPart, RecoveryPlan
+from gpuinfra.plan.recovery_model import RecoveryPart, RecoveryPlan
 from gpuinfra.planning import make_plan
 from gpuinfra.report import tables
 from gpuinfra.report.plan_tables import recovery_table

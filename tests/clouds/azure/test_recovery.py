@@ -17,7 +17,7 @@ from gpuinfra.clouds.azure.recovery import BUCKETS, early_buckets
 from gpuinfra.clouds.azure.resources import resources
 from gpuinfra.clouds.permissions import permissions_of
 from gpuinfra.cost import price
-from gpuinfra.plan.model import RecoveryPlan
+from gpuinfra.plan.recovery_model import RecoveryPlan
 from gpuinfra.planning import make_plan
 from gpuinfra.spec import parse_spec
 from tests.clouds.azure.answers import SUBSCRIPTION

@@ -14,7 +14,7 @@ from gpuinfra.clouds.gcp.names import bucket
 from gpuinfra.clouds.permissions import permissions_of
 from gpuinfra.cost import price
 from gpuinfra.findings import Level
-from gpuinfra.plan.model import RecoveryPlan
+from gpuinfra.plan.recovery_model import RecoveryPlan
 from gpuinfra.planning import make_plan
 from gpuinfra.report import tables
 from gpuinfra.report.plan_tables import recovery_table

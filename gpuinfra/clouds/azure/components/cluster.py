@@ -37,7 +37,8 @@ from gpuinfra.clouds.azure.names import container_parts
 from gpuinfra.clouds.build import ClusterBuilder, Pools, existing_mounts, pool_args, site_bucket, site_subnet
 from gpuinfra.clouds.planned import retained_subnets
 from gpuinfra.clouds.ready_after import ready_after
-from gpuinfra.plan.model import FileSystemPlan, RecoveryPlan
+from gpuinfra.plan.model import FileSystemPlan
+from gpuinfra.plan.recovery_model import RecoveryPlan
 
 
 class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):

@@ -22,7 +22,8 @@ from gpuinfra.clouds.gcp.components.scope import Scope
 from gpuinfra.clouds.gcp.components.services import Services, ServicesArgs
 from gpuinfra.clouds.gcp.components.storage import SharedFilesystem, SharedFilesystemArgs
 from gpuinfra.clouds.gcp.instances import apis, lustre_ranges, nic_subnets, node_health, retains_network
-from gpuinfra.plan.model import FileSystemPlan, RecoveryPlan
+from gpuinfra.plan.model import FileSystemPlan
+from gpuinfra.plan.recovery_model import RecoveryPlan
 
 
 class Builder(ClusterBuilder[FoundationRefs, SiteRefs]):

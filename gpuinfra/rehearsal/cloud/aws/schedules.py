@@ -9,7 +9,6 @@ A rehearsal for another date runs that date's actions at the current time of day
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from datetime import date, datetime
 
 from gpuinfra.day import today
@@ -54,7 +53,7 @@ def _apply(store: Store, action: Resource) -> None:
             for key in ("minSize", "maxSize", "desiredCapacity")
             if wanted.get(key) not in (None, -1)
         }
-        store.update(replace(group, inputs={**group.inputs, **change}, outputs={**group.outputs, **change}))
+        store.update(group.changed(**change))
 
 
 def _now() -> float:

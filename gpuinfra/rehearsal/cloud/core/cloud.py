@@ -178,6 +178,12 @@ class Cloud:
             raise
         self.wake()
 
+    def change(self, resource: Resource, **values: Any) -> None:
+        """Change a resource as a user does, outside of the deployment."""
+        self.store.update(resource.changed(**values))
+        self.store.log("update", resource.type, resource.id, "")
+        self.wake()
+
     def _require(self, token: str, region: str, verb: str, urn: str, id: str, inputs: Mapping[str, Any]) -> None:
         """Refuse a change that requires a region with an outage."""
         try:

@@ -76,6 +76,10 @@ class Cloud(Protocol):
         """Delete a resource, unless the cloud refuses the deletion."""
         ...
 
+    def change(self, resource: Resource, **values: Any) -> None:
+        """Change a resource as a user does, outside of the deployment."""
+        ...
+
     def wake(self) -> None:
         """Notify the fleet that something might have changed."""
         ...

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,10 @@ class Resource:
     def plain(self) -> dict[str, Any]:
         """The inputs without secret envelopes."""
         return wire.plain(self.inputs)
+
+    def changed(self, **values: Any) -> Resource:
+        """Return the resource with values in its inputs and its outputs, so that a refresh finds the change."""
+        return replace(self, inputs={**self.inputs, **values}, outputs={**self.outputs, **values})
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ def resize(store: Store, group: Resource, size: int) -> None:
     with store.change():
         store.drop("gcp-size", group.id)
         changed = {"targetSize": size}
-        store.update(replace(group, inputs={**group.inputs, **changed}, outputs={**group.outputs, **changed}))
+        store.update(group.changed(**changed))
 
 
 def waiting(store: Store, group: Resource) -> dict[str, dict[str, Any]]:

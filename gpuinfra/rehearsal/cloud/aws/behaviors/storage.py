@@ -359,7 +359,7 @@ class HomePolicy(Behavior):
         arn = arn_of(HOME, resource.id, home.plain if home else {}, resource.region)
         document["Statement"] = [{"Resource": arn, **one} for one in document["Statement"]]
         policy = {"policy": json.dumps(document)}
-        return replace(resource, inputs={**resource.inputs, **policy}, outputs={**resource.outputs, **policy})
+        return resource.changed(**policy)
 
 
 @behaves

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
@@ -32,14 +31,16 @@ def suspend(cloud: Cloud, asked: Mapping[str, str], region: str) -> dict[str, An
     """Suspend processes of a group."""
     group = _group(cloud, asked, region)
     held = [str(one) for one in group.plain.get("suspendedProcesses") or []]
-    return _changed(cloud, group, suspendedProcesses=[*held, *(one for one in _processes(asked) if one not in held)])
+    cloud.change(group, suspendedProcesses=[*held, *(one for one in _processes(asked) if one not in held)])
+    return {}
 
 
 def resume(cloud: Cloud, asked: Mapping[str, str], region: str) -> dict[str, Any]:
     """Resume processes of a group."""
     group, ended = _group(cloud, asked, region), _processes(asked)
     held = group.plain.get("suspendedProcesses") or []
-    return _changed(cloud, group, suspendedProcesses=[str(one) for one in held if one not in ended])
+    cloud.change(group, suspendedProcesses=[str(one) for one in held if one not in ended])
+    return {}
 
 
 def resize(cloud: Cloud, asked: Mapping[str, str], region: str) -> dict[str, Any]:
@@ -47,7 +48,8 @@ def resize(cloud: Cloud, asked: Mapping[str, str], region: str) -> dict[str, Any
     group = _group(cloud, asked, region)
     if other := {*asked} - {*_SIZES, "AutoScalingGroupName", "Action", "Version"}:
         raise CloudError("ValidationError", f"changes of {', '.join(sorted(other))} are not supported in a rehearsal")
-    return _changed(cloud, group, **{ours: int(asked[name]) for name, ours in _SIZES.items() if name in asked})
+    cloud.change(group, **{ours: int(asked[name]) for name, ours in _SIZES.items() if name in asked})
+    return {}
 
 
 GROUP_CHANGES: dict[str, Callable[[Cloud, Mapping[str, str], str], dict[str, Any]]] = {
@@ -70,14 +72,6 @@ def _group(cloud: Cloud, asked: Mapping[str, str], region: str) -> Resource:
     return found
 
 
-def _changed(cloud: Cloud, found: Resource, **values: Any) -> dict[str, Any]:
-    """Change a resource as a user does, so that a refresh finds the change."""
-    cloud.store.update(replace(found, inputs={**found.inputs, **values}, outputs={**found.outputs, **values}))
-    cloud.store.log("update", found.type, found.id, "")
-    cloud.wake()
-    return {}
-
-
 def set_replication(cloud: Cloud, bucket: str, body: bytes) -> None:
     """Replace the rules of a bucket. Only the status of a rule can change."""
     from defusedxml.ElementTree import fromstring
@@ -90,7 +84,7 @@ def set_replication(cloud: Cloud, bucket: str, body: bytes) -> None:
     rules = wire.plain(found.inputs).get("rules") or []
     if {rule.get("id") for rule in rules} != set(status):
         raise CloudError("InvalidRequest", "only changes of the status are supported in a rehearsal", status=400)
-    _changed(cloud, found, rules=[{**rule, "status": status[rule["id"]]} for rule in rules])
+    cloud.change(found, rules=[{**rule, "status": status[rule["id"]]} for rule in rules])
 
 
 def versions(cloud: Cloud, bucket: str, prefix: str) -> str:

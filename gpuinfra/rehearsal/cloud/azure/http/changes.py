@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.azure import model, stores
@@ -48,10 +47,7 @@ def _find(cloud: Cloud, token: str, id: str) -> Resource | None:
 
 
 def _changed(cloud: Cloud, found: Resource, **values: Any) -> dict[str, Any]:
-    """Change a resource as a user does, so that a refresh finds the change."""
-    cloud.store.update(replace(found, inputs={**found.inputs, **values}, outputs={**found.outputs, **values}))
-    cloud.store.log("update", found.type, found.id, "")
-    cloud.wake()
+    cloud.change(found, **values)
     return {"id": found.id, **values}
 
 

@@ -151,7 +151,7 @@ class InstanceGroupManager(Behavior):
         if int(resource.plain.get("targetSize") or 0) == size:
             return resource
         grown = {"targetSize": size}
-        return replace(resource, inputs={**resource.inputs, **grown}, outputs={**resource.outputs, **grown})
+        return resource.changed(**grown)
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
         cloud.fleet.abandon(resource)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpuinfra.rehearsal.cloud.core import ids, wire
@@ -151,7 +150,7 @@ class LogBucket(Behavior):
 
     def imported(self, cloud: Cloud, resource: Resource) -> Resource:
         project = {"project": "/".join(resource.id.split("/")[:2])}
-        return replace(resource, inputs={**resource.inputs, **project}, outputs={**resource.outputs, **project})
+        return resource.changed(**project)
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
         cloud.store.put("gcp-log-bucket", resource.id, {"state": "DELETE_REQUESTED"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpuinfra.rehearsal.cloud.core import outage, replication, wire
@@ -103,7 +102,7 @@ def set_status(store: Store, job: Resource, status: str) -> Resource:
     """Enable or disable a job."""
     if status == "ENABLED" != job.plain.get("status"):
         _enabled(store, job)
-    changed = replace(job, inputs={**job.inputs, "status": status}, outputs={**job.outputs, "status": status})
+    changed = job.changed(status=status)
     store.update(changed)
     return changed
 
