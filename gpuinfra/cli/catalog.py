@@ -66,7 +66,7 @@ def check_region(region: str | None, clouds: Iterable[str]) -> None:
     from gpuinfra.spec.shown import shown
 
     near = nearest(region, known)
-    hint = f"did you mean {near}?" if near else f"such as {known[0]}"
+    hint = f"did you mean {near}?" if near else f"specify a region such as {known[0]}"
     raise click.UsageError(
         f"--region is {shown(region)}, which is not a region of {' or '.join(one.title for one in profiles)}; {hint}"
     )

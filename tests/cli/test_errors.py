@@ -71,7 +71,7 @@ def test_missing_packages_of_a_cloud_are_reported_before_anything_starts(
         (["explain", ""], "top-level fields are name"),
         (["catalog", "--region", "us-wst-2"], "not a region of AWS or Azure or Google Cloud; did you mean us-west-2?"),
         (["catalog", "--cloud", "aws", "--region", "us-central1"], "not a region of AWS; "),
-        (["rehearse", "up", "aws-p4d", "--fault", "node:gpu-9:xid-79"], "gpu-1 to gpu-4"),
+        (["rehearse", "up", "aws-p4d", "--fault", "node:gpu-9:xid-79", "--folder", ".no-rehearsal"], "gpu-1 to gpu-4"),
     ],
 )
 def test_a_usage_error_names_the_right_words(
