@@ -81,7 +81,6 @@ def _matches(record: MachineType, machine: str | None, gpu: str | None, arch: st
 
 
 def _no_match(machine: str | None, gpu: str | None, clouds: list[str]) -> str:
-    from gpuinfra.catalog.gpus import GPUS
     from gpuinfra.clouds.machines import similar
     from gpuinfra.spec.messages import listed
     from gpuinfra.spec.shown import shown
@@ -90,8 +89,11 @@ def _no_match(machine: str | None, gpu: str | None, clouds: list[str]) -> str:
     if machine and machine.lower() not in map(str.lower, known):
         near = similar(machine, known)
         return f"machine type {shown(machine)} is not in the catalog" + (f"; did you mean {near}?" if near else "")
-    if gpu and not any(gpu.lower() in key.lower() for key in GPUS):
-        return f"GPU {shown(gpu)} is not in the catalog; allowed: {listed(list(GPUS), 30)}"
+    # The catalog of GPUs also contains models that no machine type has, for `machines` in a declaration.
+    offered = sorted({record.gpu.key for record in known.values() if record.gpu})
+    if gpu and not any(gpu.lower() in key.lower() for key in offered):
+        where = f" of {profile_of(clouds[0]).title}" if len(clouds) == 1 else ""
+        return f"GPU {shown(gpu)} is not in the catalog{where}; allowed: {listed(offered, 30)}"
     return "no machine type matches all options; remove one of them"
 
 

@@ -64,7 +64,12 @@ def test_missing_packages_of_a_cloud_are_reported_before_anything_starts(
     [
         (["catalog", "p4d"], "did you mean p4d.24xlarge, p4de.24xlarge?"),
         (["catalog", "p4d.24xlrage"], "did you mean p4d.24xlarge?"),
-        (["catalog", "--gpu", "H9"], "allowed: V100-32GB"),
+        (["catalog", "--gpu", "H9"], "GPU 'H9' is not in the catalog; allowed: A100-40GB, "),
+        (["catalog", "--gpu", "T4"], "GPU 'T4' is not in the catalog; allowed: A100-40GB, "),
+        (
+            ["catalog", "--gpu", "A10G", "--cloud", "azure"],
+            "GPU 'A10G' is not in the catalog of Azure; allowed: A100-40GB, ",
+        ),
         (["run", "aws-p4d"], "gpuinfra run STACK -- COMMAND"),
         (["ssh", "aws-p4d"], "gpuinfra ssh STACK NODE"),
         (["pairs", "aws-p4d", "--shared-folder", "/scratch", "--rehearsal"], "No such option"),
