@@ -12,7 +12,7 @@
 | 0 | success, possibly with warnings |
 | 1 | findings of level error, failed checks, a failed deployment |
 | 2 | usage error |
-| 3 | missing prerequisite, such as a tool, free disk space or a writable folder |
+| 3 | missing prerequisite, such as a tool, free disk space, a writable folder or a login to the state backend |
 | 130 | interrupted |
 
 A message contains the location, the value, the allowed values, and the fix. `--debug` prints the traceback.

@@ -67,7 +67,7 @@ def check_region(region: str | None, clouds: Iterable[str]) -> None:
     from gpuinfra.spec.shown import shown
 
     near = nearest(region, known)
-    hint = f"did you mean {near}?" if near else f"such as {known[0]}"
+    hint = f"did you mean {near}?" if near else f"specify a region such as {known[0]}"
     raise click.UsageError(
         f"--region is {shown(region)}, which is not a region of {' or '.join(one.title for one in profiles)}; {hint}"
     )
@@ -82,7 +82,6 @@ def _matches(record: MachineType, machine: str | None, gpu: str | None, arch: st
 
 
 def _no_match(machine: str | None, gpu: str | None, clouds: list[str]) -> str:
-    from gpuinfra.catalog.gpus import GPUS
     from gpuinfra.clouds.machines import similar
     from gpuinfra.spec.messages import listed
     from gpuinfra.spec.shown import shown
@@ -91,8 +90,11 @@ def _no_match(machine: str | None, gpu: str | None, clouds: list[str]) -> str:
     if machine and machine.lower() not in map(str.lower, known):
         near = similar(machine, known)
         return f"machine type {shown(machine)} is not in the catalog" + (f"; did you mean {near}?" if near else "")
-    if gpu and not any(gpu.lower() in key.lower() for key in GPUS):
-        return f"GPU {shown(gpu)} is not in the catalog; allowed: {listed(list(GPUS), 30)}"
+    # The catalog of GPUs also contains models that no machine type has, for `machines` in a declaration.
+    offered = sorted({record.gpu.key for record in known.values() if record.gpu})
+    if gpu and not any(gpu.lower() in key.lower() for key in offered):
+        where = f" of {profile_of(clouds[0]).title}" if len(clouds) == 1 else ""
+        return f"GPU {shown(gpu)} is not in the catalog{where}; allowed: {listed(offered, 30)}"
     return "no machine type matches all options; remove one of them"
 
 

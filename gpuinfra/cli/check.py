@@ -41,7 +41,7 @@ def command(
     This command connects over SSH, runs the probes, and evaluates their raw output locally. It leaves no files on the nodes. Checks in the speed
     phase use the GPUs and the fabric. While jobs are running, use --phase presence --phase correctness.
 
-    The exit code is 0 if every node is verified, and 1 otherwise.
+    The exit code is 0 if every node is verified, 3 if the state of STACK cannot be read or contains no nodes, and 1 otherwise.
     """
     with hosts_for(target, announce=False) as hosts:
         by_host = for_hosts(target, expectation, hosts)

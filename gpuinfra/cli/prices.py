@@ -89,27 +89,29 @@ def _records(names: Sequence[str]) -> list[tuple[str, Any]]:
     wrong = [name for name in names if name.lower() not in known]
     if not wrong:
         return [known[name.lower()] for name in names]
-    if len(names) == 1 and _is_stack(names[0]):
+    problem = _stack_problem(names[0])
+    if len(names) == 1 and not problem:
         return []
     from gpuinfra.clouds.machines import similar
     from gpuinfra.spec.shown import shown
 
     near = similar(wrong[0], {record.name: record for _, record in known.values()})
     if near is None and len(names) == 1:
-        return []
+        raise click.UsageError(f"{problem}; or specify a machine type, which `gpuinfra catalog` lists")
     hint = f"did you mean {near}?" if near else "specify one stack, or one or more machine types"
     raise click.UsageError(f"machine type {shown(wrong[0])} is not in the catalog; {hint}")
 
 
-def _is_stack(name: str) -> bool:
+def _stack_problem(name: str) -> str:
+    """Return why the name does not refer to a stack, or an empty string."""
     from gpuinfra.errors import UsageError
     from gpuinfra.spec.load import find_stack
 
     try:
         find_stack(name)
-    except UsageError:
-        return False
-    return True
+    except UsageError as problem:
+        return str(problem)
+    return ""
 
 
 def _of_machine(cloud: str, record: Any, region: str | None) -> Iterator[dict[str, Any]]:

@@ -79,13 +79,15 @@ class ActiveStack:
 
 @contextmanager
 def active_stack(name: str, stacks: Stacks, keys: Path | None = None) -> Iterator[ActiveStack]:
-    """Open a stack for the duration of a `with` block. `keys` is the folder for a new SSH key; default: a temporary folder."""
+    """Open a stack for the duration of a `with` block. `keys` is the folder for a new SSH key; default: a temporary folder.
+
+    Raises `EnvironmentMissing` if the state of a deployed stack cannot be read, or if a state has no nodes.
+    """
     with stacks.open(name) as resources, tempfile.TemporaryDirectory(prefix="gpuinfra-login-") as folder:
         if not handovers_of(resources):
             command = stacks.up.format(stack=short_name(name))
-            raise DeploymentError(
-                f"{name} has no verified nodes in its state; run `{command}` first, or specify --hosts FILE"
-            )
+            first = [f"run `{command}` first", *stacks.other]
+            raise EnvironmentMissing(f"{name} has no nodes in its state; {', or '.join(first)}")
         yield ActiveStack(name=name, resources=resources, folder=keys or Path(folder))
 
 

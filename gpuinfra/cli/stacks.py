@@ -49,6 +49,8 @@ class Stacks:
     """Whether the nodes are reachable after the command ends."""
     backend: Callable[[], str] = str
     """Returns the URL of the state backend of the last login, or an empty string if it is unknown."""
+    other: Sequence[str] = ()
+    """What else you can do if the state has no nodes or cannot be read, such as `specify --hosts FILE`."""
 
 
 def stacks_of(given: dict[str, Any]) -> Stacks:
@@ -58,11 +60,12 @@ def stacks_of(given: dict[str, Any]) -> Stacks:
         other = [*(["add --rehearsal to use its rehearsal"] if folder else [])]
         other += ["specify --hosts FILE"] if "hosts_file" in given else []
         return Stacks(
-            open=lambda name: nullcontext(exported(name, other)),
+            open=lambda name: nullcontext(_required(name, other)),
             up="pulumi up --stack {stack}",
             restore="pulumi up --refresh --stack {stack}",
             project=lambda name: Path.cwd(),
             backend=current_backend,
+            other=other,
         )
     from gpuinfra.rehearsal.access import NOTICE, rehearsed
     from gpuinfra.rehearsal.folder import DEFAULT_FOLDER
@@ -81,6 +84,14 @@ def stacks_of(given: dict[str, Any]) -> Stacks:
         hosts_files=False,
         lasting=False,
     )
+
+
+def _required(name: str, other: Sequence[str]) -> list[dict[str, Any]]:
+    """Like `exported`, for a command that requires the state. Raises `EnvironmentMissing` if it cannot be read, because a login is a prerequisite."""
+    try:
+        return exported(name, other)
+    except DeploymentError as problem:
+        raise EnvironmentMissing(str(problem)) from None
 
 
 def exported(name: str, other: Sequence[str] = ()) -> list[dict[str, Any]]:

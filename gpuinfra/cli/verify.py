@@ -27,7 +27,7 @@ def command(stack: str | None, evidence: Path | None, expectation: Path | None, 
     plan. It prints the action for each node: nothing, look, configure, reset, reboot or replace. It does not contact
     the nodes; to run the checks on the nodes now, use `gpuinfra check`.
 
-    The exit code is 0 if every node is verified, and 1 otherwise.
+    The exit code is 0 if every node is verified, 3 if the state of STACK cannot be read or contains no nodes, and 1 otherwise.
     """
     from gpuinfra.verification.read import read_folder
 

@@ -72,7 +72,8 @@ def node_reason(node: NodeVerdict, outcome: Outcome | None = None) -> str:
 def _findings(blocking: Sequence[Check]) -> list[str]:
     """Return the failed checks with root causes first. Checks with the same reason form one finding."""
     lines: list[str] = []
-    for checks in list(_by_reason(blocking).values())[:MOST_FINDINGS]:
+    findings = list(_by_reason(blocking).values())
+    for checks in findings[:MOST_FINDINGS]:
         first, others = checks[0], checks[1:]
         lines.append(f"  {describe(first)}")
         if first.get("reason") and str(first["reason"]) not in lines[-1]:
@@ -81,8 +82,10 @@ def _findings(blocking: Sequence[Check]) -> list[str]:
             lines.append(f"    same reason: {', '.join(str(c.get('id')) for c in others)}")
         if first.get("hint"):
             lines.append(f"    what to do: {first['hint']}")
-    more = len(_by_reason(blocking)) - MOST_FINDINGS
-    return [*lines, *([f"  and {counted(more, 'more finding')}; see the report"] if more > 0 else [])]
+    if more := findings[MOST_FINDINGS:]:
+        count = counted(sum(map(len, more)), "check")
+        lines.append(f"  and {counted(len(more), 'more finding')} from {count}; see the report")
+    return lines
 
 
 def _by_reason(blocking: Sequence[Check]) -> dict[str, list[Check]]:

@@ -93,7 +93,7 @@ def known_steps() -> dict[str, Entry]:
     for script in sorted(shipped("bootstrap").glob("[0-9]*.sh")):
         header = takewhile(lambda line: line.startswith("#"), script.read_text().splitlines()[1:])
         text = "\n".join(line.removeprefix("#").removeprefix(" ") for line in header)
-        steps[script.stem] = _entry(f"step {script.stem}", (("header", text),))
+        steps[script.stem] = _entry(f"step {script.stem}", (("meaning", text),))
         steps.setdefault(script.stem.split("-", 1)[-1], steps[script.stem])
     return steps
 

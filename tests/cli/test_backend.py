@@ -45,17 +45,38 @@ def test_backend_is_the_url_of_the_login(
 def test_an_unreadable_state_names_what_each_command_can_do(
     words: list[str], end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without a login, the message names the options of the command, and the stack file whose name is close to the given name."""
+    """Without a login, the exit code is 3, and the message names the options of the command and a stack file whose name is close to the given name."""
     program = tmp_path / "pulumi"
     program.write_text("#!/bin/sh\necho 'error: PULUMI_ACCESS_TOKEN must be set for login' >&2; exit 255\n")
     program.chmod(0o755)
     engine = Engine(path=program, version="3.259.0", host_dir=tmp_path, source="path")
     monkeypatch.setattr("gpuinfra.engine.find_engine", lambda *_, **__: engine)
-    assert main(words) == 1
+    assert main(words) == 3
     line = capsys.readouterr().err.strip()
     assert f"failed for {words[1]}: PULUMI_ACCESS_TOKEN must be set for login; " in line
     assert line.endswith(end)
     assert ("did you mean aws-p4d? otherwise, log in" in line) == (words[1] == "aws-p4")
+
+
+@pytest.mark.parametrize(
+    ("words", "end"),
+    [
+        (["nodes", "aws-p4d"], "run `pulumi up --stack aws-p4d` first, or add --rehearsal to use its rehearsal"),
+        (["env", "aws-p4d"], "run `pulumi up --stack aws-p4d` first, or add --rehearsal to use its rehearsal"),
+        (["ssh", "aws-p4d", "gpu-1"], "run `pulumi up --stack aws-p4d` first, or add --rehearsal to use its rehearsal, or specify --hosts FILE"),
+    ],
+)  # fmt: skip
+def test_a_state_without_nodes_names_what_each_command_can_do(
+    words: list[str], end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """If no nodes are deployed, the exit code is 3, and the message names only options that the command has."""
+    program = tmp_path / "pulumi"
+    program.write_text('#!/bin/sh\necho \'{"deployment": {"resources": []}}\'\n')
+    program.chmod(0o755)
+    engine = Engine(path=program, version="3.259.0", host_dir=tmp_path, source="path")
+    monkeypatch.setattr("gpuinfra.engine.find_engine", lambda *_, **__: engine)
+    assert main(words) == 3
+    assert capsys.readouterr().err.strip() == f"gpuinfra: aws-p4d has no nodes in its state; {end}"
 
 
 def test_backend_is_unknown_without_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,14 +64,19 @@ def test_missing_packages_of_a_cloud_are_reported_before_anything_starts(
     [
         (["catalog", "p4d"], "did you mean p4d.24xlarge, p4de.24xlarge?"),
         (["catalog", "p4d.24xlrage"], "did you mean p4d.24xlarge?"),
-        (["catalog", "--gpu", "H9"], "allowed: V100-32GB"),
+        (["catalog", "--gpu", "H9"], "GPU 'H9' is not in the catalog; allowed: A100-40GB, "),
+        (["catalog", "--gpu", "T4"], "GPU 'T4' is not in the catalog; allowed: A100-40GB, "),
+        (
+            ["catalog", "--gpu", "A10G", "--cloud", "azure"],
+            "GPU 'A10G' is not in the catalog of Azure; allowed: A100-40GB, ",
+        ),
         (["run", "aws-p4d"], "gpuinfra run STACK -- COMMAND"),
         (["ssh", "aws-p4d"], "gpuinfra ssh STACK NODE"),
         (["pairs", "aws-p4d", "--shared-folder", "/scratch", "--rehearsal"], "No such option"),
         (["explain", ""], "top-level fields are name"),
         (["catalog", "--region", "us-wst-2"], "not a region of AWS or Azure or Google Cloud; did you mean us-west-2?"),
         (["catalog", "--cloud", "aws", "--region", "us-central1"], "not a region of AWS; "),
-        (["rehearse", "up", "aws-p4d", "--fault", "node:gpu-9:xid-79"], "gpu-1 to gpu-4"),
+        (["rehearse", "up", "aws-p4d", "--fault", "node:gpu-9:xid-79", "--folder", ".no-rehearsal"], "gpu-1 to gpu-4"),
     ],
 )
 def test_a_usage_error_names_the_right_words(

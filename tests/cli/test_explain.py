@@ -32,8 +32,9 @@ def test_check_is_explained_by_id_and_by_name(check) -> None:
 
 @pytest.mark.parametrize("script", sorted(shipped("bootstrap").glob("[0-9]*.sh")), ids=lambda path: path.stem)
 def test_step_is_explained_by_the_header_of_its_script(script) -> None:
-    """A step's name, with or without its number, prints the header of its script."""
+    """A step's name, with or without its number, prints the header of its script as its meaning, as for a field or a check."""
     text = _explained(script.stem)
+    assert text.splitlines()[1].startswith("  meaning ")
     assert "Proves: " in text
     assert "#" not in text
     assert _explained(script.name) == text

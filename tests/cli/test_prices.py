@@ -115,9 +115,13 @@ def test_region_selects_prices() -> None:
         (("p5.48xlarge", "nothing-like-it"), "'nothing-like-it' is not in the catalog"),
         (("aws-p4d", "--region", "us-east-1"), "--region does not apply to a stack"),
         (("p5.48xlarge", "--region", "us-wst-2"), "not a region of AWS; did you mean us-west-2?"),
-        (("p5.48xlarge", "a3-megagpu-8g", "--region", "nowhere"), "not a region of AWS or Google Cloud; such as"),
+        (
+            ("p5.48xlarge", "a3-megagpu-8g", "--region", "nowhere"),
+            "not a region of AWS or Google Cloud; specify a region such as",
+        ),
         (("p5.48xlarge", "--prices", "own.yaml"), "--prices applies only to a stack"),
         (("nowhere-at-all",), "stack 'nowhere-at-all' does not exist"),
+        (("nowhere-at-all",), "or specify a machine type, which `gpuinfra catalog` lists"),
     ],
 )
 def test_a_wrong_name_or_option_is_one_message(words: tuple[str, ...], message: str) -> None:
