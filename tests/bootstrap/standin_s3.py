@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import email.utils
 import json
-import threading
 import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
+
+from tests.servers import Answering, serve
 
 ACCESS_KEY, SECRET_KEY, TOKEN = "ASIA0000000000000001", "c3RhbmQtaW4gc2VjcmV0", "c3RhbmQtaW4gdG9rZW4="
 SECRETS = (SECRET_KEY, TOKEN)
@@ -31,7 +32,7 @@ class Cloud:
         self.refusals: list[str] = []
         cloud = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(Answering):
             def do_PUT(self) -> None:
                 ttl = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds")
                 answer(self, 200 if self.path == "/.imds/i-1/latest/api/token" and ttl else 400, IMDS_TOKEN.encode())
@@ -42,27 +43,20 @@ class Cloud:
                 else:
                     cloud.object(self)
 
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = self.server.server_address[1]
-        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02})
+        self.serving = serve(Handler)
+        self.url = ""
 
     @property
     def environment(self) -> dict[str, str]:
         """The environment of a node."""
-        base = f"http://127.0.0.1:{self.port}"
-        return {"AWS_ENDPOINT_URL": base, "AWS_EC2_METADATA_SERVICE_ENDPOINT": f"{base}/.imds/i-1"}
+        return {"AWS_ENDPOINT_URL": self.url, "AWS_EC2_METADATA_SERVICE_ENDPOINT": f"{self.url}/.imds/i-1"}
 
     def __enter__(self) -> Cloud:
-        self.thread.start()
+        self.url = self.serving.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
+        self.serving.__exit__(None, None, None)
 
     def metadata(self, handler: BaseHTTPRequestHandler) -> None:
         """The role's credentials, for requests with a session token."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from base64 import urlsafe_b64encode
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from threading import Thread
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from gpuinfra.clouds.azure import preflight as azure
+from tests.servers import Answering
 
 
 def _token(claims: dict[str, str]) -> str:
@@ -41,7 +42,7 @@ class Arm:
         self.requests: list[str] = []
         self.latency_s = 0.0
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(Answering):
             def do_GET(handler) -> None:
                 path = handler.path.partition("?")[0]
                 self.requests.append(path)
@@ -51,14 +52,7 @@ class Arm:
                     {"error": {"code": "ResourceNotFound", "message": f"The Resource {path!r} was not found."}},
                 )
                 status, body = self.answers.get(path, missing)
-                content = json.dumps(body).encode()
-                handler.send_response(status)
-                handler.send_header("Content-Length", str(len(content)))
-                handler.end_headers()
-                handler.wfile.write(content)
-
-            def log_message(self, format: str, *args: object) -> None:
-                return
+                handler.answer(status, json.dumps(body).encode())
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()

@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -27,6 +27,7 @@ from gpuinfra.clouds.preflight import Row, State, answers
 from gpuinfra.handover import gcp_credentials
 from gpuinfra.plan.model import Plan
 from tests.clouds.stacks import plan_of
+from tests.servers import Answering
 
 DOCUMENTS = Path(str(googleapiclient.__file__)).parent / "discovery_cache" / "documents"
 PLAN = plan_of("gcp-a3mega")
@@ -155,19 +156,16 @@ class Google:
         self.requests: list[tuple[str, str]] = []
         self.latency_s = 0.0
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(Answering):
             def do_GET(handler) -> None:
                 self._answer(handler)
 
             do_POST = do_GET
 
-            def log_message(self, format: str, *args: object) -> None:
-                return
-
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
-    def _answer(self, handler: BaseHTTPRequestHandler) -> None:
+    def _answer(self, handler: Answering) -> None:
         path, _, query = handler.path.partition("?")
         assert handler.headers["Authorization"] == "Bearer ya29.example"
         self.requests.append((handler.command, path))
@@ -177,12 +175,7 @@ class Google:
         if callable(found):
             found = found(query, json.loads(body or b"null"))
         status, content = found
-        data = json.dumps(content).encode()
-        handler.send_response(status)
-        handler.send_header("Content-Type", "application/json")
-        handler.send_header("Content-Length", str(len(data)))
-        handler.end_headers()
-        handler.wfile.write(data)
+        handler.answer(status, json.dumps(content).encode(), Content_Type="application/json")
 
 
 @pytest.fixture

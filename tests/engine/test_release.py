@@ -9,7 +9,7 @@ import tarfile
 import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import pytest
 from gpuinfra.engine import find, keep, release
 from gpuinfra.engine.module import read_module
 from gpuinfra.errors import EnvironmentMissing
+from tests.servers import Answering
 
 MODULE = read_module()
 ARCHIVE = f"pulumi-v{MODULE.version}-{release.archive_platform()}.tar.gz"
@@ -58,17 +59,14 @@ class Server:
         self.done = threading.Event()
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(Answering):
             def do_GET(self) -> None:
-                outer.answer(self)
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
+                outer.respond(self)
 
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.http.serve_forever, args=(0.01,), daemon=True).start()
 
-    def answer(self, request: BaseHTTPRequestHandler) -> None:
+    def respond(self, request: Answering) -> None:
         name, start = request.path.rsplit("/", 1)[-1], 0
         self.asked.append((name, request.headers.get("Range") or ""))
         fault = ""
