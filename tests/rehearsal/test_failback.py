@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 import time
@@ -26,18 +27,23 @@ DAY_S = 86_400
 
 def run(session: Session, *words: str) -> dict[str, Any]:
     """Run a command as for a deployed stack, and return its report."""
+    done = finished(session, *words)
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def finished(session: Session, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as for a deployed stack to its end."""
     env = {**session.pulumi.env, "XDG_STATE_HOME": str(session.folder.root / "journals")}
     stack = str(session.folder.stack_file)
     command = [sys.executable, "-m", "gpuinfra", words[0], stack, *words[1:], "--yes", "--json"]
-    done = subprocess.run(command, env=env, cwd=session.folder.project, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return dict(json.loads(done.stdout))
+    return subprocess.run(command, env=env, cwd=session.folder.project, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("needs_nodes")
 def test_a_stack_on_google_cloud_fails_back(tmp_path: Path) -> None:
-    """After the first region responds again, its nodes are stopped. The failback copies what the second region wrote, and the nodes of the first region are verified."""
+    """After the first region responds again, its nodes are stopped, and its objects that are not in the replica are listed. The failback copies what the second region wrote, and the nodes of the first region are verified."""
     options = Options(stack=str(google_stack(tmp_path, mode="hot")), folder=tmp_path / "rehearsal", deadline="1200s")
     with open_session(options, view_for(io.StringIO())) as session:
         own = session.pulumi
@@ -45,7 +51,12 @@ def test_a_stack_on_google_cloud_fails_back(tmp_path: Path) -> None:
         session.pulumi = own
         # The checkpoints have the simulated times of the drill.
         session.cloud.ask("clock", {"at": time.time() + DAY_S})
-        resumed = run(session, "failover", "--to", "us-east4", "--resume")
+        refused = finished(session, "failover", "--to", "us-east4", "--resume")
+        assert refused.returncode == 1
+        assert re.search(
+            r"objects of train-scratch-\S+ are not in the replica, .*: gpuinfra-drill/checkpoint-", refused.stderr
+        )
+        resumed = run(session, "failover", "--to", "us-east4", "--resume", "--ignore", "drain")
         assert {one["state"] for one in resumed["steps"]} == {"done"}
         cloud = failover_of("gcp", "us-central1", "us-east4", {})
         assert cloud is not None
