@@ -32,8 +32,8 @@ CAPACITY: dict[str, dict[str, Any]] = {
     },
 }
 IMAGES = ("default", "plain")
-WARNINGS = {"D7"}
-"""D7 warns after an installation: the driver was not seen to survive a reboot yet."""
+WARNINGS = {"B8", "D7"}
+"""B8 warns on a node that measured no other node yet. D7 warns after an installation: the driver was not seen to survive a reboot yet."""
 
 
 def machines(cloud: str) -> list[str]:
