@@ -18,7 +18,7 @@ def _table() -> list[dict[str, Any]]:
         import parliament
 
         gc.collect()
-    return json.loads((Path(parliament.__file__).parent / "iam_definition.json").read_text(encoding="utf-8"))
+    return json.loads((Path(str(parliament.__file__)).parent / "iam_definition.json").read_text(encoding="utf-8"))
 
 
 def _rows() -> Iterator[tuple[str, dict[str, Any]]]:
