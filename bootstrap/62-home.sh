@@ -3,7 +3,8 @@
 #
 # Reads:  HOMES                  mount, connection and mount options of each home: /home tls nfsvers=4.1,hard; /tools plain vers=3
 #         HOME_TLS_PORT          port at which the servers of homes with TLS accept it: 2049
-#         GPUINFRA_FILE_SYSTEMS  lines of `kind mount dns_name mount_name`, from node.json; this step uses kind `home`
+#         GPUINFRA_FILE_SYSTEMS  lines of `kind mount dns_name mount_name`, from node.json; this step uses kind `home`. The connection and the options
+#                                follow for a home that HOMES does not list and that is not mounted like the first one
 # Proves: each is mounted from its own server, with TLS if HOMES says so, and accepts a write.
 # Home directories that the image or the cloud created on this machine are copied to the share if they are missing there,
 # because the mount hides them together with their users' SSH keys.
@@ -25,7 +26,7 @@ main() {
   local mount source options boot mounted=() encrypted=()
 
   install_packages nfs-common
-  [[ -z ${HOME_TLS_PORT:-} ]] || connect_with_tls
+  [[ -z $(tls_mounts) ]] || connect_with_tls
   while read -r mount source options; do
     save_local_homes "$mount"
     boot=$(boot_options nfs "$mount")
@@ -51,7 +52,7 @@ main() {
 # homes: prints mount, source and options of each home. With TLS, each is mounted through its own local port.
 homes() {
   local kind mount server name connection options port=$TLS_FIRST_PORT
-  while read -r kind mount server name; do
+  while read -r kind mount server name _; do
     [[ $kind == home ]] || continue
     read -r connection options < <(setting "$mount")
     if [[ $connection == tls ]]; then
@@ -63,10 +64,17 @@ homes() {
   done <<<"${GPUINFRA_FILE_SYSTEMS:-}"
 }
 
-# setting MOUNT: prints the connection and the mount options of a home. One that HOMES does not list has those of the first:
-# the site of another stack can have more homes than this cluster declares.
+# setting MOUNT: prints the connection and the mount options of a home. One that HOMES does not list has those in node.json,
+# or else those of the first: the site of another stack can have more homes than this cluster declares.
 setting() {
-  local mount connection options found=
+  local kind mount server name connection options found=
+  while read -r kind mount server name connection options; do
+    [[ $kind != home || $mount != "$1" || -z $options ]] || found="$connection $options"
+  done <<<"${GPUINFRA_FILE_SYSTEMS:-}"
+  [[ -z $found ]] || {
+    printf '%s\n' "$found"
+    return
+  }
   while read -r mount connection options; do
     [[ -n $found && $mount != "$1" ]] || found="$connection $options"
   done <<<"${HOMES//;/$'\n'}"
@@ -74,6 +82,14 @@ setting() {
 }
 
 uses_tls() { [[ $(setting "$1") == "tls "* ]]; }
+
+# tls_mounts: prints the mounts of the homes with TLS.
+tls_mounts() {
+  local kind mount
+  while read -r kind mount _; do
+    [[ $kind != home ]] || ! uses_tls "$mount" || printf '%s\n' "$mount"
+  done <<<"${GPUINFRA_FILE_SYSTEMS:-}"
+}
 
 # connect_with_tls: starts stunnel, now and at every boot. It connects each local port to the server of one home.
 connect_with_tls() {
@@ -93,7 +109,7 @@ connect_with_tls() {
 tls_config() {
   local kind mount server name port=$TLS_FIRST_PORT
   printf '%s\n' 'fips = no' 'foreground = yes' 'pid =' 'socket = l:SO_REUSEADDR=yes'
-  while read -r kind mount server name; do
+  while read -r kind mount server name _; do
     [[ $kind == home ]] || continue
     uses_tls "$mount" || continue
     printf '%s\n' "[home-$port]" 'client = yes' "accept = 127.0.0.1:$port" "connect = $server:$HOME_TLS_PORT" \

@@ -231,6 +231,7 @@ def _pool(
             cloud=cloud.software,
             mirror_url=spec.software.mirror_url,
             homes=tuple((one.mount, one.service) for one in (*file_systems, *existing) if one.kind == "home"),
+            other_homes="site" not in spec.made_layers,
             lnet_efa=lnet,
             guarded=guarded,
             buckets=tuple(

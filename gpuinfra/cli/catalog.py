@@ -38,7 +38,7 @@ def command(
     rows = [(name, record) for name in clouds for record in profile_of(name).machines.values()]
     rows = [(name, record) for name, record in rows if _matches(record, machine, gpu, arch, region)]
     if not rows:
-        raise click.UsageError(_no_match(machine, gpu, clouds))
+        raise click.UsageError(_no_match(machine, gpu, arch, region, clouds))
     if as_json:
         from gpuinfra.report.plan_json import plain
 
@@ -81,7 +81,7 @@ def _matches(record: MachineType, machine: str | None, gpu: str | None, arch: st
     return arch in (None, record.arch) and (not region or region in record.zones)
 
 
-def _no_match(machine: str | None, gpu: str | None, clouds: list[str]) -> str:
+def _no_match(machine: str | None, gpu: str | None, arch: str | None, region: str | None, clouds: list[str]) -> str:
     from gpuinfra.clouds.machines import similar
     from gpuinfra.spec.messages import listed
     from gpuinfra.spec.shown import shown
@@ -95,6 +95,11 @@ def _no_match(machine: str | None, gpu: str | None, clouds: list[str]) -> str:
     if gpu and not any(gpu.lower() in key.lower() for key in offered):
         where = f" of {profile_of(clouds[0]).title}" if len(clouds) == 1 else ""
         return f"GPU {shown(gpu)} is not in the catalog{where}; allowed: {listed(offered, 30)}"
+    elsewhere = [record for record in known.values() if machine and _matches(record, machine, gpu, arch, None)]
+    if region and elsewhere:
+        offered = sorted(elsewhere[0].zones)
+        where = f"; the catalog lists it in {listed(offered, 30)}" if offered else ""
+        return f"{region} does not offer {elsewhere[0].name}{where}"
     return "no machine type matches all options; remove one of them"
 
 

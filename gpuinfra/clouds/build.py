@@ -13,7 +13,9 @@ from typing import Any, ClassVar, Generic, TypeVar
 import pulumi
 
 from gpuinfra import naming
-from gpuinfra.clouds.node_pool import BaseNodePool, FileSystems
+from gpuinfra.clouds import homes
+from gpuinfra.clouds.homes import FileSystems
+from gpuinfra.clouds.node_pool import BaseNodePool
 from gpuinfra.clouds.nodes_ready import wait_for_nodes
 from gpuinfra.existing import Existing, Layer, Used, joined, outputs, references
 from gpuinfra.plan.model import FileSystemPlan, Plan, PoolPlan
@@ -143,7 +145,7 @@ def build(
         foundation = references(below, known)
         used.add(below)
     if "site" in plan.layers:
-        site = cloud.site(foundation)
+        site = homes.with_services(plan, cloud.site(foundation))
         result |= outputs(site)
     elif "cluster" in plan.layers:
         site = references(around, known)

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import pulumi
 
 from gpuinfra import bundle
+from gpuinfra.clouds import homes
+from gpuinfra.clouds.homes import FileSystems
 from gpuinfra.clouds.scope import BaseScope
 from gpuinfra.handover import GroupReady, PoolReady
 from gpuinfra.plan.model import Group, PoolPlan
-
-FileSystems = pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]]
-"""File systems that nodes mount: `kind`, `mount`, `dns_name`, `mount_name`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +30,7 @@ class BaseNodePoolArgs:
     evidence_prefix: str
     """Folder for evidence in this store."""
     file_systems: FileSystems = ()
-    """File systems that the nodes mount: `kind`, `mount`, `dns_name`, `mount_name`."""
+    """File systems that the nodes mount: `kind`, `mount`, `dns_name`, `mount_name`, and `service` for home directories."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +85,7 @@ class BaseNodePool(pulumi.ComponentResource, Generic[A]):
             "region": scope.region,
             "evidence": evidence,
             "bundle": {"bucket": self._args.bucket, "key": key, "sha256": self.bundle_sha256},
-            "file_systems": self._args.file_systems,
+            "file_systems": homes.for_nodes(cloud, self.plan, self._args.file_systems),
             **more,
         }
         return pulumi.Output.json_dumps(config, sort_keys=True).apply(lambda text: bundle.user_data(json.loads(text)))

@@ -74,7 +74,12 @@ def node_environment(config: Path, bundle: Path) -> Dict[str, str]:
     except (OSError, ValueError) as error:
         raise Unusable(f"cannot read {config} ({error}); user data writes this file") from None
     systems = [
-        " ".join(str(s.get(k) or "-") for k in ("kind", "mount", "dns_name", "mount_name"))
+        " ".join(
+            [
+                *(str(s.get(k) or "-") for k in ("kind", "mount", "dns_name", "mount_name")),
+                *([str(s["setting"])] if s.get("setting") else []),
+            ]
+        )
         for s in node.get("file_systems", [])
     ]
     identity = node.get("identity")

@@ -34,8 +34,16 @@ def fabric_test(spec: ClusterSpec, pool: Pool, machine: MachineType) -> FabricTe
         return FabricTest(mode="off", why=reason)
     if declared == "off":
         return FabricTest(mode="off", why="the declaration disables it; the paths between the nodes are not measured")
+    if declared == "auto" and one_node_is_enough(spec):
+        why = "handover.floor is 1, and the only node that launches has no partner; set it to 2 or more for the test"
+        return FabricTest(mode="off", why=why)
     known = f"the bandwidth between two healthy {machine.name} nodes is known"
     return FabricTest(mode="required", why=known if declared == "auto" else f"the declaration requires it, and {known}")
+
+
+def one_node_is_enough(spec: ClusterSpec) -> bool:
+    """Return whether the handover waits for a single node only, which then can be the only node that launches, without a partner for the test."""
+    return spec.handover.wait == "floor" and (spec.handover.floor or 0) == 1
 
 
 def obstacle(pool: Pool, machine: MachineType) -> str:

@@ -33,7 +33,7 @@ OUTPUTS: Mapping[str, tuple[dict[str, object], str]] = {
     "groups": (_STRINGS, "Groups of instances, keyed by the group's name in the plan."),
     "kept": ({"type": "array", "items": _STRINGS}, "Resources that `destroy` retains, with the reasons."),
     "subnet_ids": (_STRINGS, "Subnets, keyed by the subnet's name in the plan."),
-    "file_systems": (_LIST, "File systems that nodes mount, each with `kind`, `mount`, `dns_name` and `mount_name`."),
+    "file_systems": (_LIST, "File systems that nodes mount, each with `kind`, `mount`, `dns_name` and `mount_name`. Home directories also have `service`."),
     "data_buckets": (_STRINGS, "Buckets of file systems and mounts, keyed by name in the plan."),
     "recovery": (_MAP, "Keys, buckets and replication of the second region."),
     "import_commands": (_STRINGS, "Google Cloud: commands that copy a bucket to its file system, keyed by mount."),

@@ -46,7 +46,7 @@ def line(stack: LoadedStack, now: datetime) -> Line:
 def _judged(found: Mapping[str, Any] | None, declaration: str, now: datetime) -> tuple[str, str]:
     if found is None:
         return SKIPPED, "no drill of this stack file is recorded on this machine"
-    ended = datetime.fromisoformat(str(found["ended"]).replace("Z", "+00:00"))
+    ended = _ended(found)
     day = f"{ended:%Y-%m-%d}"
     if found["problems"]:
         return WARN, f"the drill of {day} failed: {str(found['problems'][0]).splitlines()[0]}"
@@ -64,13 +64,32 @@ def _path(stack: LoadedStack) -> Path:
 
 
 def _read(path: Path) -> Mapping[str, Any] | None:
-    """Return the record, or None if there is none, or if another version wrote it."""
+    """Return the record, or None if there is none, or if this version did not write it."""
     try:
         found = parsed(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    known = isinstance(found, dict) and found.get("schema") == SCHEMA
-    return found if known and {"ended", "problems", "declaration"} <= found.keys() else None
+    return found if isinstance(found, dict) and _is_record(found) else None
+
+
+def _is_record(found: Mapping[str, Any]) -> bool:
+    """Return whether a drill can have written this. The file can be edited."""
+    problems = found.get("problems")
+    if found.get("schema") != SCHEMA or not isinstance(problems, list) or not isinstance(found.get("declaration"), str):
+        return False
+    try:
+        ended = _ended(found)
+    except (KeyError, ValueError):
+        return False
+    # Only a drill that passed has both times.
+    reached = [type(found.get(key)) in (int, float) for key in ("rpo_minutes", "rto_minutes")]
+    return ended.tzinfo is not None and (
+        all(isinstance(one, str) and one for one in problems) if problems else all(reached)
+    )
+
+
+def _ended(found: Mapping[str, Any]) -> datetime:
+    return datetime.fromisoformat(str(found["ended"]).replace("Z", "+00:00"))
 
 
 def _checksum(stack: LoadedStack) -> str:

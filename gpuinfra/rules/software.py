@@ -11,7 +11,7 @@ from gpuinfra.clouds import images, profile_of
 from gpuinfra.clouds.machines import pools_of
 from gpuinfra.clouds.profile import rules_in
 from gpuinfra.findings import Finding, error
-from gpuinfra.plan.fabric_test import obstacle
+from gpuinfra.plan.fabric_test import obstacle, one_node_is_enough
 from gpuinfra.software.pool import pool_lock
 from gpuinfra.spec.image import CustomImage
 from gpuinfra.spec.model import ClusterSpec
@@ -145,7 +145,7 @@ def deadline_covers_burn_in(spec: ClusterSpec, today: date) -> Iterator[Finding]
 
 
 def fabric_test_is_possible(spec: ClusterSpec, today: date) -> Iterator[Finding]:
-    """A required fabric test is possible in each pool with GPUs, and at least one pool has GPUs. By default, only the pools that can be tested have the test."""
+    """A required fabric test is possible in each pool with GPUs, at least one pool has GPUs, and a pool of several nodes does not have a floor of one node. By default, only the pools that can be tested have the test."""
     known = list(pools_of(spec))
     if spec.handover.fabric_test != "required" or not known or len(known) < len(spec.pools):
         return  # Another rule reports an unknown machine type.
@@ -154,6 +154,9 @@ def fabric_test_is_possible(spec: ClusterSpec, today: date) -> Iterator[Finding]
     if reasons:
         what = f"is required, but not possible in {'this pool' if len(reasons) == 1 else 'these pools'}: {', '.join(reasons)}"
         yield error("handover.fabric_test", what, "set it to auto to test only the pools that can be tested")
+    elif one_node_is_enough(spec) and any(pool.nodes > 1 for pool, _ in with_gpus):
+        what = "is required, but handover.floor is 1: if one node launches, it has no partner for the test"
+        yield error("handover.fabric_test", what, "set handover.floor to 2 or more, or set fabric_test to auto or off")
 
 
 RULES = rules_in(vars())

@@ -67,6 +67,11 @@ class HomeMount:
     tls: bool = False
     """Whether nodes connect with TLS, at the port `CloudSoftware.home_tls_port`."""
 
+    @property
+    def setting(self) -> str:
+        """The connection and the options, as the step for home directories reads them: `tls nfsvers=4.1,hard`."""
+        return f"{'tls' if self.tls else 'plain'} {self.options}"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CloudSoftware:

@@ -23,6 +23,7 @@ def environment(
     cloud: CloudSoftware,
     mirror_url: str | None,
     homes: tuple[tuple[str, str], ...] = (),
+    other_homes: bool = False,
     lnet_efa: int = 0,
     guarded: tuple[str, ...] = (),
     buckets: tuple[str, ...] = (),
@@ -33,7 +34,7 @@ def environment(
 ) -> dict[str, str]:
     """Return the variables for the steps of a pool, sorted by name. Containers cannot reach the addresses in `guarded`.
 
-    Each entry in `homes` is the mount and the service of a file system for home directories. Each entry in `buckets` is a mounted bucket: `data-0 /data ro 600` (name, mount, mode, cache in GiB). Each entry in `files` is a
+    Each entry in `homes` is the mount and the service of a file system for home directories. With `other_homes`, nodes can also mount homes of another stack's site, on any service. Each entry in `buckets` is a mounted bucket: `data-0 /data ro 600` (name, mount, mode, cache in GiB). Each entry in `files` is a
     declared file: SHA-256, mode, owner, group and path.
     """
     distribution = tables.DISTRIBUTIONS[chosen.os]
@@ -101,7 +102,7 @@ def environment(
     values |= _fabric(machine, chosen)
     if guarded:
         values["METADATA_GUARDED"] = " ".join(guarded)
-    values |= _homes(cloud, homes)
+    values |= _homes(cloud, homes, other_homes=other_homes)
     if (client := cloud.buckets) and (choice := chosen.choice(client.name)):
         prefix = client.name.upper()
         known = {"version": choice.version, "suite": distribution.suite, "number": distribution.number}
@@ -166,17 +167,17 @@ def _lustre(cloud: CloudSoftware, os: str, suite: str) -> dict[str, str]:
     }
 
 
-def _homes(cloud: CloudSoftware, homes: tuple[tuple[str, str], ...]) -> dict[str, str]:
+def _homes(cloud: CloudSoftware, homes: tuple[tuple[str, str], ...], *, other_homes: bool) -> dict[str, str]:
     """Return the variables that the step uses to mount home directories: `/home tls nfsvers=4.1,hard` (mount, connection, options) for each."""
     if not homes:
         return {}
-    entries, tls = [], False
+    entries, tls = [], other_homes and any(known.tls for known in cloud.homes.values())
     for mount, service in homes:
         if (known := cloud.homes.get(service)) is None:
             raise GpuinfraError(
                 f"the cloud's profile does not set how nodes mount {service or 'home file systems'}; set homes in the cloud's software.py"
             )
-        entries.append(f"{mount} {'tls' if known.tls else 'plain'} {known.options}")
+        entries.append(f"{mount} {known.setting}")
         tls = tls or known.tls
     port = {"HOME_TLS_PORT": _known(str(cloud.home_tls_port or ""), "the TLS port of home file systems")} if tls else {}
     return {"HOMES": "; ".join(entries), **port}

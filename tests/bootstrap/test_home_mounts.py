@@ -22,10 +22,10 @@ home /work fs-2.efs.example /
 """
 
 
-def run(*words: str, homes: str = HOMES) -> str:
+def run(*words: str, homes: str = HOMES, file_systems: str = FILE_SYSTEMS) -> str:
     """The output of a function of the step."""
     environment = {
-        "PATH": "/usr/bin:/bin", "SCRIPT": str(SCRIPT), "HOMES": homes, "HOME_TLS_PORT": "2049", "GPUINFRA_FILE_SYSTEMS": FILE_SYSTEMS
+        "PATH": "/usr/bin:/bin", "SCRIPT": str(SCRIPT), "HOMES": homes, "HOME_TLS_PORT": "2049", "GPUINFRA_FILE_SYSTEMS": file_systems
     }  # fmt: skip
     done = subprocess.run(
         ["bash", "-c", RUN, "bash", *words], env=environment, capture_output=True, text=True, timeout=60
@@ -58,6 +58,24 @@ def test_tunnels_exist_for_homes_with_tls_only() -> None:
      ("/home tls nfsvers=4.1", ["127.0.0.1:/lab-tools nfsvers=4.1,port=20050", "127.0.0.1:/ nfsvers=4.1,port=20051"])],
 )  # fmt: skip
 def test_homes_that_the_cluster_does_not_declare_are_mounted_like_the_first(homes: str, expected: list[str]) -> None:
-    """The site of another stack can have more homes than the cluster declares. Their service is unknown."""
+    """The site of another stack can have more homes than the cluster declares. Without a setting in `node.json`, they are mounted like the first one."""
     found = [line.partition(" ")[2] for line in run("homes", homes=homes).splitlines()]
     assert found[1:] == expected
+
+
+@pytest.mark.parametrize(
+    ("homes", "setting", "expected", "encrypted"),
+    [
+        ("/home plain vers=3", "tls nfsvers=4.1,hard", ["127.0.0.1:/lab-tools nfsvers=4.1,hard,port=20049", "fs-2.efs.example:/ vers=3"], ["/tools"]),
+        ("/home tls nfsvers=4.1", "plain vers=3,hard", ["10.0.0.4:/lab-tools vers=3,hard", "127.0.0.1:/ nfsvers=4.1,port=20050"], ["/home", "/work"]),
+    ],
+)  # fmt: skip
+def test_a_home_with_a_setting_in_node_json_is_mounted_as_the_setting_requires(
+    homes: str, setting: str, expected: list[str], encrypted: list[str]
+) -> None:
+    """A home of the site that the cluster does not declare has its own connection and options, and a tunnel only with TLS."""
+    entries = FILE_SYSTEMS.replace("lab-tools", f"lab-tools {setting}")
+    found = [line.partition(" ")[2] for line in run("homes", homes=homes, file_systems=entries).splitlines()]
+    assert found[1:] == expected
+    assert run("tls_mounts", homes=homes, file_systems=entries).split() == encrypted
+    assert run("tls_config", homes=homes, file_systems=entries).count("accept = ") == len(encrypted)

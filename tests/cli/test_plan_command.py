@@ -154,6 +154,16 @@ def test_the_page_is_self_contained_and_escapes(tmp_path: Path) -> None:
         (("catalog", "p4d.24xlrage"), 2, "did you mean p4d.24xlarge?"),
         (("catalog", "m5.xlarge"), 2, "did you mean m7i.xlarge?"),
         (("catalog", "p4d.24xlarge", "--arch", "arm64"), 2, "no machine type matches all options"),
+        (
+            ("catalog", "p4d.24xlarge", "--region", "eu-north-1"),
+            2,
+            "eu-north-1 does not offer p4d.24xlarge; the catalog lists it in ",
+        ),
+        (
+            ("catalog", "P4D.24xlarge", "--arch", "arm64", "--region", "eu-north-1"),
+            2,
+            "no machine type matches all options",
+        ),
         (("prices", "m5.xlarge"), 2, "did you mean m7i.xlarge?"),
         (("catalog", "--gpu", "H10000"), 2, "GPU 'H10000' is not in the catalog"),
         (("explain", "capcity"), 2, "did you mean"),

@@ -67,6 +67,19 @@ def test_pools_that_cannot_run_the_test_do_not_require_it(cloud: str, changes: d
     assert decided(plan) == ("off", why)
 
 
+def test_a_floor_of_one_node_disables_the_test_by_default() -> None:
+    """If one node is enough, it can be the only node that launches, and it would wait for a partner until the deadline."""
+    one, two = ({"handover.wait": "floor", "handover.floor": floor} for floor in (1, 2))
+    plan = planned("aws", one)
+    assert not plan.pools[0].fabric_test
+    assert decided(plan) == (
+        "off",
+        "handover.floor is 1, and the only node that launches has no partner; set it to 2 or more for the test",
+    )
+    assert planned("aws", two).pools[0].fabric_test
+    assert planned("aws", {**one, "handover.fabric_test": "required"}).pools[0].fabric_test
+
+
 def test_the_number_of_nodes_does_not_change_the_bundle() -> None:
     """A pool that grows to a second node does not replace its first node: the bundle is the same, and only the handover requires no result of a single node."""
     one, two = (planned("aws", {"pools.0.capacity": [{"kind": "on_demand", "count": count}]}) for count in (1, 2))

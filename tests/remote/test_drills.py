@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -39,6 +40,23 @@ def test_a_stack_without_a_drill_has_no_result(stack: LoadedStack) -> None:
     for text in ("", "[]", '{"schema": "gpuinfra.drill/2"}', '{"schema": "gpuinfra.drill/1"}'):
         file.write_text(text)
         assert state(stack)[0] == SKIPPED
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("rpo_minutes", "46"), ("rto_minutes", None), ("rto_minutes", True), ("ended", "yesterday"), ("ended", "2026-11-27T10:00:00"), ("ended", 7),
+     ("problems", "none"), ("problems", [3]), ("problems", [""]), ("declaration", None)],
+)  # fmt: skip
+def test_a_record_with_an_edited_field_is_no_record(stack: LoadedStack, field: str, value: object) -> None:
+    """A field with a value that a drill cannot write makes the result unknown, and is not an error of `ready`."""
+    drills.record(stack, problems=(), rpo=46.0, rto=75.0)
+    (file,) = (stack.path.parent / "state/gpuinfra/drill").glob("*.json")
+    body = json.loads(file.read_text())
+    file.write_text(json.dumps({**body, field: value}))
+    assert state(stack)[0] == SKIPPED
+    del body[field]
+    file.write_text(json.dumps(body))
+    assert state(stack)[0] == SKIPPED
 
 
 def test_a_drill_that_passed_is_ok_until_it_is_old(stack: LoadedStack) -> None:

@@ -823,6 +823,16 @@ ACCEPTED: dict[str, list[Case]] = {
         ("aws", {"handover.fabric_test": "required", "pools.1": pool("login", "m7i.xlarge", 1)}),
         ("aws", {"handover.fabric_test": "required", "pools": None, "layers": ["foundation", "site"]}),
         ("aws", {"handover.fabric_test": "off", "pools.0.machine": "m7i.xlarge"}),
+        ("aws", {"handover.fabric_test": "required", "handover.wait": "floor", "handover.floor": 2}),
+        (
+            "aws",
+            {
+                "handover.fabric_test": "required",
+                "handover.wait": "floor",
+                "handover.floor": 1,
+                "pools.0.capacity": [{"kind": "on_demand", "count": 1}],
+            },
+        ),
         ("aws", {"pools.0.machine": "p5en.48xlarge"}),
     ],
     "price_is_known": [
@@ -1994,6 +2004,7 @@ REJECTED: dict[str, list[Case]] = {
         ("aws", {"handover.fabric_test": "required", "pools.0.fabric": "none"}),
         ("azure", {"handover.fabric_test": "required", "pools.0.machine": "Standard_ND96amsr_A100_v4"}),
         ("aws", {"handover.fabric_test": "required", "pools.1": pool("big", "p5en.48xlarge", 2)}),
+        ("aws", {"handover.fabric_test": "required", "handover.wait": "floor", "handover.floor": 1}),
     ],
     "image_release_exists": [
         ("aws", {"software.image": "2026-11-22"}),

@@ -1,0 +1,62 @@
+"""The services of home file systems, which a site passes to the clusters of other stacks.
+
+A cluster can mount homes that its declaration does not list. The site's entry of each home contains its service, so nodes mount each one as its service requires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import pulumi
+
+from gpuinfra.clouds import profile_of
+from gpuinfra.plan.model import Plan, PoolPlan
+
+FileSystems = pulumi.Output[Sequence[Mapping[str, Any]]] | Sequence[Mapping[str, Any]]
+"""File systems that nodes mount: `kind`, `mount`, `dns_name`, `mount_name`, and `service` for home directories."""
+
+S = TypeVar("S", bound=Any)
+
+
+def with_services(plan: Plan, site: S) -> S:
+    """Return the site with the service in the entry of each home."""
+    services = {
+        one.mount: one.service for one in (*plan.file_systems, *plan.existing_file_systems) if one.kind == "home"
+    }
+    if not services or not isinstance(site.file_systems, Sequence):
+        return site
+    entries = [
+        {**one, "service": services[one["mount"]]} if one["kind"] == "home" and services.get(one["mount"]) else one
+        for one in site.file_systems
+    ]
+    return replace(site, file_systems=entries)
+
+
+def for_nodes(cloud: str, pool: PoolPlan, found: FileSystems) -> FileSystems:
+    """Return the file systems for `node.json` of a pool."""
+    if isinstance(found, pulumi.Output):
+        return found.apply(lambda known: _for_nodes(cloud, pool, known))
+    return _for_nodes(cloud, pool, found)
+
+
+def _for_nodes(cloud: str, pool: PoolPlan, found: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Replace the service of each home by how to mount it. The bundle contains this for the homes that the cluster declares, and nodes mount a home without
+    it in the same way as the first declared home, so only other homes have the entry: user data does not change without need."""
+    return [
+        {**{key: value for key, value in one.items() if key != "service"}, **_setting(cloud, pool, one)}
+        for one in found or ()
+    ]
+
+
+def _setting(cloud: str, pool: PoolPlan, one: Mapping[str, Any]) -> dict[str, str]:
+    declared = [home.partition(" ") for home in pool.versions.get("HOMES", "").split("; ") if home]
+    if not declared or not one.get("service") or any(one["mount"] == mount for mount, _, _ in declared):
+        return {}
+    known = profile_of(cloud).software.homes.get(one["service"])
+    if known is None:
+        raise pulumi.RunError(
+            f"the site's home directories at {one['mount']} are on {one['service']}, which this version does not know; install the version of gpuinfra that created the site"
+        )
+    return {} if known.setting == declared[0][2] else {"setting": known.setting}
