@@ -11,6 +11,7 @@ import gpuinfra
 ROOT = Path(gpuinfra.__file__).parent
 REGISTRATION = {
     "cli/cache.py",
+    "cli/complete.py",
     "cli/doctor.py",
     "cli/options.py",
     "cli/plan.py",
@@ -18,7 +19,7 @@ REGISTRATION = {
     "cli/stacks.py",
     "cli/__init__.py",
 }
-"""The commands that start a rehearsal, use its stacks, check its prerequisites, or compare resources in its cloud."""
+"""The commands that start a rehearsal, use its stacks, check its prerequisites, complete its options, or compare resources in its cloud."""
 PRESENTATION = {"report/progress.py", "report/rehearsal_page.py", "report/rehearsal_text.py"}
 """The pages and the live view that only `gpuinfra.rehearsal` uses."""
 

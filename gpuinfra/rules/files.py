@@ -53,6 +53,7 @@ _FOLDERS = (
 _WRITTEN = "which the bootstrap steps write; use another name"
 _FILES = {
     "/etc/environment": "which belongs to the image; use software.environment",
+    "/etc/os-release": "which identifies the operating system, and belongs to the image; use another name",
     "/etc/fstab": "which lists the file systems of the node; use storage",
     "/etc/passwd": "which lists the users of the node; use access.users",
     "/etc/group": "which lists the groups of the node; use access.users",

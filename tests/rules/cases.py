@@ -1383,6 +1383,7 @@ ACCEPTED: dict[str, list[Case]] = {
         ("gcp", gcp_recovery()),
     ],
     "recovery_names_are_supported": [
+        ("aws", recovery()),
         ("aws", recovery(names=NAMES)),
         ("azure", azure_recovery(names=AZURE_NAMES)),
         ("gcp", gcp_recovery(names=GCP_NAMES)),

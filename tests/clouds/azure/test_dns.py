@@ -12,7 +12,7 @@ from gpuinfra.clouds.azure.dns import AzureDns
 from gpuinfra.clouds.dns import Mounted, NameRecord, lines, look
 from gpuinfra.clouds.readiness import UNREAD, WARN, Question
 from gpuinfra.errors import DeploymentError
-from gpuinfra.plan.model import NamesPlan
+from gpuinfra.plan.recovery_model import NamesPlan
 from gpuinfra.planning import make_plan
 from gpuinfra.spec.recovery import RecoveryNames
 from tests.clouds.azure.failing import SCOPE, Regions
