@@ -80,7 +80,7 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
     from gpuinfra.clone.readiness import data, deployed_role, not_read, second_of
     from gpuinfra.clone.replicas import image_lines, replicas_of
     from gpuinfra.clouds import dns
-    from gpuinfra.clouds.readiness import OK, PREFLIGHT, SKIPPED, Question, look, of_preflight
+    from gpuinfra.clouds.readiness import MOVE, OK, PREFLIGHT, SKIPPED, Question, look, of_preflight
     from gpuinfra.day import today
     from gpuinfra.doctor.cloud import live_rows
     from gpuinfra.findings import Level
@@ -127,7 +127,7 @@ def opened(stack: str, stacks: Stacks) -> Iterator[Paired]:
             found += image_lines(loaded, question.recovery, second.files, replicas, second.rewrite)
             found += [*look(plan.cloud, question), *dns.look(plan.cloud, question)]
             lines = [*second.merged(found, live), *not_read(second), drills.line(loaded, datetime.now(UTC))]
-            fixes = {dns.NAMES_FIX: dns.NAMES_FIX.replace("STACK", short_name(stack)), "": restore}
+            fixes = {one: one.replace("STACK", short_name(stack)) for one in (dns.NAMES_FIX, MOVE)} | {"": restore}
             return tuple(
                 replace(one, fix=fixes.get(one.fix, one.fix)) if one.state not in (OK, SKIPPED) else one
                 for one in lines

@@ -21,7 +21,7 @@ from gpuinfra.clone.network import network_of
 from gpuinfra.clone.replicas import image_values, replicas_of, with_values
 from gpuinfra.clone.storage import with_bucket
 from gpuinfra.clouds import profile_of
-from gpuinfra.clouds.readiness import FAIL, MOVE, OK, SKIPPED, UNREAD, WARN, Line
+from gpuinfra.clouds.readiness import CHANGE, FAIL, MOVE, OK, SKIPPED, UNREAD, WARN, Line
 from gpuinfra.clouds.second_region import second_region_of
 from gpuinfra.errors import DeploymentError, GpuinfraError
 from gpuinfra.findings import Level
@@ -411,12 +411,15 @@ def _backend(stack: LoadedStack, environment: Mapping[str, str], login: str) -> 
 def _state(stack: LoadedStack, files: list[LoadedStack], name: str, url: str) -> Iterator[Line]:
     """Check that the state and the secrets providers survive the region of the stack. `name` is the setting that selects the state backend."""
     region = stack.spec.where.region
-    found = [*state_survives_the_region(stack)]
+    found = [(finding, stack) for finding in state_survives_the_region(stack)]
     # Both stacks usually have the same backend, so only the secrets provider can differ.
-    found += [finding for one in files for finding in state_survives_the_region(one) if finding.path == SECRETS]
+    found += [(finding, one) for one in files for finding in state_survives_the_region(one) if finding.path == SECRETS]
     lines = [
-        Line(topic="state", name=one.path, state=FAIL if one.message.startswith(f"is in {region},") else WARN, reason=one.message, fix=MOVE)
-        for one in found
+        Line(
+            topic="state", name=one.path, state=FAIL if one.message.startswith(f"is in {region},") else WARN, reason=one.message,
+            fix=CHANGE.replace("STACK", owner.name) if one.path == SECRETS else MOVE,
+        )
+        for one, owner in found
     ]  # fmt: skip
     if name in (BACKEND, LOGIN) and region_in_url(url) == region:
         reason = f"is in {region}, so a failover cannot read the state when this region fails"

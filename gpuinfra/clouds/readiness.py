@@ -156,17 +156,19 @@ def state(question: Question, location: str | None) -> Line:
 
 
 def secrets(question: Question, name: str, location: str) -> Line:
-    """Evaluate the location of a key that encrypts the secrets of a stack."""
+    """Evaluate the location of a key that encrypts the secrets of a stack. `name` ends with the name of the stack: `secretsprovider of train`."""
     if location == question.region:
         reason = f"is in {location}, so a failover cannot decrypt the secrets when this region fails"
-        return Line(topic="state", name=name, state=FAIL, reason=reason, fix=CHANGE)
+        return Line(
+            topic="state", name=name, state=FAIL, reason=reason, fix=CHANGE.replace("STACK", name.rpartition(" of ")[2])
+        )
     return Line(topic="state", name=name, state=OK, reason=f"is in {location}")
 
 
-CHANGE = "pulumi stack change-secrets-provider --stack STACK URL"
-"""Encrypts the secrets with another key (https://www.pulumi.com/docs/iac/cli/commands/pulumi_stack_change-secrets-provider/, retrieved 2026-11-27)."""
-MOVE = "pulumi stack export --stack STACK --file state.json && pulumi login URL && pulumi stack init STACK && pulumi stack import --stack STACK --file state.json"
-"""Moves the state to a backend in another region (https://www.pulumi.com/docs/iac/concepts/state-and-backends/, retrieved 2026-11-22)."""
+CHANGE = "with a key in another region as URL: pulumi stack change-secrets-provider --stack STACK URL"
+"""Encrypts the secrets of the stack `STACK` with another key (https://www.pulumi.com/docs/iac/cli/commands/pulumi_stack_change-secrets-provider/, retrieved 2026-11-27)."""
+MOVE = "with a backend in another region as URL: pulumi stack export --stack STACK --file state.json && pulumi login URL && pulumi stack init STACK && pulumi stack import --stack STACK --file state.json"
+"""Moves the state to a backend in another region. `gpuinfra ready` replaces `STACK` (https://www.pulumi.com/docs/iac/concepts/state-and-backends/, retrieved 2026-11-22)."""
 
 
 def deployed(question: Question, replicated: int, keys: int) -> Iterator[Line]:
