@@ -28,6 +28,8 @@ _ARM: tuple[tuple[str, str], ...] = (
     (r"/subscriptions/[^/]+", "Microsoft.Resources/subscriptions/read"),
     (r".*/artifacttypes/vmimage/offers/[^/]+/skus/[^/]+/versions/[^/]+", "Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/versions/read"),
     (r".*/Microsoft\.Compute/locations/[^/]+/usages", "Microsoft.Compute/locations/usages/read"),
+    (r".*/Microsoft\.StorageCache/locations/[^/]+/usages", "Microsoft.StorageCache/locations/usages/read"),
+    (r".*/Microsoft\.NetApp/locations/[^/]+/usages", "Microsoft.NetApp/locations/usages/read"),
     (r".*/Microsoft\.Compute/skus", "Microsoft.Compute/skus/read"),
     (r".*/capacityReservationGroups/[^/]+/capacityReservations", "Microsoft.Compute/capacityReservationGroups/capacityReservations/read"),
     (r".*/virtualMachineScaleSets/[^/]+", f"{_SETS}/read"),

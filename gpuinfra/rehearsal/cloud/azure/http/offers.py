@@ -1,7 +1,8 @@
 """The subscription, its features, quotas, sizes, image versions and reservations, as preflight reads them.
 
 Responses have the fields of the REST references of Resources (subscriptions 2022-12-01), Features (2021-07-01) and Compute (usages, skus,
-versions and capacityReservations 2024-07-01), retrieved 2026-11-23.
+versions and capacityReservations 2024-07-01), retrieved 2026-11-23. The usages of file systems have the fields of the examples in
+Azure/azure-rest-api-specs (Microsoft.StorageCache 2026-01-01, AscResourceUsages_Get, and Microsoft.NetApp 2025-06-01, Usages_List), retrieved 2026-11-27.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ _FEATURE = re.compile(
     r"/subscriptions/[^/]+/providers/Microsoft\.Features/providers/(?P<provider>[^/]+)/features/(?P<name>[^/]+)", re.I
 )
 _USAGES = re.compile(rf"{_COMPUTE}/locations/(?P<region>[^/]+)/usages", re.I)
+_FILE_USAGES = re.compile(r"/subscriptions/[^/]+/providers/Microsoft\.(?P<service>StorageCache|NetApp)/locations/(?P<region>[^/]+)/usages", re.I)  # fmt: skip
 _SKUS = re.compile(rf"{_COMPUTE}/skus", re.I)
 _VERSION = re.compile(rf"{_COMPUTE}/locations/(?P<region>[^/]+)/publishers/[^/]+/artifacttypes/vmimage/offers/[^/]+/skus/(?P<sku>[^/]+)/versions/(?P<name>[^/]+)", re.I)  # fmt: skip
 _IMAGE = re.compile(
@@ -47,6 +49,8 @@ def answer(cloud: Cloud, place: str, query: Mapping[str, str]) -> dict[str, Any]
         }
     if found := _USAGES.fullmatch(place):
         return {"value": _usages(cloud, found["region"])}
+    if found := _FILE_USAGES.fullmatch(place):
+        return {"value": [_file_usage(cloud, found["service"].lower(), found["region"])]}
     if _SKUS.fullmatch(place):
         region = re.search(r"location eq '([^']+)'", query.get("$filter", ""))
         return {"value": _skus(region[1] if region else "")}
@@ -66,6 +70,20 @@ def _usages(cloud: Cloud, region: str) -> list[dict[str, Any]]:
         {"name": {"value": name, "localizedValue": name}, "unit": "Count", "currentValue": 0, "limit": offers.limit(cloud, name, region)}
         for name in names
     ]  # fmt: skip
+
+
+def _file_usage(cloud: Cloud, service: str, region: str) -> dict[str, Any]:
+    """Return the number of Managed Lustre file systems, or the TiB of the capacity pools of Azure NetApp Files."""
+    if service == "storagecache":
+        used = len(cloud.store.where("azure-native:storagecache:AmlFilesystem", location=region))
+        name = "AmlFilesystem"
+        return {"name": {"value": name, "localizedValue": name}, "unit": "Count", "currentValue": used, "limit": offers.limit(cloud, name, region)}  # fmt: skip
+    pools = cloud.store.where("azure-native:netapp:CapacityPool", location=region)
+    name, used = "totalTibsPerSubscription", sum(int(one.inputs["size"]) for one in pools) // 2**40
+    return {
+        "name": {"value": name, "localizedValue": name},
+        "properties": {"currentValue": used, "limit": offers.limit(cloud, name, region), "unit": "Count"},
+    }
 
 
 def _skus(region: str) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ _TYPE = re.compile(r"v1/projects/[^/]+/zones/(?P<zone>[^/]+)/machineTypes/(?P<ma
 _TYPES = re.compile(r"v1/projects/[^/]+/aggregated/machineTypes")
 _RESERVATION = re.compile(r"v1/projects/[^/]+/zones/(?P<zone>[^/]+)/reservations/(?P<name>[^/]+)")
 _IMAGE = re.compile(r"v1/projects/(?P<project>[^/]+)/global/images/(?P<family>family/)?(?P<name>[^/]+)")
-_QUOTA = re.compile(r"v1/projects/[^/]+/locations/global/services/compute\.googleapis\.com/quotaInfos/(?P<quota>[^/]+)")
+_QUOTA = re.compile(r"v1/projects/[^/]+/locations/global/services/(?P<service>(compute|file|lustre)\.googleapis\.com)/quotaInfos/(?P<quota>[^/]+)")  # fmt: skip
 
 
 def serves(service: str, rest: str) -> bool:
@@ -42,7 +42,7 @@ def answer(cloud: Cloud, request: Request, rest: str) -> Response:
     if not who.is_operator or request.method != "GET":
         raise GoogleError("forbidden", f"Permission denied on '{place[:200]}' (or it may not exist)", status=403)
     if found := _QUOTA.fullmatch(place):
-        return _checked(cloud, "cloudquotas.quotas.get", _infos(cloud, found["quota"]))
+        return _checked(cloud, "cloudquotas.quotas.get", _infos(cloud, found["service"], found["quota"]))
     if found := _REGION.fullmatch(place):
         return _checked(cloud, "compute.regions.get", {"name": found["region"], "quotas": _metrics(cloud, found["region"])})  # fmt: skip
     if found := _TYPE.fullmatch(place):
@@ -70,8 +70,23 @@ def _checked(cloud: Cloud, permission: str, content: dict[str, Any]) -> Response
     return json_response(content)
 
 
-def _infos(cloud: Cloud, quota: str) -> dict[str, Any]:
-    """Return the limit of each region and family."""
+def _infos(cloud: Cloud, service: str, quota: str) -> dict[str, Any]:
+    """Return the limit of each region and family, or of each place of a quota of file systems: Filestore counts by region, and Managed Lustre by zone."""
+    if service != "compute.googleapis.com":
+        kind = "zone" if service.startswith("lustre") else "region"
+        places = (
+            REGIONS
+            if kind == "region"
+            else sorted({zone for one in MACHINES.values() for zones in one.zones.values() for zone in zones})
+        )
+        return {
+            "quotaId": quota,
+            "service": service,
+            "dimensionsInfos": [
+                {"dimensions": {kind: place}, "details": {"value": str(offers.limit(cloud, quota, place))}, "applicableLocations": [place]}
+                for place in places
+            ],
+        }  # fmt: skip
     names = dict.fromkeys(
         name for machine in MACHINES.values() for name in machine.quotas.values() if name.startswith(f"{quota} ")
     )
@@ -81,7 +96,7 @@ def _infos(cloud: Cloud, quota: str) -> dict[str, Any]:
         for region in REGIONS:
             details = {"value": str(offers.limit(cloud, name, region))}
             entries.append({"dimensions": {"region": region, key: value}, "details": details, "applicableLocations": [region]})  # fmt: skip
-    return {"quotaId": quota, "service": "compute.googleapis.com", "dimensionsInfos": entries}
+    return {"quotaId": quota, "service": service, "dimensionsInfos": entries}
 
 
 def _metrics(cloud: Cloud, region: str) -> list[dict[str, Any]]:
