@@ -26,7 +26,7 @@ main() {
   local mount source options boot mounted=() encrypted=()
 
   install_packages nfs-common
-  [[ -z $(tls_mounts) ]] || connect_with_tls
+  [[ $(homes) != *,port=* ]] || connect_with_tls # only with TLS, a port is an option
   while read -r mount source options; do
     save_local_homes "$mount"
     boot=$(boot_options nfs "$mount")
@@ -82,14 +82,6 @@ setting() {
 }
 
 uses_tls() { [[ $(setting "$1") == "tls "* ]]; }
-
-# tls_mounts: prints the mounts of the homes with TLS.
-tls_mounts() {
-  local kind mount
-  while read -r kind mount _; do
-    [[ $kind != home ]] || ! uses_tls "$mount" || printf '%s\n' "$mount"
-  done <<<"${GPUINFRA_FILE_SYSTEMS:-}"
-}
 
 # connect_with_tls: starts stunnel, now and at every boot. It connects each local port to the server of one home.
 connect_with_tls() {
