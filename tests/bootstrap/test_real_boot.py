@@ -27,6 +27,7 @@ import pytest
 
 from gpuinfra import bundle
 from tests.bootstrap.private_root.debs import Deb
+from tests.bootstrap.private_root.root import PRETTY
 from tests.bootstrap.test_boot_mounts import options
 from tests.rehearsal.nodes.every_machine import planned
 
@@ -93,6 +94,8 @@ def prepared(debian: Path, root: Path, cloud: str) -> None:
     """A disk with the user data of a pool, its bundle, a kernel package and the units of vendors."""
     subprocess.run(["cp", "-a", "--reflink=auto", str(debian), str(root)], check=True)
     pool = planned(cloud, MACHINES[cloud], "plain")
+    # 10-prepare compares the image with the declared operating system.
+    (root / "usr/lib/os-release").write_text(PRETTY[pool.image.os], encoding="utf-8")
     pool = replace(pool, steps=tuple(step for step in pool.steps if step.id != "80-scratch"))
     made = bundle.build(pool)
     folder = root / "opt/gpuinfra" / made.sha256
