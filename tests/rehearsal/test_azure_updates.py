@@ -16,6 +16,7 @@ config:
     where: {{cloud: azure, region: uksouth, zone: "{zone}"}}
     layers: [foundation, site]
     storage: [{storage}]
+    budget: {{limit_usd_per_month: 1000}}  # otherwise, the limit changes with the price of the file system
     access: {{evidence_from: [203.0.113.0/24]}}
 """
 LUSTRE = "{{kind: lustre, mount: /scratch, capacity_gib: {size}, throughput_mb_s_per_tib: 500{more}}}"
