@@ -13,12 +13,12 @@ from tests.rehearsal.test_retained_orders import STACK, WHERE, held, session_of
 @pytest.mark.long
 def test_a_smaller_file_system_is_refused_before_anything_changes(tmp_path: Path) -> None:
     """The preview of a smaller size fails with the way out, and nothing in the cloud changes. A larger size is an update."""
-    provider, where, _ = WHERE["aws"]
+    provider, where, _, rest = WHERE["aws"]
     path, root = tmp_path / "Pulumi.aws-lab.yaml", tmp_path / "r"
 
     def declare(size: int) -> None:
         storage = f"- {{kind: lustre, mount: /scratch, capacity_gib: {size}}}"
-        path.write_text(STACK.format(provider=provider, where=where, storage=storage), encoding="utf-8")
+        path.write_text(STACK.format(provider=provider, where=where, storage=storage, rest=rest), encoding="utf-8")
 
     declare(4800)
     folder = root / "aws-lab"
