@@ -54,6 +54,7 @@ class _Alive:
         if self._pulse:
             self._pulse.beat()
 
+    # Each view prints the line in its own form.
     def _still(self, seconds: float) -> None:
         raise NotImplementedError
 

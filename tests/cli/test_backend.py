@@ -12,6 +12,15 @@ from gpuinfra.engine.find import Engine
 from gpuinfra.errors import EnvironmentMissing
 
 
+def use_engine(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a shell script the engine that gpuinfra finds."""
+    program = folder / "pulumi"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    engine = Engine(path=program, version="3.259.0", host_dir=folder, source="path")
+    monkeypatch.setattr("gpuinfra.engine.find_engine", lambda *_, **__: engine)
+
+
 @pytest.mark.parametrize(
     ("script", "url"),
     [
@@ -46,11 +55,7 @@ def test_an_unreadable_state_names_what_each_command_can_do(
     words: list[str], end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without a login, the exit code is 3, and the message names the options of the command and a stack file whose name is close to the given name."""
-    program = tmp_path / "pulumi"
-    program.write_text("#!/bin/sh\necho 'error: PULUMI_ACCESS_TOKEN must be set for login' >&2; exit 255\n")
-    program.chmod(0o755)
-    engine = Engine(path=program, version="3.259.0", host_dir=tmp_path, source="path")
-    monkeypatch.setattr("gpuinfra.engine.find_engine", lambda *_, **__: engine)
+    use_engine("echo 'error: PULUMI_ACCESS_TOKEN must be set for login' >&2; exit 255", tmp_path, monkeypatch)
     assert main(words) == 3
     line = capsys.readouterr().err.strip()
     assert f"failed for {words[1]}: PULUMI_ACCESS_TOKEN must be set for login; " in line
@@ -70,11 +75,7 @@ def test_a_state_without_nodes_names_what_each_command_can_do(
     words: list[str], end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """If no nodes are deployed, the exit code is 3, and the message names only options that the command has."""
-    program = tmp_path / "pulumi"
-    program.write_text('#!/bin/sh\necho \'{"deployment": {"resources": []}}\'\n')
-    program.chmod(0o755)
-    engine = Engine(path=program, version="3.259.0", host_dir=tmp_path, source="path")
-    monkeypatch.setattr("gpuinfra.engine.find_engine", lambda *_, **__: engine)
+    use_engine("""echo '{"deployment": {"resources": []}}'""", tmp_path, monkeypatch)
     assert main(words) == 3
     assert capsys.readouterr().err.strip() == f"gpuinfra: aws-p4d has no nodes in its state; {end}"
 

@@ -15,6 +15,7 @@ html_title = "gpuinfra"
 smartquotes = False  # keeps the hyphens of options, such as --live
 html_copy_source = False
 html_show_sourcelink = False
+html_use_index = False  # the pages define no index terms
 templates_path = []
 html_static_path = ["static", str(mermaid.fetch())]
 html_css_files = ["site.css"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpuinfra.rehearsal.cloud.aws.behaviors.network import OPENZFS, SECURITY, SUBNET
-from gpuinfra.rehearsal.cloud.aws.behaviors.storage import backup_of
+from gpuinfra.rehearsal.cloud.aws.behaviors.storage import backup_of, refuse_smaller
 from gpuinfra.rehearsal.cloud.aws.ids import ACCOUNT, hexa
 from gpuinfra.rehearsal.cloud.core.behavior import Behavior, behaves
 from gpuinfra.rehearsal.cloud.core.check import Failure
@@ -75,8 +75,4 @@ class OpenZfsFileSystem(Behavior):
             call.outputs["vpcId"] = subnet.plain["vpcId"]
 
     def before_update(self, cloud: Cloud, call: Call) -> None:
-        assert call.old is not None
-        before, now = call.old.plain.get("storageCapacity"), call.plain.get("storageCapacity")
-        if before and now and int(now) < int(before):
-            text = f"The storage capacity can only grow; it is {before} GiB and {now} GiB was requested."
-            raise CloudError("BadRequest", text, "FSx: UpdateFileSystem")
+        refuse_smaller(call)

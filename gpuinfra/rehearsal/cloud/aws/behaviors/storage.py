@@ -223,11 +223,7 @@ class LustreFileSystem(Behavior):
             call.outputs["vpcId"] = subnet.plain["vpcId"]
 
     def before_update(self, cloud: Cloud, call: Call) -> None:
-        assert call.old is not None
-        before, now = call.old.plain.get("storageCapacity"), call.plain.get("storageCapacity")
-        if before and now and int(now) < int(before):
-            text = f"The storage capacity can only grow; it is {before} GiB and {now} GiB was requested."
-            raise CloudError("BadRequest", text, "FSx: UpdateFileSystem")
+        refuse_smaller(call)
 
     def deleted(self, cloud: Cloud, resource: Resource) -> None:
         for one in cloud.store.where(
@@ -259,6 +255,15 @@ def _check_backup(cloud: Cloud, call: Call, id: str) -> None:
     if original and given and [int(part) for part in given.split(".")] < [int(part) for part in original.split(".")]:
         text = f"The FileSystemTypeVersion {given} is older than {original}, the version of the backup."
         raise CloudError("BadRequest", text, action, status=400)
+
+
+def refuse_smaller(call: Call) -> None:
+    """Refuse an update to a smaller capacity. FSx can only increase it."""
+    assert call.old is not None
+    before, now = call.old.plain.get("storageCapacity"), call.plain.get("storageCapacity")
+    if before and now and int(now) < int(before):
+        text = f"The storage capacity can only grow; it is {before} GiB and {now} GiB was requested."
+        raise CloudError("BadRequest", text, "FSx: UpdateFileSystem")
 
 
 def backup_of(cloud: Cloud, id: str) -> dict[str, Any]:
