@@ -97,6 +97,10 @@ class Refusal:
     hint: str
 
 
+_CODE = re.compile(r"(?:An error occurred \()?(?P<code>[A-Z]\w+(?:\.\w+)*)(?:\) when calling the \w+ operation)?: (?P<message>.+)", re.DOTALL)  # fmt: skip
+"""A recorded message that starts with its error code."""
+
+
 class Refusals:
     """The table of one cloud. The file is read when the first message is classified."""
 
@@ -122,6 +126,16 @@ class Refusals:
             if re.search(row.pattern, message, re.IGNORECASE | re.DOTALL):
                 return Refusal(kind=row.kind, hint=row.hint or HINTS[row.kind])
         return Refusal(kind=Kind.UNKNOWN, hint=HINTS[Kind.UNKNOWN])
+
+    def recorded(self, which: str) -> tuple[str, str] | None:
+        """Return code and message of the first recorded message of a kind or with a code, or None. The code is empty if the source has none."""
+        for row in self.rows:
+            for one in row.texts:
+                found = _CODE.fullmatch(one.text)
+                code, message = (found["code"], found["message"]) if found else ("", one.text)
+                if which in (row.kind, code):
+                    return code, message
+        return None
 
     def problem(self, group: str, message: str, at: datetime | None) -> GroupProblem:
         """Return a group's problem, given the message from the cloud."""

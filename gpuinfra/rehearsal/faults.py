@@ -20,13 +20,34 @@ if TYPE_CHECKING:
 CLOUD_FAULTS = {
     "no-capacity": "cloud:no-capacity:<pool, kind or zone>   groups do not launch nodes, and report the cloud's capacity error",
     "no-quota": "cloud:no-quota:<pool, kind or zone>      groups do not launch nodes, and report the cloud's quota error",
+    "limited": "cloud:limited:<pool, kind or zone>:<n>       a group launches at most n nodes, and reports the cloud's capacity error",
+    "refused": "cloud:refused:<kind or code>:<pool, kind or zone>[:<n>]  groups do not launch nodes (n: in the first n attempts), and report a recorded error of the cloud",
+    "slow": "cloud:slow:<pool, kind or zone>:<seconds>    a group launches its first node this many seconds after its creation",
+    "throttled": "cloud:throttled:<n>                          the first n requests about groups and nodes are throttled",
     "error": "cloud:error:<resource type>:<n>              the first n create operations of that type fail",
     "partial": "cloud:partial:<resource type>:<n>            the first n create operations of that type succeed and return an error",
     "lost": "cloud:lost:<resource type>:<n>               the first n create operations of that type succeed and return no response",
 }
-GROUPS = ("no-capacity", "no-quota")
-"""Faults that apply to the groups of a pool, of a capacity kind, or in a zone."""
-SHAPES = "node:<pool>-<number>:<fault>, cloud:no-capacity|no-quota:<pool, kind or zone>, cloud:error|partial|lost:<resource type>:<n>"
+GROUPS = {
+    "no-capacity": r"(?P<target>[^:]+)",
+    "no-quota": r"(?P<target>[^:]+)",
+    "limited": r"(?P<target>[^:]+):[1-9]\d*",
+    "slow": r"(?P<target>[^:]+):[1-9]\d*",
+    "refused": r"(?P<which>[^:]+):(?P<target>[^:]+)(:[1-9]\d*)?",
+}
+"""Faults that apply to the groups of a pool, of a capacity kind, or in a zone, and the shape of what follows the name."""
+ONLY_TARGET = tuple(name for name, shape in GROUPS.items() if shape == r"(?P<target>[^:]+)")
+"""Faults of groups without a count or a message."""
+EXAMPLES = {
+    "limited": "cloud:limited:spot:1",
+    "slow": "cloud:slow:gpu:30",
+    "refused": "cloud:refused:image:gpu",
+    "throttled": "cloud:throttled:5",
+}
+SHAPES = (
+    "node:<pool>-<number>:<fault>, cloud:no-capacity|no-quota:<pool, kind or zone>, cloud:limited|slow:<pool, kind or zone>:<n>, "
+    "cloud:refused:<kind or code>:<pool, kind or zone>[:<n>], cloud:throttled:<n>, cloud:error|partial|lost:<resource type>:<n>"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +91,25 @@ def check_against_plan(faults: Iterable[Fault], plan: Plan, *, replaces: bool = 
                     f"--fault {fault.text}: pool {pool} has {counted(counts[pool], 'node')}; allowed: {pool}-1 to {pool}-{counts[pool]}"
                 )
         elif fault.name in GROUPS:
-            if fault.target.replace("_", "-") not in targets:
+            target = re.fullmatch(GROUPS[fault.name], fault.target)
+            if target and target["target"].replace("_", "-") not in targets:
                 raise UsageError(
-                    f"--fault {fault.text}: {fault.target!r} is not a pool, group, capacity kind or zone; "
+                    f"--fault {fault.text}: {target['target']!r} is not a pool, group, capacity kind or zone; "
                     f"allowed: {', '.join(targets)}"
                 )
-        else:
+            if fault.name == "refused" and target:
+                _recorded_refusal(fault, plan.cloud, target["which"])
+        elif fault.name != "throttled":
             _type_in_plan(fault, plan)
+
+
+def _recorded_refusal(fault: Fault, cloud: str, which: str) -> None:
+    from gpuinfra.handover.connect import module
+
+    if module(cloud).REFUSALS.recorded(which) is None:
+        raise UsageError(
+            f"--fault {fault.text}: no message of {cloud} with the kind or code {which} is recorded; docs/refusals.md lists the messages"
+        )
 
 
 def _type_in_plan(fault: Fault, plan: Plan) -> None:
@@ -120,9 +153,12 @@ def _cloud(text: str, name: str, target: str) -> Fault:
         near = get_close_matches(name, CLOUD_FAULTS, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise UsageError(f"--fault {text}: {name!r} is not a cloud fault; {hint}allowed: {', '.join(CLOUD_FAULTS)}")
-    if name in GROUPS:
-        if not target:
-            raise UsageError(f"--fault {text}: the pool, capacity kind or zone is missing; example: cloud:{name}:spot")
+    if name in GROUPS or name == "throttled":
+        if not re.fullmatch(GROUPS.get(name, r"[1-9]\d*"), target):
+            missing = "the number of requests" if name == "throttled" else "the pool, capacity kind or zone"
+            raise UsageError(
+                f"--fault {text}: {missing} is missing; example: {EXAMPLES.get(name, f'cloud:{name}:spot')}"
+            )
     elif not re.fullmatch(r".+:[1-9]\d*", target):
         raise UsageError(
             f"--fault {text}: the resource type or the count is missing; example: cloud:{name}:aws:fsx/lustreFileSystem:LustreFileSystem:1"

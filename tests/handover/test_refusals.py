@@ -76,6 +76,20 @@ def test_each_wording_has_a_source(cloud: str) -> None:
     assert without == []
 
 
+@pytest.mark.parametrize("cloud", TABLES)
+def test_each_kind_selects_a_recorded_message(cloud: str) -> None:
+    """Each kind of a table selects the first recorded message of this kind, and its code selects a message with the same code."""
+    table = TABLES[cloud][1]
+    for row in table.rows:
+        found = table.recorded(row.kind)
+        assert found is not None
+        code, message = found
+        assert table.of(f"{code}: {message}" if code else message).kind == row.kind
+        again = table.recorded(code) if code else None
+        assert again is None or again[0] == code
+    assert table.recorded("no-such-kind") is None
+
+
 def test_tables_cover_the_kinds() -> None:
     """The tables contain at least 60 recorded messages. Each cloud has each kind, except prices on Google Cloud, where no bids exist."""
     assert sum(len(row.texts) for _, table in TABLES.values() for row in table.rows) >= 60

@@ -30,6 +30,10 @@ def test_documented_node_faults_exist(name: str) -> None:
         ("node:gpu-1:", "allowed:"),
         ("cloud:no-capacity", "the pool, capacity kind or zone is missing"),
         ("cloud:eror:x:1", "did you mean error"),
+        ("cloud:limited:gpu", "example: cloud:limited:spot:1"),
+        ("cloud:slow:gpu:0", "example: cloud:slow:gpu:30"),
+        ("cloud:refused:image", "example: cloud:refused:image:gpu"),
+        ("cloud:throttled", "the number of requests is missing"),
         ("cloud:error:LustreFileSystem", "the resource type or the count is missing"),
         ("cloud:error:LustreFileSystem:0", "the resource type or the count is missing"),
         ("cloud:error:LustreFileSystem:-1", "the resource type or the count is missing"),
@@ -47,6 +51,9 @@ def test_unknown_faults_are_rejected(text: str, words: str) -> None:
     [
         ("node:gpu-5:xid-79", "gpu-1 to gpu-4"),
         ("cloud:no-capacity:flex", "allowed: gpu, gpu-reserved-0"),
+        ("cloud:limited:flex:1", "allowed: gpu, gpu-reserved-0"),
+        ("cloud:refused:image:flex", "allowed: gpu, gpu-reserved-0"),
+        ("cloud:refused:imag:gpu", "no message of aws with the kind or code imag is recorded"),
         ("cloud:error:aws:fsx/fileSystem:FileSystem:1", "did you mean LustreFileSystem"),
     ],
 )
@@ -59,7 +66,18 @@ def test_faults_that_cannot_occur_in_this_plan_are_rejected(text: str, words: st
 
 
 @pytest.mark.parametrize(
-    "text", ["cloud:no-capacity:spot", "cloud:no-capacity:gpu", "cloud:error:LustreFileSystem:2", "node:gpu-4:xid-79"]
+    "text",
+    [
+        "cloud:no-capacity:spot",
+        "cloud:no-capacity:gpu",
+        "cloud:error:LustreFileSystem:2",
+        "node:gpu-4:xid-79",
+        "cloud:limited:gpu:1",
+        "cloud:slow:spot:30",
+        "cloud:refused:image:gpu",
+        "cloud:refused:VcpuLimitExceeded:gpu:2",
+        "cloud:throttled:5",
+    ],
 )
 def test_faults_that_can_occur_in_this_plan_are_accepted(text: str) -> None:
     """Capacity kinds, pools, the end of a type token and every node of the pool are accepted."""

@@ -13,6 +13,7 @@ from gpuinfra.rehearsal.cloud.aws import refreshes, schedules
 from gpuinfra.rehearsal.cloud.core import fleet as fleet_module
 from gpuinfra.rehearsal.cloud.core.cloud import Cloud
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
+from gpuinfra.rehearsal.cloud.core.faults import Faults
 from tests.rehearsal.cloud import stacks
 from tests.rehearsal.cloud.conftest import Client
 
@@ -347,3 +348,48 @@ def test_a_refresh_in_progress_rejects_another(aws: Client, cloud: Cloud, host: 
     for _ in range(6):
         cloud.fleet.reconcile()
     assert {one["template_version"] for one in cloud.fleet.members("us-east-1", "rolled")} == {2}
+
+
+def test_a_recorded_refusal_is_reported_for_a_number_of_attempts(aws: Client, cloud: Cloud, host: Host) -> None:
+    """A group reports the recorded message of a code, and launches after the number of attempts."""
+    cloud.faults = Faults(["cloud:refused:UnauthorizedOperation:gpu:2"], cloud.store)
+    made = stacks.group(aws, stacks.template(aws), 1, stacks.network(aws)[1])
+    for _ in range(2):
+        cloud.fleet.reconcile()
+    failed = [one for one in cloud.fleet.activities("", made.id) if one["status"] == "Failed"]
+    assert {(one["code"], one["message"]) for one in failed} == {
+        ("UnauthorizedOperation", "You are not authorized to perform this operation.")
+    }
+    assert (len(failed), host.launched) == (2, {})
+    cloud.fleet.reconcile()
+    assert len(host.launched) == 1
+
+
+def test_limited_capacity_launches_some_nodes(aws: Client, cloud: Cloud, host: Host) -> None:
+    """A group with capacity for one node launches one of two, and reports missing capacity for the other."""
+    cloud.faults = Faults(["cloud:limited:gpu:1"], cloud.store)
+    made = stacks.group(aws, stacks.template(aws), 2, stacks.network(aws)[1])
+    cloud.fleet.reconcile()
+    assert len(host.launched) == 1
+    newest = cloud.fleet.activities("", made.id)[0]
+    assert (newest["status"], newest["code"]) == ("Failed", "InsufficientInstanceCapacity")
+
+
+def test_a_slow_group_launches_later_and_reports_nothing(aws: Client, cloud: Cloud, host: Host) -> None:
+    """A delayed group has no activity until its first node launches."""
+    cloud.faults = Faults(["cloud:slow:gpu:600"], cloud.store)
+    made = stacks.group(aws, stacks.template(aws), 1, stacks.network(aws)[1])
+    cloud.fleet.reconcile()
+    assert (host.launched, cloud.fleet.activities("", made.id)) == ({}, [])
+    cloud.faults = Faults([], cloud.store)
+    cloud.fleet.reconcile()
+    assert len(host.launched) == 1
+
+
+def test_throttled_requests_are_counted(cloud: Cloud) -> None:
+    """The first requests are throttled, and the count starts again when the faults are replaced."""
+    faults = Faults(["cloud:throttled:2"], cloud.store)
+    assert [faults.throttles() for _ in range(3)] == [True, True, False]
+    faults.forget()
+    assert faults.throttles()
+    assert not Faults([], cloud.store).throttles()

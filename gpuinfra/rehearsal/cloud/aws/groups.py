@@ -136,9 +136,14 @@ class AutoScaling(GroupKind):
             unavailable=max(1, len(have) - floor),
         )
 
+    def targets(self, cloud: Cloud, group: Resource) -> tuple[str, ...]:
+        tags = tags_of(group.plain)
+        zone = _zone(cloud, group, group.plain, cloud.fleet.of_group(group))[1]
+        return (tags.get("gpuinfra:pool", ""), tags.get("gpuinfra:group", ""), group.id, kind_of(cloud.store, group), zone)  # fmt: skip
+
     def shortage(self, cloud: Cloud, group: Resource, have: int, wanted: int) -> CloudError | None:
         inputs = group.plain
-        tags, kind = tags_of(inputs), kind_of(cloud.store, group)
+        kind, target = kind_of(cloud.store, group), self.targets(cloud, group)
         resolved = resolve_template(cloud.store, inputs, group.region)
         if resolved is None:
             return CloudError(
@@ -146,8 +151,10 @@ class AutoScaling(GroupKind):
             )
         machine = machine_of(inputs, resolved[2])
         words = {"reserved": "On-Demand", "block": "Capacity Block", "on_demand": "On-Demand", "spot": "Spot"}[kind]
-        name, zone, _ = _zone(cloud, group, inputs, cloud.fleet.of_group(group))
-        target = (tags.get("gpuinfra:pool", ""), tags.get("gpuinfra:group", ""), group.id, kind, zone)
+        name = _zone(cloud, group, inputs, cloud.fleet.of_group(group))[0]
+        if refused := cloud.faults.refusal(self.cloud, *target):
+            code, message = refused
+            return CloudError(code, message.rpartition("Status Reason: ")[2])
         if cloud.faults.without_quota(*target):
             # The text and its source are in refusals_aws.json.
             text = (
@@ -155,7 +162,7 @@ class AutoScaling(GroupKind):
                 "instance type belongs to. Please visit http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this limit."
             )
             return CloudError("VcpuLimitExceeded", f"{text} Launching EC2 instance failed.")
-        if cloud.faults.without_capacity(*target):
+        if cloud.faults.without_capacity(wanted, *target):
             if kind == "spot":
                 reason = "There is no Spot capacity available that matches your request."
             else:

@@ -62,11 +62,16 @@ class ScaleSets(GroupKind):
             wanted=model.desired(inputs),
         )
 
+    def targets(self, cloud: Cloud, group: Resource) -> tuple[str, ...]:
+        inputs, tags = group.plain, group.plain.get("tags") or {}
+        pool, own = str(tags.get("gpuinfra:pool", "")), str(tags.get("gpuinfra:group", ""))
+        return (pool, own, last(group.id), model.kind_of(inputs), *map(str, inputs.get("zones") or []))
+
     def shortage(self, cloud: Cloud, group: Resource, have: int, wanted: int) -> CloudError | None:
         inputs = group.plain
-        tags, kind, machine = inputs.get("tags") or {}, model.kind_of(inputs), model.machine_of(inputs)
-        pool, own = str(tags.get("gpuinfra:pool", "")), str(tags.get("gpuinfra:group", ""))
-        target = (pool, own, last(group.id), kind, *(inputs.get("zones") or []))
+        kind, machine, target = model.kind_of(inputs), model.machine_of(inputs), self.targets(cloud, group)
+        if refused := cloud.faults.refusal(self.cloud, *target):
+            return AzureError(*refused, status=409)
         if cloud.faults.without_quota(*target):
             # The text and its source are in refusals_azure.json.
             text = (
@@ -74,7 +79,7 @@ class ScaleSets(GroupKind):
                 f"Deployment Model: Resource Manager, Location: {inputs.get('location')}, Current Limit: 0, Current Usage: 0."
             )
             return AzureError("OperationNotAllowed", text, status=409)
-        if cloud.faults.without_capacity(*target):
+        if cloud.faults.without_capacity(wanted, *target):
             if kind == "spot":
                 text = (
                     f"The requested size for resource '{group.id}' is currently not available in location '{inputs.get('location')}' "

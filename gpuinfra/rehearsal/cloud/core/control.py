@@ -18,6 +18,7 @@ Every request must include the token that the process prints at startup. Respons
 | POST `vanish` `{"type", "id"}` | removes a resource, even if others depend on it |
 | POST `terminate` `{"instance_id"}` | terminates an instance, as a hardware failure does |
 | POST `reboot` `{"instance_id"}` | reboots an instance |
+| POST `faults` `{"faults"}` | replaces the faults of the cloud, and starts their counts again. Running nodes keep their faults |
 | POST `outage` `{"region"}` | starts the outage of a region; null ends all outages |
 | POST `existing` `{"type", "id", "inputs", "region"}` | adds a resource that predates the rehearsal, with its known fields |
 | POST `clock` `{"at"}` | sets the time of object changes and of the replication; null resets it to the current time |
@@ -35,8 +36,10 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from gpuinfra.errors import UsageError
 from gpuinfra.rehearsal.cloud.core import behaviors, ids, outage, registry, replication, store, wire
 from gpuinfra.rehearsal.cloud.core.errors import CloudError
+from gpuinfra.rehearsal.cloud.core.faults import Faults
 from gpuinfra.rehearsal.cloud.core.http import Request, Response, json_response
 from gpuinfra.rehearsal.cloud.core.stand_in import Action
 
@@ -75,6 +78,7 @@ class Control:
             ("POST", "clock"): self._clock,
             ("POST", "replication"): self._replication,
             ("POST", "outage"): self._outage,
+            ("POST", "faults"): self._faults,
             ("POST", "existing"): self._existing,
         }
         for stand_in in registry.installed():
@@ -203,6 +207,16 @@ class Control:
     def _replication(self, asked: dict[str, Any]) -> dict[str, Any]:
         replication.set_lag(self.cloud.store, float(asked["lag_s"]))
         return {"lag_s": asked["lag_s"]}
+
+    def _faults(self, asked: dict[str, Any]) -> dict[str, Any]:
+        try:
+            found = Faults([str(one) for one in asked["faults"]], self.cloud.store)
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+        found.forget()
+        self.cloud.faults = found
+        self.cloud.wake()
+        return {"faults": list(found.ordered)}
 
     def _outage(self, asked: dict[str, Any]) -> dict[str, Any]:
         region = asked["region"]

@@ -222,7 +222,7 @@ class Fleet:
         view = kind.view(self.cloud, group, have)
         kind.tend(self.cloud, group, have)
         if len(have) < view.wanted:
-            if view.may_launch:
+            if view.may_launch and not self._delayed(group, kind):
                 self._scale_out(group, kind, view.wanted)
             return
         with self.store.change():
@@ -239,6 +239,10 @@ class Fleet:
         elif extra:
             for instance in kind.first_to_go(have)[:extra]:
                 self.terminate(instance["id"], f"the desired capacity was changed from {len(have)} to {view.wanted}")
+
+    def _delayed(self, group: Resource, kind: GroupKind) -> bool:
+        """Return whether a fault delays the first node of a group."""
+        return time.time() - group.created < self.cloud.faults.delay(*kind.targets(self.cloud, group))
 
     def _scale_out(self, group: Resource, kind: GroupKind, wanted: int) -> None:
         key = f"{group.region}:{group.id}"

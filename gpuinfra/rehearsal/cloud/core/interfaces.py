@@ -158,6 +158,10 @@ class GroupKind(ABC):
         """Return the desired state of the group."""
 
     @abstractmethod
+    def targets(self, cloud: Cloud, group: Resource) -> tuple[str, ...]:
+        """Return the words that select the group in a fault: its pool, its name in the plan and in the cloud, its capacity kind and its zones."""
+
+    @abstractmethod
     def shortage(self, cloud: Cloud, group: Resource, have: int, wanted: int) -> CloudError | None:
         """Return the cloud's error if the group has `have` instances and cannot get `wanted`."""
 

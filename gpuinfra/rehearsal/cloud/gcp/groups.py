@@ -186,17 +186,24 @@ class ManagedGroups(GroupKind):
             unavailable=max(1, _share(policy, "maxUnavailable", wanted, 0 if surge else 1)),
         )
 
+    def targets(self, cloud: Cloud, group: Resource) -> tuple[str, ...]:
+        template = data_of(cloud.store, group)
+        labels = template.get("labels") or {}
+        pool, own = str(labels.get("gpuinfra-pool") or ""), str(labels.get("gpuinfra-group") or "")
+        return (pool, own, last(group.id), kind_of(template), _zone(group))
+
     def shortage(self, cloud: Cloud, group: Resource, have: int, wanted: int) -> CloudError | None:
         template = data_of(cloud.store, group)
         if not template:
             return CloudError("RESOURCE_NOT_FOUND", "The instance template of the group was not found.", status=404)
-        labels, kind, zone = template.get("labels") or {}, kind_of(template), _zone(group)
+        kind, zone, target = kind_of(template), _zone(group), self.targets(cloud, group)
         machine = str(template.get("machineType") or "")
-        pool, own = str(labels.get("gpuinfra-pool") or ""), str(labels.get("gpuinfra-group") or "")
-        if cloud.faults.without_quota(pool, own, last(group.id), kind, zone):
+        if refused := cloud.faults.refusal(self.cloud, *target):
+            return CloudError(*refused)
+        if cloud.faults.without_quota(*target):
             # The text and its source are in refusals_gcp.json.
             return CloudError("QUOTA_EXCEEDED", "Quota 'GPUS_ALL_REGIONS' exceeded. Limit: 0.0 globally.", status=403)
-        if cloud.faults.without_capacity(pool, own, last(group.id), kind, zone):
+        if cloud.faults.without_capacity(wanted, *target):
             return CloudError(
                 "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
                 f"The zone 'projects/{PROJECT}/zones/{zone}' does not have enough resources available to fulfill the request. "

@@ -103,6 +103,9 @@ class Queries:
                 self._read_only(verified)
             elif service != "sts":
                 self._read_only(verified)
+                if self.cloud.faults.throttles():
+                    # The code and its source are in refusals_aws.json.
+                    raise CloudError("Throttling", "Rate exceeded")
                 named = None if action.startswith("Describe") else asked.get("AutoScalingGroupName")
                 if action.startswith("Terminate"):
                     named = (self.cloud.store.get("instance", asked.get("InstanceId", "")) or {}).get("group")

@@ -69,6 +69,10 @@ class ResourceManager:
             if not who.operator:
                 text = f"The client '{who.object_id}' with object id '{who.object_id}' does not have authorization to perform action on '{place}' or the scope is invalid."
                 raise AzureError("AuthorizationFailed", text, status=403)
+            if self.cloud.faults.throttles():
+                # The text and its source are in refusals_azure.json.
+                text = "The server rejected the request because too many requests have been received for this subscription."
+                raise AzureError("OperationNotAllowed", text, status=429)
             self.cloud.operator.check(operator, operator.http(place, request.method))
             if outage.active(self.cloud.store):
                 places.refuse(self.cloud.store, place, change=request.method not in ("GET", "POST"))

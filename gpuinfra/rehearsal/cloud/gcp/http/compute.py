@@ -63,6 +63,13 @@ class Compute:
         if not who.is_operator:
             what = f"compute.{at['what']}.{'list' if at['name'] is None else 'get'}"
             raise GoogleError("forbidden", f"Required '{what}' permission for '{rest.removeprefix('v1/')}'", status=403)
+        if self.cloud.faults.throttles():
+            # The text and its source are in refusals_gcp.json.
+            text = (
+                "Quota exceeded for quota metric 'Read requests' and limit 'Read requests per minute per region' of service "
+                "'compute.googleapis.com' for consumer 'project_number:000000000000'."
+            )
+            raise GoogleError("rateLimitExceeded", text, status=403)
         outages.refuse(self.cloud.store, outages.region(at["zone"]), f"{at['what']} in {at['zone']}")
         asks = operator.compute(at["what"], at["name"], action, rest.removeprefix("v1/"))
         self.cloud.operator.check(operator, asks)
