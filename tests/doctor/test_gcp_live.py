@@ -347,7 +347,8 @@ def test_machine_that_is_not_offered(google: Google, listed: dict[str, Any], sai
     ("changes", "state", "said"),
     [
         ({"specific": {"instanceProperties": {"machineType": "a3-highgpu-8g"}}}, State.ERROR, "is for a3-highgpu-8g"),
-        ({"status": "CREATING"}, State.ERROR, "CREATING"),
+        ({"status": "CREATING"}, State.ERROR, "run the command again when it is ready"),
+        ({"status": "DELETING"}, State.ERROR, "create another reservation, and set `id` in the stack file"),
         ({"specificReservationRequired": False}, State.ERROR, "--require-specific-reservation"),
         ({"specific": {"count": "2"}}, State.ERROR, "reservations update train-reservation --zone=us-central1-a --project=ai-team --vm-count=4"),
         ({"specific": {"inUseCount": "3"}}, State.WARN, "1 of 4 free"),

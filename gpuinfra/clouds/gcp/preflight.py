@@ -52,6 +52,8 @@ SERVICES_AT_ONCE = 30
 SHOWN = 12
 """Maximum number of missing permissions that a row lists."""
 
+ENDED = ("DELETING", "INVALID")
+"""Statuses of a reservation that never becomes READY. The others are CREATING and UPDATING (`Reservation.status` in the discovery document of Compute Engine, retrieved 2026-11-23)."""
 TOPICS = ("permissions", "api", "quota", "machine", "reservation", "image")
 """Topics of the questions about a plan."""
 
@@ -326,9 +328,11 @@ class Preflight:
             fix = f"set `machine` to {kind}, or `id` to a different reservation"
             yield problem("reservation", where, f"is for {kind}", f"a reservation of {machine}", fix)
         elif found.get("status") != "READY":
-            yield problem(
-                "reservation", where, have, "a reservation that is READY", "run the command again when it is ready"
+            again = "run the command again when it is ready"
+            fix = (
+                "create another reservation, and set `id` in the stack file" if found.get("status") in ENDED else again
             )
+            yield problem("reservation", where, have, "a reservation that is READY", fix)
         elif specific and not found.get("specificReservationRequired"):
             fix = "create the reservation with --require-specific-reservation, because the nodes target it"
             yield problem(
