@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpuinfra.clouds.planned import priced
+from gpuinfra.clouds.planned import planned, priced, rows
 from gpuinfra.engine.up import Failure
 from gpuinfra.handover import wire
 from gpuinfra.handover.connect import module
@@ -91,6 +91,14 @@ def groups_in(plan: Plan, resources: Resources, pools: Iterable[str]) -> list[st
         for one in resources
         if one.get("type") in types and str(one.get("urn")).rpartition("::")[2] in names
     ]
+
+
+def templates_in(plan: Plan, pools: Iterable[str]) -> list[str]:
+    """Return the logical names of resources that exist once for each group of these pools, such as launch templates."""
+    wanted, types = set(pools), group_types(plan.cloud)
+    groups = tuple(f"{logical(plan.name, group.name)}-" for pool in plan.pools if pool.name in wanted for group in pool.groups)  # fmt: skip
+    table = rows(vars(module_of(plan.cloud, "resources")))
+    return [one.name for one in planned(table, plan) if one.type not in types and one.name.startswith(groups)]
 
 
 def patterns_of(plan: Plan, pools: Iterable[str]) -> list[str]:

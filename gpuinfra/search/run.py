@@ -11,7 +11,7 @@ from gpuinfra.errors import DeploymentError, UsageError
 from gpuinfra.handover.ports import PortUnavailable
 from gpuinfra.plan.model import Plan
 from gpuinfra.search.journal import FAILED, NO_CAPACITY, OVER_LIMIT, READY, STARTED, Journal, Skipped
-from gpuinfra.search.outcome import Resources, Shortage, groups_in, patterns_of
+from gpuinfra.search.outcome import Resources, Shortage, groups_in, patterns_of, templates_in
 from gpuinfra.search.placements import (
     DECLARED,
     EXHAUSTED,
@@ -84,7 +84,10 @@ def run(one: Search, *, again: bool) -> None:
 
 
 def _settle(one: Search, empty: Sequence[str], *, again: bool) -> str:
-    """Remove the subnets and gateways of zones that only alternatives of these pools used. Return what remains, as a part of a sentence."""
+    """Remove the launch templates of alternatives of these pools, and the subnets and gateways of zones that only alternatives used.
+
+    Return what remains, as a part of a sentence.
+    """
     declared = one.plan_of(_stack(one, {}))
     tried = [
         {pool.name: choice}
@@ -92,7 +95,8 @@ def _settle(one: Search, empty: Sequence[str], *, again: bool) -> str:
         if pool.name in empty
         for choice in range(len(pool.fallback))
     ]
-    if all(set(one.plan_of(_stack(one, choices)).zones) <= set(declared.zones) for choices in tried):
+    plans = [one.plan_of(_stack(one, choices)) for choices in tried]
+    if all(set(plan.zones) <= set(declared.zones) and not templates_in(plan, empty) for plan in plans):
         return ""
     one.say(f"no placement has capacity: deploying without the groups of {', '.join(empty)}")
     try:

@@ -100,6 +100,18 @@ def test_no_capacity_anywhere_restores_the_declaration(world: World) -> None:
     go(world)
 
 
+@pytest.mark.parametrize("entry", ["{capacity: {kind: on_demand, count: 2}}", "{machine: p4de.24xlarge}"])
+def test_launch_templates_of_alternatives_in_the_same_zone_are_removed(world: World, entry: str) -> None:
+    """If no placement has capacity, a final deployment also runs if the alternatives use no other zone, because they have their own launch templates."""
+    head, _, rest = TEXT.partition("          - {zone: use1-az6}\n")
+    world.path.write_text(f"{head}          - {entry}\n      - name: small{rest.partition('- name: small')[2]}")
+    world.refusals = {"use1-az4": STOCK_OUT}
+    with pytest.raises(DeploymentError, match="no placement of gpu has capacity"):
+        go(world)
+    assert world.calls[-1] == "without urn:pulumi:**aws:autoscaling/group:Group::train-gpu-spot-0"
+    assert not [urn for urn in world.groups if "-gpu-" in urn]
+
+
 @pytest.mark.parametrize("zone", ["use1-az4", "use1-az6"])
 def test_quota_ends_the_search(world: World, zone: str) -> None:
     """A message for which another zone does not help ends the search with the message and the hint, and no group is removed after it."""
@@ -199,17 +211,6 @@ def test_shared_values_are_an_error_before_anything_is_created(world: World) -> 
     world.path.write_text(text)
     with pytest.raises(UsageError, match="cannot be edited in place"):
         check_editable(read_stack(world.path), text)
-
-
-def test_capacity_kinds_leave_nothing_to_remove(world: World) -> None:
-    """If all placements are in the zones of the declaration, no last deployment runs."""
-    entries = TEXT[TEXT.index("          - {zone: use1-az6}") : TEXT.index("      - name: small")]
-    world.path.write_text(TEXT.replace(entries, "          - {capacity: {kind: on_demand, count: 2}}\n"))
-    world.refusals = {"use1-az4": STOCK_OUT}
-    with pytest.raises(DeploymentError, match="groups without capacity are removed, and"):
-        go(world)
-    assert not [call for call in world.calls if call.startswith("without")]
-    assert not [urn for urn in world.groups if "-gpu-" in urn]
 
 
 def test_a_failed_last_deployment_is_stated(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
