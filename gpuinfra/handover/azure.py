@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuinfra.handover.attested import Trust, check_proof
-from gpuinfra.handover.azure_rest import Refused, Rest, raise_for
+from gpuinfra.handover.azure_rest import THROTTLED_S, Refused, Rest, raise_for
 from gpuinfra.handover.ports import (
     EVIDENCE_LIMIT,
     PROOF_LIMIT,
@@ -55,7 +55,7 @@ def connect(region: str, bucket: str, prefix: str, *, profile: str = "", role_ar
         raise PortUnavailable(
             "profile and role_arn apply only to AWS; on Azure, set the credentials in the environment"
         )
-    rest = Rest()
+    rest = Rest(patience_s=THROTTLED_S)
     membership = ScaleSets(rest)
     return Ports(
         membership=membership,

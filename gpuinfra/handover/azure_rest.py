@@ -14,7 +14,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,6 +27,8 @@ MANAGEMENT_VARIABLE = "GPUINFRA_AZURE_RESOURCE_MANAGER"
 MANAGEMENT = "https://management.azure.com"
 STORAGE_SCOPE = "https://storage.azure.com/.default"
 BLOB_VERSION = "2021-12-02"
+THROTTLED_S = 30.0
+"""How long to repeat a throttled request during a deployment."""
 _ANSWER_LIMIT = 64 * 1024 * 1024
 _RENEW_S = 300.0
 """Seconds before the expiry of a token at which a new token is requested."""
@@ -66,14 +68,23 @@ class Rest:
     """Sends requests with one credential."""
 
     def __init__(
-        self, credential: Credential | None = None, environ: Mapping[str, str] = os.environ, *, timeout_s: float = 60
+        self,
+        credential: Credential | None = None,
+        environ: Mapping[str, str] = os.environ,
+        *,
+        timeout_s: float = 60,
+        patience_s: float = 0,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """If no credential is given, the first request looks up the default credential. `timeout_s` limits one request."""
+        """If no credential is given, the first request looks up the default credential.
+
+        `timeout_s` limits one request. A request that Azure Resource Manager throttles is repeated for at most `patience_s` seconds.
+        """
         self._credential = credential
         self._tokens: dict[str, Any] = {}
         self._lock = threading.Lock()
         """Held during a request for a token, so that requests on other threads share the token."""
-        self._timeout_s = timeout_s
+        self._timeout_s, self._patience_s, self._sleep = timeout_s, patience_s, sleep
         self._environ = environ
         self._management = (environ.get(MANAGEMENT_VARIABLE) or MANAGEMENT).rstrip("/")
 
@@ -88,7 +99,7 @@ class Rest:
         """Send one request that changes or reads `path`, and return the response with its headers. Raises `Refused` for an error."""
         url = f"{self._management}{path}?{urllib.parse.urlencode({'api-version': api})}"
         headers = {"Authorization": f"Bearer {self._token(self._scope)}", "Content-Type": "application/json"}
-        return raise_for(self._send(method, url, headers, None if body is None else json.dumps(body).encode()))
+        return raise_for(self._managed(method, url, headers, None if body is None else json.dumps(body).encode()))
 
     def pages(self, path: str, api: str, query: Mapping[str, str] | None = None) -> Iterator[dict[str, Any]]:
         """Return all entries of a paginated list."""
@@ -103,7 +114,8 @@ class Rest:
 
     def _arm(self, url: str, post: bool) -> dict[str, Any]:
         token = self._token(self._scope)
-        answer = self._send("POST" if post else "GET", url, {"Authorization": f"Bearer {token}"}, b"" if post else None)
+        authorized = {"Authorization": f"Bearer {token}"}
+        answer = self._managed("POST" if post else "GET", url, authorized, b"" if post else None)
         if answer.status >= 300:
             raise _refused(answer)
         try:
@@ -114,6 +126,24 @@ class Rest:
             ) from None
         # A few older list operations return a bare list.
         return {"value": value} if isinstance(value, list) else value if isinstance(value, dict) else {}
+
+    def _managed(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+        """Send one request to Azure Resource Manager, and repeat it while it is throttled.
+
+        Azure does not process a throttled request, and states in `Retry-After` when to send it again:
+        https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling, retrieved 2026-11-27.
+        """
+        waited, pause = 0.0, 1.0
+        while True:
+            answer = self._send(method, url, headers, body)
+            if answer.status != 429:
+                return answer
+            stated = _header(answer, "retry-after")
+            wait = float(stated) if stated.isdigit() else pause
+            if waited + wait > self._patience_s:
+                return answer
+            self._sleep(wait)
+            waited, pause = waited + wait, pause * 2
 
     def _same_host(self, url: str) -> str:
         """Return the address of the next page. It must be on the same host, because the request contains the token."""

@@ -29,7 +29,7 @@ from pulumi.runtime.proto import (
 )
 
 from gpuinfra.handover import azure_images, trust, upload, wire
-from gpuinfra.handover.azure_rest import Rest
+from gpuinfra.handover.azure_rest import THROTTLED_S, Rest
 from gpuinfra.handover.connect import check_credentials, connect
 from gpuinfra.handover.examine import judge_node
 from gpuinfra.handover.explain import reasons
@@ -133,7 +133,7 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
             failures = [provider_pb2.CheckFailure(property=path, reason=reason) for path, reason in wrong]
             return provider_pb2.InvokeResponse(failures=failures)
         try:
-            version = azure_images.newest(inputs, Rest())
+            version = azure_images.newest(inputs, Rest(patience_s=THROTTLED_S))
         except PortUnavailable as error:
             return abort(context, str(error))
         answer: Any = {"return": wire.to_struct({"version": version})}  # `return` is a Python keyword.
@@ -203,7 +203,7 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
     def Delete(self, request: Any, context: Any) -> Any:
         if _is_upload(request.urn):
             try:
-                kept = upload.delete(wire.from_struct(request.properties), Rest())
+                kept = upload.delete(wire.from_struct(request.properties), Rest(patience_s=THROTTLED_S))
             except PortUnavailable as error:
                 return abort(context, str(error))
             if kept:
@@ -215,7 +215,7 @@ class NodesReadyProvider(provider_pb2_grpc.ResourceProviderServicer):
             properties = {**inputs, **dict.fromkeys(upload.OUTPUTS, wire.UNKNOWN)}
             return provider_pb2.CreateResponse(id="", properties=wire.to_struct(properties, secret))
         try:
-            made = upload.create(inputs, Rest(), self._cancelled)
+            made = upload.create(inputs, Rest(patience_s=THROTTLED_S), self._cancelled)
         except (PortUnavailable, ValueError, OSError) as error:
             return abort(context, str(error))
         return provider_pb2.CreateResponse(id=str(made["url"]), properties=wire.to_struct(made, secret))
@@ -279,7 +279,7 @@ def _read_upload(
             "an Upload cannot be imported; run `pulumi up`, which adopts an existing blob with the same content",
         )
     try:
-        if not upload.read(state, Rest()):
+        if not upload.read(state, Rest(patience_s=THROTTLED_S)):
             return provider_pb2.ReadResponse(id="")
     except PortUnavailable as error:
         return abort(context, f"cannot read the blob: {error}")

@@ -79,7 +79,9 @@ class ResourceManager:
             return json_response(self._answer(request, place))
         except CloudError as error:
             self.cloud.store.log(request.method, "azure-arm", path[:500], "", error.code)
-            return json_response({"error": {"code": error.code, "message": error.message}}, error.status)
+            # https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling, retrieved 2026-11-27
+            headers = {"Retry-After": "1"} if error.status == 429 else None
+            return json_response({"error": {"code": error.code, "message": error.message}}, error.status, headers)
 
     def console(self, request: Request, path: str) -> Response:
         """Return the log of a serial console. The signed URL grants access for a few minutes."""
