@@ -315,6 +315,7 @@ def _failed(declared: LoadedStack, project: Path, journal: Journal, limit: Limit
     from gpuinfra.engine import find_engine
     from gpuinfra.engine.up import destroy, up
     from gpuinfra.search.failure import Failed
+    from gpuinfra.search.placements import EXHAUSTED
 
     engine = find_engine(lambda line: click.echo(line, err=True))
 
@@ -326,6 +327,7 @@ def _failed(declared: LoadedStack, project: Path, journal: Journal, limit: Limit
         declared=declared,
         # A journal without the entry is from an earlier version, which did not read the nodes.
         had_nodes=bool(journal.options.get("had_nodes", True)),
+        empty=[pool for pool, choice in journal.choices.items() if choice == EXHAUSTED],
         price=price,
         deploy=lambda: up(engine, declared.name, project, output=sys.stderr, keep=[journal.lock]),
         destroy=lambda: destroy(engine, declared.name, project, output=sys.stderr, keep=[journal.lock]),

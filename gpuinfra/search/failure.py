@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from gpuinfra.errors import DeploymentError, UsageError
@@ -28,6 +28,8 @@ class Failed:
     deploy: Callable[[], None]
     destroy: Callable[[], None]
     say: Callable[[str], None]
+    empty: Collection[str] = ()
+    """Pools whose groups were removed, because no placement has capacity."""
 
     @property
     def choice(self) -> str:
@@ -37,7 +39,7 @@ class Failed:
     def prices(self) -> Mapping[str, str]:
         """Return the hourly price of each choice as text."""
         now = read_stack(self.declared.path)
-        found = {KEEP: self.price(now)}
+        found = {KEEP: self.price(_without_groups(now, self.empty))}
         if all(entry.kind not in NO_ZERO for pool in now.spec.pools for entry in pool.capacity):
             try:
                 found[SCALE_TO_ZERO] = self.price(_stack_of(now, without_nodes(now)))
@@ -65,6 +67,15 @@ class Failed:
             raise DeploymentError(
                 f"{self.choice} after the failure: {problem}; resources can still be billed; {hint}"
             ) from None
+
+
+def _without_groups(now: LoadedStack, empty: Collection[str]) -> LoadedStack:
+    """Return the stack without the nodes of these pools, or the stack itself if their counts cannot be 0."""
+    pools = {pool.name for pool in now.spec.pools if pool.name in empty and all(one.kind not in NO_ZERO for one in pool.capacity)}  # fmt: skip
+    try:
+        return _stack_of(now, text_without_nodes(now, read(now.path), pools)) if pools else now
+    except UsageError:
+        return now
 
 
 def without_nodes(stack: LoadedStack) -> str:
