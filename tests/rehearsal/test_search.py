@@ -57,6 +57,8 @@ class Run:
 
     session: Session
     journal_folder: Path
+    deadline: str = ""
+    """Deadline of the handover. Default: the deadline of the session."""
 
     @property
     def file(self) -> Path:
@@ -65,7 +67,8 @@ class Run:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start a command in the project, in its own process group."""
-        environment = {**self.session.pulumi.env, "XDG_STATE_HOME": str(self.journal_folder)}
+        deadline = {"GPUINFRA_DEADLINE": self.deadline} if self.deadline else {}
+        environment = {**self.session.pulumi.env, "XDG_STATE_HOME": str(self.journal_folder), **deadline}
         return subprocess.Popen(
             list(words), cwd=self.session.folder.project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True, stdin=subprocess.DEVNULL, start_new_session=True,

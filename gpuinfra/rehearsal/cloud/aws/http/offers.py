@@ -59,7 +59,7 @@ def describe_images(
 
 
 def describe_capacity_reservations(cloud: Cloud, ids: Sequence[str], region: str) -> dict[str, Any]:
-    """Describe reservations that the control interface describes with `machine`, `count`, `zone_id` and, if it is not active, `state`."""
+    """Describe reservations that the control interface describes with `machine`, `count`, `zone_id`, `state` (if it is not active) and `type` (if it is a Capacity Block)."""
     found = []
     for one in ids:
         known = cloud.store.get("external", one) or {}
@@ -72,7 +72,7 @@ def describe_capacity_reservations(cloud: Cloud, ids: Sequence[str], region: str
             {
                 "capacityReservationId": one, "ownerId": ACCOUNT, "instanceType": known["machine"], "availabilityZoneId": known.get("zone_id"),
                 "state": state, "totalInstanceCount": count, "availableInstanceCount": count - used if state == "active" else 0,
-                "instanceMatchCriteria": "targeted", "reservationType": "default", "endDateType": "unlimited",
+                "instanceMatchCriteria": "targeted", "reservationType": known.get("type", "default"), "endDateType": "unlimited",
             }
         )  # fmt: skip
     return {"capacityReservationSet": found}
