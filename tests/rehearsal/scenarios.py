@@ -159,7 +159,7 @@ def scenarios_of(cloud: str) -> Iterator[Scenario]:
     )  # fmt: skip
     yield _ended(cloud, one)
     yield one(
-        "no capacity in the first zone", f"only {second} has spot capacity", "1 of 1 nodes", READY, ["no capacity", "ready"],
+        "no capacity in the first zone", f"only zone {second} has spot capacity", "1 of 1 nodes", READY, ["no capacity", "ready"],
         fallback=moves, faults=(f"cloud:no-capacity:{first}",), deadline=patient, nodes=1,
     )  # fmt: skip
     yield one(
@@ -180,17 +180,17 @@ def scenarios_of(cloud: str) -> Iterator[Scenario]:
     )  # fmt: skip
     two = {"kind": "spot", "count": 2}
     yield one(
-        "partial capacity", f"{first} has capacity for one of two nodes", "2 of 2 nodes", READY, ["no capacity", "ready"],
+        "partial capacity", f"zone {first} has capacity for one of two nodes", "2 of 2 nodes", READY, ["no capacity", "ready"],
         capacity=two, fallback=moves, faults=(f"cloud:limited:{first}:1",), deadline="20s" if place.refuses_groups else LONG, nodes=2,
     )  # fmt: skip
     if place.refuses_groups:
         yield one(
-            "partial capacity without an alternative", f"{first} has capacity for one of two nodes, and the pool has no `fallback`",
+            "partial capacity without an alternative", f"zone {first} has capacity for one of two nodes, and the pool has no `fallback`",
             no_capacity, FAILED, ["failed"], capacity=two, faults=(f"cloud:limited:{first}:1",),
         )  # fmt: skip
     else:
         yield one(
-            "partial capacity with a floor", f"{first} has capacity for one of two nodes, and the handover waits for one",
+            "partial capacity with a floor", f"zone {first} has capacity for one of two nodes, and the handover waits for one",
             "1 of 2 nodes", READY, ["ready"], capacity=two, fallback=moves, handover={"wait": "floor", "floor": 1},
             faults=(f"cloud:limited:{first}:1",), deadline=LONG, nodes=1,
         )  # fmt: skip
@@ -241,6 +241,11 @@ def recorded() -> dict[str, Any]:
     return json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
 
 
+def _attempt(found: Mapping[str, Any]) -> str:
+    kinds = f" ({', '.join(found['kinds'])})" if found["kinds"] else ""
+    return f"{found['placement']}: {found['result']}{kinds}"
+
+
 def table() -> str:
     """The tables of the page."""
     results, lines = recorded(), list[str]()
@@ -250,9 +255,9 @@ def table() -> str:
             if one.cloud != cloud or one.name not in results:
                 continue
             found = results[one.name]
-            tried = "<br>".join(f"{each['placement']}: {each['result']}" for each in found["attempts"]) or "none"
+            tried = "<br>".join(map(_attempt, found["attempts"])) or "none"
             minutes = f"{'' if found['minutes_complete'] else 'at least '}{found['minutes']:.1f}"
-            preview = "<br>".join(found["preview"]) or "no changes"
+            preview = "<br>".join(found["preview"]) or ("no changes" if found["attempts"] else "not run")
             lines.append(
                 f"| {one.title}: {one.case} | {tried} | {one.outcome}: {one.message.strip(': ')} | {minutes} | {found['left_over']} | {preview} |"
             )
