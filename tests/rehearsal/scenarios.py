@@ -172,7 +172,7 @@ def scenarios_of(cloud: str) -> Iterator[Scenario]:
     )  # fmt: skip
     yield one(
         "throttled API", "the cloud throttles the requests about groups and nodes", "1 of 1 nodes", READY, ["ready"],
-        fallback=moves, faults=("cloud:throttled:12",), deadline=LONG, nodes=1,
+        fallback=moves, faults=("cloud:throttled:6",), deadline=LONG, nodes=1,
     )  # fmt: skip
     yield one(
         "slow region", "the group reports no error, and launches its node late", "1 of 1 nodes", READY, ["ready"],

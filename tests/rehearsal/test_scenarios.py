@@ -34,6 +34,8 @@ from .test_search import Run
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("needs_nodes")]
 
+THROTTLED = ("Throttling", "OperationNotAllowed", "rateLimitExceeded")
+"""Codes of the clouds for a throttled request."""
 REFUSED = "1 error occurred:"
 """Start of the provider's message about a group that the cloud does not create."""
 
@@ -254,6 +256,20 @@ def record(name: str, found: dict[str, Any]) -> None:
     write_whole(RESULTS, text)
 
 
+def check_faults(one: Scenario, run: Run, calls: int) -> None:
+    """Faults without a message of the cloud had an effect: requests were throttled, and the group launched its node late. `calls` is the last call before the command."""
+    cloud = run.session.cloud
+    for fault in one.faults:
+        kind, _, target = fault.removeprefix("cloud:").partition(":")
+        if kind == "throttled":
+            errors = [call["error"] for call in cloud.ask(f"calls?since={calls}")["calls"]]
+            assert sum(error in THROTTLED for error in errors) == int(target)
+        elif kind == "slow":
+            (created,) = (row["created"] for row in cloud.resources() if row["type"] in group_types(one.cloud))
+            (node,) = alive(run)
+            assert node["launched"] - created >= int(target.rpartition(":")[2])
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_scenario(name: str, account: Account) -> None:
     """Outcome, message, attempts and nodes are those of the scenario, nothing is left over, and the result is the recorded one."""
@@ -264,8 +280,10 @@ def test_scenario(name: str, account: Account) -> None:
     text = prepare(run, one)
     try:
         before = {(row["type"], row["id"]) for row in run.session.cloud.resources()}
+        calls = max((call["n"] for call in run.session.cloud.ask("calls")["calls"]), default=0)
         code, output = perform(run, one)
         check(one, run, code, output, text)
+        check_faults(one, run, calls)
         found = result(run, one, text, before)
         if os.environ.get("RECORD_SCENARIOS"):
             record(name, found)
