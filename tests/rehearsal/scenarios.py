@@ -127,7 +127,7 @@ def scenarios_of(cloud: str) -> Iterator[Scenario]:
     on_demand = ({"capacity": {"kind": "on_demand", "count": 1}},)
     reserved = {"kind": "reserved", "id": place.reservation, "count": 1}
     no_capacity = "the cloud has no capacity for this machine type in the group's zone"
-    patient = "20s" if place.refuses_groups else AFTER_WAIT
+    patient = LONG if place.refuses_groups else AFTER_WAIT
 
     def one(title: str, case: str, message: str, outcome: str, attempts: Sequence[str], **more: Any) -> Scenario:
         given: dict[str, Any] = {"capacity": spot, **more}
@@ -172,7 +172,7 @@ def scenarios_of(cloud: str) -> Iterator[Scenario]:
     )  # fmt: skip
     yield one(
         "throttled API", "the cloud throttles the requests about groups and nodes", "1 of 1 nodes", READY, ["ready"],
-        fallback=moves, faults=("cloud:throttled:6",), deadline=LONG, nodes=1,
+        fallback=moves, faults=("cloud:throttled:4",), deadline=LONG, nodes=1,
     )  # fmt: skip
     yield one(
         "slow region", "the group reports no error, and launches its node late", "1 of 1 nodes", READY, ["ready"],
@@ -181,7 +181,7 @@ def scenarios_of(cloud: str) -> Iterator[Scenario]:
     two = {"kind": "spot", "count": 2}
     yield one(
         "partial capacity", f"zone {first} has capacity for one of two nodes", "2 of 2 nodes", READY, ["no capacity", "ready"],
-        capacity=two, fallback=moves, faults=(f"cloud:limited:{first}:1",), deadline="20s" if place.refuses_groups else LONG, nodes=2,
+        capacity=two, fallback=moves, faults=(f"cloud:limited:{first}:1",), deadline=LONG, nodes=2,
     )  # fmt: skip
     if place.refuses_groups:
         yield one(
